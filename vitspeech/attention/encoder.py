@@ -1,0 +1,139 @@
+"""The encoder: pre-norm blocks of attention and MLP, stacked.
+
+Shapes: B batch, T tokens, D model width, H heads.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from vitspeech.attention.multihead import MultiHeadAttention
+
+
+class DropPath(nn.Module):
+    """In training, leaves a residual branch out for a random share of the batch and scales up the rest.
+
+    Huang et al. 2016 (arXiv:1603.09382), so that the expectation stays.
+
+    Args:
+        share: How often the branch is left out, 0 to below 1.
+
+    Shape:
+        (B, …) -> (B, …)
+
+    Raises:
+        ValueError: If `share` is outside that range.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        if not 0 <= share < 1:
+            raise ValueError(f"drop_path={share} is not within 0 .. 1 (1 excluded)")
+        self.share = share
+
+    def forward(self, branch: Tensor) -> Tensor:
+        if not self.training or self.share == 0:
+            return branch
+        kept = torch.rand((branch.shape[0],) + (1,) * (branch.ndim - 1), device=branch.device) >= self.share
+        return branch * (kept / (1 - self.share)).to(branch.dtype)
+
+
+class EncoderBlock(nn.Module):
+    """x + attention(norm(x)), then x + MLP(norm(x)) (pre-norm: Xiong et al. 2020, arXiv:2002.04745).
+
+    Args:
+        width: Model width D.
+        heads: Number of heads H; must divide D.
+        mlp_ratio: Width of the MLP's hidden layer in model widths.
+        left: Past context in tokens; `None` is unlimited.
+        right: Look-ahead in tokens; `None` is unlimited, 0 is causal.
+        dropout: Share dropped of attention weights and of both branches' results.
+        drop_path: How often a sequence skips a branch in training.
+
+    Shape:
+        x (B, T, D), padding (B, T) or None -> (B, T, D)
+
+    Raises:
+        ValueError: If H does not divide D, a context is negative or `drop_path` is out of range.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        mlp_ratio: float = 4.0,
+        left: int | None = None,
+        right: int | None = None,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+    ) -> None:
+        super().__init__()
+        hidden = int(width * mlp_ratio)
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = MultiHeadAttention(width, heads, left=left, right=right, dropout=dropout)
+        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(
+            nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, width)
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        attended = self.attention(self.attention_norm(x), padding=padding)
+        x = x + self.drop_path(self.dropout(attended))
+        return x + self.drop_path(self.dropout(self.mlp(self.mlp_norm(x))))
+
+
+class Encoder(nn.Module):
+    """A stack of blocks and a last norm; `drop_path` grows linearly from 0 to its value in the last block.
+
+    Args:
+        width: Model width D.
+        depth: Number of blocks.
+        heads: Number of heads H; must divide D.
+        mlp_ratio: Width of the MLPs' hidden layer in model widths.
+        left: Past context of every block in tokens; `None` is unlimited.
+        right: Look-ahead of every block in tokens; `None` is unlimited, 0 is causal.
+        dropout: Share dropped of attention weights and of the branches' results.
+        drop_path: How often a sequence skips a branch of the last block in training.
+
+    Shape:
+        x (B, T, D), padding (B, T) or None -> (B, T, D)
+
+    Raises:
+        ValueError: As `EncoderBlock`, or if `depth` is below 1.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        depth: int,
+        heads: int,
+        *,
+        mlp_ratio: float = 4.0,
+        left: int | None = None,
+        right: int | None = None,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if depth < 1:
+            raise ValueError(f"depth={depth} is below 1")
+        self.blocks = nn.ModuleList(
+            EncoderBlock(
+                width,
+                heads,
+                mlp_ratio=mlp_ratio,
+                left=left,
+                right=right,
+                dropout=dropout,
+                drop_path=drop_path * block / max(depth - 1, 1),
+            )
+            for block in range(depth)
+        )
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        for block in self.blocks:
+            x = block(x, padding)
+        return self.norm(x)

@@ -1,0 +1,102 @@
+"""Many vectors to one: mean, class token, self-attentive.
+
+Every pooling has the same two steps. `prepare` runs before the encoder (only a class token adds anything there),
+`forward` after it. `factor` says how many model widths the result has.
+
+Shapes: B batch, T tokens, D model width, A hidden width of the pooling's attention, R hops.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from vitspeech.attention.scores import weights_of
+
+
+class MeanPooling(nn.Module):
+    """The mean over the valid tokens.
+
+    Shape:
+        x (B, T, D), padding (B, T) or None -> (B, D)
+    """
+
+    factor = 1
+
+    def prepare(self, x: Tensor) -> Tensor:
+        return x
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        if padding is None:
+            return x.mean(1)
+        return (x * padding[..., None]).sum(1) / padding.sum(1, keepdim=True).clamp(min=1)
+
+
+class ClassToken(nn.Module):
+    """A trained token put before the others; the encoder gathers in it what the head needs.
+
+    Devlin et al. 2019 (arXiv:1810.04805); for images Dosovitskiy et al. 2021 (arXiv:2010.11929).
+
+    Args:
+        width: Model width D.
+
+    Shape:
+        prepare: (B, T, D) -> (B, 1 + T, D); forward: (B, 1 + T, D) -> (B, D)
+    """
+
+    factor = 1
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.empty(width))
+        nn.init.trunc_normal_(self.token, std=0.02)
+
+    def prepare(self, x: Tensor) -> Tensor:
+        return torch.cat((self.token.to(x.dtype).expand(x.shape[0], 1, -1), x), dim=1)
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        return x[:, 0]
+
+
+class SelfAttentivePooling(nn.Module):
+    """A = softmax(W2 tanh(W1 Hᵀ)), M = A H (Lin et al. 2017, arXiv:1703.03130, eq. 6).
+
+    Each hop is a row of A: its own weighting of the tokens. `penalty` keeps the hops apart. One hop without the
+    hidden layer (`hidden=0`) is the sequence pooling of Compact Transformers (arXiv:2104.05704).
+
+    Args:
+        width: Model width D.
+        hidden: Hidden width A; 0 scores the tokens by W2 alone.
+        hops: Number of weightings R; the result joins them.
+
+    Shape:
+        x (B, T, D), padding (B, T) or None -> (B, R · D)
+    """
+
+    def __init__(self, width: int, hidden: int = 64, hops: int = 1) -> None:
+        super().__init__()
+        self.factor = hops
+        self.project = (
+            nn.Sequential(nn.Linear(width, hidden, bias=False), nn.Tanh()) if hidden else nn.Identity()
+        )
+        self.score = nn.Linear(hidden or width, hops, bias=False)
+
+    def prepare(self, x: Tensor) -> Tensor:
+        return x
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        return (self.weights(x, padding) @ x).flatten(1)
+
+    def weights(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        """A, the weight of each token in each hop: (B, R, T)."""
+        return weights_of(
+            self.score(self.project(x)).transpose(1, 2), None if padding is None else padding[:, None]
+        )
+
+
+def redundancy_penalty(weights: Tensor) -> Tensor:
+    """‖A Aᵀ − I‖²_F, the mean over the batch: zero where each hop looks at one token of its own (eq. 8).
+
+    Shape:
+        (B, R, T) -> ()
+    """
+    identity = torch.eye(weights.shape[1], device=weights.device, dtype=weights.dtype)
+    return (weights @ weights.transpose(1, 2) - identity).square().sum((1, 2)).mean()

@@ -1,0 +1,181 @@
+"""Images held in memory, given out in batches and augmented on the training device.
+
+No worker processes: a batch is one index into a uint8 tensor, and its augmentation one pass on the device.
+
+Shapes: B batch, C channels, N image side.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+
+import lightning
+import numpy
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from vitspeech.data.augment import Augment
+
+EVALUATION_BATCH = 500
+
+
+class Batches(Sampler):
+    """Draws (indices, seed) a batch: a pure function of the run's seed, the epoch and the batch's number.
+
+    Nothing random survives from one batch to the next, so a run that is killed and resumed draws what the run left
+    alone would have drawn. With several processes each takes its own share of every epoch.
+
+    Args:
+        count: Number of items.
+        batch: Items a batch.
+        seed: The run's seed.
+        shuffle: A new order every epoch, and only whole batches; else in order, with the rest at the end.
+
+    Raises:
+        ValueError: If there is not one whole batch to shuffle.
+    """
+
+    def __init__(self, count: int, batch: int, *, seed: int = 0, shuffle: bool) -> None:
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        self.rank = torch.distributed.get_rank() if distributed else 0
+        self.ranks = torch.distributed.get_world_size() if distributed else 1
+        self.count, self.batch, self.seed, self.shuffle = count, batch, seed, shuffle
+        self.epoch = 0
+        if shuffle and count < batch * self.ranks:
+            raise ValueError(f"batch={batch} is more than the {count // self.ranks} training images")
+
+    def set_epoch(self, epoch: int) -> None:
+        """Lightning calls this before every epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        share = self.count // self.ranks
+        return share // self.batch if self.shuffle else -(-self.count // self.batch)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+        if not self.shuffle:
+            for indices in torch.arange(self.count).split(self.batch):
+                yield indices, 0
+            return
+
+        # NumPy's seed sequence spreads small neighbouring numbers over the whole space of seeds.
+        def drawn(*place: int) -> int:
+            return int(numpy.random.SeedSequence((self.seed, self.epoch, *place)).generate_state(1)[0])
+
+        order = torch.randperm(self.count, generator=torch.Generator().manual_seed(drawn()))
+        share = order[self.rank :: self.ranks]
+        for number in range(len(self)):
+            yield share[number * self.batch : (number + 1) * self.batch], drawn(self.rank, number)
+
+
+class Images(Dataset):
+    """Images (B, C, N, N) and labels (B,), indexed by whole batches."""
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images, self.labels = images, labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Tensor, Tensor, int]:
+        indices, seed = batch
+        return self.images[indices], self.labels[indices], seed
+
+
+class ImageData(lightning.LightningDataModule):
+    """Three sets of uint8 images: training, validation and test. A data set names its `labels` and reads itself.
+
+    A subclass sets `labels`, `mean` and `deviation` (per channel, of 0..1) and implements `read`.
+
+    Args:
+        batch: Images a training batch, on each device.
+        augment: What happens to training images.
+        seed: The run's seed; the command line sets it to `seed_everything`.
+    """
+
+    labels: Sequence[str]
+    mean: Sequence[float] = (0.5, 0.5, 0.5)
+    deviation: Sequence[float] = (0.25, 0.25, 0.25)
+    workers = 0
+
+    def __init__(self, *, batch: int, augment: Augment | None, seed: int) -> None:
+        super().__init__()
+        if batch < 1:
+            raise ValueError(f"batch={batch} is below 1")
+        self.batch, self.seed = batch, seed
+        self.augment = Augment() if augment is None else augment
+
+    def read(self, split: str) -> Dataset:
+        """The split `train`, `validation` or `test` as a data set indexed by (indices, seed)."""
+        raise NotImplementedError
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read training and validation images; the test set is read only when it is asked for."""
+        if stage in (None, "fit") and not hasattr(self, "train"):
+            self.train, self.validation = self.read("train"), self.read("validation")
+
+    def train_dataloader(self) -> DataLoader:
+        return self.loader(self.train, Batches(len(self.train), self.batch, seed=self.seed, shuffle=True))
+
+    def val_dataloader(self) -> DataLoader:
+        return self.loader(self.validation, Batches(len(self.validation), EVALUATION_BATCH, shuffle=False))
+
+    def test_dataloader(self) -> DataLoader:
+        test = self.read("test")
+        return self.loader(test, Batches(len(test), EVALUATION_BATCH, shuffle=False))
+
+    def loader(self, images: Dataset, batches: Batches) -> DataLoader:
+        return DataLoader(
+            images,
+            sampler=batches,
+            batch_size=None,
+            num_workers=self.workers,
+            pin_memory=torch.cuda.is_available(),
+        )
+
+    def on_after_batch_transfer(
+        self, batch: tuple[Tensor, Tensor, int], dataloader_idx: int
+    ) -> tuple[Tensor, Tensor]:
+        """uint8 (B, C, N, N), labels (B,), seed -> normalised floats, labels (B,) or (B, classes) after mixing."""
+        images, labels, seed = batch
+        if not self.trainer.training:
+            return self.normalised(images), labels
+        # Everything random in this step follows from the batch's own seed, the network's dropout included.
+        torch.manual_seed(seed)
+        numpy.random.seed(seed)
+        return self.augmented(images, labels)
+
+    def augmented(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Training images as the network sees them."""
+        images = self.augment.erase(self.normalised(self.augment.pixels(images)))
+        return self.augment.mix(images, labels, len(self.labels))
+
+    def normalised(self, images: Tensor) -> Tensor:
+        """uint8 pixels (B, C, N, N) -> floats of about mean 0 and variance 1 in each channel."""
+        return normalised(images, self.mean, self.deviation)
+
+
+def normalised(images: Tensor, mean: Sequence[float], deviation: Sequence[float]) -> Tensor:
+    """(pixels / 255 - mean) / deviation, channel by channel: uint8 (B, C, N, N) -> floats."""
+    scale = 1 / (255 * torch.tensor(deviation, device=images.device))
+    shift = torch.tensor(mean, device=images.device) / torch.tensor(deviation, device=images.device)
+    return images * scale[:, None, None] - shift[:, None, None]
+
+
+def default_root(root: str | None) -> str:
+    """Where data sets are looked for: the argument, else the environment's VITSPEECH_DATA, else `data`."""
+    return root or os.environ.get("VITSPEECH_DATA") or "data"
+
+
+def held_out(count: int, validation: int) -> tuple[Tensor, Tensor]:
+    """Indices for training and validation: the same images whatever the run's seed.
+
+    Raises:
+        ValueError: If nothing would be left to train on.
+    """
+    if not 0 < validation < count:
+        raise ValueError(
+            f"validation={validation} is not within 1..{count - 1}, the images that are not test images"
+        )
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(20_261_121))
+    return order[validation:].sort().values, order[:validation].sort().values

