@@ -1,7 +1,8 @@
 """One multi-head attention core for images and speech: the names that configs and users write."""
 
 from vitspeech.attention import Encoder, MultiHeadAttention, SelfAttentivePooling
-from vitspeech.data import Augment, Cifar
+from vitspeech.checkpoint import load
+from vitspeech.data import Augment, Cifar, ImageFolder, Shapes
 from vitspeech.models import CNN, TimmModel, ViT
 from vitspeech.tasks import Classification
 
@@ -11,8 +12,11 @@ __all__ = [
     "Cifar",
     "Classification",
     "Encoder",
+    "ImageFolder",
     "MultiHeadAttention",
     "SelfAttentivePooling",
+    "Shapes",
     "TimmModel",
     "ViT",
+    "load",
 ]

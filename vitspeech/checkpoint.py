@@ -48,9 +48,7 @@ def save(model: Model, folder: str | Path) -> None:
     draft = folder.with_name(folder.name + ".draft")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
-    weights = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in model.network.state_dict().items()
-    }
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.network.state_dict().items()}
     save_file(weights, draft / WEIGHTS)
     config = {"network": model.config, "labels": model.labels, "preprocessing": model.preprocessing}
     (draft / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
@@ -89,26 +87,20 @@ def load(folder: str | Path) -> Model:
         network.load_state_dict(load_file(folder / WEIGHTS))
     except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(
-            f"{folder}: the network can't be made from its configuration and weights: {reason}"
-        ) from None
+        raise ValueError(f"{folder}: the network can't be made from its configuration and weights: {reason}") from None
     return Model(network.eval(), config["labels"], config["preprocessing"], card, config["network"])
 
 
 def build(config: dict[str, Any]) -> nn.Module:
     """Make the network that `class_path: vitspeech.NAME` and `init_args` describe; no other code can be named."""
     package, _, name = str(config.get("class_path")).rpartition(".")
-    known = {
-        name: getattr(part, name) for part in (vitspeech.models, vitspeech.attention) for name in part.__all__
-    }
+    known = {name: getattr(part, name) for part in (vitspeech.models, vitspeech.attention) for name in part.__all__}
     made = known.get(name) if package == "vitspeech" else None
     if not (isinstance(made, type) and issubclass(made, nn.Module)):
         raise ValueError(f"class_path {config.get('class_path')!r} is no network of vitspeech")
     arguments = config.get("init_args") or {}
     nested = {
-        key: build(value)
-        for key, value in arguments.items()
-        if isinstance(value, dict) and "class_path" in value
+        key: build(value) for key, value in arguments.items() if isinstance(value, dict) and "class_path" in value
     }
     return made(**(arguments | nested))
 

@@ -32,7 +32,7 @@ def confusion_matrix(network: nn.Module, data: LightningDataModule, *, progress:
 
 def accuracy(counts: Tensor) -> float:
     """The share on the diagonal of a confusion matrix."""
-    return (counts.trace() / counts.sum()).item()
+    return counts.trace().item() / counts.sum().item()
 
 
 def wilson_interval(share: float, count: int) -> tuple[float, float]:

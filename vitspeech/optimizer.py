@@ -26,9 +26,7 @@ def parameter_groups(network: nn.Module) -> list[dict]:
     return [group for group in groups if group["params"]]
 
 
-def learning_rate(
-    optimizer: Optimizer, *, steps: int, warmup_steps: int, decay: Decay = "cosine"
-) -> LambdaLR:
+def learning_rate(optimizer: Optimizer, *, steps: int, warmup_steps: int, decay: Decay = "cosine") -> LambdaLR:
     """Linear warm-up to the optimizer's learning rate, then decay to zero at the last step.
 
     Args:

@@ -26,9 +26,7 @@ def merge_metrics(run: Path) -> list[dict[str, str]]:
     merged = [rows[place] for place in sorted(rows)]
     names = sorted({name for row in merged for name in row})
     with (run / "metrics.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(
-            file, ["epoch", "step", *(name for name in names if name not in ("epoch", "step"))]
-        )
+        writer = csv.DictWriter(file, ["epoch", "step", *(name for name in names if name not in ("epoch", "step"))])
         writer.writeheader()
         writer.writerows(merged)
     return merged
@@ -78,9 +76,7 @@ def draw_confusion_matrix(counts: Tensor, labels: Sequence[str], path: Path) -> 
         fontsize=small,
     )
     axes.set_yticks(ticks, labels, fontsize=small)
-    axes.set(
-        xlabel="given label", ylabel="true label", title=f"test images, % of each row (n = {counts.sum():,})"
-    )
+    axes.set(xlabel="given label", ylabel="true label", title=f"test images, % of each row (n = {counts.sum():,})")
     if len(labels) <= 20:
         for row in ticks:
             for column in ticks:

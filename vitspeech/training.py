@@ -55,6 +55,8 @@ class TrainingCLI(LightningCLI):
             save_config_callback=None,
             seed_everything_default=0,
             auto_configure_optimizers=False,
+            # Our batches share themselves out among processes.
+            trainer_defaults={"use_distributed_sampler": False, "max_epochs": 10},
             parser_kwargs={
                 "prog": "train.py",
                 "description": "Train a network from a config; the run keeps everything under runs/.",
@@ -65,9 +67,7 @@ class TrainingCLI(LightningCLI):
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        parser.add_argument(
-            "--run", type=str | None, help="the run's folder; default: runs/CONFIG'S NAME/NUMBER"
-        )
+        parser.add_argument("--run", type=str | None, help="the run's folder; default: runs/CONFIG'S NAME/NUMBER")
         parser.add_argument("--resume", type=str | None, help="a run's folder: go on where it stopped")
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
 
@@ -77,9 +77,7 @@ class TrainingCLI(LightningCLI):
         except ArgumentError as error:
             reason = " ".join(str(error).split())
             # A mistake on the command line is one of usage (2), one in a file is bad input (1).
-            sys.exit(
-                fail(f"train.py: {reason}", 1 if "--config" in self.arguments and "config" in reason else 2)
-            )
+            sys.exit(fail(f"train.py: {reason}", 1 if "--config" in self.arguments and "config" in reason else 2))
 
     def instantiate_trainer(self, **kwargs: Any) -> lightning.Trainer:
         """Find the run's folder, then make the trainer that keeps its logs and checkpoints there."""
@@ -92,19 +90,14 @@ class TrainingCLI(LightningCLI):
             "enable_version_counter": False,
             "save_on_train_epoch_end": True,
         }
-        self.trainer_defaults = {
-            "callbacks": [
-                LearningRateMonitor(logging_interval="step"),
-                self.timer,
-                ModelCheckpoint(filename="last", **saving),
-                ModelCheckpoint(filename="best", monitor="val_accuracy", mode="max", **saving),
-            ]
-        }
-        return super().instantiate_trainer(
-            logger=[CSVLogger(**logs, flush_logs_every_n_steps=1), TensorBoardLogger(**logs)],
-            use_distributed_sampler=False,  # vitspeech's batches share themselves out
-            **kwargs,
-        )
+        self.trainer_defaults["callbacks"] = [
+            LearningRateMonitor(logging_interval="step"),
+            self.timer,
+            ModelCheckpoint(filename="last", **saving),
+            ModelCheckpoint(filename="best", monitor="val_accuracy", mode="max", **saving),
+        ]
+        loggers = [CSVLogger(**logs, flush_logs_every_n_steps=1), TensorBoardLogger(**logs)]
+        return super().instantiate_trainer(logger=loggers, **kwargs)
 
     def train(self) -> None:
         """Fit, from the last checkpoint if there is one, then look at the test set once."""
@@ -113,9 +106,7 @@ class TrainingCLI(LightningCLI):
         last = self.run_folder / "last.ckpt"
         if self.trainer.is_global_zero:
             self.keep_config()
-        self.trainer.fit(
-            self.model, self.datamodule, ckpt_path=last if last.exists() else None, weights_only=True
-        )
+        self.trainer.fit(self.model, self.datamodule, ckpt_path=last if last.exists() else None, weights_only=True)
         if self.trainer.interrupted:
             sys.exit(fail(f"interrupted; go on with: train.py --resume {self.run_folder}", 1))
         if self.trainer.is_global_zero:
@@ -153,12 +144,8 @@ class TrainingCLI(LightningCLI):
         checkpoint.save(model, run / "model")
         draw_learning_curves(merge_metrics(run), run / "learning_curves.png")
         draw_confusion_matrix(counts, data.labels, run / "confusion_matrix.png")
-        print(
-            f"test accuracy {share:.4f} (95 % interval {low:.4f} to {high:.4f}; {images:,} images, final weights)"
-        )
-        print(
-            f"model {run / 'model'}; pictures {run / 'learning_curves.png'}, {run / 'confusion_matrix.png'}"
-        )
+        print(f"test accuracy {share:.4f} (95 % interval {low:.4f} to {high:.4f}; {images:,} images, final weights)")
+        print(f"model {run / 'model'}; pictures {run / 'learning_curves.png'}, {run / 'confusion_matrix.png'}")
 
 
 def with_resumed_config(arguments: Sequence[str]) -> list[str]:
@@ -190,9 +177,7 @@ def run_folder(resume: str | None, wanted: str | None, configs: Sequence[Any] | 
     if wanted:
         folder = Path(wanted)
         if (folder / "config.yaml").exists():
-            raise FileExistsError(
-                f"{folder}: holds a run already; go on with --resume {folder}, or name another"
-            )
+            raise FileExistsError(f"{folder}: holds a run already; go on with --resume {folder}, or name another")
     else:
         first = Path(str(configs[0])) if configs else Path("run.yaml")
         name = f"{first.resolve().parent.name}-{first.stem}"

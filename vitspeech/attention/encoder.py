@@ -72,9 +72,7 @@ class EncoderBlock(nn.Module):
         self.attention_norm = nn.LayerNorm(width)
         self.attention = MultiHeadAttention(width, heads, left=left, right=right, dropout=dropout)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, width)
-        )
+        self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, width))
         self.dropout = nn.Dropout(dropout)
         self.drop_path = DropPath(drop_path)
 

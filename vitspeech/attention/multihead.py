@@ -104,9 +104,7 @@ class MultiHeadAttention(nn.Module):
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projected)
         return query, key, value
 
-    def allowed(
-        self, query: Tensor, key: Tensor, padding: Tensor | None, mask: Tensor | None
-    ) -> Tensor | None:
+    def allowed(self, query: Tensor, key: Tensor, padding: Tensor | None, mask: Tensor | None) -> Tensor | None:
         """Padding, mask and window as one mask that broadcasts to (B, H, T, S); `None` allows everything."""
         queries, keys = query.shape[-2], key.shape[-2]
         parts = []

@@ -66,30 +66,32 @@ class SelfAttentivePooling(nn.Module):
         width: Model width D.
         hidden: Hidden width A; 0 scores the tokens by W2 alone.
         hops: Number of weightings R; the result joins them.
+        penalty: Weight of `redundancy_penalty`; the product is left in `auxiliary_loss` by a training step.
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, R · D)
     """
 
-    def __init__(self, width: int, hidden: int = 64, hops: int = 1) -> None:
+    def __init__(self, width: int, hidden: int = 64, hops: int = 1, penalty: float = 0.0) -> None:
         super().__init__()
         self.factor = hops
-        self.project = (
-            nn.Sequential(nn.Linear(width, hidden, bias=False), nn.Tanh()) if hidden else nn.Identity()
-        )
+        self.penalty = penalty
+        self.auxiliary_loss: Tensor | None = None
+        self.project = nn.Sequential(nn.Linear(width, hidden, bias=False), nn.Tanh()) if hidden else nn.Identity()
         self.score = nn.Linear(hidden or width, hops, bias=False)
 
     def prepare(self, x: Tensor) -> Tensor:
         return x
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        return (self.weights(x, padding) @ x).flatten(1)
+        weights = self.weights(x, padding)
+        penalised = self.training and self.penalty > 0
+        self.auxiliary_loss = self.penalty * redundancy_penalty(weights) if penalised else None
+        return (weights @ x).flatten(1)
 
     def weights(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         """A, the weight of each token in each hop: (B, R, T)."""
-        return weights_of(
-            self.score(self.project(x)).transpose(1, 2), None if padding is None else padding[:, None]
-        )
+        return weights_of(self.score(self.project(x)).transpose(1, 2), None if padding is None else padding[:, None])
 
 
 def redundancy_penalty(weights: Tensor) -> Tensor:

@@ -33,9 +33,7 @@ def sinusoidal_2d(rows: int, columns: int, width: int) -> Tensor:
         ValueError: If `width` is not a multiple of four.
     """
     if width % 4:
-        raise ValueError(
-            f"width={width} is not a multiple of 4; 2-D positions halve it into sine-cosine pairs"
-        )
+        raise ValueError(f"width={width} is not a multiple of 4; 2-D positions halve it into sine-cosine pairs")
     row = sinusoidal(rows, width // 2)[:, None].expand(-1, columns, -1)
     column = sinusoidal(columns, width // 2)[None].expand(rows, -1, -1)
     return torch.cat((row, column), dim=-1).flatten(0, 1)

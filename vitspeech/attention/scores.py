@@ -52,9 +52,7 @@ def attend(
     return F.dropout(weights, dropout) @ value, weights
 
 
-def attend_fused(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
-) -> Tensor:
+def attend_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
     """The same by PyTorch's fused kernel, which never holds the weights.
 
     Shape:

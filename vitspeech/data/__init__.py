@@ -2,5 +2,7 @@
 
 from vitspeech.data.augment import Augment
 from vitspeech.data.cifar import Cifar
+from vitspeech.data.image_folder import ImageFolder
+from vitspeech.data.shapes import Shapes
 
-__all__ = ["Augment", "Cifar"]
+__all__ = ["Augment", "Cifar", "ImageFolder", "Shapes"]

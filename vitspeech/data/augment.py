@@ -78,9 +78,7 @@ def translated(images: Tensor, reach: int) -> Tensor:
     """Each image shifted by its own draw of up to `reach` pixels each way, the border reflected."""
     count, _, height, width = images.shape
     # Reflection is defined for floats; the windows are views of one padded batch, and one index copies them out.
-    padded = F.pad(images.half() if images.is_cuda else images.float(), (reach,) * 4, mode="reflect").to(
-        images.dtype
-    )
+    padded = F.pad(images.half() if images.is_cuda else images.float(), (reach,) * 4, mode="reflect").to(images.dtype)
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)
     down, across = torch.randint(0, 2 * reach + 1, (2, count), device=images.device)
     return windows[torch.arange(count, device=images.device), :, down, across]

@@ -133,9 +133,7 @@ class ImageData(lightning.LightningDataModule):
             pin_memory=torch.cuda.is_available(),
         )
 
-    def on_after_batch_transfer(
-        self, batch: tuple[Tensor, Tensor, int], dataloader_idx: int
-    ) -> tuple[Tensor, Tensor]:
+    def on_after_batch_transfer(self, batch: tuple[Tensor, Tensor, int], dataloader_idx: int) -> tuple[Tensor, Tensor]:
         """uint8 (B, C, N, N), labels (B,), seed -> normalised floats, labels (B,) or (B, classes) after mixing."""
         images, labels, seed = batch
         if not self.trainer.training:
@@ -174,8 +172,6 @@ def held_out(count: int, validation: int) -> tuple[Tensor, Tensor]:
         ValueError: If nothing would be left to train on.
     """
     if not 0 < validation < count:
-        raise ValueError(
-            f"validation={validation} is not within 1..{count - 1}, the images that are not test images"
-        )
+        raise ValueError(f"validation={validation} is not within 1..{count - 1}, the images that are not test images")
     order = torch.randperm(count, generator=torch.Generator().manual_seed(20_261_121))
     return order[validation:].sort().values, order[:validation].sort().values

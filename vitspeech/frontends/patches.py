@@ -3,6 +3,7 @@
 Shapes: B batch, C channels, P patch side, N image side, T = (N / P)² tokens in raster order, D model width.
 """
 
+import itertools
 import math
 
 import torch
@@ -65,9 +66,7 @@ class ConvolutionalPatches(nn.Module):
         if patch < 2 or 2**halvings != patch:
             raise ValueError(f"patch={patch} is not 2, 4, 8, …: a convolutional stem halves the image")
         # The width doubles as the side halves, up to the model's.
-        widths = (
-            [channels] + [max(width // 2 ** (halvings - 1 - i), 16) for i in range(halvings - 1)] + [width]
-        )
+        widths = [channels] + [max(width // 2 ** (halvings - 1 - i), 16) for i in range(halvings - 1)] + [width]
         self.stages = nn.Sequential(
             *(
                 nn.Sequential(
@@ -76,7 +75,7 @@ class ConvolutionalPatches(nn.Module):
                     nn.BatchNorm2d(wide),
                     nn.GELU(),
                 )
-                for narrow, wide in zip(widths[:-1], widths[1:], strict=True)
+                for narrow, wide in itertools.pairwise(widths)
             )
         )
 

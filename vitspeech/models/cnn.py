@@ -3,6 +3,7 @@
 Shapes: B batch, N image side, W features before the head.
 """
 
+import itertools
 from typing import Literal
 
 import timm
@@ -89,7 +90,7 @@ class SmallBody(nn.Module):
         channels = (2 * components, *widths)
         self.groups = nn.Sequential(
             nn.GELU(),
-            *(group(narrow, wide) for narrow, wide in zip(channels[:-1], channels[1:], strict=True)),
+            *(group(narrow, wide) for narrow, wide in itertools.pairwise(channels)),
             nn.AdaptiveMaxPool2d(1),
             nn.Flatten(),
         )
@@ -100,9 +101,7 @@ class SmallBody(nn.Module):
     @torch.no_grad()
     def whiten(self, images: Tensor, floor: float = 5e-4) -> None:
         """Set the first layer from images (B, 3, N, N); `floor` is added to each component's variance."""
-        patches = (
-            images.float().unfold(2, 2, 1).unfold(3, 2, 1).permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1)
-        )
+        patches = images.float().unfold(2, 2, 1).unfold(3, 2, 1).permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1)
         variances, components = torch.linalg.eigh(patches.T @ patches / len(patches))
         scaled = (components / (variances + floor).sqrt()).T.reshape(-1, *self.whitening.weight.shape[1:])
         self.whitening.weight.copy_(torch.cat((scaled, -scaled)))

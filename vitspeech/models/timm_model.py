@@ -21,18 +21,20 @@ class TimmModel(nn.Module):
         normalised pixels (B, 3, N, N) -> logits (B, classes)
 
     Raises:
-        ValueError: If timm has no network of that name.
+        ValueError: If timm has no network of that name, or an option would load weights.
     """
 
     def __init__(self, classes: int, timm_name: str, options: dict[str, Any] | None = None) -> None:
         super().__init__()
         # Only names of timm's own registry: `hf-hub:` and `local-dir:` would fetch or read what a config names.
+        options = options or {}
         if not timm.is_model(timm_name) or ":" in timm_name:
-            close = (
-                ", ".join(timm.list_models(f"*{timm_name.split('_')[0]}*")[:5]) or "see timm.list_models()"
-            )
+            close = ", ".join(timm.list_models(f"*{timm_name.split('_')[0]}*")[:5]) or "see timm.list_models()"
             raise ValueError(f"timm_name={timm_name!r} is not a network of timm; close names: {close}")
-        self.network = timm.create_model(timm_name, pretrained=False, num_classes=classes, **(options or {}))
+        fetching = [name for name in options if name.startswith(("pretrained", "checkpoint"))]
+        if fetching:
+            raise ValueError(f"options {', '.join(fetching)} would load weights; this network starts untrained")
+        self.network = timm.create_model(timm_name, pretrained=False, num_classes=classes, **options)
 
     def forward_features(self, images: Tensor) -> Tensor:
         """What the head sees: (B, 3, N, N) -> (B, W)."""

@@ -58,9 +58,7 @@ class ViT(nn.Module):
         super().__init__()
         self.patches = named(STEMS, "stem", stem)(image, patch, width)
         self.positions = LearnedPositions(self.patches.grid**2, width)
-        self.pooling = (
-            pooling if isinstance(pooling, nn.Module) else named(POOLINGS, "pooling", pooling)(width)
-        )
+        self.pooling = pooling if isinstance(pooling, nn.Module) else named(POOLINGS, "pooling", pooling)(width)
         self.encoder = Encoder(width, depth, heads, **encoder)
         self.head = nn.Linear(self.pooling.factor * width, classes)
 

@@ -85,7 +85,7 @@ class Classification(lightning.LightningModule):
         """Stop a run whose loss is no number any more, before such weights are saved."""
         if torch.isfinite(loss):
             return
-        kept = [callback.last_model_path for callback in self.trainer.checkpoint_callbacks]
+        kept = [callback.best_model_path for callback in self.trainer.checkpoint_callbacks if not callback.monitor]
         good = next((path for path in kept if path), "none yet")
         raise FloatingPointError(
             f"{phase} loss is {loss.item()} at step {self.trainer.global_step} of epoch {self.trainer.current_epoch}; "
@@ -95,7 +95,5 @@ class Classification(lightning.LightningModule):
     def configure_optimizers(self) -> dict:
         optimizer = self.make_optimizer(parameter_groups(self.network))
         steps = int(self.trainer.estimated_stepping_batches)
-        schedule = learning_rate(
-            optimizer, steps=steps, warmup_steps=int(self.warmup * steps), decay=self.decay
-        )
+        schedule = learning_rate(optimizer, steps=steps, warmup_steps=int(self.warmup * steps), decay=self.decay)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

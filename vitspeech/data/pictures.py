@@ -1,0 +1,67 @@
+"""Read a picture of any size and mode as a square of uint8 pixels."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+
+
+def find_pictures(paths: Iterable[str | Path]) -> list[Path]:
+    """The files named, and in each folder named all pictures below it, in order of their names.
+
+    Raises:
+        FileNotFoundError: If a path does not exist or a folder holds no picture.
+    """
+    found = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
+            if not inside:
+                raise FileNotFoundError(f"{path}: no picture in this folder ({', '.join(sorted(ENDINGS))})")
+            found += inside
+        elif path.exists():
+            found.append(path)
+        else:
+            raise FileNotFoundError(f"{path}: no such file or folder")
+    return found
+
+
+def read_picture(path: str | Path, side: int) -> Tensor:
+    """Read a picture upright, in RGB (transparency on white), its middle square scaled to `side` pixels.
+
+    Shape:
+        -> uint8 (3, side, side)
+
+    Raises:
+        ValueError: If the file is empty, truncated or no picture; the message names it.
+    """
+    path = Path(path)
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path}: empty (0 bytes)")
+    try:
+        with Image.open(path) as picture:
+            square = ImageOps.fit(in_rgb(ImageOps.exif_transpose(picture)), (side, side), Image.Resampling.BICUBIC)
+    except UnidentifiedImageError:
+        raise ValueError(f"{path}: not a picture that can be read") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path}: broken or truncated picture ({error})") from None
+    return torch.from_numpy(numpy.array(square)).permute(2, 0, 1).contiguous()
+
+
+def in_rgb(picture: Image.Image) -> Image.Image:
+    """Any of Pillow's modes as RGB: 16 bits and floats scaled to 8, transparency laid on white."""
+    if picture.mode.startswith(("I", "F")):
+        values = numpy.asarray(picture, dtype=numpy.float64)
+        # 16-bit files use their whole range; floats and 32-bit integers have none that is agreed on.
+        low, high = (0, 65535) if picture.mode.startswith("I;16") else (values.min(), values.max())
+        grey = (values - low) / max(high - low, 1e-12) * 255
+        return Image.fromarray(grey.round().astype(numpy.uint8)).convert("RGB")
+    if picture.has_transparency_data:
+        layer = picture.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+    return picture.convert("RGB")
