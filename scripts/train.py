@@ -3,7 +3,8 @@
 
 import sys
 
+from vitspeech import command_line
 from vitspeech.training import TrainingCLI
 
 if __name__ == "__main__":
-    TrainingCLI(sys.argv[1:]).train()
+    command_line.run(lambda: TrainingCLI(sys.argv[1:]).train())

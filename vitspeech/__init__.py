@@ -3,6 +3,7 @@
 from vitspeech.attention import Encoder, MultiHeadAttention, SelfAttentivePooling
 from vitspeech.checkpoint import load
 from vitspeech.data import Augment, Cifar, ImageFolder, Shapes
+from vitspeech.inference import predict
 from vitspeech.models import CNN, TimmModel, ViT
 from vitspeech.tasks import Classification
 
@@ -19,4 +20,5 @@ __all__ = [
     "TimmModel",
     "ViT",
     "load",
+    "predict",
 ]

@@ -4,14 +4,13 @@ RUN/config.yaml          the resolved config
 RUN/run.json             commit, hardware, versions
 RUN/logs/                CSV and TensorBoard, one folder for each time the run was started
 RUN/last.ckpt best.ckpt  for resuming: the last epoch's, and the one with the best validation accuracy
-RUN/model/               the final weights in the released form
+RUN/model/               the final weights in the released form, with their card
 RUN/metrics.csv learning_curves.png confusion_matrix.png
 """
 
 import json
+import logging
 import os
-import platform
-import subprocess
 import sys
 import warnings
 from argparse import ArgumentError
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import lightning
-import torch
 import yaml
 from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, Timer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
@@ -29,6 +27,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from vitspeech import checkpoint
 from vitspeech.data.in_memory import ImageData
 from vitspeech.evaluation import accuracy, confusion_matrix, wilson_interval
+from vitspeech.provenance import provenance
 from vitspeech.run_report import draw_confusion_matrix, draw_learning_curves, merge_metrics
 from vitspeech.tasks import Classification
 
@@ -36,6 +35,14 @@ EXAMPLES = """examples:
   train.py --config configs/shapes/vit.yaml
   train.py --config configs/cifar10/vit.yaml --config configs/trainer/gpu.yaml --model.network.init_args.depth 12
   train.py --resume runs/cifar10-vit/0"""
+
+QUIET = (
+    "LightningCLI's args parameter",
+    ".*does not have many workers",
+    "Checkpoint directory .* exists and is not empty",
+    "The number of training batches .* is smaller than the logging interval",
+    ".*treespec, LeafSpec",
+)
 
 
 class TrainingCLI(LightningCLI):
@@ -46,7 +53,10 @@ class TrainingCLI(LightningCLI):
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        self.arguments = list(arguments)
+        logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+        logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+        for message in QUIET:
+            warnings.filterwarnings("ignore", message=message)
         super().__init__(
             Classification,
             ImageData,
@@ -56,14 +66,14 @@ class TrainingCLI(LightningCLI):
             seed_everything_default=0,
             auto_configure_optimizers=False,
             # Our batches share themselves out among processes.
-            trainer_defaults={"use_distributed_sampler": False, "max_epochs": 10},
+            trainer_defaults={"use_distributed_sampler": False, "enable_model_summary": False, "max_epochs": 10},
             parser_kwargs={
                 "prog": "train.py",
                 "description": "Train a network from a config; the run keeps everything under runs/.",
                 "epilog": EXAMPLES,
                 "exit_on_error": False,
             },
-            args=with_resumed_config(self.arguments),
+            args=with_resumed_config(arguments),
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -71,25 +81,21 @@ class TrainingCLI(LightningCLI):
         parser.add_argument("--resume", type=str | None, help="a run's folder: go on where it stopped")
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
 
-    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+    def parse_arguments(self, parser: LightningArgumentParser, args: list[str]) -> None:
         try:
             super().parse_arguments(parser, args)
         except ArgumentError as error:
-            reason = " ".join(str(error).split())
-            # A mistake on the command line is one of usage (2), one in a file is bad input (1).
-            sys.exit(fail(f"train.py: {reason}", 1 if "--config" in self.arguments and "config" in reason else 2))
+            # A mistake in a config file is bad input (1), one on the command line is one of usage (2).
+            print(f"train.py: {' '.join(str(error).split())}", file=sys.stderr)
+            sys.exit(1 if error.argument_name and "config" in error.argument_name else 2)
 
     def instantiate_trainer(self, **kwargs: Any) -> lightning.Trainer:
         """Find the run's folder, then make the trainer that keeps its logs and checkpoints there."""
-        self.run_folder = run_folder(self.config.resume, self.config.run, self.config.config)
-        attempt = sum(1 for _ in (self.run_folder / "logs").glob("*"))
-        logs = {"save_dir": self.run_folder, "name": "logs", "version": str(attempt)}
+        self.folder = run_folder(self.config.resume, self.config.run, self.config.config)
+        attempt = sum(1 for _ in (self.folder / "logs").glob("*"))
+        logs = {"save_dir": self.folder, "name": "logs", "version": str(attempt)}
+        saving = {"dirpath": self.folder, "enable_version_counter": False, "save_on_train_epoch_end": True}
         self.timer = Timer(interval="step", verbose=False)
-        saving = {
-            "dirpath": self.run_folder,
-            "enable_version_counter": False,
-            "save_on_train_epoch_end": True,
-        }
         self.trainer_defaults["callbacks"] = [
             LearningRateMonitor(logging_interval="step"),
             self.timer,
@@ -101,29 +107,29 @@ class TrainingCLI(LightningCLI):
 
     def train(self) -> None:
         """Fit, from the last checkpoint if there is one, then look at the test set once."""
-        warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-        warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
-        last = self.run_folder / "last.ckpt"
+        last = self.folder / "last.ckpt"
         if self.trainer.is_global_zero:
             self.keep_config()
         self.trainer.fit(self.model, self.datamodule, ckpt_path=last if last.exists() else None, weights_only=True)
         if self.trainer.interrupted:
-            sys.exit(fail(f"interrupted; go on with: train.py --resume {self.run_folder}", 1))
+            sys.exit(f"train.py: interrupted; go on with --resume {self.folder}")
         if self.trainer.is_global_zero:
             self.finish()
 
     def keep_config(self) -> None:
+        """Write the resolved config and where the run is made, and say what is about to be trained."""
         config = self.config.clone()
         for name in ("config", "run", "resume"):
             config.pop(name, None)
-        text = self.parser.dump(config, skip_none=False, skip_link_targets=True)
-        (self.run_folder / "config.yaml").write_text(text)
-        if not (self.run_folder / "run.json").exists():
-            (self.run_folder / "run.json").write_text(json.dumps(provenance(), indent=2) + "\n")
+        (self.folder / "config.yaml").write_text(self.parser.dump(config, skip_none=False, skip_link_targets=True))
+        if not (self.folder / "run.json").exists():
+            (self.folder / "run.json").write_text(json.dumps(provenance(), indent=2) + "\n")
+        parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
+        print(f"{self.config.model.network.class_path}, {parameters:,} parameters -> {self.folder}")
 
     def finish(self) -> None:
         """Test the final weights in fp32, write model, curves and confusion matrix, and say where they are."""
-        run, data = self.run_folder, self.datamodule
+        run, data = self.folder, self.datamodule
         network = self.model.network.eval().to(self.trainer.strategy.root_device)
         counts = confusion_matrix(network, data, progress=self.trainer.progress_bar_callback is not None)
         share, images = accuracy(counts), int(counts.sum())
@@ -131,9 +137,9 @@ class TrainingCLI(LightningCLI):
         config = yaml.safe_load((run / "config.yaml").read_text())
         card = {
             "name": run.parent.name,
-            "data": config["data"],
+            "data": test_set(config["data"]),
             "split": "test",
-            "metrics": {"test_accuracy": share, "interval_95": [low, high], "images": images},
+            "metrics": {"test_accuracy": share, "interval_95": [round(low, 4), round(high, 4)], "images": images},
             "parameters": sum(parameter.numel() for parameter in network.parameters()),
             "seeds": [config["seed_everything"]],
             "minutes": round(self.timer.time_elapsed("train") / 60, 1),
@@ -179,42 +185,19 @@ def run_folder(resume: str | None, wanted: str | None, configs: Sequence[Any] | 
         if (folder / "config.yaml").exists():
             raise FileExistsError(f"{folder}: holds a run already; go on with --resume {folder}, or name another")
     else:
-        first = Path(str(configs[0])) if configs else Path("run.yaml")
-        name = f"{first.resolve().parent.name}-{first.stem}"
+        first = Path(str(configs[0])).resolve() if configs else Path("run.yaml").resolve()
+        name = f"{first.parent.name}-{first.stem}"
         taken = [int(path.name) for path in Path("runs", name).glob("*") if path.name.isdigit()]
         folder = Path("runs", name, str(max(taken, default=-1) + 1))
     folder.mkdir(parents=True, exist_ok=True)
-    # Processes that Lightning starts for further devices run the same command and must find the same folder.
-    os.environ["VITSPEECH_RUN"] = str(folder)
+    if "LOCAL_RANK" not in os.environ:
+        # Processes that Lightning starts for further devices run the same command and must find the same folder.
+        os.environ["VITSPEECH_RUN"] = str(folder)
     return folder
 
 
-def provenance() -> dict[str, Any]:
-    """Commit, hardware and versions, for the card."""
-    here = Path(__file__).resolve().parent
-    git = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=here, capture_output=True, text=True
-    )
-    if torch.cuda.is_available():
-        hardware = f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
-    else:
-        models = [line for line in read_lines("/proc/cpuinfo") if line.startswith("model name")]
-        name = models[0].partition(":")[2].strip() if models else platform.processor() or platform.machine()
-        hardware = f"{name}, {torch.get_num_threads()} cores"
-    versions = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "lightning": lightning.__version__,
-    }
-    return {"commit": git.stdout.strip() or "unknown", "hardware": hardware, "versions": versions}
-
-
-def read_lines(path: str) -> list[str]:
-    """The lines of a file that not every system has."""
-    return Path(path).read_text().splitlines() if Path(path).exists() else []
-
-
-def fail(message: str, status: int) -> int:
-    """Say what is wrong in one line, and give the exit status."""
-    print(message, file=sys.stderr)
-    return status
+def test_set(data: dict[str, Any]) -> dict[str, Any]:
+    """A data set's configuration without what only training needs, and without this machine's folder."""
+    training_only = {"root", "batch", "augment", "download", "workers"}
+    arguments = {name: value for name, value in data["init_args"].items() if name not in training_only}
+    return {"class_path": data["class_path"], "init_args": arguments}

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import Dataset
+from torchvision.io import write_png
 
 from vitspeech.data.augment import Augment
 from vitspeech.data.in_memory import ImageData, Images
@@ -133,3 +134,9 @@ def distance(shape: str, x: Tensor, y: Tensor) -> Tensor:
     if shape == "semicircle":
         return torch.maximum(r - 0.95, -0.25 - y)
     raise ValueError(f"shape {shape!r} is unknown; known: {', '.join(LABELS)}")
+
+
+def save_example(path: str, label: str = "star") -> None:
+    """Write one picture of that shape, of no split, larger than the training pictures."""
+    picture = draw(torch.tensor([LABELS.index(label)]), 96, torch.Generator().manual_seed(7))
+    write_png(picture[0], path)

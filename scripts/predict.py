@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Classify pictures of any size and mode with a released model or a finished run.
+
+predict.py checkpoints/vit-cifar10 cat.png holiday/ --top 3 --csv out.csv
+"""
+
+import argparse
+import csv
+import os
+from pathlib import Path
+
+import vitspeech
+from vitspeech import command_line
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint", help="folder of a released model, or of a finished run")
+    parser.add_argument("paths", nargs="+", metavar="FILE_OR_FOLDER", help="pictures, or folders of pictures")
+    parser.add_argument("--top", type=int, default=3, help="labels a picture (default 3)")
+    parser.add_argument("--csv", type=Path, help="write file, rank, label, probability there instead of printing")
+    arguments = parser.parse_args()
+    if arguments.top < 1:
+        parser.error(f"--top {arguments.top} is below 1")
+
+    model = vitspeech.load(arguments.checkpoint)
+    predictions = vitspeech.predict(model, arguments.paths, top=arguments.top, progress=True)
+    if arguments.csv is None:
+        for path, labels in predictions:
+            print(f"{path}: " + ", ".join(f"{label} {share:.3f}" for label, share in labels))
+        return
+    draft = arguments.csv.with_name(arguments.csv.name + ".draft")
+    try:
+        with draft.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["file", "rank", "label", "probability"])
+            for path, labels in predictions:
+                writer.writerows([path, rank, label, f"{share:.6f}"] for rank, (label, share) in enumerate(labels, 1))
+        os.replace(draft, arguments.csv)
+    finally:
+        draft.unlink(missing_ok=True)
+    print(arguments.csv)
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,93 @@
+"""Masks against their definition, pair by pair."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vitspeech.attention import causal_mask, padding_mask, window_mask
+from vitspeech.attention.masks import check_context, check_mask
+
+COUNTS = st.integers(1, 9)
+CONTEXTS = st.none() | st.integers(0, 12)
+
+
+@settings(deadline=None)
+@given(queries=COUNTS, keys=COUNTS, left=CONTEXTS, right=CONTEXTS)
+def test_window_allows_exactly_the_keys_within_reach(queries, keys, left, right):
+    mask = window_mask(queries, keys, left, right)
+    assert mask.dtype == torch.bool and mask.shape == (queries, keys)
+    for t in range(queries):
+        for s in range(keys):
+            far_past = left is not None and t - s > left
+            far_future = right is not None and s - t > right
+            assert mask[t, s].item() == (not far_past and not far_future)
+
+
+@settings(deadline=None)
+@given(tokens=COUNTS)
+def test_causal_allows_exactly_the_key_itself_and_those_before(tokens):
+    mask = causal_mask(tokens)
+    assert mask.tolist() == [[s <= t for s in range(tokens)] for t in range(tokens)]
+
+
+@settings(deadline=None)
+@given(data=st.data(), tokens=COUNTS)
+def test_padding_allows_exactly_the_first_tokens_of_each_sequence(data, tokens):
+    lengths = data.draw(st.lists(st.integers(0, tokens), min_size=1, max_size=5))
+    mask = padding_mask(torch.tensor(lengths), tokens)
+    assert mask.dtype == torch.bool
+    assert mask.tolist() == [[s < length for s in range(tokens)] for length in lengths]
+
+
+def test_padding_of_no_sequences_is_empty():
+    assert padding_mask(torch.zeros(0, dtype=torch.long), 7).shape == (0, 7)
+
+
+def test_unlimited_window_allows_everything():
+    assert window_mask(5, 7, None, None).all()
+
+
+def test_zero_window_allows_only_the_token_itself():
+    assert torch.equal(window_mask(7, 7, 0, 0), torch.eye(7, dtype=torch.bool))
+
+
+def test_masks_are_made_on_the_device_asked_for():
+    meta = torch.device("meta")
+    assert window_mask(3, 5, 1, 2, meta).device == meta
+    assert causal_mask(3, meta).device == meta
+
+
+@pytest.mark.parametrize("lengths", [[3, -1], [3, 8]])
+def test_length_outside_the_batch_is_an_error(lengths):
+    with pytest.raises(ValueError, match=rf"lengths=\[3, {lengths[1]}\] do not lie within 0\.\.7"):
+        padding_mask(torch.tensor(lengths), 7)
+
+
+@pytest.mark.parametrize("name", ["left", "right"])
+def test_negative_context_is_an_error_that_names_it(name):
+    context = {"left": 2, "right": 2} | {name: -3}
+    with pytest.raises(ValueError, match=f"{name}=-3 is negative"):
+        window_mask(5, 5, **context)
+    with pytest.raises(ValueError, match=f"{name}=-3 is negative"):
+        check_context(**context)
+
+
+@pytest.mark.parametrize("shape", [(7,), (1, 7), (5, 1), (5, 7), (3, 1, 7), (2, 3, 5, 7), (2, 1, 1, 7)])
+def test_mask_that_broadcasts_is_accepted(shape):
+    mask = torch.ones(shape, dtype=torch.bool)
+    assert torch.broadcast_shapes(mask.shape, (2, 3, 5, 7)) == (2, 3, 5, 7)
+    check_mask("mask", mask, (2, 3, 5, 7))
+
+
+@pytest.mark.parametrize("shape", [(5,), (7, 5), (2, 5, 7), (3, 2, 5, 7), (1, 2, 3, 5, 7), (4, 3, 5, 7)])
+def test_mask_that_does_not_broadcast_is_an_error_that_names_both_shapes(shape):
+    with pytest.raises(ValueError) as error:
+        check_mask("mask", torch.ones(shape, dtype=torch.bool), (2, 3, 5, 7))
+    assert f"mask of shape {shape} does not broadcast to (2, 3, 5, 7)" in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
+def test_mask_that_is_not_boolean_is_an_error_that_names_its_dtype(dtype):
+    with pytest.raises(ValueError, match=f"mask has dtype {dtype}"):
+        check_mask("mask", torch.ones(5, 7, dtype=dtype), (2, 3, 5, 7))

@@ -1,0 +1,134 @@
+"""Scores, their softmax, and the explicit and the fused way to the weighted sum.
+
+Shapes: B = 2 sequences, H = 3 heads, T = 5 queries, S = 11 keys, K = 7.
+"""
+
+import math
+
+import numpy
+import pytest
+import torch
+from torch.testing import assert_close
+
+from vitspeech.attention.scores import (
+    FUSED_FROM_KEYS,
+    attend,
+    attend_fused,
+    fused_is_faster,
+    scaled_dot,
+    weights_of,
+)
+
+MASKS = [(5, 11), (5, 1), (1, 11), (3, 5, 11), (3, 1, 1), (2, 1, 1, 11), (2, 1, 5, 11), (2, 3, 5, 11)]
+
+
+def inputs(dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = ((2, 3, 5, 7), (2, 3, 11, 7), (2, 3, 11, 7))
+    drawn = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+    return tuple(tensor.to(dtype).requires_grad_() for tensor in drawn)
+
+
+def random_mask(shape, seed=1):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed)) > 0.4
+
+
+def dense(query, key, value, mask):
+    """softmax(QKᵀ/√K)V in numpy, one query at a time over its allowed keys alone; nothing allowed is zero."""
+    query, key, value = (tensor.detach().double().numpy() for tensor in (query, key, value))
+    mask = numpy.broadcast_to(mask.numpy(), (*query.shape[:3], key.shape[2]))
+    result = numpy.zeros_like(query)
+    for b, h, t in numpy.ndindex(*query.shape[:3]):
+        allowed = mask[b, h, t]
+        if allowed.any():
+            weights = numpy.exp(key[b, h, allowed] @ query[b, h, t] / math.sqrt(query.shape[-1]))
+            result[b, h, t] = weights @ value[b, h, allowed] / weights.sum()
+    return torch.from_numpy(result)
+
+
+def test_textbook_scores_112_and_96_weigh_88_and_12_percent():
+    query = torch.ones(1, 1, 1, 64)
+    key = torch.stack((torch.full((64,), 1.75), torch.full((64,), 1.5)))[None, None]
+    assert (query @ key.mT).flatten().tolist() == [112, 96]
+    scores = scaled_dot(query, key)
+    assert scores.flatten().tolist() == [14, 12]
+    assert [round(weight, 2) for weight in weights_of(scores).flatten().tolist()] == [0.88, 0.12]
+
+
+def test_scores_are_the_dot_products_over_the_root_of_the_head_width():
+    query, key, _ = (tensor.detach() for tensor in inputs())
+    scores = scaled_dot(query, key)
+    assert scores.shape == (2, 3, 5, 11)
+    for b, h, t, s in numpy.ndindex(*scores.shape):
+        product = math.fsum(query[b, h, t] * key[b, h, s])
+        assert math.isclose(scores[b, h, t, s], product / 7**0.5, abs_tol=1e-12)
+
+
+def test_weights_are_zero_where_not_allowed_and_sum_to_one_over_the_rest():
+    mask = random_mask((2, 3, 5, 11))
+    mask[..., 0] = True
+    weights = weights_of(scaled_dot(*inputs()[:2]), mask)
+    assert (weights[~mask] == 0).all() and (weights[mask] > 0).all()
+    assert_close(weights.sum(-1), torch.ones(2, 3, 5, dtype=torch.float64))
+
+
+def test_huge_scores_do_not_overflow():
+    assert weights_of(torch.tensor([[3e38, -3e38]])).tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize("shape", MASKS)
+def test_explicit_equals_dense(shape):
+    query, key, value = inputs()
+    attended, weights = attend(query, key, value, random_mask(shape))
+    assert_close(attended, dense(query, key, value, random_mask(shape)))
+    assert_close(weights @ value, attended)
+
+
+@pytest.mark.parametrize("shape", [None, *MASKS])
+def test_fused_equals_explicit_in_values_and_gradients(shape):
+    mask = None if shape is None else random_mask(shape)
+    explicit, fused = inputs(), inputs()
+    attended, fused_attended = attend(*explicit, mask)[0], attend_fused(*fused, mask)
+    assert_close(fused_attended, attended)
+    for theirs, ours in zip(
+        torch.autograd.grad(fused_attended.square().sum(), fused),
+        torch.autograd.grad(attended.square().sum(), explicit),
+        strict=True,
+    ):
+        assert_close(theirs, ours)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("way", [lambda *given: attend(*given)[0], attend_fused], ids=["explicit", "fused"])
+def test_query_that_may_attend_to_nothing_gets_zero_and_finite_gradients(way, dtype):
+    query, key, value = inputs(dtype)
+    mask = random_mask((2, 1, 5, 11))
+    mask[0, 0, 2] = False
+    attended = way(query, key, value, mask)
+    assert (attended[0, :, 2] == 0).all()
+    assert attended.isfinite().all() and (attended[1, :, 2] != 0).any()
+    gradients = torch.autograd.grad(attended.sum(), (query, key, value))
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert (gradients[0][0, :, 2] == 0).all()
+
+
+@pytest.mark.parametrize("way", [lambda *given: attend(*given)[0], attend_fused], ids=["explicit", "fused"])
+def test_dropout_keeps_the_expectation_of_the_weighted_sum(way):
+    torch.manual_seed(0)
+    query, key = torch.zeros(1, 1, 4001, 2), torch.zeros(1, 1, 5, 2)
+    value = torch.arange(10.0).reshape(1, 1, 5, 2)
+    dropped = way(query, key, value, None, 0.3)[0, 0]
+    assert dropped.std(0).min() > 0.5
+    assert_close(dropped.mean(0), value[0, 0].mean(0), atol=0.15, rtol=0)
+
+
+def test_cpu_takes_the_explicit_way_for_short_and_the_fused_for_long_sequences():
+    query = torch.empty(1, 1, 5, 2)
+    assert not fused_is_faster(query, torch.empty(1, 1, 64, 2))
+    assert not fused_is_faster(query, torch.empty(1, 1, FUSED_FROM_KEYS - 1, 2))
+    assert fused_is_faster(query, torch.empty(1, 1, 1024, 2))
+    assert fused_is_faster(query, torch.empty(1, 1, 4099, 2))
+
+
+def test_accelerator_takes_the_fused_way_at_any_length():
+    assert fused_is_faster(torch.empty(1, 1, 5, 2, device="meta"), torch.empty(1, 1, 3, 2, device="meta"))

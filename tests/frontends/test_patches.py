@@ -1,0 +1,115 @@
+"""Patches against nn.Conv2d with the same weights; their order, their reach, their errors.
+
+Shapes: B = 2 images, C = 3 channels, D = 37.
+"""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from vitspeech.frontends import ConvolutionalPatches, LinearPatches
+
+STEMS = pytest.mark.parametrize("stem", [LinearPatches, ConvolutionalPatches])
+
+
+def images(side, channels=3, batch=2, seed=0):
+    return torch.randn(batch, channels, side, side, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("side, patch, channels", [(15, 5, 3), (14, 2, 1), (7, 7, 3), (6, 1, 5)])
+def test_linear_patches_equal_a_convolution_with_the_patch_as_stride(side, patch, channels):
+    torch.manual_seed(0)
+    ours = LinearPatches(side, patch, 37, channels).double()
+    theirs = nn.Conv2d(channels, 37, patch, stride=patch, dtype=torch.float64)
+    with torch.no_grad():
+        ours.project.weight.copy_(theirs.weight.flatten(1))
+        ours.project.bias.copy_(theirs.bias)
+    given, same = (images(side, channels).double().requires_grad_() for _ in range(2))
+    tokens, expected = ours(given), theirs(same).flatten(2).transpose(1, 2)
+    assert tokens.shape == (2, (side // patch) ** 2, 37)
+    assert_close(tokens, expected)
+    tokens.square().sum().backward()
+    expected.square().sum().backward()
+    assert_close(given.grad, same.grad)
+    assert_close(ours.project.weight.grad, theirs.weight.grad.flatten(1))
+
+
+def test_linear_token_sees_its_own_patch_alone_and_tokens_are_in_raster_order():
+    stem, whole = LinearPatches(15, 5, 37), images(15)
+    for row in range(3):
+        for column in range(3):
+            changed = whole.clone()
+            changed[..., 5 * row : 5 * row + 5, 5 * column : 5 * column + 5] += 1
+            differs = (stem(changed) != stem(whole)).any(-1).any(0)
+            assert differs.nonzero().tolist() == [[3 * row + column]]
+
+
+@pytest.mark.parametrize("patch, tokens", [(2, 256), (4, 64), (8, 16)])
+def test_convolutional_patches_stand_for_patch_times_patch_pixels(patch, tokens):
+    stem = ConvolutionalPatches(32, patch, 37)
+    assert stem(images(32)).shape == (2, tokens, 37)
+    assert stem.grid**2 == tokens
+
+
+def test_convolutional_patches_take_other_channels_and_sides():
+    assert ConvolutionalPatches(12, 4, 37, channels=1)(images(12, channels=1)).shape == (2, 9, 37)
+
+
+@pytest.mark.parametrize("patch, widths", [(2, [37]), (4, [18, 37]), (8, [16, 18, 37])])
+def test_convolutional_stem_is_a_halving_stage_for_each_power_of_two(patch, widths):
+    torch.manual_seed(0)
+    stem, whole = ConvolutionalPatches(32, patch, 37).eval(), images(32)
+    features = whole
+    for stage, width in zip(stem.stages, widths, strict=True):
+        conv, norm = stage[0], stage[2]
+        for drawn in (norm.weight, norm.bias, norm.running_mean):
+            nn.init.normal_(drawn)
+        features = F.max_pool2d(F.conv2d(features, conv.weight, padding=1), 3, stride=2, padding=1)
+        scale, shift, mean, variance = (
+            tensor[:, None, None] for tensor in (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+        )
+        features = F.gelu((features - mean) / (variance + 1e-5).sqrt() * scale + shift)
+        assert features.shape[1] == width
+    assert_close(stem(whole), features.flatten(2).mT, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("patch", [2, 4, 8])
+@pytest.mark.parametrize("corner", [(0, 0), (0, -1), (-1, 0), (-1, -1)])
+def test_convolutional_token_knows_its_own_corner_but_not_the_opposite_one(patch, corner):
+    torch.manual_seed(0)
+    stem, whole = ConvolutionalPatches(32, patch, 37).eval(), images(32)
+    changed = whole.clone()
+    changed[:, :, corner[0], corner[1]] += 100
+    differs = (stem(changed) != stem(whole)).any(-1).any(0).unflatten(0, (stem.grid, stem.grid))
+    assert differs[corner]
+    assert not differs[-1 - corner[0], -1 - corner[1]]
+
+
+@STEMS
+def test_tokens_of_an_image_do_not_depend_on_the_batch_in_evaluation(stem):
+    torch.manual_seed(0)
+    stem, whole = stem(16, 4, 37).eval(), images(16, batch=5)
+    assert_close(stem(whole)[3:4], stem(whole[3:4]), atol=1e-5, rtol=1e-5)
+
+
+@STEMS
+@pytest.mark.parametrize("image, patch", [(32, 3), (32, 5), (32, 0), (30, 4)])
+def test_patch_that_does_not_divide_the_image_is_an_error_that_names_both(stem, image, patch):
+    with pytest.raises(ValueError, match=f"patch={patch} does not divide image={image}"):
+        stem(image, patch, 37)
+
+
+@pytest.mark.parametrize("patch", [1, 3, 6])
+def test_patch_that_is_no_power_of_two_is_an_error_for_a_convolutional_stem(patch):
+    with pytest.raises(ValueError, match=f"patch={patch} is not 2, 4, 8"):
+        ConvolutionalPatches(36, patch, 37)
+
+
+@STEMS
+@pytest.mark.parametrize("shape", [(2, 3, 12, 16), (2, 3, 16, 12), (2, 3, 20, 20), (3, 16, 16)])
+def test_image_of_another_size_is_an_error_that_names_both_sizes(stem, shape):
+    with pytest.raises(ValueError) as error:
+        stem(16, 4, 37)(torch.zeros(shape))
+    assert f"images of shape {shape} are not (batch, channels, 16, 16)" in str(error.value)

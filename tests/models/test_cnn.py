@@ -1,0 +1,131 @@
+"""The convolutional baseline: its contract with both bodies, and its whitening layer.
+
+Shapes: B = 3 images of N = 16 pixels, 7 classes, 5, 11 and 13 channels.
+"""
+
+import pytest
+import timm
+import torch
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from vitspeech.models import CNN
+
+BODIES = pytest.mark.parametrize("body, features", [("small", 13), ("resnet18", 512)])
+
+
+def images(batch=3, side=16):
+    return torch.randn(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
+
+
+def cnn(body="small"):
+    torch.manual_seed(0)
+    return CNN(7, body, widths=(5, 11, 13))
+
+
+def photographs(batch=97):
+    """Normalised images whose neighbouring pixels and channels resemble each other, as in photographs."""
+    torch.manual_seed(0)
+    smooth = F.interpolate(torch.randn(batch, 3, 5, 5), size=17, mode="bilinear")
+    grainy = smooth + torch.randn(batch, 1, 17, 17) + 0.3 * torch.randn(batch, 3, 17, 17)
+    mean, deviation = (of(grainy, (0, 2, 3), keepdim=True) for of in (torch.mean, torch.std))
+    return (grainy - mean) / deviation
+
+
+@BODIES
+def test_images_become_features_and_logits(body, features):
+    network = cnn(body).eval()
+    seen = network.forward_features(images())
+    assert seen.shape == (3, features)
+    assert network(images()).shape == (3, 7)
+    assert_close(network(images()), seen @ network.head.weight.T + network.head.bias)
+
+
+@BODIES
+def test_logits_of_an_image_do_not_depend_on_the_batch_in_evaluation(body, features):
+    network = cnn(body).eval()
+    assert_close(network(images())[2:3], network(images()[2:3]), atol=1e-4, rtol=1e-4)
+
+
+@BODIES
+def test_gradients_reach_every_trained_parameter(body, features):
+    network = cnn(body).train()
+    for name, parameter in network.named_parameters():
+        if name.endswith("bn2.weight"):  # zero at first in timm's ResNets, which shuts the branch
+            torch.nn.init.ones_(parameter)
+    network(images()).square().sum().backward()
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            assert parameter.grad is not None and (parameter.grad != 0).any(), name
+
+
+def test_small_body_takes_any_side_from_16():
+    network = cnn().eval()
+    assert network(images(side=16)).shape == network(images(side=37)).shape == (3, 7)
+
+
+def test_resnet18_is_that_of_timm_but_for_a_stem_for_small_images():
+    network, theirs = cnn("resnet18").eval(), timm.create_model("resnet18", num_classes=0)
+    theirs.conv1, theirs.maxpool = torch.nn.Conv2d(3, 64, 3, padding=1, bias=False), torch.nn.Identity()
+    theirs.load_state_dict(network.body.state_dict())
+    assert_close(network.forward_features(images()), theirs.eval()(images()), atol=1e-4, rtol=1e-4)
+
+
+def test_whitening_responses_have_unit_variance_and_are_uncorrelated():
+    network, sample = cnn(), photographs()
+    patches = F.unfold(sample, 2).transpose(1, 2).flatten(0, 1)
+    correlated = torch.cov(patches.T)
+    assert (correlated - correlated.diag().diag()).abs().max() > 0.3
+    network.initialise(sample)
+    responses = F.conv2d(sample, network.body.whitening.weight[:12]).transpose(0, 1).flatten(1)
+    assert_close(torch.cov(responses), torch.eye(12), atol=0.02, rtol=0)
+
+
+def test_whitening_floor_keeps_absent_components_small():
+    network, sample = cnn(), photographs()[:, :1].expand(-1, 3, -1, -1)
+    network.initialise(sample)
+    responses = F.conv2d(sample, network.body.whitening.weight[:12]).transpose(0, 1).flatten(1)
+    variances = responses.var(1).sort().values
+    assert (variances[:8] < 1e-3).all()
+    assert_close(variances[8:], torch.ones(4), atol=0.02, rtol=0)
+    assert network.body.whitening.weight.abs().max() <= 1.01 / 5e-4**0.5
+
+
+def test_second_half_of_the_whitening_filters_are_the_negatives_of_the_first():
+    network = cnn()
+    network.initialise(photographs())
+    weight = network.body.whitening.weight
+    assert weight.shape == (24, 3, 2, 2)
+    assert torch.equal(weight[12:], -weight[:12])
+
+
+def test_whitening_filters_are_not_trained():
+    network = cnn().train()
+    network.initialise(photographs())
+    before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.1, weight_decay=0.1)
+    network(images()).square().sum().backward()
+    optimizer.step()
+    kept = [name for name, parameter in network.named_parameters() if torch.equal(parameter, before[name])]
+    assert kept == ["body.whitening.weight"]
+
+
+def test_initialising_changes_nothing_else():
+    for network in (cnn(), cnn("resnet18")):
+        before = {name: value.clone() for name, value in network.state_dict().items()}
+        network.initialise(photographs(5))
+        after = network.state_dict()
+        changed = [name for name in after if not torch.equal(after[name], before[name])]
+        assert changed == (["body.whitening.weight"] if hasattr(network.body, "whitening") else [])
+
+
+def test_unknown_body_is_an_error_that_lists_the_known():
+    with pytest.raises(ValueError, match="body='large' is unknown; known: small, resnet18"):
+        CNN(7, "large")
+
+
+@pytest.mark.parametrize("widths", [(5, 11), (5, 11, 13, 17)])
+def test_widths_that_are_not_three_are_an_error_that_names_them(widths):
+    with pytest.raises(ValueError) as error:
+        CNN(7, widths=widths)
+    assert f"widths={list(widths)} are not three" in str(error.value)

@@ -1,0 +1,80 @@
+"""Any network of timm under our contract, and nothing that would fetch or read weights.
+
+Shapes: B = 3 images of N = 32 pixels, 7 classes.
+"""
+
+import pytest
+import timm
+import torch
+from torch.testing import assert_close
+
+from vitspeech.models import TimmModel
+
+NAMES = ["mobilenetv3_small_100", "resnet10t"]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def network(request):
+    torch.manual_seed(0)
+    return TimmModel(7, request.param)
+
+
+def images(batch=3):
+    return torch.randn(batch, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+
+
+def test_images_become_logits_that_are_the_head_of_the_features(network):
+    network.eval()
+    features = network.forward_features(images())
+    head = network.network.get_classifier()
+    assert features.shape == (3, head.in_features)
+    assert network(images()).shape == (3, 7)
+    assert_close(network(images()), features @ head.weight.T + head.bias, atol=1e-5, rtol=1e-4)
+
+
+def test_logits_of_an_image_do_not_depend_on_the_batch_in_evaluation(network):
+    network.eval()
+    assert_close(network(images())[2:3], network(images()[2:3]), atol=1e-4, rtol=1e-4)
+
+
+def test_gradients_reach_every_parameter(network):
+    network.train()
+    for name, parameter in network.named_parameters():
+        if name.endswith("bn2.weight"):  # zero at first in timm's ResNets, which shuts the branch
+            torch.nn.init.ones_(parameter)
+    network(images(11)).square().sum().backward()
+    for name, parameter in network.named_parameters():
+        assert parameter.grad is not None and (parameter.grad != 0).any(), name
+
+
+def test_network_is_that_of_timm():
+    torch.manual_seed(0)
+    theirs = timm.create_model("resnet10t", num_classes=7).eval()
+    ours = TimmModel(7, "resnet10t").eval()
+    ours.network.load_state_dict(theirs.state_dict())
+    assert torch.equal(ours(images()), theirs(images()))
+
+
+def test_options_reach_timm():
+    assert TimmModel(7, "resnet10t", {"in_chans": 1})(torch.randn(3, 1, 32, 32)).shape == (3, 7)
+
+
+def test_unknown_name_is_an_error_that_names_it_and_its_like():
+    with pytest.raises(ValueError, match=r"timm_name='resnet_10t' is not a network of timm; close names: .*resnet"):
+        TimmModel(7, "resnet_10t")
+    with pytest.raises(ValueError, match="timm_name='nosuchnet' is not a network of timm"):
+        TimmModel(7, "nosuchnet")
+
+
+@pytest.mark.parametrize("name", ["hf-hub:x", "hf_hub:timm/resnet10t", "local-dir:/tmp/resnet10t"])
+def test_name_that_would_fetch_or_read_a_model_is_refused(name, monkeypatch):
+    monkeypatch.setattr(timm, "create_model", lambda *given, **options: pytest.fail("timm was asked for it"))
+    with pytest.raises(ValueError, match=f"timm_name='{name}' is not a network of timm"):
+        TimmModel(7, name)
+
+
+@pytest.mark.parametrize("option", ["pretrained", "pretrained_cfg", "checkpoint_path"])
+def test_option_that_would_load_weights_is_refused(option, monkeypatch):
+    monkeypatch.setattr(timm, "create_model", lambda *given, **options: pytest.fail("timm was asked for it"))
+    with pytest.raises(ValueError, match=f"options {option} would load weights"):
+        TimmModel(7, "resnet10t", {option: "anything"})

@@ -1,0 +1,118 @@
+"""The vision transformer: its contract with every stem and pooling, and what its arguments reach.
+
+Shapes: B = 3 images of N = 12 pixels, T = 9 tokens, D = 10, H = 5, 7 classes.
+"""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from vitspeech.attention import SelfAttentivePooling
+from vitspeech.models import ViT
+
+SIZE = {"classes": 7, "image": 12, "patch": 4, "width": 10, "depth": 2, "heads": 5}
+EVERY = pytest.mark.parametrize("stem", ["linear", "convolutional"])
+POOLING = pytest.mark.parametrize("pooling", ["mean", "class", "self_attentive"])
+
+
+def images(batch=3):
+    return torch.randn(batch, 3, 12, 12, generator=torch.Generator().manual_seed(0))
+
+
+def vit(**options):
+    torch.manual_seed(0)
+    return ViT(**SIZE | options)
+
+
+@EVERY
+@POOLING
+def test_images_become_features_and_logits(stem, pooling):
+    network = vit(stem=stem, pooling=pooling)
+    assert network(images()).shape == (3, 7)
+    assert network.forward_features(images()).shape == (3, 10)
+
+
+@EVERY
+@POOLING
+def test_logits_are_the_head_of_the_features(stem, pooling):
+    network = vit(stem=stem, pooling=pooling).eval()
+    features = network.forward_features(images())
+    assert_close(network(images()), features @ network.head.weight.T + network.head.bias)
+
+
+@EVERY
+@POOLING
+def test_logits_of_an_image_do_not_depend_on_the_batch_in_evaluation(stem, pooling):
+    network, batch = vit(stem=stem, pooling=pooling).eval(), images(5)
+    for one in range(5):
+        assert_close(network(batch[one : one + 1]), network(batch)[one : one + 1], atol=1e-5, rtol=1e-4)
+
+
+@EVERY
+@POOLING
+def test_gradients_reach_every_parameter(stem, pooling):
+    network = vit(stem=stem, pooling=pooling).train()
+    network(images()).square().sum().backward()
+    for name, parameter in network.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+        # A softmax does not change when every key moves by the same bias.
+        assert name.endswith("attention.key.bias") or (parameter.grad != 0).any(), name
+
+
+def test_order_of_the_patches_matters_because_of_the_positions():
+    network = vit().eval()
+    swapped = torch.cat((images()[:, :, 8:], images()[:, :, 4:8], images()[:, :, :4]), dim=2)
+    assert (network(swapped) - network(images())).abs().max() > 1e-4
+    torch.nn.init.zeros_(network.positions.table)
+    assert_close(network(swapped), network(images()))
+
+
+def test_class_token_stands_before_the_patches_in_the_encoder():
+    network = vit(pooling="class").eval()
+    seen = []
+    network.encoder.register_forward_hook(lambda module, given, result: seen.append((given[0], result)))
+    features = network.forward_features(images())
+    (tokens, encoded), *_ = seen
+    assert tokens.shape == (3, 10, 10) and torch.equal(tokens[:, 0], network.pooling.token.expand(3, -1))
+    assert torch.equal(features, encoded[:, 0])
+
+
+def test_pooling_with_several_hops_widens_the_head():
+    network = vit(pooling=SelfAttentivePooling(10, hidden=11, hops=3, penalty=0.1)).train()
+    assert network.forward_features(images()).shape == (3, 30)
+    assert network(images()).shape == (3, 7)
+    assert network.pooling.auxiliary_loss > 0
+
+
+def test_further_arguments_reach_the_encoder():
+    network = vit(depth=3, drop_path=0.2, mlp_ratio=1.5, dropout=0.3)
+    assert [block.drop_path.share for block in network.encoder.blocks] == pytest.approx([0, 0.1, 0.2])
+    assert all(block.mlp[0].out_features == 15 for block in network.encoder.blocks)
+    assert all(block.attention.dropout == 0.3 for block in network.encoder.blocks)
+
+
+def test_unknown_further_argument_is_an_error_that_names_it():
+    with pytest.raises(TypeError, match="drop_paths"):
+        vit(drop_paths=0.2)
+
+
+def test_unknown_stem_is_an_error_that_lists_the_known():
+    with pytest.raises(ValueError, match="stem='dense' is unknown; known: linear, convolutional"):
+        vit(stem="dense")
+
+
+def test_unknown_pooling_is_an_error_that_lists_the_known():
+    with pytest.raises(ValueError, match="pooling='max' is unknown; known: mean, class, self_attentive"):
+        vit(pooling="max")
+
+
+def test_sizes_that_do_not_divide_are_errors_that_name_them():
+    with pytest.raises(ValueError, match="patch=5 does not divide image=12"):
+        vit(patch=5)
+    with pytest.raises(ValueError, match="heads=3 does not divide width=10"):
+        vit(heads=3)
+
+
+def test_image_of_another_size_is_an_error_that_names_both():
+    with pytest.raises(ValueError, match=r"\(3, 3, 16, 16\) are not \(batch, channels, 12, 12\)"):
+        vit()(torch.zeros(3, 3, 16, 16))

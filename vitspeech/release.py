@@ -1,0 +1,106 @@
+"""From a finished run to a released model, and from its card back to the data it was measured on."""
+
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import vitspeech.data
+from vitspeech import checkpoint
+from vitspeech.data.in_memory import ImageData
+
+
+def release(run: str | Path, folder: str | Path, others: Sequence[str | Path] = ()) -> dict[str, Any]:
+    """Write a run's final weights as a released model, and list it in the table beside it.
+
+    Args:
+        run: A finished run.
+        folder: Where the released model goes: `checkpoints/NAME`.
+        others: Runs of the same config with other seeds; the card gets mean and deviation over all of them.
+
+    Returns:
+        The card.
+
+    Raises:
+        FileNotFoundError: If a run is not finished.
+        ValueError: If another run is of another network or data set, or of the same seed.
+    """
+    models = [load_finished(path) for path in (run, *others)]
+    first = models[0]
+    seeds = [seed for model in models for seed in model.card["seeds"]]
+    for path, model in zip((run, *others), models, strict=True):
+        if model.config != first.config or model.card["data"] != first.card["data"]:
+            raise ValueError(f"{path}: another network or data set than {run}")
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"the runs' seeds {seeds} are not all different")
+    accuracies = [model.card["metrics"]["test_accuracy"] for model in models]
+    spread = {"test_accuracy_mean": round(mean(accuracies), 6), "test_accuracy_sd": round(stdev(accuracies), 6)}
+    first.card |= {
+        "name": Path(folder).name,
+        "metrics": first.card["metrics"] | (spread if others else {}),
+        "seeds": seeds,
+    }
+    checkpoint.save(first, folder)
+    write_table(Path(folder).parent)
+    return first.card
+
+
+def load_finished(run: str | Path) -> checkpoint.Model:
+    """The model of a run that came to its end."""
+    if not (Path(run) / "model").is_dir():
+        raise FileNotFoundError(f"{run}: no finished run (it has no model/); finish it with train.py --resume {run}")
+    return checkpoint.load(run)
+
+
+def write_table(folder: Path) -> None:
+    """List every released model beside `folder/README.md`'s introduction, in a table made from the cards."""
+    cards = [json.loads(path.read_text()) for path in sorted(folder.glob(f"*/{checkpoint.CARD}"))]
+    readme = folder / "README.md"
+    text = readme.read_text() if readme.exists() else "# Released models\n"
+    introduction = text.partition("\n| model |")[0].rstrip()
+    readme.write_text(f"{introduction}\n\n" + "\n".join(table(cards)) + "\n")
+
+
+def table(cards: Sequence[dict[str, Any]]) -> list[str]:
+    """The lines of a Markdown table, one for each card."""
+    lines = [
+        "| model | parameters | test accuracy | mean ± sd (seeds) | minutes | hardware | commit |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for card in cards:
+        metrics = card["metrics"]
+        spread = "one seed"
+        if "test_accuracy_sd" in metrics:
+            average, deviation = 100 * metrics["test_accuracy_mean"], 100 * metrics["test_accuracy_sd"]
+            spread = f"{average:.2f} ± {deviation:.2f} % ({len(card['seeds'])})"
+        numbers = f"{card['parameters'] / 1e6:.2f} M | {100 * metrics['test_accuracy']:.2f} % | {spread}"
+        origin = f"{card['minutes']:.0f} | {card['hardware']} | `{card['commit']}`"
+        lines.append(f"| `{card['name']}` | {numbers} | {origin} |")
+    return lines
+
+
+def card_data(model: checkpoint.Model, root: str | None) -> ImageData:
+    """The data set that a model's card names, found under `root`.
+
+    Raises:
+        ValueError: If the card names no data set of vitspeech, or its labels are not the model's.
+    """
+    description = model.card["data"]
+    package, _, name = str(description["class_path"]).rpartition(".")
+    made = getattr(vitspeech.data, name, None) if package == "vitspeech" and name in vitspeech.data.__all__ else None
+    if not (isinstance(made, type) and issubclass(made, ImageData)):
+        raise ValueError(f"the card's data {description['class_path']!r} is no data set of vitspeech")
+    arguments = dict(description["init_args"])
+    parameter = inspect.signature(made).parameters.get("root")
+    if parameter is not None:
+        if root is None and parameter.default is parameter.empty:
+            raise ValueError(f"say where the data is with --data: {name} has no place of its own")
+        arguments["root"] = root
+    data = made(**arguments)
+    unknown = sorted(set(data.labels) - set(model.labels))
+    if list(data.labels) != list(model.labels):
+        named = ", ".join(unknown) or ", ".join(sorted(set(model.labels) - set(data.labels)))
+        raise ValueError(f"classes of the data and of the model differ: {named}")
+    return data
