@@ -177,7 +177,8 @@ def run_folder(resume: str | None, wanted: str | None, configs: Sequence[Any] | 
     Raises:
         FileExistsError: If the folder asked for already holds a run.
     """
-    given = resume or os.environ.get("VITSPEECH_RUN")
+    # A process that Lightning starts for a further device runs the same command and must find the same folder.
+    given = resume or ("LOCAL_RANK" in os.environ and os.environ.get("VITSPEECH_RUN"))
     if given:
         return Path(given)
     if wanted:
@@ -190,9 +191,7 @@ def run_folder(resume: str | None, wanted: str | None, configs: Sequence[Any] | 
         taken = [int(path.name) for path in Path("runs", name).glob("*") if path.name.isdigit()]
         folder = Path("runs", name, str(max(taken, default=-1) + 1))
     folder.mkdir(parents=True, exist_ok=True)
-    if "LOCAL_RANK" not in os.environ:
-        # Processes that Lightning starts for further devices run the same command and must find the same folder.
-        os.environ["VITSPEECH_RUN"] = str(folder)
+    os.environ["VITSPEECH_RUN"] = str(folder)
     return folder
 
 

@@ -136,15 +136,16 @@ class ImageData(lightning.LightningDataModule):
     def on_after_batch_transfer(self, batch: tuple[Tensor, Tensor, int], dataloader_idx: int) -> tuple[Tensor, Tensor]:
         """uint8 (B, C, N, N), labels (B,), seed -> normalised floats, labels (B,) or (B, classes) after mixing."""
         images, labels, seed = batch
-        if not self.trainer.training:
-            return self.normalised(images), labels
-        # Everything random in this step follows from the batch's own seed, the network's dropout included.
+        return self.augmented(images, labels, seed) if self.trainer.training else (self.normalised(images), labels)
+
+    def augmented(self, images: Tensor, labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """Training images as the network sees them.
+
+        Everything random in the step follows from the batch's own seed: the augmentation, and what the network
+        draws after it (dropout).
+        """
         torch.manual_seed(seed)
         numpy.random.seed(seed)
-        return self.augmented(images, labels)
-
-    def augmented(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Training images as the network sees them."""
         images = self.augment.erase(self.normalised(self.augment.pixels(images)))
         return self.augment.mix(images, labels, len(self.labels))
 

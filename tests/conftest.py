@@ -1,0 +1,29 @@
+"""What several tests share: one tiny finished run, and where real data is."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import TINY
+
+from vitspeech.training import TrainingCLI
+
+torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU or real data where there is none, and say so."""
+    for item in items:
+        if "gpu" in item.keywords and not torch.cuda.is_available():
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+        if "data" in item.keywords and not os.environ.get("VITSPEECH_DATA"):
+            item.add_marker(pytest.mark.skip(reason="VITSPEECH_DATA names no folder of real data"))
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny ViT trained for two epochs on 250 shapes."""
+    run = tmp_path_factory.mktemp("runs") / "tiny" / "0"
+    TrainingCLI([*TINY, f"--run={run}"]).train()
+    return run

@@ -1,0 +1,72 @@
+"""The training task: its loss, what networks may add to it, and a stop where numbers break."""
+
+import pytest
+import torch
+from tiny import TINY
+from torch import nn
+from torch.nn import functional as F
+
+from vitspeech.attention import SelfAttentivePooling
+from vitspeech.models import ViT
+from vitspeech.tasks import Classification
+from vitspeech.training import TrainingCLI
+
+
+def step(network: nn.Module, **options) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Classification]:
+    task = Classification(network, **options)
+    task.log = lambda *_, **__: None
+    inputs, labels = torch.randn(7, 3, 8, 8), torch.arange(7) % 5
+    return task.training_step((inputs, labels), 0), inputs, labels, task
+
+
+def tiny(**options) -> ViT:
+    return ViT(5, image=8, patch=4, width=12, depth=1, heads=3, **options)
+
+
+def test_the_loss_is_smoothed_cross_entropy():
+    loss, inputs, labels, task = step(tiny(), label_smoothing=0.1)
+    shares = F.one_hot(labels, 5) * 0.9 + 0.1 / 5
+    expected = -(shares * task(inputs).log_softmax(-1)).sum(-1).mean()
+    assert torch.allclose(loss, expected)
+
+
+def test_an_auxiliary_loss_of_any_module_is_added():
+    pooling = SelfAttentivePooling(12, hops=3, penalty=0.5)
+    loss, inputs, labels, task = step(tiny(pooling=pooling))
+    assert pooling.auxiliary_loss > 0
+    assert torch.allclose(loss, F.cross_entropy(task(inputs), labels) + pooling.auxiliary_loss)
+
+
+def test_shares_are_checked_by_name():
+    with pytest.raises(ValueError, match=r"label_smoothing=1\.5 is not within"):
+        Classification(tiny(), label_smoothing=1.5)
+
+
+def test_a_loss_that_breaks_stops_the_run_and_names_the_last_good_checkpoint(tmp_path, monkeypatch):
+    run = tmp_path / "broken"
+    cli = TrainingCLI([*TINY, f"--run={run}"])
+    healthy = ViT.forward
+
+    def breaks(self: ViT, images: torch.Tensor) -> torch.Tensor:
+        later = self.training and cli.trainer.current_epoch == 1
+        return healthy(self, images) * (float("nan") if later else 1)
+
+    monkeypatch.setattr(ViT, "forward", breaks)
+    with pytest.raises(FloatingPointError, match=rf"loss is nan at step 5 of epoch 1; .*{run}/last\.ckpt"):
+        cli.train()
+    kept = torch.load(run / "last.ckpt", weights_only=True)
+    assert kept["epoch"] == 0
+    assert all(tensor.isfinite().all() for tensor in kept["state_dict"].values())
+    assert not (run / "model").exists()
+
+
+def test_broken_validation_stops_before_the_weights_are_saved(tmp_path, monkeypatch):
+    run = tmp_path / "broken"
+    cli = TrainingCLI([*TINY, f"--run={run}"])
+    healthy = ViT.forward
+    monkeypatch.setattr(
+        ViT, "forward", lambda self, images: healthy(self, images) * (1 if self.training else float("inf"))
+    )
+    with pytest.raises(FloatingPointError, match="validation loss is nan"):
+        cli.train()
+    assert not (run / "last.ckpt").exists()

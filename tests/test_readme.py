@@ -1,0 +1,60 @@
+"""A number in README.md or in the table of models is the one in the card."""
+
+import json
+import re
+
+import pytest
+from tiny import ROOT
+
+import vitspeech
+from vitspeech.release import card_data, table
+
+CARDS = sorted((ROOT / "checkpoints").glob("*/card.json"))
+
+
+def test_the_models_this_project_promises_are_released():
+    assert {path.parent.name for path in CARDS} >= {"cnn-cifar10", "vit-cifar10"}
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
+def test_the_readmes_row_is_the_cards(path):
+    card = json.loads(path.read_text())
+    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if f"checkpoints/{card['name']}" in line]
+    row = next(line for line in rows if line.startswith("|"))
+    metrics = card["metrics"]
+    assert f"{100 * metrics['test_accuracy']:.2f} %" in row
+    if "test_accuracy_sd" in metrics:
+        assert f"{100 * metrics['test_accuracy_mean']:.2f} ± {100 * metrics['test_accuracy_sd']:.2f}" in row
+    assert f"{card['parameters'] / 1e6:.2f} M" in row
+    assert f"| {card['minutes']:.0f}, {card['hardware']}" in row
+
+
+def test_the_table_of_models_is_made_from_the_cards():
+    text = (ROOT / "checkpoints/README.md").read_text()
+    assert text.endswith("\n".join(table([json.loads(path.read_text()) for path in CARDS])) + "\n")
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
+def test_a_released_model_loads_and_is_small(path):
+    model = vitspeech.load(path.parent)
+    assert sum(parameter.numel() for parameter in model.network.parameters()) == model.card["parameters"]
+    assert (path.parent / "model.safetensors").stat().st_size <= 10e6
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
+def test_a_released_model_is_right_as_often_as_its_card_says(path):
+    """On the first 1,000 test images: within four standard errors of the card's number."""
+    model = vitspeech.load(path.parent)
+    data = card_data(model, None)
+    test = data.read("test")
+    given = model.network(data.normalised(test.images[:1000])).argmax(1)
+    share, card = (given == test.labels[:1000]).float().mean().item(), model.card["metrics"]["test_accuracy"]
+    assert abs(share - card) < 4 * (card * (1 - card) / 1000) ** 0.5
+
+
+def test_every_file_that_readme_names_exists():
+    text = (ROOT / "README.md").read_text()
+    named = set(re.findall(r"\b(?:vitspeech|scripts|configs|checkpoints|docs)/[\w/.-]+\.(?:py|sh|yaml|md|png)\b", text))
+    assert len(named) > 20
+    assert not {name for name in named if not (ROOT / name).exists()}
