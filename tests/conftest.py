@@ -15,9 +15,9 @@ torch.set_num_threads(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs a GPU or real data where there is none, and say so."""
     for item in items:
-        if "gpu" in item.keywords and not torch.cuda.is_available():
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
-        if "data" in item.keywords and not os.environ.get("VITSPEECH_DATA"):
+        if item.get_closest_marker("data") and not os.environ.get("VITSPEECH_DATA"):
             item.add_marker(pytest.mark.skip(reason="VITSPEECH_DATA names no folder of real data"))
 
 

@@ -61,6 +61,7 @@ def test_a_mistake_in_a_config_is_one_line_that_names_it(tmp_path, capsys, text,
         TrainingCLI([f"--config={base}", f"--config={tmp_path / 'wrong.yaml'}"])
     message = capsys.readouterr().err
     assert stopped.value.code == 1 and key in message and message.count("\n") == 1
+    assert "wrong.yaml: " in message
 
 
 def test_a_mistake_on_the_command_line_is_one_of_usage(capsys):

@@ -102,8 +102,10 @@ def test_resuming_what_is_no_run_is_refused(tmp_path):
 
 def test_runs_are_numbered_under_their_configs_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    folders = [run_folder(None, None, [Path("configs/cifar10/vit.yaml")]) for _ in range(2)]
-    assert [str(folder) for folder in folders] == ["runs/cifar10-vit/0", "runs/cifar10-vit/1"]
+    for number in range(12):
+        folder = run_folder(None, None, [Path("configs/cifar10/vit.yaml")])
+        assert str(folder) == f"runs/cifar10-vit/{number}"
+        folder.mkdir(parents=True)
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(finished_run):

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -10,6 +11,8 @@ from typing import Any
 import vitspeech.data
 from vitspeech import checkpoint
 from vitspeech.data.in_memory import ImageData
+
+PICTURES = ("learning_curves.png", "confusion_matrix.png")
 
 
 def release(run: str | Path, folder: str | Path, others: Sequence[str | Path] = ()) -> dict[str, Any]:
@@ -36,13 +39,13 @@ def release(run: str | Path, folder: str | Path, others: Sequence[str | Path] = 
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"the runs' seeds {seeds} are not all different")
     accuracies = [model.card["metrics"]["test_accuracy"] for model in models]
-    spread = {"test_accuracy_mean": round(mean(accuracies), 6), "test_accuracy_sd": round(stdev(accuracies), 6)}
-    first.card |= {
-        "name": Path(folder).name,
-        "metrics": first.card["metrics"] | (spread if others else {}),
-        "seeds": seeds,
-    }
+    if others:
+        spread = {"test_accuracy_mean": round(mean(accuracies), 6), "test_accuracy_sd": round(stdev(accuracies), 6)}
+        first.card["metrics"] |= spread
+    first.card |= {"name": Path(folder).name, "seeds": seeds}
     checkpoint.save(first, folder)
+    for picture in PICTURES:
+        shutil.copy(Path(run) / picture, folder)
     write_table(Path(folder).parent)
     return first.card
 

@@ -8,6 +8,7 @@ RUN/model/               the final weights in the released form, with their card
 RUN/metrics.csv learning_curves.png confusion_matrix.png
 """
 
+import argparse
 import json
 import logging
 import os
@@ -85,9 +86,10 @@ class TrainingCLI(LightningCLI):
         try:
             super().parse_arguments(parser, args)
         except ArgumentError as error:
-            # A mistake in a config file is bad input (1), one on the command line is one of usage (2).
-            print(f"train.py: {' '.join(str(error).split())}", file=sys.stderr)
-            sys.exit(1 if error.argument_name and "config" in error.argument_name else 2)
+            reason = " ".join(str(error).split())
+            file = wrong_config(parser, args, str(error))
+            print(f"train.py: {file + ': ' if file else ''}{reason}", file=sys.stderr)
+            sys.exit(1 if file else 2)  # bad input in a file, or a mistake of usage
 
     def instantiate_trainer(self, **kwargs: Any) -> lightning.Trainer:
         """Find the run's folder, then make the trainer that keeps its logs and checkpoints there."""
@@ -107,6 +109,9 @@ class TrainingCLI(LightningCLI):
 
     def train(self) -> None:
         """Fit, from the last checkpoint if there is one, then look at the test set once."""
+        # What is wrong with the data is said before anything is written.
+        self.datamodule.prepare_data()
+        self.datamodule.setup("fit")
         last = self.folder / "last.ckpt"
         if self.trainer.is_global_zero:
             self.keep_config()
@@ -118,6 +123,7 @@ class TrainingCLI(LightningCLI):
 
     def keep_config(self) -> None:
         """Write the resolved config and where the run is made, and say what is about to be trained."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         config = self.config.clone()
         for name in ("config", "run", "resume"):
             config.pop(name, None)
@@ -171,6 +177,20 @@ def with_resumed_config(arguments: Sequence[str]) -> list[str]:
     return arguments
 
 
+def wrong_config(parser: LightningArgumentParser, arguments: Sequence[str], reason: str) -> str | None:
+    """The config file that by itself, after those before it, gives this error; `None` if the command line does."""
+    finder = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    finder.add_argument("--config", action="append", default=[])
+    configs = finder.parse_known_args(list(arguments))[0].config
+    for count in range(1, len(configs) + 1):
+        try:
+            parser.parse_args([f"--config={config}" for config in configs[:count]])
+        except ArgumentError as error:
+            if str(error) == reason:
+                return configs[count - 1]
+    return None
+
+
 def run_folder(resume: str | None, wanted: str | None, configs: Sequence[Any] | None) -> Path:
     """The folder to resume, the one asked for, or the next number under the first config's name.
 
@@ -190,7 +210,6 @@ def run_folder(resume: str | None, wanted: str | None, configs: Sequence[Any] | 
         name = f"{first.parent.name}-{first.stem}"
         taken = [int(path.name) for path in Path("runs", name).glob("*") if path.name.isdigit()]
         folder = Path("runs", name, str(max(taken, default=-1) + 1))
-    folder.mkdir(parents=True, exist_ok=True)
     os.environ["VITSPEECH_RUN"] = str(folder)
     return folder
 

@@ -24,7 +24,7 @@ def test_a_flat_folder_is_split_in_three_without_overlap(tmp_path):
     data.setup("fit")
     splits = data.splits
     assert data.labels == ["ape", "bee"]
-    assert [len(splits[name][0]) for name in ("train", "validation", "test")] == [41, 4, 5]
+    assert [len(splits[name][0]) for name in ("train", "validation", "test")] == [41, 5, 4]
     assert len({file for files, _ in splits.values() for file in files}) == 50
     assert data.train.images.shape == (41, 3, 8, 8)
 

@@ -15,6 +15,7 @@ from vitspeech.training import TrainingCLI
 def step(network: nn.Module, **options) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Classification]:
     task = Classification(network, **options)
     task.log = lambda *_, **__: None
+    task.classes = 5
     inputs, labels = torch.randn(7, 3, 8, 8), torch.arange(7) % 5
     return task.training_step((inputs, labels), 0), inputs, labels, task
 
@@ -35,6 +36,11 @@ def test_an_auxiliary_loss_of_any_module_is_added():
     loss, inputs, labels, task = step(tiny(pooling=pooling))
     assert pooling.auxiliary_loss > 0
     assert torch.allclose(loss, F.cross_entropy(task(inputs), labels) + pooling.auxiliary_loss)
+
+
+def test_a_network_with_other_classes_than_the_data_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="the network has classes=7, the data 10 labels"):
+        TrainingCLI([*TINY, "--model.network.classes=7", f"--run={tmp_path / 'run'}"]).train()
 
 
 def test_shares_are_checked_by_name():

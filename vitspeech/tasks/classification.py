@@ -52,7 +52,8 @@ class Classification(lightning.LightningModule):
 
     def setup(self, stage: str) -> None:
         data = self.trainer.datamodule
-        self.accuracy = MulticlassAccuracy(len(data.labels), average="micro")
+        self.classes = len(data.labels)
+        self.accuracy = MulticlassAccuracy(self.classes, average="micro")
         if stage == "fit":
             if hasattr(self.network, "initialise"):
                 self.network.initialise(data.normalised(data.train.images[:2000]))
@@ -60,11 +61,14 @@ class Classification(lightning.LightningModule):
                 self.network.compile()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.network(inputs)
+        logits = self.network(inputs)
+        if logits.shape[-1] != self.classes:
+            raise ValueError(f"the network has classes={logits.shape[-1]}, the data {self.classes} labels")
+        return logits
 
     def training_step(self, batch: tuple[Tensor, Tensor], number: int) -> Tensor:
         inputs, labels = batch
-        loss = F.cross_entropy(self.network(inputs), labels, label_smoothing=self.label_smoothing)
+        loss = F.cross_entropy(self(inputs), labels, label_smoothing=self.label_smoothing)
         for module in self.network.modules():
             if getattr(module, "auxiliary_loss", None) is not None:
                 loss = loss + module.auxiliary_loss
@@ -74,7 +78,7 @@ class Classification(lightning.LightningModule):
 
     def validation_step(self, batch: tuple[Tensor, Tensor], number: int) -> None:
         inputs, labels = batch
-        logits = self.network(inputs)
+        logits = self(inputs)
         loss = F.cross_entropy(logits, labels)
         self.stop_if_broken(loss, "validation")
         self.accuracy(logits, labels)
