@@ -115,8 +115,9 @@ class TrainingCLI(LightningCLI):
         last = self.folder / "last.ckpt"
         if self.trainer.is_global_zero:
             self.keep_config()
-        self.trainer.fit(self.model, self.datamodule, ckpt_path=last if last.exists() else None, weights_only=True)
-        if self.trainer.interrupted:
+        try:
+            self.trainer.fit(self.model, self.datamodule, ckpt_path=last if last.exists() else None, weights_only=True)
+        except SystemExit:  # how Lightning ends a run at Ctrl-C
             sys.exit(f"train.py: interrupted; go on with --resume {self.folder}")
         if self.trainer.is_global_zero:
             self.finish()

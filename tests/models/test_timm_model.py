@@ -66,7 +66,7 @@ def test_unknown_name_is_an_error_that_names_it_and_its_like():
         TimmModel(7, "nosuchnet")
 
 
-@pytest.mark.parametrize("name", ["hf-hub:x", "hf_hub:timm/resnet10t", "local-dir:/tmp/resnet10t"])
+@pytest.mark.parametrize("name", ["hf-hub:x", "resnet10t.hf-hub:x", "local-dir:/tmp/resnet10t"])
 def test_name_that_would_fetch_or_read_a_model_is_refused(name, monkeypatch):
     monkeypatch.setattr(timm, "create_model", lambda *given, **options: pytest.fail("timm was asked for it"))
     with pytest.raises(ValueError, match=f"timm_name='{name}' is not a network of timm"):

@@ -18,6 +18,8 @@ from vitspeech.data.augment import Augment
 from vitspeech.data.in_memory import ImageData, Images
 
 LABELS = ("circle", "ring", "square", "triangle", "star", "cross", "crescent", "heart", "bar", "semicircle")
+CONTRAST = 0.6  # distance of the shape's colour from the ground's in RGB of 0..1
+DISTRACTORS = 3
 SPLITS = ("train", "validation", "test")
 
 
@@ -69,17 +71,17 @@ def draw(labels: Tensor, side: int, generator: torch.Generator) -> Tensor:
 
     ground = uniform(0.1, 0.9, 3, 1, 1)
     canvas = ground + texture(count, side, generator)
-    for _ in range(4):
+    for _ in range(DISTRACTORS):
         kinds = torch.randint(0, len(LABELS), (count,), generator=generator)
         cover = covered(kinds, uniform(0, side, 2), uniform(1.5, 3.0), uniform(0, 2 * math.pi), side)
         canvas = torch.where(cover[:, None] > 0.5, uniform(0, 1, 3, 1, 1), canvas)
     # The shape's colour keeps its distance from the ground's, in a random direction of colour space.
     direction = F.normalize(torch.randn(count, 3, 1, 1, generator=generator), dim=1)
-    colour = ground + direction * torch.where((ground + 0.45 * direction).sub(0.5).abs() > 0.5, -1, 1) * 0.45
-    radius = uniform(side / 5, side / 3)
+    colour = ground + direction * torch.where((ground + CONTRAST * direction).sub(0.5).abs() > 0.5, -1, 1) * CONTRAST
+    radius = uniform(side / 4.5, side / 2.8)
     place = radius[:, None] * 0.8 + uniform(0, 1, 2) * (side - 1.6 * radius[:, None])
     cover = covered(labels, place, radius, uniform(0, 2 * math.pi), side)[:, None]
-    painted = colour + 0.5 * texture(count, side, generator)
+    painted = colour + 0.3 * texture(count, side, generator)
     noise = 0.04 * torch.randn(count, 3, side, side, generator=generator)
     return ((cover * painted + (1 - cover) * canvas + noise).clamp(0, 1) * 255).round().to(torch.uint8)
 
