@@ -108,8 +108,8 @@ def test_patch_that_is_no_power_of_two_is_an_error_for_a_convolutional_stem(patc
 
 
 @STEMS
-@pytest.mark.parametrize("shape", [(2, 3, 12, 16), (2, 3, 16, 12), (2, 3, 20, 20), (3, 16, 16)])
+@pytest.mark.parametrize("shape", [(2, 3, 12, 16), (2, 3, 16, 12), (2, 3, 20, 20), (2, 5, 16, 16), (3, 16, 16)])
 def test_image_of_another_size_is_an_error_that_names_both_sizes(stem, shape):
     with pytest.raises(ValueError) as error:
         stem(16, 4, 37)(torch.zeros(shape))
-    assert f"images of shape {shape} are not (batch, channels, 16, 16)" in str(error.value)
+    assert f"images of shape {shape} are not (batch, 3, 16, 16)" in str(error.value)

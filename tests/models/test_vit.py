@@ -114,5 +114,5 @@ def test_sizes_that_do_not_divide_are_errors_that_name_them():
 
 
 def test_image_of_another_size_is_an_error_that_names_both():
-    with pytest.raises(ValueError, match=r"\(3, 3, 16, 16\) are not \(batch, channels, 12, 12\)"):
+    with pytest.raises(ValueError, match=r"\(3, 3, 16, 16\) are not \(batch, 3, 12, 12\)"):
         vit()(torch.zeros(3, 3, 16, 16))

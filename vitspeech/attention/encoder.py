@@ -125,7 +125,7 @@ class Encoder(nn.Module):
                 left=left,
                 right=right,
                 dropout=dropout,
-                drop_path=drop_path * block / max(depth - 1, 1),
+                drop_path=drop_path * (block / (depth - 1) if depth > 1 else 1),
             )
             for block in range(depth)
         )

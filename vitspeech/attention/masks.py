@@ -77,6 +77,11 @@ def check_context(left: int | None, right: int | None) -> None:
 def check_mask(name: str, mask: Tensor, scores: tuple[int, ...]) -> None:
     """Refuse a mask that is not boolean or does not broadcast to `scores`, naming both shapes.
 
+    Args:
+        name: What the caller calls it.
+        mask: The mask.
+        scores: The shape to broadcast to.
+
     Raises:
         ValueError: If it is so.
     """

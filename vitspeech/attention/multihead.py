@@ -110,10 +110,12 @@ class MultiHeadAttention(nn.Module):
         parts = []
         if padding is not None:
             check_mask("padding", padding, (query.shape[0], keys))
+            if padding.ndim != 2:
+                raise ValueError(f"padding of shape {tuple(padding.shape)} is not ({query.shape[0]}, {keys})")
             parts.append(padding[:, None, None])
         if mask is not None:
             check_mask("mask", mask, (query.shape[0], self.heads, queries, keys))
-            parts.append(mask)
+            parts.append(torch.atleast_2d(mask))
         if self.left is not None or self.right is not None:
             parts.append(window_mask(queries, keys, self.left, self.right, query.device))
         return reduce(torch.logical_and, parts) if parts else None

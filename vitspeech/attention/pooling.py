@@ -70,10 +70,15 @@ class SelfAttentivePooling(nn.Module):
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, R · D)
+
+    Raises:
+        ValueError: If there is no hop or the penalty is negative.
     """
 
     def __init__(self, width: int, hidden: int = 64, hops: int = 1, penalty: float = 0.0) -> None:
         super().__init__()
+        if hops < 1 or penalty < 0:
+            raise ValueError(f"hops={hops} is below 1 or penalty={penalty} is negative")
         self.factor = hops
         self.penalty = penalty
         self.auxiliary_loss: Tensor | None = None

@@ -20,7 +20,7 @@ class CNN(nn.Module):
     Args:
         classes: Number of labels.
         body: `small` or `resnet18`.
-        widths: Channels of the small body's three groups.
+        widths: Channels of the small body's three groups; `resnet18` has its own.
 
     Shape:
         normalised pixels (B, 3, N, N) -> logits (B, classes); `small` takes N from 16 up

@@ -3,6 +3,7 @@
 Shapes: B batch, N image side, W features before the head.
 """
 
+from difflib import get_close_matches
 from typing import Any
 
 import timm
@@ -29,7 +30,7 @@ class TimmModel(nn.Module):
         # Only names of timm's own registry: `hf-hub:` and `local-dir:` would fetch or read what a config names.
         options = options or {}
         if not timm.is_model(timm_name) or ":" in timm_name:
-            close = ", ".join(timm.list_models(f"*{timm_name.split('_')[0]}*")[:5]) or "see timm.list_models()"
+            close = ", ".join(get_close_matches(timm_name, timm.list_models(), n=5)) or "none; see timm.list_models()"
             raise ValueError(f"timm_name={timm_name!r} is not a network of timm; close names: {close}")
         fetching = [name for name in options if name.startswith(("pretrained", "checkpoint"))]
         if fetching:

@@ -72,6 +72,7 @@ class Classification(lightning.LightningModule):
         for module in self.network.modules():
             if getattr(module, "auxiliary_loss", None) is not None:
                 loss = loss + module.auxiliary_loss
+                module.auxiliary_loss = None  # a module that holds a graph can't be copied, for averaging say
         self.stop_if_broken(loss.detach(), "training")
         self.log("train_loss", loss.detach(), prog_bar=True, on_step=True, on_epoch=True)
         return loss
