@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +85,16 @@ def test_a_run_killed_and_resumed_ends_with_the_same_weights_bit_for_bit(tmp_pat
     rows = [line.split(",") for line in (killed / "metrics.csv").read_text().splitlines()]
     validated = [row[0] for row in rows[1:] if row[rows[0].index("val_loss")]]
     assert validated == ["0", "1", "2", "3"]
+
+
+def test_a_run_killed_after_its_last_epoch_still_tests_the_averaged_weights(tmp_path):
+    run = tmp_path / "late"
+    TrainingCLI([*TINY, *AVERAGED, f"--run={run}"]).train()
+    before = weights(run)
+    shutil.rmtree(run / "model")
+    TrainingCLI([f"--resume={run}"]).train()
+    for name, tensor in before.items():
+        assert torch.equal(tensor, weights(run)[name]), name
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(finished_run, tmp_path):

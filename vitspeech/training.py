@@ -21,7 +21,7 @@ from typing import Any
 
 import lightning
 import yaml
-from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, Timer
+from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, Timer, WeightAveraging
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
@@ -34,7 +34,7 @@ from vitspeech.tasks import Classification
 
 EXAMPLES = """examples:
   train.py --config configs/shapes/vit.yaml
-  train.py --config configs/cifar10/vit.yaml --config configs/trainer/gpu.yaml --model.network.init_args.depth 12
+  train.py --config configs/cifar10/vit.yaml --config configs/trainer/gpu.yaml --model.network.depth 12
   train.py --resume runs/cifar10-vit/0"""
 
 QUIET = (
@@ -137,7 +137,11 @@ class TrainingCLI(LightningCLI):
     def finish(self) -> None:
         """Test the final weights in fp32, write model, curves and confusion matrix, and say where they are."""
         run, data = self.folder, self.datamodule
-        network = self.model.network.eval().to(self.trainer.strategy.root_device)
+        for callback in self.trainer.callbacks:
+            if isinstance(callback, WeightAveraging):
+                # Lightning did this at the end of training, but not if a resumed run had nothing left to train.
+                callback.on_train_end(self.trainer, self.model)
+        network = self.model.network.eval().float().to(self.trainer.strategy.root_device)
         counts = confusion_matrix(network, data, progress=self.trainer.progress_bar_callback is not None)
         share, images = accuracy(counts), int(counts.sum())
         low, high = wilson_interval(share, images)
