@@ -130,3 +130,10 @@ def test_two_processes_train_together(tmp_path):
     together = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp", f"--run={run}"]
     subprocess.run([sys.executable, ROOT / "scripts/train.py", *TINY, *together], check=True, timeout=280)
     assert (run / "model" / "card.json").exists()
+
+
+@pytest.mark.gpu
+def test_a_run_on_a_gpu_in_bf16_and_compiled_comes_to_its_end(tmp_path):
+    run = tmp_path / "gpu"
+    TrainingCLI([*TINY, f"--config={ROOT}/configs/trainer/gpu.yaml", "--trainer.max_epochs=2", f"--run={run}"]).train()
+    assert (run / "model" / "card.json").exists()

@@ -144,3 +144,13 @@ def test_cpu_takes_the_explicit_way_for_short_and_the_fused_for_long_sequences()
 
 def test_accelerator_takes_the_fused_way_at_any_length():
     assert fused_is_faster(torch.empty(1, 1, 5, 2, device="meta"), torch.empty(1, 1, 3, 2, device="meta"))
+
+
+@pytest.mark.gpu
+def test_cuda_takes_the_fused_path_and_equals_the_explicit_one():
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 2, 5, 67, 16, device="cuda").unbind()
+    mask = torch.rand(2, 1, 67, 67, device="cuda") < 0.7
+    assert fused_is_faster(query, key)
+    explicit, _ = attend(query.double(), key.double(), value.double(), mask)
+    torch.testing.assert_close(attend_fused(query, key, value, mask).double(), explicit, atol=1e-4, rtol=1e-4)
