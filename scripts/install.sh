@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes .venv with the package in it; quick and quiet when it is there and pyproject.toml has not changed.
-# Sourced by quickstart.sh and test.sh: the argument names the extra to install, for example `test`.
+# quickstart.sh and test.sh call it; the argument names an extra to install with it, for example `test`.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 python=${PYTHON:-python3.11}
 command -v "$python" >/dev/null || python=python3
 stamp=.venv/.installed${1:+-$1}

@@ -7,6 +7,7 @@ predict.py checkpoints/vit-cifar10 cat.png holiday/ --top 3 --csv out.csv
 import argparse
 import csv
 import os
+import sys
 from pathlib import Path
 
 import vitspeech
@@ -24,7 +25,9 @@ def main() -> None:
         parser.error(f"--top {arguments.top} is below 1")
 
     model = vitspeech.load(arguments.checkpoint)
-    predictions = vitspeech.predict(model, arguments.paths, top=arguments.top, progress=True)
+    # Lines on a terminal are progress enough; a bar among them would only be in their way.
+    bar = arguments.csv is not None or not sys.stdout.isatty()
+    predictions = vitspeech.predict(model, arguments.paths, top=arguments.top, progress=bar)
     if arguments.csv is None:
         for path, labels in predictions:
             print(f"{path}: " + ", ".join(f"{label} {share:.3f}" for label, share in labels))

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # From nothing to two trained models: a small ViT and a small CNN on the embedded shapes, evaluated, and a picture
 # classified with each. Needs Python 3.11 and, the first time, the package index.
+set -euo pipefail
 cd "$(dirname "$0")/.."
-. scripts/install.sh
+bash scripts/install.sh
 out=${1:-runs/quickstart}
 rm -rf "$out"
 mkdir -p "$out"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tests, in .venv, which is made if it is missing: `bash scripts/test.sh`; arguments go to pytest.
 cd "$(dirname "$0")/.."
-. scripts/install.sh test
+bash scripts/install.sh test || exit
 .venv/bin/ruff check -q .
 .venv/bin/ruff format -q --check .
 exec .venv/bin/python -m pytest "$@"

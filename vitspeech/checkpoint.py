@@ -50,6 +50,7 @@ def save(model: Model, folder: str | Path) -> None:
     draft.mkdir(parents=True)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.network.state_dict().items()}
     save_file(weights, draft / WEIGHTS)
+    (draft / WEIGHTS).chmod(0o644)  # safetensors leaves it to its owner alone
     config = {"network": model.config, "labels": model.labels, "preprocessing": model.preprocessing}
     (draft / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     sums = {"sha256": sha256(draft / WEIGHTS), "config_sha256": sha256(draft / CONFIG)}
