@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bash scripts/install.sh
-out=${1:-runs/quickstart}
+out=runs/quickstart
 rm -rf "$out"
 mkdir -p "$out"
 .venv/bin/python -c "import sys, vitspeech.data.shapes as s; s.save_example(sys.argv[1])" "$out/star.png"
