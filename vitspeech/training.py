@@ -32,11 +32,6 @@ from vitspeech.provenance import provenance
 from vitspeech.run_report import draw_confusion_matrix, draw_learning_curves, merge_metrics
 from vitspeech.tasks import Classification
 
-EXAMPLES = """examples:
-  train.py --config configs/shapes/vit.yaml
-  train.py --config configs/cifar10/vit.yaml --config configs/trainer/gpu.yaml --model.network.depth 12
-  train.py --resume runs/cifar10-vit/0"""
-
 QUIET = (
     "LightningCLI's args parameter",
     ".*does not have many workers",
@@ -68,12 +63,7 @@ class TrainingCLI(LightningCLI):
             auto_configure_optimizers=False,
             # Our batches share themselves out among processes.
             trainer_defaults={"use_distributed_sampler": False, "enable_model_summary": False, "max_epochs": 10},
-            parser_kwargs={
-                "prog": "train.py",
-                "description": "Train a network from a config; the run keeps everything under runs/.",
-                "epilog": EXAMPLES,
-                "exit_on_error": False,
-            },
+            parser_kwargs={"prog": "train.py", "exit_on_error": False},
             args=with_resumed_config(arguments),
         )
 
