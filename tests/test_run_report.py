@@ -20,6 +20,11 @@ def test_a_step_run_twice_counts_once_and_the_later_one_stands(tmp_path):
     assert (tmp_path / "metrics.csv").read_text().splitlines()[0].startswith("epoch,step,")
 
 
+def test_a_line_that_was_being_written_when_the_run_was_killed_is_left_out(tmp_path):
+    log(tmp_path, 0, ["0,4,,2.0,0.1", "1,9,"])
+    assert [row["step"] for row in merge_metrics(tmp_path)] == ["4"]
+
+
 def test_attempts_are_ordered_by_number_not_by_letter(tmp_path):
     for attempt in range(11):
         log(tmp_path, attempt, [f"0,4,,{attempt}.0,0.1"])

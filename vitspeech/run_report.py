@@ -16,11 +16,13 @@ BLUE, ORANGE = "#0072B2", "#D55E00"
 
 def merge_metrics(run: Path) -> list[dict[str, str]]:
     """Join the logs of a run and of its resumptions to `metrics.csv`; a step that was run again counts once."""
-    rows: dict[tuple[int, bool], dict[str, str]] = {}
+    rows: dict[tuple[int, bool, bool], dict[str, str]] = {}
     logs = sorted((run / "logs").glob("*/metrics.csv"), key=lambda log: int(log.parent.name))
     for log in logs:
         with log.open() as file:
             for row in csv.DictReader(file):
+                if None in row.values():
+                    continue  # the line that a killed run was writing
                 place = (int(row["step"]), bool(row.get("val_loss")), bool(row.get("train_loss_epoch")))
                 rows[place] = row
     merged = [rows[place] for place in sorted(rows)]
