@@ -24,7 +24,7 @@ def predict(
         paths: Files, and folders whose pictures are all taken.
         top: How many labels of each picture.
         batch: Pictures a forward pass.
-        progress: Show a bar.
+        progress: Show a bar where there is more than one batch.
 
     Raises:
         FileNotFoundError: If a path does not exist or a folder holds no picture.
@@ -35,7 +35,7 @@ def predict(
     files = find_pictures(paths)
     side, mean, deviation = (model.preprocessing[name] for name in ("image", "mean", "deviation"))
     device = next(model.network.parameters()).device
-    with tqdm(total=len(files), desc="pictures", disable=not progress, leave=False) as bar:
+    with tqdm(total=len(files), desc="pictures", disable=not progress or len(files) <= batch, leave=False) as bar:
         for start in range(0, len(files), batch):
             some = files[start : start + batch]
             pictures = torch.stack([read_picture(file, side) for file in some]).to(device)
