@@ -110,3 +110,12 @@ def test_saving_replaces_a_model_whole(released):
     assert {path.name for path in released.iterdir()} == {"model.safetensors", "config.yaml", "card.json"}
     assert vitspeech.load(released).card["name"] == "second"
     assert load_file(released / "model.safetensors").keys() == model.network.state_dict().keys()
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(released, tmp_path):
+    model = vitspeech.load(released)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/letter.txt").touch()
+    with pytest.raises(FileExistsError, match="no released model"):
+        checkpoint.save(model, tmp_path / "home")
+    assert (tmp_path / "home/letter.txt").exists()

@@ -43,8 +43,14 @@ class Model:
 
 
 def save(model: Model, folder: str | Path) -> None:
-    """Write a released model, whole or not at all; what was in `folder` is replaced."""
+    """Write a released model, whole or not at all; a released model in `folder` is replaced.
+
+    Raises:
+        FileExistsError: If `folder` holds something else.
+    """
     folder = Path(folder)
+    if folder.exists() and not (folder / CARD).exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder}: holds something that is no released model; name another folder")
     draft = folder.with_name(folder.name + ".draft")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)

@@ -118,7 +118,9 @@ class TrainingCLI(LightningCLI):
         config = self.config.clone()
         for name in ("config", "run", "resume"):
             config.pop(name, None)
-        (self.folder / "config.yaml").write_text(self.parser.dump(config, skip_none=False, skip_link_targets=True))
+        draft = self.folder / "config.yaml.draft"
+        draft.write_text(self.parser.dump(config, skip_none=False, skip_link_targets=True))
+        draft.replace(self.folder / "config.yaml")  # a run killed here still has the config it is resumed from
         if not (self.folder / "run.json").exists():
             (self.folder / "run.json").write_text(json.dumps(provenance(), indent=2) + "\n")
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())

@@ -58,6 +58,17 @@ def test_a_set_too_large_for_memory_is_read_batch_by_batch(tmp_path, monkeypatch
         assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1]) and one[2] == other[2]
 
 
+def test_both_kinds_of_set_give_the_sample_that_networks_are_initialised_from(tmp_path, monkeypatch):
+    folder = str(fill(tmp_path, {"ape": 15, "bee": 15}))
+    samples = []
+    for most in (image_folder.IN_MEMORY_BYTES, 1):
+        monkeypatch.setattr(image_folder, "IN_MEMORY_BYTES", most)
+        data = ImageFolder(folder, image=8)
+        data.setup("fit")
+        samples.append(data.train[torch.arange(7), 0][0])
+    assert torch.equal(*samples)
+
+
 def test_a_wrong_folder_is_named_with_what_is_wrong(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
         ImageFolder(str(tmp_path / "nowhere"))

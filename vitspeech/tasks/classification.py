@@ -56,7 +56,8 @@ class Classification(lightning.LightningModule):
         self.accuracy = MulticlassAccuracy(self.classes, average="micro")
         if stage == "fit":
             if hasattr(self.network, "initialise"):
-                self.network.initialise(data.normalised(data.train.images[:2000]))
+                sample, _, _ = data.train[torch.arange(min(2000, len(data.train))), 0]
+                self.network.initialise(data.normalised(sample))
             if self.compiled:
                 self.network.compile()
 
