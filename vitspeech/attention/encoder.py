@@ -3,6 +3,8 @@
 Shapes: B batch, T tokens, D model width, H heads.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -44,16 +46,15 @@ class EncoderBlock(nn.Module):
         width: Model width D.
         heads: Number of heads H; must divide D.
         mlp_ratio: Width of the MLP's hidden layer in model widths.
-        left: Past context in tokens; `None` is unlimited.
-        right: Look-ahead in tokens; `None` is unlimited, 0 is causal.
         dropout: Share dropped of attention weights and of both branches' results.
         drop_path: How often a sequence skips a branch in training.
+        **attention: What else `MultiHeadAttention` takes: `left`, `right`, `score`, `normaliser`, `positions`.
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D)
 
     Raises:
-        ValueError: If H does not divide D, a context is negative or `drop_path` is out of range.
+        ValueError: As `MultiHeadAttention`, or if `drop_path` is out of range.
     """
 
     def __init__(
@@ -62,15 +63,14 @@ class EncoderBlock(nn.Module):
         heads: int,
         *,
         mlp_ratio: float = 4.0,
-        left: int | None = None,
-        right: int | None = None,
         dropout: float = 0.0,
         drop_path: float = 0.0,
+        **attention: Any,
     ) -> None:
         super().__init__()
         hidden = int(width * mlp_ratio)
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = MultiHeadAttention(width, heads, left=left, right=right, dropout=dropout)
+        self.attention = MultiHeadAttention(width, heads, dropout=dropout, **attention)
         self.mlp_norm = nn.LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, width))
         self.dropout = nn.Dropout(dropout)
@@ -89,11 +89,9 @@ class Encoder(nn.Module):
         width: Model width D.
         depth: Number of blocks.
         heads: Number of heads H; must divide D.
-        mlp_ratio: Width of the MLPs' hidden layer in model widths.
-        left: Past context of every block in tokens; `None` is unlimited.
-        right: Look-ahead of every block in tokens; `None` is unlimited, 0 is causal.
-        dropout: Share dropped of attention weights and of the branches' results.
         drop_path: How often a sequence skips a branch of the last block in training.
+        **block: What else `EncoderBlock` takes: `mlp_ratio`, `dropout`, and of attention `left`, `right`, `score`,
+            `normaliser`, `positions`.
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D)
@@ -108,26 +106,15 @@ class Encoder(nn.Module):
         depth: int,
         heads: int,
         *,
-        mlp_ratio: float = 4.0,
-        left: int | None = None,
-        right: int | None = None,
-        dropout: float = 0.0,
         drop_path: float = 0.0,
+        **block: Any,
     ) -> None:
         super().__init__()
         if depth < 1:
             raise ValueError(f"depth={depth} is below 1")
         self.blocks = nn.ModuleList(
-            EncoderBlock(
-                width,
-                heads,
-                mlp_ratio=mlp_ratio,
-                left=left,
-                right=right,
-                dropout=dropout,
-                drop_path=drop_path * (block / (depth - 1) if depth > 1 else 1),
-            )
-            for block in range(depth)
+            EncoderBlock(width, heads, drop_path=drop_path * (number / (depth - 1) if depth > 1 else 1), **block)
+            for number in range(depth)
         )
         self.norm = nn.LayerNorm(width)
 

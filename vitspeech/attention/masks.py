@@ -90,3 +90,19 @@ def check_mask(name: str, mask: Tensor, scores: tuple[int, ...]) -> None:
     sizes = zip(reversed(mask.shape), reversed(scores), strict=False)
     if mask.ndim > len(scores) or not all(size in (1, whole) for size, whole in sizes):
         raise ValueError(f"{name} of shape {tuple(mask.shape)} does not broadcast to {scores}")
+
+
+def check_padding(padding: Tensor, batch: int, tokens: int) -> None:
+    """Refuse padding that is not boolean or not (B, S), naming both shapes.
+
+    Args:
+        padding: The padding mask.
+        batch: Sequences B.
+        tokens: Tokens S of each.
+
+    Raises:
+        ValueError: If it is so.
+    """
+    check_mask("padding", padding, (batch, tokens))
+    if padding.shape != (batch, tokens):
+        raise ValueError(f"padding of shape {tuple(padding.shape)} is not {(batch, tokens)}")

@@ -1,14 +1,17 @@
-"""Where a token stands, added to what it says: sinusoidal (1-D, 2-D) and learned positions.
+"""Where a token stands: added to what it says (sinusoidal, learned), or told in the comparison (relative, rotary).
 
-Shapes: B batch, T tokens, D model width.
+Shapes: B batch, T query tokens, S source tokens, D model width, H heads, K head width, C clipping distance.
 """
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
-def sinusoidal(tokens: int, width: int) -> Tensor:
+def sinusoidal(tokens: int, width: int, first: int = 0, device: torch.device | None = None) -> Tensor:
     """PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017, sec. 3.5).
+
+    The first row is that of position `first`.
 
     Shape:
         -> (T, D)
@@ -18,8 +21,8 @@ def sinusoidal(tokens: int, width: int) -> Tensor:
     """
     if width % 2:
         raise ValueError(f"width={width} is odd; sinusoidal positions pair a sine with a cosine")
-    wavelengths = 10_000 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angles = torch.arange(tokens, dtype=torch.float64)[:, None] / wavelengths
+    wavelengths = 10_000 ** (torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
+    angles = torch.arange(first, first + tokens, dtype=torch.float64, device=device)[:, None] / wavelengths
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()
 
 
@@ -89,3 +92,99 @@ def rows_for(x: Tensor, table: Tensor) -> Tensor:
     if x.shape[-2] > table.shape[0]:
         raise ValueError(f"a sequence of {x.shape[-2]} tokens is longer than the {table.shape[0]} positions")
     return table[: x.shape[-2]]
+
+
+class RelativePositions(nn.Module):
+    """A trained vector for each distance s - t, added to the keys and to the values (Shaw et al. 2018, eq. 3-5).
+
+    arXiv:1803.02155. The score of query t and key s becomes q_t·(k_s + a^K), the result the weighted sum of
+    v_s + a^V; a^K and a^V are those of the distance clipped to -C .. C (eq. 2), the same for all heads. No
+    tensor of (T, S, K) is made: queries are multiplied with the table, and the products skewed into place.
+
+    Args:
+        width: Head width K.
+        clip: Distance C in tokens from which on all are alike; 16 is the paper's.
+
+    Raises:
+        ValueError: If `clip` is negative.
+    """
+
+    def __init__(self, width: int, clip: int = 16) -> None:
+        super().__init__()
+        if clip < 0:
+            raise ValueError(f"clip={clip} is negative")
+        self.width, self.clip = width, clip
+        self.key = nn.Parameter(torch.empty(2 * clip + 1, width))
+        self.value = nn.Parameter(torch.empty(2 * clip + 1, width))
+        for table in (self.key, self.value):
+            nn.init.trunc_normal_(table, std=0.02)
+
+    def scores(self, query: Tensor, keys: int) -> Tensor:
+        """q_t·a^K of every pair: (…, T, K) -> (…, T, S)."""
+        index = distances(0, query.shape[-2], keys, self.clip, query.device)
+        return skew(query @ self.key.to(query.dtype)[index].T, keys)
+
+    def values(self, weights: Tensor) -> Tensor:
+        """The weighted sum of a^V: (…, T, S) -> (…, T, K)."""
+        index = distances(0, *weights.shape[-2:], self.clip, weights.device)
+        return unskew(weights) @ self.value.to(weights.dtype)[index]
+
+
+def distances(first: int, queries: int, keys: int, clip: int, device: torch.device) -> Tensor:
+    """The table's row for each distance key - query, from `first` - (T - 1) on: (T + S,).
+
+    `first` is the distance of the first key from the first query.
+    """
+    distance = torch.arange(first - queries + 1, first + keys + 1, device=device)
+    return distance.clamp(-clip, clip) + clip
+
+
+def skew(by_distance: Tensor, keys: int) -> Tensor:
+    """Columns by distance to columns by key, by reshaping: (…, T, T + S) -> (…, T, S)."""
+    queries = by_distance.shape[-2]
+    # Rows shorter by one start one column later each: what lay on a diagonal lies in a column.
+    shifted = by_distance.flatten(-2)[..., queries - 1 : queries - 1 + queries * (queries + keys - 1)]
+    return shifted.unflatten(-1, (queries, queries + keys - 1))[..., :keys]
+
+
+def unskew(by_key: Tensor) -> Tensor:
+    """The way back, zero where a distance has no key: (…, T, S) -> (…, T, T + S)."""
+    queries, keys = by_key.shape[-2:]
+    shifted = F.pad(by_key, (0, queries - 1)).flatten(-2)
+    return F.pad(shifted, (queries - 1, 1)).unflatten(-1, (queries, queries + keys))
+
+
+class Rotary(nn.Module):
+    """Turns each pair of a query's and a key's numbers by an angle that grows with the position.
+
+    Su et al. 2021 (arXiv:2104.09864, eq. 34): pair i turns by p / 10000^(2i/K), so that q·k depends on the
+    distance alone. It has no weights and knows no longest sequence.
+
+    Args:
+        width: Head width K.
+
+    Shape:
+        query (B, H, T, K), key (B, H, S, K) -> the same
+
+    Raises:
+        ValueError: If `width` is odd.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        if width % 2:
+            raise ValueError(f"width={width} of a head is odd; rotary positions turn pairs")
+        self.width = width
+
+    def forward(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return self.turned(query), self.turned(key)
+
+    def turned(self, x: Tensor, first: int = 0) -> Tensor:
+        """`x` as seen from positions `first`, `first` + 1, …: (…, T, K) -> (…, T, K)."""
+        table = sinusoidal(x.shape[-2], self.width, first, x.device).to(x.dtype)
+        sine, cosine = table[:, 0::2], table[:, 1::2]
+        even, odd = x[..., 0::2], x[..., 1::2]
+        return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2)
+
+
+IN_ATTENTION = {"relative": RelativePositions, "rotary": Rotary}

@@ -1,0 +1,98 @@
+"""Every query against every key: written out, and by the fused kernel.
+
+Shapes: B batch, H heads, T query tokens, S source tokens, K head width.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vitspeech.attention.positions import RelativePositions
+from vitspeech.attention.scores import Score, compare, weights_of
+
+# On CPU the explicit product is faster below this many keys, the fused kernel from there on; bf16 crosses a
+# little later than fp32. Measured at 64, 256 and 1,024 tokens on two cores, forward and backward.
+FUSED_FROM_KEYS = 1024
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    energy: Tensor | None = None,
+    normaliser: str = "softmax",
+    relative: RelativePositions | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """softmax(QKᵀ/√K)V, written out, with its weights: the definition that everything faster is tested against.
+
+    Args:
+        query: Queries, prepared by the score.
+        key: Keys, prepared by the score.
+        value: Values.
+        mask: True where attention is allowed; `None` allows everything.
+        scale: What the dot products are multiplied by; `None` is 1/√K.
+        energy: v of the additive score (H, K), in place of the dot product.
+        normaliser: `softmax` or `relu`.
+        relative: Adds its vectors to keys and values.
+        dropout: Share of weights dropped.
+
+    Shape:
+        (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K), weights (B, H, T, S)
+    """
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = compare(query, key, scale, energy)
+    if relative is not None:
+        scores = scores + relative.scores(query, key.shape[-2]) * scale
+    weights = weights_of(scores, mask, normaliser)
+    kept = F.dropout(weights, dropout)
+    attended = kept @ value
+    if relative is not None:
+        attended = attended + relative.values(kept)
+    return attended, weights
+
+
+def attend_fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """softmax(QKᵀ · scale)V by PyTorch's fused kernel, which never holds the weights.
+
+    Shape:
+        (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K)
+    """
+    attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, scale=scale)
+    if mask is None:
+        return attended
+    # Kernels differ in what they give a query that may attend to nothing: here it is zero.
+    return attended.masked_fill(~mask.any(-1, keepdim=True), 0)
+
+
+def can_be_fused(score: Score, normaliser: str, relative: RelativePositions | None) -> bool:
+    """Whether the fused kernel computes this: dot products, softmax, nothing between them."""
+    return score.energy is None and normaliser == "softmax" and relative is None
+
+
+def fused_is_faster(query: Tensor, key: Tensor) -> bool:
+    """Whether to take the fused kernel: always on an accelerator, on CPU only for long sequences."""
+    return query.device.type != "cpu" or key.shape[-2] >= FUSED_FROM_KEYS
+
+
+def window_counts(padding: Tensor | None, tokens: int, left: int, right: int, device: torch.device) -> Tensor:
+    """How many valid keys lie in t-left .. t+right of each query t, without looking at pairs.
+
+    Shape:
+        padding (B, T) or None -> (B, T), or (1, T) without padding
+    """
+    valid = torch.ones(1, tokens, dtype=torch.long, device=device) if padding is None else padding.long()
+    before = F.pad(valid.cumsum(1), (1, 0))
+    position = torch.arange(tokens, device=device)
+    return before[:, (position + right + 1).clamp(max=tokens)] - before[:, (position - left).clamp(min=0)]
