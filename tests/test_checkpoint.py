@@ -17,7 +17,7 @@ NETWORKS = [
     (CNN(3, widths=(4, 5, 7)), {"widths": [4, 5, 7]}),
     (TimmModel(3, "mobilenetv3_small_050"), {"timm_name": "mobilenetv3_small_050"}),
     (
-        ViT(3, 8, 4, 8, 1, 2, pooling=vitspeech.SelfAttentivePooling(8, 5, 2)),
+        ViT(3, 8, 4, 8, depth=1, heads=2, pooling=vitspeech.SelfAttentivePooling(8, 5, 2)),
         {"image": 8, "patch": 4, "width": 8, "depth": 1, "heads": 2}
         | {
             "pooling": {

@@ -16,7 +16,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from vitspeech.attention import MultiHeadAttention, causal_mask, multihead, padding_mask
-from vitspeech.attention.scores import attend, attend_fused
+from vitspeech.attention.dense import attend, attend_fused
 
 LENGTHS = torch.tensor([11, 7, 2])
 

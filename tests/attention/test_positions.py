@@ -3,6 +3,7 @@
 Shapes: B = 3 sequences, T = 11 tokens, D = 14 (1-D) or 20 (2-D).
 """
 
+import itertools
 import math
 
 import pytest
@@ -12,7 +13,17 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
-from vitspeech.attention import FixedPositions, LearnedPositions, sinusoidal, sinusoidal_2d
+from vitspeech.attention import (
+    FixedPositions,
+    LearnedPositions,
+    MultiHeadAttention,
+    RelativePositions,
+    Rotary,
+    sinusoidal,
+    sinusoidal_2d,
+)
+from vitspeech.attention.dense import attend
+from vitspeech.attention.positions import distances, skew, unskew
 
 
 def test_small_table_has_the_values_worked_by_hand():
@@ -113,3 +124,100 @@ def test_longer_sequence_is_an_error_that_names_both_lengths(positions):
 @pytest.mark.parametrize("positions", [FixedPositions(sinusoidal(11, 14)), LearnedPositions(11, 14)])
 def test_half_precision_tokens_stay_half_precision(positions):
     assert positions(torch.zeros(3, 5, 14, dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+
+def shaw(query, key, value, relative):
+    """Shaw et al.'s equations 3 to 5 with a vector for each pair, one query at a time."""
+    clip, width = relative.clip, query.shape[-1]
+    result = torch.zeros(*query.shape[:-1], width, dtype=query.dtype)
+    for b, h, t in itertools.product(*map(range, query.shape[:3])):
+        row = torch.arange(key.shape[2]).sub(t).clamp(-clip, clip) + clip
+        scores = (key[b, h] + relative.key[row]) @ query[b, h, t] / width**0.5
+        result[b, h, t] = scores.softmax(-1) @ (value[b, h] + relative.value[row])
+    return result
+
+
+@pytest.mark.parametrize("tokens, keys", [(11, 11), (1, 11), (11, 1), (5, 13), (13, 5)])
+@pytest.mark.parametrize("clip", [0, 2, 50])
+def test_relative_positions_are_a_vector_for_each_pair(tokens, keys, clip):
+    torch.manual_seed(0)
+    relative = RelativePositions(7, clip).double()
+    for table in relative.parameters():
+        nn.init.normal_(table)
+    query, key, value = (torch.randn(2, 3, size, 7, dtype=torch.float64) for size in (tokens, keys, keys))
+    assert_close(attend(query, key, value, relative=relative)[0], shaw(query, key, value, relative))
+
+
+@settings(deadline=None)
+@given(queries=st.integers(1, 9), keys=st.integers(1, 9), first=st.integers(-5, 5), clip=st.integers(0, 6))
+def test_skewed_columns_hold_the_distance_of_each_pair(queries, keys, first, clip):
+    rows = distances(first, queries, keys, clip, torch.device("cpu"))
+    assert rows.shape == (queries + keys,)
+    skewed = skew(rows.double().expand(2, queries, -1).contiguous(), keys)
+    for t in range(queries):
+        for s in range(keys):
+            assert skewed[1, t, s] == max(-clip, min(clip, first + s - t)) + clip
+
+
+@settings(deadline=None)
+@given(queries=st.integers(1, 9), keys=st.integers(1, 9))
+def test_unskewing_is_the_way_back(queries, keys):
+    by_key = torch.randn(2, queries, keys)
+    by_distance = unskew(by_key)
+    assert by_distance.shape == (2, queries, queries + keys)
+    assert torch.equal(skew(by_distance, keys), by_key)
+    assert (by_distance != 0).sum() == (by_key != 0).sum()
+
+
+def test_rotary_turns_each_pair_by_its_angle():
+    x = torch.randn(11, 14, dtype=torch.float64)
+    turned = Rotary(14).turned(x)
+    for position, pair in itertools.product(range(11), range(7)):
+        angle = torch.tensor(position / 10_000 ** (2 * pair / 14), dtype=torch.float64)
+        complex_pair = torch.complex(x[position, 2 * pair], x[position, 2 * pair + 1]) * torch.exp(1j * angle)
+        expected = torch.stack((complex_pair.real, complex_pair.imag))
+        assert_close(turned[position, 2 * pair : 2 * pair + 2], expected, atol=1e-6, rtol=0)
+
+
+@settings(deadline=None, max_examples=30)
+@given(query=st.integers(0, 200), key=st.integers(0, 200), shift=st.integers(0, 200))
+def test_rotary_products_depend_on_the_distance_alone(query, key, shift):
+    rotary, (q, k) = Rotary(14), torch.randn(2, 1, 14, dtype=torch.float64)
+    products = [(rotary.turned(q, query + moved) * rotary.turned(k, key + moved)).sum() for moved in (0, shift)]
+    assert_close(products[0], products[1], atol=1e-5, rtol=0)
+
+
+def test_rotary_from_a_later_position_goes_on_where_the_earlier_ended():
+    x = torch.randn(2, 3, 11, 14)
+    rotary = Rotary(14)
+    assert torch.equal(rotary.turned(x)[..., 4:, :], rotary.turned(x[..., 4:, :], first=4))
+
+
+@pytest.mark.parametrize("positions", ["relative", "rotary"])
+def test_attention_with_positions_in_it_tells_the_order_of_its_tokens(positions):
+    torch.manual_seed(0)
+    ours, x = MultiHeadAttention(12, 2, positions=positions).double(), torch.randn(1, 11, 12, dtype=torch.float64)
+    order = torch.randperm(11)
+    assert not torch.allclose(ours(x)[:, order], ours(x[:, order]))
+    plain = MultiHeadAttention(12, 2).double()
+    assert_close(plain(x)[:, order], plain(x[:, order]))
+
+
+def test_a_module_given_as_positions_is_copied():
+    relative = RelativePositions(6, 3)
+    ours = MultiHeadAttention(12, 2, positions=relative)
+    assert ours.relative is not relative and ours.relative.clip == 3
+    assert ours.relative.key is not relative.key
+
+
+def test_positions_that_do_not_fit_are_errors():
+    with pytest.raises(ValueError, match="heads of width 7, not 6"):
+        MultiHeadAttention(12, 2, positions=RelativePositions(7))
+    with pytest.raises(ValueError, match="positions='absolute' is unknown; known: relative, rotary"):
+        MultiHeadAttention(12, 2, positions="absolute")
+    with pytest.raises(ValueError, match="LearnedPositions"):
+        MultiHeadAttention(12, 2, positions=LearnedPositions(5, 6))
+    with pytest.raises(ValueError, match="clip=-1 is negative"):
+        RelativePositions(6, -1)
+    with pytest.raises(ValueError, match="width=7 of a head is odd"):
+        Rotary(7)

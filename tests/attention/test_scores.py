@@ -4,153 +4,138 @@ Shapes: B = 2 sequences, H = 3 heads, T = 5 queries, S = 11 keys, K = 7.
 """
 
 import math
-from unittest.mock import Mock
 
 import numpy
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
 from torch.testing import assert_close
 
-from vitspeech.attention.scores import (
-    FUSED_FROM_KEYS,
-    attend,
-    attend_fused,
-    fused_is_faster,
-    scaled_dot,
-    weights_of,
-)
-
-MASKS = [(5, 11), (5, 1), (1, 11), (3, 5, 11), (3, 1, 1), (2, 1, 1, 11), (2, 1, 5, 11), (2, 3, 5, 11)]
+from vitspeech.attention.scores import NORMALISERS, SCORES, named, weights_of
 
 
-def inputs(dtype=torch.float64, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    shapes = ((2, 3, 5, 7), (2, 3, 11, 7), (2, 3, 11, 7))
-    drawn = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
-    return tuple(tensor.to(dtype).requires_grad_() for tensor in drawn)
+def drawn(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def random_mask(shape, seed=1):
     return torch.rand(shape, generator=torch.Generator().manual_seed(seed)) > 0.4
 
 
-def dense(query, key, value, mask):
-    """softmax(QKᵀ/√K)V in numpy, one query at a time over its allowed keys alone; nothing allowed is zero."""
-    query, key, value = (tensor.detach().double().numpy() for tensor in (query, key, value))
-    mask = numpy.broadcast_to(mask.numpy(), (*query.shape[:3], key.shape[2]))
-    result = numpy.zeros_like(query)
-    for b, h, t in numpy.ndindex(*query.shape[:3]):
-        allowed = mask[b, h, t]
-        if allowed.any():
-            weights = numpy.exp(key[b, h, allowed] @ query[b, h, t] / math.sqrt(query.shape[-1]))
-            result[b, h, t] = weights @ value[b, h, allowed] / weights.sum()
-    return torch.from_numpy(result)
+def score(name):
+    """A score in float64 with every parameter drawn at random."""
+    torch.manual_seed(0)
+    made = SCORES[name](3, 7).double()
+    for parameter in made.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return made
+
+
+def by_definition(name, made, query, key, head):
+    """The paper's formula for one query and one key."""
+    if name == "dot":
+        return query @ key
+    if name == "scaled_dot":
+        return query @ key / 7**0.5
+    if name == "general":
+        return query @ made.weight[head] @ key
+    if name == "cosine":
+        return F.cosine_similarity(query, key, dim=0) / made.log_temperature[head].exp().clamp(min=0.01)
+    transformed = query @ made.query_weight[head] + key @ made.key_weight[head]
+    return made.energy[head] @ torch.tanh(transformed)
 
 
 def test_textbook_scores_112_and_96_weigh_88_and_12_percent():
     query = torch.ones(1, 1, 1, 64)
     key = torch.stack((torch.full((64,), 1.75), torch.full((64,), 1.5)))[None, None]
     assert (query @ key.mT).flatten().tolist() == [112, 96]
-    scores = scaled_dot(query, key)
+    scores = SCORES["scaled_dot"](1, 64)(query, key)
     assert scores.flatten().tolist() == [14, 12]
     assert [round(weight, 2) for weight in weights_of(scores).flatten().tolist()] == [0.88, 0.12]
 
 
-def test_scores_are_the_dot_products_over_the_root_of_the_head_width():
-    query, key, _ = (tensor.detach() for tensor in inputs())
-    scores = scaled_dot(query, key)
+@pytest.mark.parametrize("name", SCORES)
+def test_score_of_each_pair_is_that_of_its_paper(name):
+    made, query, key = score(name), drawn(2, 3, 5, 7), drawn(2, 3, 11, 7, seed=1)
+    scores = made(query, key).detach()
     assert scores.shape == (2, 3, 5, 11)
-    for b, h, t, s in numpy.ndindex(*scores.shape):
-        product = math.fsum(query[b, h, t] * key[b, h, s])
-        assert math.isclose(scores[b, h, t, s], product / 7**0.5, abs_tol=1e-12)
+    for b, h, t, s in numpy.ndindex(2, 3, 5, 11):
+        expected = by_definition(name, made, query[b, h, t], key[b, h, s], h).item()
+        assert math.isclose(scores[b, h, t, s], expected, abs_tol=1e-12), (b, h, t, s)
 
 
-def test_weights_are_zero_where_not_allowed_and_sum_to_one_over_the_rest():
+@pytest.mark.parametrize("name", SCORES)
+def test_every_parameter_of_a_score_gets_a_gradient(name):
+    made = score(name)
+    made(drawn(2, 3, 5, 7).requires_grad_(), drawn(2, 3, 11, 7, seed=1)).square().sum().backward()
+    assert all(parameter.grad.abs().min() > 0 for parameter in made.parameters())
+    assert {key.split(".")[-1] for key in made.state_dict()} == {
+        "general": {"weight"},
+        "additive": {"query_weight", "key_weight", "energy"},
+        "cosine": {"log_temperature"},
+    }.get(name, set())
+
+
+def test_general_score_starts_as_the_scaled_dot_product():
+    query, key = drawn(2, 3, 5, 7).float(), drawn(2, 3, 11, 7, seed=1).float()
+    assert_close(SCORES["general"](3, 7)(query, key), SCORES["scaled_dot"](3, 7)(query, key))
+
+
+def test_temperature_of_the_cosine_does_not_fall_below_a_hundredth():
+    made = SCORES["cosine"](3, 7)
+    nn.init.constant_(made.log_temperature, -20)
+    key = drawn(2, 3, 5, 7).float()
+    assert_close(made(3 * key, key).diagonal(dim1=-2, dim2=-1), torch.full((2, 3, 5), 100.0))
+
+
+def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
+    query = torch.zeros(1, 3, 2, 7, requires_grad=True)
+    scores = SCORES["cosine"](3, 7)(query, torch.ones(1, 3, 4, 7))
+    scores.sum().backward()
+    assert (scores == 0).all() and query.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("normaliser", NORMALISERS)
+def test_weights_are_zero_where_not_allowed(normaliser):
     mask = random_mask((2, 3, 5, 11))
     mask[..., 0] = True
-    weights = weights_of(scaled_dot(*inputs()[:2]), mask)
-    assert (weights[~mask] == 0).all() and (weights[mask] > 0).all()
-    assert_close(weights.sum(-1), torch.ones(2, 3, 5, dtype=torch.float64))
+    weights = weights_of(drawn(2, 3, 5, 11), mask, normaliser)
+    assert (weights[~mask] == 0).all() and (weights[mask] >= 0).all() and (weights[mask] > 0).any()
+
+
+def test_softmax_weights_sum_to_one_over_the_allowed():
+    mask = random_mask((2, 3, 5, 11))
+    mask[..., 0] = True
+    assert_close(weights_of(drawn(2, 3, 5, 11), mask).sum(-1), torch.ones(2, 3, 5, dtype=torch.float64))
+
+
+def test_relu_weights_are_the_positive_scores_over_the_number_of_allowed_keys():
+    scores, mask = torch.tensor([[6.0, -3.0, 9.0, 30.0]]), torch.tensor([[True, True, True, False]])
+    assert weights_of(scores, mask, "relu").tolist() == [[2, 0, 3, 0]]
+    assert weights_of(scores, None, "relu").tolist() == [[1.5, 0, 2.25, 7.5]]
+
+
+def test_relu_weights_do_not_grow_with_the_number_of_keys():
+    sums = [weights_of(drawn(2, 3, 5, keys), None, "relu").sum(-1).mean() for keys in (101, 10_007)]
+    assert_close(sums[0], sums[1], rtol=0.1, atol=0)
+
+
+@pytest.mark.parametrize("normaliser", NORMALISERS)
+def test_query_that_may_attend_to_nothing_gets_weights_of_zero_and_finite_gradients(normaliser):
+    scores = drawn(2, 3, 5, 11).requires_grad_()
+    mask = random_mask((5, 1)).expand(5, 11)
+    weights = weights_of(scores, mask, normaliser)
+    weights.square().sum().backward()
+    assert not mask[:, 0].all() and (weights[:, :, ~mask[:, 0]] == 0).all() and scores.grad.isfinite().all()
 
 
 def test_huge_scores_do_not_overflow():
     assert weights_of(torch.tensor([[3e38, -3e38]])).tolist() == [[1, 0]]
 
 
-@pytest.mark.parametrize("shape", MASKS)
-def test_explicit_equals_dense(shape):
-    query, key, value = inputs()
-    attended, weights = attend(query, key, value, random_mask(shape))
-    assert_close(attended, dense(query, key, value, random_mask(shape)))
-    assert_close(weights @ value, attended)
-
-
-@pytest.mark.parametrize("shape", [None, *MASKS])
-def test_fused_equals_explicit_in_values_and_gradients(shape):
-    mask = None if shape is None else random_mask(shape)
-    explicit, fused = inputs(), inputs()
-    attended, fused_attended = attend(*explicit, mask)[0], attend_fused(*fused, mask)
-    assert_close(fused_attended, attended)
-    for theirs, ours in zip(
-        torch.autograd.grad(fused_attended.square().sum(), fused),
-        torch.autograd.grad(attended.square().sum(), explicit),
-        strict=True,
-    ):
-        assert_close(theirs, ours)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("way", [lambda *given: attend(*given)[0], attend_fused], ids=["explicit", "fused"])
-def test_query_that_may_attend_to_nothing_gets_zero_and_finite_gradients(way, dtype):
-    query, key, value = inputs(dtype)
-    mask = random_mask((2, 1, 5, 11))
-    mask[0, 0, 2] = False
-    attended = way(query, key, value, mask)
-    assert (attended[0, :, 2] == 0).all()
-    assert attended.isfinite().all() and (attended[1, :, 2] != 0).any()
-    with torch.autograd.set_detect_anomaly(True):  # refuses NaN on the way, too
-        gradients = torch.autograd.grad(attended.sum(), (query, key, value))
-    assert all(gradient.isfinite().all() for gradient in gradients)
-    assert (gradients[0][0, :, 2] == 0).all()
-
-
-def test_fused_gives_zero_for_a_query_without_keys_whatever_the_kernel_gives(monkeypatch):
-    kernel = Mock(return_value=torch.full((2, 3, 5, 7), 4.0))
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", kernel)
-    mask = random_mask((2, 1, 5, 11))
-    mask[0, 0, 2] = False
-    expected = torch.full((2, 3, 5, 7), 4.0)
-    expected[0, :, 2] = 0
-    assert torch.equal(attend_fused(*inputs(), mask), expected)
-
-
-@pytest.mark.parametrize("way", [lambda *given: attend(*given)[0], attend_fused], ids=["explicit", "fused"])
-def test_dropout_keeps_the_expectation_of_the_weighted_sum(way):
-    torch.manual_seed(0)
-    query, key = torch.zeros(1, 1, 4001, 2), torch.zeros(1, 1, 5, 2)
-    value = torch.arange(10.0).reshape(1, 1, 5, 2)
-    dropped = way(query, key, value, None, 0.3)[0, 0]
-    assert dropped.std(0).min() > 0.5
-    assert_close(dropped.mean(0), value[0, 0].mean(0), atol=0.15, rtol=0)
-
-
-def test_cpu_takes_the_explicit_way_for_short_and_the_fused_for_long_sequences():
-    query = torch.empty(1, 1, 5, 2)
-    assert not fused_is_faster(query, torch.empty(1, 1, 64, 2))
-    assert not fused_is_faster(query, torch.empty(1, 1, FUSED_FROM_KEYS - 1, 2))
-    assert fused_is_faster(query, torch.empty(1, 1, 1024, 2))
-    assert fused_is_faster(query, torch.empty(1, 1, 4099, 2))
-
-
-def test_accelerator_takes_the_fused_way_at_any_length():
-    assert fused_is_faster(torch.empty(1, 1, 5, 2, device="meta"), torch.empty(1, 1, 3, 2, device="meta"))
-
-
-@pytest.mark.gpu
-def test_cuda_takes_the_fused_path_and_equals_the_explicit_one():
-    torch.manual_seed(0)
-    query, key, value = torch.randn(3, 2, 5, 67, 16, device="cuda").unbind()
-    mask = torch.rand(2, 1, 67, 67, device="cuda") < 0.7
-    assert fused_is_faster(query, key)
-    explicit, _ = attend(query.double(), key.double(), value.double(), mask)
-    torch.testing.assert_close(attend_fused(query, key, value, mask).double(), explicit, atol=1e-4, rtol=1e-4)
+def test_unknown_name_is_an_error_that_lists_the_known():
+    with pytest.raises(ValueError, match=r"^score='bilinear' is unknown; known: scaled_dot, dot, general, additive, "):
+        named(SCORES, "score", "bilinear")
+    with pytest.raises(ValueError, match=r"^normaliser='sparsemax' is unknown; known: softmax, relu$"):
+        named(NORMALISERS, "normaliser", "sparsemax")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from vitspeech.attention import SelfAttentivePooling
+from vitspeech.attention import NORMALISERS, SCORES, SelfAttentivePooling
 from vitspeech.models import ViT
 
 SIZE = {"classes": 7, "image": 12, "patch": 4, "width": 10, "depth": 2, "heads": 5}
@@ -30,6 +30,42 @@ def test_images_become_features_and_logits(stem, pooling):
     network = vit(stem=stem, pooling=pooling)
     assert network(images()).shape == (3, 7)
     assert network.forward_features(images()).shape == (3, 10)
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "relative", "rotary"])
+@POOLING
+def test_every_kind_of_positions_tells_patches_apart(positions, pooling):
+    network = vit(positions=positions, pooling=pooling, width=20).double().eval()
+    whole = images().double()
+    moved = whole.roll((4, 4), (2, 3))  # the same patches elsewhere
+    assert not torch.allclose(network(whole), network(moved), atol=1e-9)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "self_attentive"])
+def test_without_positions_patches_are_a_set(pooling):
+    network = vit(positions="none", pooling=pooling).double().eval()
+    whole = images().double()
+    assert_close(network(whole), network(whole.roll((4, 4), (2, 3))))
+
+
+@pytest.mark.parametrize("normaliser", NORMALISERS)
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("positions", ["learned", "relative", "rotary"])
+def test_every_score_normaliser_and_window_trains(score, normaliser, positions):
+    network = vit(score=score, normaliser=normaliser, positions=positions, left=3, right=2).train()
+    network(images()).square().sum().backward()
+    for name, parameter in network.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+
+
+def test_unknown_names_are_errors_that_list_the_known():
+    for argument, known in (
+        ("positions", "learned, sinusoidal, none, relative, rotary"),
+        ("score", "scaled_dot, dot, general, additive, cosine"),
+        ("normaliser", "softmax, relu"),
+    ):
+        with pytest.raises(ValueError, match=f"^{argument}='other' is unknown; known: {known}$"):
+            vit(**{argument: "other"})
 
 
 @EVERY

@@ -4,7 +4,7 @@ The backward pass computes the weights again from queries and keys instead of st
 arXiv:2205.14135, do on a GPU). It is written out by hand: autograd through overlapping slabs would make a full
 gradient for each, and compiled it is silently wrong (PyTorch issue 191837).
 
-Shapes: B batch, H heads, T tokens, K head width, M blocks at once, R queries a block, W keys a slab, C clipping distance.
+Shapes: B batch, H heads, T tokens, K head width, M blocks at once, R queries a block, W keys a slab, C clip.
 """
 
 from collections.abc import Iterator
@@ -114,7 +114,9 @@ class Step:
     def attend(self) -> Tensor:
         """The blocks' results (M, R, K), before the window's factor."""
         weights = self.dropped(self.weights())
-        attended = torch.bmm(weights, self.value, out=self.buffer("attended", *self.query.shape[:2], -1))
+        attended = torch.bmm(
+            weights, self.value, out=self.buffer("attended", *self.query.shape[:2], self.value.shape[2])
+        )
         if self.tables is not None:
             attended += unskew(weights) @ self.tables[1]
         return attended
@@ -145,8 +147,8 @@ class Step:
         weights = self.weights()
         d_weights = torch.bmm(d_attended, self.value.transpose(1, 2), out=self.buffer("d_weights", *weights.shape))
         kept = self.dropped(weights)
-        d_slab = self.buffer("d_slab", *self.key.shape)
-        self.spread(d_value, torch.bmm(kept.transpose(1, 2), d_attended, out=d_slab))
+        d_values = torch.bmm(kept.transpose(1, 2), d_attended, out=self.buffer("d_slab", *self.value.shape))
+        self.spread(d_value, d_values)
         if self.tables is not None:
             d_weights += skew(d_attended @ self.tables[1].T, weights.shape[2])
             self.collect(d_relative_value, kept, d_attended)
@@ -154,7 +156,8 @@ class Step:
         d_scores = self.through_normaliser(weights, d_weights)
         if self.energy is None:
             d_rows = torch.bmm(d_scores, self.key, out=self.buffer("attended", *self.query.shape))
-            self.spread(d_key, torch.bmm(d_scores.transpose(1, 2), self.query, out=d_slab), scale)
+            d_keys = torch.bmm(d_scores.transpose(1, 2), self.query, out=self.buffer("d_slab", *self.key.shape))
+            self.spread(d_key, d_keys, scale)
         else:
             d_rows = self.through_energy(d_scores, d_key, d_energy)
         if self.tables is not None:
@@ -225,7 +228,6 @@ class Step:
         return self.query.shape[0] // (heads * blocks), heads, blocks
 
     def buffer(self, name: str, *shape: int) -> Tensor:
-        shape = tuple(self.value.shape[2] if size == -1 else size for size in shape)
         return BUFFERS(name, shape, self.query)
 
 

@@ -25,6 +25,7 @@ def attend(
     energy: Tensor | None = None,
     normaliser: str = "softmax",
     relative: RelativePositions | None = None,
+    first: int = 0,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """softmax(QKᵀ/√K)V, written out, with its weights: the definition that everything faster is tested against.
@@ -38,6 +39,7 @@ def attend(
         energy: v of the additive score (H, K), in place of the dot product.
         normaliser: `softmax` or `relu`.
         relative: Adds its vectors to keys and values.
+        first: Distance of the first key from the first query, for `relative`.
         dropout: Share of weights dropped.
 
     Shape:
@@ -46,12 +48,12 @@ def attend(
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = compare(query, key, scale, energy)
     if relative is not None:
-        scores = scores + relative.scores(query, key.shape[-2]) * scale
+        scores = scores + relative.scores(query, key.shape[-2], first) * scale
     weights = weights_of(scores, mask, normaliser)
     kept = F.dropout(weights, dropout)
     attended = kept @ value
     if relative is not None:
-        attended = attended + relative.values(kept)
+        attended = attended + relative.values(kept, first)
     return attended, weights
 
 

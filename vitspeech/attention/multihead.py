@@ -125,8 +125,8 @@ class MultiHeadAttention(nn.Module):
         query, key, value = self.project(x, source)
         return self.attend(query, key, value, self.allowed(query, key, padding, mask))[1]
 
-    def project(self, x: Tensor, source: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (B, H, T, K), keys and values (B, H, S, K)."""
+    def project(self, x: Tensor, source: Tensor | None, first: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (B, H, T, K), keys and values (B, H, S, K); the first token of both stands at position `first`."""
         if source is None:
             # One product instead of three; joining the weights costs far less than two more passes over x.
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
@@ -136,7 +136,7 @@ class MultiHeadAttention(nn.Module):
             projected = self.query(x), self.key(source), self.value(source)
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projected)
         if self.rotary is not None:
-            query, key = self.rotary(query, key)
+            query, key = self.rotary.turned(query, first), self.rotary.turned(key, first)
         return query, key, value
 
     def prepared(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -176,9 +176,7 @@ class MultiHeadAttention(nn.Module):
         return reduce(torch.logical_and, parts) if parts else None
 
 
-def in_attention(
-    positions: str | nn.Module | None, width: int
-) -> tuple[Rotary | None, RelativePositions | None]:
+def in_attention(positions: str | nn.Module | None, width: int) -> tuple[Rotary | None, RelativePositions | None]:
     """The rotary and the relative positions for heads of that width: one of them at most.
 
     Raises:

@@ -119,14 +119,14 @@ class RelativePositions(nn.Module):
         for table in (self.key, self.value):
             nn.init.trunc_normal_(table, std=0.02)
 
-    def scores(self, query: Tensor, keys: int) -> Tensor:
-        """q_t·a^K of every pair: (…, T, K) -> (…, T, S)."""
-        index = distances(0, query.shape[-2], keys, self.clip, query.device)
+    def scores(self, query: Tensor, keys: int, first: int = 0) -> Tensor:
+        """q_t·a^K of every pair: (…, T, K) -> (…, T, S). `first` is as in `distances`."""
+        index = distances(first, query.shape[-2], keys, self.clip, query.device)
         return skew(query @ self.key.to(query.dtype)[index].T, keys)
 
-    def values(self, weights: Tensor) -> Tensor:
-        """The weighted sum of a^V: (…, T, S) -> (…, T, K)."""
-        index = distances(0, *weights.shape[-2:], self.clip, weights.device)
+    def values(self, weights: Tensor, first: int = 0) -> Tensor:
+        """The weighted sum of a^V: (…, T, S) -> (…, T, K). `first` is as in `distances`."""
+        index = distances(first, *weights.shape[-2:], self.clip, weights.device)
         return unskew(weights) @ self.value.to(weights.dtype)[index]
 
 

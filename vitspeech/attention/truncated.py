@@ -70,9 +70,9 @@ def truncated_attention(
     if tokens <= min(left + right + BLOCK, FUSED_FROM_KEYS):
         mask = window_mask(tokens, tokens, left, right, query.device)
         mask = mask if padding is None else mask & padding[:, None, None]
-        return attend(
-            prepared, key, value, mask, **scoring, normaliser=normaliser, relative=relative, dropout=dropout
-        )[0]
+        return attend(prepared, key, value, mask, **scoring, normaliser=normaliser, relative=relative, dropout=dropout)[
+            0
+        ]
     counts = window_counts(padding, tokens, left, right, query.device)
     tables = (None, None) if relative is None else (relative.key.to(value.dtype), relative.value.to(value.dtype))
     factor = None
@@ -81,7 +81,7 @@ def truncated_attention(
     if normaliser == "relu":
         factor = factor / counts.clamp(min=1)
     seed = int(torch.randint(2**62, ())) if dropout else 0
-    window = Window(left, right, score.scale, normaliser, padding, factor, dropout, seed)
+    window = Window(left, right, score.scale, normaliser, padding, factor, dropout, seed, BLOCK)
     return blockwise(prepared, key, value, scoring["energy"], *tables, window)
 
 

@@ -10,18 +10,27 @@ from torch import Tensor, nn
 from vitspeech.attention import (
     ClassToken,
     Encoder,
+    FixedPositions,
     LearnedPositions,
     MeanPooling,
     SelfAttentivePooling,
+    sinusoidal_2d,
 )
+from vitspeech.attention.positions import IN_ATTENTION
+from vitspeech.attention.scores import named
 from vitspeech.frontends import ConvolutionalPatches, LinearPatches
 
 STEMS = {"linear": LinearPatches, "convolutional": ConvolutionalPatches}
 POOLINGS = {"mean": lambda width: MeanPooling(), "class": ClassToken, "self_attentive": SelfAttentivePooling}
+ADDED = {
+    "learned": lambda grid, width: LearnedPositions(grid**2, width),
+    "sinusoidal": lambda grid, width: FixedPositions(sinusoidal_2d(grid, grid, width)),
+    "none": lambda grid, width: nn.Identity(),
+}
 
 
 class ViT(nn.Module):
-    """A vision transformer (Dosovitskiy et al. 2021, arXiv:2010.11929), pre-norm, with learned positions.
+    """A vision transformer (Dosovitskiy et al. 2021, arXiv:2010.11929), pre-norm.
 
     Args:
         classes: Number of labels.
@@ -31,9 +40,12 @@ class ViT(nn.Module):
         depth: Number of encoder blocks.
         heads: Attention heads; must divide D.
         stem: `linear` maps each patch by itself; `convolutional` halves the image by convolutions.
+        positions: `learned` or `sinusoidal` (2-D) are added to the patches; `relative` and `rotary` tell attention the
+            distance in raster order; `none`.
         pooling: `mean`, `class` (a class token), `self_attentive`, or a pooling of width D
             (`vitspeech.SelfAttentivePooling` with its own hidden width, hops and penalty).
-        **encoder: What else `vitspeech.Encoder` takes: `mlp_ratio`, `dropout`, `drop_path`.
+        **encoder: What else `vitspeech.Encoder` takes: `mlp_ratio`, `dropout`, `drop_path`, `left`, `right`,
+            `score`, `normaliser`.
 
     Shape:
         normalised pixels (B, 3, N, N) -> logits (B, classes)
@@ -52,12 +64,15 @@ class ViT(nn.Module):
         heads: int = 3,
         *,
         stem: Literal["linear", "convolutional"] = "linear",
+        positions: Literal["learned", "sinusoidal", "relative", "rotary", "none"] = "learned",
         pooling: Literal["mean", "class", "self_attentive"] | nn.Module = "mean",
         **encoder: Any,
     ) -> None:
         super().__init__()
         self.patches = named(STEMS, "stem", stem)(image, patch, width)
-        self.positions = LearnedPositions(self.patches.grid**2, width)
+        if positions in IN_ATTENTION:
+            encoder, positions = encoder | {"positions": positions}, "none"
+        self.positions = named(ADDED | IN_ATTENTION, "positions", positions)(self.patches.grid, width)
         self.pooling = pooling if isinstance(pooling, nn.Module) else named(POOLINGS, "pooling", pooling)(width)
         self.encoder = Encoder(width, depth, heads, **encoder)
         self.head = nn.Linear(self.pooling.factor * width, classes)
@@ -69,10 +84,3 @@ class ViT(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.forward_features(images))
-
-
-def named(choices: dict[str, Any], argument: str, name: str) -> Any:
-    """The choice of that name; an unknown one is an error that lists the known."""
-    if name not in choices:
-        raise ValueError(f"{argument}={name!r} is unknown; known: {', '.join(choices)}")
-    return choices[name]

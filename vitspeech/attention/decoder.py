@@ -1,0 +1,242 @@
+"""The decoder: pre-norm blocks of masked self-attention, cross-attention and MLP, stacked; whole or step by step.
+
+Shapes: B batch, T tokens, S source tokens, D model width, H heads, K = D / H head width, P past tokens kept.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+
+from vitspeech.attention.dense import attend
+from vitspeech.attention.masks import check_padding, window_mask
+from vitspeech.attention.multihead import MultiHeadAttention
+
+
+@dataclass(frozen=True)
+class BlockCache:
+    """What one block keeps between steps; keys as the score compares them.
+
+    Shape:
+        key, value (B, H, P, K); source_key, source_value (B, H, S, K)
+    """
+
+    key: Tensor
+    value: Tensor
+    source_key: Tensor
+    source_value: Tensor
+
+    def select(self, indices: Tensor) -> Self:
+        """As `DecoderCache.select`."""
+        parts = (self.key, self.value, self.source_key, self.source_value)
+        return type(self)(*(part.index_select(0, indices) for part in parts))
+
+
+@dataclass(frozen=True)
+class DecoderCache:
+    """What a decoder keeps between steps. A step makes a new one, so that an old one can be gone on from again.
+
+    Attributes:
+        blocks: One for each block.
+        source_padding: True for valid source tokens (B, S); `None` where all are.
+        tokens: How many tokens of each sequence were decoded.
+    """
+
+    blocks: tuple[BlockCache, ...]
+    source_padding: Tensor | None
+    tokens: int = 0
+
+    def select(self, indices: Tensor) -> Self:
+        """The sequences at `indices` (N,), in that order; one may come several times, as in beam search."""
+        padding = None if self.source_padding is None else self.source_padding.index_select(0, indices)
+        return type(self)(tuple(block.select(indices) for block in self.blocks), padding, self.tokens)
+
+
+class DecoderBlock(nn.Module):
+    """x + attention(norm(x)), then x + cross_attention(norm(x), source), then x + MLP(norm(x)).
+
+    Vaswani et al. 2017 (arXiv:1706.03762, sec. 3.1), pre-norm as in Xiong et al. 2020 (arXiv:2002.04745). The
+    self-attention is causal; the cross-attention sees the whole source, which the encoder has normed.
+
+    Args:
+        width: Model width D.
+        heads: Number of heads H; must divide D.
+        left: Past context of the self-attention in tokens; `None` is unlimited.
+        mlp_ratio: Width of the MLP's hidden layer in model widths.
+        dropout: Share dropped of attention weights and of the branches' results.
+        score: How relevant a key is, in both attentions; as in `MultiHeadAttention`.
+        normaliser: How scores become weights, in both attentions: `softmax` or `relu`.
+        positions: As in `MultiHeadAttention`, of the self-attention alone: a distance between tokens of two sequences
+            means nothing.
+
+    Shape:
+        x (B, T, D), source (B, S, D), padding (B, T) or None, source_padding (B, S) or None -> (B, T, D)
+
+    Raises:
+        ValueError: As `MultiHeadAttention`, or if x and source differ in batch or width.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        left: int | None = None,
+        mlp_ratio: float = 4.0,
+        dropout: float = 0.0,
+        score: Literal["scaled_dot", "dot", "general", "additive", "cosine"] = "scaled_dot",
+        normaliser: Literal["softmax", "relu"] = "softmax",
+        positions: Literal["relative", "rotary"] | nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        hidden = int(width * mlp_ratio)
+        attention = {"dropout": dropout, "score": score, "normaliser": normaliser}
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = MultiHeadAttention(width, heads, left=left, right=0, positions=positions, **attention)
+        self.cross_norm = nn.LayerNorm(width)
+        self.cross_attention = MultiHeadAttention(width, heads, **attention)
+        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, width))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, source: Tensor, padding: Tensor | None = None, source_padding: Tensor | None = None
+    ) -> Tensor:
+        check_source(source, x)
+        x = x + self.dropout(self.attention(self.attention_norm(x), padding=padding))
+        x = x + self.dropout(self.cross_attention(self.cross_norm(x), source, padding=source_padding))
+        return x + self.dropout(self.mlp(self.mlp_norm(x)))
+
+    def start(self, source: Tensor) -> BlockCache:
+        """No past, and the keys and values of the source, projected once: (B, S, D) -> its cache."""
+        query, key, value = self.cross_attention.project(source[:, :0], source)
+        _, key = self.cross_attention.prepared(query, key, value)
+        return BlockCache(key[:, :, :0], value[:, :, :0], key, value)
+
+    def step(
+        self, x: Tensor, cache: BlockCache, first: int, source_padding: Tensor | None
+    ) -> tuple[Tensor, BlockCache]:
+        """The tokens (B, T, D) that stand at positions `first`, `first` + 1, …, and the cache after them."""
+        query, key, value = self.attention.project(self.attention_norm(x), None, first)
+        query, key = self.attention.prepared(query, key, value)
+        past, tokens = cache.key.shape[2], x.shape[1]
+        key, value = torch.cat((cache.key, key), dim=2), torch.cat((cache.value, value), dim=2)
+        left = self.attention.left
+        # The window counted from the first key kept. A lone token sees all that is kept.
+        reach = None if left is None else left - past
+        mask = window_mask(tokens, past + tokens, reach, past, x.device) if tokens > 1 else None
+        x = x + self.dropout(attended(self.attention, query, key, value, mask, first=-past))
+        query = self.cross_query(x, cache)
+        mask = None if source_padding is None else source_padding[:, None, None]
+        x = x + self.dropout(attended(self.cross_attention, query, cache.source_key, cache.source_value, mask))
+        x = x + self.dropout(self.mlp(self.mlp_norm(x)))
+        forgotten = 0 if left is None else max(past + tokens - left, 0)
+        kept = key[:, :, forgotten:], value[:, :, forgotten:]
+        return x, BlockCache(*kept, cache.source_key, cache.source_value)
+
+    def cross_query(self, x: Tensor, cache: BlockCache) -> Tensor:
+        """The cross-attention's queries, as the score compares them: (B, T, D) -> (B, H, T, K)."""
+        # The source was projected when its cache was made: no token of it is needed here.
+        query, key, value = self.cross_attention.project(self.cross_norm(x), x[:, :0])
+        return self.cross_attention.prepared(query, key, value)[0]
+
+
+class Decoder(nn.Module):
+    """A stack of blocks and a last norm: over whole sequences, or step by step with the same result.
+
+    `cache = start(source)`, then `y, cache = step(x, cache)` for any number of next tokens at a time. A step looks at
+    the past through the keys and values kept of it: all of them, or the last `left`, so that with a limited `left` a
+    step costs the same however long the sequence.
+
+    Args:
+        width: Model width D.
+        depth: Number of blocks.
+        heads: Number of heads H; must divide D.
+        **block: What else `DecoderBlock` takes: `left`, `mlp_ratio`, `dropout`, `score`, `normaliser`, `positions`.
+
+    Shape:
+        x (B, T, D), source (B, S, D), padding (B, T) or None, source_padding (B, S) or None -> (B, T, D)
+
+    Raises:
+        ValueError: As `DecoderBlock`, or if `depth` is below 1.
+    """
+
+    def __init__(self, width: int, depth: int, heads: int, **block: Any) -> None:
+        super().__init__()
+        if depth < 1:
+            raise ValueError(f"depth={depth} is below 1")
+        self.width = width
+        self.blocks = nn.ModuleList(DecoderBlock(width, heads, **block) for _ in range(depth))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(
+        self, x: Tensor, source: Tensor, padding: Tensor | None = None, source_padding: Tensor | None = None
+    ) -> Tensor:
+        for block in self.blocks:
+            x = block(x, source, padding, source_padding)
+        return self.norm(x)
+
+    def start(self, source: Tensor, source_padding: Tensor | None = None) -> DecoderCache:
+        """The cache before the first token.
+
+        Shape:
+            source (B, S, D), source_padding (B, S) or None
+
+        Raises:
+            ValueError: If the source has another width, or the padding does not fit.
+        """
+        if source.ndim != 3 or source.shape[2] != self.width:
+            raise ValueError(f"source of shape {tuple(source.shape)} is not (B, S, {self.width})")
+        if source_padding is not None:
+            check_padding(source_padding, *source.shape[:2])
+        return DecoderCache(tuple(block.start(source) for block in self.blocks), source_padding)
+
+    def step(self, x: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
+        """The next tokens, all of them valid, and the cache after them.
+
+        Shape:
+            (B, T, D) -> (B, T, D)
+
+        Raises:
+            ValueError: If x has another width, or another batch than the cache.
+        """
+        batch = cache.blocks[0].key.shape[0]
+        if x.ndim != 3 or (x.shape[0], x.shape[2]) != (batch, self.width):
+            raise ValueError(f"x of shape {tuple(x.shape)} is not ({batch}, T, {self.width}), as the cache's sequences")
+        blocks = []
+        for block, past in zip(self.blocks, cache.blocks, strict=True):
+            x, past = block.step(x, past, cache.tokens, cache.source_padding)
+            blocks.append(past)
+        return self.norm(x), DecoderCache(tuple(blocks), cache.source_padding, cache.tokens + x.shape[1])
+
+
+def attended(
+    attention: MultiHeadAttention, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, first: int = 0
+) -> Tensor:
+    """The attention's result (B, T, D) for prepared queries and keys, of which the first lie `first` apart."""
+    result, _ = attend(
+        query,
+        key,
+        value,
+        mask,
+        scale=attention.score.scale,
+        energy=attention.score.energy,
+        normaliser=attention.normaliser,
+        relative=attention.relative,
+        first=first,
+        dropout=attention.dropout if attention.training else 0.0,
+    )
+    return attention.output(result.transpose(1, 2).flatten(2))
+
+
+def check_source(source: Tensor, x: Tensor) -> None:
+    """Refuse a source of another batch or width than x, naming both shapes.
+
+    Raises:
+        ValueError: If it is so.
+    """
+    if source.ndim != 3 or source.shape[0] != x.shape[0] or source.shape[2] != x.shape[2]:
+        raise ValueError(
+            f"source of shape {tuple(source.shape)} and x of shape {tuple(x.shape)} differ in batch or width"
+        )
