@@ -272,6 +272,21 @@ def test_unknown_normaliser_is_an_error_that_lists_the_known():
         truncated_attention(*drawn(1, 1, 5, 3, 3, 3), 1, 1, normaliser="sparsemax")
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # PyTorch's own, on its way to compile
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_compiled_module_has_the_same_values_and_gradients(backend):
+    torch.manual_seed(0)
+    ours = MultiHeadAttention(12, 2, left=9, right=4)
+    x = torch.randn(3, 101, 12, requires_grad=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(ours, backend=backend)
+    results = [attention(x) for attention in (ours, compiled)]
+    gradients = [torch.autograd.grad(result.square().sum(), [x, *ours.parameters()]) for result in results]
+    assert_close(*results)
+    for eager, traced in zip(*gradients, strict=True):
+        assert_close(traced, eager, atol=1e-4, rtol=1e-4)
+
+
 def attentions():
     options = itertools.product(SCORES, NORMALISERS, [None, "relative", "rotary"])
     return [

@@ -21,7 +21,7 @@ def attend(
         (B, H, T, K), (B, H, T, K), (B, H, T, V), padding (B, T) or None -> (B, H, T, V)
     """
     if query.numel() == 0:
-        return value * query.new_zeros(())
+        return value + 0 * (query.sum() + key.sum())  # gradients for all three
     mask = block_mask(query, left, right, padding)
     attended = kernel(query.device.type)(query, key, value, block_mask=mask, scale=scale)
     if padding is None:
