@@ -1,6 +1,15 @@
 """One multi-head attention core for images and speech: the names that configs and users write."""
 
-from vitspeech.attention import Encoder, MultiHeadAttention, SelfAttentivePooling
+from vitspeech.attention import (
+    Decoder,
+    Encoder,
+    MultiHeadAttention,
+    RelativePositions,
+    Rotary,
+    SelfAttentivePooling,
+    attention_from_convolution,
+    truncated_attention,
+)
 from vitspeech.checkpoint import load
 from vitspeech.data import Augment, Cifar, ImageFolder, Shapes
 from vitspeech.inference import predict
@@ -12,13 +21,18 @@ __all__ = [
     "Augment",
     "Cifar",
     "Classification",
+    "Decoder",
     "Encoder",
     "ImageFolder",
     "MultiHeadAttention",
+    "RelativePositions",
+    "Rotary",
     "SelfAttentivePooling",
     "Shapes",
     "TimmModel",
     "ViT",
+    "attention_from_convolution",
     "load",
     "predict",
+    "truncated_attention",
 ]

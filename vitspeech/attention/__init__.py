@@ -1,5 +1,7 @@
 """The attention core: pure torch, knows neither pixels nor sound."""
 
+from vitspeech.attention.convolution import QuadraticAttention, attention_from_convolution
+from vitspeech.attention.decoder import Decoder, DecoderBlock, DecoderCache
 from vitspeech.attention.encoder import DropPath, Encoder, EncoderBlock
 from vitspeech.attention.masks import causal_mask, padding_mask, window_mask
 from vitspeech.attention.multihead import MultiHeadAttention
@@ -21,6 +23,9 @@ __all__ = [
     "Additive",
     "ClassToken",
     "Cosine",
+    "Decoder",
+    "DecoderBlock",
+    "DecoderCache",
     "Dot",
     "DropPath",
     "Encoder",
@@ -30,10 +35,12 @@ __all__ = [
     "LearnedPositions",
     "MeanPooling",
     "MultiHeadAttention",
+    "QuadraticAttention",
     "RelativePositions",
     "Rotary",
     "ScaledDot",
     "SelfAttentivePooling",
+    "attention_from_convolution",
     "causal_mask",
     "padding_mask",
     "redundancy_penalty",

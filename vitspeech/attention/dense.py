@@ -46,14 +46,16 @@ def attend(
         (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K), weights (B, H, T, S)
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = compare(query, key, scale, energy)
-    if relative is not None:
-        scores = scores + relative.scores(query, key.shape[-2], first) * scale
-    weights = weights_of(scores, mask, normaliser)
-    kept = F.dropout(weights, dropout)
-    attended = kept @ value
-    if relative is not None:
-        attended = attended + relative.values(kept, first)
+    # Autocast would take the softmax to single precision and back: more passes for scores that are rounded anyway.
+    with torch.autocast(query.device.type, enabled=False):
+        scores = compare(query, key, scale, None if energy is None else energy.to(query.dtype))
+        if relative is not None:
+            scores = scores + relative.scores(query, key.shape[-2], first) * scale
+        weights = weights_of(scores, mask, normaliser)
+        kept = F.dropout(weights, dropout)
+        attended = kept @ value
+        if relative is not None:
+            attended = attended + relative.values(kept, first)
     return attended, weights
 
 
