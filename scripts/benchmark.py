@@ -1,69 +1,72 @@
 #!/usr/bin/env python3
-"""Measure on this machine: `benchmark.py loader` prints images/s out of memory, augmentation included.
+"""Measure on this machine; nothing else should run meanwhile.
 
-The medians are of seven passes after a warm-up, the variants interleaved; nothing else should run meanwhile.
+benchmark.py loader       images/s out of memory, augmentation included
+benchmark.py attention    truncated attention beside its peers: time and peak memory against length, JSON and a plot
+benchmark.py vit          a training step of our ViT beside timm's, torchvision's, vit-pytorch's and PyTorch's
+
+Times are medians after a warm-up, the variants interleaved. Peers: pip install 'vitspeech[bench]'.
 """
 
 import argparse
-import json
-import statistics
-import time
 from pathlib import Path
 
-import torch
-
-from vitspeech import Augment, command_line
-from vitspeech.data.in_memory import ImageData, Images
+from vitspeech import command_line
+from vitspeech.benchmark import attention, loader, vit
+from vitspeech.benchmark.measure import write_json
 from vitspeech.provenance import provenance
 
-RECIPES = {
-    "no augmentation": Augment(flip=False, translate=0),
-    "flip, translation": Augment(),
-    "flip, translation, cutout": Augment(cutout=12),
-    "the same, mixup or cutmix": Augment(cutout=12, mixup=0.8, cutmix=1.0),
-    "the same, RandAugment": Augment(cutout=12, mixup=0.8, cutmix=1.0, randaugment=2),
-}
-
-
-class RandomPixels(ImageData):
-    """As many images as CIFAR has, of noise: reading and augmenting costs the same."""
-
-    labels = tuple("0123456789")
-
-    def read(self, split: str) -> Images:
-        pixels = torch.randint(0, 256, (50_000, 3, 32, 32), dtype=torch.uint8)
-        return Images(pixels, torch.randint(0, 10, (50_000,)))
-
-
-def loader(passes: int, images: int, batch: int) -> dict[str, float]:
-    """Images/s of each recipe: the median over the passes."""
-    sets = {name: RandomPixels(batch=batch, augment=augment, seed=0) for name, augment in RECIPES.items()}
-    pixels = next(iter(sets.values())).read("train")
-    seconds = {name: [] for name in sets}
-    for number in range(passes + 1):
-        for name, data in sets.items():
-            data.train = pixels
-            batches = iter(data.train_dataloader())
-            start = time.perf_counter()
-            for _ in range(images // batch):
-                data.augmented(*next(batches))
-            if number:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: images // batch * batch / statistics.median(times) for name, times in seconds.items()}
+RUNS = Path("runs/benchmark")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["loader"], help="what to measure")
-    parser.add_argument("--passes", type=int, default=7, help="passes of each variant (default 7)")
-    parser.add_argument("--images", type=int, default=10_240, help="images a pass (default 10,240)")
-    parser.add_argument("--json", type=Path, help="write the numbers there, too")
-    arguments = parser.parse_args()
-    rates = loader(arguments.passes, arguments.images, batch=512)
-    for name, rate in rates.items():
-        print(f"{name:28} {rate:10,.0f} images/s")
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"loader": rates, **provenance()}, indent=2) + "\n")
+    verbs = parser.add_subparsers(dest="what", required=True)
+
+    def subcommand(name: str, **common: object) -> argparse.ArgumentParser:
+        form = argparse.ArgumentDefaultsHelpFormatter
+        return verbs.add_parser(name, formatter_class=form, help=common["description"], **common)
+
+    loading = subcommand("loader", description="images/s out of memory, augmentation included")
+    loading.add_argument("--passes", type=int, default=7, help="passes of each variant")
+    loading.add_argument("--images", type=int, default=10_240, help="images a pass")
+    loading.add_argument("--json", type=Path, help="write the numbers there, too")
+
+    attending = subcommand("attention", description="truncated attention beside its peers: time and peak memory")
+    attending.add_argument("--tokens", type=int, nargs="+", default=[256, 1024, 4096, 16384], help="lengths")
+    attending.add_argument("--variants", nargs="+", default=attention.VARIANTS, help="ours and which others")
+    attending.add_argument("--heads", type=int, default=4, help="attention heads")
+    attending.add_argument("--width", type=int, default=64, help="width of a head")
+    attending.add_argument("--left", type=int, default=32, help="past context in tokens")
+    attending.add_argument("--right", type=int, default=32, help="look-ahead in tokens")
+    attending.add_argument("--patience", type=float, default=60.0, help="slower warm-ups (s) get three repeats only")
+    attending.add_argument("--dense-up-to", type=int, default=4096, help="longest T for the dense mask")
+    attending.add_argument("--no-memory", dest="memory", action="store_false", help="measure time alone")
+
+    training = subcommand("vit", description="a training step of our ViT beside its peers' of the same shape")
+    training.add_argument("--compile", dest="compiled", action="store_true", help="each compiled, too")
+
+    for verb, batch in ((attending, 4), (training, 128)):
+        verb.add_argument("--batch", type=int, default=batch, help="sequences or images")
+        verb.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], help="fp32, bf16 or both")
+        verb.add_argument("--repeats", type=int, default=7, help="runs of each after its warm-up")
+        verb.add_argument("--device", default="cpu", help="cpu or cuda")
+        name = verb.prog.split()[-1]
+        verb.add_argument("--json", type=Path, default=RUNS / f"{name}.json", help="written after every cell")
+
+    options = vars(parser.parse_args())
+    what, path = options.pop("what"), options.pop("json")
+    if what == "loader":
+        rates = loader.benchmark(**options, batch=512)
+        print(loader.table(rates))
+        if path:
+            write_json({"loader": rates, **provenance()}, path)
+    elif what == "attention":
+        print(attention.tables(attention.benchmark(attention.Settings(**options), path)))
+        print(f"\n{path}, {path.with_suffix('.png')}")
+    else:
+        print(vit.table(vit.benchmark(vit.Settings(**options), path)))
+        print(f"\n{path}")
 
 
 if __name__ == "__main__":

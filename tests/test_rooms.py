@@ -91,6 +91,12 @@ def test_room_imports_nothing_it_may_not(room):
         assert rooms.isdisjoint(MAY_NOT_IMPORT[room]), path
 
 
+@pytest.mark.parametrize("path", [path for path in FILES if room_of(path) != "benchmark"], ids=named)
+def test_nothing_needs_the_benchmark(path):
+    package = ".".join(path.relative_to(HOUSE).parent.parts)
+    assert "benchmark" not in imported(path.read_text(), package)
+
+
 @pytest.mark.parametrize("path", [path for path in FILES if path != PACKAGE / "__init__.py"], ids=named)
 def test_file_imports_from_rooms_and_not_through_the_public_names(path):
     package = ".".join(path.relative_to(HOUSE).parent.parts)

@@ -1,6 +1,7 @@
 """The scripts as a user runs them: what they print, what they leave, how they fail."""
 
 import csv
+import json
 import runpy
 import sys
 from dataclasses import dataclass
@@ -121,6 +122,49 @@ def test_release_writes_a_model_that_loads(script, finished_run, tmp_path):
     assert result.returncode == 0 and '"test_accuracy"' in result.stdout
     names = {path.name for path in (tmp_path / "checkpoints/shapes").iterdir()}
     assert names >= {"model.safetensors", "config.yaml", "card.json", "learning_curves.png", "confusion_matrix.png"}
+
+
+def test_benchmark_of_attention_prints_a_table_and_leaves_json_and_a_picture(script, tmp_path):
+    size = ["--tokens", 16, 48, "--batch", 1, "--heads", 2, "--width", 4, "--left", 8, "--right", 8]
+    path = tmp_path / "deep" / "attention.json"
+    result = script("benchmark.py", "attention", *size, "--repeats", 1, "--no-memory", "--json", path)
+    assert result.returncode == 0, result.stderr
+    assert "forward+backward, bf16" in result.stdout and "dense mask" in result.stdout
+    assert json.loads(path.read_text())["complete"]
+    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_benchmark_of_the_vit_prints_a_table_and_leaves_json(script, tmp_path):
+    path = tmp_path / "vit.json"
+    size = ["--batch", 2, "--repeats", 1, "--dtypes", "fp32"]
+    result = script("benchmark.py", "vit", *size, "--json", path)
+    assert result.returncode == 0, result.stderr
+    assert "torchvision" in result.stdout and json.loads(path.read_text())["complete"]
+
+
+def test_benchmark_of_the_loader_writes_its_rates_where_it_is_told(script, tmp_path):
+    path = tmp_path / "loader.json"
+    result = script("benchmark.py", "loader", "--passes", 1, "--images", 512, "--json", path)
+    report = json.loads(path.read_text())
+    assert result.stdout.count("images/s") == len(report["loader"]) == 5 and report["commit"]
+
+
+@pytest.mark.parametrize(
+    ("what", "option", "value", "message"),
+    [
+        ("attention", "--left", -1, "left=-1, right=32: give 0 or more tokens"),
+        ("attention", "--repeats", 0, "repeats=0 is below 1"),
+        ("attention", "--tokens", 0, "tokens=[0]: give lengths of at least 1"),
+        ("attention", "--variants", "ous", "'ous' is unknown; known: ours, full"),
+        ("vit", "--dtypes", "fp8", "'fp8' is unknown; known: fp32, bf16"),
+        ("vit", "--batch", 0, "batch=0 is below 1"),
+        ("loader", "--images", 7, "images=7 do not lie within one batch and one epoch, 512..50000"),
+    ],
+)
+def test_a_benchmark_that_cannot_be_is_one_line_and_leaves_nothing(script, tmp_path, what, option, value, message):
+    path = tmp_path / "out.json"
+    assert message in one_line(script("benchmark.py", what, option, value, "--json", path))
+    assert not path.exists()
 
 
 def test_every_script_says_what_it_is_for(script):

@@ -1,0 +1,167 @@
+"""Truncated attention beside its peers: time and peak memory against the length of the sequence.
+
+Shapes: T tokens.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from vitspeech.benchmark import chart
+from vitspeech.benchmark.measure import NotRunError, aligned, check_device, describe, interleaved, origin, write_json
+from vitspeech.benchmark.memory import in_fresh_process
+from vitspeech.benchmark.variants import DTYPES, PASSES, VARIANTS, Case, prepare, projected
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured, and how thoroughly.
+
+    Args:
+        tokens: Sequence lengths T.
+        dtypes: Of `fp32` and `bf16`.
+        variants: Of `VARIANTS`; `ours` is always among them.
+        batch: Sequences.
+        heads: Attention heads.
+        width: Width of a head.
+        left: Past context in tokens.
+        right: Look-ahead in tokens.
+        device: `cpu` or `cuda`.
+        repeats: Runs of each variant after a warm-up.
+        patience: Seconds; a variant whose warm-up takes longer is run three times.
+        dense_up_to: The longest T that the dense mask is tried at.
+        memory: Whether peak memory is measured, too.
+
+    Raises:
+        ValueError: If a number is below what makes sense, a name is unknown, or the device is not there.
+    """
+
+    tokens: Sequence[int] = (256, 1024, 4096, 16384)
+    dtypes: Sequence[str] = ("fp32", "bf16")
+    variants: Sequence[str] = VARIANTS
+    batch: int = 4
+    heads: int = 4
+    width: int = 64
+    left: int = 32
+    right: int = 32
+    device: str = "cpu"
+    repeats: int = 7
+    patience: float = 60.0
+    dense_up_to: int = 4096
+    memory: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "heads", "width", "repeats"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} is below 1")
+        if not self.tokens or min(self.tokens) < 1:
+            raise ValueError(f"tokens={list(self.tokens)}: give lengths of at least 1")
+        if min(self.left, self.right) < 0:
+            raise ValueError(f"left={self.left}, right={self.right}: give 0 or more tokens")
+        for known, given in ((DTYPES, self.dtypes), (VARIANTS, self.variants)):
+            for name in set(given) - set(known):
+                raise ValueError(f"{name!r} is unknown; known: {', '.join(known)}")
+        check_device(self.device)
+
+    def case(self, tokens: int, dtype: str) -> Case:
+        """The size of one cell."""
+        return Case(tokens, dtype, self.batch, self.heads, self.width, self.left, self.right, self.device)
+
+    def names(self) -> list[str]:
+        """The variants in the order of the table, ours first."""
+        return [name for name in VARIANTS if name == "ours" or name in self.variants]
+
+    def too_dense(self, name: str, tokens: int) -> str | None:
+        """Why the dense mask is left out at that length, if it is."""
+        if name == "dense mask" and tokens > self.dense_up_to:
+            return f"T={tokens:,} is above --dense-up-to {self.dense_up_to:,}"
+        return None
+
+
+def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
+    """Measure every cell; `path` holds the report after each, and a chart beside it at the end.
+
+    A cell is a length, a dtype and a pass; memory follows, a fresh process for each length, dtype and variant.
+    """
+    report = {"benchmark": "attention", "settings": asdict(settings), **origin(), "complete": False}
+    report |= {"cells": [], "memory": []}
+    sizes = [settings.case(tokens, dtype) for dtype in settings.dtypes for tokens in sorted(set(settings.tokens))]
+    processes = [(case, name) for case in sizes for name in settings.names()] if settings.memory else []
+    with tqdm(total=len(sizes) * len(PASSES) + len(processes), unit="cell", dynamic_ncols=True) as bar:
+        for case in sizes:
+            for which in PASSES:
+                report["cells"].append(timed(settings, case, which, bar))
+                write_json(report, path)
+                bar.update()
+        refusals = {(cell["tokens"], cell["dtype"]): cell["not_run"] for cell in report["cells"]}
+        for case, name in processes:
+            describe(bar, f"memory, T={case.tokens:,} {case.dtype}: {name}")
+            refusal = refusals[case.tokens, case.dtype].get(name)
+            found = {"not_run": refusal} if refusal else in_fresh_process(name, case)
+            report["memory"].append({"tokens": case.tokens, "dtype": case.dtype, "variant": name, **found})
+            write_json(report, path)
+            bar.update()
+    report["complete"] = True
+    write_json(report, path)
+    chart.draw(report, path.with_suffix(".png"))
+    return report
+
+
+def timed(settings: Settings, case: Case, which: str, bar: tqdm) -> dict[str, Any]:
+    """One cell: all variants in turn on the same inputs, which are freed with it."""
+    if torch.device(case.device).type == "cuda":
+        torch.compiler.reset()  # so that a kernel is compiled for this length, in the warm-up
+    shared = projected(case)
+    calls, not_run = {}, {}
+    for name in settings.names():
+        refusal = settings.too_dense(name, case.tokens)
+        try:
+            if refusal:
+                raise NotRunError(refusal)
+            prepared = prepare(name, case, shared)
+        except NotRunError as error:
+            not_run[name] = str(error)
+            continue
+        calls[name] = functools.partial(PASSES[which], prepared)
+    cell = f"T={case.tokens:,} {case.dtype} {which}"
+    times, failed = interleaved(
+        calls,
+        settings.repeats,
+        device=case.device,
+        patience=settings.patience,
+        note=lambda text: describe(bar, f"{cell}: {text}"),
+    )
+    return {"tokens": case.tokens, "dtype": case.dtype, "pass": which, "times": times, "not_run": not_run | failed}
+
+
+def tables(report: dict[str, Any]) -> str:
+    """The report to be read: milliseconds and how many times ours, then memory, then what was not run and why."""
+    lengths = sorted({cell["tokens"] for cell in report["cells"]})
+    first = report["cells"][0]
+    names = [name for name in VARIANTS if name in first["times"] or name in first["not_run"]]
+    found, reasons = {}, {}
+    for cell in report["cells"]:
+        title = f"{cell['pass']}, {cell['dtype']}: ms (× ours)"
+        for name, time in cell["times"].items():
+            found[title, name, cell["tokens"]] = f"{time['median_ms']:,.2f} ({time['ratio']:.2f})"
+        for name, why in cell["not_run"].items():
+            found[title, name, cell["tokens"]] = "–"
+            reasons.setdefault(f"{name}: {why}")
+    for cell in report["memory"]:
+        title = f"forward+backward, {cell['dtype']}: peak MiB beyond the inputs"
+        extra = cell.get("extra_mib")
+        found[title, cell["variant"], cell["tokens"]] = "–" if extra is None else f"{extra:,.1f}"
+        if extra is None:
+            reasons.setdefault(f"{cell['variant']}: {cell['not_run']}")
+    parts = []
+    for title in dict.fromkeys(title for title, *_ in found):
+        head = [title, *(f"T = {tokens:,}" for tokens in lengths)]
+        parts.append(aligned([head, *([name, *(found[title, name, tokens] for tokens in lengths)] for name in names)]))
+    if reasons:
+        parts.append("not run:\n" + "\n".join(f"  {line}" for line in reasons))
+    return "\n\n".join(parts)

@@ -1,0 +1,62 @@
+"""Images/s out of memory, augmentation included: what the loader alone can feed to a network."""
+
+import statistics
+import time
+
+import torch
+
+from vitspeech.data import Augment
+from vitspeech.data.in_memory import ImageData, Images
+
+RECIPES = {
+    "no augmentation": Augment(flip=False, translate=0),
+    "flip, translation": Augment(),
+    "flip, translation, cutout": Augment(cutout=12),
+    "the same, mixup or cutmix": Augment(cutout=12, mixup=0.8, cutmix=1.0),
+    "the same, RandAugment": Augment(cutout=12, mixup=0.8, cutmix=1.0, randaugment=2),
+}
+
+
+class RandomPixels(ImageData):
+    """As many images as CIFAR has, of noise: reading and augmenting costs the same."""
+
+    labels = tuple("0123456789")
+
+    def read(self, split: str) -> Images:
+        pixels = torch.randint(0, 256, (50_000, 3, 32, 32), dtype=torch.uint8)
+        return Images(pixels, torch.randint(0, 10, (50_000,)))
+
+
+def benchmark(passes: int, images: int, batch: int) -> dict[str, float]:
+    """Images/s of each recipe: the median over the passes, the recipes interleaved after a warm-up.
+
+    Args:
+        passes: Passes of each recipe.
+        images: Images a pass.
+        batch: Images a batch.
+
+    Raises:
+        ValueError: If there is no pass, or not one batch in it.
+    """
+    if passes < 1:
+        raise ValueError(f"passes={passes} is below 1")
+    if not batch <= images <= 50_000:
+        raise ValueError(f"images={images} do not lie within one batch and one epoch, {batch}..50000")
+    sets = {name: RandomPixels(batch=batch, augment=augment, seed=0) for name, augment in RECIPES.items()}
+    pixels = next(iter(sets.values())).read("train")
+    seconds = {name: [] for name in sets}
+    for number in range(passes + 1):
+        for name, data in sets.items():
+            data.train = pixels
+            batches = iter(data.train_dataloader())
+            start = time.perf_counter()
+            for _ in range(images // batch):
+                data.augmented(*next(batches))
+            if number:
+                seconds[name].append(time.perf_counter() - start)
+    return {name: images // batch * batch / statistics.median(times) for name, times in seconds.items()}
+
+
+def table(rates: dict[str, float]) -> str:
+    """The rates to be read."""
+    return "\n".join(f"{name:28} {rate:10,.0f} images/s" for name, rate in rates.items())

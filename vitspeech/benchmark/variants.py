@@ -1,0 +1,197 @@
+"""What `benchmark.py attention` compares: ours, full attention, a dense mask, peers, recurrence and convolution.
+
+Every variant maps one sequence of the same width; what it needs beyond its inputs is made before the clock starts.
+
+Shapes: B batch, T tokens, H heads, K head width, D = H · K.
+"""
+
+import functools
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from vitspeech.attention.truncated import truncated_attention
+from vitspeech.benchmark.measure import NotRunError, not_installed
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One size of the problem.
+
+    Args:
+        tokens: Sequence length T.
+        dtype: `fp32` or `bf16`.
+        batch: Sequences B.
+        heads: Attention heads H.
+        width: Width K of a head.
+        left: Past context in tokens.
+        right: Look-ahead in tokens.
+        device: `cpu` or `cuda`.
+    """
+
+    tokens: int
+    dtype: str = "fp32"
+    batch: int = 4
+    heads: int = 4
+    width: int = 64
+    left: int = 32
+    right: int = 32
+    device: str = "cpu"
+
+    def random(self, *shape: int) -> Tensor:
+        """Normal noise of that shape, made in its dtype: no copy is left behind."""
+        return torch.randn(shape, dtype=DTYPES[self.dtype], device=self.device)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A variant with its inputs, ready to be run.
+
+    Args:
+        function: Maps `inputs[:arguments]` to the output.
+        inputs: What gradients are taken of: queries, keys and values, or a sequence and the parameters.
+        upstream: The gradient that comes back to the output.
+        arguments: How many of the inputs `function` is given; parameters it has already.
+    """
+
+    function: Callable[..., Tensor]
+    inputs: tuple[Tensor, ...]
+    upstream: Tensor
+    arguments: int
+
+    def forward(self) -> Tensor:
+        """The output alone; nothing is kept for a backward pass."""
+        with torch.no_grad():
+            return self.function(*self.inputs[: self.arguments])
+
+    def forward_backward(self) -> tuple[Tensor, ...]:
+        """The output and the gradients of all inputs."""
+        output = self.function(*self.inputs[: self.arguments])
+        return output, *torch.autograd.grad(output, self.inputs, self.upstream)
+
+
+PASSES = {"forward": Prepared.forward, "forward+backward": Prepared.forward_backward}
+
+
+def ours(case: Case) -> Callable[..., Tensor]:
+    """This package's truncated attention."""
+    return lambda query, key, value: truncated_attention(query, key, value, case.left, case.right)
+
+
+def full(case: Case) -> Callable[..., Tensor]:
+    """PyTorch's fused attention over the whole sequence: another function, the price of no window."""
+    return scaled_dot_product_attention
+
+
+def dense_mask(case: Case) -> Callable[..., Tensor]:
+    """PyTorch's fused attention with the window as a mask, which the first call makes."""
+
+    @functools.cache
+    def mask() -> Tensor:
+        ones = torch.ones(case.tokens, case.tokens, dtype=torch.bool, device=case.device)
+        return ones.tril_(case.right).triu_(-case.left)
+
+    return lambda *inputs: scaled_dot_product_attention(*inputs, attn_mask=mask())
+
+
+def local_attention(case: Case) -> Callable[..., Tensor]:
+    """The package `local-attention` with the same window, exactly."""
+    if case.left != case.right or case.left < 1:
+        raise NotRunError(f"wants left = right ≥ 1, not {case.left} and {case.right}")
+    if importlib.util.find_spec("local_attention") is None:
+        raise not_installed()
+    if case.tokens % case.left:
+        raise NotRunError(f"T={case.tokens:,} is no multiple of {case.left}: it would attend to its own padding")
+    from local_attention import LocalAttention
+
+    return LocalAttention(
+        window_size=case.left,
+        look_backward=1,
+        look_forward=1,
+        exact_windowsize=True,
+        use_rotary_pos_emb=False,
+        autopad=True,
+    )
+
+
+def flex_by_hand(case: Case) -> Callable[..., Tensor]:
+    """`flex_attention` as its users compile it, with the same window."""
+    if torch.device(case.device).type != "cuda":
+        raise NotRunError("CUDA only: flex_attention has no backward on CPU")
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def allowed(batch: Tensor, head: Tensor, t: Tensor, s: Tensor) -> Tensor:
+        return (s - t >= -case.left) & (s - t <= case.right)
+
+    blocks = create_block_mask(allowed, None, None, case.tokens, case.tokens, case.device)
+    return functools.partial(torch.compile(flex_attention), block_mask=blocks)
+
+
+def lstm(case: Case) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+    """One LSTM of the same width, forward in time."""
+    module = nn.LSTM(case.heads * case.width, case.heads * case.width, batch_first=True)
+    return module, lambda sequence: module(sequence)[0]
+
+
+def convolution(case: Case) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+    """One convolution that sees the same window, its input transposed as it wants it."""
+    width, left, right = case.heads * case.width, case.left, case.right
+    same = left == right
+    module = nn.Conv1d(width, width, left + right + 1, padding=left if same else 0)
+    return module, lambda sequence: module(
+        sequence.transpose(1, 2) if same else pad(sequence.transpose(1, 2), (left, right))
+    ).transpose(1, 2)
+
+
+ATTENTION = {
+    "ours": ours,
+    "full": full,
+    "dense mask": dense_mask,
+    "local-attention": local_attention,
+    "flex by hand": flex_by_hand,
+}
+LAYERS = {"LSTM": lstm, "convolution": convolution}
+VARIANTS = (*ATTENTION, *LAYERS)
+
+
+def projected(case: Case) -> tuple[Tensor, ...]:
+    """Queries, keys, values and an upstream gradient, which all attention variants may share.
+
+    Shape:
+        -> four times (B, H, T, K)
+    """
+    shape = (case.batch, case.heads, case.tokens, case.width)
+    return (*(case.random(*shape).requires_grad_() for _ in range(3)), case.random(*shape))
+
+
+def prepare(name: str, case: Case, shared: tuple[Tensor, ...] | None = None) -> Prepared:
+    """The variant of that name with its inputs.
+
+    Args:
+        name: One of `VARIANTS`.
+        case: The size.
+        shared: What `projected` gave, to be used again; `None` makes it anew.
+
+    Raises:
+        NotRunError: If the variant is not installed, or cannot do this case.
+    """
+    if name in ATTENTION:
+        function = ATTENTION[name](case)
+        *inputs, upstream = projected(case) if shared is None else shared
+        return Prepared(function, tuple(inputs), upstream, arguments=3)
+    module, function = LAYERS[name](case)
+    module.to(case.device, DTYPES[case.dtype])
+    shape = (case.batch, case.tokens, case.heads * case.width)
+    inputs = (case.random(*shape).requires_grad_(), *module.parameters())
+    return Prepared(function, inputs, case.random(*shape), arguments=1)
+
+
+def small(case: Case) -> Case:
+    """The case at most 64 tokens long: enough to load a kernel."""
+    return replace(case, tokens=min(case.tokens, 64))
