@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.dense import attend
+from vitspeech.attention.linear import Linear
 from vitspeech.attention.masks import check_padding, window_mask
 from vitspeech.attention.multihead import MultiHeadAttention
 
@@ -97,7 +98,7 @@ class DecoderBlock(nn.Module):
         self.cross_norm = nn.LayerNorm(width)
         self.cross_attention = MultiHeadAttention(width, heads, **attention)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, width))
+        self.mlp = nn.Sequential(Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), Linear(hidden, width))
         self.dropout = nn.Dropout(dropout)
 
     def forward(

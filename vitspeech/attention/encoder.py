@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitspeech.attention.linear import Linear
 from vitspeech.attention.multihead import MultiHeadAttention
 
 
@@ -72,7 +73,7 @@ class EncoderBlock(nn.Module):
         self.attention_norm = nn.LayerNorm(width)
         self.attention = MultiHeadAttention(width, heads, dropout=dropout, **attention)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, width))
+        self.mlp = nn.Sequential(Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), Linear(hidden, width))
         self.dropout = nn.Dropout(dropout)
         self.drop_path = DropPath(drop_path)
 

@@ -9,9 +9,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from vitspeech.attention.dense import FUSED_FROM_KEYS, attend, attend_fused, can_be_fused, fused_is_faster
+from vitspeech.attention.linear import Linear, linear
 from vitspeech.attention.masks import check_context, check_mask, check_padding, window_mask
 from vitspeech.attention.positions import IN_ATTENTION, RelativePositions, Rotary
 from vitspeech.attention.scores import NORMALISERS, SCORES, named
@@ -67,10 +67,10 @@ class MultiHeadAttention(nn.Module):
         self.heads = heads
         self.left, self.right = left, right
         self.dropout = dropout
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-        self.output = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.key = Linear(width, width)
+        self.value = Linear(width, width)
+        self.output = Linear(width, width)
         for projection in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(projection.weight)
             nn.init.zeros_(projection.bias)
@@ -131,7 +131,7 @@ class MultiHeadAttention(nn.Module):
             # One product instead of three; joining the weights costs far less than two more passes over x.
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
             bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
-            projected = F.linear(x, weight, bias).chunk(3, dim=-1)
+            projected = linear(x, weight, bias).chunk(3, dim=-1)
         else:
             projected = self.query(x), self.key(source), self.value(source)
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projected)
