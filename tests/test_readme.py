@@ -53,6 +53,41 @@ def test_a_released_model_is_right_as_often_as_its_card_says(path):
     assert abs(share - card) < 4 * (card * (1 - card) / 1000) ** 0.5
 
 
+def measured(name):
+    return json.loads((ROOT / f"docs/benchmark/{name}.json").read_text())
+
+
+def attention_rows(report):
+    """README's rows of truncated attention: milliseconds of ours, how many times that each peer takes, peak memory."""
+    memory = {(cell["tokens"], cell["dtype"], cell["variant"]): cell.get("extra_mib") for cell in report["memory"]}
+    for cell in report["cells"]:
+        if cell["pass"] == "forward+backward":
+            tokens, dtype, times = cell["tokens"], cell["dtype"], cell["times"]
+            row = [f"{tokens:,}", dtype, f"{times['ours']['median_ms']:.1f}"]
+            for peer in ("full", "dense mask", "local-attention", "LSTM", "convolution"):
+                row.append(f"{times[peer]['ratio']:.1f}" if peer in times else "–")
+            held = [memory[tokens, dtype, name] for name in ("ours", "full", "local-attention")]
+            row.append(" / ".join("–" if size is None else f"{size:,.0f}" for size in held))
+            yield f"| {' | '.join(row)} |"
+
+
+def vit_rows(report):
+    """README's rows of a ViT's training step: images/s in each precision."""
+    for name in report["cells"][0]["times"]:
+        rates = (f"{cell['times'][name]['images_per_second']:.0f}" for cell in report["cells"])
+        yield f"| {name} | {' | '.join(rates)} |"
+
+
+@pytest.mark.parametrize("name, rows", [("attention", attention_rows), ("vit", vit_rows)])
+def test_the_readmes_benchmark_is_the_one_that_was_run(name, rows):
+    report, lines = measured(name), (ROOT / "README.md").read_text().splitlines()
+    assert report["complete"] and report["settings"]["repeats"] >= 7
+    assert all(cell["times"]["ours"]["repeats"] >= 7 for cell in report["cells"])
+    made = list(rows(report))
+    assert len(made) >= 6 and not set(made) - set(lines)
+    assert any(report["commit"] in line for line in lines)
+
+
 def test_every_file_that_readme_names_exists():
     text = (ROOT / "README.md").read_text()
     named = set(re.findall(r"\b(?:vitspeech|scripts|configs|checkpoints|docs)/[\w/.-]+\.(?:py|sh|yaml|md|png)\b", text))

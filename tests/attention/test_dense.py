@@ -9,12 +9,9 @@ from unittest.mock import Mock
 import numpy
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from vitspeech.attention import padding_mask, window_mask
-from vitspeech.attention.dense import FUSED_FROM_KEYS, attend, attend_fused, fused_is_faster, window_counts
+from vitspeech.attention.dense import FUSED_FROM_KEYS, attend, attend_fused, fused_is_faster
 
 MASKS = [(5, 11), (5, 1), (1, 11), (3, 5, 11), (3, 1, 1), (2, 1, 1, 11), (2, 1, 5, 11), (2, 3, 5, 11)]
 
@@ -124,14 +121,3 @@ def test_cuda_takes_the_fused_path_and_equals_the_explicit_one():
     assert fused_is_faster(query, key)
     explicit, _ = attend(query.double(), key.double(), value.double(), mask)
     torch.testing.assert_close(attend_fused(query, key, value, mask).double(), explicit, atol=1e-4, rtol=1e-4)
-
-
-@settings(deadline=None)
-@given(tokens=st.integers(0, 9), left=st.integers(0, 12), right=st.integers(0, 12), data=st.data())
-def test_window_counts_are_the_rows_of_the_mask_counted(tokens, left, right, data):
-    lengths = data.draw(st.lists(st.integers(0, tokens), min_size=1, max_size=3))
-    padding = padding_mask(torch.tensor(lengths), tokens)
-    mask = window_mask(tokens, tokens, left, right) & padding[:, None]
-    assert torch.equal(window_counts(padding, tokens, left, right, mask.device), mask.sum(-1))
-    whole = window_counts(None, tokens, left, right, mask.device)
-    assert torch.equal(whole, window_mask(tokens, tokens, left, right).sum(-1)[None])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitspeech.attention import causal_mask, padding_mask, window_mask
-from vitspeech.attention.masks import check_context, check_mask
+from vitspeech.attention.masks import check_context, check_mask, window_counts
 
 COUNTS = st.integers(1, 9)
 CONTEXTS = st.none() | st.integers(0, 12)
@@ -38,6 +38,17 @@ def test_padding_allows_exactly_the_first_tokens_of_each_sequence(data, tokens):
     mask = padding_mask(torch.tensor(lengths), tokens)
     assert mask.dtype == torch.bool
     assert mask.tolist() == [[s < length for s in range(tokens)] for length in lengths]
+
+
+@settings(deadline=None)
+@given(tokens=st.integers(0, 9), left=st.integers(0, 12), right=st.integers(0, 12), data=st.data())
+def test_window_counts_are_the_rows_of_the_mask_counted(tokens, left, right, data):
+    lengths = data.draw(st.lists(st.integers(0, tokens), min_size=1, max_size=3))
+    padding = padding_mask(torch.tensor(lengths), tokens)
+    mask = window_mask(tokens, tokens, left, right) & padding[:, None]
+    assert torch.equal(window_counts(padding, tokens, left, right, mask.device), mask.sum(-1))
+    whole = window_counts(None, tokens, left, right, mask.device)
+    assert torch.equal(whole, window_mask(tokens, tokens, left, right).sum(-1)[None])
 
 
 def test_padding_of_no_sequences_is_empty():

@@ -4,6 +4,7 @@ Shapes: B up to 3 sequences, H up to 3 heads, T up to 100 tokens (blocks of 2 to
 """
 
 import itertools
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from vitspeech.attention import (
     window_mask,
 )
 from vitspeech.attention.blocks import pieces
-from vitspeech.attention.dense import attend
+from vitspeech.attention.dense import attend, attend_fused, can_be_fused
 from vitspeech.attention.scores import NORMALISERS, SCORES
 
 CONTEXTS = st.none() | st.integers(0, 9) | st.integers(0, 140)
@@ -30,8 +31,9 @@ CONTEXTS = st.none() | st.integers(0, 9) | st.integers(0, 140)
 
 @pytest.fixture(autouse=True)
 def by_blocks(monkeypatch):
-    """Never the dense way that short sequences would take."""
+    """Never the dense way that short sequences would take, nor the fused one of a whole past."""
     monkeypatch.setattr(truncated, "FUSED_FROM_KEYS", 0)
+    monkeypatch.setattr(truncated, "can_be_fused", lambda *given: False)
 
 
 def drawn(batch, heads, tokens, *widths, dtype=torch.float64, seed=0):
@@ -243,6 +245,16 @@ def test_no_token_and_one_token(tokens, left, right, normaliser):
     result = truncated_attention(*inputs, left, right, normaliser=normaliser)
     assert result.shape == (2, 3, tokens, 7)
     assert_same(result, dense(*inputs, left, right, normaliser=normaliser), inputs)
+
+
+@pytest.mark.parametrize("left", [None, 1030, 5000])
+def test_a_whole_past_of_a_long_sequence_is_the_fused_kernels(left, monkeypatch):
+    fused = Mock(wraps=attend_fused)
+    monkeypatch.setattr(truncated, "attend_fused", fused)
+    monkeypatch.setattr(truncated, "can_be_fused", can_be_fused)
+    inputs = drawn(1, 2, 1031, 3, 3, 3)
+    assert_same(truncated_attention(*inputs, left, 0), dense(*inputs, None, 0), inputs)
+    assert fused.called
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

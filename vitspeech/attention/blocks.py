@@ -16,6 +16,7 @@ from torch import Tensor
 BLOCK = 32  # queries: fewer waste less of the slab, more feed the matrix product better; 32 won at windows of 65
 LONE_BLOCK = 128  # queries of a block that has its own slab: borders, and windows about as long as the sequence
 SCORES_AT_ONCE = {"cpu": 3 * 2**17, "cuda": 2**26}  # of which a CPU's second-level cache holds one to two tensors
+WIDE_AT_ONCE = 2**20  # of lone blocks, which have long slabs, and of pairs that each hold a vector
 HELD_AT_MOST = 2**21  # numbers of one buffer
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vitspeech.attention.blocks import BLOCK, SCORES_AT_ONCE, Buffers, Part, Piece, parts, pieces
+from vitspeech.attention.blocks import BLOCK, SCORES_AT_ONCE, WIDE_AT_ONCE, Buffers, Part, Piece, parts, pieces
 from vitspeech.attention.positions import distances, skew, unskew
 
 BUFFERS = Buffers()
@@ -30,7 +30,7 @@ class Window:
         right: Look-ahead in tokens, below T.
         scale: What dot products are multiplied by.
         normaliser: `softmax` or `relu`.
-        padding: (B, T), true for valid tokens.
+        hidden: (B, T), added to the scores of each key: 0, or `lowest` where it is padding.
         factor: (B or 1, T), what each query's result is multiplied by: 0 where it may attend to nothing.
         dropout: Share of weights dropped.
         seed: Draws the dropped weights, the same in both passes.
@@ -41,7 +41,7 @@ class Window:
     right: int
     scale: float
     normaliser: str = "softmax"
-    padding: Tensor | None = None
+    hidden: Tensor | None = None
     factor: Tensor | None = None
     dropout: float = 0.0
     seed: int = 0
@@ -84,9 +84,11 @@ class Blockwise(torch.autograd.Function):
 def all_parts(query: Tensor, energy: Tensor | None, window: Window) -> Iterator[tuple[Part, Tensor]]:
     """The whole work in numbered parts whose scores fit into cache, each with its `band_of`."""
     batch, heads, tokens, width = query.shape
-    at_once = SCORES_AT_ONCE.get(query.device.type, SCORES_AT_ONCE["cuda"])
     number = 0
     for piece in pieces(tokens, window.left, window.right, window.block):
+        at_once = SCORES_AT_ONCE.get(query.device.type, SCORES_AT_ONCE["cuda"])
+        if piece.blocks == 1 or energy is not None:
+            at_once = max(at_once, WIDE_AT_ONCE)
         size = piece.queries * piece.keys * (1 if energy is None else width)
         band = band_of(piece, window, query)
         for part in parts(piece, batch, heads, at_once // size, number):
@@ -114,9 +116,8 @@ class Step:
     def attend(self) -> Tensor:
         """The blocks' results (M, R, K), before the window's factor."""
         weights = self.dropped(self.weights())
-        attended = torch.bmm(
-            weights, self.value, out=self.buffer("attended", *self.query.shape[:2], self.value.shape[2])
-        )
+        out = self.buffer("attended", *self.query.shape[:2], self.value.shape[2])
+        attended = torch.bmm(weights, self.value, out=out)
         if self.tables is not None:
             attended += unskew(weights) @ self.tables[1]
         return attended
@@ -131,7 +132,7 @@ class Step:
         if self.tables is not None:
             scores += skew(self.query @ self.tables[0].T, scores.shape[2])
         torch.add(self.band, scores, alpha=self.window.scale, out=scores)
-        if self.window.padding is not None:
+        if self.window.hidden is not None:
             self.hide_padding(scores)
         if self.window.normaliser == "relu":
             return scores.relu_()
@@ -198,9 +199,7 @@ class Step:
 
     def hide_padding(self, scores: Tensor) -> None:
         """Put the scores of padded keys as far down as those outside of the window."""
-        hidden = torch.zeros_like(self.window.padding, dtype=scores.dtype)
-        hidden.masked_fill_(~self.window.padding, lowest(scores))
-        rows = self.part.keys(hidden[:, None, :, None].expand(-1, self.part.heads.stop, -1, -1))
+        rows = self.part.keys(self.window.hidden[:, None, :, None].expand(-1, self.part.heads.stop, -1, -1))
         scores.view(*self.outer(), *scores.shape[1:]).add_(rows.transpose(3, 4))
 
     def spread(self, target: Tensor, slabs: Tensor, scale: float = 1.0) -> None:
@@ -249,9 +248,9 @@ def band_of(piece: Piece, window: Window, like: Tensor) -> Tensor:
     key = torch.arange(piece.key, piece.key + piece.keys, device=like.device)
     distance = key - torch.arange(piece.query, piece.query + piece.queries, device=like.device)[:, None]
     outside = (distance < -window.left) | (distance > window.right)
-    return like.new_zeros(outside.shape).masked_fill_(outside, lowest(like))
+    return like.new_zeros(outside.shape).masked_fill_(outside, lowest(like.dtype))
 
 
-def lowest(scores: Tensor) -> float:
+def lowest(dtype: torch.dtype) -> float:
     """A score that no softmax gives weight beside another, twice of which is still finite."""
-    return torch.finfo(scores.dtype).min / 4
+    return torch.finfo(dtype).min / 4

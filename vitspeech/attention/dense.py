@@ -67,13 +67,17 @@ def attend_fused(
     *,
     scale: float | None = None,
     dropout: float = 0.0,
+    causal: bool = False,
 ) -> Tensor:
     """softmax(QKᵀ · scale)V by PyTorch's fused kernel, which never holds the weights.
+
+    With `causal`, in place of a mask, no query sees a later key.
 
     Shape:
         (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K)
     """
-    attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, scale=scale)
+    options = {"attn_mask": mask, "dropout_p": dropout, "scale": scale, "is_causal": causal}
+    attended = F.scaled_dot_product_attention(query, key, value, **options)
     if mask is None:
         return attended
     # Kernels differ in what they give a query that may attend to nothing: here it is zero.
@@ -88,15 +92,3 @@ def can_be_fused(score: Score, normaliser: str, relative: RelativePositions | No
 def fused_is_faster(query: Tensor, key: Tensor) -> bool:
     """Whether to take the fused kernel: always on an accelerator, on CPU only for long sequences."""
     return query.device.type != "cpu" or key.shape[-2] >= FUSED_FROM_KEYS
-
-
-def window_counts(padding: Tensor | None, tokens: int, left: int, right: int, device: torch.device) -> Tensor:
-    """How many valid keys lie in t-left .. t+right of each query t, without looking at pairs.
-
-    Shape:
-        padding (B, T) or None -> (B, T), or (1, T) without padding
-    """
-    valid = torch.ones(1, tokens, dtype=torch.long, device=device) if padding is None else padding.long()
-    before = F.pad(valid.cumsum(1), (1, 0))
-    position = torch.arange(tokens, device=device)
-    return before[:, (position + right + 1).clamp(max=tokens)] - before[:, (position - left).clamp(min=0)]

@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from vitspeech.attention.dense import window_counts
+from vitspeech.attention.masks import window_counts
+
+NARROWEST_HEAD = 16  # of the kernel's matrix products
+
+
+def serves(query: Tensor, value: Tensor) -> bool:
+    """Whether the kernel is there for such tensors."""
+    narrow = min(query.shape[3], value.shape[3]) < NARROWEST_HEAD
+    return query.device.type == "cuda" and query.dtype != torch.float64 and not narrow
 
 
 def attend(

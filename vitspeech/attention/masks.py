@@ -8,6 +8,7 @@ Shapes: B batch, T query tokens, S source tokens.
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 def padding_mask(lengths: Tensor, tokens: int) -> Tensor:
@@ -61,6 +62,18 @@ def window_mask(
 def causal_mask(tokens: int, device: torch.device | None = None) -> Tensor:
     """True where key s is not after query t, shape (T, T)."""
     return window_mask(tokens, tokens, None, 0, device)
+
+
+def window_counts(padding: Tensor | None, tokens: int, left: int, right: int, device: torch.device) -> Tensor:
+    """How many valid keys lie in t-left .. t+right of each query t, without looking at pairs.
+
+    Shape:
+        padding (B, T) or None -> (B, T), or (1, T) without padding
+    """
+    valid = torch.ones(1, tokens, dtype=torch.long, device=device) if padding is None else padding.long()
+    before = F.pad(valid.cumsum(1), (1, 0))
+    position = torch.arange(tokens, device=device)
+    return before[:, (position + right + 1).clamp(max=tokens)] - before[:, (position - left).clamp(min=0)]
 
 
 def check_context(left: int | None, right: int | None) -> None:

@@ -91,7 +91,8 @@ class MultiHeadAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         fusable = can_be_fused(self.score, self.normaliser, self.relative)
         windowed = self.left is not None or self.right is not None
-        if source is None and mask is None and (windowed or (not fusable and key.shape[2] >= FUSED_FROM_KEYS)):
+        large = self.score.energy is not None or (not fusable and key.shape[2] >= FUSED_FROM_KEYS)
+        if source is None and mask is None and (windowed or large):
             attended = truncated_attention(
                 query,
                 key,

@@ -3,14 +3,16 @@
 Shapes: B batch, H heads, T tokens, K head width.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from vitspeech.attention import flex
 from vitspeech.attention.blocks import BLOCK
-from vitspeech.attention.blockwise import Blockwise, Window
-from vitspeech.attention.dense import FUSED_FROM_KEYS, attend, can_be_fused, window_counts
-from vitspeech.attention.masks import check_context, check_padding, window_mask
+from vitspeech.attention.blockwise import Blockwise, Window, lowest
+from vitspeech.attention.dense import FUSED_FROM_KEYS, attend, attend_fused, can_be_fused
+from vitspeech.attention.masks import check_context, check_padding, window_counts, window_mask
 from vitspeech.attention.positions import RelativePositions
 from vitspeech.attention.scores import NORMALISERS, ScaledDot, Score, named
 
@@ -32,7 +34,8 @@ def truncated_attention(
 
     The result is that of attention with `window_mask`, at both borders, too. On CPU blocks of queries meet the
     slabs of keys that they see; on CUDA a compiled block-sparse kernel does so where it can (softmax over dot
-    products without dropout and relative positions), and the blocks elsewhere.
+    products without dropout and relative positions), and the blocks elsewhere. A whole past without look-ahead
+    is the fused kernel's causal attention. None of them holds T x T numbers.
 
     Args:
         query: Queries.
@@ -62,27 +65,42 @@ def truncated_attention(
     if padding is not None:
         check_padding(padding, batch, tokens)
     score = ScaledDot(heads, width) if score is None else score
-    prepared, key = (part.to(value.dtype) for part in score.prepare(query, key))
-    scoring = {"scale": score.scale, "energy": None if score.energy is None else score.energy.to(value.dtype)}
+    query, key = (part.to(value.dtype) for part in score.prepare(query, key))
     left, right = (max(tokens - 1, 0) if side is None else min(side, max(tokens - 1, 0)) for side in (left, right))
-    if query.device.type == "cuda" and dropout == 0 and can_be_fused(score, normaliser, relative):
-        return flex.attend(prepared, key, value, left, right, padding, score.scale)
-    if tokens <= min(left + right + BLOCK, FUSED_FROM_KEYS):
+    fusable = can_be_fused(score, normaliser, relative)
+    if fusable and dropout == 0 and flex.serves(query, value):
+        return flex.attend(query, key, value, left, right, padding, score.scale)
+    options = {"scale": score.scale, "normaliser": normaliser, "dropout": dropout}
+    if padding is None and left >= tokens - 1 and right == 0 and tokens >= FUSED_FROM_KEYS and fusable:
+        return attend_fused(query, key, value, scale=score.scale, dropout=dropout, causal=True)
+    if tokens <= min(left + right + BLOCK, FUSED_FROM_KEYS) and score.energy is None:
         mask = window_mask(tokens, tokens, left, right, query.device)
         mask = mask if padding is None else mask & padding[:, None, None]
-        return attend(prepared, key, value, mask, **scoring, normaliser=normaliser, relative=relative, dropout=dropout)[
-            0
-        ]
+        return attend(query, key, value, mask, relative=relative, **options)[0]
+    energy, tables = score.energy, (None, None) if relative is None else (relative.key, relative.value)
+    parameters = (None if table is None else table.to(value.dtype) for table in (energy, *tables))
     counts = window_counts(padding, tokens, left, right, query.device)
-    tables = (None, None) if relative is None else (relative.key.to(value.dtype), relative.value.to(value.dtype))
+    return blockwise(query, key, value, *parameters, window_of(left, right, padding, counts, value.dtype, **options))
+
+
+def window_of(
+    left: int, right: int, padding: Tensor | None, counts: Tensor, dtype: torch.dtype, *, dropout: float, **options: Any
+) -> Window:
+    """The window for `Blockwise`, with the factor that each query's result takes and the seed of its dropout.
+
+    Args:
+        counts: How many keys each query may attend to (B or 1, T).
+        dtype: That of the results.
+        **options: `scale` and `normaliser`.
+    """
     factor = None
-    if normaliser == "relu" or padding is not None:
-        factor = (counts > 0).to(value.dtype)
-    if normaliser == "relu":
-        factor = factor / counts.clamp(min=1)
+    if options["normaliser"] == "relu":
+        factor = (counts > 0).to(dtype) / counts.clamp(min=1)
+    elif padding is not None:
+        factor = (counts > 0).to(dtype)
+    hidden = None if padding is None else torch.zeros_like(padding, dtype=dtype).masked_fill_(~padding, lowest(dtype))
     seed = int(torch.randint(2**62, ())) if dropout else 0
-    window = Window(left, right, score.scale, normaliser, padding, factor, dropout, seed, BLOCK)
-    return blockwise(prepared, key, value, scoring["energy"], *tables, window)
+    return Window(left, right, hidden=hidden, factor=factor, dropout=dropout, seed=seed, block=BLOCK, **options)
 
 
 @torch.compiler.disable
