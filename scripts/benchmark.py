@@ -3,6 +3,7 @@
 
 benchmark.py loader       images/s out of memory, augmentation included
 benchmark.py attention    truncated attention beside its peers: time and peak memory against length, JSON and a plot
+benchmark.py layer        one layer of full attention at image length beside PyTorch's
 benchmark.py vit          a training step of our ViT beside timm's, torchvision's, vit-pytorch's and PyTorch's
 
 Times are medians after a warm-up, the variants interleaved. Peers: pip install 'vitspeech[bench]'.
@@ -12,7 +13,7 @@ import argparse
 from pathlib import Path
 
 from vitspeech import command_line
-from vitspeech.benchmark import attention, loader, vit
+from vitspeech.benchmark import attention, layer, loader, vit
 from vitspeech.benchmark.measure import write_json
 from vitspeech.provenance import provenance
 
@@ -43,10 +44,13 @@ def main() -> None:
     attending.add_argument("--dense-up-to", type=int, default=4096, help="longest T for the dense mask")
     attending.add_argument("--no-memory", dest="memory", action="store_false", help="measure time alone")
 
+    single = subcommand("layer", description="one layer of full attention at image length beside PyTorch's")
+    single.add_argument("--tokens", type=int, nargs="+", default=[64, 256], help="lengths")
+
     training = subcommand("vit", description="a training step of our ViT beside its peers' of the same shape")
     training.add_argument("--compile", dest="compiled", action="store_true", help="each compiled, too")
 
-    for verb, batch in ((attending, 4), (training, 128)):
+    for verb, batch in ((attending, 4), (single, 128), (training, 128)):
         verb.add_argument("--batch", type=int, default=batch, help="sequences or images")
         verb.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], help="fp32, bf16 or both")
         verb.add_argument("--repeats", type=int, default=7, help="runs of each after its warm-up")
@@ -65,8 +69,8 @@ def main() -> None:
         print(attention.tables(attention.benchmark(attention.Settings(**options), path)))
         print(f"\n{path}, {path.with_suffix('.png')}")
     else:
-        print(vit.table(vit.benchmark(vit.Settings(**options), path)))
-        print(f"\n{path}")
+        room = {"layer": layer, "vit": vit}[what]
+        print(f"{room.table(room.benchmark(room.Settings(**options), path))}\n\n{path}")
 
 
 if __name__ == "__main__":
