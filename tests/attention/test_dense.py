@@ -101,12 +101,17 @@ def test_dropout_keeps_the_expectation_of_the_weighted_sum(way):
     assert_close(dropped.mean(0), value[0, 0].mean(0), atol=0.15, rtol=0)
 
 
-def test_cpu_takes_the_explicit_way_for_short_and_the_fused_for_long_sequences():
-    query = torch.empty(1, 1, 5, 2)
-    assert not fused_is_faster(query, torch.empty(1, 1, 64, 2))
-    assert not fused_is_faster(query, torch.empty(1, 1, FUSED_FROM_KEYS - 1, 2))
-    assert fused_is_faster(query, torch.empty(1, 1, 1024, 2))
-    assert fused_is_faster(query, torch.empty(1, 1, 4099, 2))
+def test_cpu_takes_the_explicit_way_for_short_sequences_in_half_precision_alone():
+    for dtype, keys, fused in (
+        (torch.bfloat16, 64, False),
+        (torch.float16, FUSED_FROM_KEYS - 1, False),
+        (torch.bfloat16, FUSED_FROM_KEYS, True),
+        (torch.bfloat16, 4099, True),
+        (torch.float32, 64, True),
+        (torch.float64, 4099, True),
+    ):
+        query, key = torch.empty(1, 1, 5, 2, dtype=dtype), torch.empty(1, 1, keys, 2, dtype=dtype)
+        assert fused_is_faster(query, key) == fused
 
 
 def test_accelerator_takes_the_fused_way_at_any_length():

@@ -172,13 +172,23 @@ def test_single_token_passes_value_and_output_projection():
     assert_close(ours(x), ours.output(ours.value(x)))
 
 
-@pytest.mark.parametrize("tokens, taken", [(64, "attend"), (1031, "attend_fused")])
-def test_length_decides_how_it_is_computed_on_cpu(tokens, taken, monkeypatch):
+@pytest.mark.parametrize(
+    "dtype, tokens, taken",
+    [
+        (torch.bfloat16, 64, "attend"),
+        (torch.bfloat16, 1031, "attend_fused"),
+        (torch.float32, 64, "attend_fused"),
+        (torch.float64, 1031, "attend_fused"),
+    ],
+)
+def test_precision_and_length_decide_how_it_is_computed_on_cpu(dtype, tokens, taken, monkeypatch):
     ways = {"attend": Mock(wraps=attend), "attend_fused": Mock(wraps=attend_fused)}
     for name, way in ways.items():
         monkeypatch.setattr(multihead, name, way)
     ours, x = attention(width=6, heads=2), sequence(1, tokens, 6)
-    assert_close(ours(x), reference(ours)(x, x, x)[0])
+    expected = reference(ours)(x, x, x)[0]
+    close = {"atol": 0.1, "rtol": 0.1} if dtype == torch.bfloat16 else {"atol": 1e-5, "rtol": 1e-5}
+    assert_close(ours.to(dtype)(x.to(dtype)).double(), expected, **close)
     assert [name for name, way in ways.items() if way.called] == [taken]
 
 
