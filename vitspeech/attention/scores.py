@@ -103,10 +103,12 @@ def compare(query: Tensor, key: Tensor, scale: float = 1.0, energy: Tensor | Non
     """`scale` · q·k, or with `energy` v the sum v·tanh(q + k), which needs memory for K numbers a pair.
 
     Shape:
-        (…, T, K), (…, S, K), energy (…, K) or None -> (…, T, S)
+        (…, T, K), (…, S, K), at least one dimension before; energy (…, K) or None -> (…, T, S)
     """
     if energy is None:
-        return (query * scale) @ key.transpose(-2, -1)
+        # Heads one after the other before keys are transposed: `matmul` would copy the transposed keys, which is slow.
+        products = (query.flatten(0, -3) * scale) @ key.flatten(0, -3).transpose(1, 2)
+        return products.view(*query.shape[:-1], key.shape[-2])
     return ((query.unsqueeze(-2) + key.unsqueeze(-3)).tanh() @ energy[..., None, :, None]).squeeze(-1)
 
 
