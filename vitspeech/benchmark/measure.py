@@ -77,6 +77,8 @@ def interleaved(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Time the calls in turn, round after round, so that what slows the machine down slows them all.
 
+    Every other round goes backwards.
+
     Args:
         calls: What to time, by name.
         repeats: Rounds after the warm-up.
@@ -100,10 +102,11 @@ def interleaved(
             not_run[name] = reason(error)
     samples = {name: [] for name in warm_ups}
     for number in range(repeats):
-        for name, taken in samples.items():
+        # Every other round backwards: what a call finds in caches and in freed memory depends on who ran before it.
+        for name in list(samples)[:: -1 if number % 2 else 1]:
             if number < BEYOND_PATIENCE or warm_ups[name] <= patience:
                 note(f"{name}, {number + 1} of {repeats}")
-                taken.append(seconds_of(calls[name], device))
+                samples[name].append(seconds_of(calls[name], device))
     times = {name: summary(taken, warm_ups[name]) for name, taken in samples.items()}
     if owner in times:
         for row in times.values():
