@@ -6,7 +6,7 @@ benchmark.py attention    truncated attention beside its peers: time and peak me
 benchmark.py layer        one layer of full attention at image length beside PyTorch's
 benchmark.py vit          a training step of our ViT beside timm's, torchvision's, vit-pytorch's and PyTorch's
 
-Times are medians after a warm-up, the variants interleaved. Peers: pip install 'vitspeech[bench]'.
+Times are medians after a warm-up, the variants interleaved. Peers: pip install -e '.[bench]'.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
     attending.add_argument("--right", type=int, default=32, help="look-ahead in tokens")
     attending.add_argument("--patience", type=float, default=60.0, help="slower warm-ups (s) get three repeats only")
     attending.add_argument("--dense-up-to", type=int, default=4096, help="longest T for the dense mask")
-    attending.add_argument("--no-memory", dest="memory", action="store_false", help="measure time alone")
+    attending.add_argument("--memory", action=argparse.BooleanOptionalAction, default=True, help="peak memory, too")
 
     single = subcommand("layer", description="one layer of full attention at image length beside PyTorch's")
     single.add_argument("--tokens", type=int, nargs="+", default=[64, 256], help="lengths")

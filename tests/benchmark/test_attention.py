@@ -108,7 +108,7 @@ def test_a_missing_peer_is_named(monkeypatch, tmp_path):
     settings = Settings(tokens=[16], dtypes=["fp32"], variants=["local-attention"], memory=False, **TINY)
     report = attention.benchmark(settings, tmp_path / "a.json")
     assert list(report["cells"][0]["times"]) == ["ours"]
-    assert "local-attention: not installed (pip install 'vitspeech[bench]')" in attention.tables(report)
+    assert "local-attention: not installed (pip install -e '.[bench]')" in attention.tables(report)
 
 
 def test_memory_has_its_rows_and_its_panel(monkeypatch, tmp_path):

@@ -60,7 +60,7 @@ def test_the_report_has_a_rate_and_a_count_of_each(monkeypatch, tmp_path):
             assert math.isfinite(time["images_per_second"]) and len(time["samples_ms"]) == 2
             ours = cell["times"]["ours"]["images_per_second"]
             assert time["ratio"] == pytest.approx(ours / time["images_per_second"])
-    assert "vit-pytorch: not installed (pip install 'vitspeech[bench]')" in vit.table(report)
+    assert "vit-pytorch: not installed (pip install -e '.[bench]')" in vit.table(report)
 
 
 def test_each_is_compiled_too_where_that_is_asked_for(monkeypatch, tmp_path):

@@ -30,7 +30,7 @@ class NotRunError(Exception):
 
 def not_installed() -> NotRunError:
     """The reason of a peer that is missing, with the way to get it."""
-    return NotRunError("not installed (pip install 'vitspeech[bench]')")
+    return NotRunError("not installed (pip install -e '.[bench]')")
 
 
 def reason(error: Exception) -> str:
