@@ -9,7 +9,6 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from vitspeech.attention.dense import attend
 from vitspeech.attention.linear import Linear
 from vitspeech.attention.masks import check_padding, window_mask
 from vitspeech.attention.multihead import MultiHeadAttention
@@ -216,18 +215,8 @@ def attended(
     attention: MultiHeadAttention, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, first: int = 0
 ) -> Tensor:
     """The attention's result (B, T, D) for prepared queries and keys, of which the first lie `first` apart."""
-    result, _ = attend(
-        query,
-        key,
-        value,
-        mask,
-        scale=attention.score.scale,
-        energy=attention.score.energy,
-        normaliser=attention.normaliser,
-        relative=attention.relative,
-        first=first,
-        dropout=attention.dropout if attention.training else 0.0,
-    )
+    dropout = attention.dropout if attention.training else 0.0
+    result, _ = attention.attend_prepared(query, key, value, mask, first=first, dropout=dropout)
     return attention.output(result.transpose(1, 2).flatten(2))
 
 

@@ -149,7 +149,19 @@ class MultiHeadAttention(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, dropout: float = 0.0
     ) -> tuple[Tensor, Tensor]:
         """Every query over every key, written out: the result (B, H, T, K) and the weights (B, H, T, S)."""
-        query, key = self.prepared(query, key, value)
+        return self.attend_prepared(*self.prepared(query, key, value), value, allowed, dropout=dropout)
+
+    def attend_prepared(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        allowed: Tensor | None,
+        *,
+        first: int = 0,
+        dropout: float = 0.0,
+    ) -> tuple[Tensor, Tensor]:
+        """The same for queries and keys as the score compares them, of which the first lie `first` apart."""
         return attend(
             query,
             key,
@@ -159,6 +171,7 @@ class MultiHeadAttention(nn.Module):
             energy=self.score.energy,
             normaliser=self.normaliser,
             relative=self.relative,
+            first=first,
             dropout=dropout,
         )
 
