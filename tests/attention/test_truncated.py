@@ -255,6 +255,9 @@ def test_a_whole_past_of_a_long_sequence_is_the_fused_kernels(left, monkeypatch)
     inputs = drawn(1, 2, 1031, 3, 3, 3)
     assert_same(truncated_attention(*inputs, left, 0), dense(*inputs, None, 0), inputs)
     assert fused.called
+    fused.reset_mock()
+    assert truncated_attention(*inputs, left, 0, dropout=0.3).isfinite().all()
+    assert not fused.called  # with dropout it would hold T x T weights
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

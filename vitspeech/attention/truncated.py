@@ -35,7 +35,8 @@ def truncated_attention(
     The result is that of attention with `window_mask`, at both borders, too. On CPU blocks of queries meet the
     slabs of keys that they see; on CUDA a compiled block-sparse kernel does so where it can (softmax over dot
     products without dropout and relative positions), and the blocks elsewhere. A whole past without look-ahead
-    is the fused kernel's causal attention. None of them holds T x T numbers.
+    is the fused kernel's causal attention. None of them holds T x T numbers; only a sequence that is hardly longer
+    than its window (1,024 tokens at most) is computed whole, with a mask.
 
     Args:
         query: Queries.
@@ -67,12 +68,12 @@ def truncated_attention(
     score = ScaledDot(heads, width) if score is None else score
     query, key = (part.to(value.dtype) for part in score.prepare(query, key))
     left, right = (max(tokens - 1, 0) if side is None else min(side, max(tokens - 1, 0)) for side in (left, right))
-    fusable = can_be_fused(score, normaliser, relative)
-    if fusable and dropout == 0 and flex.serves(query, value):
+    fusable = can_be_fused(score, normaliser, relative) and dropout == 0  # with dropout the kernel holds all weights
+    if fusable and flex.serves(query, value):
         return flex.attend(query, key, value, left, right, padding, score.scale)
     options = {"scale": score.scale, "normaliser": normaliser, "dropout": dropout}
     if padding is None and left >= tokens - 1 and right == 0 and tokens >= FUSED_FROM_KEYS and fusable:
-        return attend_fused(query, key, value, scale=score.scale, dropout=dropout, causal=True)
+        return attend_fused(query, key, value, scale=score.scale, causal=True)
     if tokens <= min(left + right + BLOCK, FUSED_FROM_KEYS) and score.energy is None:
         mask = window_mask(tokens, tokens, left, right, query.device)
         mask = mask if padding is None else mask & padding[:, None, None]
