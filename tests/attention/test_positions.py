@@ -171,7 +171,7 @@ def test_unskewing_is_the_way_back(queries, keys):
 
 def test_rotary_turns_each_pair_by_its_angle():
     x = torch.randn(11, 14, dtype=torch.float64)
-    turned = Rotary(14).turned(x)
+    turned, _ = Rotary(14)(x, x)
     for position, pair in itertools.product(range(11), range(7)):
         angle = torch.tensor(position / 10_000 ** (2 * pair / 14), dtype=torch.float64)
         complex_pair = torch.complex(x[position, 2 * pair], x[position, 2 * pair + 1]) * torch.exp(1j * angle)
@@ -183,14 +183,15 @@ def test_rotary_turns_each_pair_by_its_angle():
 @given(query=st.integers(0, 200), key=st.integers(0, 200), shift=st.integers(0, 200))
 def test_rotary_products_depend_on_the_distance_alone(query, key, shift):
     rotary, (q, k) = Rotary(14), torch.randn(2, 1, 14, dtype=torch.float64)
-    products = [(rotary.turned(q, query + moved) * rotary.turned(k, key + moved)).sum() for moved in (0, shift)]
+    products = [(rotary(q, q, query + moved)[0] * rotary(k, k, key + moved)[1]).sum() for moved in (0, shift)]
     assert_close(products[0], products[1], atol=1e-5, rtol=0)
 
 
 def test_rotary_from_a_later_position_goes_on_where_the_earlier_ended():
     x = torch.randn(2, 3, 11, 14)
-    rotary = Rotary(14)
-    assert torch.equal(rotary.turned(x)[..., 4:, :], rotary.turned(x[..., 4:, :], first=4))
+    whole, later = Rotary(14)(x, x), Rotary(14)(x[..., 4:, :], x[..., 4:9, :], first=4)
+    assert torch.equal(whole[0][..., 4:, :], later[0])
+    assert torch.equal(whole[1][..., 4:9, :], later[1])
 
 
 @pytest.mark.parametrize("positions", ["relative", "rotary"])

@@ -137,7 +137,7 @@ class MultiHeadAttention(nn.Module):
             projected = self.query(x), self.key(source), self.value(source)
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projected)
         if self.rotary is not None:
-            query, key = self.rotary.turned(query, first), self.rotary.turned(key, first)
+            query, key = self.rotary(query, key, first)
         return query, key, value
 
     def prepared(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

@@ -176,13 +176,18 @@ class Rotary(nn.Module):
             raise ValueError(f"width={width} of a head is odd; rotary positions turn pairs")
         self.width = width
 
-    def forward(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        return self.turned(query), self.turned(key)
+    def forward(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Both as seen from positions `first`, `first` + 1, …."""
+        table = self.table(max(query.shape[-2], key.shape[-2]), first, query)
+        return self.turned(query, table), self.turned(key, table)
 
-    def turned(self, x: Tensor, first: int = 0) -> Tensor:
-        """`x` as seen from positions `first`, `first` + 1, …: (…, T, K) -> (…, T, K)."""
-        table = sinusoidal(x.shape[-2], self.width, first, x.device).to(x.dtype)
-        sine, cosine = table[:, 0::2], table[:, 1::2]
+    def table(self, tokens: int, first: int, like: Tensor) -> Tensor:
+        """Sine and cosine of each pair's angle at each position: (T, K)."""
+        return sinusoidal(tokens, self.width, first, like.device).to(like.dtype)
+
+    def turned(self, x: Tensor, table: Tensor) -> Tensor:
+        """`x` at the table's first positions: (…, T, K) -> (…, T, K)."""
+        sine, cosine = table[: x.shape[-2], 0::2], table[: x.shape[-2], 1::2]
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2)
 
