@@ -49,6 +49,11 @@ def test_the_report_has_a_time_of_each(tmp_path):
     assert all(name in layer.table(report) for name in LAYERS)
 
 
-def test_nothing_to_measure_is_an_error():
-    with pytest.raises(ValueError, match="is below 1"):
-        Settings(batch=0)
+def test_what_cannot_be_measured_is_an_error_that_names_it():
+    for options, message in (
+        ({"batch": 0}, "batch=0 is below 1"),
+        ({"tokens": (64, 0)}, "tokens=0 is below 1"),
+        ({"dtypes": ("fp8",)}, "'fp8' is unknown; known: fp32, bf16"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Settings(**options)

@@ -13,9 +13,20 @@ import torch
 from tqdm import tqdm
 
 from vitspeech.benchmark import chart
-from vitspeech.benchmark.measure import NotRunError, aligned, check_device, describe, interleaved, origin, write_json
+from vitspeech.benchmark.measure import (
+    DTYPES,
+    NotRunError,
+    aligned,
+    check_counts,
+    check_device,
+    check_names,
+    describe,
+    interleaved,
+    origin,
+    write_json,
+)
 from vitspeech.benchmark.memory import in_fresh_process
-from vitspeech.benchmark.variants import DTYPES, PASSES, VARIANTS, Case, prepare, projected
+from vitspeech.benchmark.variants import PASSES, VARIANTS, Case, prepare, projected
 
 
 @dataclass(frozen=True)
@@ -56,16 +67,13 @@ class Settings:
     memory: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("batch", "heads", "width", "repeats"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is below 1")
+        check_counts(batch=self.batch, heads=self.heads, width=self.width, repeats=self.repeats)
         if not self.tokens or min(self.tokens) < 1:
             raise ValueError(f"tokens={list(self.tokens)}: give lengths of at least 1")
         if min(self.left, self.right) < 0:
             raise ValueError(f"left={self.left}, right={self.right}: give 0 or more tokens")
-        for known, given in ((DTYPES, self.dtypes), (VARIANTS, self.variants)):
-            for name in set(given) - set(known):
-                raise ValueError(f"{name!r} is unknown; known: {', '.join(known)}")
+        check_names(self.dtypes, DTYPES)
+        check_names(self.variants, VARIANTS)
         check_device(self.device)
 
     def case(self, tokens: int, dtype: str) -> Case:

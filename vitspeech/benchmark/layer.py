@@ -14,7 +14,18 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from vitspeech.attention import MultiHeadAttention
-from vitspeech.benchmark.measure import Call, aligned, check_device, describe, interleaved, origin, write_json
+from vitspeech.benchmark.measure import (
+    DTYPES,
+    Call,
+    aligned,
+    check_counts,
+    check_device,
+    check_names,
+    describe,
+    interleaved,
+    origin,
+    write_json,
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,7 @@ class Settings:
         repeats: Runs of each layer after a warm-up.
 
     Raises:
-        ValueError: If a number is below 1, or the device is not there.
+        ValueError: If a number is below 1, a dtype is unknown, or the device is not there.
     """
 
     tokens: Sequence[int] = (64, 256)
@@ -43,8 +54,10 @@ class Settings:
     repeats: int = 7
 
     def __post_init__(self) -> None:
-        if min(self.batch, self.width, self.heads, self.repeats, *self.tokens) < 1:
-            raise ValueError(f"a number of {asdict(self)} is below 1")
+        check_counts(batch=self.batch, width=self.width, heads=self.heads, repeats=self.repeats)
+        for tokens in self.tokens:
+            check_counts(tokens=tokens)
+        check_names(self.dtypes, DTYPES)
         check_device(self.device)
 
 

@@ -22,6 +22,7 @@ PEERS = ("local-attention", "vit-pytorch", "timm", "torchvision")
 ENVIRONMENT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "LD_PRELOAD", "THP_MEM_ALLOC_ENABLE")
 
 Call = Callable[[], Any]
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class NotRunError(Exception):
@@ -37,6 +38,27 @@ def reason(error: Exception) -> str:
     """What a table says of a peer that failed: the first line of its message."""
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return first if isinstance(error, NotRunError) else f"failed: {first[:120]}"
+
+
+def check_counts(**counts: int) -> None:
+    """Refuse a number of things that is below 1, naming it.
+
+    Raises:
+        ValueError: If one is.
+    """
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name}={count} is below 1")
+
+
+def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a name that is not among the known, listing these.
+
+    Raises:
+        ValueError: If there is one.
+    """
+    for name in set(given) - set(known):
+        raise ValueError(f"{name!r} is unknown; known: {', '.join(known)}")
 
 
 def check_device(device: str) -> None:

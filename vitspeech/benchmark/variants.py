@@ -15,9 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from vitspeech.attention.truncated import truncated_attention
-from vitspeech.benchmark.measure import NotRunError, not_installed
-
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+from vitspeech.benchmark.measure import DTYPES, NotRunError, not_installed
 
 
 @dataclass(frozen=True)

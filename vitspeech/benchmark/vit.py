@@ -19,10 +19,13 @@ from tqdm import tqdm
 
 from vitspeech.attention import LearnedPositions, MeanPooling
 from vitspeech.benchmark.measure import (
+    DTYPES,
     Call,
     NotRunError,
     aligned,
+    check_counts,
     check_device,
+    check_names,
     describe,
     interleaved,
     not_installed,
@@ -78,11 +81,8 @@ class Settings:
     shape: Shape = Shape()
 
     def __post_init__(self) -> None:
-        for name in ("batch", "repeats"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is below 1")
-        for name in set(self.dtypes) - {"fp32", "bf16"}:
-            raise ValueError(f"{name!r} is unknown; known: fp32, bf16")
+        check_counts(batch=self.batch, repeats=self.repeats)
+        check_names(self.dtypes, DTYPES)
         check_device(self.device)
 
 
