@@ -10,7 +10,7 @@ import torch
 
 import vitspeech
 from vitspeech import command_line
-from vitspeech.evaluation import accuracy, confusion_matrix, wilson_interval
+from vitspeech.evaluation import confusion_matrix, described, metrics
 from vitspeech.release import card_data
 
 
@@ -24,10 +24,9 @@ def main() -> None:
     data = card_data(model, arguments.data)
     network = model.network.to("cuda" if torch.cuda.is_available() else "cpu")
     counts = confusion_matrix(network, data)
-    low, high = wilson_interval(accuracy(counts), int(counts.sum()))
-    card = model.card["metrics"]["test_accuracy"]
-    print(f"{counts.sum():,} images, 95 % interval {low:.4f} to {high:.4f}; the card says {card:.4f}")
-    print(f"test_accuracy {accuracy(counts):.4f}")
+    found = metrics(counts, data)
+    print(f"{described(found)}; the card says {model.card['metrics']['test_accuracy']:.4f}")
+    print(f"test_accuracy {found['test_accuracy']:.4f}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Classify pictures of any size and mode with a released model or a finished run.
+"""Classify pictures of any size and mode, or recordings of any rate, with a released model or a finished run.
 
 predict.py checkpoints/vit-cifar10 cat.png holiday/ --top 3 --csv out.csv
+predict.py checkpoints/speech-commands yes.wav recordings/
 """
 
 import argparse
@@ -17,8 +18,8 @@ from vitspeech import command_line
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", help="folder of a released model, or of a finished run")
-    parser.add_argument("paths", nargs="+", metavar="FILE_OR_FOLDER", help="pictures, or folders of pictures")
-    parser.add_argument("--top", type=int, default=3, help="labels a picture (default 3)")
+    parser.add_argument("paths", nargs="+", metavar="FILE_OR_FOLDER", help="pictures or recordings, or folders of them")
+    parser.add_argument("--top", type=int, default=3, help="labels a file (default 3)")
     parser.add_argument("--csv", type=Path, help="write file, rank, label, probability there instead of printing")
     arguments = parser.parse_args()
     if arguments.top < 1:

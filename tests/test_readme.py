@@ -48,7 +48,7 @@ def test_a_released_model_is_right_as_often_as_its_card_says(path):
     model = vitspeech.load(path.parent)
     data = card_data(model, None)
     test = data.read("test")
-    given = model.network(data.normalised(test.images[:1000])).argmax(1)
+    given = model.network(data.normalised(test.inputs[:1000])).argmax(1)
     share, card = (given == test.labels[:1000]).float().mean().item(), model.card["metrics"]["test_accuracy"]
     assert abs(share - card) < 4 * (card * (1 - card) / 1000) ** 0.5
 

@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "frontends": {"frontends"},
     "data": {"data"},
     "models": {"models", "attention", "frontends"},
-    "checkpoint": {"checkpoint", "models", "attention"},
+    "checkpoint": {"checkpoint", "models", "frontends", "attention"},
 }
 MAY_NOT_IMPORT = {"tasks": {"models", "data", "frontends"}}
 FORBIDDEN_NAMES = {"utils", "common", "misc", "helpers", "base"}

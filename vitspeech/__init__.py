@@ -10,10 +10,12 @@ from vitspeech.attention import (
     attention_from_convolution,
     truncated_attention,
 )
+from vitspeech.audio_stream import stream
 from vitspeech.checkpoint import load
-from vitspeech.data import Augment, Cifar, ImageFolder, Shapes
+from vitspeech.data import Augment, Cifar, ImageFolder, Shapes, SpeechCommands, WaveformAugment
+from vitspeech.frontends import SpecAugment, SpeechTokens
 from vitspeech.inference import predict
-from vitspeech.models import CNN, TimmModel, ViT
+from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, TimmModel, ViT
 from vitspeech.tasks import Classification
 
 __all__ = [
@@ -29,10 +31,17 @@ __all__ = [
     "Rotary",
     "SelfAttentivePooling",
     "Shapes",
+    "SpecAugment",
+    "SpeechCNN",
+    "SpeechClassifier",
+    "SpeechCommands",
+    "SpeechTokens",
     "TimmModel",
     "ViT",
+    "WaveformAugment",
     "attention_from_convolution",
     "load",
     "predict",
+    "stream",
     "truncated_attention",
 ]

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import vitspeech.attention
+import vitspeech.frontends
 import vitspeech.models
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
@@ -101,7 +102,8 @@ def load(folder: str | Path) -> Model:
 def build(config: dict[str, Any]) -> nn.Module:
     """Make the network that `class_path: vitspeech.NAME` and `init_args` describe; no other code can be named."""
     package, _, name = str(config.get("class_path")).rpartition(".")
-    known = {name: getattr(part, name) for part in (vitspeech.models, vitspeech.attention) for name in part.__all__}
+    rooms = (vitspeech.models, vitspeech.frontends, vitspeech.attention)
+    known = {name: getattr(room, name) for room in rooms for name in room.__all__}
     made = known.get(name) if package == "vitspeech" else None
     if not (isinstance(made, type) and issubclass(made, nn.Module)):
         raise ValueError(f"class_path {config.get('class_path')!r} is no network of vitspeech")

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 
 BAD_INPUT = (ValueError, OSError, FloatingPointError)
@@ -10,14 +11,16 @@ BAD_INPUT = (ValueError, OSError, FloatingPointError)
 def run(main: Callable[[], None]) -> None:
     """Run a script's `main`; what it says of bad input is printed as one line, with exit status 1.
 
-    With VITSPEECH_TRACEBACK set the traceback is shown instead.
+    A warning is one line, too. With VITSPEECH_TRACEBACK set the traceback is shown instead.
     """
+    script = os.path.basename(sys.argv[0])
+    warnings.formatwarning = lambda message, *_, **__: f"{script}: warning: {' '.join(str(message).split())}\n"
     if os.environ.get("VITSPEECH_TRACEBACK"):
         main()
         return
     try:
         main()
     except BAD_INPUT as error:
-        sys.exit(f"{os.path.basename(sys.argv[0])}: {' '.join(str(error).split())}")
+        sys.exit(f"{script}: {' '.join(str(error).split())}")
     except KeyboardInterrupt:
         sys.exit(130)

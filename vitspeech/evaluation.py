@@ -1,6 +1,7 @@
 """How well a network does on a labelled set, and how sure that is."""
 
 import math
+from typing import Any
 
 import torch
 from lightning import LightningDataModule
@@ -24,10 +25,43 @@ def confusion_matrix(network: nn.Module, data: LightningDataModule, *, progress:
     device = next(network.parameters()).device
     classes = len(data.labels)
     counts = torch.zeros(classes, classes, dtype=torch.long)
-    for images, labels, _ in tqdm(data.test_dataloader(), desc="test", disable=not progress, leave=False):
-        given = network(data.normalised(images.to(device))).argmax(-1).cpu()
+    for inputs, labels, _ in tqdm(data.test_dataloader(), desc="test", disable=not progress, leave=False):
+        given = network(data.normalised(inputs.to(device))).argmax(-1).cpu()
         counts += multiclass_confusion_matrix(given, labels, classes)
     return counts
+
+
+def metrics(counts: Tensor, data: LightningDataModule) -> dict[str, Any]:
+    """What a card says of the test set, from its confusion matrix.
+
+    `test_accuracy` with its interval and the number of items is over all labels. Where some labels are no words
+    (`unknown`, `silence`), `word_accuracy` is over the clips of the words alone, whatever they were taken for.
+    """
+    found = shares("test", counts, data.items)
+    words = [place for place, label in enumerate(data.labels) if label in getattr(data, "words", data.labels)]
+    if len(words) < len(data.labels):
+        found |= shares("word", counts, f"word_{data.items}", words)
+    return found
+
+
+def shares(name: str, counts: Tensor, items: str, rows: list[int] | None = None) -> dict[str, Any]:
+    """The share of the rows' items that lie on the diagonal, its interval, and how many items they are."""
+    rows = list(range(len(counts))) if rows is None else rows
+    count = int(counts[rows].sum())
+    share = int(counts.diagonal()[rows].sum()) / count
+    low, high = wilson_interval(share, count)
+    interval = "interval_95" if name == "test" else f"{name}_interval_95"
+    return {f"{name}_accuracy": share, interval: [round(low, 4), round(high, 4)], items: count}
+
+
+def described(found: dict[str, Any]) -> str:
+    """The accuracies of `metrics` to be read, each with its interval and its number of items."""
+    values = iter(found.items())
+    triples = zip(values, values, values, strict=True)
+    return "; ".join(
+        f"{name} {share:.4f} ({low:.4f} to {high:.4f}, {count:,} {items.removeprefix('word_')})"
+        for (name, share), (_, (low, high)), (items, count) in triples
+    )
 
 
 def accuracy(counts: Tensor) -> float:

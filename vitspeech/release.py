@@ -10,7 +10,7 @@ from typing import Any
 
 import vitspeech.data
 from vitspeech import checkpoint
-from vitspeech.data.in_memory import ImageData
+from vitspeech.data.in_memory import InMemoryData
 
 PICTURES = ("learning_curves.png", "confusion_matrix.png")
 
@@ -84,7 +84,7 @@ def table(cards: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def card_data(model: checkpoint.Model, root: str | None) -> ImageData:
+def card_data(model: checkpoint.Model, root: str | None) -> InMemoryData:
     """The data set that a model's card names, found under `root`.
 
     Raises:
@@ -93,7 +93,7 @@ def card_data(model: checkpoint.Model, root: str | None) -> ImageData:
     description = model.card["data"]
     package, _, name = str(description["class_path"]).rpartition(".")
     made = getattr(vitspeech.data, name, None) if package == "vitspeech" and name in vitspeech.data.__all__ else None
-    if not (isinstance(made, type) and issubclass(made, ImageData)):
+    if not (isinstance(made, type) and issubclass(made, InMemoryData)):
         raise ValueError(f"the card's data {description['class_path']!r} is no data set of vitspeech")
     arguments = dict(description["init_args"])
     parameter = inspect.signature(made).parameters.get("root")

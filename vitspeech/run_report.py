@@ -61,8 +61,8 @@ def draw_learning_curves(rows: Sequence[dict[str, str]], path: Path) -> None:
     pyplot.close(figure)
 
 
-def draw_confusion_matrix(counts: Tensor, labels: Sequence[str], path: Path) -> None:
-    """Shares of each true label's images given each label; the numbers are written in up to 20 classes."""
+def draw_confusion_matrix(counts: Tensor, labels: Sequence[str], path: Path, items: str = "images") -> None:
+    """Shares of each true label's items given each label; the numbers are written in up to 20 classes."""
     shares = (counts / counts.sum(1, keepdim=True).clamp(min=1)).numpy()
     size = max(5.0, min(0.55 * len(labels) + 2, 16))
     figure, axes = pyplot.subplots(figsize=(size, size), layout="constrained")
@@ -78,7 +78,7 @@ def draw_confusion_matrix(counts: Tensor, labels: Sequence[str], path: Path) -> 
         fontsize=small,
     )
     axes.set_yticks(ticks, labels, fontsize=small)
-    axes.set(xlabel="given label", ylabel="true label", title=f"test images, % of each row (n = {counts.sum():,})")
+    axes.set(xlabel="given label", ylabel="true label", title=f"test {items}, % of each row (n = {counts.sum():,})")
     if len(labels) <= 20:
         for row in ticks:
             for column in ticks:

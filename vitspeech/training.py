@@ -26,8 +26,8 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from vitspeech import checkpoint
-from vitspeech.data.in_memory import ImageData
-from vitspeech.evaluation import accuracy, confusion_matrix, wilson_interval
+from vitspeech.data.in_memory import InMemoryData
+from vitspeech.evaluation import confusion_matrix, described, metrics
 from vitspeech.provenance import provenance
 from vitspeech.run_report import draw_confusion_matrix, draw_learning_curves, merge_metrics
 from vitspeech.tasks import Classification
@@ -55,7 +55,7 @@ class TrainingCLI(LightningCLI):
             warnings.filterwarnings("ignore", message=message)
         super().__init__(
             Classification,
-            ImageData,
+            InMemoryData,
             subclass_mode_data=True,
             run=False,
             save_config_callback=None,
@@ -119,7 +119,9 @@ class TrainingCLI(LightningCLI):
         for name in ("config", "run", "resume"):
             config.pop(name, None)
         draft = self.folder / "config.yaml.draft"
-        draft.write_text(self.parser.dump(config, skip_none=False, skip_link_targets=True))
+        context = getattr(self.model.network, "context_ms", {})
+        stated = "".join(f"# {name}: {value}\n" for name, value in context.items())
+        draft.write_text(stated + self.parser.dump(config, skip_none=False, skip_link_targets=True))
         draft.replace(self.folder / "config.yaml")  # a run killed here still has the config it is resumed from
         if not (self.folder / "run.json").exists():
             (self.folder / "run.json").write_text(json.dumps(provenance(), indent=2) + "\n")
@@ -135,25 +137,24 @@ class TrainingCLI(LightningCLI):
                 callback.on_train_end(self.trainer, self.model)
         network = self.model.network.eval().float().to(self.trainer.strategy.root_device)
         counts = confusion_matrix(network, data, progress=self.trainer.progress_bar_callback is not None)
-        share, images = accuracy(counts), int(counts.sum())
-        low, high = wilson_interval(share, images)
+        found = metrics(counts, data)
         config = yaml.safe_load((run / "config.yaml").read_text())
         card = {
             "name": run.parent.name,
             "data": test_set(config["data"]),
             "split": "test",
-            "metrics": {"test_accuracy": share, "interval_95": [round(low, 4), round(high, 4)], "images": images},
+            "metrics": found,
             "parameters": sum(parameter.numel() for parameter in network.parameters()),
+            **getattr(network, "context_ms", {}),
             "seeds": [config["seed_everything"]],
             "minutes": round(self.timer.time_elapsed("train") / 60, 1),
             **json.loads((run / "run.json").read_text()),
         }
-        preprocessing = {"image": data.image, "mean": list(data.mean), "deviation": list(data.deviation)}
-        model = checkpoint.Model(network, list(data.labels), preprocessing, card, config["model"]["network"])
+        model = checkpoint.Model(network, list(data.labels), data.preprocessing, card, config["model"]["network"])
         checkpoint.save(model, run / "model")
         draw_learning_curves(merge_metrics(run), run / "learning_curves.png")
-        draw_confusion_matrix(counts, data.labels, run / "confusion_matrix.png")
-        print(f"test accuracy {share:.4f} (95 % interval {low:.4f} to {high:.4f}; {images:,} images, final weights)")
+        draw_confusion_matrix(counts, data.labels, run / "confusion_matrix.png", items=data.items)
+        print(f"test set, final weights: {described(found)}")
         print(f"model {run / 'model'}; pictures {run / 'learning_curves.png'}, {run / 'confusion_matrix.png'}")
 
 

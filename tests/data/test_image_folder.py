@@ -26,14 +26,14 @@ def test_a_flat_folder_is_split_in_three_without_overlap(tmp_path):
     assert data.labels == ["ape", "bee"]
     assert [len(splits[name][0]) for name in ("train", "validation", "test")] == [41, 5, 4]
     assert len({file for files, _ in splits.values() for file in files}) == 50
-    assert data.train.images.shape == (41, 3, 8, 8)
+    assert data.train.inputs.shape == (41, 3, 8, 8)
 
 
 def test_labels_belong_to_their_pictures(tmp_path):
     data = ImageFolder(str(fill(tmp_path, {"ape": 12, "bee": 13, "cat": 14})), image=8)
     data.setup("fit")
     for images in (data.train, data.validation, data.read("test")):
-        assert torch.equal(images.images[:, 0, 0, 0].long(), 40 * images.labels)
+        assert torch.equal(images.inputs[:, 0, 0, 0].long(), 40 * images.labels)
 
 
 def test_folders_of_splits_are_used_as_they_are(tmp_path):

@@ -4,7 +4,8 @@ import numpy
 import pytest
 import torch
 
-from vitspeech.data.in_memory import Batches, held_out, normalised
+from vitspeech.data.images import normalised
+from vitspeech.data.in_memory import Batches, held_out
 from vitspeech.data.shapes import Shapes
 
 
@@ -50,7 +51,7 @@ def test_processes_share_an_epoch_without_overlap(monkeypatch):
 
 
 def test_a_batch_larger_than_the_training_set_is_refused():
-    with pytest.raises(ValueError, match="batch=11 is more than the 10 training images"):
+    with pytest.raises(ValueError, match="batch=11 is more than the 10 training items"):
         Batches(10, 11, shuffle=True)
 
 

@@ -10,15 +10,15 @@ def test_the_same_number_draws_the_same_pictures():
     one, same, other = Shapes(60), Shapes(60), Shapes(60, drawn_from=1)
     for data in (one, same, other):
         data.setup("fit")
-    assert torch.equal(one.train.images, same.train.images)
-    assert not torch.equal(one.train.images, other.train.images)
-    assert not torch.equal(one.train.images[:12], one.validation.images)
+    assert torch.equal(one.train.inputs, same.train.inputs)
+    assert not torch.equal(one.train.inputs, other.train.inputs)
+    assert not torch.equal(one.train.inputs[:12], one.validation.inputs)
 
 
 def test_pictures_have_the_promised_form():
     data = Shapes(500)
     data.setup("fit")
-    assert data.train.images.shape == (500, 3, 32, 32) and data.train.images.dtype == torch.uint8
+    assert data.train.inputs.shape == (500, 3, 32, 32) and data.train.inputs.dtype == torch.uint8
     assert len(data.read("test")) == 100
     assert set(data.train.labels.tolist()) == set(range(10))
 
@@ -43,7 +43,7 @@ def test_a_linear_model_stays_under_forty_per_cent():
     data = Shapes(5000)
     data.setup("fit")
     train, test = data.train, data.read("test")
-    flat = [data.normalised(images.images).flatten(1) for images in (train, test)]
+    flat = [data.normalised(images.inputs).flatten(1) for images in (train, test)]
     targets = torch.nn.functional.one_hot(train.labels, 10).float()
     # Ridge regression in its dual form: the best of several strengths, chosen in the linear model's favour.
     gram = flat[0] @ flat[0].T

@@ -126,10 +126,10 @@ class DecoderBlock(nn.Module):
         # The window counted from the first key kept. A lone token sees all that is kept.
         reach = None if left is None else left - past
         mask = window_mask(tokens, past + tokens, reach, past, x.device) if tokens > 1 else None
-        x = x + self.dropout(attended(self.attention, query, key, value, mask, first=-past))
+        x = x + self.dropout(self.attention.attend_kept(query, key, value, mask, first=-past))
         query = self.cross_query(x, cache)
         mask = None if source_padding is None else source_padding[:, None, None]
-        x = x + self.dropout(attended(self.cross_attention, query, cache.source_key, cache.source_value, mask))
+        x = x + self.dropout(self.cross_attention.attend_kept(query, cache.source_key, cache.source_value, mask))
         x = x + self.dropout(self.mlp(self.mlp_norm(x)))
         forgotten = 0 if left is None else max(past + tokens - left, 0)
         kept = key[:, :, forgotten:], value[:, :, forgotten:]
@@ -209,15 +209,6 @@ class Decoder(nn.Module):
             x, past = block.step(x, past, cache.tokens, cache.source_padding)
             blocks.append(past)
         return self.norm(x), DecoderCache(tuple(blocks), cache.source_padding, cache.tokens + x.shape[1])
-
-
-def attended(
-    attention: MultiHeadAttention, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, first: int = 0
-) -> Tensor:
-    """The attention's result (B, T, D) for prepared queries and keys, of which the first lie `first` apart."""
-    dropout = attention.dropout if attention.training else 0.0
-    result, _ = attention.attend_prepared(query, key, value, mask, first=first, dropout=dropout)
-    return attention.output(result.transpose(1, 2).flatten(2))
 
 
 def check_source(source: Tensor, x: Tensor) -> None:

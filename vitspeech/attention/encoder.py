@@ -78,7 +78,10 @@ class EncoderBlock(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        attended = self.attention(self.attention_norm(x), padding=padding)
+        return self.finish(x, self.attention(self.attention_norm(x), padding=padding))
+
+    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """The block's output for its input and what its attention gave for it: twice (B, T, D) -> (B, T, D)."""
         x = x + self.drop_path(self.dropout(attended))
         return x + self.drop_path(self.dropout(self.mlp(self.mlp_norm(x))))
 
@@ -90,15 +93,17 @@ class Encoder(nn.Module):
         width: Model width D.
         depth: Number of blocks.
         heads: Number of heads H; must divide D.
+        left: Past context in tokens, one for all blocks or one for each; `None` is unlimited.
+        right: Look-ahead in tokens, likewise; 0 is causal.
         drop_path: How often a sequence skips a branch of the last block in training.
-        **block: What else `EncoderBlock` takes: `mlp_ratio`, `dropout`, and of attention `left`, `right`, `score`,
-            `normaliser`, `positions`.
+        **block: What else `EncoderBlock` takes: `mlp_ratio`, `dropout`, and of attention `score`, `normaliser`,
+            `positions`.
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D)
 
     Raises:
-        ValueError: As `EncoderBlock`, or if `depth` is below 1.
+        ValueError: As `EncoderBlock`, or if `depth` is below 1, or contexts are not one for each block.
     """
 
     def __init__(
@@ -107,15 +112,19 @@ class Encoder(nn.Module):
         depth: int,
         heads: int,
         *,
+        left: int | list[int] | None = None,
+        right: int | list[int] | None = None,
         drop_path: float = 0.0,
         **block: Any,
     ) -> None:
         super().__init__()
         if depth < 1:
             raise ValueError(f"depth={depth} is below 1")
+        self.left, self.right = of_each_block("left", left, depth), of_each_block("right", right, depth)
+        rising = [drop_path * (number / (depth - 1) if depth > 1 else 1) for number in range(depth)]
         self.blocks = nn.ModuleList(
-            EncoderBlock(width, heads, drop_path=drop_path * (number / (depth - 1) if depth > 1 else 1), **block)
-            for number in range(depth)
+            EncoderBlock(width, heads, left=back, right=ahead, drop_path=skipped, **block)
+            for back, ahead, skipped in zip(self.left, self.right, rising, strict=True)
         )
         self.norm = nn.LayerNorm(width)
 
@@ -123,3 +132,20 @@ class Encoder(nn.Module):
         for block in self.blocks:
             x = block(x, padding)
         return self.norm(x)
+
+    @property
+    def reach(self) -> tuple[int | None, int | None]:
+        """How many tokens back and ahead one output depends on through all blocks; `None` is without a limit."""
+        return tuple(None if None in contexts else sum(contexts) for contexts in (self.left, self.right))
+
+
+def of_each_block(name: str, context: int | list[int] | None, depth: int) -> list[int | None]:
+    """One context for each block.
+
+    Raises:
+        ValueError: If a list has another length.
+    """
+    contexts = [context] * depth if context is None or isinstance(context, int) else list(context)
+    if len(contexts) != depth:
+        raise ValueError(f"{name}={contexts} is not one context for each of depth={depth} blocks")
+    return contexts

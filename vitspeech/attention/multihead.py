@@ -175,6 +175,12 @@ class MultiHeadAttention(nn.Module):
             dropout=dropout,
         )
 
+    def attend_kept(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, first: int = 0) -> Tensor:
+        """The layer's output (B, T, D) for prepared queries over kept keys and values; see `attend_prepared`."""
+        dropout = self.dropout if self.training else 0.0
+        attended, _ = self.attend_prepared(query, key, value, mask, first=first, dropout=dropout)
+        return self.output(attended.transpose(1, 2).flatten(2))
+
     def allowed(self, query: Tensor, key: Tensor, padding: Tensor | None, mask: Tensor | None) -> Tensor | None:
         """Padding, mask and window as one mask that broadcasts to (B, H, T, S); `None` allows everything."""
         queries, keys = query.shape[-2], key.shape[-2]

@@ -6,7 +6,8 @@ import time
 import torch
 
 from vitspeech.data import Augment
-from vitspeech.data.in_memory import ImageData, Images
+from vitspeech.data.images import ImageData
+from vitspeech.data.in_memory import Items
 
 RECIPES = {
     "no augmentation": Augment(flip=False, translate=0),
@@ -22,9 +23,9 @@ class RandomPixels(ImageData):
 
     labels = tuple("0123456789")
 
-    def read(self, split: str) -> Images:
+    def read(self, split: str) -> Items:
         pixels = torch.randint(0, 256, (50_000, 3, 32, 32), dtype=torch.uint8)
-        return Images(pixels, torch.randint(0, 10, (50_000,)))
+        return Items(pixels, torch.randint(0, 10, (50_000,)))
 
 
 def benchmark(passes: int, images: int, batch: int) -> dict[str, float]:
@@ -51,7 +52,7 @@ def benchmark(passes: int, images: int, batch: int) -> dict[str, float]:
             batches = iter(data.train_dataloader())
             start = time.perf_counter()
             for _ in range(images // batch):
-                data.augmented(*next(batches))
+                data.training_batch(*next(batches))
             if number:
                 seconds[name].append(time.perf_counter() - start)
     return {name: images // batch * batch / statistics.median(times) for name, times in seconds.items()}

@@ -4,5 +4,7 @@ from vitspeech.data.augment import Augment
 from vitspeech.data.cifar import Cifar
 from vitspeech.data.image_folder import ImageFolder
 from vitspeech.data.shapes import Shapes
+from vitspeech.data.speech_commands import SpeechCommands
+from vitspeech.data.waveforms import WaveformAugment
 
-__all__ = ["Augment", "Cifar", "ImageFolder", "Shapes"]
+__all__ = ["Augment", "Cifar", "ImageFolder", "Shapes", "SpeechCommands", "WaveformAugment"]

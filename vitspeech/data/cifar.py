@@ -8,7 +8,8 @@ from torch.utils.data import Dataset
 from torchvision.datasets import CIFAR10, CIFAR100
 
 from vitspeech.data.augment import Augment
-from vitspeech.data.in_memory import ImageData, Images, default_root, held_out
+from vitspeech.data.images import ImageData
+from vitspeech.data.in_memory import Items, default_root, held_out
 
 
 class Cifar(ImageData):
@@ -68,7 +69,7 @@ class Cifar(ImageData):
             train, validation = held_out(len(labels), self.held_out)
             chosen = train if split == "train" else validation
             images, labels = images[chosen], labels[chosen]
-        return Images(images.contiguous(), labels)
+        return Items(images.contiguous(), labels)
 
     def official(self, split: str) -> CIFAR10:
         """torchvision's reader of the official training or test batches."""

@@ -8,7 +8,8 @@ from torch.utils.data import Dataset
 from tqdm import tqdm
 
 from vitspeech.data.augment import Augment
-from vitspeech.data.in_memory import ImageData, Images, held_out
+from vitspeech.data.images import ImageData
+from vitspeech.data.in_memory import Items, held_out
 from vitspeech.data.pictures import ENDINGS, read_picture
 
 IN_MEMORY_BYTES = 4 * 2**30
@@ -99,7 +100,7 @@ class ImageFolder(ImageData):
             self.workers = self.most_workers
             return PictureFiles(files, labels, self.image)
         progress = tqdm(files, desc=f"reading {split}", leave=False, disable=len(files) < 500)
-        return Images(torch.stack([read_picture(file, self.image) for file in progress]), labels)
+        return Items(torch.stack([read_picture(file, self.image) for file in progress]), labels)
 
 
 class PictureFiles(Dataset):

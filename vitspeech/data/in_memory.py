@@ -1,20 +1,20 @@
-"""Images held in memory, given out in batches and augmented on the training device.
+"""A set held in memory, given out in batches and augmented on the training device.
 
-No worker processes: a batch is one index into a uint8 tensor, and its augmentation one pass on the device.
+No worker processes: a batch is one index into a tensor of integers, and its augmentation one pass on the device.
+Images are uint8 (`images.py`), waveforms int16 (`waveforms.py`).
 
-Shapes: B batch, C channels, N image side.
+Shapes: B batch.
 """
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import lightning
 import numpy
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
-
-from vitspeech.data.augment import Augment
 
 EVALUATION_BATCH = 500
 
@@ -42,7 +42,7 @@ class Batches(Sampler):
         self.count, self.batch, self.seed, self.shuffle = count, batch, seed, shuffle
         self.epoch = 0
         if shuffle and count < batch * self.ranks:
-            raise ValueError(f"batch={batch} is more than the {count // self.ranks} training images")
+            raise ValueError(f"batch={batch} is more than the {count // self.ranks} training items")
 
     def set_epoch(self, epoch: int) -> None:
         """Lightning calls this before every epoch."""
@@ -68,49 +68,63 @@ class Batches(Sampler):
             yield share[number * self.batch : (number + 1) * self.batch], drawn(self.rank, number)
 
 
-class Images(Dataset):
-    """Images (B, C, N, N) and labels (B,), indexed by whole batches."""
+class Items(Dataset):
+    """Integer inputs (B, …) and labels (B,), indexed by whole batches."""
 
-    def __init__(self, images: Tensor, labels: Tensor) -> None:
-        self.images, self.labels = images, labels
+    def __init__(self, inputs: Tensor, labels: Tensor) -> None:
+        self.inputs, self.labels = inputs, labels
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Tensor, Tensor, int]:
         indices, seed = batch
-        return self.images[indices], self.labels[indices], seed
+        return self.inputs[indices], self.labels[indices], seed
 
 
-class ImageData(lightning.LightningDataModule):
-    """Three sets of uint8 images: training, validation and test. A data set names its `labels` and reads itself.
+class InMemoryData(lightning.LightningDataModule):
+    """Three sets of inputs and labels: training, validation and test. A data set names its `labels` and reads itself.
 
-    A subclass sets `labels`, `mean` and `deviation` (per channel, of 0..1) and implements `read`.
+    `ImageData` and `WaveformData` say what `normalised` and `augmented` do; a data set is a subclass of one of them
+    that sets `labels` and implements `read`.
 
     Args:
-        batch: Images a training batch, on each device.
-        augment: What happens to training images.
+        batch: Items a training batch, on each device.
         seed: The run's seed; the command line sets it to `seed_everything`.
+
+    Raises:
+        ValueError: If `batch` is below 1.
     """
 
     labels: Sequence[str]
-    mean: Sequence[float] = (0.5, 0.5, 0.5)
-    deviation: Sequence[float] = (0.25, 0.25, 0.25)
+    items = "items"  # what one input is called in messages and in a card
     workers = 0
 
-    def __init__(self, *, batch: int, augment: Augment | None, seed: int) -> None:
+    def __init__(self, *, batch: int, seed: int) -> None:
         super().__init__()
         if batch < 1:
             raise ValueError(f"batch={batch} is below 1")
         self.batch, self.seed = batch, seed
-        self.augment = Augment() if augment is None else augment
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        """What a released model must do with a raw file, as numbers and lists."""
+        raise NotImplementedError
 
     def read(self, split: str) -> Dataset:
         """The split `train`, `validation` or `test` as a data set indexed by (indices, seed)."""
         raise NotImplementedError
 
+    def normalised(self, inputs: Tensor) -> Tensor:
+        """Integers as they are held -> floats as the network takes them."""
+        raise NotImplementedError
+
+    def augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Training inputs as the network sees them, labels (B,) or (B, classes); drawn from torch's generator."""
+        raise NotImplementedError
+
     def setup(self, stage: str | None = None) -> None:
-        """Read training and validation images; the test set is read only when it is asked for."""
+        """Read the training and validation sets; the test set is read only when it is asked for."""
         if stage in (None, "fit") and not hasattr(self, "train"):
             self.train, self.validation = self.read("train"), self.read("validation")
 
@@ -124,9 +138,9 @@ class ImageData(lightning.LightningDataModule):
         test = self.read("test")
         return self.loader(test, Batches(len(test), EVALUATION_BATCH, shuffle=False))
 
-    def loader(self, images: Dataset, batches: Batches) -> DataLoader:
+    def loader(self, items: Dataset, batches: Batches) -> DataLoader:
         return DataLoader(
-            images,
+            items,
             sampler=batches,
             batch_size=None,
             num_workers=self.workers,
@@ -134,31 +148,16 @@ class ImageData(lightning.LightningDataModule):
         )
 
     def on_after_batch_transfer(self, batch: tuple[Tensor, Tensor, int], dataloader_idx: int) -> tuple[Tensor, Tensor]:
-        """uint8 (B, C, N, N), labels (B,), seed -> normalised floats, labels (B,) or (B, classes) after mixing."""
-        images, labels, seed = batch
-        return self.augmented(images, labels, seed) if self.trainer.training else (self.normalised(images), labels)
+        """Integers, labels (B,), seed -> floats, labels (B,) or (B, classes) after mixing."""
+        inputs, labels, seed = batch
+        return self.training_batch(inputs, labels, seed) if self.trainer.training else (self.normalised(inputs), labels)
 
-    def augmented(self, images: Tensor, labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        """Training images as the network sees them.
-
-        Everything random in the step follows from the batch's own seed: the augmentation, and what the network
-        draws after it (dropout).
-        """
+    def training_batch(self, inputs: Tensor, labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """An augmented batch. Everything random in the step follows from the batch's own seed: the augmentation, and
+        what the network draws after it (dropout)."""
         torch.manual_seed(seed)
         numpy.random.seed(seed)
-        images = self.augment.erase(self.normalised(self.augment.pixels(images)))
-        return self.augment.mix(images, labels, len(self.labels))
-
-    def normalised(self, images: Tensor) -> Tensor:
-        """uint8 pixels (B, C, N, N) -> floats of about mean 0 and variance 1 in each channel."""
-        return normalised(images, self.mean, self.deviation)
-
-
-def normalised(images: Tensor, mean: Sequence[float], deviation: Sequence[float]) -> Tensor:
-    """(pixels / 255 - mean) / deviation, channel by channel: uint8 (B, C, N, N) -> floats."""
-    scale = 1 / (255 * torch.tensor(deviation, device=images.device))
-    shift = torch.tensor(mean, device=images.device) / torch.tensor(deviation, device=images.device)
-    return images * scale[:, None, None] - shift[:, None, None]
+        return self.augmented(inputs, labels)
 
 
 def default_root(root: str | None) -> str:
@@ -167,12 +166,12 @@ def default_root(root: str | None) -> str:
 
 
 def held_out(count: int, validation: int) -> tuple[Tensor, Tensor]:
-    """Indices for training and validation: the same images whatever the run's seed.
+    """Indices for training and validation: the same items whatever the run's seed.
 
     Raises:
         ValueError: If nothing would be left to train on.
     """
     if not 0 < validation < count:
-        raise ValueError(f"validation={validation} is not within 1..{count - 1}, the images that are not test images")
+        raise ValueError(f"validation={validation} is not within 1..{count - 1}, the items that are not test items")
     order = torch.randperm(count, generator=torch.Generator().manual_seed(20_261_121))
     return order[validation:].sort().values, order[:validation].sort().values

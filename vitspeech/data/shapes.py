@@ -15,7 +15,8 @@ from torch.utils.data import Dataset
 from torchvision.io import write_png
 
 from vitspeech.data.augment import Augment
-from vitspeech.data.in_memory import ImageData, Images
+from vitspeech.data.images import ImageData
+from vitspeech.data.in_memory import Items
 
 LABELS = ("circle", "ring", "square", "triangle", "star", "cross", "crescent", "heart", "bar", "semicircle")
 CONTRAST = 0.6  # distance of the shape's colour from the ground's in RGB of 0..1
@@ -59,7 +60,7 @@ class Shapes(ImageData):
         count = self.count if split == "train" else self.count // 5
         labels = torch.randint(0, len(LABELS), (count,), generator=generator)
         pictures = [draw(some, self.image, generator) for some in labels.split(500)]
-        return Images(torch.cat(pictures), labels)
+        return Items(torch.cat(pictures), labels)
 
 
 def draw(labels: Tensor, side: int, generator: torch.Generator) -> Tensor:

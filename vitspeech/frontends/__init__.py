@@ -1,5 +1,17 @@
-"""From a picture to tokens: what stands before the encoder."""
+"""From a picture or a waveform to tokens: what stands before the encoder."""
 
+from vitspeech.frontends.frames import ConvolutionalFrames, StackedFrames
+from vitspeech.frontends.log_mel import LogMel
 from vitspeech.frontends.patches import ConvolutionalPatches, LinearPatches
+from vitspeech.frontends.spec_augment import SpecAugment
+from vitspeech.frontends.speech_tokens import SpeechTokens
 
-__all__ = ["ConvolutionalPatches", "LinearPatches"]
+__all__ = [
+    "ConvolutionalFrames",
+    "ConvolutionalPatches",
+    "LinearPatches",
+    "LogMel",
+    "SpecAugment",
+    "SpeechTokens",
+    "StackedFrames",
+]

@@ -16,7 +16,7 @@ from vitspeech.optimizer import Decay, learning_rate, parameter_groups
 class Classification(lightning.LightningModule):
     """Trains a network that gives one row of logits an input.
 
-    The network may have `initialise(images)`, which sets what depends on the data before training, and any of its
+    The network may have `initialise(inputs)`, which sets what depends on the data before training, and any of its
     modules may leave an `auxiliary_loss` after a forward pass, which is added to the cross-entropy.
 
     Args:
@@ -56,7 +56,9 @@ class Classification(lightning.LightningModule):
         self.accuracy = MulticlassAccuracy(self.classes, average="micro")
         if stage == "fit":
             if hasattr(self.network, "initialise"):
-                sample, _, _ = data.train[torch.arange(min(2000, len(data.train))), 0]
+                # From all over the set, which may be in order of its labels.
+                places = torch.linspace(0, len(data.train) - 1, min(2000, len(data.train))).long()
+                sample, _, _ = data.train[places, 0]
                 self.network.initialise(data.normalised(sample))
             if self.compiled:
                 self.network.compile()

@@ -1,0 +1,72 @@
+"""Log-mel frames to tokens: stacked, or by convolutions over time.
+
+Nothing is padded: token i depends on frames i·S .. i·S + R - 1 and on no other, in a stream as in a whole utterance.
+
+Shapes: B batch, F frames, M mel bins, T tokens, D model width, S frames from token to token, R frames a token sees.
+"""
+
+from torch import Tensor, nn
+
+
+class StackedFrames(nn.Module):
+    """Maps S frames side by side to one token: R = S.
+
+    Args:
+        mels: Mel bins M.
+        width: Model width D.
+        stride: Frames S of a token.
+
+    Shape:
+        (B, F, M) -> (B, F // S, D)
+
+    Raises:
+        ValueError: If `stride` is below 1.
+    """
+
+    def __init__(self, mels: int, width: int, stride: int) -> None:
+        super().__init__()
+        if stride < 1:
+            raise ValueError(f"stride={stride} is below 1")
+        self.stride = self.reach = stride
+        self.project = nn.Linear(stride * mels, width)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        whole = frames.shape[1] // self.stride * self.stride
+        return self.project(frames[:, :whole].unflatten(1, (-1, self.stride)).flatten(2))
+
+
+class ConvolutionalFrames(nn.Module):
+    """Two convolutions of five and three frames over time, of which the second steps by S: R = 7.
+
+    A convolutional stem (Xiao et al. 2021, arXiv:2106.14881) in one dimension: mel bins are its channels. Each
+    convolution is followed by batch norm, the first by GELU, too.
+
+    Args:
+        mels: Mel bins M.
+        width: Model width D.
+        stride: Frames S from token to token.
+
+    Shape:
+        (B, F, M) -> (B, 1 + (F - R) // S, D), and none where F is below R
+
+    Raises:
+        ValueError: If `stride` is below 1.
+    """
+
+    def __init__(self, mels: int, width: int, stride: int) -> None:
+        super().__init__()
+        if stride < 1:
+            raise ValueError(f"stride={stride} is below 1")
+        self.stride, self.reach = stride, 7
+        self.stem = nn.Sequential(
+            nn.Conv1d(mels, width, 5, bias=False),
+            nn.BatchNorm1d(width),
+            nn.GELU(),
+            nn.Conv1d(width, width, 3, stride=stride, bias=False),
+            nn.BatchNorm1d(width),
+        )
+
+    def forward(self, frames: Tensor) -> Tensor:
+        if frames.shape[1] < self.reach:
+            return frames.new_zeros(len(frames), 0, self.stem[0].out_channels)
+        return self.stem(frames.transpose(1, 2)).transpose(1, 2)

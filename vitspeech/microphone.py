@@ -1,0 +1,35 @@
+"""Sound from the microphone, in parts."""
+
+import queue
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+
+def listen(sample_rate_hz: int, part_s: float) -> Iterator[Tensor]:
+    """Parts of what the default microphone hears, int16 (N,), until the caller stops (Ctrl-C).
+
+    Raises:
+        ImportError: If `sounddevice` (the extra `live`) or PortAudio, which it drives, is not installed.
+        OSError: If there is no microphone.
+    """
+    try:
+        import sounddevice
+    except (ImportError, OSError) as error:  # OSError: the package is there, PortAudio is not
+        raise OSError(
+            f"a microphone needs the extra `live` (pip install 'vitspeech[live]') and PortAudio: {error}"
+        ) from None
+    parts: queue.Queue[Tensor] = queue.Queue()
+
+    def keep(heard, frames, time, status) -> None:
+        parts.put(torch.from_numpy(heard[:, 0].copy()))
+
+    options = {"samplerate": sample_rate_hz, "channels": 1, "dtype": "int16", "callback": keep}
+    try:
+        microphone = sounddevice.InputStream(blocksize=round(part_s * sample_rate_hz), **options)
+    except sounddevice.PortAudioError as error:
+        raise OSError(f"no microphone: {error}") from None
+    with microphone:
+        while True:
+            yield parts.get()

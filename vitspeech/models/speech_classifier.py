@@ -1,0 +1,102 @@
+"""The speech classifier: waveform -> tokens -> attention encoder -> pooling -> head.
+
+Shapes: B batch, N samples, T tokens, D model width.
+"""
+
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from vitspeech.attention import Encoder, MeanPooling, SelfAttentivePooling
+from vitspeech.attention.scores import named
+from vitspeech.frontends import SpeechTokens
+
+POOLINGS = {"mean": lambda width: MeanPooling(), "self_attentive": SelfAttentivePooling}
+
+
+class SpeechClassifier(nn.Module):
+    """A keyword transformer (Berg et al. 2021, arXiv:2104.00769) with whole or truncated self-attention.
+
+    With `left` and `right` in tokens, one for all blocks or one for each, it is Yeh et al.'s truncated self-attention
+    (2019, arXiv:1910.12977), and with a limited `right` it can be streamed (`vitspeech.stream`). `context_ms` says what
+    all blocks see together.
+
+    Args:
+        classes: Number of labels.
+        tokens: What makes tokens of waveforms, and by its `width` the model width D; `None` is `SpeechTokens()`.
+        depth: Number of encoder blocks.
+        heads: Attention heads; must divide D.
+        pooling: `mean`, `self_attentive`, or a pooling of width D.
+        positions: `rotary` or `relative` tell attention the distance; `None` leaves order to the tokens' stem.
+        **encoder: What else `vitspeech.Encoder` takes: `left`, `right`, `mlp_ratio`, `dropout`, `drop_path`, `score`,
+            `normaliser`.
+
+    Shape:
+        samples within ±1 (B, N) -> logits (B, classes)
+
+    Raises:
+        ValueError: If `heads` does not divide the width, a name is unknown, or a waveform is too short for a token.
+    """
+
+    def __init__(
+        self,
+        classes: int,
+        tokens: SpeechTokens | None = None,
+        depth: int = 6,
+        heads: int = 4,
+        *,
+        pooling: Literal["mean", "self_attentive"] | nn.Module = "mean",
+        positions: Literal["relative", "rotary"] | None = "rotary",
+        **encoder: Any,
+    ) -> None:
+        super().__init__()
+        self.tokens = SpeechTokens() if tokens is None else tokens
+        width = self.tokens.width
+        self.encoder = Encoder(width, depth, heads, positions=positions, **encoder)
+        self.pooling = pooling if isinstance(pooling, nn.Module) else named(POOLINGS, "pooling", pooling)(width)
+        self.head = nn.Linear(self.pooling.factor * width, classes)
+
+    def forward_tokens(self, waveforms: Tensor) -> Tensor:
+        """What each token has become in the encoder: (B, N) -> (B, T, D)."""
+        tokens = self.tokens(waveforms)
+        if not tokens.shape[1]:
+            needed = self.tokens.window_samples
+            raise ValueError(f"a waveform of {waveforms.shape[-1]} samples is below the {needed} of one token")
+        return self.encoder(tokens)
+
+    def forward_features(self, waveforms: Tensor) -> Tensor:
+        """What the head sees: (B, N) -> (B, D), or (B, hops · D) after a pooling with several hops."""
+        return self.pooling(self.forward_tokens(waveforms))
+
+    def forward(self, waveforms: Tensor) -> Tensor:
+        return self.head(self.forward_features(waveforms))
+
+    def forward_frames(self, waveforms: Tensor) -> Tensor:
+        """A row of logits a token, of which `forward` with mean pooling is the mean: (B, N) -> (B, T, classes)."""
+        return self.forward_head(self.forward_tokens(waveforms))
+
+    def forward_head(self, encoded: Tensor) -> Tensor:
+        """Logits of what tokens have become: (B, T, D) -> (B, T, classes).
+
+        Raises:
+            ValueError: If the pooling's hops leave the head nothing to say of a single token.
+        """
+        if self.pooling.factor != 1:
+            raise ValueError(f"the head takes {self.pooling.factor} hops of the pooling at once, not a single token")
+        return self.head(encoded)
+
+    def initialise(self, waveforms: Tensor) -> None:
+        """Set what depends on the data from a sample of training waveforms (B, N)."""
+        self.tokens.log_mel.fit(waveforms)
+
+    @property
+    def context_ms(self) -> dict[str, float | None]:
+        """How far one output looks back and ahead of its own token through all blocks; `None` is without a limit.
+
+        A stream gives the output for a token `delay_ms` after the token's first sample: the look-ahead, and what one
+        token itself needs.
+        """
+        hop = self.tokens.milliseconds(self.tokens.hop_samples)
+        back, ahead = (None if reach is None else reach * hop for reach in self.encoder.reach)
+        window = self.tokens.milliseconds(self.tokens.window_samples)
+        return {"look_back_ms": back, "look_ahead_ms": ahead, "delay_ms": None if ahead is None else ahead + window}
