@@ -1,11 +1,11 @@
-"""What several tests share: one tiny finished run, and where real data is."""
+"""What several tests share: two tiny finished runs, and where real data is."""
 
 import os
 from pathlib import Path
 
 import pytest
 import torch
-from tiny import TINY
+from tiny import TINY, TINY_SPEECH
 
 from vitspeech.training import TrainingCLI
 
@@ -26,4 +26,12 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny ViT trained for two epochs on 250 shapes."""
     run = tmp_path_factory.mktemp("runs") / "tiny" / "0"
     TrainingCLI([*TINY, f"--run={run}"]).train()
+    return run
+
+
+@pytest.fixture(scope="session")
+def finished_speech_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny truncated recogniser trained for two epochs on 100 synthesised words."""
+    run = tmp_path_factory.mktemp("runs") / "tiny-speech" / "0"
+    TrainingCLI([*TINY_SPEECH, f"--run={run}"]).train()
     return run

@@ -1,6 +1,8 @@
 """From files to labels: the same answer however the files come."""
 
+import numpy
 import pytest
+import soundfile
 import torch
 from PIL import Image
 
@@ -52,3 +54,31 @@ def test_prediction_equals_the_network_on_the_same_pixels(finished_run, folder):
 def test_no_label_at_all_is_refused(finished_run, folder):
     with pytest.raises(ValueError, match="top=0 is below 1"):
         next(vitspeech.predict(vitspeech.load(finished_run), [folder], top=0))
+
+
+@pytest.fixture
+def recordings(tmp_path):
+    generator = numpy.random.default_rng(0)
+    for name, rate, seconds in (("a.wav", 16_000, 1.0), ("b.flac", 44_100, 0.7), ("c.ogg", 22_050, 2.5)):
+        soundfile.write(tmp_path / name, 0.1 * generator.standard_normal((int(rate * seconds), 2)), rate)
+    return tmp_path
+
+
+def test_recordings_of_any_rate_and_length_give_what_the_network_gives(finished_speech_run, recordings):
+    model = vitspeech.load(finished_speech_run)
+    together = list(vitspeech.predict(model, [recordings], top=99))
+    assert [path.name for path, _ in together] == ["a.wav", "b.flac", "c.ogg"]
+    samples, _ = soundfile.read(recordings / "a.wav", dtype="float32")
+    mixed = (torch.from_numpy(samples.mean(1)) * 32768).round() / 32768
+    with torch.inference_mode():
+        expected = model.network(mixed[None]).softmax(-1)[0]
+    assert dict(together[0][1]) == pytest.approx(dict(zip(model.labels, expected.tolist(), strict=True)), abs=1e-5)
+
+
+def test_a_model_that_hears_takes_no_pictures_and_the_other_way_round(
+    finished_run, finished_speech_run, folder, recordings
+):
+    with pytest.raises(ValueError, match=r"star\.png: not a recording"):
+        list(vitspeech.predict(vitspeech.load(finished_speech_run), [folder / "star.png"]))
+    with pytest.raises(ValueError, match=r"a\.wav: not a picture"):
+        list(vitspeech.predict(vitspeech.load(finished_run), [recordings / "a.wav"]))

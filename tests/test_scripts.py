@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import runpy
 import sys
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 from tiny import ROOT
 
+from vitspeech.data import spoken_words
 from vitspeech.data.shapes import save_example
 
 
@@ -172,3 +174,50 @@ def test_every_script_says_what_it_is_for(script):
         result = script(path.name, "--help")
         assert result.returncode == 0 and "usage" in result.stdout.lower(), path
         assert len(path.read_text().splitlines()) <= 80
+
+
+@pytest.fixture
+def words(tmp_path):
+    spoken_words.save_example(tmp_path / "words.wav", ["left", "go"])
+    return tmp_path / "words.wav"
+
+
+def test_predict_hears_a_recording(script, finished_speech_run, words):
+    result = script("predict.py", finished_speech_run, words, "--top", 1)
+    assert result.returncode == 0 and result.stdout.startswith(f"{words}: ")
+
+
+def test_stream_prints_words_with_their_times(script, finished_speech_run, words):
+    result = script("stream.py", finished_speech_run, words, "--threshold", "0.05", "--refractory", "0")
+    assert result.returncode == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].endswith("245 ms behind") and "real-time factor" in lines[-1]
+    assert len(lines) > 2 and all(
+        re.fullmatch(r" *\d+\.\d\d – \d+\.\d\d s  \w+ +0\.\d\d", line) for line in lines[1:-1]
+    )
+
+
+def test_stream_counts_false_alarms_an_hour(script, finished_speech_run, words):
+    result = script("stream.py", finished_speech_run, words, "--threshold", "0.999", "--no-words")
+    assert "false alarms an hour: 0.0 (95 % interval 0.0 to " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.wav"], "missing.wav"),
+        ([ROOT / "README.md"], "not a recording"),
+        ([ROOT / "README.md", "--threshold", "2"], "threshold=2.0 is not within 0 .. 1"),
+    ],
+)
+def test_stream_says_in_one_line_what_is_wrong(script, finished_speech_run, arguments, message):
+    assert message in one_line(script("stream.py", finished_speech_run, *arguments))
+
+
+def test_stream_needs_a_file_or_the_microphone(script, finished_speech_run):
+    result = script("stream.py", finished_speech_run)
+    assert result.returncode == 2 and "one of them" in result.stderr
+
+
+def test_stream_refuses_a_model_that_sees(script, finished_run, words):
+    assert "ViT has no attention encoder over speech tokens" in one_line(script("stream.py", finished_run, words))

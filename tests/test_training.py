@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from tiny import ROOT, TINY
+from tiny import ROOT, TINY, TINY_SPEECH
 
 from vitspeech.training import TrainingCLI, run_folder, with_resumed_config
 
@@ -51,6 +51,19 @@ def test_a_run_from_the_kept_config_ends_with_the_same_weights(finished_run, tmp
     TrainingCLI([f"--config={finished_run}/config.yaml", f"--run={again}"]).train()
     for name, tensor in weights(finished_run).items():
         assert torch.equal(tensor, weights(again)[name]), name
+
+
+def test_a_speech_run_is_a_function_of_its_seed_and_states_its_context(finished_speech_run, tmp_path):
+    again = tmp_path / "again"
+    TrainingCLI([*TINY_SPEECH, f"--run={again}"]).train()
+    for name, tensor in weights(finished_speech_run).items():
+        assert torch.equal(tensor, weights(again)[name]), name
+    config, card = (again / "config.yaml").read_text(), json.loads((again / "model/card.json").read_text())
+    # Two blocks of 8 and 2 tokens of 40 ms; a token is made of 85 ms.
+    for name, milliseconds in (("look_back_ms", 640), ("look_ahead_ms", 160), ("delay_ms", 245)):
+        assert f"# {name}: {float(milliseconds)}" in config and card[name] == milliseconds
+    assert card["metrics"]["word_clips"] == 20 and card["metrics"]["clips"] == 24
+    assert 0 <= card["metrics"]["word_accuracy"] <= 1
 
 
 def killed_in_epoch(arguments: list[str], run: Path, epoch: int) -> None:

@@ -12,7 +12,7 @@ from vitspeech.attention import (
 )
 from vitspeech.audio_stream import stream
 from vitspeech.checkpoint import load
-from vitspeech.data import Augment, Cifar, ImageFolder, Shapes, SpeechCommands, WaveformAugment
+from vitspeech.data import Augment, Cifar, ImageFolder, Shapes, SpeechCommands, SpokenWords, WaveformAugment
 from vitspeech.frontends import SpecAugment, SpeechTokens
 from vitspeech.inference import predict
 from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, TimmModel, ViT
@@ -36,6 +36,7 @@ __all__ = [
     "SpeechClassifier",
     "SpeechCommands",
     "SpeechTokens",
+    "SpokenWords",
     "TimmModel",
     "ViT",
     "WaveformAugment",

@@ -14,6 +14,7 @@ def run(main: Callable[[], None]) -> None:
     A warning is one line, too. With VITSPEECH_TRACEBACK set the traceback is shown instead.
     """
     script = os.path.basename(sys.argv[0])
+    usual = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"{script}: warning: {' '.join(str(message).split())}\n"
     if os.environ.get("VITSPEECH_TRACEBACK"):
         main()
@@ -24,3 +25,5 @@ def run(main: Callable[[], None]) -> None:
         sys.exit(f"{script}: {' '.join(str(error).split())}")
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        warnings.formatwarning = usual

@@ -38,16 +38,23 @@ def release(run: str | Path, folder: str | Path, others: Sequence[str | Path] = 
             raise ValueError(f"{path}: another network or data set than {run}")
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"the runs' seeds {seeds} are not all different")
-    accuracies = [model.card["metrics"]["test_accuracy"] for model in models]
     if others:
-        spread = {"test_accuracy_mean": round(mean(accuracies), 6), "test_accuracy_sd": round(stdev(accuracies), 6)}
-        first.card["metrics"] |= spread
+        first.card["metrics"] |= spread([model.card["metrics"] for model in models])
     first.card |= {"name": Path(folder).name, "seeds": seeds}
     checkpoint.save(first, folder)
     for picture in PICTURES:
         shutil.copy(Path(run) / picture, folder)
     write_table(Path(folder).parent)
     return first.card
+
+
+def spread(metrics: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Mean and standard deviation over runs of every accuracy that a card has."""
+    found = {}
+    for name in [name for name in metrics[0] if name.endswith("_accuracy")]:
+        values = [of_run[name] for of_run in metrics]
+        found |= {f"{name}_mean": round(mean(values), 6), f"{name}_sd": round(stdev(values), 6)}
+    return found
 
 
 def load_finished(run: str | Path) -> checkpoint.Model:
@@ -73,15 +80,25 @@ def table(cards: Sequence[dict[str, Any]]) -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for card in cards:
-        metrics = card["metrics"]
-        spread = "one seed"
-        if "test_accuracy_sd" in metrics:
-            average, deviation = 100 * metrics["test_accuracy_mean"], 100 * metrics["test_accuracy_sd"]
-            spread = f"{average:.2f} ± {deviation:.2f} % ({len(card['seeds'])})"
-        numbers = f"{card['parameters'] / 1e6:.2f} M | {100 * metrics['test_accuracy']:.2f} % | {spread}"
+        shares, spreads = percentages(card["metrics"])
+        seeds = f"{spreads} ({len(card['seeds'])})" if spreads else "one seed"
+        numbers = f"{card['parameters'] / 1e6:.2f} M | {shares} | {seeds}"
         origin = f"{card['minutes']:.0f} | {card['hardware']} | `{card['commit']}`"
         lines.append(f"| `{card['name']}` | {numbers} | {origin} |")
     return lines
+
+
+def percentages(metrics: dict[str, Any]) -> tuple[str, str]:
+    """The accuracies of a card to be read, and their means and deviations over seeds ("" for one seed)."""
+    shares = [f"{100 * metrics['test_accuracy']:.2f} %"]
+    spreads = []
+    if "word_accuracy" in metrics:
+        shares.append(f"words alone {100 * metrics['word_accuracy']:.2f} %")
+    for name, text in (("test", ""), ("word", "words alone ")):
+        if f"{name}_accuracy_sd" in metrics:
+            average, deviation = (100 * metrics[f"{name}_accuracy_{part}"] for part in ("mean", "sd"))
+            spreads.append(f"{text}{average:.2f} ± {deviation:.2f} %")
+    return ", ".join(shares), ", ".join(spreads)
 
 
 def card_data(model: checkpoint.Model, root: str | None) -> InMemoryData:

@@ -5,6 +5,7 @@ from vitspeech.data.cifar import Cifar
 from vitspeech.data.image_folder import ImageFolder
 from vitspeech.data.shapes import Shapes
 from vitspeech.data.speech_commands import SpeechCommands
+from vitspeech.data.spoken_words import SpokenWords
 from vitspeech.data.waveforms import WaveformAugment
 
-__all__ = ["Augment", "Cifar", "ImageFolder", "Shapes", "SpeechCommands", "WaveformAugment"]
+__all__ = ["Augment", "Cifar", "ImageFolder", "Shapes", "SpeechCommands", "SpokenWords", "WaveformAugment"]

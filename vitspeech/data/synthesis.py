@@ -1,8 +1,8 @@
 """Words spoken by eSpeak NG, through its C interface: any vocabulary, many voices.
 
-A voice is an English accent in one of eSpeak's variants, a throat of its own, at a rate and a pitch. The same text and
-voice give the same samples whatever was spoken before. To that end the library is loaded afresh for every text: its
-flutter, roughness and gain control go on from where they stood, and nothing in its interface sets them back.
+A voice is an English accent in one of eSpeak's variants, a throat of its own, at a rate and a pitch. The same texts in
+the same order give the same samples, whatever was spoken before. To that end every `Synthesiser` loads the library
+afresh: its flutter, roughness and gain control go on from where they stood, and nothing else sets them back.
 
 Shapes: N samples.
 """
@@ -80,17 +80,31 @@ class Synthesiser:
         library, data = installed()
         self.temporary = tempfile.TemporaryDirectory(prefix="espeak")
         self.folder = Path(self.temporary.name)
-        self.library = str(shutil.copy(library, self.folder))
         for name in ("phondata", "phonindex", "phontab", "intonations", "en_dict", "voices"):
             (self.folder / name).symlink_to(data / name)
         # Under its own name eSpeak opens an accent at once; else it first reads every voice it has, for every text.
         (self.folder / "lang").mkdir()
         for file in (data / "lang" / "gmw").glob("en*"):
             (self.folder / "lang" / ("en-gb" if file.name == "en" else file.name.lower())).symlink_to(file)
+        self.sound, self.receiver = bytearray(), CALLBACK(self.receive)  # eSpeak holds the callback, and so must we
+        self.library = ctypes.CDLL(str(shutil.copy(library, self.folder)))
+        rate_hz = self.library.espeak_Initialize(SYNCHRONOUS, 0, os.fsencode(self.folder), DO_NOT_EXIT)
+        if rate_hz != ESPEAK_RATE_HZ:
+            self.__exit__()
+            raise OSError(f"eSpeak NG cannot read its data in {self.folder}; a shorter TMPDIR may help")
+        self.library.espeak_SetSynthCallback(self.receiver)
+        self.library.espeak_ng_SetRandSeed(ctypes.c_long(1))
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.library.espeak_Terminate()
+        (_ctypes.FreeLibrary if sys.platform == "win32" else _ctypes.dlclose)(self.library._handle)
         self.temporary.cleanup()
+
+    def receive(self, samples: int | None, count: int, events: int | None) -> int:
+        """Take what eSpeak has made; 0 asks for more."""
+        self.sound.extend(ctypes.string_at(samples, 2 * count) if samples else b"")
+        return 0
 
     def speak(self, text: str, voice: Voice) -> Tensor:
         """The text from its first sound to its last: int16 (N,) at 16 kHz.
@@ -99,33 +113,20 @@ class Synthesiser:
             ValueError: If nothing in the text can be said.
             OSError: If eSpeak cannot read its data.
         """
-        sound, encoded = bytearray(), text.encode()
-
-        @CALLBACK
-        def receive(samples: int | None, count: int, events: int | None) -> int:
-            sound.extend(ctypes.string_at(samples, 2 * count) if samples else b"")
-            return 0
-
-        library = ctypes.CDLL(self.library)
-        try:
-            rate_hz = library.espeak_Initialize(SYNCHRONOUS, 0, os.fsencode(self.folder), DO_NOT_EXIT)
-            if rate_hz != ESPEAK_RATE_HZ or library.espeak_SetVoiceByName(f"{voice.language}+{voice.variant}".encode()):
-                raise OSError(f"eSpeak NG cannot read its data in {self.folder}; a shorter TMPDIR may help")
-            library.espeak_SetSynthCallback(receive)
-            library.espeak_ng_SetRandSeed(ctypes.c_long(1))
-            for parameter, value in enumerate((voice.rate_wpm, VOLUME, voice.pitch, voice.pitch_range), start=1):
-                library.espeak_SetParameter(parameter, value, 0)
-            library.espeak_Synth(encoded, ctypes.c_size_t(len(encoded) + 1), 0, 0, 0, UTF8, None, None)
-            library.espeak_Terminate()
-        finally:
-            (_ctypes.FreeLibrary if sys.platform == "win32" else _ctypes.dlclose)(library._handle)
-        if not any(sound):
+        encoded = text.encode()
+        self.sound.clear()
+        if self.library.espeak_SetVoiceByName(f"{voice.language}+{voice.variant}".encode()):
+            raise OSError(f"eSpeak NG cannot read its data in {self.folder}; a shorter TMPDIR may help")
+        for parameter, value in enumerate((voice.rate_wpm, VOLUME, voice.pitch, voice.pitch_range), start=1):
+            self.library.espeak_SetParameter(parameter, value, 0)
+        self.library.espeak_Synth(encoded, ctypes.c_size_t(len(encoded) + 1), 0, 0, 0, UTF8, None, None)
+        if not any(self.sound):
             raise ValueError(f"eSpeak NG says nothing for {text!r}")
-        return trimmed(resampled(torch.frombuffer(sound, dtype=torch.int16)))
+        return trimmed(resampled(torch.frombuffer(bytearray(self.sound), dtype=torch.int16)))
 
 
 def spoken(texts: Sequence[str], voices: Sequence[Voice]) -> list[Tensor]:
-    """Each text by the voice beside it, as from `Synthesiser.speak`; a call's folder costs as much as twenty words."""
+    """Each text by the voice beside it, as from one `Synthesiser`; making that costs as much as some dozen words."""
     with Synthesiser() as synthesiser:
         return [synthesiser.speak(text, voice) for text, voice in zip(texts, voices, strict=True)]
 

@@ -1,0 +1,109 @@
+"""Words synthesised on the spot: a set to try speech on, without a file and with any vocabulary.
+
+Training, validation and test clips are spoken by different voices. It is no stand-in for people: what a model reaches
+here says that it learns, not how well it hears.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import soundfile
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+from tqdm import tqdm
+
+from vitspeech.data.audio import SAMPLE_RATE_HZ, fitted
+from vitspeech.data.in_memory import Items
+from vitspeech.data.speech_commands import SILENCE, UNKNOWN
+from vitspeech.data.synthesis import SPLITS, Synthesiser, draw_voice
+from vitspeech.data.waveforms import WaveformAugment, WaveformData, hiss
+
+WORDS = ("yes", "no", "up", "down", "left", "right", "stop", "go")
+OTHERS = (
+    "apple bread cloud door engine finger garden house iron jacket kitchen ladder morning number orange paper question "
+    "river summer table uncle village window yellow zebra because people water seven under along".split()
+)
+
+
+class SpokenWords(WaveformData):
+    """One-second clips of single words, spoken by eSpeak NG in many voices, rates and pitches (the extra `spoken`).
+
+    Args:
+        words: Labels: any vocabulary that eSpeak can say in English.
+        count: Training clips of words; validation and test have a fifth of it each.
+        unknown: Clips of the label `unknown` for each clip of a word, of words that are not in `words`; 0 leaves the
+            label out.
+        silence: Clips of the label `silence`, likewise: pink noise from inaudible to loud.
+        drawn_from: Seed of the clips themselves; the same number gives the same clips.
+        batch: Clips a training batch, on each device.
+        augment: What happens to training clips; `None` is `WaveformAugment()`.
+        seed: The run's seed; the command line sets it to `seed_everything`.
+
+    Raises:
+        ImportError: If the extra `spoken` is not installed.
+        ValueError: If `words` are none, one is there twice or can't be said, `count` is below 50 or a share negative.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str] = WORDS,
+        *,
+        count: int = 4000,
+        unknown: float = 0.1,
+        silence: float = 0.1,
+        drawn_from: int = 0,
+        batch: int = 128,
+        augment: WaveformAugment | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(seconds=1.0, batch=batch, augment=augment, seed=seed)
+        self.words = list(words)
+        if not self.words or len(set(self.words)) < len(self.words):
+            raise ValueError(f"words={self.words}: none, or one is there twice")
+        if count < 50 or unknown < 0 or silence < 0:
+            raise ValueError(f"count={count} is below 50, or unknown={unknown} or silence={silence} is negative")
+        self.count, self.drawn_from = count, drawn_from
+        self.shares = {label: share for label, share in {UNKNOWN: unknown, SILENCE: silence}.items() if share}
+        self.labels = [*self.words, *self.shares]
+
+    def read(self, split: str) -> Dataset:
+        generator = torch.Generator().manual_seed(self.drawn_from * len(SPLITS) + list(SPLITS).index(split))
+        count = self.count if split == "train" else self.count // 5
+        labels = torch.randint(0, len(self.words), (count,), generator=generator).tolist()
+        texts = [self.words[label] for label in labels]
+        others = [word for word in OTHERS if word not in self.words]
+        for place in torch.randint(0, len(others), (self.extra(UNKNOWN, count),), generator=generator).tolist():
+            labels.append(self.labels.index(UNKNOWN))
+            texts.append(others[place])
+        silent = self.extra(SILENCE, count)
+        clips = torch.cat((self.spoken(texts, split, generator), noises(silent, self.samples, generator)))
+        return Items(clips, torch.tensor(labels + [len(self.labels) - 1] * silent))
+
+    def extra(self, label: str, count: int) -> int:
+        """How many clips there are of a label that is no word."""
+        return round(self.shares.get(label, 0) * count)
+
+    def spoken(self, texts: Sequence[str], split: str, generator: torch.Generator) -> Tensor:
+        """One clip a text, each by a voice of the split: int16 (B, N)."""
+        bar = tqdm(texts, desc=f"speaking {split}", leave=False, disable=None)
+        with Synthesiser() as synthesiser:
+            said = [synthesiser.speak(text, draw_voice(split, generator)) for text in bar]
+        return torch.stack([fitted(sound, self.samples) for sound in said])
+
+
+def noises(count: int, samples: int, generator: torch.Generator) -> Tensor:
+    """Cuts of pink noise, from inaudible to loud: int16 (count, samples)."""
+    noise = hiss(samples)
+    starts = torch.randint(0, len(noise) - samples + 1, (count, 1), generator=generator)
+    loudness = 10 ** (-2 * torch.rand(count, 1, generator=generator)) * torch.rand(count, 1, generator=generator)
+    return (noise[starts + torch.arange(samples)] * loudness).round().to(torch.int16)
+
+
+def save_example(path: str | Path, words: Sequence[str] = ("left", "stop", "go"), pause_s: float = 0.8) -> None:
+    """Write words spoken one after the other by a voice that no training clip has, with pauses around each."""
+    voice = draw_voice("test", torch.Generator().manual_seed(7))
+    pause = torch.zeros(round(pause_s * SAMPLE_RATE_HZ), dtype=torch.int16)
+    with Synthesiser() as synthesiser:
+        said = [part for word in words for part in (pause, synthesiser.speak(word, voice))]
+    soundfile.write(path, torch.cat([*said, pause]).numpy(), SAMPLE_RATE_HZ)
