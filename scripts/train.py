@@ -15,14 +15,17 @@ confusion matrix, and the final model in the released form.
   --help-all            every key there is, the trainer's hundreds of lines included
 
 A config has three parts, each key an argument of a constructor:
-  data      vitspeech.Cifar, ImageFolder, Shapes           --data.help vitspeech.Cifar
-  model     network: vitspeech.ViT, CNN, TimmModel          --model.network.help vitspeech.ViT
+  data      vitspeech.Cifar, ImageFolder, Shapes,           --data.help vitspeech.Cifar
+            SpeechCommands, AudioFolder, SpokenWords
+  model     network: vitspeech.ViT, CNN, TimmModel,         --model.network.help vitspeech.ViT
+            SpeechClassifier, SpeechCNN
             optimizer of torch.optim or timm.optim, warmup, decay, label_smoothing, compile
   trainer   Lightning's: max_epochs, precision, accelerator, gradient_clip_val, callbacks, …
 
 examples:
   train.py --config configs/shapes/vit.yaml
   train.py --config configs/cifar10/vit.yaml --config configs/trainer/gpu.yaml --model.network.depth 12
+  train.py --config configs/speech_commands/truncated.yaml --data.root ROOT
   train.py --resume runs/cifar10-vit/0
 """
 

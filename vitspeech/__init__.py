@@ -12,7 +12,16 @@ from vitspeech.attention import (
 )
 from vitspeech.audio_stream import stream
 from vitspeech.checkpoint import load
-from vitspeech.data import Augment, Cifar, ImageFolder, Shapes, SpeechCommands, SpokenWords, WaveformAugment
+from vitspeech.data import (
+    AudioFolder,
+    Augment,
+    Cifar,
+    ImageFolder,
+    Shapes,
+    SpeechCommands,
+    SpokenWords,
+    WaveformAugment,
+)
 from vitspeech.frontends import SpecAugment, SpeechTokens
 from vitspeech.inference import predict
 from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, TimmModel, ViT
@@ -20,6 +29,7 @@ from vitspeech.tasks import Classification
 
 __all__ = [
     "CNN",
+    "AudioFolder",
     "Augment",
     "Cifar",
     "Classification",

@@ -11,8 +11,8 @@ def listen(sample_rate_hz: int, part_s: float) -> Iterator[Tensor]:
     """Parts of what the default microphone hears, int16 (N,), until the caller stops (Ctrl-C).
 
     Raises:
-        ImportError: If `sounddevice` (the extra `live`) or PortAudio, which it drives, is not installed.
-        OSError: If there is no microphone.
+        OSError: If `sounddevice` (the extra `live`) or PortAudio, which it drives, is not installed, or there is no
+            microphone.
     """
     try:
         import sounddevice

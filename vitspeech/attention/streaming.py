@@ -60,7 +60,7 @@ class EncoderStream:
         """
         x = like[:, :0]
         for block in self.blocks:
-            x = torch.cat((block.push(x), block.flush()), dim=1) if block.waiting is not None or x.shape[1] else x
+            x = torch.cat((block.push(x), block.flush(x)), dim=1)
         self.restart()
         return self.encoder.norm(x)
 
@@ -79,6 +79,8 @@ class BlockStream:
 
     def push(self, x: Tensor) -> Tensor:
         """Take inputs (B, T, D), give the outputs whose look-ahead is there (B, T', D)."""
+        if not x.shape[1]:
+            return x  # nothing new, so nothing is final that was not: the most pushes of a stream of sound
         attention = self.block.attention
         query, key, value = attention.project(self.block.attention_norm(x), None, self.position)
         query, key = attention.prepared(query, key, value)
@@ -90,18 +92,21 @@ class BlockStream:
         self.waiting, self.query, self.key, self.value = x, query, key, value
         return self.finished(max(x.shape[1] - self.right, 0))
 
-    def flush(self) -> Tensor:
-        """Give the outputs of all that waits: its look-ahead ends with the sequence."""
-        return self.finished(self.waiting.shape[1])
+    def flush(self, like: Tensor) -> Tensor:
+        """Give the outputs of all that waits: its look-ahead ends with the sequence. None waits where none came."""
+        return like[:, :0] if self.waiting is None else self.finished(self.waiting.shape[1])
 
     def finished(self, count: int) -> Tensor:
         """The outputs of the first `count` that wait, which then become past."""
         x, query = self.waiting[:, :count], self.query[:, :, :count]
         if not count:
             return x
-        # The window counted from the first key kept, which lies `past` before the first query.
-        back = None if self.left is None else self.left - self.past
-        mask = window_mask(count, self.key.shape[2], back, self.past + self.right, x.device)
+        keys, mask = self.key.shape[2], None
+        # A lone query that waits for nothing more sees all that is kept.
+        if count > 1 or keys > self.past + 1 + self.right:
+            # The window counted from the first key kept, which lies `past` before the first query.
+            back = None if self.left is None else self.left - self.past
+            mask = window_mask(count, keys, back, self.past + self.right, x.device)
         attended = self.block.attention.attend_kept(query, self.key, self.value, mask, first=-self.past)
         past = self.past + count if self.left is None else min(self.past + count, self.left)
         forgotten = self.past + count - past

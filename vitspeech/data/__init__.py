@@ -1,5 +1,6 @@
 """Data sets, read once and augmented in batches."""
 
+from vitspeech.data.audio_folder import AudioFolder
 from vitspeech.data.augment import Augment
 from vitspeech.data.cifar import Cifar
 from vitspeech.data.image_folder import ImageFolder
@@ -8,4 +9,13 @@ from vitspeech.data.speech_commands import SpeechCommands
 from vitspeech.data.spoken_words import SpokenWords
 from vitspeech.data.waveforms import WaveformAugment
 
-__all__ = ["Augment", "Cifar", "ImageFolder", "Shapes", "SpeechCommands", "SpokenWords", "WaveformAugment"]
+__all__ = [
+    "AudioFolder",
+    "Augment",
+    "Cifar",
+    "ImageFolder",
+    "Shapes",
+    "SpeechCommands",
+    "SpokenWords",
+    "WaveformAugment",
+]

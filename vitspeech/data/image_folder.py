@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from vitspeech.data.augment import Augment
 from vitspeech.data.images import ImageData
-from vitspeech.data.in_memory import Items, held_out
+from vitspeech.data.in_memory import Items, tenth_held_out
 from vitspeech.data.pictures import ENDINGS, read_picture
 
 IN_MEMORY_BYTES = 4 * 2**30
@@ -71,10 +71,7 @@ class ImageFolder(ImageData):
             if folder is not None and self.training != self.root:
                 found[split] = self.listed(folder)
                 continue
-            files, labels = found["train"]
-            kept, drawn = held_out(len(files), max(len(files) // 10, 1))
-            found["train"] = [files[i] for i in kept], labels[kept]
-            found[split] = [files[i] for i in drawn], labels[drawn]
+            found["train"], found[split] = tenth_held_out(*found["train"])
         return found
 
     def listed(self, folder: Path) -> tuple[list[Path], Tensor]:

@@ -8,6 +8,7 @@ Shapes: B batch.
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import lightning
@@ -163,6 +164,18 @@ class InMemoryData(lightning.LightningDataModule):
 def default_root(root: str | None) -> str:
     """Where data sets are looked for: the argument, else the environment's VITSPEECH_DATA, else `data`."""
     return root or os.environ.get("VITSPEECH_DATA") or "data"
+
+
+def tenth_held_out(files: list[Path], labels: Tensor) -> tuple[tuple[list[Path], Tensor], tuple[list[Path], Tensor]]:
+    """Files and labels in two parts, nine tenths and one: what is kept, and what a split without files of its own gets.
+
+    Raises:
+        ValueError: If there are fewer than two files.
+    """
+    if len(files) < 2:
+        raise ValueError(f"{', '.join(map(str, files)) or 'no files'}: too few to hold out a tenth for another split")
+    kept, drawn = held_out(len(files), max(len(files) // 10, 1))
+    return tuple(([files[i] for i in part], labels[part]) for part in (kept, drawn))
 
 
 def held_out(count: int, validation: int) -> tuple[Tensor, Tensor]:

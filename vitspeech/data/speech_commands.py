@@ -84,8 +84,9 @@ class SpeechCommands(WaveformData):
             )
 
     def setup(self, stage: str | None = None) -> None:
-        """Find every clip of every split before the first is read, so that a wrong folder is known at once."""
-        self.prepare_noise()
+        """Find and read every clip of every split, so that a broken one is known before training."""
+        if not hasattr(self, "train"):
+            self.read("test")  # and put away
         super().setup(stage)
 
     def read(self, split: str) -> Dataset:

@@ -108,11 +108,6 @@ class WaveformData(InMemoryData):
         self.augment = WaveformAugment() if augment is None else augment
         self.noise = hiss(self.samples)
 
-    def setup(self, stage: str | None = None) -> None:
-        super().setup(stage)
-        if stage in (None, "fit"):
-            self.read("test")  # put away again: a broken clip is known now, and not when training is over
-
     @property
     def preprocessing(self) -> dict[str, Any]:
         return {"sample_rate_hz": self.sample_rate_hz, "seconds": self.seconds}
