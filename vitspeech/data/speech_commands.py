@@ -111,6 +111,14 @@ class SpeechCommands(WaveformData):
         recordings = sorted((self.folder / NOISE).glob("*.wav"))
         if recordings:
             self.recordings = [read_audio(file) for file in recordings]
+            for file, recording in zip(recordings, self.recordings, strict=True):
+                cut_from = list(PARTS) if SILENCE in self.shares else ["train"]
+                if any(len(part(recording, split)) < self.samples for split in cut_from):
+                    lasts_s = len(recording) / self.sample_rate_hz
+                    raise ValueError(
+                        f"{file}: lasts {lasts_s:.3g} s; a tenth of it for each of {', '.join(LISTS)}, "
+                        f"and the rest for training, must hold a clip of {self.seconds:g} s"
+                    )
             self.noise = torch.cat([part(recording, "train") for recording in self.recordings])
         elif SILENCE in self.shares:
             raise FileNotFoundError(f"{self.folder / NOISE}: no recordings to cut silence from")
@@ -152,8 +160,9 @@ def listed(folder: Path, words: Sequence[str]) -> dict[str, list[Path]]:
         listing = folder / list_name
         if not listing.is_file():
             raise FileNotFoundError(f"{listing}: missing; it says which clips are for {split}")
-        names = listing.read_text().split()
-        for number, name in enumerate(names, 1):
+        numbered = enumerate(map(str.strip, listing.read_text().splitlines()), 1)
+        names = {name: number for number, name in numbered if name}
+        for name, number in names.items():
             if name not in clips:
                 raise ValueError(f"{listing}: line {number} names {name}, which is not there")
         splits[split] = [clips[name] for name in names]

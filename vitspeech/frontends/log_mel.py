@@ -47,13 +47,13 @@ class LogMel(nn.Module):
         epsilon: float = 1e-6,
     ) -> None:
         super().__init__()
-        if mels < 1 or not 0 < hop_ms <= window_ms or not epsilon > 0:
+        self.window_samples = round(sample_rate_hz * window_ms / 1000)
+        self.hop_samples = round(sample_rate_hz * hop_ms / 1000)
+        if mels < 1 or not 1 <= self.hop_samples <= self.window_samples or not epsilon > 0:
             raise ValueError(f"mels={mels}, hop_ms={hop_ms}, window_ms={window_ms}, epsilon={epsilon} are no front end")
         if not 0 <= low_hz < high_hz <= sample_rate_hz / 2:
             raise ValueError(f"low_hz={low_hz} .. high_hz={high_hz} is not within 0 .. {sample_rate_hz / 2}")
         self.mels, self.sample_rate_hz, self.epsilon = mels, sample_rate_hz, epsilon
-        self.window_samples = round(sample_rate_hz * window_ms / 1000)
-        self.hop_samples = round(sample_rate_hz * hop_ms / 1000)
         # A power of two: fast, and fine enough that no low filter falls between two of its lines.
         self.transform = 2 ** (self.window_samples - 1).bit_length()
         filters = torchaudio.functional.melscale_fbanks(self.transform // 2 + 1, low_hz, high_hz, mels, sample_rate_hz)

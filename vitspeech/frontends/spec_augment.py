@@ -14,9 +14,9 @@ class SpecAugment(nn.Module):
 
     Args:
         time_masks: Stretches of frames hidden.
-        time_frames: Each is up to this many frames long.
+        time_frames: Each is less than this many frames long.
         mel_masks: Stretches of mel bins hidden.
-        mel_bins: Each is up to this many bins wide.
+        mel_bins: Each is less than this many bins wide.
 
     Shape:
         (B, F, M) -> (B, F, M)

@@ -1,0 +1,210 @@
+"""Log-mel frames against torchaudio's mel spectrogram; what a frame sees, how it is scaled, its errors.
+
+Shapes: B = 3 waveforms, M = 23 mel bins, W = 400 samples a frame, H = 160 from frame to frame.
+"""
+
+import numpy
+import pytest
+import torch
+from torch.nn.functional import pad
+from torch.testing import assert_close
+from torchaudio.transforms import MelSpectrogram
+
+from vitspeech.frontends import LogMel
+from vitspeech.frontends.log_mel import SLICE
+
+WINDOW, HOP = 400, 160
+
+
+def noise(samples=4801, batch=3, seed=0, loudness=0.1, dtype=torch.float32):
+    return loudness * torch.randn(batch, samples, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def torchaudios(waveforms, mels, rate_hz=16_000, window=WINDOW, hop=HOP, transform=512, low_hz=20.0, high_hz=7600.0):
+    """(B, N) -> (B, F, M). torchaudio centres the window within the transform, so that many zeros go before."""
+    spectrogram = MelSpectrogram(
+        rate_hz,
+        n_fft=transform,
+        win_length=window,
+        hop_length=hop,
+        f_min=low_hz,
+        f_max=high_hz,
+        n_mels=mels,
+        power=2.0,
+        center=False,
+        norm=None,
+        mel_scale="htk",
+    )
+    before = (transform - window) // 2
+    padded = pad(waveforms, (before, transform - window - before))
+    return spectrogram.to(waveforms.dtype)(padded).transpose(1, 2)
+
+
+@pytest.mark.parametrize("mels", [80, 40])
+def test_energies_and_their_logarithm_equal_torchaudio(mels):
+    front_end, waveforms = LogMel(mels).double(), noise(dtype=torch.float64)
+    expected = torchaudios(waveforms, mels)
+    assert expected.shape == (3, 28, mels) and expected.min() > 0
+    assert_close(front_end.energies(waveforms), expected, rtol=1e-6, atol=0)
+    assert_close(front_end(waveforms), (expected + 1e-6).log(), rtol=1e-6, atol=1e-12)
+
+
+def test_single_precision_equals_torchaudio_in_double_precision():
+    waveforms = noise()
+    expected = torchaudios(waveforms.double(), 80)
+    assert_close(LogMel().energies(waveforms).double(), expected, rtol=1e-5, atol=0)
+    assert_close(LogMel()(waveforms).double(), (expected + 1e-6).log(), rtol=1e-5, atol=1e-6)
+
+
+def test_another_rate_window_hop_and_range_equal_torchaudio():
+    waveforms = noise(dtype=torch.float64)
+    settings = dict(sample_rate_hz=11_000, window_ms=31, hop_ms=7, low_hz=60, high_hz=5300, epsilon=1e-3)
+    expected = torchaudios(waveforms, 23, 11_000, 341, 77, 512, 60.0, 5300.0)
+    assert_close(LogMel(23, **settings).double()(waveforms), (expected + 1e-3).log(), rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("samples, frames", [(0, 0), (399, 0), (400, 1), (559, 1), (560, 2), (719, 2), (16_000, 98)])
+def test_there_are_as_many_frames_as_fit_whole(samples, frames):
+    given = noise(samples)
+    assert LogMel(23)(given).shape == (3, frames, 23)
+    if frames:
+        assert frames == len(numpy.lib.stride_tricks.sliding_window_view(given[0].numpy(), WINDOW)[::HOP])
+
+
+@pytest.mark.parametrize("frame", [0, 11, 27])
+def test_frame_depends_on_its_own_samples_alone(frame):
+    waveforms = noise(dtype=torch.float64).requires_grad_()
+    LogMel(23).double()(waveforms)[:, frame].sum().backward()
+    seen = (waveforms.grad != 0).all(0)
+    assert torch.equal(seen, (waveforms.grad != 0).any(0))
+    # Hann's window begins with a zero, so a frame's first sample has no weight.
+    assert seen.nonzero().flatten().tolist() == list(range(frame * HOP + 1, frame * HOP + WINDOW))
+
+
+def test_loudness_of_the_rest_changes_no_frame():
+    front_end, given = LogMel(23), noise()
+    louder = given.clone()
+    louder[:, 10 * HOP + WINDOW :] *= 1000
+    before, after = front_end(given), front_end(louder)
+    assert torch.equal(before[:, :11], after[:, :11])
+    assert (before[:, 13:] + 10 < after[:, 13:]).all()
+
+
+def test_frames_of_a_part_are_the_part_of_the_frames():
+    front_end, given = LogMel(23), noise()
+    part = front_end(given[:, 7 * HOP : 17 * HOP + WINDOW])
+    assert_close(part, front_end(given)[:, 7:18], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("samples, batch", [(16_000, 19), (24_001, 11), (SLICE * 16_000 + 1601, 2)])
+def test_more_waveforms_than_a_slice_equal_one_by_one(samples, batch):
+    front_end, given = LogMel(23), noise(samples, batch)
+    assert batch * samples > SLICE * front_end.sample_rate_hz
+    together, alone = front_end(given), torch.cat([front_end(one[None]) for one in given])
+    assert_close(together, alone, atol=1e-5, rtol=1e-5)
+
+
+def test_a_waveform_ten_times_louder_is_higher_by_its_decibels():
+    front_end = LogMel(23, epsilon=1e-30)
+    given = noise()
+    assert_close(front_end(10 * given) - front_end(given), torch.full((3, 28, 23), numpy.log(100.0)).float())
+
+
+@pytest.mark.parametrize("hz", [430, 1700, 5900])
+def test_a_tone_is_loudest_in_the_bin_whose_filter_is_about_it(hz):
+    tone = 0.3 * numpy.sin(2 * numpy.pi * hz * numpy.arange(4801) / 16_000)
+    frames = LogMel(40)(torch.from_numpy(tone)[None])
+    low, high, place = (2595 * numpy.log10(1 + edge / 700) for edge in (20, 7600, hz))
+    nearest = round((place - low) / (high - low) * 41) - 1
+    assert set(frames.argmax(-1).flatten().tolist()) == {nearest}
+
+
+def test_digital_silence_is_the_logarithm_of_epsilon():
+    assert_close(LogMel(23, epsilon=1e-3)(torch.zeros(3, 800)), torch.full((3, 3, 23), numpy.log(1e-3)).float())
+
+
+def test_fitted_frames_of_the_sample_have_mean_zero_and_deviation_one():
+    front_end, given = LogMel(23), noise(batch=7) * torch.linspace(0.1, 2, 4801)
+    assert front_end(given).mean().abs() > 1
+    front_end.fit(given)
+    frames = front_end(given).flatten(0, 1).double().numpy()
+    assert numpy.abs(frames.mean(0)).max() < 1e-4 and numpy.abs(frames.std(0, ddof=1) - 1).max() < 1e-4
+
+
+def test_fitting_takes_nothing_from_later_waveforms():
+    front_end, given = LogMel(23), noise()
+    front_end.fit(given)
+    alone = front_end(given)
+    front_end(noise(loudness=3, seed=1))
+    assert torch.equal(front_end(given), alone)
+
+
+def test_a_silent_sample_scales_to_finite_frames():
+    front_end = LogMel(23)
+    front_end.fit(torch.zeros(3, 4801))
+    assert front_end(noise()).isfinite().all()
+    assert front_end(torch.zeros(3, 4801)).abs().max() < 1e-2
+
+
+def test_mean_and_deviation_are_saved_and_window_and_filters_are_not():
+    fitted, loaded = LogMel(23), LogMel(23)
+    fitted.fit(noise(seed=1))
+    assert set(fitted.state_dict()) == {"mean", "deviation"} and not list(fitted.parameters())
+    assert not torch.equal(loaded(noise()), fitted(noise()))
+    loaded.load_state_dict(fitted.state_dict())
+    assert torch.equal(loaded(noise()), fitted(noise()))
+
+
+def test_double_precision_stays_double_and_waveforms_come_to_the_front_ends_own():
+    assert LogMel(23).double()(noise()).dtype == torch.float64
+    assert LogMel(23)(noise(dtype=torch.float64)).dtype == torch.float32
+
+
+def test_autocast_changes_nothing():
+    front_end, given = LogMel(23), noise()
+    front_end.fit(given)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (given @ given.T).dtype == torch.bfloat16  # autocast is on
+        under = front_end(given)
+    assert under.dtype == torch.float32 and torch.equal(under, front_end(given))
+
+
+def test_gradient_equals_finite_differences():
+    front_end = LogMel(3, sample_rate_hz=8000, window_ms=2, hop_ms=1, low_hz=0, high_hz=4000).double()
+    given = noise(29, batch=2, dtype=torch.float64).requires_grad_()
+    assert front_end(given).shape == (2, 2, 3)
+    assert torch.autograd.gradcheck(front_end, given)
+
+
+@pytest.mark.parametrize("loudness", [0.0, 1e-8, 0.1, 1.0])
+def test_gradient_is_finite_for_silence_too(loudness):
+    waveforms = noise(loudness=loudness).requires_grad_()
+    LogMel()(waveforms).square().sum().backward()
+    assert waveforms.grad.isfinite().all()
+    assert bool(waveforms.grad.any()) == (loudness > 0)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"mels": 0}, "mels=0"),
+        ({"hop_ms": 0}, "hop_ms=0,"),
+        ({"hop_ms": -10}, "hop_ms=-10"),
+        ({"hop_ms": 26.0}, "hop_ms=26.0, window_ms=25.0"),
+        ({"window_ms": 0}, "window_ms=0"),
+        ({"epsilon": 0}, "epsilon=0 are no front end"),
+        ({"epsilon": float("nan")}, "epsilon=nan"),
+        ({"low_hz": -1}, r"low_hz=-1 \.\. high_hz=7600.0 is not within 0 \.\. 8000.0"),
+        ({"low_hz": 7600}, r"low_hz=7600 \.\. high_hz=7600.0"),
+        ({"high_hz": 8001}, "high_hz=8001"),
+        ({"sample_rate_hz": 8000}, r"high_hz=7600.0 is not within 0 \.\. 4000.0"),
+    ],
+)
+def test_number_out_of_its_range_is_an_error_that_names_it(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        LogMel(**arguments)
+
+
+def test_hop_below_half_a_sample_is_an_error():
+    with pytest.raises(ValueError, match="hop_ms"):
+        LogMel(hop_ms=0.03)

@@ -1,0 +1,158 @@
+"""Waveform to tokens: which samples each token sees, how many there are, what is passed on.
+
+Shapes: B = 3 waveforms, M = 17 mel bins, D = 11.
+"""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from vitspeech.frontends import ConvolutionalFrames, LogMel, SpecAugment, SpeechTokens, StackedFrames
+
+# Stem, stride, hop and window of a token, worked out by hand for frames of 400 samples every 160.
+CASES = pytest.mark.parametrize(
+    "stem, stride, hop, window",
+    [
+        ("stacked", 1, 160, 400),
+        ("stacked", 3, 480, 720),
+        ("convolutional", 1, 160, 1360),
+        ("convolutional", 2, 320, 1360),
+        ("convolutional", 5, 800, 1360),
+    ],
+)
+BOTH = pytest.mark.parametrize("stem", ["stacked", "convolutional"])
+
+
+def waveforms(samples=4801, batch=3, dtype=torch.float32):
+    return 0.1 * torch.randn(batch, samples, generator=torch.Generator().manual_seed(0), dtype=dtype)
+
+
+def made(**arguments):
+    torch.manual_seed(0)
+    return SpeechTokens(11, **{"mels": 17} | arguments).eval()
+
+
+@CASES
+def test_token_depends_on_the_samples_it_says_and_on_no_others(stem, stride, hop, window):
+    tokens = made(stem=stem, stride=stride).double()
+    assert (tokens.hop_samples, tokens.window_samples) == (hop, window)
+    for token in (0, 1, 4):
+        given = waveforms(dtype=torch.float64).requires_grad_()
+        (tokens(given)[:, token] * torch.arange(11)).sum().backward()
+        seen = (given.grad != 0).all(0)
+        assert torch.equal(seen, (given.grad != 0).any(0))
+        # Hann's window begins with a zero, so a token's first sample has no weight.
+        assert seen.nonzero().flatten().tolist() == list(range(token * hop + 1, token * hop + window))
+
+
+@CASES
+def test_a_change_outside_of_a_tokens_window_changes_nothing_and_at_its_ends_something(stem, stride, hop, window):
+    tokens, given = made(stem=stem, stride=stride).double(), waveforms(dtype=torch.float64)
+    token, expected = 2, tokens(given)[:, 2]
+    first, last = token * hop + 1, token * hop + window - 1
+    for sample, seen in ((first - 2, False), (first, True), (last, True), (last + 1, False)):
+        changed = given.clone()
+        changed[:, sample] += 10
+        assert torch.equal(tokens(changed)[:, token], expected) == (not seen)
+
+
+@CASES
+def test_there_are_as_many_tokens_as_fit_whole(stem, stride, hop, window):
+    tokens = made(stem=stem, stride=stride)
+    counts = {0: 0, window - 1: 0, window: 1, window + hop - 1: 1, window + hop: 2, window + 5 * hop + hop // 2: 6}
+    for samples, count in counts.items():
+        assert tokens(waveforms(samples)).shape == (3, count, 11)
+
+
+@CASES
+def test_tokens_of_a_part_are_the_part_of_the_tokens(stem, stride, hop, window):
+    tokens, given = made(stem=stem, stride=stride), waveforms(8009)
+    tokens.log_mel.fit(given)
+    assert_close(tokens(given[:, 2 * hop : 4 * hop + window]), tokens(given)[:, 2:5], atol=1e-5, rtol=1e-5)
+
+
+def test_the_defaults_are_the_convolutional_stem_on_80_mel_bins_every_20_ms():
+    tokens = SpeechTokens()
+    assert tokens.width == 128 and tokens.log_mel.mels == 80 and isinstance(tokens.frames, ConvolutionalFrames)
+    assert tokens.milliseconds(tokens.hop_samples) == 20 and tokens.milliseconds(tokens.window_samples) == 85
+    assert tokens.eval()(waveforms(16_000)).shape == (3, 46, 128)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"sample_rate_hz": 17_000},
+        {"window_ms": 24},
+        {"hop_ms": 9},
+        {"low_hz": 90},
+        {"high_hz": 7000},
+        {"epsilon": 1e-2},
+    ],
+    ids=str,
+)
+def test_each_other_argument_is_passed_on_to_the_log_mel_frames(setting):
+    given = waveforms()
+    passed, direct, default = made(**setting).log_mel(given), LogMel(17, **setting)(given), LogMel(17)(given)
+    assert torch.equal(passed, direct) and not torch.equal(passed, default)
+
+
+@BOTH
+def test_hop_and_window_of_a_token_follow_from_those_of_the_log_mel_frames(stem):
+    settings = dict(sample_rate_hz=8000, window_ms=29, hop_ms=7, low_hz=90, high_hz=3700, epsilon=1e-2)
+    tokens, given = made(stem=stem, stride=3, **settings), waveforms()
+    assert torch.equal(tokens.log_mel(given), LogMel(17, **settings)(given))
+    assert torch.equal(tokens(given), tokens.frames(LogMel(17, **settings)(given)))
+    assert tokens.hop_samples == 3 * 56
+    assert tokens.window_samples == 232 + (2 if stem == "stacked" else 6) * 56
+    assert tokens.milliseconds(56) == 7
+
+
+def test_an_argument_of_no_part_is_an_error():
+    with pytest.raises(TypeError, match="colour"):
+        SpeechTokens(11, colour="red")
+
+
+@pytest.mark.parametrize("stem, kind", [("stacked", StackedFrames), ("convolutional", ConvolutionalFrames)])
+def test_a_stem_is_known_by_its_name(stem, kind):
+    assert isinstance(made(stem=stem).frames, kind)
+
+
+def test_an_unknown_stem_is_an_error_that_names_the_known_ones():
+    with pytest.raises(ValueError, match="stem='linear' is unknown; known: stacked, convolutional"):
+        SpeechTokens(11, stem="linear")
+
+
+@BOTH
+def test_a_number_out_of_its_range_is_an_error(stem):
+    with pytest.raises(ValueError, match="stride=0 is below 1"):
+        SpeechTokens(11, stem=stem, stride=0)
+    with pytest.raises(ValueError, match="hop_ms=0"):
+        SpeechTokens(11, stem=stem, hop_ms=0)
+
+
+def test_masks_hide_frames_in_training_alone():
+    masked, bare = made(stem="stacked", spec_augment=SpecAugment()), made(stem="stacked")
+    given = waveforms()
+    assert torch.equal(masked(given), bare(given))
+    assert torch.equal(bare.train()(given), bare.eval()(given))
+    assert not torch.equal(masked.train()(given), bare(given))
+
+
+def test_a_hidden_frame_is_the_mean_frame_of_training():
+    everything = SpecAugment(time_masks=40, time_frames=40, mel_masks=0)
+    tokens, given = made(stem="stacked", stride=1, spec_augment=everything), waveforms()
+    tokens.log_mel.fit(given)
+    torch.manual_seed(0)
+    hidden = tokens.train()(given)
+    # The token of a frame of zeros is the bias.
+    same = (hidden == tokens.frames.project.bias).all(-1)
+    assert same.float().mean() > 0.9
+    assert not (tokens.eval()(given) == tokens.frames.project.bias).all(-1).any()
+
+
+def test_mean_and_deviation_of_the_frames_are_saved_with_the_tokens():
+    fitted, loaded = made(), made()
+    fitted.log_mel.fit(waveforms())
+    assert not torch.equal(fitted(waveforms()), loaded(waveforms()))
+    loaded.load_state_dict(fitted.state_dict())
+    assert torch.equal(fitted(waveforms()), loaded(waveforms()))

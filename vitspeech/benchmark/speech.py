@@ -1,0 +1,249 @@
+"""Speech from file to label: log-mel beside torchaudio's, networks, reading, and an hour's stream on one core.
+
+Clips are noise of one second. Shapes: B batch, N samples of a clip, F frames, M mel bins.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy
+import soundfile
+import torch
+from torch import Tensor, nn
+from torchaudio.transforms import MelSpectrogram
+from tqdm import tqdm
+
+from vitspeech.audio_stream import AudioStream, stream
+from vitspeech.benchmark import measure, memory
+from vitspeech.checkpoint import load
+from vitspeech.data.audio import SAMPLE_RATE_HZ, find_audio, read_audio
+from vitspeech.data.in_memory import Items
+from vitspeech.data.waveforms import WaveformData, hiss
+from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends.log_mel import LogMel
+from vitspeech.models import SpeechClassifier, SpeechCNN
+
+Note = Callable[[str], None]
+LOW_HZ, HIGH_HZ = 20.0, 7600.0
+FILES, HELD = 500, 10_000  # clips read one by one, and clips in memory
+BACKGROUND_S = 320  # as much noise as the training part of Speech Commands has: more than a core's cache holds
+PUSH_MS, WARM_UP = 10, 200
+MINUTE = 60_000 // PUSH_MS  # pushes
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured, and how thoroughly.
+
+    Args:
+        batch: Clips a call.
+        mels: Mel bins M, of the front end beside torchaudio's and of the random networks.
+        checkpoint: Folder of a released speech model to classify and to stream with; `None` takes the networks of
+            configs/speech_commands with random weights.
+        stream_minutes: How much sound is streamed.
+        dtypes: What is classified in: of `fp32` and `bf16` (autocast).
+        device: `cpu` or `cuda`; files are read, and sound is streamed, on the CPU.
+        repeats: Runs of each after a warm-up.
+
+    Raises:
+        ValueError: If a number is too small, a dtype is unknown, or the device is not there.
+    """
+
+    batch: int = 128
+    mels: int = 80
+    checkpoint: str | None = None
+    stream_minutes: float = 60.0
+    dtypes: Sequence[str] = ("fp32", "bf16")
+    device: str = "cpu"
+    repeats: int = 7
+
+    def __post_init__(self) -> None:
+        measure.check_counts(batch=self.batch, mels=self.mels, repeats=self.repeats)
+        if not 0.05 <= self.stream_minutes < math.inf:
+            raise ValueError(f"stream_minutes={self.stream_minutes} is not a finite number from 0.05 on")
+        measure.check_names(self.dtypes, measure.DTYPES)
+        measure.check_device(self.device)
+
+
+def networks(settings: Settings) -> dict[str, nn.Module]:
+    """What classifies: the checkpoint's network alone, or those of configs/speech_commands with random weights."""
+    if settings.checkpoint is not None:
+        network = load(settings.checkpoint).network
+        if not hasattr(network, "tokens"):
+            raise ValueError(f"{settings.checkpoint}: {type(network).__name__} takes no waveforms")
+        return {Path(settings.checkpoint).resolve().name: network.to(settings.device)}
+    tokens = partial(SpeechTokens, 128, mels=settings.mels, stride=4)
+    attending = partial(SpeechClassifier, 14, depth=6, heads=4, mlp_ratio=2.0)
+    windows = {"full": {}, "truncated": {"left": 8, "right": 2}, "causal": {"left": 8, "right": 0}}
+    made = {name: attending(tokens(), **window) for name, window in windows.items()}
+    made["cnn"] = SpeechCNN(14, tokens(), depth=3, kernel=7)
+    return {name: network.to(settings.device).eval() for name, network in made.items()}
+
+
+def timed(calls: dict[str, tuple[measure.Call, int]], settings: Settings, note: Note) -> dict[str, dict[str, Any]]:
+    """What `interleaved` says of calls that take so many clips each, with clips/s; none of them may fail."""
+    runs = {name: torch.inference_mode()(call) for name, (call, _) in calls.items()}
+    times, failed = measure.interleaved(runs, settings.repeats, device=settings.device, note=note)
+    if failed:
+        raise RuntimeError("; ".join(f"{name}: {why}" for name, why in failed.items()))
+    for name, row in times.items():
+        row["clips_per_second"] = 1000 * calls[name][1] / row["median_ms"]
+    return times
+
+
+def torchaudio_log_mel(ours: LogMel) -> Callable[[Tensor], Tensor]:
+    """torchaudio's log-mel by our numbers: (B, N) -> (B, M, F).
+
+    Its frames are as long as its transform, with the window in their middle: its frame f of 512 samples is ours from
+    (512 - 400) / 2 = 56 samples later on, and the last one does not fit (97 instead of 98 in a second).
+    """
+    window = {"n_fft": ours.transform, "win_length": ours.window_samples, "hop_length": ours.hop_samples}
+    mels = {"n_mels": ours.mels, "f_min": LOW_HZ, "f_max": HIGH_HZ}
+    spectrogram = MelSpectrogram(ours.sample_rate_hz, **window, **mels, center=False).to(ours.window.device)
+    return lambda waveforms: spectrogram(waveforms).add(ours.epsilon).log()
+
+
+def log_mel(settings: Settings, note: Note) -> dict[str, Any]:
+    """Our front end up to the logarithm beside torchaudio's."""
+    ours = LogMel(settings.mels, low_hz=LOW_HZ, high_hz=HIGH_HZ).to(settings.device)
+    clips = torch.randn(settings.batch, SAMPLE_RATE_HZ, device=settings.device) / 10
+    calls = {"ours": ours.log_energies, "torchaudio": torchaudio_log_mel(ours)}
+    return {"times": timed({name: (partial(call, clips), len(clips)) for name, call in calls.items()}, settings, note)}
+
+
+def classify(settings: Settings, note: Note) -> list[dict[str, Any]]:
+    """Waveform to logits in each dtype, and which share of that the log-mel front end takes when it runs alone."""
+    made = networks(settings)
+    front_end = next(iter(made.values())).tokens.log_mel
+    clips = torch.randn(settings.batch, front_end.sample_rate_hz, device=settings.device) / 10
+    cells = []
+    for dtype in settings.dtypes:
+        autocast = torch.autocast(clips.device.type, torch.bfloat16, enabled=dtype == "bf16")
+        calls = {name: autocast(network.forward) for name, network in {"log_mel": front_end, **made}.items()}
+        calls = {name: (partial(call, clips), len(clips)) for name, call in calls.items()}
+        times = timed(calls, settings, lambda text, dtype=dtype: note(f"{dtype}: {text}"))
+        for name in made:
+            times[name]["log_mel_share"] = times["log_mel"]["median_ms"] / times[name]["median_ms"]
+        cells.append({"dtype": dtype, "times": times})
+    return cells
+
+
+def reading(settings: Settings, note: Note) -> dict[str, Any]:
+    """Files one by one (from the page cache), batches out of memory, and a batch's augmentation on the device."""
+    data = WaveformData(seconds=1.0, batch=settings.batch, augment=None, seed=0)
+    data.noise = hiss(BACKGROUND_S * SAMPLE_RATE_HZ // 10).to(settings.device)
+    # NumPy's memory, as in `read_clips`: in huge pages.
+    held = torch.from_numpy(numpy.empty((HELD, SAMPLE_RATE_HZ), numpy.int16)).random_(-32768, 32768)
+    items, order = Items(held, torch.zeros(HELD, dtype=torch.long)), torch.randint(HELD, (HELD,))
+    inputs, *rest = items[torch.randint(HELD, (settings.batch,)), 0]
+    with TemporaryDirectory() as folder:
+        for number in range(FILES):
+            soundfile.write(f"{folder}/{number}.wav", held[number % HELD].numpy(), SAMPLE_RATE_HZ, subtype="PCM_16")
+        files = find_audio([folder])
+        calls = {
+            "WAV files one by one": (lambda: [read_audio(file) for file in files], FILES),
+            "batches out of memory": (lambda: [len(items[some, 0]) for some in order.split(settings.batch)], HELD),
+            "a batch augmented": (lambda: data.training_batch(inputs.to(settings.device), *rest), settings.batch),
+        }
+        return {"files": FILES, "held": HELD, "times": timed(calls, settings, note)}
+
+
+def state_bytes(sound: AudioStream) -> int:
+    """What a stream keeps from push to push: samples, and in each block what waits and what is past."""
+    kept = [sound.kept, *(value for block in sound.encoder.blocks for value in vars(block).values())]
+    return sum(value.untyped_storage().nbytes() for value in kept if isinstance(value, Tensor))
+
+
+def pushed(sound: AudioStream, samples: int, pushes: int, edge: int) -> tuple[numpy.ndarray, list[dict[str, int]]]:
+    """Seconds of each push of so many samples of noise, int16 as from a microphone; bytes held at edge and end."""
+    taken, held = numpy.full(pushes, math.nan), []  # written to before, so that it is no growth
+    for _ in range(WARM_UP):
+        sound.push(torch.zeros(samples))
+    sound.flush()
+    for number in tqdm(range(pushes), "stream", unit="push", leave=False, mininterval=1, dynamic_ncols=True):
+        noise = torch.randint(-3000, 3000, (samples,), dtype=torch.int16)
+        start = time.perf_counter()
+        sound.push(noise)
+        taken[number] = time.perf_counter() - start
+        if number + 1 in (edge, pushes):
+            resident = memory.status_bytes("VmRSS") if memory.STATUS.exists() else memory.high_water()
+            held.append({"state_bytes": state_bytes(sound), "resident_bytes": resident})
+    return taken, held
+
+
+def streaming(settings: Settings, note: Note) -> dict[str, Any]:
+    """The truncated network, or the checkpoint's, on one core of the CPU.
+
+    The real-time factor is the seconds that pushes take, without making the noise, over the seconds of sound. `first`
+    and `last` are a minute each, or half of a shorter stream.
+    """
+    made = networks(replace(settings, device="cpu"))
+    name = "truncated" if settings.checkpoint is None else next(iter(made))
+    try:
+        sound = stream(made[name])
+    except ValueError as error:
+        return {"network": name, "stretches": {}, "not_run": str(error)}
+    samples = sound.sample_rate_hz * PUSH_MS // 1000
+    # Both ends at the same place within a token, where a stream of constant state holds the same.
+    whole = math.lcm(samples, sound.hop_samples) // samples
+    pushes = round(settings.stream_minutes * MINUTE) // whole * whole
+    edge = min(MINUTE, pushes // 2) // whole * whole
+    note(f"{name}, pushes of {PUSH_MS} ms")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        taken, held = pushed(sound, samples, pushes, edge)
+    finally:
+        torch.set_num_threads(threads)
+    parts = {"first": (taken[:edge], held[0]), "last": (taken[-edge:], held[1]), "all": (taken, held[1])}
+    return {"network": name, "stretches": {part: summary(some) | sizes for part, (some, sizes) in parts.items()}}
+
+
+def summary(seconds: numpy.ndarray) -> dict[str, float]:
+    """What the JSON keeps of a stretch of pushes."""
+    milliseconds = 1000 * seconds
+    return {
+        "minutes": len(seconds) / MINUTE,
+        "real_time_factor": float(milliseconds.mean()) / PUSH_MS,
+        "longest_push_ms": float(milliseconds.max()),
+        "all_but_one_in_1000_ms": float(numpy.quantile(milliseconds, 0.999)),
+    }
+
+
+def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
+    """Measure part by part; `path` holds the report after each."""
+    made = networks(settings)
+    report = {"benchmark": "speech", "settings": asdict(settings), **measure.origin(), "complete": False}
+    report["parameters"] = {name: sum(each.numel() for each in made[name].parameters()) for name in made}
+    parts = {"log_mel": log_mel, "classify": classify, "reading": reading, "stream": streaming}
+    with tqdm(parts.items(), unit="part", dynamic_ncols=True) as bar:
+        for name, part in bar:
+            report[name] = part(settings, lambda text, name=name: measure.describe(bar, f"{name}: {text}"))
+            report["complete"] = name == "stream"
+            measure.write_json(report, path)
+    return report
+
+
+def table(report: dict[str, Any]) -> str:
+    """The report to be read: clips/s, then the stream."""
+    rate, cells, flow = "{clips_per_second:,.0f}".format_map, report["classify"], report["stream"]
+    front_ends = [["log-mel, clips of 1 s", "clips/s (ours / it)"]]
+    front_ends += [[name, f"{rate(row)} ({row['ratio']:.2f})"] for name, row in report["log_mel"]["times"].items()]
+    classified = [["waveform to logits", "parameters", *(f"{cell['dtype']}: clips/s (log-mel)" for cell in cells)]]
+    for name, count in report["parameters"].items():
+        rows = [cell["times"][name] for cell in cells]
+        classified.append([name, f"{count:,}", *(f"{rate(row)} ({row['log_mel_share']:.0%})" for row in rows)])
+    read = [["reading", "clips/s"], *([name, rate(row)] for name, row in report["reading"]["times"].items())]
+    head = "minutes|real-time factor|longest push, ms|all but 1 in 1000, ms|state, bytes|resident, bytes"
+    line = "{minutes:g}|{real_time_factor:.4f}|{longest_push_ms:.2f}|{all_but_one_in_1000_ms:.2f}"
+    line += "|{state_bytes:,}|{resident_bytes:,}"
+    streamed = [[f"stream of {flow['network']}, one core", *head.split("|")]]
+    streamed += [[name, *line.format_map(row).split("|")] for name, row in flow["stretches"].items()]
+    texts = [measure.aligned(rows) for rows in (front_ends, classified, read, streamed)]
+    return "\n\n".join([*texts, *([f"not run: {flow['not_run']}"] if "not_run" in flow else [])])
