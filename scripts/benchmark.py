@@ -5,6 +5,7 @@ benchmark.py loader       images/s out of memory, augmentation included
 benchmark.py attention    truncated attention beside its peers: time and peak memory against length, JSON and a plot
 benchmark.py layer        one layer of full attention at image length beside PyTorch's
 benchmark.py vit          a training step of our ViT beside timm's, torchvision's, vit-pytorch's and PyTorch's
+benchmark.py speech       log-mel beside torchaudio's, networks from waveform to logits, reading, an hour's stream
 
 Times are medians after a warm-up, the variants interleaved. Peers: pip install -e '.[bench]'.
 """
@@ -13,7 +14,7 @@ import argparse
 from pathlib import Path
 
 from vitspeech import command_line
-from vitspeech.benchmark import attention, layer, loader, vit
+from vitspeech.benchmark import attention, layer, loader, speech, vit
 from vitspeech.benchmark.measure import write_json
 from vitspeech.provenance import provenance
 
@@ -46,17 +47,19 @@ def main() -> None:
 
     single = subcommand("layer", description="one layer of full attention at image length beside PyTorch's")
     single.add_argument("--tokens", type=int, nargs="+", default=[64, 256], help="lengths")
-
     training = subcommand("vit", description="a training step of our ViT beside its peers' of the same shape")
     training.add_argument("--compile", dest="compiled", action="store_true", help="each compiled, too")
+    hearing = subcommand("speech", description="log-mel, networks from waveform to logits, reading, an hour's stream")
+    hearing.add_argument("--mels", type=int, default=80, help="mel bins")
+    hearing.add_argument("--stream-minutes", type=float, default=60.0, help="sound to stream")
+    hearing.add_argument("--checkpoint", help="a released speech model's folder, in place of random networks")
 
-    for verb, batch in ((attending, 4), (single, 128), (training, 128)):
-        verb.add_argument("--batch", type=int, default=batch, help="sequences or images")
+    for verb, batch in ((attending, 4), (single, 128), (training, 128), (hearing, 128)):
+        verb.add_argument("--batch", type=int, default=batch, help="sequences, images or clips")
         verb.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], help="fp32, bf16 or both")
         verb.add_argument("--repeats", type=int, default=7, help="runs of each after its warm-up")
         verb.add_argument("--device", default="cpu", help="cpu or cuda")
-        name = verb.prog.split()[-1]
-        verb.add_argument("--json", type=Path, default=RUNS / f"{name}.json", help="written after every cell")
+        verb.add_argument("--json", type=Path, default=RUNS / f"{verb.prog.split()[-1]}.json", help="written in parts")
 
     options = vars(parser.parse_args())
     what, path = options.pop("what"), options.pop("json")
@@ -69,7 +72,7 @@ def main() -> None:
         print(attention.tables(attention.benchmark(attention.Settings(**options), path)))
         print(f"\n{path}, {path.with_suffix('.png')}")
     else:
-        room = {"layer": layer, "vit": vit}[what]
+        room = {"layer": layer, "vit": vit, "speech": speech}[what]
         print(f"{room.table(room.benchmark(room.Settings(**options), path))}\n\n{path}")
 
 

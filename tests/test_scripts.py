@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 from tiny import ROOT
 
+from vitspeech.benchmark import speech
 from vitspeech.data import spoken_words
 from vitspeech.data.shapes import save_example
 
@@ -144,6 +145,17 @@ def test_benchmark_of_the_vit_prints_a_table_and_leaves_json(script, tmp_path):
     assert "torchvision" in result.stdout and json.loads(path.read_text())["complete"]
 
 
+def test_benchmark_of_speech_prints_a_table_and_leaves_json(script, monkeypatch, tmp_path):
+    monkeypatch.setattr(speech, "HELD", 7)
+    monkeypatch.setattr(speech, "FILES", 5)
+    path = tmp_path / "speech.json"
+    size = ["--batch", 2, "--repeats", 1, "--dtypes", "fp32", "--stream-minutes", 0.05]
+    result = script("benchmark.py", "speech", *size, "--json", path)
+    assert result.returncode == 0, result.stderr
+    assert "torchaudio" in result.stdout and "real-time factor" in result.stdout
+    assert json.loads(path.read_text())["complete"]
+
+
 def test_benchmark_of_the_loader_writes_its_rates_where_it_is_told(script, tmp_path):
     path = tmp_path / "loader.json"
     result = script("benchmark.py", "loader", "--passes", 1, "--images", 512, "--json", path)
@@ -160,6 +172,7 @@ def test_benchmark_of_the_loader_writes_its_rates_where_it_is_told(script, tmp_p
         ("attention", "--variants", "ous", "'ous' is unknown; known: ours, full"),
         ("vit", "--dtypes", "fp8", "'fp8' is unknown; known: fp32, bf16"),
         ("vit", "--batch", 0, "batch=0 is below 1"),
+        ("speech", "--stream-minutes", 0, "stream_minutes=0.0 is not a finite number from 0.05 on"),
         ("loader", "--images", 7, "images=7 do not lie within one batch and one epoch, 512..50000"),
     ],
 )

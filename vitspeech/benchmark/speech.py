@@ -33,8 +33,7 @@ Note = Callable[[str], None]
 LOW_HZ, HIGH_HZ = 20.0, 7600.0
 FILES, HELD = 500, 10_000  # clips read one by one, and clips in memory
 BACKGROUND_S = 320  # as much noise as the training part of Speech Commands has: more than a core's cache holds
-PUSH_MS, WARM_UP = 10, 200
-MINUTE = 60_000 // PUSH_MS  # pushes
+PUSH_MS, MINUTE, WARM_UP = 10, 6000, 200  # the last two in pushes
 
 
 @dataclass(frozen=True)
@@ -162,6 +161,7 @@ def state_bytes(sound: AudioStream) -> int:
 
 def pushed(sound: AudioStream, samples: int, pushes: int, edge: int) -> tuple[numpy.ndarray, list[dict[str, int]]]:
     """Seconds of each push of so many samples of noise, int16 as from a microphone; bytes held at edge and end."""
+    memory.settled()  # what the parts before have freed is no memory of the stream's
     taken, held = numpy.full(pushes, math.nan), []  # written to before, so that it is no growth
     for _ in range(WARM_UP):
         sound.push(torch.zeros(samples))

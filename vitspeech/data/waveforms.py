@@ -54,8 +54,8 @@ class WaveformAugment:
     def background(self, waveforms: Tensor, noise: Tensor) -> Tensor:
         """A stretch of the noise for each clip, at its drawn ratio to the clip's own energy."""
         count, samples = waveforms.shape
-        start = torch.randint(0, len(noise) - samples + 1, (count, 1), device=noise.device)
-        stretch = noise[start + torch.arange(samples, device=noise.device)].to(waveforms) / 32768
+        start = torch.randint(0, len(noise) - samples + 1, (count,), device=noise.device)
+        stretch = noise.unfold(0, samples, 1)[start].to(waveforms) / 32768
         ratio = 10 ** (-uniform(waveforms, *self.noise_snr_db) / 20)
         level = waveforms.square().mean(1, keepdim=True).sqrt().clamp(min=QUIETEST)
         loudness = stretch.square().mean(1, keepdim=True).sqrt().clamp(min=QUIETEST)
