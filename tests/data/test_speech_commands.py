@@ -401,3 +401,16 @@ def test_no_speaker_of_the_real_set_is_in_two_splits():
     data.prepare_noise()
     train, validation, test = ({file.name.partition("_")[0] for file in data.files[split]} for split in SPLITS)
     assert train and not train & validation and not train & test and not validation & test
+
+
+def test_a_clip_in_two_lists_is_an_error_that_names_it(root):
+    name = (root / FOLDER / URL / "validation_list.txt").read_text().split()[0]
+    listing(root, "testing_list.txt", name)
+    with pytest.raises(ValueError, match=rf"testing_list\.txt: line 1 names {name}, which another list names"):
+        made(root)
+
+
+def test_a_split_without_a_clip_is_an_error_that_names_it(root):
+    listing(root, "validation_list.txt")
+    with pytest.raises(ValueError, match="no clip of the words is for validation"):
+        made(root)

@@ -63,6 +63,14 @@ def test_shift_moves_both_ways_by_up_to_its_bound_and_keeps_the_form():
     assert_close(after.square().sum(1).double(), bump().square().sum().expand(BATCH), atol=0, rtol=1e-2)
 
 
+@pytest.mark.parametrize("drawn, shift", [(0.0, -37), (0.5, 0), (1.0, 37)])
+def test_a_shift_by_whole_samples_is_a_slice(monkeypatch, drawn, shift):
+    given, expected = clips(), torch.zeros(BATCH, SAMPLES)
+    expected[:, max(-shift, 0) : SAMPLES - max(shift, 0)] = given[:, max(shift, 0) : SAMPLES - max(-shift, 0)]
+    monkeypatch.setattr(torch, "rand", lambda *size, **_: torch.full(size, drawn))
+    assert_close(changed(given, shift_ms=37), expected, atol=1e-3, rtol=0)
+
+
 def test_shift_is_in_milliseconds_at_any_rate():
     torch.manual_seed(0)
     after = only(shift_ms=37)(bump().float().expand(BATCH, -1), NOISE, 8 * RATE_HZ)

@@ -94,6 +94,9 @@ class SpeechCommands(WaveformData):
         files = self.files[split]
         words = [(file, self.words.index(file.parent.name)) for file in files if file.parent.name in self.words]
         others = [file for file in files if file.parent.name not in self.words]
+        for label, found in (("the words", words), (UNKNOWN, others)):
+            if not found and (label != UNKNOWN or UNKNOWN in self.shares):
+                raise ValueError(f"{self.folder}: no clip of {label} is for {split}")
         found = words + [(file, self.labels.index(UNKNOWN)) for file in self.drawn(others, len(words))]
         clips = read_clips([file for file, _ in found], self.samples, progress=f"reading {split}")
         labels = [label for _, label in found]
@@ -165,6 +168,8 @@ def listed(folder: Path, words: Sequence[str]) -> dict[str, list[Path]]:
         for name, number in names.items():
             if name not in clips:
                 raise ValueError(f"{listing}: line {number} names {name}, which is not there")
+            if name in named:
+                raise ValueError(f"{listing}: line {number} names {name}, which another list names, too")
         splits[split] = [clips[name] for name in names]
         named.update(names)
     return {"train": [path for name, path in clips.items() if name not in named]} | splits
