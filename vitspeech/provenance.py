@@ -31,4 +31,5 @@ def hardware() -> str:
         return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
     names = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     name = next((line.partition(":")[2].strip() for line in names if line.startswith("model name")), "")
-    return f"{name or platform.processor() or platform.machine()}, {torch.get_num_threads()} cores"
+    threads = torch.get_num_threads()
+    return f"{name or platform.processor() or platform.machine()}, {threads} core{'s' if threads > 1 else ''}"

@@ -65,16 +65,17 @@ class LogMel(nn.Module):
     def forward(self, waveforms: Tensor) -> Tensor:
         # Half precision has no room for the energies of speech, and autocast would take the filters to it.
         with torch.autocast(waveforms.device.type, enabled=False):
-            return (self.log_energies(waveforms.to(self.window.dtype)) - self.mean) / self.deviation
+            return self.log_energies(waveforms.to(self.window.dtype)).sub_(self.mean).div_(self.deviation)
 
     def log_energies(self, waveforms: Tensor) -> Tensor:
         """log(mel + ε) before the scaling: (B, N) -> (B, F, M)."""
         if waveforms.shape[-1] < self.window_samples:
             return waveforms.new_zeros(len(waveforms), 0, self.mels)
         if waveforms.device.type != "cpu":
-            return self.energies(waveforms).add(self.epsilon).log()
+            return self.energies(waveforms).add_(self.epsilon).log_()
         clips = max(SLICE * self.sample_rate_hz // waveforms.shape[-1], 1)
-        return torch.cat([self.energies(some) for some in waveforms.split(clips)]).add(self.epsilon).log()
+        # In place: on CPU the first touch of fresh memory costs more than the arithmetic.
+        return torch.cat([self.energies(some) for some in waveforms.split(clips)]).add_(self.epsilon).log_()
 
     def energies(self, waveforms: Tensor) -> Tensor:
         """The energy in each mel bin of each frame: (B, N) -> (B, F, M)."""
