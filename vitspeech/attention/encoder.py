@@ -112,8 +112,8 @@ class Encoder(nn.Module):
         depth: int,
         heads: int,
         *,
-        left: int | list[int] | None = None,
-        right: int | list[int] | None = None,
+        left: int | list[int | None] | None = None,
+        right: int | list[int | None] | None = None,
         drop_path: float = 0.0,
         **block: Any,
     ) -> None:
@@ -139,7 +139,7 @@ class Encoder(nn.Module):
         return tuple(None if None in contexts else sum(contexts) for contexts in (self.left, self.right))
 
 
-def of_each_block(name: str, context: int | list[int] | None, depth: int) -> list[int | None]:
+def of_each_block(name: str, context: int | list[int | None] | None, depth: int) -> list[int | None]:
     """One context for each block.
 
     Raises:
