@@ -44,6 +44,7 @@ class AudioStream:
         parameter = next(network.parameters())
         self.kept = parameter.new_zeros(1, 0)
         self.nothing = parameter.new_zeros(1, 0, self.tokens.width)
+        self.no_rows = network.forward_head(self.nothing)[0].detach()
 
     @torch.inference_mode()
     def push(self, samples: Tensor | numpy.ndarray) -> Tensor:
@@ -56,7 +57,7 @@ class AudioStream:
         if samples.ndim != 1:
             raise ValueError(f"samples of shape {tuple(samples.shape)} are not one row, (N,)")
         rows = [self.taken(part) for part in samples.split(round(PART_S * self.sample_rate_hz))]
-        return torch.cat(rows) if rows else self.rows(self.nothing)
+        return rows[0] if len(rows) == 1 else torch.cat(rows)
 
     @torch.inference_mode()
     def flush(self) -> Tensor:
@@ -75,7 +76,7 @@ class AudioStream:
         sound = torch.cat((self.kept, sound[None]), dim=1)
         count = max(1 + (sound.shape[1] - self.tokens.window_samples) // self.hop_samples, 0)
         self.kept = sound[:, count * self.hop_samples :].clone()  # a view would keep all of it alive
-        return self.rows(self.encoder.push(self.tokens(sound) if count else self.nothing))
+        return self.rows(self.encoder.push(self.tokens(sound))) if count else self.no_rows
 
     def rows(self, encoded: Tensor) -> Tensor:
         """Logits (T, C) of what the encoder gave (1, T, D)."""

@@ -52,7 +52,7 @@ def attend(
         if relative is not None:
             scores = scores + relative.scores(query, key.shape[-2], first) * scale
         weights = weights_of(scores, mask, normaliser)
-        kept = F.dropout(weights, dropout)
+        kept = F.dropout(weights, dropout) if dropout else weights
         attended = kept @ value
         if relative is not None:
             attended = attended + relative.values(kept, first)

@@ -3,6 +3,8 @@
 Shapes: B batch, T query tokens, S source tokens, D model width, H heads, K head width, C clipping distance.
 """
 
+import functools
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -183,13 +185,21 @@ class Rotary(nn.Module):
 
     def table(self, tokens: int, first: int, like: Tensor) -> Tensor:
         """Sine and cosine of each pair's angle at each position: (T, K)."""
-        return sinusoidal(tokens, self.width, first, like.device).to(like.dtype)
+        made = one_position if tokens == 1 else functools.partial(sinusoidal, tokens)
+        return made(self.width, first, like.device).to(like.dtype)
 
     def turned(self, x: Tensor, table: Tensor) -> Tensor:
         """`x` at the table's first positions: (…, T, K) -> (…, T, K)."""
         sine, cosine = table[: x.shape[-2], 0::2], table[: x.shape[-2], 1::2]
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2)
+
+
+@functools.lru_cache(maxsize=512)
+def one_position(width: int, first: int, device: torch.device) -> Tensor:
+    """`sinusoidal` of a lone position, kept: the blocks of a stream ask for it one after the other, a few tokens apart."""
+    with torch.inference_mode(False):  # what is kept may be asked for in training, too
+        return sinusoidal(1, width, first, device)
 
 
 IN_ATTENTION = {"relative": RelativePositions, "rotary": Rotary}
