@@ -197,7 +197,7 @@ class Rotary(nn.Module):
 
 @functools.lru_cache(maxsize=512)
 def one_position(width: int, first: int, device: torch.device) -> Tensor:
-    """`sinusoidal` of a lone position, kept: the blocks of a stream ask for it one after the other, a few tokens apart."""
+    """`sinusoidal` of a lone position, kept: the blocks of a stream ask for it a few tokens apart."""
     with torch.inference_mode(False):  # what is kept may be asked for in training, too
         return sinusoidal(1, width, first, device)
 
