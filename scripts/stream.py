@@ -8,6 +8,7 @@ stream.py checkpoints/speech-commands-truncated --microphone
 
 import argparse
 import time
+from collections.abc import Iterable
 
 import torch
 
@@ -15,7 +16,7 @@ import vitspeech
 from vitspeech import command_line
 from vitspeech.data.audio import read_audio
 from vitspeech.microphone import listen
-from vitspeech.spotting import WordSpotter, alarms_per_hour
+from vitspeech.spotting import Word, WordSpotter, alarms_per_hour
 
 PART_S = 0.1
 
@@ -33,6 +34,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if (arguments.file is None) == (not arguments.microphone):
         parser.error("give a FILE or --microphone, one of them")
+    if arguments.no_words and arguments.microphone:
+        parser.error("--no-words counts in a FILE")
 
     torch.set_num_threads(1)  # parts of a tenth of a second are too small to share
     model = vitspeech.load(arguments.checkpoint)
@@ -40,14 +43,11 @@ def main() -> None:
     rate = spotter.stream.sample_rate_hz
     print(f"{', '.join(model.labels)}; {1000 * spotter.stream.delay_samples / rate:.0f} ms behind", flush=True)
     if arguments.microphone:
-        for part in listen(rate, PART_S):
-            show(spotter.push(part))
+        show(spotter.words(listen(rate, PART_S)))
         return
     sound = read_audio(arguments.file, rate)
-    start, found = time.perf_counter(), 0
-    for part in sound.split(round(PART_S * rate)):
-        found += show(spotter.push(part))
-    found += show(spotter.flush())
+    start = time.perf_counter()
+    found = show(spotter.words(sound.split(round(PART_S * rate))))
     lasted, took = len(sound) / rate, time.perf_counter() - start
     print(f"{found} words in {lasted:.1f} s of sound, heard in {took:.2f} s (real-time factor {took / lasted:.3f})")
     if arguments.no_words:
@@ -55,11 +55,13 @@ def main() -> None:
         print(f"false alarms an hour: {mean:.1f} (95 % interval {low:.1f} to {high:.1f})")
 
 
-def show(words: list) -> int:
-    """Print each word on a line of its own."""
+def show(words: Iterable[Word]) -> int:
+    """Print each word on a line of its own as it comes, and count them."""
+    count = 0
     for word in words:
+        count += 1
         print(f"{word.start_s:8.2f} – {word.end_s:.2f} s  {word.label:12} {word.probability:.2f}", flush=True)
-    return len(words)
+    return count
 
 
 if __name__ == "__main__":

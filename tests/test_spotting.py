@@ -7,7 +7,7 @@ from torch import nn
 from vitspeech.checkpoint import Model
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import SpeechClassifier
-from vitspeech.spotting import WordSpotter, alarms_per_hour, spot
+from vitspeech.spotting import WordSpotter, alarms_per_hour
 
 LABELS = ["go", "stop", "unknown", "silence"]
 HOP = 0.04  # seconds from row to row
@@ -83,7 +83,7 @@ def test_a_clip_of_one_second_is_answered_as_by_the_network():
     with torch.no_grad():
         made.network.head.bias.copy_(torch.tensor([3.0, 0.0, 0.0, 0.0]))
     clip = 0.1 * torch.randn(16_000)
-    found = list(spot(made, clip.split(1600), threshold=0.5))
+    found = list(WordSpotter(made, threshold=0.5).words(clip.split(1600)))
     with torch.no_grad():
         expected = made.network(clip[None]).softmax(-1)[0]
     assert len(found) == 1 and found[0].label == LABELS[expected.argmax()]
@@ -95,10 +95,10 @@ def test_less_sound_than_a_clip_is_one_stretch():
     made = model()
     with torch.no_grad():
         made.network.head.bias.copy_(torch.tensor([0.0, 9.0, 0.0, 0.0]))
-    found = list(spot(made, (0.1 * torch.randn(6_000)).split(1600)))
+    found = list(WordSpotter(made).words((0.1 * torch.randn(6_000)).split(1600)))
     assert [word.label for word in found] == ["stop"]
     assert found[0].end_s < 6_000 / 16_000
-    assert list(spot(made, [torch.zeros(100)])) == []
+    assert list(WordSpotter(made).words([torch.zeros(100)])) == []
 
 
 def test_false_alarms_have_the_exact_interval_of_a_poisson_rate():
@@ -113,3 +113,10 @@ def test_false_alarms_have_the_exact_interval_of_a_poisson_rate():
 def test_numbers_out_of_their_range_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         spotter(**options)
+
+
+def test_a_pooling_that_is_no_mean_is_refused():
+    tokens = SpeechTokens(8, mels=11, stride=4)
+    network = SpeechClassifier(4, tokens, depth=1, heads=2, left=3, right=1, pooling="self_attentive").eval()
+    with pytest.raises(ValueError, match="SelfAttentivePooling: the mean of a stream's rows"):
+        WordSpotter(Model(network, LABELS, {"sample_rate_hz": 16_000, "seconds": 1.0}, {}, {}))

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vitspeech.attention import MeanPooling
 from vitspeech.audio_stream import stream
 from vitspeech.checkpoint import Model
-
-NO_WORDS = ("unknown", "silence")
+from vitspeech.data.speech_commands import SILENCE, UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class WordSpotter:
         refractory_s: Seconds after a word in which there is no other.
 
     Raises:
-        ValueError: If the model can't be streamed, or a number is out of its range.
+        ValueError: If the model can't be streamed or pools otherwise, or a number is out of its range.
     """
 
     def __init__(self, model: Model, *, threshold: float = 0.8, refractory_s: float = 0.5) -> None:
@@ -56,14 +56,23 @@ class WordSpotter:
         if refractory_s < 0:
             raise ValueError(f"refractory_s={refractory_s} is negative")
         self.stream = stream(model)
+        if not isinstance(model.network.pooling, MeanPooling):
+            pooling = type(model.network.pooling).__name__
+            raise ValueError(f"{pooling}: the mean of a stream's rows is what a clip gives only with pooling: mean")
         self.labels, self.threshold, self.refractory_s = model.labels, threshold, refractory_s
-        self.is_word = torch.tensor([label not in NO_WORDS for label in model.labels])
+        self.is_word = torch.tensor([label not in (UNKNOWN, SILENCE) for label in model.labels])
         samples = round(model.preprocessing["seconds"] * self.stream.sample_rate_hz)
         self.window = 1 + (samples - model.network.tokens.window_samples) // self.stream.hop_samples
         self.window_samples = model.network.tokens.window_samples
         self.recent = torch.zeros(0, len(model.labels))
         self.frames = 0  # frames that have gone out of `recent`
         self.last_s, self.last_label = -math.inf, None
+
+    def words(self, parts: Iterable[Tensor]) -> Iterator[Word]:
+        """The words of sound that comes in parts (N,), each as soon as it is recognised, to the end of the sound."""
+        for part in parts:
+            yield from self.push(part)
+        yield from self.flush()
 
     def push(self, samples: Tensor) -> list[Word]:
         """The next samples, int16 or floats within ±1: (N,) -> the words recognised with them."""
@@ -105,20 +114,6 @@ class WordSpotter:
             return None
         self.last_s, self.last_label = end, label
         return Word(label, start, end, chance)
-
-
-def spot(model: Model, parts: Iterable[Tensor], **options: float) -> Iterator[Word]:
-    """The words of sound that comes in parts, int16 or floats within ±1 (N,), each as soon as it is recognised.
-
-    Args:
-        model: As in `WordSpotter`.
-        parts: The sound, at the model's sample rate.
-        **options: `threshold` and `refractory_s` of `WordSpotter`.
-    """
-    spotter = WordSpotter(model, **options)
-    for part in parts:
-        yield from spotter.push(part)
-    yield from spotter.flush()
 
 
 def alarms_per_hour(alarms: int, seconds: float) -> tuple[float, float, float]:
