@@ -83,3 +83,8 @@ def test_initialise_sets_the_scale_of_the_frames():
 def test_an_unknown_pooling_is_named():
     with pytest.raises(ValueError, match="max"):
         classifier(pooling="max")
+
+
+def test_a_class_token_is_refused():
+    with pytest.raises(ValueError, match="class token"):
+        classifier(pooling="class")

@@ -9,7 +9,7 @@ Shapes: B batch, T tokens, D model width, A hidden width of the pooling's attent
 import torch
 from torch import Tensor, nn
 
-from vitspeech.attention.scores import weights_of
+from vitspeech.attention.scores import named, weights_of
 
 
 class MeanPooling(nn.Module):
@@ -107,3 +107,15 @@ def redundancy_penalty(weights: Tensor) -> Tensor:
     """
     identity = torch.eye(weights.shape[1], device=weights.device, dtype=weights.dtype)
     return (weights @ weights.transpose(1, 2) - identity).square().sum((1, 2)).mean()
+
+
+POOLINGS = {"mean": lambda width: MeanPooling(), "class": ClassToken, "self_attentive": SelfAttentivePooling}
+
+
+def pooling_of(pooling: str | nn.Module, width: int) -> nn.Module:
+    """The pooling of that name for model width D, or the one given.
+
+    Raises:
+        ValueError: If the name is unknown.
+    """
+    return pooling if isinstance(pooling, nn.Module) else named(POOLINGS, "pooling", pooling)(width)

@@ -7,11 +7,9 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from vitspeech.attention import Encoder, MeanPooling, SelfAttentivePooling
-from vitspeech.attention.scores import named
+from vitspeech.attention import ClassToken, Encoder
+from vitspeech.attention.pooling import pooling_of
 from vitspeech.frontends import SpeechTokens
-
-POOLINGS = {"mean": lambda width: MeanPooling(), "self_attentive": SelfAttentivePooling}
 
 
 class SpeechClassifier(nn.Module):
@@ -53,7 +51,9 @@ class SpeechClassifier(nn.Module):
         self.tokens = SpeechTokens() if tokens is None else tokens
         width = self.tokens.width
         self.encoder = Encoder(width, depth, heads, positions=positions, **encoder)
-        self.pooling = pooling if isinstance(pooling, nn.Module) else named(POOLINGS, "pooling", pooling)(width)
+        self.pooling = pooling_of(pooling, width)
+        if isinstance(self.pooling, ClassToken):
+            raise ValueError("pooling: a class token has no place among tokens that stand for time; use a mean")
         self.head = nn.Linear(self.pooling.factor * width, classes)
 
     def forward_tokens(self, waveforms: Tensor) -> Tensor:

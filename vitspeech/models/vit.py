@@ -7,21 +7,13 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from vitspeech.attention import (
-    ClassToken,
-    Encoder,
-    FixedPositions,
-    LearnedPositions,
-    MeanPooling,
-    SelfAttentivePooling,
-    sinusoidal_2d,
-)
+from vitspeech.attention import Encoder, FixedPositions, LearnedPositions, sinusoidal_2d
+from vitspeech.attention.pooling import pooling_of
 from vitspeech.attention.positions import IN_ATTENTION
 from vitspeech.attention.scores import named
 from vitspeech.frontends import ConvolutionalPatches, LinearPatches
 
 STEMS = {"linear": LinearPatches, "convolutional": ConvolutionalPatches}
-POOLINGS = {"mean": lambda width: MeanPooling(), "class": ClassToken, "self_attentive": SelfAttentivePooling}
 ADDED = {
     "learned": lambda grid, width: LearnedPositions(grid**2, width),
     "sinusoidal": lambda grid, width: FixedPositions(sinusoidal_2d(grid, grid, width)),
@@ -73,7 +65,7 @@ class ViT(nn.Module):
         if positions in IN_ATTENTION:
             encoder, positions = encoder | {"positions": positions}, "none"
         self.positions = named(ADDED | IN_ATTENTION, "positions", positions)(self.patches.grid, width)
-        self.pooling = pooling if isinstance(pooling, nn.Module) else named(POOLINGS, "pooling", pooling)(width)
+        self.pooling = pooling_of(pooling, width)
         self.encoder = Encoder(width, depth, heads, **encoder)
         self.head = nn.Linear(self.pooling.factor * width, classes)
 
