@@ -58,6 +58,10 @@ class SpeechTokens(nn.Module):
     def forward(self, waveforms: Tensor) -> Tensor:
         return self.frames(self.spec_augment(self.log_mel(waveforms)))
 
+    def count(self, samples: Tensor) -> Tensor:
+        """How many tokens waveforms of so many samples have: whole numbers (B,) -> (B,)."""
+        return (1 + (samples - self.window_samples) // self.hop_samples).clamp(min=0)
+
     def milliseconds(self, samples: int) -> float:
         """How long so many samples last."""
         return 1000 * samples / self.log_mel.sample_rate_hz
