@@ -17,15 +17,17 @@ from vitspeech.data import (
     Augment,
     Cifar,
     ImageFolder,
+    SequenceAugment,
     Shapes,
     SpeechCommands,
     SpokenWords,
     WaveformAugment,
+    WordSequences,
 )
 from vitspeech.frontends import SpecAugment, SpeechTokens
 from vitspeech.inference import predict
-from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, TimmModel, ViT
-from vitspeech.tasks import Classification
+from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, SpeechRecognizer, TimmModel, ViT
+from vitspeech.tasks import Classification, Recognition
 
 __all__ = [
     "CNN",
@@ -37,19 +39,23 @@ __all__ = [
     "Encoder",
     "ImageFolder",
     "MultiHeadAttention",
+    "Recognition",
     "RelativePositions",
     "Rotary",
     "SelfAttentivePooling",
+    "SequenceAugment",
     "Shapes",
     "SpecAugment",
     "SpeechCNN",
     "SpeechClassifier",
     "SpeechCommands",
+    "SpeechRecognizer",
     "SpeechTokens",
     "SpokenWords",
     "TimmModel",
     "ViT",
     "WaveformAugment",
+    "WordSequences",
     "attention_from_convolution",
     "load",
     "predict",

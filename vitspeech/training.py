@@ -17,7 +17,7 @@ import warnings
 from argparse import ArgumentError
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lightning
 import yaml
@@ -30,7 +30,7 @@ from vitspeech.data.in_memory import InMemoryData
 from vitspeech.evaluation import confusion_matrix, described, metrics
 from vitspeech.provenance import provenance
 from vitspeech.run_report import draw_confusion_matrix, draw_learning_curves, merge_metrics
-from vitspeech.tasks import Classification
+from vitspeech.tasks import TASKS
 
 QUIET = (
     "LightningCLI's args parameter",
@@ -53,8 +53,10 @@ class TrainingCLI(LightningCLI):
         logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
         for message in QUIET:
             warnings.filterwarnings("ignore", message=message)
+        arguments = with_resumed_config(arguments)
+        self.task = task_of(arguments)
         super().__init__(
-            Classification,
+            TASKS[self.task],
             InMemoryData,
             subclass_mode_data=True,
             run=False,
@@ -64,10 +66,11 @@ class TrainingCLI(LightningCLI):
             # Our batches share themselves out among processes.
             trainer_defaults={"use_distributed_sampler": False, "enable_model_summary": False, "max_epochs": 10},
             parser_kwargs={"prog": "train.py", "exit_on_error": False},
-            args=with_resumed_config(arguments),
+            args=arguments,
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument("--task", type=Literal[tuple(TASKS)], default="classification", help="what is trained")
         parser.add_argument("--run", type=str | None, help="the run's folder; default: runs/CONFIG'S NAME/NUMBER")
         parser.add_argument("--resume", type=str | None, help="a run's folder: go on where it stopped")
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
@@ -87,12 +90,13 @@ class TrainingCLI(LightningCLI):
         attempt = sum(1 for _ in (self.folder / "logs").glob("*"))
         logs = {"save_dir": self.folder, "name": "logs", "version": str(attempt)}
         saving = {"dirpath": self.folder, "enable_version_counter": False, "save_on_train_epoch_end": True}
+        task = TASKS[self.task]
         self.timer = Timer(interval="step", verbose=False)
         self.trainer_defaults["callbacks"] = [
             LearningRateMonitor(logging_interval="step"),
             self.timer,
             ModelCheckpoint(filename="last", **saving),
-            ModelCheckpoint(filename="best", monitor="val_accuracy", mode="max", **saving),
+            ModelCheckpoint(filename="best", monitor=task.monitor, mode=task.mode, **saving),
         ]
         loggers = [CSVLogger(**logs, flush_logs_every_n_steps=1), TensorBoardLogger(**logs)]
         return super().instantiate_trainer(logger=loggers, **kwargs)
@@ -156,6 +160,24 @@ class TrainingCLI(LightningCLI):
         draw_confusion_matrix(counts, data.labels, run / "confusion_matrix.png", items=data.items)
         print(f"test set, final weights: {described(found)}")
         print(f"model {run / 'model'}; pictures {run / 'learning_curves.png'}, {run / 'confusion_matrix.png'}")
+
+
+def task_of(arguments: Sequence[str]) -> str:
+    """The task that the last config or `--task` on the command line names; what is trained follows from it, and with
+    it which keys `model` has."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", action="append", default=[])
+    parser.add_argument("--task")
+    known, _ = parser.parse_known_args(arguments)
+    named = known.task
+    for file in known.config:
+        try:
+            config = yaml.safe_load(Path(file).read_text())
+        except (OSError, yaml.YAMLError):
+            continue  # the parser proper says what is wrong with it
+        if isinstance(config, dict) and not known.task:
+            named = config.get("task", named)
+    return named if named in TASKS else "classification"
 
 
 def with_resumed_config(arguments: Sequence[str]) -> list[str]:

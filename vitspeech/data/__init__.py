@@ -8,14 +8,17 @@ from vitspeech.data.shapes import Shapes
 from vitspeech.data.speech_commands import SpeechCommands
 from vitspeech.data.spoken_words import SpokenWords
 from vitspeech.data.waveforms import WaveformAugment
+from vitspeech.data.word_sequences import SequenceAugment, WordSequences
 
 __all__ = [
     "AudioFolder",
     "Augment",
     "Cifar",
     "ImageFolder",
+    "SequenceAugment",
     "Shapes",
     "SpeechCommands",
     "SpokenWords",
     "WaveformAugment",
+    "WordSequences",
 ]

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 from torchaudio.datasets import SPEECHCOMMANDS
+from tqdm import tqdm
 
-from vitspeech.data.audio import read_audio, read_clips
+from vitspeech.data.audio import read_audio, read_clip, read_clips
 from vitspeech.data.in_memory import Items, default_root
 from vitspeech.data.waveforms import WaveformAugment, WaveformData
+from vitspeech.data.word_clips import WordClip, WordSource, word_span
 
 FOLDER, URL = "SpeechCommands", "speech_commands_v0.02"
 WORDS = tuple(
@@ -23,7 +25,7 @@ PARTS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}  # o
 FIXED = 20_261_121  # seed of what is drawn once and for all: which unknown words, where silence is cut
 
 
-class SpeechCommands(WaveformData):
+class SpeechCommands(WaveformData, WordSource):
     """One-second clips of single words, 16 kHz, in the official splits (no speaker is in two of them).
 
     With `unknown` and `silence` it is the set's recognition task: words of the set that are not in `words`, and cuts
@@ -105,6 +107,23 @@ class SpeechCommands(WaveformData):
             clips, labels = torch.cat((clips, cuts)), labels + [self.labels.index(SILENCE)] * len(cuts)
         return Items(clips, torch.tensor(labels))
 
+    def word_clips(self, split: str) -> list[WordClip]:
+        """The split's clips of `words`, as long as they are; the speaker is the first part of a file's name."""
+        self.prepare_noise()
+        files = [file for file in self.files[split] if file.parent.name in self.words]
+        clips = []
+        for file in tqdm(files, f"reading {split}", disable=len(files) < 500, leave=False):
+            samples = read_clip(file, self.sample_rate_hz).numpy()
+            name = file.relative_to(self.folder).as_posix()
+            clips.append(WordClip(name, file.parent.name, file.name.partition("_")[0], samples, *word_span(samples)))
+        return clips
+
+    def backgrounds(self, split: str) -> dict[str, Tensor]:
+        self.prepare_noise()
+        if not self.recordings:
+            return {"hiss": part(self.noise, split)}
+        return {name: part(recording, split) for name, recording in self.recordings.items()}
+
     def prepare_noise(self) -> None:
         """List the splits and read the recordings of noise, once."""
         if hasattr(self, "files"):
@@ -112,9 +131,9 @@ class SpeechCommands(WaveformData):
         self.prepare_data()
         self.files = listed(self.folder, self.words)
         recordings = sorted((self.folder / NOISE).glob("*.wav"))
+        self.recordings = {file.stem: read_audio(file) for file in recordings}
         if recordings:
-            self.recordings = [read_audio(file) for file in recordings]
-            for file, recording in zip(recordings, self.recordings, strict=True):
+            for file, recording in zip(recordings, self.recordings.values(), strict=True):
                 cut_from = list(PARTS) if SILENCE in self.shares else ["train"]
                 if any(len(part(recording, split)) < self.samples for split in cut_from):
                     lasts_s = len(recording) / self.sample_rate_hz
@@ -122,7 +141,7 @@ class SpeechCommands(WaveformData):
                         f"{file}: lasts {lasts_s:.3g} s; a tenth of it for each of {', '.join(LISTS)}, "
                         f"and the rest for training, must hold a clip of {self.seconds:g} s"
                     )
-            self.noise = torch.cat([part(recording, "train") for recording in self.recordings])
+            self.noise = torch.cat([part(recording, "train") for recording in self.recordings.values()])
         elif SILENCE in self.shares:
             raise FileNotFoundError(f"{self.folder / NOISE}: no recordings to cut silence from")
 
@@ -136,7 +155,7 @@ class SpeechCommands(WaveformData):
         """Cuts from the split's part of the noise, from inaudible to as loud as recorded: int16 (count, N)."""
         generator = torch.Generator().manual_seed(FIXED)
         cuts = torch.empty(count, self.samples, dtype=torch.int16)
-        parts = [part(recording, split) for recording in self.recordings]
+        parts = [part(recording, split) for recording in self.recordings.values()]
         for row in cuts:
             noise = parts[int(torch.randint(len(parts), (), generator=generator))]
             start = int(torch.randint(len(noise) - self.samples + 1, (), generator=generator))

@@ -15,9 +15,10 @@ from tqdm import tqdm
 
 from vitspeech.data.audio import SAMPLE_RATE_HZ, fitted
 from vitspeech.data.in_memory import Items
-from vitspeech.data.speech_commands import SILENCE, UNKNOWN
-from vitspeech.data.synthesis import SPLITS, Synthesiser, draw_voice
+from vitspeech.data.speech_commands import SILENCE, UNKNOWN, part
+from vitspeech.data.synthesis import SPLITS, Synthesiser, Voice, draw_voice
 from vitspeech.data.waveforms import WaveformAugment, WaveformData, hiss
+from vitspeech.data.word_clips import WordClip, WordSource
 
 WORDS = ("yes", "no", "up", "down", "left", "right", "stop", "go")
 OTHERS = (
@@ -26,7 +27,7 @@ OTHERS = (
 )
 
 
-class SpokenWords(WaveformData):
+class SpokenWords(WaveformData, WordSource):
     """One-second clips of single words, spoken by eSpeak NG in many voices, rates and pitches (the extra `spoken`).
 
     Args:
@@ -68,28 +69,58 @@ class SpokenWords(WaveformData):
         self.labels = [*self.words, *self.shares]
 
     def read(self, split: str) -> Dataset:
-        generator = torch.Generator().manual_seed(self.drawn_from * len(SPLITS) + list(SPLITS).index(split))
-        count = self.count if split == "train" else self.count // 5
-        labels = torch.randint(0, len(self.words), (count,), generator=generator).tolist()
-        texts = [self.words[label] for label in labels]
+        generator = generator_of(split, self.drawn_from)
+        labels = self.drawn(split, generator)
+        texts, count = [self.words[label] for label in labels], len(labels)
         others = [word for word in OTHERS if word not in self.words]
         for place in torch.randint(0, len(others), (self.extra(UNKNOWN, count),), generator=generator).tolist():
             labels.append(self.labels.index(UNKNOWN))
             texts.append(others[place])
         silent = self.extra(SILENCE, count)
-        clips = torch.cat((self.spoken(texts, split, generator), noises(silent, self.samples, generator)))
+        words = torch.stack([fitted(sound, self.samples) for _, sound in spoken(texts, split, generator)])
+        clips = torch.cat((words, noises(silent, self.samples, generator)))
         return Items(clips, torch.tensor(labels + [len(self.labels) - 1] * silent))
 
     def extra(self, label: str, count: int) -> int:
         """How many clips there are of a label that is no word."""
         return round(self.shares.get(label, 0) * count)
 
-    def spoken(self, texts: Sequence[str], split: str, generator: torch.Generator) -> Tensor:
-        """One clip a text, each by a voice of the split: int16 (B, N)."""
-        bar = tqdm(texts, desc=f"speaking {split}", leave=False, disable=None)
-        with Synthesiser() as synthesiser:
-            said = [synthesiser.speak(text, draw_voice(split, generator)) for text in bar]
-        return torch.stack([fitted(sound, self.samples) for sound in said])
+    def drawn(self, split: str, generator: torch.Generator) -> list[int]:
+        """The word of each clip of the split that says one."""
+        count = self.count if split == "train" else self.count // 5
+        return torch.randint(0, len(self.words), (count,), generator=generator).tolist()
+
+    def word_clips(self, split: str) -> list[WordClip]:
+        """The split's clips of `words`, from the first sound to the last; the speaker is the voice."""
+        generator = generator_of(split, self.drawn_from)
+        return spoken_clips([self.words[label] for label in self.drawn(split, generator)], split, generator)
+
+    def backgrounds(self, split: str) -> dict[str, Tensor]:
+        return {"hiss": part(self.noise, split)}
+
+
+def generator_of(split: str, drawn_from: int) -> torch.Generator:
+    """What a split's clips are drawn by: one for each seed and split."""
+    return torch.Generator().manual_seed(drawn_from * len(SPLITS) + list(SPLITS).index(split))
+
+
+def spoken(texts: Sequence[str], split: str, generator: torch.Generator) -> list[tuple[Voice, Tensor]]:
+    """Each text by a voice of the split that is drawn for it: int16 (N,), as long as it lasts."""
+    said = []
+    with Synthesiser() as synthesiser:
+        for text in tqdm(texts, desc=f"speaking {split}", leave=False, disable=None):
+            voice = draw_voice(split, generator)
+            said.append((voice, synthesiser.speak(text, voice)))
+    return said
+
+
+def spoken_clips(texts: Sequence[str], split: str, generator: torch.Generator) -> list[WordClip]:
+    """The texts as clips to put utterances together from, each named by its text and its place."""
+    said = spoken(texts, split, generator)
+    return [
+        WordClip(f"{text}/{place}", text, f"{voice.language}+{voice.variant}", sound.numpy(), 0, len(sound))
+        for place, (text, (voice, sound)) in enumerate(zip(texts, said, strict=True))
+    ]
 
 
 def noises(count: int, samples: int, generator: torch.Generator) -> Tensor:

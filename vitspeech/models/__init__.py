@@ -1,9 +1,10 @@
-"""Networks: pixels or samples in, logits out, `forward_features` before the head."""
+"""Networks: pixels or samples in, logits out."""
 
 from vitspeech.models.cnn import CNN
 from vitspeech.models.speech_classifier import SpeechClassifier
 from vitspeech.models.speech_cnn import SpeechCNN
+from vitspeech.models.speech_recognizer import SpeechRecognizer
 from vitspeech.models.timm_model import TimmModel
 from vitspeech.models.vit import ViT
 
-__all__ = ["CNN", "SpeechCNN", "SpeechClassifier", "TimmModel", "ViT"]
+__all__ = ["CNN", "SpeechCNN", "SpeechClassifier", "SpeechRecognizer", "TimmModel", "ViT"]

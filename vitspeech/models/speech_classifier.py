@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from vitspeech.attention import ClassToken, Encoder
+from vitspeech.attention import ClassToken
 from vitspeech.attention.pooling import pooling_of
 from vitspeech.frontends import SpeechTokens
+from vitspeech.models.speech_encoder import SpeechEncoder
 
 
-class SpeechClassifier(nn.Module):
+class SpeechClassifier(SpeechEncoder):
     """A keyword transformer (Berg et al. 2021, arXiv:2104.00769) with whole or truncated self-attention.
 
     With `left` and `right` in tokens, one for all blocks or one for each, it is Yeh et al.'s truncated self-attention
@@ -47,10 +48,8 @@ class SpeechClassifier(nn.Module):
         positions: Literal["relative", "rotary"] | None = "rotary",
         **encoder: Any,
     ) -> None:
-        super().__init__()
-        self.tokens = SpeechTokens() if tokens is None else tokens
+        super().__init__(tokens, depth, heads, positions=positions, **encoder)
         width = self.tokens.width
-        self.encoder = Encoder(width, depth, heads, positions=positions, **encoder)
         self.pooling = pooling_of(pooling, width)
         if isinstance(self.pooling, ClassToken):
             raise ValueError("pooling: a class token has no place among tokens that stand for time; use a mean")
@@ -58,11 +57,7 @@ class SpeechClassifier(nn.Module):
 
     def forward_tokens(self, waveforms: Tensor) -> Tensor:
         """What each token has become in the encoder: (B, N) -> (B, T, D)."""
-        tokens = self.tokens(waveforms)
-        if not tokens.shape[1]:
-            needed = self.tokens.window_samples
-            raise ValueError(f"a waveform of {waveforms.shape[-1]} samples is below the {needed} of one token")
-        return self.encoder(tokens)
+        return self.encode(waveforms)[0]
 
     def forward_features(self, waveforms: Tensor) -> Tensor:
         """What the head sees: (B, N) -> (B, D), or (B, hops · D) after a pooling with several hops."""
@@ -84,19 +79,3 @@ class SpeechClassifier(nn.Module):
         if self.pooling.factor != 1:
             raise ValueError(f"the head takes {self.pooling.factor} hops of the pooling at once, not a single token")
         return self.head(encoded)
-
-    def initialise(self, waveforms: Tensor) -> None:
-        """Set what depends on the data from a sample of training waveforms (B, N)."""
-        self.tokens.log_mel.fit(waveforms)
-
-    @property
-    def context_ms(self) -> dict[str, float | None]:
-        """How far one output looks back and ahead of its own token through all blocks; `None` is without a limit.
-
-        A stream gives the output for a token `delay_ms` after the token's first sample: the look-ahead, and what one
-        token itself needs.
-        """
-        hop = self.tokens.milliseconds(self.tokens.hop_samples)
-        back, ahead = (None if reach is None else reach * hop for reach in self.encoder.reach)
-        window = self.tokens.milliseconds(self.tokens.window_samples)
-        return {"look_back_ms": back, "look_ahead_ms": ahead, "delay_ms": None if ahead is None else ahead + window}

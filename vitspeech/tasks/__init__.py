@@ -1,5 +1,8 @@
 """Lightning modules: what is trained, whatever the network."""
 
 from vitspeech.tasks.classification import Classification
+from vitspeech.tasks.recognition import Recognition
 
-__all__ = ["Classification"]
+TASKS = {"classification": Classification, "recognition": Recognition}
+
+__all__ = ["TASKS", "Classification", "Recognition"]

@@ -1,0 +1,198 @@
+"""Utterances of several words, put together from clips of single words: a seeded, published protocol.
+
+Speech Commands has no sequences, and nothing else did that anyone could compare on. How an utterance is drawn stands
+in `WordSequences`, how it sounds in `utterances.py`; what is tested on stands in manifests with their sha256.
+"""
+
+import string
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from vitspeech.data.drawing import Drawing
+from vitspeech.data.in_memory import InMemoryData
+from vitspeech.data.sequence_augment import SequenceAugment, check_range
+from vitspeech.data.utterances import Speech, Utterance, collated, composed, read_manifest, write_manifest
+from vitspeech.data.word_clips import WordSource
+
+CHARACTERS = (" ", "'", *string.ascii_lowercase)
+MANIFESTS = Path(__file__).parent / "manifests"
+FIXED = {"validation": 20_261_121, "test": 20_261_122}  # seeds of what is drawn once and for all
+
+
+class WordSequences(InMemoryData):
+    """Utterances of 1 to 7 words, with what was said, unit by unit, and when, to the sample.
+
+    An utterance has as many words as are drawn, each count as often. Its first clip is drawn from all of the split; the
+    others are of the same speaker, none twice, and where the speaker has too few, the rest are anyone's. Words are cut
+    at their ends (`word_span`), brought to one loudness, and stand apart by silences drawn from `gap_ms`, one before
+    the first and one after the last, too; 40 ms on either side of a word fade in and out, over its neighbour where the
+    silence is shorter. Noise from the split's own recordings lies under all of it. No clip, speaker or stretch of noise
+    of one split is in another, since the source's splits are apart.
+
+    Training utterances are drawn anew for every batch, by the batch's own seed; validation and test are drawn once and
+    for all.
+
+    Args:
+        source: Single words: `SpeechCommands`, `SpokenWords` or `SpokenVocabulary`.
+        units: What is recognised: the source's `words`, or `characters` (a space between words).
+        words: How many words an utterance has: the fewest and the most.
+        gap_ms: Silence between words: the shortest and the longest.
+        snr_db: The words' energy over the noise's, in decibels: the lowest and the highest.
+        count: Utterances an epoch; validation and test have a tenth of it.
+        manifest: The test set: one of those that come with the package (`speech-commands-1-7`,
+            `speech-commands-8-12`), or a file; `None` draws it by this protocol.
+        batch: Utterances a training batch, on each device.
+        augment: What happens to training utterances; `None` is `SequenceAugment()`.
+        seed: The run's seed; the command line sets it to `seed_everything`.
+
+    Raises:
+        ValueError: If a number is out of its range, or the manifest is altered or does not fit the source.
+        FileNotFoundError: If there is no such manifest, or the source is not there.
+    """
+
+    items = "utterances"
+
+    def __init__(
+        self,
+        source: WordSource,
+        *,
+        units: Literal["words", "characters"] = "words",
+        words: tuple[int, int] = (1, 7),
+        gap_ms: tuple[float, float] = (0.0, 400.0),
+        snr_db: tuple[float, float] = (10.0, 30.0),
+        count: int = 8000,
+        manifest: str | None = None,
+        batch: int = 64,
+        augment: SequenceAugment | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(batch=batch, seed=seed)
+        check_range("words", words)
+        check_range("gap_ms", gap_ms)
+        check_range("snr_db", snr_db)
+        if words[0] < 1 or gap_ms[0] < 0 or count < 10:
+            raise ValueError(f"words={list(words)}, gap_ms={list(gap_ms)} or count={count} is too small")
+        if units not in ("words", "characters"):
+            raise ValueError(f"units={units!r} is unknown; known: words, characters")
+        self.source, self.units, self.words, self.gap_ms, self.snr_db = source, units, words, gap_ms, snr_db
+        self.count, self.manifest = count, manifest
+        self.augment = SequenceAugment() if augment is None else augment
+        self.labels = list(source.words if units == "words" else CHARACTERS)
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        return {"sample_rate_hz": self.source.sample_rate_hz, "units": self.units}
+
+    def prepare_data(self) -> None:
+        """See that the source and the manifest are there."""
+        if hasattr(self.source, "prepare_data"):
+            self.source.prepare_data()
+        if self.manifest is not None:
+            read_manifest(manifest_file(self.manifest))
+
+    def read(self, split: str) -> Dataset:
+        drawing = Drawing(self.source, split, self.words, self.gap_ms, self.snr_db)
+        if split == "train":
+            return Drawn(drawing, self)
+        if split == "test" and self.manifest is not None:
+            utterances = read_manifest(manifest_file(self.manifest))
+            self.check_vocabulary(utterances, drawing)
+        else:
+            generator = numpy.random.default_rng(FIXED[split])
+            utterances = [drawing.draw(f"{split}-{number:04}", generator) for number in range(max(self.count // 10, 1))]
+        return Utterances(utterances, drawing, self)
+
+    def write_manifest(self, file: str | Path) -> str:
+        """Write the test set as this protocol draws it, and its sha256 beside it (SHA256SUMS); give the sha256."""
+        return write_manifest(self.read("test").utterances, file)
+
+    def check_vocabulary(self, utterances: Sequence[Utterance], drawing: Drawing) -> None:
+        """Refuse a manifest that names a word or a clip which the source has not.
+
+        Raises:
+            ValueError: If it does; the message names the line.
+        """
+        for number, utterance in enumerate(utterances, 1):
+            for word, clip, (_, last) in zip(utterance.words, utterance.clips, utterance.cuts, strict=True):
+                place = f"{manifest_file(self.manifest)}: line {number}"
+                if word not in self.source.words:
+                    raise ValueError(f"{place}: the word {word!r} is outside the vocabulary {list(self.source.words)}")
+                if clip not in drawing.clips or last > len(drawing.clips[clip].samples):
+                    raise ValueError(f"{place}: the clip {clip} is not in the test split, or shorter than its cut")
+            if utterance.noise[0] not in drawing.noises:
+                raise ValueError(f"{place}: the noise {utterance.noise[0]} is not there")
+
+    def encoded(self, words: Sequence[str]) -> list[int]:
+        """The units of a transcript, as indices of the labels.
+
+        Raises:
+            ValueError: If a word or a character is outside the vocabulary.
+        """
+        said = list(words) if self.units == "words" else list(" ".join(words))
+        strange = next((unit for unit in said if unit not in self.labels), None)
+        if strange is not None:
+            raise ValueError(f"{strange!r} of {' '.join(words)!r} is outside the vocabulary {', '.join(self.labels)}")
+        return [self.labels.index(unit) for unit in said]
+
+    def normalised(self, inputs: Tensor) -> Tensor:
+        """int16 samples (B, N) -> floats within ±1."""
+        return inputs / 32768
+
+    def on_after_batch_transfer(self, batch: tuple[Speech, int], dataloader_idx: int) -> Speech:
+        """Utterances as integers, seed -> floats, changed by `augment` in training."""
+        speech, seed = batch
+        speech = speech._replace(waveforms=self.normalised(speech.waveforms))
+        if not self.trainer.training:
+            return speech
+        torch.manual_seed(seed)
+        numpy.random.seed(seed)
+        return self.augment(speech)
+
+
+class Drawn(Dataset):
+    """Training utterances: those of a batch follow from its seed; the indices only count them."""
+
+    def __init__(self, drawing: Drawing, data: WordSequences) -> None:
+        self.drawing, self.data = drawing, data
+        drawing.snr_db = data.augment.snr_db
+
+    def __len__(self) -> int:
+        return self.data.count
+
+    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Speech, int]:
+        indices, seed = batch
+        generator = numpy.random.default_rng(seed)
+        utterances = [self.drawing.draw("", generator) for _ in range(len(indices))]
+        return spoken(utterances, self.drawing, self.data), seed
+
+
+class Utterances(Dataset):
+    """Utterances that are given, indexed by whole batches."""
+
+    def __init__(self, utterances: Sequence[Utterance], drawing: Drawing, data: WordSequences) -> None:
+        self.utterances, self.drawing, self.data = utterances, drawing, data
+
+    def __len__(self) -> int:
+        return len(self.utterances)
+
+    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Speech, int]:
+        indices, seed = batch
+        return spoken([self.utterances[index] for index in indices.tolist()], self.drawing, self.data), seed
+
+
+def spoken(utterances: Sequence[Utterance], drawing: Drawing, data: WordSequences) -> Speech:
+    """The sound of utterances with their units, side by side."""
+    sounds = [composed(utterance, drawing.clips, drawing.noises) for utterance in utterances]
+    return collated(sounds, [data.encoded(utterance.words) for utterance in utterances], utterances)
+
+
+def manifest_file(manifest: str) -> Path:
+    """Where a manifest lies: one of the package's by its name, else the file itself."""
+    own = MANIFESTS / f"{manifest}.jsonl"
+    return own if own.is_file() else Path(manifest)
