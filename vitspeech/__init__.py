@@ -26,8 +26,8 @@ from vitspeech.data import (
 )
 from vitspeech.frontends import SpecAugment, SpeechTokens
 from vitspeech.inference import predict
-from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, SpeechRecognizer, TimmModel, ViT
-from vitspeech.tasks import Classification, Recognition
+from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, SpeechRecognizer, SpeechTranscriber, TimmModel, ViT
+from vitspeech.tasks import Classification, Recognition, Transcription
 
 __all__ = [
     "CNN",
@@ -51,8 +51,10 @@ __all__ = [
     "SpeechCommands",
     "SpeechRecognizer",
     "SpeechTokens",
+    "SpeechTranscriber",
     "SpokenWords",
     "TimmModel",
+    "Transcription",
     "ViT",
     "WaveformAugment",
     "WordSequences",

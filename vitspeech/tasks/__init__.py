@@ -2,7 +2,8 @@
 
 from vitspeech.tasks.classification import Classification
 from vitspeech.tasks.recognition import Recognition
+from vitspeech.tasks.transcription import Transcription
 
-TASKS = {"classification": Classification, "recognition": Recognition}
+TASKS = {"classification": Classification, "recognition": Recognition, "transcription": Transcription}
 
-__all__ = ["TASKS", "Classification", "Recognition"]
+__all__ = ["TASKS", "Classification", "Recognition", "Transcription"]

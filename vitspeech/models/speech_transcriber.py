@@ -1,0 +1,189 @@
+"""The speech transcriber: waveform -> tokens -> attention encoder -> attention decoder -> units, one after the other.
+
+Shapes: B batch, N samples, T tokens, D model width, H heads, U units, L units of a transcript.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitspeech.attention import Decoder, DecoderCache, Encoder, padding_mask
+from vitspeech.frontends import SpeechTokens
+
+SHARED = ("mlp_ratio", "dropout", "score", "normaliser")  # what encoder and decoder have in common
+
+
+class TranscriberOutput(NamedTuple):
+    """What a transcriber says of utterances whose transcript it is given.
+
+    Attributes:
+        logits: Row i is for unit i, the row after the last unit for the end, which is class U (B, L + 1, U + 1).
+        ctc_logits: A row a token; class U is the blank (B, T, U + 1). `None` without a CTC head.
+        tokens: Valid tokens of each utterance (B,).
+    """
+
+    logits: Tensor
+    ctc_logits: Tensor | None
+    tokens: Tensor
+
+
+class SpeechTranscriber(nn.Module):
+    """An encoder and a decoder that attends to it (Chan et al. 2016, arXiv:1508.01211), both of attention.
+
+    Vaswani et al. 2017 (arXiv:1706.03762). With `ctc` a second head reads the encoder's tokens, to be trained and
+    decoded jointly (Kim, Hori and Watanabe 2017, arXiv:1609.06773). With `left` and `right` the encoder's attention is
+    truncated, as in `SpeechClassifier`; the decoder attends to the whole utterance in any case.
+
+    Args:
+        units: Number of units U: words or characters.
+        tokens: What makes tokens of waveforms, and by its `width` the model width D; `None` is `SpeechTokens()`.
+        depth: Number of encoder blocks.
+        heads: Attention heads of both; must divide D.
+        decoder_depth: Number of decoder blocks.
+        ctc: Whether there is a CTC head.
+        positions: Of the encoder: `rotary` or `relative` tell attention the distance; `None` leaves order to the
+            tokens' stem. The decoder's are rotary.
+        **encoder: What else `vitspeech.Encoder` takes: `left`, `right`, `drop_path`, and for the decoder, too,
+            `mlp_ratio`, `dropout`, `score`, `normaliser`.
+
+    Attributes:
+        start_unit: What stands before a transcript's first unit: U.
+
+    Shape:
+        samples within ±1 (B, N), lengths in samples (B,) or None, given units (B, L) -> `TranscriberOutput`
+
+    Raises:
+        ValueError: If a number is below 1, `heads` does not divide the width, a name is unknown, or an utterance is too
+            short for a token.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        tokens: SpeechTokens | None = None,
+        depth: int = 6,
+        heads: int = 4,
+        *,
+        decoder_depth: int = 2,
+        ctc: bool = False,
+        positions: Literal["relative", "rotary"] | None = "rotary",
+        **encoder: Any,
+    ) -> None:
+        super().__init__()
+        for name, number in (("units", units), ("decoder_depth", decoder_depth)):
+            if number < 1:
+                raise ValueError(f"{name}={number} is below 1")
+        self.tokens = SpeechTokens() if tokens is None else tokens
+        width = self.tokens.width
+        shared = {name: encoder[name] for name in SHARED if name in encoder}
+        self.encoder = Encoder(width, depth, heads, positions=positions, **encoder)
+        self.start_unit = units
+        self.embedding = nn.Embedding(units + 1, width)
+        self.decoder = Decoder(width, decoder_depth, heads, positions="rotary", **shared)
+        self.head = nn.Linear(width, units + 1)
+        self.ctc_head = nn.Linear(width, units + 1) if ctc else None
+
+    def encode(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What each token has become in the encoder, and which are valid: (B, N) -> (B, T, D), (B, T).
+
+        An utterance's valid tokens are those of its own samples alone, whatever stands beyond its length.
+
+        Raises:
+            ValueError: If an utterance is too short for a token, or a length is more than N.
+        """
+        samples = [waveforms.shape[1]] * len(waveforms) if lengths is None else lengths.tolist()
+        check_lengths(samples, *waveforms.shape, self.tokens.window_samples)
+        tokens = self.tokens(waveforms)
+        if lengths is None:
+            return self.encoder(tokens), torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
+        padding = padding_mask(self.tokens.count(lengths.to(tokens.device)), tokens.shape[1])
+        return self.encoder(tokens, padding), padding
+
+    def forward(self, waveforms: Tensor, lengths: Tensor | None, given: Tensor) -> TranscriberOutput:
+        """Teacher forcing: each unit is predicted from the true ones before it.
+
+        Args:
+            waveforms: Samples within ±1 (B, N).
+            lengths: Samples of each utterance (B,); `None` is all.
+            given: The transcripts' units, padded at their ends by -1 or any unit (B, L).
+        """
+        encoded, padding = self.encode(waveforms, lengths)
+        logits = self.head(self.decoder(self.embedded(given), encoded, source_padding=padding))
+        return TranscriberOutput(logits, self.forward_ctc(encoded), padding.sum(1))
+
+    def forward_ctc(self, encoded: Tensor) -> Tensor | None:
+        """CTC's logits of what tokens have become: (B, T, D) -> (B, T, U + 1); `None` without a CTC head."""
+        return None if self.ctc_head is None else self.ctc_head(encoded)
+
+    def embedded(self, given: Tensor) -> Tensor:
+        """What the decoder is given: the start and the units, (B, L) -> (B, L + 1, D)."""
+        return self.embedding(F.pad(given.clamp(min=0), (1, 0), value=self.start_unit))
+
+    def start(self, encoded: Tensor, padding: Tensor | None = None) -> DecoderCache:
+        """The cache before the first step, whose units are all `start_unit`: what `encode` gave -> its cache."""
+        return self.decoder.start(encoded, padding)
+
+    def step(self, units: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
+        """Log-probabilities of what comes after the units just said, and the cache after them.
+
+        Shape:
+            (B,) -> (B, U + 1)
+        """
+        given = self.embedding(units.to(self.embedding.weight.device))
+        decoded, cache = self.decoder.step(given[:, None], cache)
+        return self.head(decoded[:, 0]).log_softmax(-1), cache
+
+    def cross_attention(self, encoded: Tensor, padding: Tensor | None, units: Tensor) -> Tensor:
+        """The weights of every decoder block and head: from which tokens each unit was read, for a picture.
+
+        Row i is that of unit i, the last row that of the end. To be called in evaluation mode.
+
+        Args:
+            encoded: What `encode` gave.
+            padding: Likewise; `None` where all tokens are valid.
+            units: The transcripts' units, padded at their ends as in `forward`.
+
+        Shape:
+            (B, T, D), (B, T), (B, L) -> (decoder blocks, B, H, L + 1, T)
+        """
+        x, weights = self.embedded(units), []
+        for block in self.decoder.blocks:
+            attention = block.cross_attention
+            x = x + block.attention(block.attention_norm(x))
+            query, key, value = attention.project(block.cross_norm(x), encoded)
+            attended, shares = attention.attend(query, key, value, attention.allowed(query, key, padding, None))
+            x = x + attention.output(attended.transpose(1, 2).flatten(2))
+            x = x + block.mlp(block.mlp_norm(x))
+            weights.append(shares)
+        return torch.stack(weights)
+
+    def initialise(self, waveforms: Tensor) -> None:
+        """Set what depends on the data from a sample of training waveforms (B, N)."""
+        self.tokens.log_mel.fit(waveforms)
+
+    @property
+    def context_ms(self) -> dict[str, float | None]:
+        """How far a token of the encoder looks back and ahead of itself; `None` is without a limit.
+
+        There is no `delay_ms`: the decoder attends to the whole utterance.
+        """
+        hop = self.tokens.milliseconds(self.tokens.hop_samples)
+        back, ahead = (None if reach is None else reach * hop for reach in self.encoder.reach)
+        return {"look_back_ms": back, "look_ahead_ms": ahead, "delay_ms": None}
+
+
+def check_lengths(samples: list[int], batch: int, longest: int, needed: int) -> None:
+    """Refuse utterances that are not one for each waveform, too short for a token, or longer than the waveforms.
+
+    Raises:
+        ValueError: If there is one; it is named by its place in the batch.
+    """
+    if len(samples) != batch:
+        raise ValueError(f"{len(samples)} lengths are not one for each of {batch} waveforms")
+    for place, count in enumerate(samples):
+        if count < needed:
+            raise ValueError(f"utterance {place} of {count} samples is below the {needed} of one token")
+        if count > longest:
+            raise ValueError(f"utterance {place} of {count} samples is longer than the waveforms' {longest}")
