@@ -10,7 +10,7 @@ import torch
 
 import vitspeech
 from vitspeech import command_line
-from vitspeech.evaluation import confusion_matrix, described, metrics
+from vitspeech.evaluation import evaluate
 from vitspeech.release import card_data
 
 
@@ -23,10 +23,10 @@ def main() -> None:
     model = vitspeech.load(arguments.checkpoint)
     data = card_data(model, arguments.data)
     network = model.network.to("cuda" if torch.cuda.is_available() else "cpu")
-    counts = confusion_matrix(network, data)
-    found = metrics(counts, data)
-    print(f"{described(found)}; the card says {model.card['metrics']['test_accuracy']:.4f}")
-    print(f"test_accuracy {found['test_accuracy']:.4f}")
+    report = evaluate(network, data)
+    name, value = report.headline
+    print(f"{report.text}; the card says {model.card['metrics'][name]:.4f}")
+    print(f"{name} {value:.4f}")
 
 
 if __name__ == "__main__":

@@ -26,8 +26,17 @@ from vitspeech.data import (
 )
 from vitspeech.frontends import SpecAugment, SpeechTokens
 from vitspeech.inference import predict
-from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, SpeechRecognizer, SpeechTranscriber, TimmModel, ViT
-from vitspeech.tasks import Classification, Recognition, Transcription
+from vitspeech.models import (
+    CNN,
+    SpeechClassifier,
+    SpeechCNN,
+    SpeechLabeller,
+    SpeechRecognizer,
+    SpeechTranscriber,
+    TimmModel,
+    ViT,
+)
+from vitspeech.tasks import Classification, Labelling, Recognition, Transcription
 
 __all__ = [
     "CNN",
@@ -38,6 +47,7 @@ __all__ = [
     "Decoder",
     "Encoder",
     "ImageFolder",
+    "Labelling",
     "MultiHeadAttention",
     "Recognition",
     "RelativePositions",
@@ -49,6 +59,7 @@ __all__ = [
     "SpeechCNN",
     "SpeechClassifier",
     "SpeechCommands",
+    "SpeechLabeller",
     "SpeechRecognizer",
     "SpeechTokens",
     "SpeechTranscriber",

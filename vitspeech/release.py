@@ -11,8 +11,9 @@ from typing import Any
 import vitspeech.data
 from vitspeech import checkpoint
 from vitspeech.data.in_memory import InMemoryData
+from vitspeech.data.word_clips import WordSource
 
-PICTURES = ("learning_curves.png", "confusion_matrix.png")
+SHOWN = ("learning_curves.png", "confusion_matrix.png", "errors.txt")  # of which a run has what its task gives
 
 
 def release(run: str | Path, folder: str | Path, others: Sequence[str | Path] = ()) -> dict[str, Any]:
@@ -42,16 +43,17 @@ def release(run: str | Path, folder: str | Path, others: Sequence[str | Path] = 
         first.card["metrics"] |= spread([model.card["metrics"] for model in models])
     first.card |= {"name": Path(folder).name, "seeds": seeds}
     checkpoint.save(first, folder)
-    for picture in PICTURES:
-        shutil.copy(Path(run) / picture, folder)
+    for file in (Path(run) / name for name in SHOWN):
+        if file.exists():
+            shutil.copy(file, folder)
     write_table(Path(folder).parent)
     return first.card
 
 
 def spread(metrics: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Mean and standard deviation over runs of every accuracy that a card has."""
+    """Mean and standard deviation over runs of every accuracy and error rate that a card has."""
     found = {}
-    for name in [name for name in metrics[0] if name.endswith("_accuracy")]:
+    for name in [name for name in metrics[0] if name.endswith(("_accuracy", "_error_rate"))]:
         values = [of_run[name] for of_run in metrics]
         found |= {f"{name}_mean": round(mean(values), 6), f"{name}_sd": round(stdev(values), 6)}
     return found
@@ -76,7 +78,7 @@ def write_table(folder: Path) -> None:
 def table(cards: Sequence[dict[str, Any]]) -> list[str]:
     """The lines of a Markdown table, one for each card."""
     lines = [
-        "| model | parameters | test accuracy | mean ± sd (seeds) | minutes | hardware | commit |",
+        "| model | parameters | test set | mean ± sd (seeds) | minutes | hardware | commit |",
         "|---|---|---|---|---|---|---|",
     ]
     for card in cards:
@@ -88,16 +90,26 @@ def table(cards: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
+NAMES = {  # of a card's metrics, as tables say them
+    "test_accuracy": "accuracy",
+    "word_accuracy": "words alone",
+    "character_error_rate": "CER",
+    "word_error_rate": "WER",
+    "frame_accuracy": "frames",
+}
+
+
 def percentages(metrics: dict[str, Any]) -> tuple[str, str]:
-    """The accuracies of a card to be read, and their means and deviations over seeds ("" for one seed)."""
-    shares = [f"{100 * metrics['test_accuracy']:.2f} %"]
-    spreads = []
-    if "word_accuracy" in metrics:
-        shares.append(f"words alone {100 * metrics['word_accuracy']:.2f} %")
-    for name, text in (("test", ""), ("word", "words alone ")):
-        if f"{name}_accuracy_sd" in metrics:
-            average, deviation = (100 * metrics[f"{name}_accuracy_{part}"] for part in ("mean", "sd"))
-            spreads.append(f"{text}{average:.2f} ± {deviation:.2f} %")
+    """The accuracies or error rates of a card to be read, and their means and deviations over seeds ("" for one)."""
+    known = {name: text for name, text in NAMES.items() if name in metrics}
+    shares = [f"{text} {100 * metrics[name]:.2f} %" for name, text in known.items()]
+    for test_set, others in metrics.get("also", {}).items():
+        shares += [f"{text} {100 * others[name]:.2f} % on {test_set}" for name, text in known.items()]
+    spreads = [
+        f"{text} {100 * metrics[f'{name}_mean']:.2f} ± {100 * metrics[f'{name}_sd']:.2f} %"
+        for name, text in known.items()
+        if f"{name}_sd" in metrics
+    ]
     return ", ".join(shares), ", ".join(spreads)
 
 
@@ -107,20 +119,30 @@ def card_data(model: checkpoint.Model, root: str | None) -> InMemoryData:
     Raises:
         ValueError: If the card names no data set of vitspeech, or its labels are not the model's.
     """
-    description = model.card["data"]
-    package, _, name = str(description["class_path"]).rpartition(".")
-    made = getattr(vitspeech.data, name, None) if package == "vitspeech" and name in vitspeech.data.__all__ else None
-    if not (isinstance(made, type) and issubclass(made, InMemoryData)):
-        raise ValueError(f"the card's data {description['class_path']!r} is no data set of vitspeech")
-    arguments = dict(description["init_args"])
-    parameter = inspect.signature(made).parameters.get("root")
-    if parameter is not None:
-        if root is None and parameter.default is parameter.empty:
-            raise ValueError(f"say where the data is with --data: {name} has no place of its own")
-        arguments["root"] = root
-    data = made(**arguments)
+    data = made_from(model.card["data"], InMemoryData, root)
     unknown = sorted(set(data.labels) - set(model.labels))
     if list(data.labels) != list(model.labels):
         named = ", ".join(unknown) or ", ".join(sorted(set(model.labels) - set(data.labels)))
         raise ValueError(f"classes of the data and of the model differ: {named}")
     return data
+
+
+def made_from(description: dict[str, Any], kind: type, root: str | None) -> Any:
+    """The data set, or the source of one, that `class_path: vitspeech.NAME` and `init_args` describe.
+
+    Raises:
+        ValueError: If there is none of that kind, or it needs a root that is not given.
+    """
+    package, _, name = str(description["class_path"]).rpartition(".")
+    made = getattr(vitspeech.data, name, None) if package == "vitspeech" and name in vitspeech.data.__all__ else None
+    if not (isinstance(made, type) and issubclass(made, kind)):
+        raise ValueError(f"the card's data {description['class_path']!r} is no data set of vitspeech")
+    arguments = dict(description["init_args"])
+    if "source" in arguments:
+        arguments["source"] = made_from(arguments["source"], WordSource, root)
+    parameter = inspect.signature(made).parameters.get("root")
+    if parameter is not None:
+        if root is None and parameter.default is parameter.empty:
+            raise ValueError(f"say where the data is with --data: {name} has no place of its own")
+        arguments["root"] = root
+    return made(**arguments)

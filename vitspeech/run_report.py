@@ -35,8 +35,8 @@ def merge_metrics(run: Path) -> list[dict[str, str]]:
 
 
 def draw_learning_curves(rows: Sequence[dict[str, str]], path: Path) -> None:
-    """Loss and accuracy against the epoch: training and validation."""
-    figure, (losses, accuracies) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    """Loss, and accuracy or error rate, against the epoch: training and validation."""
+    figure, (losses, rates) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 
     def draw(axes: pyplot.Axes, name: str, label: str, colour: str) -> None:
         points = [(int(row["epoch"]) + 1, float(row[name])) for row in rows if row.get(name)]
@@ -50,10 +50,11 @@ def draw_learning_curves(rows: Sequence[dict[str, str]], path: Path) -> None:
 
     draw(losses, "train_loss_epoch", "training (augmented, as trained)", ORANGE)
     draw(losses, "val_loss", "validation", BLUE)
-    draw(accuracies, "val_accuracy", "validation", BLUE)
-    losses.set(xlabel="epoch", ylabel="cross-entropy (nats)")
-    accuracies.set(xlabel="epoch", ylabel="accuracy")
-    for axes in (losses, accuracies):
+    counts_errors = any(row.get("val_error_rate") for row in rows)
+    draw(rates, "val_error_rate" if counts_errors else "val_accuracy", "validation", BLUE)
+    losses.set(xlabel="epoch", ylabel="loss (nats)")
+    rates.set(xlabel="epoch", ylabel="error rate of units" if counts_errors else "accuracy")
+    for axes in (losses, rates):
         axes.grid(alpha=0.3)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend()

@@ -5,7 +5,8 @@ RUN/run.json             commit, hardware, versions
 RUN/logs/                CSV and TensorBoard, one folder for each time the run was started
 RUN/last.ckpt best.ckpt  for resuming: the last epoch's, and the one with the best validation accuracy
 RUN/model/               the final weights in the released form, with their card
-RUN/metrics.csv learning_curves.png confusion_matrix.png
+RUN/metrics.csv learning_curves.png
+RUN/confusion_matrix.png or errors.txt: what the test has to show
 """
 
 import argparse
@@ -27,9 +28,9 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from vitspeech import checkpoint
 from vitspeech.data.in_memory import InMemoryData
-from vitspeech.evaluation import confusion_matrix, described, metrics
+from vitspeech.evaluation import evaluate
 from vitspeech.provenance import provenance
-from vitspeech.run_report import draw_confusion_matrix, draw_learning_curves, merge_metrics
+from vitspeech.run_report import draw_learning_curves, merge_metrics
 from vitspeech.tasks import TASKS
 
 QUIET = (
@@ -133,21 +134,20 @@ class TrainingCLI(LightningCLI):
         print(f"{self.config.model.network.class_path}, {parameters:,} parameters -> {self.folder}")
 
     def finish(self) -> None:
-        """Test the final weights in fp32, write model, curves and confusion matrix, and say where they are."""
+        """Test the final weights in fp32, write model, curves and what the test has to show, and say where they are."""
         run, data = self.folder, self.datamodule
         for callback in self.trainer.callbacks:
             if isinstance(callback, WeightAveraging):
                 # Lightning did this at the end of training, but not if a resumed run had nothing left to train.
                 callback.on_train_end(self.trainer, self.model)
         network = self.model.network.eval().float().to(self.trainer.strategy.root_device)
-        counts = confusion_matrix(network, data, progress=self.trainer.progress_bar_callback is not None)
-        found = metrics(counts, data)
+        report = evaluate(network, data, progress=self.trainer.progress_bar_callback is not None)
         config = yaml.safe_load((run / "config.yaml").read_text())
         card = {
             "name": run.parent.name,
             "data": test_set(config["data"]),
             "split": "test",
-            "metrics": found,
+            "metrics": report.metrics,
             "parameters": sum(parameter.numel() for parameter in network.parameters()),
             **getattr(network, "context_ms", {}),
             "seeds": [config["seed_everything"]],
@@ -157,9 +157,8 @@ class TrainingCLI(LightningCLI):
         model = checkpoint.Model(network, list(data.labels), data.preprocessing, card, config["model"]["network"])
         checkpoint.save(model, run / "model")
         draw_learning_curves(merge_metrics(run), run / "learning_curves.png")
-        draw_confusion_matrix(counts, data.labels, run / "confusion_matrix.png", items=data.items)
-        print(f"test set, final weights: {described(found)}")
-        print(f"model {run / 'model'}; pictures {run / 'learning_curves.png'}, {run / 'confusion_matrix.png'}")
+        print(f"test set, final weights: {report.text}")
+        print(f"model {run / 'model'}; to look at: {run / 'learning_curves.png'}, {report.write(run)}")
 
 
 def task_of(arguments: Sequence[str]) -> str:
@@ -237,5 +236,9 @@ def run_folder(resume: str | None, wanted: str | None, configs: Sequence[Any] | 
 def test_set(data: dict[str, Any]) -> dict[str, Any]:
     """A data set's configuration without what only training needs, and without this machine's folder."""
     training_only = {"root", "batch", "augment", "download", "workers"}
-    arguments = {name: value for name, value in data["init_args"].items() if name not in training_only}
+    arguments = {
+        name: test_set(value) if isinstance(value, dict) and "class_path" in value else value
+        for name, value in data["init_args"].items()
+        if name not in training_only
+    }
     return {"class_path": data["class_path"], "init_args": arguments}

@@ -17,8 +17,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-EVALUATION_BATCH = 500
-
 
 class Batches(Sampler):
     """Draws (indices, seed) a batch: a pure function of the run's seed, the epoch and the batch's number.
@@ -100,6 +98,7 @@ class InMemoryData(lightning.LightningDataModule):
     labels: Sequence[str]
     items = "items"  # what one input is called in messages and in a card
     workers = 0
+    evaluation_batch = 500
 
     def __init__(self, *, batch: int, seed: int) -> None:
         super().__init__()
@@ -133,11 +132,14 @@ class InMemoryData(lightning.LightningDataModule):
         return self.loader(self.train, Batches(len(self.train), self.batch, seed=self.seed, shuffle=True))
 
     def val_dataloader(self) -> DataLoader:
-        return self.loader(self.validation, Batches(len(self.validation), EVALUATION_BATCH, shuffle=False))
+        return self.evaluation_loader(self.validation)
 
     def test_dataloader(self) -> DataLoader:
-        test = self.read("test")
-        return self.loader(test, Batches(len(test), EVALUATION_BATCH, shuffle=False))
+        return self.evaluation_loader(self.read("test"))
+
+    def evaluation_loader(self, items: Dataset) -> DataLoader:
+        """All items in their order, in batches of `evaluation_batch`."""
+        return self.loader(items, Batches(len(items), self.evaluation_batch, shuffle=False))
 
     def loader(self, items: Dataset, batches: Batches) -> DataLoader:
         return DataLoader(

@@ -45,8 +45,9 @@ class WordSequences(InMemoryData):
         gap_ms: Silence between words: the shortest and the longest.
         snr_db: The words' energy over the noise's, in decibels: the lowest and the highest.
         count: Utterances an epoch; validation and test have a tenth of it.
-        manifest: The test set: one of those that come with the package (`speech-commands-1-7`,
-            `speech-commands-8-12`), or a file; `None` draws it by this protocol.
+        manifests: Test sets: those that come with the package by name (`speech-commands-1-7`, `speech-commands-8-12`),
+            others by their file. The first is what a model is judged by, each is reported; without any the test set
+            is drawn by this protocol.
         batch: Utterances a training batch, on each device.
         augment: What happens to training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
@@ -57,6 +58,7 @@ class WordSequences(InMemoryData):
     """
 
     items = "utterances"
+    evaluation_batch = 64
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class WordSequences(InMemoryData):
         gap_ms: tuple[float, float] = (0.0, 400.0),
         snr_db: tuple[float, float] = (10.0, 30.0),
         count: int = 8000,
-        manifest: str | None = None,
+        manifests: Sequence[str] = (),
         batch: int = 64,
         augment: SequenceAugment | None = None,
         seed: int = 0,
@@ -81,7 +83,7 @@ class WordSequences(InMemoryData):
         if units not in ("words", "characters"):
             raise ValueError(f"units={units!r} is unknown; known: words, characters")
         self.source, self.units, self.words, self.gap_ms, self.snr_db = source, units, words, gap_ms, snr_db
-        self.count, self.manifest = count, manifest
+        self.count, self.manifests = count, list(manifests)
         self.augment = SequenceAugment() if augment is None else augment
         self.labels = list(source.words if units == "words" else CHARACTERS)
 
@@ -93,34 +95,47 @@ class WordSequences(InMemoryData):
         """See that the source and the manifest are there."""
         if hasattr(self.source, "prepare_data"):
             self.source.prepare_data()
-        if self.manifest is not None:
-            read_manifest(manifest_file(self.manifest))
+        for manifest in self.manifests:
+            read_manifest(manifest_file(manifest))
 
     def read(self, split: str) -> Dataset:
-        drawing = Drawing(self.source, split, self.words, self.gap_ms, self.snr_db)
-        if split == "train":
-            return Drawn(drawing, self)
-        if split == "test" and self.manifest is not None:
-            utterances = read_manifest(manifest_file(self.manifest))
-            self.check_vocabulary(utterances, drawing)
-        else:
-            generator = numpy.random.default_rng(FIXED[split])
-            utterances = [drawing.draw(f"{split}-{number:04}", generator) for number in range(max(self.count // 10, 1))]
-        return Utterances(utterances, drawing, self)
+        if split == "test":
+            return next(iter(self.tests().values()))
+        drawing = self.drawing(split)
+        return Drawn(drawing, self) if split == "train" else self.drawn(split, drawing)
+
+    def tests(self) -> dict[str, "Utterances"]:
+        """The test sets by the names of their manifests, the one that counts first; `drawn` where there are none."""
+        drawing, sets = self.drawing("test"), {}
+        for manifest in self.manifests:
+            utterances = read_manifest(manifest_file(manifest))
+            self.check_vocabulary(manifest_file(manifest), utterances, drawing)
+            sets[Path(manifest).stem] = Utterances(utterances, drawing, self)
+        return sets or {"drawn": self.drawn("test", drawing)}
+
+    def drawing(self, split: str) -> Drawing:
+        """What draws the split's utterances by this protocol."""
+        return Drawing(self.source, split, self.words, self.gap_ms, self.snr_db)
+
+    def drawn(self, split: str, drawing: Drawing) -> "Utterances":
+        """A tenth of `count` utterances, the same whatever the run's seed."""
+        generator = numpy.random.default_rng(FIXED[split])
+        count = max(self.count // 10, 1)
+        return Utterances([drawing.draw(f"{split}-{number:04}", generator) for number in range(count)], drawing, self)
 
     def write_manifest(self, file: str | Path) -> str:
         """Write the test set as this protocol draws it, and its sha256 beside it (SHA256SUMS); give the sha256."""
-        return write_manifest(self.read("test").utterances, file)
+        return write_manifest(self.drawn("test", self.drawing("test")).utterances, file)
 
-    def check_vocabulary(self, utterances: Sequence[Utterance], drawing: Drawing) -> None:
+    def check_vocabulary(self, file: Path, utterances: Sequence[Utterance], drawing: Drawing) -> None:
         """Refuse a manifest that names a word or a clip which the source has not.
 
         Raises:
             ValueError: If it does; the message names the line.
         """
         for number, utterance in enumerate(utterances, 1):
+            place = f"{file}: line {number}"
             for word, clip, (_, last) in zip(utterance.words, utterance.clips, utterance.cuts, strict=True):
-                place = f"{manifest_file(self.manifest)}: line {number}"
                 if word not in self.source.words:
                     raise ValueError(f"{place}: the word {word!r} is outside the vocabulary {list(self.source.words)}")
                 if clip not in drawing.clips or last > len(drawing.clips[clip].samples):

@@ -81,10 +81,11 @@ class PrefixScores:
         before, after_blank = either[:-1].T, state.in_blank[:-1].T
         emitted = self.log_probs[state.utterances]
         scores = (before[..., None] + emitted).logsumexp(1)
-        # The last unit again is another one only after a blank; -1 has no column, and nothing before it to repeat.
+        # The last unit again is another one only after a blank. An empty prefix has had nothing but blanks, so that its
+        # -1 may pass for any unit.
         again = state.last.clamp(min=0)[:, None]
         repeated = emitted.gather(2, again[:, None].expand(-1, emitted.shape[1], 1))[..., 0]
-        repeated = (torch.where(state.last[:, None] < 0, before, after_blank) + repeated).logsumexp(1)
+        repeated = (after_blank + repeated).logsumexp(1)
         scores.scatter_(1, again, repeated[:, None])
         scores[:, -1] = either[-1]
         return scores

@@ -3,9 +3,19 @@
 from vitspeech.models.cnn import CNN
 from vitspeech.models.speech_classifier import SpeechClassifier
 from vitspeech.models.speech_cnn import SpeechCNN
+from vitspeech.models.speech_labeller import SpeechLabeller
 from vitspeech.models.speech_recognizer import SpeechRecognizer
 from vitspeech.models.speech_transcriber import SpeechTranscriber
 from vitspeech.models.timm_model import TimmModel
 from vitspeech.models.vit import ViT
 
-__all__ = ["CNN", "SpeechCNN", "SpeechClassifier", "SpeechRecognizer", "SpeechTranscriber", "TimmModel", "ViT"]
+__all__ = [
+    "CNN",
+    "SpeechCNN",
+    "SpeechClassifier",
+    "SpeechLabeller",
+    "SpeechRecognizer",
+    "SpeechTranscriber",
+    "TimmModel",
+    "ViT",
+]

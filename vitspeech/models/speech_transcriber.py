@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitspeech.attention import Decoder, DecoderCache, Encoder, padding_mask
+from vitspeech.attention import Decoder, DecoderCache
 from vitspeech.frontends import SpeechTokens
+from vitspeech.models.speech_encoder import SpeechEncoder
 
 SHARED = ("mlp_ratio", "dropout", "score", "normaliser")  # what encoder and decoder have in common
 
@@ -29,7 +30,7 @@ class TranscriberOutput(NamedTuple):
     tokens: Tensor
 
 
-class SpeechTranscriber(nn.Module):
+class SpeechTranscriber(SpeechEncoder):
     """An encoder and a decoder that attends to it (Chan et al. 2016, arXiv:1508.01211), both of attention.
 
     Vaswani et al. 2017 (arXiv:1706.03762). With `ctc` a second head reads the encoder's tokens, to be trained and
@@ -71,35 +72,17 @@ class SpeechTranscriber(nn.Module):
         positions: Literal["relative", "rotary"] | None = "rotary",
         **encoder: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(tokens, depth, heads, positions=positions, **encoder)
         for name, number in (("units", units), ("decoder_depth", decoder_depth)):
             if number < 1:
                 raise ValueError(f"{name}={number} is below 1")
-        self.tokens = SpeechTokens() if tokens is None else tokens
         width = self.tokens.width
         shared = {name: encoder[name] for name in SHARED if name in encoder}
-        self.encoder = Encoder(width, depth, heads, positions=positions, **encoder)
         self.start_unit = units
         self.embedding = nn.Embedding(units + 1, width)
         self.decoder = Decoder(width, decoder_depth, heads, positions="rotary", **shared)
         self.head = nn.Linear(width, units + 1)
         self.ctc_head = nn.Linear(width, units + 1) if ctc else None
-
-    def encode(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """What each token has become in the encoder, and which are valid: (B, N) -> (B, T, D), (B, T).
-
-        An utterance's valid tokens are those of its own samples alone, whatever stands beyond its length.
-
-        Raises:
-            ValueError: If an utterance is too short for a token, or a length is more than N.
-        """
-        samples = [waveforms.shape[1]] * len(waveforms) if lengths is None else lengths.tolist()
-        check_lengths(samples, *waveforms.shape, self.tokens.window_samples)
-        tokens = self.tokens(waveforms)
-        if lengths is None:
-            return self.encoder(tokens), torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
-        padding = padding_mask(self.tokens.count(lengths.to(tokens.device)), tokens.shape[1])
-        return self.encoder(tokens, padding), padding
 
     def forward(self, waveforms: Tensor, lengths: Tensor | None, given: Tensor) -> TranscriberOutput:
         """Teacher forcing: each unit is predicted from the true ones before it.
@@ -111,7 +94,8 @@ class SpeechTranscriber(nn.Module):
         """
         encoded, padding = self.encode(waveforms, lengths)
         logits = self.head(self.decoder(self.embedded(given), encoded, source_padding=padding))
-        return TranscriberOutput(logits, self.forward_ctc(encoded), padding.sum(1))
+        whole = torch.full((len(encoded),), encoded.shape[1], device=encoded.device)
+        return TranscriberOutput(logits, self.forward_ctc(encoded), whole if padding is None else padding.sum(1))
 
     def forward_ctc(self, encoded: Tensor) -> Tensor | None:
         """CTC's logits of what tokens have become: (B, T, D) -> (B, T, U + 1); `None` without a CTC head."""
@@ -159,31 +143,10 @@ class SpeechTranscriber(nn.Module):
             weights.append(shares)
         return torch.stack(weights)
 
-    def initialise(self, waveforms: Tensor) -> None:
-        """Set what depends on the data from a sample of training waveforms (B, N)."""
-        self.tokens.log_mel.fit(waveforms)
-
     @property
     def context_ms(self) -> dict[str, float | None]:
         """How far a token of the encoder looks back and ahead of itself; `None` is without a limit.
 
         There is no `delay_ms`: the decoder attends to the whole utterance.
         """
-        hop = self.tokens.milliseconds(self.tokens.hop_samples)
-        back, ahead = (None if reach is None else reach * hop for reach in self.encoder.reach)
-        return {"look_back_ms": back, "look_ahead_ms": ahead, "delay_ms": None}
-
-
-def check_lengths(samples: list[int], batch: int, longest: int, needed: int) -> None:
-    """Refuse utterances that are not one for each waveform, too short for a token, or longer than the waveforms.
-
-    Raises:
-        ValueError: If there is one; it is named by its place in the batch.
-    """
-    if len(samples) != batch:
-        raise ValueError(f"{len(samples)} lengths are not one for each of {batch} waveforms")
-    for place, count in enumerate(samples):
-        if count < needed:
-            raise ValueError(f"utterance {place} of {count} samples is below the {needed} of one token")
-        if count > longest:
-            raise ValueError(f"utterance {place} of {count} samples is longer than the waveforms' {longest}")
+        return {**super().context_ms, "delay_ms": None}

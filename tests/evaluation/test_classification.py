@@ -5,7 +5,7 @@ import torch
 
 import vitspeech
 from vitspeech.data import Shapes
-from vitspeech.evaluation import accuracy, confusion_matrix, described, metrics, wilson_interval
+from vitspeech.evaluation.classification import accuracy, confusion_matrix, described, metrics, wilson_interval
 
 
 def test_rows_are_true_labels_and_the_diagonal_is_right(finished_run):

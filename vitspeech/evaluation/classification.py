@@ -1,6 +1,7 @@
-"""How well a network does on a labelled set, and how sure that is."""
+"""How well a classifier does on a labelled set: accuracy, its interval, the confusion matrix."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -8,6 +9,21 @@ from lightning import LightningDataModule
 from torch import Tensor, nn
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 from tqdm import tqdm
+
+from vitspeech.evaluation.report import Report
+from vitspeech.run_report import draw_confusion_matrix
+
+
+def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
+    """Accuracy on the test set, and a picture of the confusion matrix."""
+    counts = confusion_matrix(network, data, progress=progress)
+    found = metrics(counts, data)
+
+    def write(folder: Path) -> Path:
+        draw_confusion_matrix(counts, data.labels, folder / "confusion_matrix.png", items=data.items)
+        return folder / "confusion_matrix.png"
+
+    return Report(found, described(found), write)
 
 
 @torch.inference_mode()

@@ -1,0 +1,26 @@
+"""How well a network does on the test set of its data, and how sure that is; for each task its own way."""
+
+from lightning import LightningDataModule
+from torch import nn
+
+from vitspeech.evaluation import classification, labelling, recognition
+from vitspeech.evaluation.report import Report
+from vitspeech.models import SpeechLabeller
+from vitspeech.transcription import is_transcribing
+
+__all__ = ["Report", "evaluate"]
+
+
+def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
+    """Run the test set through the network once, in fp32, on the device that the network is on.
+
+    Args:
+        network: In evaluation mode.
+        data: A data module with the network's labels.
+        progress: Show a bar.
+    """
+    if is_transcribing(network):
+        return recognition.evaluate(network, data, progress=progress)
+    if isinstance(network, SpeechLabeller):
+        return labelling.evaluate(network, data, progress=progress)
+    return classification.evaluate(network, data, progress=progress)
