@@ -7,15 +7,13 @@ predict.py checkpoints/speech-commands yes.wav --attention yes.png
 """
 
 import argparse
-import csv
-import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import vitspeech
 from vitspeech import command_line
 from vitspeech.attention_picture import draw_attention
+from vitspeech.csv_table import write_csv
 
 
 def main() -> None:
@@ -42,24 +40,15 @@ def main() -> None:
         for path, labels in predictions:
             print(f"{path}: " + ", ".join(f"{label} {share:.3f}" for label, share in labels))
     else:
-        write(predictions, arguments.csv)
+        rows = (
+            (path, rank, label, f"{share:.6f}")
+            for path, labels in predictions
+            for rank, (label, share) in enumerate(labels, 1)
+        )
+        write_csv(arguments.csv, ["file", "rank", "label", "probability"], rows)
         print(arguments.csv)
     if arguments.attention:
         print(arguments.attention)
-
-
-def write(predictions: Iterable, table: Path) -> None:
-    """A row for each file and label, in a table that is there as a whole or not at all."""
-    draft = table.with_name(table.name + ".draft")
-    try:
-        with draft.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["file", "rank", "label", "probability"])
-            for path, labels in predictions:
-                writer.writerows([path, rank, label, f"{share:.6f}"] for rank, (label, share) in enumerate(labels, 1))
-        os.replace(draft, table)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

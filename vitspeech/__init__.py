@@ -20,6 +20,7 @@ from vitspeech.data import (
     SequenceAugment,
     Shapes,
     SpeechCommands,
+    SpokenVocabulary,
     SpokenWords,
     WaveformAugment,
     WordSequences,
@@ -37,6 +38,8 @@ from vitspeech.models import (
     ViT,
 )
 from vitspeech.tasks import Classification, Labelling, Recognition, Transcription
+from vitspeech.transcript_stream import TranscriptStream
+from vitspeech.transcription import Search, transcribe
 
 __all__ = [
     "CNN",
@@ -52,6 +55,7 @@ __all__ = [
     "Recognition",
     "RelativePositions",
     "Rotary",
+    "Search",
     "SelfAttentivePooling",
     "SequenceAugment",
     "Shapes",
@@ -63,8 +67,10 @@ __all__ = [
     "SpeechRecognizer",
     "SpeechTokens",
     "SpeechTranscriber",
+    "SpokenVocabulary",
     "SpokenWords",
     "TimmModel",
+    "TranscriptStream",
     "Transcription",
     "ViT",
     "WaveformAugment",
@@ -73,5 +79,6 @@ __all__ = [
     "load",
     "predict",
     "stream",
+    "transcribe",
     "truncated_attention",
 ]

@@ -34,10 +34,15 @@ def predict(
 
     Raises:
         FileNotFoundError: If a path does not exist or a folder holds no file of the model's kind.
-        ValueError: If a file is empty, broken or of another kind, or `top` is below 1.
+        ValueError: If a file is empty, broken or of another kind, the model gives transcripts, or `top` is below 1.
     """
     if top < 1:
         raise ValueError(f"top={top} is below 1")
+    if "seconds" not in model.preprocessing and "sample_rate_hz" in model.preprocessing:
+        raise ValueError(
+            f"{type(model.network).__name__} takes utterances of any length, not clips with one label each; "
+            "use vitspeech.transcribe (scripts/transcribe.py)"
+        )
     find, read = readers(model.preprocessing)
     files = find(paths)
     device = next(model.network.parameters()).device

@@ -22,11 +22,15 @@ from vitspeech.data.audio import read_clip
 from vitspeech.models import SpeechTranscriber
 from vitspeech.run_report import BLUE, ORANGE
 from vitspeech.transcription import Said, Search, is_transcribing, transcribed
-from vitspeech.word_errors import align
+from vitspeech.word_errors import Alignment, align
 
 FEW, MOST, LEAST = 15, 20, 0.05  # so many units are all shown; of more, so many at most, which reach this probability
-ROW_INCHES = 0.2
+ROW_INCHES, LETTER_INCHES = 0.19, 0.095
 WIDEST_INCHES, HIGHEST_INCHES = 40, 12
+GREY = "0.45"
+
+Mark = tuple[Said, str]  # a word and its colour
+Row = tuple[str, list[Mark]]  # its name and the words in it
 
 
 @dataclass(frozen=True)
@@ -82,27 +86,36 @@ def draw_transcript(
     heard = hear(model, waveforms, search)
     shown = [] if heard.posterior is None else shown_units(heard.posterior)
 
-    seconds = len(sound) / rate_hz
-    panels = {"words": 0.3 + 0.3 * (said is not None), "spectrogram": 2.2}
-    for name, count in (("attention", len(heard.rows)), ("posterior", len(shown))):
-        if count:
-            panels[name] = min(max(0.3 + ROW_INCHES * count, 1.0), HIGHEST_INCHES)
+    seconds, title = len(sound) / rate_hz, f"{file.name}: " + (f"“{heard.text}”" if heard.text else "nothing is heard")
     width = min(max(9.0, 2 + seconds), WIDEST_INCHES)
-    title = textwrap.fill(f"{file.name}: “{heard.text}”", int(10 * width))
-    height = 0.9 + 0.25 * title.count("\n") + sum(panels.values()) + 0.3 * len(panels)
+    letter_s = LETTER_INCHES * seconds / (width - 1.8)  # without names on the left and the bar on the right
+    title = textwrap.fill(title, int(10 * width))
+    alignment = None
+    if said is not None:
+        alignment = align([word.label for word in said], heard.text.split())
+        title += f"\n{alignment.errors} wrong of {alignment.length} words said" + ", in orange" * bool(alignment.errors)
+    rows = rows_of_words(heard, said, alignment, letter_s)
+    heights = {"words": 0.27 * len(rows), "spectrogram": 2.2}
+    heights |= {"attention": inches(heard.rows), "posterior": inches(shown)}
+    heights = {name: height for name, height in heights.items() if height}
+    height = 0.9 + 0.25 * title.count("\n") + sum(heights.values()) + 0.3 * len(heights)
     figure = Figure(figsize=(width, height), layout="constrained")
-    drawn = figure.subplots(len(panels), sharex=True, height_ratios=list(panels.values()))
-    axes = dict(zip(panels, drawn, strict=True))
-    count = len(heard.posterior if heard.attention is None else heard.attention.T)
-    borders = cells(count, tokens.hop_samples, tokens.window_samples, rate_hz)[[0, -1]]
+    panels = figure.subplots(len(heights), squeeze=False, sharex=True, height_ratios=list(heights.values()))[:, 0]
+    axes = dict(zip(heights, panels, strict=True))
     figure.suptitle(title, parse_math=False)
-    draw_words(axes["words"], heard.words, said)
+    if "words" in axes:
+        draw_words(axes["words"], rows, letter_s)
     draw_spectrogram(axes["spectrogram"], tokens.log_mel, waveforms)
+    borders = cells(heard.tokens, tokens.hop_samples, tokens.window_samples, rate_hz)[[0, -1]]
     if "attention" in axes:
         draw_attention(axes["attention"], heard, borders)
     if "posterior" in axes:
-        draw_posterior(axes["posterior"], heard.posterior[:, shown], [*model.labels, "blank"], shown, borders)
-    drawn[-1].set(xlabel="time (s)", xlim=(0, seconds))
+        draw_posterior(axes["posterior"], heard.posterior[:, shown], [labels[unit] for unit in shown], borders)
+    for name in {"attention", "posterior"} & set(axes):
+        for edge_s in [edge_s for word in said or () for edge_s in (word.start_s, word.end_s)]:
+            axes[name].axvline(edge_s, color=GREY, linestyle=":", linewidth=1)
+    panels[-1].set(xlabel="time (s)", xlim=(0, seconds))
+    figure.align_ylabels()
     figure.savefig(path, dpi=130, format=path.suffix[1:] or "png")
 
 
@@ -149,23 +162,54 @@ def shown_units(posterior: Tensor) -> list[int]:
     return [*sorted(likeliest, key=lambda unit: (int(places[unit]), unit)), blank]
 
 
-def draw_words(axes: Axes, words: Sequence[Said], said: Sequence[Said] | None) -> None:
-    """A row of the words heard and, over it, one of those said; then words that are wrong are orange and hatched."""
-    right = [True] * len(words)
+def rows_of_words(heard: Heard, said: Sequence[Said] | None, alignment: Alignment | None, letter_s: float) -> list[Row]:
+    """From the top: the words said, if they are known, and those heard, if their times are; more where names overlap.
+
+    Args:
+        heard: What was heard.
+        said: The true words, or `None`.
+        alignment: Of both, by which words that are wrong are orange; `None` where `said` is.
+        letter_s: How wide a letter is drawn, in seconds.
+    """
+    rows, found = [], [BLUE] * len(heard.words)
     if said is not None:
-        pairs = align([word.label for word in said], [word.label for word in words]).pairs
-        right = [one == other for one, other in pairs if other is not None]
-    rows = [("heard", words, [BLUE if good else ORANGE for good in right])]
-    if said is not None:
-        rows.insert(0, ("said", said, ["0.45"] * len(said)))
-    for row, (_, spans, colours) in enumerate(rows):
-        for word, colour in zip(spans, colours, strict=True):
-            lasts_s, middle_s = word.end_s - word.start_s, (word.start_s + word.end_s) / 2
-            hatch = "////" if colour == ORANGE else None
-            box = {"facecolor": to_rgba(colour, 0.25), "edgecolor": colour, "hatch": hatch}
-            axes.barh(row, lasts_s, 0.86, word.start_s, **box)
-            axes.text(middle_s, row, word.label, ha="center", va="center", fontsize=10, parse_math=False)
-    axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
+        true = [GREY if one == other else ORANGE for one, other in alignment.pairs if one is not None]
+        found = [BLUE if one == other else ORANGE for one, other in alignment.pairs if other is not None]
+        rows = in_lanes("said", list(zip(said, true, strict=True)), letter_s)
+    if heard.posterior is not None:
+        rows += in_lanes("heard", list(zip(heard.words, found, strict=False)), letter_s)
+    return rows
+
+
+def in_lanes(name: str, marks: Sequence[Mark], letter_s: float) -> list[Row]:
+    """One row, or more of them where words would otherwise be written over one another; the first has the name."""
+    lanes, ends_s = [[]], [-math.inf]
+    for word, colour in marks:
+        free = next((lane for lane, end_s in enumerate(ends_s) if end_s <= word.start_s), len(lanes))
+        if free == len(lanes):
+            lanes.append([])
+            ends_s.append(-math.inf)
+        lanes[free].append((word, colour))
+        ends_s[free] = word.end_s + (0 if fits(word, letter_s) else (len(word.label) + 1) * letter_s)
+    return [(name if not place else "", lane) for place, lane in enumerate(lanes)]
+
+
+def fits(word: Said, letter_s: float) -> bool:
+    """Whether a word's name can be written within its time; otherwise it stands behind it."""
+    return len(word.label) * letter_s <= word.end_s - word.start_s
+
+
+def draw_words(axes: Axes, rows: Sequence[Row], letter_s: float) -> None:
+    """A box for each word's time, with its name; what is wrong is bold, too."""
+    for place, (_, marks) in enumerate(rows):
+        for word, colour in marks:
+            inside, lasts_s = fits(word, letter_s), word.end_s - word.start_s
+            face, weight = to_rgba(colour, 0.25 if inside else 1), "bold" if colour == ORANGE else "normal"
+            axes.barh(place, lasts_s, 0.8, word.start_s, facecolor=face, edgecolor=colour)
+            x, side = (word.start_s + lasts_s / 2, "center") if inside else (word.end_s + letter_s / 2, "left")
+            text = axes.text(x, place, word.label, ha=side, va="center", weight=weight, parse_math=False)
+            text.set_in_layout(False)  # a name at the right edge would make the panels narrower
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(length=0, labelbottom=False)
     axes.spines[:].set_visible(False)
@@ -174,7 +218,7 @@ def draw_words(axes: Axes, words: Sequence[Said], said: Sequence[Said] | None) -
 def draw_attention(axes: Axes, heard: Heard, borders: numpy.ndarray) -> None:
     """Cross-attention (L + 1, T): a row's weights sum to 1."""
     weights, span = heard.attention.numpy(), (*borders, len(heard.rows) - 0.5, -0.5)
-    image = axes.imshow(weights, cmap="viridis", vmin=0, aspect="auto", interpolation="nearest", extent=span)
+    image = axes.imshow(weights, cmap="magma_r", vmin=0, aspect="auto", interpolation="nearest", extent=span)
     axes.figure.colorbar(image, ax=axes, label="weight", pad=0.01)
     name_rows(axes, heard.rows)
     axes.set(title="cross-attention of the last decoder block, mean over heads", ylabel="said by the decoder")
@@ -186,7 +230,7 @@ def draw_posterior(
     """Probabilities of the classes shown (T, S), one row each."""
     span = (*borders, len(shown) - 0.5, -0.5)
     shares = posterior.T.numpy()
-    image = axes.imshow(shares, cmap="viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest", extent=span)
+    image = axes.imshow(shares, cmap="magma_r", vmin=0, vmax=1, aspect="auto", interpolation="nearest", extent=span)
     axes.figure.colorbar(image, ax=axes, label="probability", pad=0.01)
     name_rows(axes, [labels[unit] for unit in shown])
     axes.set(title="CTC: probability of each unit at each token", ylabel="unit")

@@ -6,6 +6,7 @@ from vitspeech.data.cifar import Cifar
 from vitspeech.data.image_folder import ImageFolder
 from vitspeech.data.shapes import Shapes
 from vitspeech.data.speech_commands import SpeechCommands
+from vitspeech.data.spoken_vocabulary import SpokenVocabulary
 from vitspeech.data.spoken_words import SpokenWords
 from vitspeech.data.waveforms import WaveformAugment
 from vitspeech.data.word_sequences import SequenceAugment, WordSequences
@@ -18,6 +19,7 @@ __all__ = [
     "SequenceAugment",
     "Shapes",
     "SpeechCommands",
+    "SpokenVocabulary",
     "SpokenWords",
     "WaveformAugment",
     "WordSequences",

@@ -53,8 +53,10 @@ class SpeechEncoder(nn.Module):
             (B, N), (B,) or None -> (B, T, D), true for an utterance's own tokens (B, T) or None
 
         Raises:
-            ValueError: If an utterance is too short for a token.
+            ValueError: If an utterance is too short for a token, or lengths and waveforms do not fit.
         """
+        if lengths is not None and (lengths.shape != waveforms.shape[:1] or int(lengths.max()) > waveforms.shape[1]):
+            raise ValueError(f"lengths {lengths.tolist()} do not fit waveforms of shape {tuple(waveforms.shape)}")
         needed = self.tokens.window_samples
         shortest = waveforms.shape[1] if lengths is None else int(lengths.min())
         if shortest < needed:

@@ -15,7 +15,8 @@ class SpeechRecognizer(SpeechEncoder):
     """Words or characters out, as many as there are: connectionist temporal classification over an attention encoder.
 
     Graves et al. 2006 (doi:10.1145/1143844.1143891). With `left` and `right` in tokens it is truncated self-attention,
-    and with a limited `right` it can be streamed, the transcript being that of the whole (`vitspeech.listen`).
+    and with a limited `right` it can be streamed, the transcript being that of the whole
+    (`vitspeech.TranscriptStream`).
 
     Args:
         units: Number of words or characters U; the row's last class, after them, is the blank.

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Write down what is said in recordings of up to a minute, with a recogniser (CTC) or an encoder-decoder.
+
+transcribe.py checkpoints/spoken-words-ctc talk.wav recordings/
+transcribe.py checkpoints/spoken-words-ctc talk.wav --times --picture talk.png
+transcribe.py checkpoints/spoken-words-attention recordings/ --csv words.csv --beam 1 --ctc-weight 0
+
+scripts/stream.py takes recordings of any length, and the microphone.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import vitspeech
+from vitspeech import command_line
+from vitspeech.csv_table import write_csv
+from vitspeech.transcript_picture import draw_transcript
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint", help="folder of a released model, or of a finished run")
+    parser.add_argument("paths", nargs="+", metavar="FILE_OR_FOLDER", help="recordings, or folders of them")
+    parser.add_argument("--times", action="store_true", help="when each word (or character) was said, too")
+    parser.add_argument("--csv", type=Path, help="write file, unit, start_s, end_s there instead of printing")
+    parser.add_argument("--picture", type=Path, metavar="PNG", help="draw one recording and what is heard in it")
+    parser.add_argument("--beam", type=int, default=8, help="hypotheses that are gone on with; 1 is greedy (default 8)")
+    parser.add_argument(
+        "--ctc-weight", type=float, default=0.3, help="CTC's share in an encoder-decoder's search (default 0.3)"
+    )
+    parser.add_argument(
+        "--length-penalty", type=float, default=0.6, help="exponent of the length that scores are divided by (0.6)"
+    )
+    arguments = parser.parse_args()
+    if arguments.picture and (len(arguments.paths) > 1 or Path(arguments.paths[0]).is_dir()):
+        parser.error("--picture draws one file: give one, and no folder")
+    search = vitspeech.Search(arguments.beam, arguments.length_penalty, arguments.ctc_weight)
+
+    model = vitspeech.load(arguments.checkpoint)
+    # Lines on a terminal are progress enough; a bar among them would only be in their way.
+    bar = arguments.csv is not None or not sys.stdout.isatty()
+    found = vitspeech.transcribe(model, arguments.paths, search=search, progress=bar)
+    if arguments.csv is not None:
+        rows = (
+            (path, said.label, f"{said.start_s:.3f}", f"{said.end_s:.3f}")
+            for path, transcript in found
+            for said in transcript.units
+        )
+        write_csv(arguments.csv, ["file", "unit", "start_s", "end_s"], rows)
+        print(arguments.csv)
+    else:
+        for path, transcript in found:
+            print(f"{path}: {transcript.text}")
+            for said in transcript.units if arguments.times else ():
+                print(f"{said.start_s:8.2f} – {said.end_s:.2f} s  {said.label}")
+    if arguments.picture:
+        draw_transcript(model, Path(arguments.paths[0]), arguments.picture, search=search)
+        print(arguments.picture)
+
+
+if __name__ == "__main__":
+    command_line.run(main)

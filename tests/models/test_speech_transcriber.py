@@ -1,0 +1,170 @@
+"""The speech transcriber: padding that nothing depends on, steps that equal teacher forcing, attention for a picture.
+
+Shapes: B = 3 utterances of up to N = 16000 samples, T = 31 tokens, D = 12, H = 3, U = 7 units, L = 5.
+"""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models.speech_transcriber import SpeechTranscriber
+
+SAMPLES = 16_000
+LENGTHS = torch.tensor([11_003, 16_000, 1361])
+GIVEN = torch.tensor([[4, 4, 0, 6, 1], [2, 5, 3, -1, -1], [-1, -1, -1, -1, -1]])
+UNITS = (5, 3, 0)
+
+
+def transcriber(dtype=torch.float32, **arguments):
+    torch.manual_seed(0)
+    tokens = SpeechTokens(12, mels=17, stride=3)
+    return SpeechTranscriber(7, tokens, depth=2, heads=3, **arguments).to(dtype).eval()
+
+
+def waveforms(dtype=torch.float32):
+    return torch.randn(3, SAMPLES, generator=torch.Generator().manual_seed(1), dtype=dtype)
+
+
+@pytest.mark.parametrize("ctc", [False, True])
+@pytest.mark.parametrize("positions", [None, "relative", "rotary"])
+def test_utterances_become_a_row_of_logits_a_unit_and_one_for_the_end(positions, ctc):
+    network = transcriber(positions=positions, ctc=ctc, decoder_depth=3)
+    output = network(waveforms(), LENGTHS, GIVEN)
+    assert output.logits.shape == (3, 6, 8)
+    assert output.tokens.tolist() == [21, 31, 1]
+    assert output.ctc_logits is None if not ctc else output.ctc_logits.shape == (3, 31, 8)
+    assert len(network.decoder.blocks) == 3 and network.start_unit == 7
+
+
+@pytest.mark.parametrize("window", [{}, {"left": 3, "right": [2, 0]}])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+@torch.no_grad()
+def test_valid_tokens_are_those_of_the_utterance_alone(dtype, tolerance, window):
+    network, given = transcriber(dtype, ctc=True, **window), waveforms(dtype)
+    encoded, padding = network.encode(given, LENGTHS)
+    batched = network(given, LENGTHS, GIVEN)
+    for number, samples in enumerate(LENGTHS.tolist()):
+        alone = given[[number], :samples]
+        expected, valid = network.encode(alone)
+        tokens = expected.shape[1]
+        assert valid is None and padding[number].tolist() == [place < tokens for place in range(31)]
+        assert_close(encoded[[number], :tokens], expected, atol=tolerance, rtol=tolerance)
+        units = UNITS[number]
+        output = network(alone, None, GIVEN[[number], :units])
+        assert output.tokens.tolist() == [tokens]
+        assert_close(batched.logits[[number], : units + 1], output.logits, atol=10 * tolerance, rtol=tolerance)
+        assert_close(batched.ctc_logits[[number], :tokens], output.ctc_logits, atol=10 * tolerance, rtol=tolerance)
+
+
+@torch.no_grad()
+def test_nothing_depends_on_what_stands_beyond_a_length_or_a_transcript():
+    network, given = transcriber(torch.float64), waveforms(torch.float64)
+    beyond = torch.arange(SAMPLES) >= LENGTHS[:, None]
+    expected = network(given, LENGTHS, GIVEN).logits
+    assert torch.equal(network(torch.where(beyond, 3.0, given), LENGTHS, GIVEN).logits, expected)
+    other = network(given, LENGTHS, torch.where(GIVEN < 0, 5, GIVEN)).logits
+    for number, units in enumerate(UNITS):
+        assert torch.equal(other[number, : units + 1], expected[number, : units + 1])
+        assert not torch.isclose(other[number, units + 1 :], expected[number, units + 1 :]).all(-1).any()
+
+
+@torch.no_grad()
+def test_a_unit_is_predicted_from_those_before_it_and_from_the_utterance():
+    network, given = transcriber(torch.float64), waveforms(torch.float64)
+    before = network(given, None, GIVEN[[0, 0, 0]]).logits
+    changed = network(given, None, torch.tensor([[4, 4, 2, 6, 1]] * 3)).logits
+    assert torch.equal(before[:, :3], changed[:, :3])
+    assert not torch.isclose(before[:, 3:], changed[:, 3:]).all(-1).any()
+    assert not torch.isclose(before[0], before[1]).all(-1).any()
+
+
+@torch.no_grad()
+def test_steps_equal_teacher_forcing():
+    network, given = transcriber(torch.float64), waveforms(torch.float64)
+    cache = network.start(*network.encode(given, LENGTHS))
+    rows, units = [], torch.full((3,), network.start_unit)
+    for following in (*GIVEN.clamp(min=0).T, None):
+        row, cache = network.step(units, cache)
+        rows.append(row)
+        units = following
+    expected = network(given, LENGTHS, GIVEN).logits
+    expected = expected - expected.exp().sum(-1, keepdim=True).log()
+    assert_close(torch.stack(rows, 1), expected, atol=1e-10, rtol=1e-10)
+
+
+@torch.no_grad()
+def test_selected_sequences_go_on_as_they_would_have():
+    network, given = transcriber(torch.float64), waveforms(torch.float64)
+    _, cache = network.step(torch.tensor([7, 7, 7]), network.start(*network.encode(given, LENGTHS)))
+    row, _ = network.step(torch.tensor([1, 2, 3]), cache.select(torch.tensor([2, 2, 0])))
+    expected = network(given[[2, 2, 0]], LENGTHS[[2, 2, 0]], torch.tensor([[1], [2], [3]])).logits[:, 1]
+    assert_close(row, expected.log_softmax(-1), atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.parametrize("score, normaliser", [("scaled_dot", "softmax"), ("additive", "relu")])
+@torch.no_grad()
+def test_cross_attention_times_the_values_is_what_the_blocks_add(score, normaliser):
+    network = transcriber(torch.float64, decoder_depth=3, score=score, normaliser=normaliser)
+    encoded, padding = network.encode(waveforms(torch.float64), LENGTHS)
+    added = []
+    for block in network.decoder.blocks:
+        block.cross_attention.register_forward_hook(lambda module, given, result: added.append(result))
+    network.decoder(network.embedded(GIVEN), encoded, source_padding=padding)
+    weights = network.cross_attention(encoded, padding, GIVEN)
+    assert weights.shape == (3, 3, 3, 6, 31)
+    assert not weights[:, ~padding[:, None, None].expand(3, 3, 6, 31)].any()
+    if normaliser == "softmax":
+        assert_close(weights.sum(-1), torch.ones(3, 3, 3, 6, dtype=torch.float64))
+    for block, shares, expected in zip(network.decoder.blocks, weights, added, strict=True):
+        attention = block.cross_attention
+        values = F.linear(encoded, attention.value.weight, attention.value.bias).view(3, 31, 3, 4)
+        joined = torch.einsum("bhls,bshk->blhk", shares, values).reshape(3, 6, 12)
+        result = F.linear(joined, attention.output.weight, attention.output.bias)
+        assert_close(result, expected, atol=1e-12, rtol=1e-12)
+
+
+def test_every_parameter_is_trained():
+    network = transcriber(ctc=True).train()
+    output = network(waveforms(), LENGTHS, GIVEN)
+    (output.logits.square().sum() + output.ctc_logits.square().sum()).backward()
+    idle = [name for name, parameter in network.named_parameters() if parameter.grad is None]
+    assert idle == []
+
+
+def test_encoder_and_decoder_share_what_both_have():
+    network = transcriber(mlp_ratio=3, dropout=0.2, score="cosine", normaliser="relu", left=4, drop_path=0.1)
+    for block in (*network.encoder.blocks, *network.decoder.blocks):
+        assert block.mlp[0].out_features == 36 and block.dropout.p == 0.2 and block.attention.dropout == 0.2
+        assert type(block.attention.score).__name__ == "Cosine" and block.attention.normaliser == "relu"
+    assert {block.attention.left for block in network.encoder.blocks} == {4}
+    assert {block.attention.left for block in network.decoder.blocks} == {None}
+    assert all(block.attention.rotary is not None for block in transcriber(positions=None).decoder.blocks)
+
+
+def test_context_is_the_encoders_and_there_is_no_delay():
+    assert transcriber().context_ms == {"look_back_ms": None, "look_ahead_ms": None, "delay_ms": None}
+    context = transcriber(left=3, right=[2, 0]).context_ms
+    assert context == {"look_back_ms": 180, "look_ahead_ms": 60, "delay_ms": None}
+
+
+def test_initialise_sets_the_scale_of_the_frames():
+    network = transcriber()
+    network.initialise(0.1 * waveforms())
+    frames = network.tokens.log_mel(0.1 * waveforms()).flatten(0, 1)
+    assert frames.mean(0).abs().max() < 1e-3 and (frames.std(0) - 1).abs().max() < 1e-3
+
+
+def test_an_utterance_too_short_for_a_token_is_named():
+    with pytest.raises(ValueError, match=r"utterance 2 .* 1359 samples is below the 1360 of one token"):
+        transcriber()(waveforms(), torch.tensor([5000, 1360, 1359]), GIVEN)
+    with pytest.raises(ValueError, match=r"1359 samples is below the 1360 of one token"):
+        transcriber()(waveforms()[:, :1359], None, GIVEN)
+
+
+@pytest.mark.parametrize("arguments", [{"units": 0}, {"decoder_depth": 0}])
+def test_a_number_below_one_is_named(arguments):
+    name = next(iter(arguments))
+    with pytest.raises(ValueError, match=f"^{name}=0 is below 1$"):
+        SpeechTranscriber(**{"units": 7, "tokens": SpeechTokens(12, mels=17), "heads": 3, **arguments})
