@@ -3,7 +3,7 @@
        train.py --resume RUN
 
 Train a network from a config. The run's folder keeps everything: resolved config, logs, checkpoints, learning curves,
-confusion matrix, and the final model in the released form.
+confusion matrix or listing of errors, and the final model in the released form.
 
   --config FILE         one YAML, one experiment; of several, later ones win
   --KEY VALUE           overrides a key of the config: --trainer.max_epochs 5 --model.network.depth 12
@@ -14,18 +14,20 @@ confusion matrix, and the final model in the released form.
   --print_config        show the resolved config and stop
   --help-all            every key there is, the trainer's hundreds of lines included
 
-A config has three parts, each key an argument of a constructor:
+A config names a task and has three parts, each key an argument of a constructor:
+  task      classification (the default), labelling, recognition (CTC), transcription (encoder-decoder)
   data      vitspeech.Cifar, ImageFolder, Shapes,           --data.help vitspeech.Cifar
-            SpeechCommands, AudioFolder, SpokenWords
+            SpeechCommands, AudioFolder, SpokenWords; with several words WordSequences, TranscribedAudio
   model     network: vitspeech.ViT, CNN, TimmModel,         --model.network.help vitspeech.ViT
-            SpeechClassifier, SpeechCNN
-            optimizer of torch.optim or timm.optim, warmup, decay, label_smoothing, compile
+            SpeechClassifier, SpeechCNN; SpeechLabeller, SpeechRecognizer, SpeechTranscriber
+            optimizer of torch.optim or timm.optim, warmup, decay, compile, and the task's label_smoothing, ctc_weight
   trainer   Lightning's: max_epochs, precision, accelerator, gradient_clip_val, callbacks, …
 
 examples:
   train.py --config configs/shapes/vit.yaml
   train.py --config configs/cifar10/vit.yaml --config configs/trainer/gpu.yaml --model.network.depth 12
   train.py --config configs/speech_commands/truncated.yaml --data.root ROOT
+  train.py --config configs/word_sequences/ctc.yaml --data.source.root ROOT
   train.py --resume runs/cifar10-vit/0
 """
 

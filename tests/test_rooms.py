@@ -14,6 +14,7 @@ MAY_IMPORT = {
     "attention": {"attention"},
     "frontends": {"frontends"},
     "data": {"data"},
+    "decoding": {"decoding"},
     "models": {"models", "attention", "frontends"},
     "checkpoint": {"checkpoint", "models", "frontends", "attention"},
 }

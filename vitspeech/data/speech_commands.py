@@ -81,8 +81,8 @@ class SpeechCommands(WaveformData, WordSource):
             SPEECHCOMMANDS(self.root, url=URL, folder_in_archive=FOLDER, download=True)
         if not self.folder.is_dir():
             raise FileNotFoundError(
-                f"{self.folder}: Speech Commands is not there; give the folder that holds {FOLDER}/ by --data.root or "
-                "VITSPEECH_DATA, or fetch it with --data.download true"
+                f"{self.folder}: Speech Commands is not there; give the folder that holds {FOLDER}/ by --data.root "
+                "(--data.source.root) or VITSPEECH_DATA, or fetch it with --data.download true"
             )
 
     def setup(self, stage: str | None = None) -> None:
