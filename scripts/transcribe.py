@@ -16,6 +16,7 @@ import vitspeech
 from vitspeech import command_line
 from vitspeech.csv_table import write_csv
 from vitspeech.transcript_picture import draw_transcript
+from vitspeech.transcription import Transcript
 
 
 def main() -> None:
@@ -42,11 +43,7 @@ def main() -> None:
     bar = arguments.csv is not None or not sys.stdout.isatty()
     found = vitspeech.transcribe(model, arguments.paths, search=search, progress=bar)
     if arguments.csv is not None:
-        rows = (
-            (path, said.label, f"{said.start_s:.3f}", f"{said.end_s:.3f}")
-            for path, transcript in found
-            for said in transcript.units
-        )
+        rows = (row for path, transcript in found for row in rows_of(path, transcript))
         write_csv(arguments.csv, ["file", "unit", "start_s", "end_s"], rows)
         print(arguments.csv)
     else:
@@ -57,6 +54,13 @@ def main() -> None:
     if arguments.picture:
         draw_transcript(model, Path(arguments.paths[0]), arguments.picture, search=search)
         print(arguments.picture)
+
+
+def rows_of(path: Path, transcript: Transcript) -> list[tuple]:
+    """A row for each unit; of a transcript without times one for each word, its times empty."""
+    if not transcript.units:
+        return [(path, word, "", "") for word in transcript.text.split()]
+    return [(path, said.label, f"{said.start_s:.3f}", f"{said.end_s:.3f}") for said in transcript.units]
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What several tests share: two tiny finished runs, and where real data is."""
+"""What several tests share: tiny finished runs of every task, and where real data is."""
 
 import os
 from pathlib import Path
 
 import pytest
 import torch
-from tiny import TINY, TINY_SPEECH
+from tiny import TINY, TINY_LABELLER, TINY_SEQUENCES, TINY_SPEECH, TINY_TRANSCRIBER
 
 from vitspeech.training import TrainingCLI
 
@@ -34,4 +34,28 @@ def finished_speech_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny truncated recogniser trained for two epochs on 100 synthesised words."""
     run = tmp_path_factory.mktemp("runs") / "tiny-speech" / "0"
     TrainingCLI([*TINY_SPEECH, f"--run={run}"]).train()
+    return run
+
+
+@pytest.fixture(scope="session")
+def finished_recognizer_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny truncated recogniser (CTC) trained for two epochs on 60 utterances of synthesised words."""
+    run = tmp_path_factory.mktemp("runs") / "tiny-recognizer" / "0"
+    TrainingCLI([*TINY_SEQUENCES, f"--run={run}"]).train()
+    return run
+
+
+@pytest.fixture(scope="session")
+def finished_transcriber_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny encoder-decoder with a CTC head, trained on the same."""
+    run = tmp_path_factory.mktemp("runs") / "tiny-transcriber" / "0"
+    TrainingCLI([*TINY_TRANSCRIBER, f"--run={run}"]).train()
+    return run
+
+
+@pytest.fixture(scope="session")
+def finished_labeller_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny labeller of frames, trained on the same."""
+    run = tmp_path_factory.mktemp("runs") / "tiny-labeller" / "0"
+    TrainingCLI([*TINY_LABELLER, f"--run={run}"]).train()
     return run

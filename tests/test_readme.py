@@ -59,9 +59,7 @@ TRANSCRIBERS = [path for path in CARDS if is_transcriber(path)]
 
 @pytest.mark.data
 @pytest.mark.filterwarnings("ignore:.* clips are clipped")  # so are 29 of the real test clips
-@pytest.mark.parametrize(
-    "path", CLASSIFIERS, ids=lambda path: path.parent.name
-)
+@pytest.mark.parametrize("path", CLASSIFIERS, ids=lambda path: path.parent.name)
 def test_a_released_model_is_right_as_often_as_its_card_says(path):
     """On 1,000 test items from all over the set: within four standard errors of the card's number."""
     model = vitspeech.load(path.parent)

@@ -1,6 +1,13 @@
-"""The smallest runs, in fp32: a tiny ViT on a few shapes, and a tiny recogniser of a few synthesised words."""
+"""The smallest runs, in fp32: a tiny ViT on a few shapes, tiny models of a few synthesised words, alone and in rows;
+and a batch of noise that passes for utterances."""
 
+from collections.abc import Sequence
 from pathlib import Path
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from vitspeech.data.utterances import Speech
 
 ROOT = Path(__file__).parent.parent
 
@@ -25,3 +32,41 @@ TINY_SPEECH = [
     "--trainer.precision=32-true",
     "--trainer.enable_progress_bar=false",
 ]
+
+TINY_SEQUENCES = [
+    "--config=" + str(ROOT / "configs/spoken_words/sequences.yaml"),
+    "--data.init_args.source.init_args.count=100",
+    "--data.init_args.count=60",
+    "--data.init_args.batch=16",
+    "--model.network.init_args.tokens.init_args.width=16",
+    "--model.network.init_args.depth=2",
+    "--trainer.max_epochs=2",
+    "--trainer.precision=32-true",
+    "--trainer.enable_progress_bar=false",
+]
+
+TINY_TRANSCRIBER = [
+    *TINY_SEQUENCES,
+    "--task=transcription",
+    "--model.network=vitspeech.SpeechTranscriber",
+    "--model.network.init_args.decoder_depth=1",
+    "--model.network.init_args.ctc=true",
+    "--model.ctc_weight=0.3",
+]
+
+TINY_LABELLER = [
+    *TINY_SEQUENCES,
+    "--task=labelling",
+    "--model.network=vitspeech.SpeechLabeller",
+    "--model.network.init_args.classes=9",
+]
+
+
+def noise(said: Sequence[Sequence[int]], lengths: Sequence[int], seed: int = 1) -> Speech:
+    """In double precision: noise that goes on behind each utterance's end, every word said in samples 0 .. 6."""
+    generator = torch.Generator().manual_seed(seed)
+    waveforms = torch.randn(len(said), max(lengths), generator=generator, dtype=torch.float64)
+    units = pad_sequence([torch.tensor(row) for row in said], True, -1)
+    spans = torch.zeros(*units.shape, 2, dtype=torch.long)
+    spans[..., 1] = (units >= 0) * 7
+    return Speech(waveforms, torch.tensor(lengths), units, spans)

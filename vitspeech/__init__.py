@@ -22,6 +22,7 @@ from vitspeech.data import (
     SpeechCommands,
     SpokenVocabulary,
     SpokenWords,
+    TranscribedAudio,
     WaveformAugment,
     WordSequences,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "SpokenVocabulary",
     "SpokenWords",
     "TimmModel",
+    "TranscribedAudio",
     "TranscriptStream",
     "Transcription",
     "ViT",

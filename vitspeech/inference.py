@@ -13,6 +13,7 @@ from vitspeech.checkpoint import Model
 from vitspeech.data.audio import find_audio, read_clips
 from vitspeech.data.images import normalised
 from vitspeech.data.pictures import find_pictures, read_picture
+from vitspeech.transcription import is_transcribing
 
 Prediction = tuple[Path, list[tuple[str, float]]]
 
@@ -39,9 +40,10 @@ def predict(
     if top < 1:
         raise ValueError(f"top={top} is below 1")
     if "seconds" not in model.preprocessing and "sample_rate_hz" in model.preprocessing:
+        transcribing = is_transcribing(model.network)
         raise ValueError(
-            f"{type(model.network).__name__} takes utterances of any length, not clips with one label each; "
-            "use vitspeech.transcribe (scripts/transcribe.py)"
+            f"{type(model.network).__name__} takes utterances of any length, not clips with one label each; use "
+            + ("vitspeech.transcribe (scripts/transcribe.py)" if transcribing else "vitspeech.stream")
         )
     find, read = readers(model.preprocessing)
     files = find(paths)

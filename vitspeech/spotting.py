@@ -56,6 +56,8 @@ class WordSpotter:
         if refractory_s < 0:
             raise ValueError(f"refractory_s={refractory_s} is negative")
         self.stream = stream(model)
+        if not hasattr(model.network, "pooling"):
+            raise ValueError(f"{type(model.network).__name__} gives no label of a whole clip; a SpeechClassifier does")
         if not isinstance(model.network.pooling, MeanPooling):
             pooling = type(model.network.pooling).__name__
             raise ValueError(f"{pooling}: the mean of a stream's rows is what a clip gives only with pooling: mean")

@@ -176,7 +176,7 @@ def task_of(arguments: Sequence[str]) -> str:
             continue  # the parser proper says what is wrong with it
         if isinstance(config, dict) and not known.task:
             named = config.get("task", named)
-    return named if named in TASKS else "classification"
+    return named if isinstance(named, str) and named in TASKS else "classification"
 
 
 def with_resumed_config(arguments: Sequence[str]) -> list[str]:

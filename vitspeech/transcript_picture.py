@@ -24,13 +24,39 @@ from vitspeech.run_report import BLUE, ORANGE
 from vitspeech.transcription import Said, Search, is_transcribing, transcribed
 from vitspeech.word_errors import Alignment, align
 
-FEW, MOST, LEAST = 15, 20, 0.05  # so many units are all shown; of more, so many at most, which reach this probability
-ROW_INCHES, LETTER_INCHES = 0.19, 0.095
-WIDEST_INCHES, HIGHEST_INCHES = 40, 12
+FEW, MOST, LEAST = 15, 20, 0.05  # so many units are all shown; of more, at most so many, which reach this probability
 GREY = "0.45"
+ROW_INCHES, LETTER_INCHES, BAR_INCHES = 0.19, 0.08, 0.11
+NARROWEST_INCHES, WIDEST_INCHES, HIGHEST_INCHES = 9, 40, 12
 
 Mark = tuple[Said, str]  # a word and its colour
-Row = tuple[str, list[Mark]]  # its name and the words in it
+Lane = tuple[str, list[Mark]]  # its name and its words
+
+
+@dataclass(frozen=True)
+class Map:
+    """Rows over time.
+
+    Args:
+        values: (S, T).
+        names: Of the rows, from the top.
+        title: What is drawn.
+        row: What a row is.
+        value: What a value is.
+        highest: The value of the darkest colour; `None` is the highest there is.
+    """
+
+    values: numpy.ndarray
+    names: list[str]
+    title: str
+    row: str
+    value: str
+    highest: float | None = None
+
+    @property
+    def height_inches(self) -> float:
+        """So much that names do not overlap, unless there are very many."""
+        return min(max(0.3 + ROW_INCHES * len(self.names), 1), HIGHEST_INCHES)
 
 
 @dataclass(frozen=True)
@@ -38,19 +64,14 @@ class Heard:
     """What one recording is to the network.
 
     Args:
-        text: The transcript.
-        words: Its words with their times; none of an encoder-decoder without a CTC head.
-        posterior: CTC's probability of each class at each token (T, C); `None` without a CTC head.
-        rows: The units in the order said, then "end"; none for CTC alone.
-        attention: From which tokens each row was read: the last decoder block's cross-attention, mean over heads
-            (L + 1, T); `None` for CTC alone.
+        text: The transcript, word by word.
+        words: The same with their times; `None` where CTC has none: it was not trained, or cannot say the text.
+        maps: The cross-attention of an encoder-decoder, CTC's probabilities, or both.
     """
 
-    text: str
-    words: list[Said]
-    posterior: Tensor | None
-    rows: list[str]
-    attention: Tensor | None
+    text: list[str]
+    words: list[Said] | None
+    maps: list[Map]
 
 
 @torch.no_grad()
@@ -69,7 +90,7 @@ def draw_transcript(
         file: The recording.
         path: The picture: PNG, or what else its ending names to matplotlib.
         search: How the transcript is looked for; `None` is `Search()`.
-        said: The true words and when they are said, to be drawn over those that were heard; `None` draws none.
+        said: The true words and when they are said, to be drawn over those that were heard; errors are orange.
 
     Raises:
         FileNotFoundError: If the recording or the picture's folder does not exist.
@@ -77,43 +98,34 @@ def draw_transcript(
     """
     network = model.network
     if not is_transcribing(network):
-        raise ValueError(f"a model that gives transcripts can be drawn; {type(network).__name__} gives labels")
+        raise ValueError(f"what is drawn is a transcript; {type(network).__name__} gives labels, not transcripts")
     tokens, rate_hz = network.tokens, model.preprocessing["sample_rate_hz"]
-    sound = read_clip(file, rate_hz)
-    if len(sound) < tokens.window_samples:
-        raise ValueError(f"{file}: {len(sound)} samples are below the {tokens.window_samples} of one token")
-    waveforms = (sound / 32768)[None].to(next(network.parameters()).device)
-    heard = hear(model, waveforms, search)
-    shown = [] if heard.posterior is None else shown_units(heard.posterior)
+    samples = read_clip(file, rate_hz)
+    if len(samples) < tokens.window_samples:
+        raise ValueError(f"{file}: {len(samples)} samples are below the {tokens.window_samples} of one token")
+    waveforms = (samples / 32768)[None].to(next(network.parameters()).device)
+    heard, seconds = hear(model, waveforms, search), len(samples) / rate_hz
+    alignment = None if said is None else align([word.label for word in said], heard.text)
 
-    seconds, title = len(sound) / rate_hz, f"{file.name}: " + (f"“{heard.text}”" if heard.text else "nothing is heard")
-    width = min(max(9.0, 2 + seconds), WIDEST_INCHES)
-    letter_s = LETTER_INCHES * seconds / (width - 1.8)  # without names on the left and the bar on the right
-    title = textwrap.fill(title, int(10 * width))
-    alignment = None
-    if said is not None:
-        alignment = align([word.label for word in said], heard.text.split())
-        title += f"\n{alignment.errors} wrong of {alignment.length} words said" + ", in orange" * bool(alignment.errors)
-    rows = rows_of_words(heard, said, alignment, letter_s)
-    heights = {"words": 0.27 * len(rows), "spectrogram": 2.2}
-    heights |= {"attention": inches(heard.rows), "posterior": inches(shown)}
-    heights = {name: height for name, height in heights.items() if height}
-    height = 0.9 + 0.25 * title.count("\n") + sum(heights.values()) + 0.3 * len(heights)
+    width = min(max(NARROWEST_INCHES, 2 + seconds), WIDEST_INCHES)
+    letter_s = LETTER_INCHES * seconds / (width - 1.8)  # without what stands left and right of the panels
+    lanes = lanes_of(heard.words, said, alignment, letter_s)
+    title = title_of(file.name, heard.text, alignment, letters=int(10 * width))
+    heights = [0.27 * len(lanes)] if lanes else []
+    heights += [20 * BAR_INCHES, *(drawn.height_inches for drawn in heard.maps)]  # a colour bar is 20 times as high
+    height = 0.9 + 0.25 * title.count("\n") + sum(heights) + 0.3 * len(heights)
     figure = Figure(figsize=(width, height), layout="constrained")
-    panels = figure.subplots(len(heights), squeeze=False, sharex=True, height_ratios=list(heights.values()))[:, 0]
-    axes = dict(zip(heights, panels, strict=True))
     figure.suptitle(title, parse_math=False)
-    if "words" in axes:
-        draw_words(axes["words"], rows, letter_s)
-    draw_spectrogram(axes["spectrogram"], tokens.log_mel, waveforms)
-    borders = cells(heard.tokens, tokens.hop_samples, tokens.window_samples, rate_hz)[[0, -1]]
-    if "attention" in axes:
-        draw_attention(axes["attention"], heard, borders)
-    if "posterior" in axes:
-        draw_posterior(axes["posterior"], heard.posterior[:, shown], [labels[unit] for unit in shown], borders)
-    for name in {"attention", "posterior"} & set(axes):
-        for edge_s in [edge_s for word in said or () for edge_s in (word.start_s, word.end_s)]:
-            axes[name].axvline(edge_s, color=GREY, linestyle=":", linewidth=1)
+    panels = list(figure.subplots(len(heights), sharex=True, height_ratios=heights))
+    if lanes:
+        draw_words(panels[0], lanes, letter_s)
+    draw_spectrogram(panels[-len(heard.maps) - 1], tokens.log_mel, waveforms)
+    borders = cells(heard.maps[0].values.shape[1], tokens.hop_samples, tokens.window_samples, rate_hz)
+    for axes, drawn in zip(panels[-len(heard.maps) :], heard.maps, strict=True):
+        draw_map(axes, drawn, borders)
+        for word in said or ():
+            for time_s in (word.start_s, word.end_s):
+                axes.axvline(time_s, color=GREY, linestyle=":", linewidth=1)
     panels[-1].set(xlabel="time (s)", xlim=(0, seconds))
     figure.align_ylabels()
     figure.savefig(path, dpi=130, format=path.suffix[1:] or "png")
@@ -121,39 +133,44 @@ def draw_transcript(
 
 def hear(model: Model, waveforms: Tensor, search: Search | None) -> Heard:
     """The transcript of one recording (1, N), and what it was read from."""
-    network, labels = model.network, model.labels
+    network, labels, maps = model.network, model.labels, []
     lengths = torch.tensor([waveforms.shape[1]], device=waveforms.device)
-    found = transcribed(network, labels, waveforms, lengths, search)[0]
-    text, words, rows, attention = found.text, joined(found.units, labels), [], None
+    # Numbers for names: a transcript's text does not tell which units it was made of, if a name has a space in it.
+    found = transcribed(network, [str(unit) for unit in range(len(labels))], waveforms, lengths, search)[0]
+    units = [int(number) for number in found.text.split()]
+    timed = [Said(labels[int(unit.label)], unit.start_s, unit.end_s) for unit in found.units]
+    names = [labels[unit] for unit in units]
+    text = "".join(names).split() if " " in labels else names
     if isinstance(network, SpeechTranscriber):
         encoded, _ = network.encode(waveforms)
-        names = list(text) if " " in labels else text.split()
-        units = torch.tensor([[labels.index(name) for name in names]], dtype=torch.long, device=encoded.device)
-        attention = network.cross_attention(encoded, None, units)[-1, 0].mean(0).float().cpu()
-        rows, logits = [*names, "end"], network.forward_ctc(encoded)
+        given = torch.tensor([units], dtype=torch.long, device=encoded.device)
+        # The last block's: after training it is nearest to one place a word, those before it look about.
+        weights = network.cross_attention(encoded, None, given)[-1, 0].mean(0)
+        title = "cross-attention of the last decoder block, mean over heads"
+        maps.append(Map(weights.cpu().numpy(), [*names, "end"], title, row="unit heard", value="weight"))
+        logits = network.forward_ctc(encoded)
     else:
         logits, _ = network(waveforms)
-    return Heard(text, words, None if logits is None else logits[0].float().softmax(-1).cpu(), rows, attention)
+    if logits is None:
+        return Heard(text, None, maps)
+    posterior = logits[0].softmax(-1).cpu()
+    shown = shown_classes(posterior)
+    names, title = [[*labels, "blank"][place] for place in shown], "CTC: probability of each unit at each token"
+    maps.append(Map(posterior.T[shown].numpy(), names, title, row="unit", value="probability", highest=1))
+    return Heard(text, joined(timed, labels) if timed or not units else None, maps)
 
 
-def joined(units: Sequence[Said], labels: Sequence[str]) -> list[Said]:
-    """Characters put together to words, from the first one's start to the last one's end; words as they are."""
-    if " " not in labels:
-        return list(units)
-    words, begun = [], False
-    for unit in units:
-        if unit.label == " ":
-            begun = False
-        elif begun:
-            words[-1] = Said(words[-1].label + unit.label, words[-1].start_s, unit.end_s)
-        else:
-            words.append(unit)
-            begun = True
-    return words
+def title_of(name: str, text: Sequence[str], alignment: Alignment | None, *, letters: int) -> str:
+    """What is heard, in lines of so many letters, and how many errors it has, if that is known."""
+    heard = f"“{' '.join(text)}”" if text else "nothing is heard"
+    lines = textwrap.wrap(f"{name}: {heard}", letters)
+    if alignment is not None:
+        lines.append(f"word errors: {alignment.errors} in {alignment.length}" + " (orange)" * bool(alignment.errors))
+    return "\n".join(lines)
 
 
-def shown_units(posterior: Tensor) -> list[int]:
-    """Which classes are drawn, from the top: units and then the blank: (T, C) -> S."""
+def shown_classes(posterior: Tensor) -> list[int]:
+    """Which classes are drawn, from the top: units, then the blank: (T, C) -> S."""
     blank = posterior.shape[1] - 1
     if blank <= FEW:
         return list(range(blank + 1))
@@ -162,36 +179,52 @@ def shown_units(posterior: Tensor) -> list[int]:
     return [*sorted(likeliest, key=lambda unit: (int(places[unit]), unit)), blank]
 
 
-def rows_of_words(heard: Heard, said: Sequence[Said] | None, alignment: Alignment | None, letter_s: float) -> list[Row]:
-    """From the top: the words said, if they are known, and those heard, if their times are; more where names overlap.
+def joined(units: Sequence[Said], labels: Sequence[str]) -> list[Said]:
+    """Characters put together to words, from the first one's start to the last one's end; words as they are."""
+    if " " not in labels:
+        return list(units)
+    words, inside = [], False
+    for unit in units:
+        if unit.label != " ":
+            begun = words.pop() if inside else Said("", unit.start_s, unit.end_s)
+            words.append(Said(begun.label + unit.label, begun.start_s, unit.end_s))
+        inside = unit.label != " "
+    return words
+
+
+def lanes_of(
+    words: Sequence[Said] | None, said: Sequence[Said] | None, alignment: Alignment | None, letter_s: float
+) -> list[Lane]:
+    """From the top: the words said, if they are known, and those heard, if their times are.
 
     Args:
-        heard: What was heard.
-        said: The true words, or `None`.
-        alignment: Of both, by which words that are wrong are orange; `None` where `said` is.
+        words: Those heard.
+        said: The true ones.
+        alignment: Of both, by which what is wrong is orange; `None` where the true words are not known.
         letter_s: How wide a letter is drawn, in seconds.
     """
-    rows, found = [], [BLUE] * len(heard.words)
+    pairs = [(word.label, word.label) for word in words or ()] if alignment is None else alignment.pairs
+    lanes = []
     if said is not None:
-        true = [GREY if one == other else ORANGE for one, other in alignment.pairs if one is not None]
-        found = [BLUE if one == other else ORANGE for one, other in alignment.pairs if other is not None]
-        rows = in_lanes("said", list(zip(said, true, strict=True)), letter_s)
-    if heard.posterior is not None:
-        rows += in_lanes("heard", list(zip(heard.words, found, strict=False)), letter_s)
-    return rows
+        colours = [GREY if one == other else ORANGE for one, other in pairs if one is not None]
+        lanes += apart("said", list(zip(said, colours, strict=True)), letter_s)
+    if words is not None:
+        colours = [BLUE if one == other else ORANGE for one, other in pairs if other is not None]
+        lanes += apart("heard", list(zip(words, colours, strict=True)), letter_s)
+    return lanes
 
 
-def in_lanes(name: str, marks: Sequence[Mark], letter_s: float) -> list[Row]:
-    """One row, or more of them where words would otherwise be written over one another; the first has the name."""
+def apart(name: str, marks: Sequence[Mark], letter_s: float) -> list[Lane]:
+    """One lane, or more where words would otherwise be written over one another; the first has the name."""
     lanes, ends_s = [[]], [-math.inf]
     for word, colour in marks:
-        free = next((lane for lane, end_s in enumerate(ends_s) if end_s <= word.start_s), len(lanes))
+        free = next((place for place, end_s in enumerate(ends_s) if end_s <= word.start_s), len(lanes))
         if free == len(lanes):
             lanes.append([])
             ends_s.append(-math.inf)
         lanes[free].append((word, colour))
         ends_s[free] = word.end_s + (0 if fits(word, letter_s) else (len(word.label) + 1) * letter_s)
-    return [(name if not place else "", lane) for place, lane in enumerate(lanes)]
+    return [("" if place else name, lane) for place, lane in enumerate(lanes)]
 
 
 def fits(word: Said, letter_s: float) -> bool:
@@ -199,45 +232,28 @@ def fits(word: Said, letter_s: float) -> bool:
     return len(word.label) * letter_s <= word.end_s - word.start_s
 
 
-def draw_words(axes: Axes, rows: Sequence[Row], letter_s: float) -> None:
+def draw_words(axes: Axes, lanes: Sequence[Lane], letter_s: float) -> None:
     """A box for each word's time, with its name; what is wrong is bold, too."""
-    for place, (_, marks) in enumerate(rows):
+    for place, (_, marks) in enumerate(lanes):
         for word, colour in marks:
             inside, lasts_s = fits(word, letter_s), word.end_s - word.start_s
             face, weight = to_rgba(colour, 0.25 if inside else 1), "bold" if colour == ORANGE else "normal"
             axes.barh(place, lasts_s, 0.8, word.start_s, facecolor=face, edgecolor=colour)
-            x, side = (word.start_s + lasts_s / 2, "center") if inside else (word.end_s + letter_s / 2, "left")
-            text = axes.text(x, place, word.label, ha=side, va="center", weight=weight, parse_math=False)
-            text.set_in_layout(False)  # a name at the right edge would make the panels narrower
-    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+            at_s, side = (word.start_s + lasts_s / 2, "center") if inside else (word.end_s + letter_s / 2, "left")
+            text = axes.text(at_s, place, word.label, ha=side, va="center", weight=weight, parse_math=False)
+            text.set_in_layout(False)  # a name that goes beyond the right edge would make the panels narrower
+    axes.set_yticks(range(len(lanes)), [name for name, _ in lanes])
+    axes.set_ylim(len(lanes) - 0.5, -0.5)
     axes.tick_params(length=0, labelbottom=False)
     axes.spines[:].set_visible(False)
 
 
-def draw_attention(axes: Axes, heard: Heard, borders: numpy.ndarray) -> None:
-    """Cross-attention (L + 1, T): a row's weights sum to 1."""
-    weights, span = heard.attention.numpy(), (*borders, len(heard.rows) - 0.5, -0.5)
-    image = axes.imshow(weights, cmap="magma_r", vmin=0, aspect="auto", interpolation="nearest", extent=span)
-    axes.figure.colorbar(image, ax=axes, label="weight", pad=0.01)
-    name_rows(axes, heard.rows)
-    axes.set(title="cross-attention of the last decoder block, mean over heads", ylabel="said by the decoder")
-
-
-def draw_posterior(
-    axes: Axes, posterior: Tensor, labels: Sequence[str], shown: Sequence[int], borders: numpy.ndarray
-) -> None:
-    """Probabilities of the classes shown (T, S), one row each."""
-    span = (*borders, len(shown) - 0.5, -0.5)
-    shares = posterior.T.numpy()
-    image = axes.imshow(shares, cmap="magma_r", vmin=0, vmax=1, aspect="auto", interpolation="nearest", extent=span)
-    axes.figure.colorbar(image, ax=axes, label="probability", pad=0.01)
-    name_rows(axes, [labels[unit] for unit in shown])
-    axes.set(title="CTC: probability of each unit at each token", ylabel="unit")
-
-
-def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Names at the rows, every so many where they would overlap; a space is drawn as a sign."""
-    step = math.ceil(len(names) * ROW_INCHES / HIGHEST_INCHES)
-    shown = ["␣" if name == " " else name for name in names]
-    axes.set_yticks(range(0, len(names), step), shown[::step], parse_math=False)
+def draw_map(axes: Axes, drawn: Map, borders: numpy.ndarray) -> None:
+    """Rows over time, light to dark, with every name or, where there are too many, every so many."""
+    span, scale = (*borders[[0, -1]], len(drawn.names) - 0.5, -0.5), {"vmin": 0, "vmax": drawn.highest}
+    image = axes.imshow(drawn.values, cmap="magma_r", aspect="auto", interpolation="nearest", extent=span, **scale)
+    axes.figure.colorbar(image, ax=axes, label=drawn.value, pad=0.01, aspect=drawn.height_inches / BAR_INCHES)
+    step = math.ceil(len(drawn.names) * ROW_INCHES / HIGHEST_INCHES)
+    names = ["␣" if name == " " else name for name in drawn.names]
+    axes.set_yticks(range(0, len(names), step), names[::step], parse_math=False)
+    axes.set(title=drawn.title, ylabel=drawn.row)

@@ -17,7 +17,7 @@ from vitspeech.data.audio import find_audio, read_clip
 from vitspeech.decoding import autoregressive, ctc
 from vitspeech.decoding.prefix_scores import PrefixScores
 from vitspeech.frontends import SpeechTokens
-from vitspeech.models import SpeechRecognizer, SpeechTranscriber
+from vitspeech.models import SpeechLabeller, SpeechRecognizer, SpeechTranscriber
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ def transcribe(
         ValueError: If a file is empty, broken or too long, or the model gives no transcripts.
     """
     if not is_transcribing(model.network):
-        raise ValueError(f"{type(model.network).__name__} gives labels, not transcripts; use vitspeech.predict")
+        use = "stream" if isinstance(model.network, SpeechLabeller) else "predict"
+        raise ValueError(f"{type(model.network).__name__} gives labels, not transcripts; use vitspeech.{use}")
     files, device = find_audio(paths), next(model.network.parameters()).device
     rate_hz = model.preprocessing["sample_rate_hz"]
     with tqdm(total=len(files), desc="files", disable=not progress or len(files) <= batch, leave=False) as bar:

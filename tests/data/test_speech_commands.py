@@ -249,7 +249,7 @@ def test_the_root_is_the_argument_else_the_environments(made_once, monkeypatch):
 
 
 def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path):
-    message = rf"^{tmp_path}/{FOLDER}/{URL}: .*--data\.root or VITSPEECH_DATA.*--data\.download true"
+    message = rf"^{tmp_path}/{FOLDER}/{URL}: .*--data\.root.* or VITSPEECH_DATA.*--data\.download true"
     for look in (SpeechCommands.prepare_data, SpeechCommands.setup, lambda data: data.read("test")):
         with pytest.raises(FileNotFoundError, match=message):
             look(SpeechCommands(root=str(tmp_path)))
@@ -414,3 +414,82 @@ def test_a_split_without_a_clip_is_an_error_that_names_it(root):
     listing(root, "validation_list.txt")
     with pytest.raises(ValueError, match="no clip of the words is for validation"):
         made(root)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_word_clips_are_the_splits_recordings_of_the_words_as_long_as_they_are(made_once, split):
+    clips = SpeechCommands(("yes", "no"), str(made_once), unknown=0.5, silence=0.5).word_clips(split)
+    found = {word: [clip for clip in clips if clip.word == word] for word in ("yes", "no")}
+    assert len(clips) == len(found["yes"]) + len(found["no"])
+    for word, said in found.items():
+        assert [clip.samples.tolist() for clip in said] == [[value] * 1601 for value in expected(word, split)]
+        assert all((clip.samples.dtype, clip.start, clip.end) == (numpy.int16, 0, 1601) for clip in said)
+
+
+def test_a_word_clip_is_named_by_its_file_and_its_speaker_by_the_names_first_part(made_once):
+    clips = SpeechCommands(("yes", "no"), str(made_once)).word_clips("test")
+    names = [f"no/{number:08x}_nohash_0.wav" for number in range(14, 19)]
+    names += [f"yes/{number:08x}_nohash_0.wav" for number in range(18, 20)]
+    assert [clip.name for clip in clips] == names
+    assert [clip.speaker for clip in clips] == [name[name.index("/") + 1 :][:8] for name in names]
+
+
+def test_a_speakers_takes_of_a_word_are_clips_of_one_speaker(root):
+    for take in (1, 2):
+        path = root / FOLDER / URL / "yes" / f"00000000_nohash_{take}.wav"
+        soundfile.write(path, numpy.full(1601, 7, dtype=numpy.int16), SECOND)
+    clips = SpeechCommands(("yes",), str(root)).word_clips("train")
+    takes = [clip.name for clip in clips if clip.speaker == "00000000"]
+    assert takes == [f"yes/00000000_nohash_{take}.wav" for take in (0, 1, 2)]
+
+
+def test_a_word_clip_is_cut_where_its_word_begins_and_ends(root):
+    sound = numpy.random.default_rng(0).normal(0, 20, SECOND)
+    sound[5003:11_003] += 8000 * numpy.sin(0.7 * numpy.arange(6000))
+    path = broken(root / FOLDER / URL / "yes" / "00000000_nohash_0.wav")
+    soundfile.write(path, sound.round().astype(numpy.int16), SECOND)
+    clip = SpeechCommands(("yes",), str(root)).word_clips("train")[0]
+    assert clip.name.endswith("00000000_nohash_0.wav") and len(clip.samples) == SECOND
+    assert abs(clip.start - 5003) <= 320 and abs(clip.end - 11_003) <= 320
+
+
+def test_a_broken_word_clip_is_named(root):
+    path = broken(root / FOLDER / URL / "yes" / "00000000_nohash_0.wav")
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: not a recording"):
+        SpeechCommands(("yes",), str(root)).word_clips("train")
+
+
+def test_backgrounds_are_the_recordings_apart_in_time(made_once):
+    data = SpeechCommands(("yes",), str(made_once))
+    parts = {split: data.backgrounds(split) for split in SPLITS}
+    for name, seconds in NOISES.items():
+        ends = [0, round(0.8 * seconds * SECOND), round(0.9 * seconds * SECOND), seconds * SECOND]
+        for split, start, end in zip(SPLITS, ends, ends[1:], strict=False):
+            assert parts[split][Path(name).stem].tolist() == recording(seconds)[start:end].tolist()
+    assert all(list(found) == ["a_fan", "b_tap"] for found in parts.values())
+
+
+def test_without_recordings_of_noise_the_backgrounds_are_hiss_apart_in_time(root):
+    shutil.rmtree(root / FOLDER / URL / "_background_noise_")
+    data = SpeechCommands(("yes",), str(root))
+    parts = [data.backgrounds(split) for split in SPLITS]
+    assert [{name: len(noise) for name, noise in found.items()} for found in parts] == [
+        {"hiss": 8 * SECOND},
+        {"hiss": SECOND},
+        {"hiss": SECOND},
+    ]
+    assert torch.equal(torch.cat([found["hiss"] for found in parts]), hiss(SECOND))
+
+
+@pytest.mark.parametrize("ask", [SpeechCommands.word_clips, SpeechCommands.backgrounds])
+def test_a_missing_set_is_named_before_words_are_put_together(tmp_path, ask):
+    with pytest.raises(FileNotFoundError, match=rf"^{tmp_path}/{FOLDER}/{URL}: .*VITSPEECH_DATA"):
+        ask(SpeechCommands(root=str(tmp_path)), "train")
+
+
+@pytest.mark.data
+def test_word_clips_of_the_real_set_have_words_of_a_likely_length():
+    clips = SpeechCommands(TWELVE).word_clips("validation")
+    assert len(clips) == 1068 and len({clip.name for clip in clips}) == 1068
+    lasts_s = numpy.array([clip.end - clip.start for clip in clips]) / SECOND
+    assert 0.3 < numpy.median(lasts_s) < 0.7 and (lasts_s > 0.15).mean() > 0.99

@@ -1,10 +1,13 @@
 """Synthesised words: labels, splits, and the same clips every time."""
 
+import numpy
 import pytest
 import soundfile
 import torch
 
 from vitspeech.data.spoken_words import OTHERS, WORDS, SpokenWords, save_example
+from vitspeech.data.synthesis import voices_of
+from vitspeech.data.waveforms import hiss
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +75,55 @@ def test_an_example_holds_the_words_with_pauses(tmp_path):
     assert rate == 16_000 and 1.9 < len(samples) / rate < 4
     silent = abs(samples.astype(int)) == 0
     assert silent[:8000].all() and silent[-8000:].all() and not silent[8000:9000].all()
+
+
+@pytest.fixture(scope="module")
+def word_clips():
+    data = SpokenWords(["go", "stop", "seven"], count=55, unknown=0.5, silence=0.5)
+    return {split: data.word_clips(split) for split in ("train", "validation", "test")}
+
+
+def test_word_clips_are_of_the_words_alone_each_named_once(word_clips):
+    assert [len(clips) for clips in word_clips.values()] == [55, 11, 11]
+    for clips in word_clips.values():
+        assert {clip.word for clip in clips} == {"go", "stop", "seven"}
+        assert [clip.name for clip in clips] == [f"{clip.word}/{place}" for place, clip in enumerate(clips)]
+
+
+def test_a_word_clip_is_all_word(word_clips):
+    for clip in word_clips["train"]:
+        assert (clip.start, clip.end) == (0, len(clip.samples)) and clip.samples.dtype == numpy.int16
+        assert clip.samples[0] and clip.samples[-1] and 0.1 < len(clip.samples) / 16_000 < 1.5
+
+
+def test_a_word_clips_speaker_is_its_voice_and_no_throat_is_in_two_splits(word_clips):
+    voices = {split: {clip.speaker for clip in clips} for split, clips in word_clips.items()}
+    for split, found in voices.items():
+        assert {tuple(speaker.split("+", 1)) for speaker in found} <= set(voices_of(split))
+    throats = [{speaker.partition("+")[2] for speaker in found} for found in voices.values()]
+    assert sum(map(len, throats)) == len(set.union(*throats))
+
+
+def test_word_clips_say_the_words_that_they_name():
+    # A word of five syllables lasts longer than one of one, whoever says it.
+    clips = SpokenWords(["go", "extraordinary"], count=53).word_clips("train")
+    lasts = {word: [len(clip.samples) for clip in clips if clip.word == word] for word in ("go", "extraordinary")}
+    assert min(lasts["extraordinary"]) > max(lasts["go"])
+
+
+def test_the_same_number_gives_the_same_word_clips_and_another_number_others(word_clips):
+    again, other = (
+        SpokenWords(["go", "stop", "seven"], count=55, drawn_from=number, seed=7).word_clips("test")
+        for number in (0, 1)
+    )
+    for clip, same in zip(word_clips["test"], again, strict=True):
+        assert (same.name, same.speaker) == (clip.name, clip.speaker) and numpy.array_equal(same.samples, clip.samples)
+    assert [clip.speaker for clip in other] != [clip.speaker for clip in again]
+
+
+def test_each_split_has_its_own_part_of_the_hiss():
+    parts = [SpokenWords().backgrounds(split) for split in ("train", "validation", "test")]
+    assert [len(found["hiss"]) for found in parts] == [128_000, 16_000, 16_000] and {len(found) for found in parts} == {
+        1
+    }
+    assert torch.equal(torch.cat([found["hiss"] for found in parts]), hiss(16_000))

@@ -8,6 +8,7 @@ from vitspeech.data.shapes import Shapes
 from vitspeech.data.speech_commands import SpeechCommands
 from vitspeech.data.spoken_vocabulary import SpokenVocabulary
 from vitspeech.data.spoken_words import SpokenWords
+from vitspeech.data.transcribed_audio import TranscribedAudio
 from vitspeech.data.waveforms import WaveformAugment
 from vitspeech.data.word_sequences import SequenceAugment, WordSequences
 
@@ -21,6 +22,7 @@ __all__ = [
     "SpeechCommands",
     "SpokenVocabulary",
     "SpokenWords",
+    "TranscribedAudio",
     "WaveformAugment",
     "WordSequences",
 ]

@@ -14,6 +14,8 @@ Shapes: B utterances, N samples, U units, W words.
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,12 +27,11 @@ from torch import Tensor
 
 from vitspeech.data.word_clips import WordClip
 
-FADE = (
-    640  # samples: 40 ms before and after each word, in which it fades in and out, over its neighbours where they lie
-)
+FADE = 640  # samples: 40 ms before and after each word, in which it fades in and out, over its neighbours, too
 LEVEL = 0.05  # root mean square of every word, of full scale: -26 dB
 QUIETEST = 1e-4  # root mean square of noise that counts as silent
 SUMS = "SHA256SUMS"
+SUM = re.compile(r"^([0-9a-f]{64}) [ *](.+)$", re.MULTILINE)  # `sha256sum --binary` marks its names
 
 
 @dataclass(frozen=True)
@@ -155,12 +156,16 @@ def check(utterance: Utterance) -> None:
     for word, (first, last), start in zip(utterance.words, utterance.cuts, utterance.starts, strict=True):
         if not 0 <= first < last or not 0 <= start <= utterance.samples - (last - first):
             raise ValueError(f"{word!r}, cut {first} to {last}, does not fit at {start} of {utterance.samples} samples")
+    if [type(part) for part in utterance.noise] != [str, int] or utterance.noise[1] < 0:
+        raise ValueError(f"noise={utterance.noise} is no recording with its first sample")
+    places = (utterance.samples, *utterance.starts, *(place for cut in utterance.cuts for place in cut))
+    if not all(isinstance(place, int) for place in places) or not math.isfinite(utterance.snr_db):
+        raise ValueError(f"a number of samples is no integer, or snr_db={utterance.snr_db} is not finite")
 
 
 def read_sums(file: Path) -> dict[str, str]:
     """The sha256 of each name, as `sha256sum` writes them; nothing where there is no such file."""
-    lines = file.read_text().splitlines() if file.exists() else []
-    return {name.strip(): digest for digest, _, name in (line.partition("  ") for line in lines)}
+    return {name: digest for digest, name in SUM.findall(file.read_text())} if file.exists() else {}
 
 
 def sha256(file: Path) -> str:

@@ -4,28 +4,25 @@ Speech Commands has no sequences, and nothing else did that anyone could compare
 in `WordSequences`, how it sounds in `utterances.py`; what is tested on stands in manifests with their sha256.
 """
 
-import string
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy
-import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.drawing import Drawing
-from vitspeech.data.in_memory import InMemoryData
 from vitspeech.data.sequence_augment import SequenceAugment, check_range
+from vitspeech.data.utterance_data import CHARACTERS, UtteranceData
 from vitspeech.data.utterances import Speech, Utterance, collated, composed, read_manifest, write_manifest
 from vitspeech.data.word_clips import WordSource
 
-CHARACTERS = (" ", "'", *string.ascii_lowercase)
 MANIFESTS = Path(__file__).parent / "manifests"
 FIXED = {"validation": 20_261_121, "test": 20_261_122}  # seeds of what is drawn once and for all
 
 
-class WordSequences(InMemoryData):
+class WordSequences(UtteranceData):
     """Utterances of 1 to 7 words, with what was said, unit by unit, and when, to the sample.
 
     An utterance has as many words as are drawn, each count as often. Its first clip is drawn from all of the split; the
@@ -57,9 +54,6 @@ class WordSequences(InMemoryData):
         FileNotFoundError: If there is no such manifest, or the source is not there.
     """
 
-    items = "utterances"
-    evaluation_batch = 64
-
     def __init__(
         self,
         source: WordSource,
@@ -74,22 +68,16 @@ class WordSequences(InMemoryData):
         augment: SequenceAugment | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(batch=batch, seed=seed)
+        super().__init__(units=units, batch=batch, augment=augment, seed=seed)
         check_range("words", words)
         check_range("gap_ms", gap_ms)
         check_range("snr_db", snr_db)
         if words[0] < 1 or gap_ms[0] < 0 or count < 10:
             raise ValueError(f"words={list(words)}, gap_ms={list(gap_ms)} or count={count} is too small")
-        if units not in ("words", "characters"):
-            raise ValueError(f"units={units!r} is unknown; known: words, characters")
-        self.source, self.units, self.words, self.gap_ms, self.snr_db = source, units, words, gap_ms, snr_db
+        self.source, self.words, self.gap_ms, self.snr_db = source, words, gap_ms, snr_db
         self.count, self.manifests = count, list(manifests)
-        self.augment = SequenceAugment() if augment is None else augment
+        self.sample_rate_hz = source.sample_rate_hz
         self.labels = list(source.words if units == "words" else CHARACTERS)
-
-    @property
-    def preprocessing(self) -> dict[str, Any]:
-        return {"sample_rate_hz": self.source.sample_rate_hz, "units": self.units}
 
     def prepare_data(self) -> None:
         """See that the source and the manifest are there."""
@@ -142,32 +130,6 @@ class WordSequences(InMemoryData):
                     raise ValueError(f"{place}: the clip {clip} is not in the test split, or shorter than its cut")
             if utterance.noise[0] not in drawing.noises:
                 raise ValueError(f"{place}: the noise {utterance.noise[0]} is not there")
-
-    def encoded(self, words: Sequence[str]) -> list[int]:
-        """The units of a transcript, as indices of the labels.
-
-        Raises:
-            ValueError: If a word or a character is outside the vocabulary.
-        """
-        said = list(words) if self.units == "words" else list(" ".join(words))
-        strange = next((unit for unit in said if unit not in self.labels), None)
-        if strange is not None:
-            raise ValueError(f"{strange!r} of {' '.join(words)!r} is outside the vocabulary {', '.join(self.labels)}")
-        return [self.labels.index(unit) for unit in said]
-
-    def normalised(self, inputs: Tensor) -> Tensor:
-        """int16 samples (B, N) -> floats within ±1."""
-        return inputs / 32768
-
-    def on_after_batch_transfer(self, batch: tuple[Speech, int], dataloader_idx: int) -> Speech:
-        """Utterances as integers, seed -> floats, changed by `augment` in training."""
-        speech, seed = batch
-        speech = speech._replace(waveforms=self.normalised(speech.waveforms))
-        if not self.trainer.training:
-            return speech
-        torch.manual_seed(seed)
-        numpy.random.seed(seed)
-        return self.augment(speech)
 
 
 class Drawn(Dataset):

@@ -48,6 +48,8 @@ class Labelling(Recognition):
 
     def rows(self, waveforms: Tensor, lengths: Tensor, words: Tensor, spans: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and labels of all frames of a part: (B · F, C), (B · F,)."""
+        if spans.shape[1] != words.shape[1]:
+            raise ValueError("labelling needs the spans of words: this data has words without times, or other units")
         logits, frames = self.network(waveforms, lengths)
         if logits.shape[-1] != len(self.labels) + 1:
             raise ValueError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} words and none")

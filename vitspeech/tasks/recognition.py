@@ -76,14 +76,13 @@ class Recognition(Task):
         Raises:
             ValueError: If a transcript is empty, or longer than its utterance allows.
         """
-        for place, (count, said) in enumerate(zip(tokens.tolist(), transcripts(units), strict=True)):
+        for count, said in zip(tokens.tolist(), transcripts(units), strict=True):
             if not said:
-                raise ValueError(f"utterance {place} of the batch: its transcript is empty")
+                raise ValueError("an utterance of the batch has an empty transcript")
             if count < tokens_needed(said):
-                text = self.text(said)
                 raise ValueError(
-                    f"utterance {place} of the batch, {text!r}: its {count} tokens are fewer than the "
-                    f"{tokens_needed(said)} that CTC needs for this transcript; use a smaller stride"
+                    f"the utterance {self.text(said)!r}: its {count} tokens are fewer than the {tokens_needed(said)} "
+                    "that CTC needs for this transcript; use a smaller stride"
                 )
 
     def validation_step(self, batch: tuple[Tensor, ...], number: int) -> None:

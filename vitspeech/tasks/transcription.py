@@ -69,4 +69,5 @@ class Transcription(Recognition):
         encoded, padding = self.network.encode(waveforms, lengths)
         # A word lasts a token at least: that bounds what a decoder that finds no end can say.
         sizes = {"start": self.network.start_unit, "batch": len(encoded), "longest": encoded.shape[1]}
-        return [found.units for found in greedy(self.network.step, self.network.start(encoded, padding), **sizes)]
+        found = greedy(self.network.step, self.network.start(encoded, padding), **sizes)
+        return [some.units[:count] for some, count in zip(found, padding.sum(1).tolist(), strict=True)]

@@ -1,0 +1,105 @@
+"""The speech encoder: an utterance of a padded batch becomes what it becomes alone, and what can't be encoded.
+
+Shapes: B = 5 utterances, D = 12, H = 3, tokens of 1,360 samples every 480.
+"""
+
+import pytest
+import torch
+
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models.speech_encoder import SpeechEncoder
+
+LENGTHS = torch.tensor([7001, 1360, 11_213, 1839, 1840])
+TOKENS = [12, 1, 21, 1, 2]
+
+
+def encoder(dtype=torch.float64, stem="convolutional", stride=3, **arguments) -> SpeechEncoder:
+    torch.manual_seed(0)
+    tokens = SpeechTokens(12, mels=17, stride=stride, stem=stem)
+    return SpeechEncoder(tokens, **({"depth": 2, "heads": 3} | arguments)).to(dtype).eval()
+
+
+def waveforms(samples=13_000, dtype=torch.float64):
+    """Noise all along: what is no utterance is not zero."""
+    return torch.randn(5, samples, generator=torch.Generator().manual_seed(1), dtype=dtype)
+
+
+@pytest.mark.parametrize("contexts", [{}, {"left": 3, "right": [2, 0]}, {"left": 0, "right": 0}, {"right": 1}])
+@pytest.mark.parametrize("positions", [None, "relative", "rotary"])
+@torch.no_grad()
+def test_tokens_of_a_padded_utterance_are_those_of_the_utterance_alone(positions, contexts):
+    network, given = encoder(positions=positions, **contexts), waveforms()
+    encoded, padding = network.encode(given, LENGTHS)
+    assert encoded.shape == (5, 21, 12)
+    assert padding.tolist() == [[place < count for place in range(21)] for count in TOKENS]
+    for row, waveform, length, count in zip(encoded, given, LENGTHS.tolist(), TOKENS, strict=True):
+        alone, none = network.encode(waveform[None, :length])
+        assert none is None and alone.shape == (1, count, 12)
+        assert (row[:count] - alone[0]).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize(("stem", "stride"), [("convolutional", 1), ("convolutional", 4), ("stacked", 5)])
+@torch.no_grad()
+def test_tokens_are_counted_as_windows_that_fit(stem, stride):
+    network = encoder(stem=stem, stride=stride)
+    reach = 7 if stem == "convolutional" else stride
+    window, hop = 400 + 160 * (reach - 1), 160 * stride
+    lengths = torch.tensor([window, window + hop - 1, window + hop, 9999, 12_345])
+    _, padding = network.encode(waveforms(), lengths)
+    expected = [sum(start + window <= length for start in range(0, length, hop)) for length in lengths.tolist()]
+    assert padding.sum(1).tolist() == expected and padding.shape[1] == max(expected)
+
+
+@torch.no_grad()
+def test_all_of_each_row_is_taken_where_no_lengths_are_given():
+    network, given = encoder(), waveforms(8001)
+    encoded, none = network.encode(given)
+    whole, padding = network.encode(given, torch.tensor([8001] * 5))
+    assert none is None and padding.all() and encoded.shape == (5, 14, 12)
+    assert (encoded - whole).abs().max() < 1e-12
+
+
+@torch.no_grad()
+def test_attention_goes_as_far_as_the_context_says_and_no_further():
+    network = encoder(left=3, right=[2, 0])
+    given = waveforms()
+    before = network.encode(given)[0]
+    given[:, 12_400:] += 1.0  # the last token alone sees these
+    changed = (network.encode(given)[0] != before).any(-1).any(0)
+    assert changed.shape == (25,) and changed.nonzero().flatten().tolist() == [22, 23, 24]
+
+
+@pytest.mark.parametrize(("lengths", "named"), [([5000, 1360, 1359, 2000, 4000], 2), ([5000, 2000, 1999, 2000, 0], 4)])
+def test_an_utterance_too_short_for_a_token_is_named(lengths, named):
+    message = rf"utterance {named} of the batch, of {lengths[named]} samples is below the 1360 of one token"
+    with pytest.raises(ValueError, match=message):
+        encoder().encode(waveforms(), torch.tensor(lengths))
+
+
+def test_a_waveform_too_short_for_a_token_is_refused():
+    with pytest.raises(ValueError, match="a waveform of 1359 samples is below the 1360 of one token"):
+        encoder().encode(waveforms(1359))
+
+
+@pytest.mark.parametrize("lengths", [[13_001, 2000, 2000, 2000, 2000], [2000] * 4, [[2000] * 5]])
+def test_lengths_that_do_not_fit_the_waveforms_are_refused(lengths):
+    with pytest.raises(ValueError, match=r"lengths .* do not fit waveforms of shape \(5, 13000\)"):
+        encoder().encode(waveforms(), torch.tensor(lengths))
+
+
+def test_the_context_is_that_of_all_blocks_together():
+    assert encoder(left=3, right=[2, 0]).context_ms == {"look_back_ms": 180, "look_ahead_ms": 60, "delay_ms": 145}
+    assert encoder(left=2).context_ms == {"look_back_ms": 120, "look_ahead_ms": None, "delay_ms": None}
+    assert encoder().context_ms == {"look_back_ms": None, "look_ahead_ms": None, "delay_ms": None}
+
+
+def test_initialise_sets_the_scale_of_the_frames():
+    network = encoder()
+    network.initialise(0.1 * waveforms())
+    frames = network.tokens.log_mel(0.1 * waveforms()).flatten(0, 1)
+    assert frames.mean(0).abs().max() < 1e-9 and (frames.std(0) - 1).abs().max() < 1e-9
+
+
+def test_heads_that_do_not_divide_the_width_are_named():
+    with pytest.raises(ValueError, match="heads=5 does not divide width=12"):
+        encoder(heads=5)

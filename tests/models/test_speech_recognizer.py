@@ -1,0 +1,59 @@
+"""The speech recogniser: a row a token with a class for the blank, alike alone, in a batch and in a stream."""
+
+import pytest
+import torch
+
+import vitspeech
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import SpeechRecognizer
+
+LENGTHS, TOKENS = torch.tensor([7001, 1360, 11_213]), [12, 1, 21]
+
+
+def recognizer(dtype=torch.float64, **arguments) -> SpeechRecognizer:
+    torch.manual_seed(0)
+    tokens = SpeechTokens(12, mels=17, stride=3)
+    return SpeechRecognizer(7, tokens, **({"depth": 2, "heads": 3} | arguments)).to(dtype).eval()
+
+
+def waveforms(samples=13_000, dtype=torch.float64):
+    return torch.randn(3, samples, generator=torch.Generator().manual_seed(1), dtype=dtype)
+
+
+@pytest.mark.parametrize("positions", [None, "relative", "rotary"])
+def test_every_token_gives_a_logit_for_each_unit_and_the_blank(positions):
+    logits, tokens = recognizer(torch.float32, positions=positions)(waveforms(dtype=torch.float32))
+    assert logits.shape == (3, 25, 8) and tokens.tolist() == [25, 25, 25] and tokens.dtype == torch.long
+
+
+@pytest.mark.parametrize("contexts", [{}, {"left": 3, "right": [2, 0]}])
+@torch.no_grad()
+def test_rows_of_a_padded_utterance_are_those_of_the_utterance_alone(contexts):
+    network, given = recognizer(**contexts), waveforms()
+    logits, tokens = network(given, LENGTHS)
+    assert logits.shape == (3, 21, 8) and tokens.tolist() == TOKENS and tokens.dtype == torch.long
+    for row, waveform, length, count in zip(logits, given, LENGTHS.tolist(), TOKENS, strict=True):
+        alone, counted = network(waveform[None, :length])
+        assert counted.tolist() == [count] and (row[:count] - alone[0]).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("size", [160, 1777, 13_000])
+@torch.no_grad()
+def test_a_stream_equals_the_whole_recording(size):
+    network, waveform = recognizer(left=5, right=[2, 1]), 0.1 * waveforms()[0]
+    expected = network(waveform[None])[0][0]
+    stream = vitspeech.stream(network)
+    got = torch.cat([*map(stream.push, waveform.split(size)), stream.flush()])
+    assert got.shape == expected.shape and (got - expected).abs().max() < 1e-12
+
+
+def test_every_parameter_is_trained():
+    network = recognizer(torch.float32).train()
+    logits, _ = network(waveforms(dtype=torch.float32), LENGTHS)
+    logits.square().sum().backward()
+    assert [name for name, parameter in network.named_parameters() if parameter.grad is None] == []
+
+
+def test_an_utterance_too_short_for_a_token_is_named():
+    with pytest.raises(ValueError, match=r"utterance 1 of the batch, of 1359 samples is below the 1360 of one token"):
+        recognizer()(waveforms(), torch.tensor([5000, 1359, 2000]))

@@ -1,0 +1,216 @@
+"""Recognition: CTC's loss against its definition, whatever the batch's order, padding and parts; what can't be trained.
+
+Shapes: B utterances, T tokens, C = 4 classes, of which the last is the blank, U units.
+"""
+
+from itertools import groupby, product
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tiny import noise
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+from vitspeech.data.utterances import Speech
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import SpeechRecognizer
+from vitspeech.tasks import Recognition, recognition
+from vitspeech.tasks.recognition import parts, transcripts
+
+LABELS, BLANK = ["go", "stop", "left"], 3
+SAID = [[0], [1, 1], [2, 0, 2], [0, 0, 0], [1], [2, 1], [0, 1, 2]]
+LENGTHS = [4003, 9001, 6007, 12_011, 2003, 5003, 8009]
+
+
+class Rows(nn.Module):
+    """A network whose logits are its samples: four samples a token."""
+
+    def forward(self, waveforms, lengths):
+        return waveforms.unflatten(1, (-1, 4)), lengths // 4
+
+
+def task(network: nn.Module) -> Recognition:
+    made = Recognition(network)
+    made.labels = LABELS
+    return made.eval()
+
+
+def recognizer() -> SpeechRecognizer:
+    torch.manual_seed(0)
+    network = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), depth=2, heads=3).double().eval()
+    network.head.weight.data *= 5  # surer than at random
+    return network
+
+
+def written_out(network, speech: Speech) -> float:
+    """The loss utterance by utterance, each by itself and unpadded, in double precision."""
+    total = 0.0
+    for waveform, length, said in zip(
+        speech.waveforms, speech.lengths.tolist(), transcripts(speech.units), strict=True
+    ):
+        logits = network(waveform[None, :length], None)[0][0].double()
+        counts = [torch.tensor([len(logits)]), torch.tensor([len(said)])]
+        total += F.ctc_loss(logits.log_softmax(-1)[:, None], torch.tensor([said]), *counts, BLANK, "sum").item()
+    return total / sum(map(len, transcripts(speech.units)))
+
+
+def collapsed(path):
+    return [unit for unit, _ in groupby(path) if unit != BLANK]
+
+
+@pytest.mark.parametrize("said", [[0], [1, 0], [2, 2], [0, 1, 0]])
+def test_the_loss_is_minus_the_logarithm_of_the_sum_over_all_alignments(said):
+    logits = torch.randn(1, 6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    shares = logits[0, :5].softmax(-1)  # the sixth token is padding
+    paths = [path for path in product(range(4), repeat=5) if collapsed(path) == said]
+    likelihood = sum(shares[range(5), path].prod() for path in paths)
+    found = task(Rows()).ctc_loss(logits, torch.tensor([5]), torch.tensor([[*said, -1, -1]]))
+    assert found.item() == pytest.approx(-likelihood.log().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("order", [range(7), [3, 0, 6, 1, 5, 2, 4], range(6, -1, -1)], ids=["given", "mixed", "back"])
+@pytest.mark.parametrize("further", [0, 5000])
+@torch.no_grad()
+def test_the_loss_is_that_of_each_utterance_alone_whatever_the_order_and_the_padding(order, further):
+    network = recognizer()
+    speech = noise(SAID, LENGTHS)
+    expected = written_out(network, speech)
+    shuffled = Speech(*(part[list(order)] for part in speech))
+    more = torch.randn(7, further, dtype=torch.float64)
+    shuffled = shuffled._replace(waveforms=torch.cat((shuffled.waveforms, more), dim=1))
+    assert task(network).loss(shuffled).item() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 7, 20])
+@torch.no_grad()
+def test_the_loss_and_its_gradient_do_not_depend_on_the_number_of_parts(monkeypatch, number):
+    network, speech, gradients = recognizer(), noise(SAID, LENGTHS), []
+    for count in (1, number):
+        monkeypatch.setattr(recognition, "PARTS", count)
+        network.zero_grad()
+        with torch.enable_grad():
+            task(network).loss(speech).backward()
+        gradients.append(network.head.weight.grad)
+    assert gradients[0].abs().max() > 1e-3
+    assert torch.allclose(*gradients, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 10])
+def test_parts_have_every_utterance_once_and_no_more_padding_than_they_need(count):
+    lengths = torch.randperm(50, generator=torch.Generator().manual_seed(count))[:count] + 3
+    said = [[(place + 1) % 5] * (1 + place % 3) for place in range(count)]
+    speech = noise(said, lengths.tolist())
+    speech.waveforms[:, 0] = torch.arange(count)
+    seen, longest = [], 0
+    for waveforms, of_part, units, spans in parts(speech):
+        assert waveforms.shape[1] == of_part.max() and of_part.min() >= longest
+        assert units.shape[1] == spans.shape[1] == (units >= 0).sum(1).max()
+        longest = of_part.max()
+        for waveform, length, row, span in zip(waveforms, of_part, units, spans, strict=True):
+            place = int(waveform[0])
+            seen.append(place)
+            assert length == lengths[place] and row[row >= 0].tolist() == said[place]
+            assert torch.equal(waveform[:length], speech.waveforms[place, :length])
+            assert (span[:, 1] > 0).sum() == len(said[place])
+    assert sorted(seen) == list(range(count))
+
+
+def test_utterances_without_spans_have_parts_too():
+    speech = noise(SAID, LENGTHS)._replace(spans=torch.zeros(7, 0, 2, dtype=torch.long))
+    assert sum(len(waveforms) for waveforms, _, _, spans in parts(speech) if spans.shape[1:] == (0, 2)) == 7
+
+
+@pytest.mark.parametrize(("said", "tokens", "needed"), [([0, 1, 2], 2, 3), ([2, 2], 2, 3), ([1, 1, 1], 4, 5)])
+def test_an_utterance_shorter_than_its_transcript_needs_is_named_and_gives_no_infinite_loss(said, tokens, needed):
+    speech = noise([[0], said, [1], [2]], [40, 4 * tokens, 80, 60])
+    words = " ".join(LABELS[unit] for unit in said)
+    message = f"'{words}': its {tokens} tokens are fewer than the {needed} that CTC needs"
+    with pytest.raises(ValueError, match=message):
+        task(Rows()).loss(speech)
+    enough = speech._replace(lengths=torch.tensor([40, 4 * needed, 80, 60]))
+    assert task(Rows()).loss(enough).isfinite()
+
+
+def test_an_empty_transcript_is_refused():
+    speech = noise([[0], [1]], [40, 40])
+    speech.units[1] = -1
+    with pytest.raises(ValueError, match="empty transcript"):
+        task(Rows()).loss(speech)
+
+
+def test_a_network_with_other_units_than_the_data_is_refused():
+    made = task(Rows())
+    made.labels = ["a", "b"]
+    with pytest.raises(ValueError, match="the network has units=3, the data 2 labels"):
+        made.loss(noise([[0], [1]], [40, 40]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"), [(["go", "stop", "on"], "stop on go"), ([" ", "a", "b"], "ab ")], ids=["words", "characters"]
+)
+def test_a_transcript_reads_as_words_or_as_what_its_characters_spell(labels, text):
+    made = task(Rows())
+    made.labels = labels
+    assert made.text([1, 2, 0]) == text
+
+
+class Train:
+    """Ten training utterances of 5 .. 14 samples, each of its own number, in batches of one seed."""
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, batch):
+        indices, seed = batch
+        assert seed == 23
+        sounds = [torch.full((int(index) + 5,), int(index) + 1, dtype=torch.int16) for index in indices]
+        nothing = torch.zeros(len(sounds), 1)
+        return Speech(
+            pad_sequence(sounds, True), torch.tensor([len(sound) for sound in sounds]), nothing, nothing
+        ), seed
+
+
+def test_the_sample_is_utterances_end_to_end_without_padding():
+    data = SimpleNamespace(train=Train(), seed=23, normalised=lambda samples: samples / 8)
+    found = task(Rows()).sample(data)
+    assert found.tolist() == [[(number + 1) / 8 for number in range(10) for _ in range(number + 5)]]
+
+
+def spelled(path) -> torch.Tensor:
+    """The samples with which `Rows` finds that class likeliest at each token."""
+    return (5.0 * F.one_hot(torch.tensor(path), 4)).flatten()
+
+
+def validated(said, paths) -> dict:
+    """What validation logs of utterances whose likeliest classes are those of the paths."""
+    made, logged = task(Rows()), {}
+    made.trainer = SimpleNamespace(datamodule=SimpleNamespace(labels=LABELS), current_epoch=0)
+    made.setup("validate")
+    made.log = lambda name, value, **_: logged.update({name: value})
+    units = pad_sequence([torch.tensor(row) for row in said], True, -1)
+    sounds = [spelled(path) for path in paths]
+    lengths = torch.tensor([len(sound) for sound in sounds])
+    speech = Speech(pad_sequence(sounds, True), lengths, units, torch.zeros(*units.shape, 2, dtype=torch.long))
+    made.validation_step(speech, 0)
+    return logged
+
+
+def test_the_error_rate_is_that_of_greedy_search_over_all_units():
+    # Said: go stop | left | go go | stop. Heard: go (one deleted) | left | go go left (one inserted) | left (another).
+    said = [[0, 1], [2], [0, 0], [1]]
+    paths = [[0, 0, 3, 3], [3, 2, 2], [0, 3, 0, 2, 2, 3], [3, 2, 3, 3, 3]]
+    logged = validated(said, paths)
+    assert logged["val_error_rate"].compute().item() == pytest.approx(3 / 6)
+    total = 0.0
+    for row, path in zip(said, paths, strict=True):
+        rows = (5.0 * F.one_hot(torch.tensor(path), 4)).double().softmax(-1)
+        found = [way for way in product(range(4), repeat=len(path)) if collapsed(way) == row]
+        total -= sum(rows[range(len(path)), way].prod() for way in found).log().item()
+    assert logged["val_loss"].item() == pytest.approx(total / 6, rel=1e-5)
+
+
+def test_what_is_heard_does_not_depend_on_padding():
+    logged = validated([[0], [1, 2]], [[0, 3], [3, 1, 3, 3, 2, 2, 2, 3, 3]])
+    assert logged["val_error_rate"].compute().item() == 0

@@ -1,0 +1,149 @@
+"""Transcription: the loss of teacher forcing written out, its share of CTC, and what greedy search may say."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tiny import noise
+from torch.nn import functional as F
+
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import SpeechTranscriber
+from vitspeech.tasks import Transcription
+from vitspeech.tasks.recognition import transcripts
+
+LABELS, END = ["go", "stop", "left"], 3
+SAID = [[0], [1, 1], [2, 0, 2], [0, 0, 0], [1], [2, 1], [0, 1, 2]]
+LENGTHS = [4003, 9001, 6007, 12_011, 2003, 5003, 8009]
+
+
+def transcriber(**options) -> SpeechTranscriber:
+    torch.manual_seed(0)
+    tokens = SpeechTokens(12, mels=17, stride=3)
+    network = SpeechTranscriber(3, tokens, depth=1, heads=3, decoder_depth=2, **options).double().eval()
+    network.head.weight.data *= 5  # surer than at random
+    return network
+
+
+def task(network: SpeechTranscriber, **options) -> Transcription:
+    """A task in evaluation mode, and with `train=True` in training, the network in evaluation mode all the same."""
+    training = options.pop("train", False)
+    made = Transcription(network, **options).train(training)
+    made.network.eval()
+    made.labels = LABELS
+    return made
+
+
+def written_out(network: SpeechTranscriber, smoothing: float = 0.0) -> tuple[float, float]:
+    """Cross-entropy of every unit and of the end, and CTC's loss, each utterance by itself, in nats a unit."""
+    speech, decoder, ctc = noise(SAID, LENGTHS), 0.0, 0.0
+    for waveform, length, said in zip(speech.waveforms, LENGTHS, SAID, strict=True):
+        output = network(waveform[None, :length], None, torch.tensor([said]))
+        rows = output.logits[0].log_softmax(-1)
+        assert len(rows) == len(said) + 1
+        for row, wanted in zip(rows, [*said, END], strict=True):
+            decoder -= ((1 - smoothing) * row[wanted] + smoothing / 4 * row.sum()).item()
+        if output.ctc_logits is not None:
+            heard, counts = output.ctc_logits[0].log_softmax(-1), torch.tensor([[output.tokens[0]], [len(said)]])
+            ctc += F.ctc_loss(heard[:, None], torch.tensor([said]), *counts, END, "sum").item()
+    units = sum(map(len, SAID))
+    return decoder / units, ctc / units
+
+
+@pytest.mark.parametrize("order", [range(7), [3, 0, 6, 1, 5, 2, 4], range(6, -1, -1)], ids=["given", "mixed", "back"])
+@pytest.mark.parametrize("further", [0, 3])
+@torch.no_grad()
+def test_the_loss_is_the_sum_over_units_and_the_end_whatever_the_order_and_the_padding(order, further):
+    network, speech = transcriber(), noise(SAID, LENGTHS)
+    units = F.pad(speech.units, (0, further), value=-1)
+    waveforms = F.pad(speech.waveforms, (0, 1000 * further), value=0.5)
+    shuffled = speech._replace(waveforms=waveforms, units=units, spans=F.pad(speech.spans, (0, 0, 0, further)))
+    shuffled = type(speech)(*(part[list(order)] for part in shuffled))
+    assert task(network).loss(shuffled).item() == pytest.approx(written_out(network)[0], rel=1e-6)
+
+
+@torch.no_grad()
+def test_labels_are_smoothed_in_training_alone():
+    network, speech = transcriber(), noise(SAID, LENGTHS)
+    plain, smoothed = written_out(network)[0], written_out(network, 0.2)[0]
+    assert abs(plain - smoothed) > 1e-2
+    assert task(network, label_smoothing=0.2, train=True).loss(speech).item() == pytest.approx(smoothed, rel=1e-6)
+    assert task(network, label_smoothing=0.2).loss(speech).item() == pytest.approx(plain, rel=1e-6)
+
+
+@pytest.mark.parametrize("weight", [0.1, 0.3, 0.9])
+@torch.no_grad()
+def test_ctc_has_its_share_of_the_loss(weight):
+    network = transcriber(ctc=True)
+    decoder, ctc = written_out(network)
+    found = task(network, ctc_weight=weight).loss(noise(SAID, LENGTHS)).item()
+    assert found == pytest.approx((1 - weight) * decoder + weight * ctc, rel=1e-6)
+
+
+def test_the_share_of_ctc_and_its_head_need_each_other():
+    with pytest.raises(ValueError, match=r"ctc_weight=0\.3, but the network has no CTC head"):
+        task(transcriber(), ctc_weight=0.3)
+    with pytest.raises(ValueError, match=r"ctc_weight=0\.0, but the network has a CTC head"):
+        task(transcriber(ctc=True))
+
+
+@pytest.mark.parametrize("name", ["ctc_weight", "label_smoothing", "warmup"])
+def test_shares_are_checked_by_name(name):
+    with pytest.raises(ValueError, match=f"{name}=1.5 is not within"):
+        task(transcriber(ctc=True), **{"ctc_weight": 0.3, name: 1.5})
+
+
+def test_a_network_with_other_units_than_the_data_is_refused():
+    made = task(transcriber())
+    made.labels = LABELS[:2]
+    with pytest.raises(ValueError, match="the network has units=3, the data 2 labels"):
+        made.loss(noise([[0], [1]], [5000, 5000]))
+
+
+def test_an_utterance_too_short_for_ctc_is_named_where_ctc_counts():
+    speech = noise([[0, 0, 0], [1]], [2003, 5000])
+    assert task(transcriber()).loss(speech).isfinite()
+    with pytest.raises(ValueError, match="'go go go': its 2 tokens are fewer than the 5 that CTC needs"):
+        task(transcriber(ctc=True), ctc_weight=0.3).loss(speech)
+
+
+@torch.no_grad()
+def test_what_is_decoded_is_the_likeliest_unit_after_those_before_it():
+    network, speech = transcriber(), noise(SAID, LENGTHS)
+    network.head.bias[END] += 0.5
+    found = task(network).decoded(speech.waveforms, speech.lengths)
+    lengths = set()
+    for waveform, length, units in zip(speech.waveforms, LENGTHS, found, strict=True):
+        said, tokens = [], int(network.tokens.count(torch.tensor(length)))
+        while len(said) < tokens:
+            given = torch.tensor([said], dtype=torch.long)
+            unit = int(network(waveform[None, :length], None, given).logits[0, -1].argmax())
+            if unit == END:
+                break
+            said.append(unit)
+        assert list(units) == said
+        lengths.add(len(said))
+    assert len(lengths) > 1
+
+
+@torch.no_grad()
+def test_a_decoder_that_finds_no_end_says_a_unit_a_token_and_no_more():
+    network, speech = transcriber(), noise(SAID, LENGTHS)
+    network.head.bias[END] = -1e6
+    found = task(network).decoded(speech.waveforms, speech.lengths)
+    assert [len(units) for units in found] == network.tokens.count(speech.lengths).tolist()
+
+
+@torch.no_grad()
+def test_the_error_rate_is_that_of_what_is_decoded():
+    network, speech, logged = transcriber(), noise(SAID, LENGTHS), {}
+    network.head.bias.fill_(-1e6)
+    network.head.bias[END] = 0  # nothing but the end: every unit is deleted
+    made = task(network)
+    made.trainer = SimpleNamespace(datamodule=SimpleNamespace(labels=LABELS))
+    made.setup("validate")
+    made.log = lambda name, value, **_: logged.update({name: value})
+    made.validation_step(speech, 0)
+    assert logged["val_error_rate"].compute().item() == 1.0
+    assert made.decoded(speech.waveforms, speech.lengths) == [()] * 7
+    assert transcripts(speech.units) == SAID
