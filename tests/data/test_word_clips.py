@@ -68,6 +68,10 @@ def test_of_two_sounds_a_long_one_is_stronger_than_a_short_one_as_loud():
     assert_found(with_sounds(background(), at_53=tone(0.17), at_503=tone(0.4)), 503, 903)
 
 
+def test_a_sound_of_a_seventh_of_a_second_is_a_word():
+    assert_found(with_sounds(background(), at_101=tone(0.14), at_601=tone(0.3, level=2000)), 101, 241)
+
+
 @pytest.mark.parametrize("click", [20, 60])
 def test_a_click_is_no_word_however_loud(click):
     clip = with_sounds(background(), at_101=tone(click / 1000, level=30_000), at_601=tone(0.2, level=3000))
@@ -76,6 +80,11 @@ def test_a_click_is_no_word_however_loud(click):
 
 def test_a_clip_with_nothing_but_a_click_is_all_word():
     assert word_span(with_sounds(background(), at_401=tone(0.02))) == (0, RATE_HZ)
+
+
+def test_what_is_far_below_the_peak_is_background_also_where_the_rest_is_digital_silence():
+    loud_then_faint = numpy.concatenate((tone(0.3), tone(0.3, level=40)))  # 46 dB below
+    assert_found(with_sounds(numpy.zeros(RATE_HZ), at_201=loud_then_faint), 201, 501)
 
 
 def test_hum_far_louder_than_the_word_is_not_taken_for_it():

@@ -102,8 +102,9 @@ class WordSequences(UtteranceData):
         return sets or {"drawn": self.drawn("test", drawing)}
 
     def drawing(self, split: str) -> Drawing:
-        """What draws the split's utterances by this protocol."""
-        return Drawing(self.source, split, self.words, self.gap_ms, self.snr_db)
+        """What draws the split's utterances by this protocol, but in training over the noise of `augment`."""
+        snr_db = self.augment.snr_db if split == "train" else self.snr_db
+        return Drawing(self.source, split, self.words, self.gap_ms, snr_db)
 
     def drawn(self, split: str, drawing: Drawing) -> "Utterances":
         """A tenth of `count` utterances, the same whatever the run's seed."""
@@ -137,7 +138,6 @@ class Drawn(Dataset):
 
     def __init__(self, drawing: Drawing, data: WordSequences) -> None:
         self.drawing, self.data = drawing, data
-        drawing.snr_db = data.augment.snr_db
 
     def __len__(self) -> int:
         return self.data.count

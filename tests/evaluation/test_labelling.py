@@ -1,0 +1,96 @@
+"""Frame accuracy and F1 of words, of labels made by hand.
+
+Frames of 10 ms from 20 ms on: frame f's centre is at 25 + 10 f milliseconds.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from vitspeech.data.utterances import Speech
+from vitspeech.evaluation.labelling import evaluate
+
+GO, STOP, NONE = 0, 1, 2
+
+
+class Given(nn.Module):
+    """A network whose labels are its samples, one a frame."""
+
+    first_frame_ms, frame_ms = 20.0, 10.0
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def forward(self, waveforms, lengths):
+        return F.one_hot(waveforms.long(), 3).float() + self.weight, lengths
+
+
+def of_milliseconds(*spans):
+    return torch.tensor(spans) * 16
+
+
+# The first utterance of 30 frames: go from 40 to 140 ms (centres 45 .. 135: frames 2 .. 11), stop from 200 to 280 (18 ..
+# 25). Go is heard in frames 2 .. 9, so to 120 ms: within 50 ms; stop from frame 18 to 29, to 320 ms: within 50 ms.
+FIRST = [NONE] * 2 + [GO] * 8 + [NONE] * 8 + [STOP] * 12
+# The second of 20 frames: stop from 30 to 130 ms (frames 1 .. 10). It is heard in frames 1 .. 18, to 210 ms: its start
+# alone is right. Behind the 20 frames is padding, where go is heard in vain.
+SECOND = [NONE] + [STOP] * 18 + [NONE] + [GO] * 10
+
+
+@pytest.fixture
+def data():
+    speech = Speech(
+        torch.tensor([FIRST, SECOND]),
+        torch.tensor([30, 20]),
+        torch.tensor([[GO, STOP], [STOP, -1]]),
+        torch.stack((of_milliseconds((40, 140), (200, 280)), of_milliseconds((30, 130), (0, 0)))),
+    )
+    return SimpleNamespace(
+        labels=["go", "stop"],
+        preprocessing={"sample_rate_hz": 16_000},
+        manifests=[],
+        normalised=lambda samples: samples,
+        test_dataloader=lambda: [(speech, 0)],
+    )
+
+
+def test_the_share_of_frames_with_the_right_label_counts_no_padding(data):
+    found = evaluate(Given(), data, progress=False)
+    # Wrong are frames 10, 11 (go not heard) and 26 .. 29 (stop for too long); in the second 11 .. 18.
+    assert found.headline == ("frame_accuracy", (50 - 2 - 4 - 8) / 50)
+    assert found.metrics["frames"] == 50
+    low, high = found.metrics["interval_95"]
+    assert low < 0.72 < high
+
+
+def test_words_count_whose_start_and_end_are_right(data):
+    found = evaluate(Given(), data, progress=False).metrics
+    assert found["word_precision"] == found["word_recall"] == found["word_f1"] == pytest.approx(2 / 3)
+    assert found["onset_f1"] == 1.0 and found["tolerance_ms"] == 50
+
+
+def test_the_report_names_the_test_set_and_can_be_read(data):
+    report = evaluate(Given(), data, progress=False)
+    assert report.metrics["test_set"] == "drawn"
+    assert report.text == (
+        "frame_accuracy 0.7200 of 50 frames; words within 50 ms: F1 0.6667 (precision 0.6667, recall 0.6667; by their "
+        "start alone F1 1.0000)"
+    )
+    data.manifests = ["some/where/others.jsonl", "further.jsonl"]
+    assert evaluate(Given(), data, progress=False).metrics["test_set"] == "others"
+
+
+def test_what_is_to_be_looked_at_is_the_confusion_of_words_and_none(data, monkeypatch, tmp_path):
+    drawn = []
+    monkeypatch.setattr(
+        "vitspeech.evaluation.labelling.draw_confusion_matrix",
+        lambda counts, labels, path, items: drawn.append((counts.tolist(), labels, path, items)),
+    )
+    path = evaluate(Given(), data, progress=False).write(tmp_path)
+    assert path == tmp_path / "confusion_matrix.png"
+    counts = [[8, 0, 2], [0, 18, 0], [0, 12, 10]]
+    assert drawn == [(counts, ["go", "stop", "(none)"], path, "frames")]

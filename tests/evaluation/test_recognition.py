@@ -1,0 +1,112 @@
+"""Error rates of transcripts made by hand, on every test set, and the list of what went wrong."""
+
+import hashlib
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import vitspeech
+from vitspeech.evaluation import recognition
+from vitspeech.evaluation.recognition import evaluate
+from vitspeech.release import card_data
+from vitspeech.transcription import Search, transcribed
+
+SAID = {"short": ["go stop", "left", "go go go"], "long": ["up down up down", "no"]}
+# short: stop taken for left; right; one go missing and up added before. long: right; no deleted.
+HEARD = {"short": ["go left", "left", "up go go"], "long": ["up down up down", ""]}
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Two test sets, each read from a manifest."""
+    for name in SAID:
+        (tmp_path / f"{name}.jsonl").write_text(f"this is {name}\n")
+    sets = {
+        name: SimpleNamespace(
+            name=name,
+            utterances=[SimpleNamespace(id=f"{number:02}", words=row.split()) for number, row in enumerate(said)],
+        )
+        for name, said in SAID.items()
+    }
+    manifests = [str(tmp_path / f"{name}.jsonl") for name in SAID]
+    return SimpleNamespace(units="words", manifests=manifests, tests=lambda: sets)
+
+
+@pytest.fixture
+def report(data, monkeypatch):
+    monkeypatch.setattr(recognition, "transcripts", lambda network, data, utterances, *_: HEARD[utterances.name])
+    return evaluate(None, data, search=Search(3, 0.5, 0.1), progress=False)
+
+
+def test_the_first_test_set_is_what_counts(report):
+    assert report.headline == ("word_error_rate", 2 / 6)
+    found = report.metrics
+    assert (found["substitutions"], found["deletions"], found["insertions"], found["words"]) == (2, 0, 0, 6)
+    assert found["utterance_accuracy"] == 1 / 3 and found["utterances"] == 3
+    assert found["test_set"] == "short" and found["search"] == {"beam": 3, "length_penalty": 0.5, "ctc_weight": 0.1}
+    low, high = found["interval_95"]
+    assert 0 <= low < 2 / 6 < high <= 1
+
+
+def test_the_others_stand_beside_it_by_their_names(report):
+    (name,) = report.metrics["also"]
+    found = report.metrics["also"][name]
+    assert name == "long" and found["word_error_rate"] == 1 / 5
+    assert (found["substitutions"], found["deletions"], found["insertions"]) == (0, 1, 0)
+    assert found["utterance_accuracy"] == 0.5
+
+
+def test_each_test_set_says_which_manifest_it_was(report):
+    for name, found in (("short", report.metrics), ("long", report.metrics["also"]["long"])):
+        assert found["manifest_sha256"] == hashlib.sha256(f"this is {name}\n".encode()).hexdigest()
+
+
+def test_a_drawn_test_set_has_no_manifest_and_nothing_beside_it(data, monkeypatch):
+    sets = {"drawn": data.tests()["short"]}
+    drawn = SimpleNamespace(units="words", manifests=[], tests=lambda: sets)
+    monkeypatch.setattr(recognition, "transcripts", lambda *_: HEARD["short"])
+    found = evaluate(None, drawn, progress=False).metrics
+    assert found["test_set"] == "drawn" and not found.keys() & {"also", "manifest_sha256"}
+    assert found["search"] == {"beam": 8, "length_penalty": 0.6, "ctc_weight": 0.3}
+
+
+def test_characters_count_first_where_they_are_the_units(data, monkeypatch):
+    data.units = "characters"
+    heard = {"short": ["go stopp", "lef", "go go go"], "long": ["up down up down", "no"]}
+    monkeypatch.setattr(recognition, "transcripts", lambda network, data, utterances, *_: heard[utterances.name])
+    report = evaluate(None, data, progress=False)
+    assert report.headline == ("character_error_rate", pytest.approx(2 / (7 + 4 + 8)))
+    assert report.metrics["word_error_rate"] == 2 / 6
+    assert report.metrics["also"]["long"]["character_error_rate"] == 0
+    assert report.text.startswith("short: character_error_rate 0.1053, word_error_rate 0.3333 (")
+
+
+def test_one_line_says_it_of_each_set(report):
+    first, second = report.text.split("; long: ")
+    assert first.startswith("short: word_error_rate 0.3333 (")
+    assert first.endswith("2 substitutions, 0 deletions, 0 insertions in 6 words), 33.3% of 3 utterances right")
+    assert second.startswith("word_error_rate 0.2000 (") and "\n" not in report.text
+
+
+def test_the_list_of_errors_is_to_be_read(report, tmp_path):
+    assert report.write(tmp_path) == tmp_path / "errors.txt"
+    text = (tmp_path / "errors.txt").read_text(encoding="utf-8")
+    assert "   1 × go → up\n   1 × stop → left\n" in text
+    assert "short, 00: 1 wrong, 2 said\nREF:  go stop\nHYP:  go left\n         S\n" in text
+    assert "short, 01" not in text  # nothing is wrong with it
+    assert "long, 01: 1 wrong, 1 said\nREF:  no\nHYP:  ***\n      D" in text
+    assert text.index("short: word_error_rate") < text.index("short, 00") < text.index("long: word_error_rate")
+
+
+def test_transcripts_are_those_of_each_utterance_in_order_through_batches(finished_recognizer_run):
+    model = vitspeech.load(finished_recognizer_run)
+    data = card_data(model, None)
+    data.evaluation_batch = 4
+    utterances, search = data.read("test"), Search(2)
+    found = recognition.transcripts(model.network, data, utterances, search, False)
+    expected = []
+    for place in range(len(utterances)):
+        speech, _ = utterances[torch.tensor([place]), 0]
+        expected += transcribed(model.network, model.labels, speech.waveforms / 32768, speech.lengths, search)
+    assert found == [transcript.text for transcript in expected] and len(set(found)) > 1
