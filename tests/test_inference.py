@@ -82,3 +82,17 @@ def test_a_model_that_hears_takes_no_pictures_and_the_other_way_round(
         list(vitspeech.predict(vitspeech.load(finished_speech_run), [folder / "star.png"]))
     with pytest.raises(ValueError, match=r"a\.wav: not a picture"):
         list(vitspeech.predict(vitspeech.load(finished_run), [recordings / "a.wav"]))
+
+
+@pytest.mark.parametrize(
+    ("fixture", "name", "use"),
+    [
+        ("finished_recognizer_run", "SpeechRecognizer", r"vitspeech\.transcribe \(scripts/transcribe\.py\)"),
+        ("finished_transcriber_run", "SpeechTranscriber", r"vitspeech\.transcribe \(scripts/transcribe\.py\)"),
+        ("finished_labeller_run", "SpeechLabeller", r"vitspeech\.stream"),
+    ],
+)
+def test_a_model_of_utterances_is_refused_and_what_to_use_is_said(request, recordings, fixture, name, use):
+    model = vitspeech.load(request.getfixturevalue(fixture))
+    with pytest.raises(ValueError, match=f"{name} takes utterances of any length, .*; use {use}$"):
+        next(vitspeech.predict(model, [recordings]))

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import vitspeech
-from vitspeech.release import card_data, release
+from vitspeech.release import card_data, percentages, release
 
 
 def other_seed(finished_run, tmp_path, *, seed, accuracy):
@@ -25,7 +25,10 @@ def test_a_released_card_says_what_the_issue_asks_for(finished_run, tmp_path):
     assert card["name"] == "shapes" and card["split"] == "test" and card["seeds"] == [0]
     assert card["data"]["init_args"] == {"count": 250, "drawn_from": 0}
     table = (tmp_path / "checkpoints/README.md").read_text()
-    assert f"| `shapes` | {card['parameters'] / 1e6:.2f} M | {100 * card['metrics']['test_accuracy']:.2f} %" in table
+    assert (
+        f"| `shapes` | {card['parameters'] / 1e6:.2f} M | accuracy {100 * card['metrics']['test_accuracy']:.2f} %"
+        in table
+    )
 
 
 def test_seeds_give_mean_and_deviation(finished_run, tmp_path):
@@ -72,4 +75,53 @@ def test_classes_that_the_model_does_not_know_are_named(finished_run):
     model = vitspeech.load(finished_run)
     model.labels = [label for label in model.labels if label != "heart"]
     with pytest.raises(ValueError, match="differ: heart"):
+        card_data(model, None)
+
+
+def test_a_recogniser_is_released_with_its_errors_and_listed_by_its_error_rate(finished_recognizer_run, tmp_path):
+    card = release(finished_recognizer_run, tmp_path / "checkpoints/words")
+    assert next(iter(card["metrics"])) == "word_error_rate" and card["delay_ms"] == 245
+    listed = (tmp_path / "checkpoints/words/errors.txt").read_text()
+    assert listed == (finished_recognizer_run / "errors.txt").read_text()
+    table = (tmp_path / "checkpoints/README.md").read_text()
+    assert f"| `words` | 0.01 M | WER {100 * card['metrics']['word_error_rate']:.2f} % | one seed |" in table
+    assert vitspeech.load(tmp_path / "checkpoints/words").network.head.out_features == 9
+
+
+def test_a_labeller_is_listed_by_its_share_of_frames(finished_labeller_run, tmp_path):
+    card = release(finished_labeller_run, tmp_path / "frames")
+    assert (tmp_path / "frames/confusion_matrix.png").exists() and not (tmp_path / "frames/errors.txt").exists()
+    assert f"| frames {100 * card['metrics']['frame_accuracy']:.2f} % |" in (tmp_path / "README.md").read_text()
+
+
+def test_a_transcriber_has_no_delay_in_its_card(finished_transcriber_run, tmp_path):
+    assert release(finished_transcriber_run, tmp_path / "said")["delay_ms"] is None
+
+
+def test_error_rates_over_seeds_have_mean_and_deviation(finished_recognizer_run, tmp_path):
+    runs = [shutil.copytree(finished_recognizer_run, tmp_path / f"seed{seed}") for seed in (1, 2)]
+    for seed, (run, rate) in enumerate(zip(runs, (0.10, 0.14), strict=True), 1):
+        card = json.loads((run / "model/card.json").read_text())
+        card |= {"seeds": [seed], "metrics": card["metrics"] | {"word_error_rate": rate}}
+        (run / "model/card.json").write_text(json.dumps(card))
+    metrics = release(runs[0], tmp_path / "out/x", runs[1:])["metrics"]
+    assert metrics["word_error_rate_mean"] == 0.12 and metrics["word_error_rate_sd"] == pytest.approx(0.0283, abs=1e-4)
+    assert "| WER 10.00 % | WER 12.00 ± 2.83 % (2) |" in (tmp_path / "out/README.md").read_text()
+
+
+def test_other_test_sets_are_listed_by_their_names():
+    metrics = {"word_error_rate": 0.05, "also": {"longer": {"word_error_rate": 0.125}}}
+    assert percentages(metrics) == ("WER 5.00 %, WER 12.50 % on longer", "")
+    metrics = {"character_error_rate": 0.02, "word_error_rate": 0.08, "word_error_rate_mean": 0.1}
+    metrics |= {"word_error_rate_sd": 0.01}
+    assert percentages(metrics) == ("CER 2.00 %, WER 8.00 %", "WER 10.00 ± 1.00 %")
+
+
+def test_a_card_finds_the_words_that_its_utterances_are_made_of(finished_recognizer_run):
+    model = vitspeech.load(finished_recognizer_run)
+    data = card_data(model, None)
+    assert (type(data).__name__, type(data.source).__name__) == ("WordSequences", "SpokenWords")
+    assert (data.count, data.source.count, data.labels) == (60, 100, model.labels)
+    model.card["data"]["init_args"]["source"]["class_path"] = "vitspeech.Shapes"
+    with pytest.raises(ValueError, match=r"'vitspeech\.Shapes' is no data set of vitspeech"):
         card_data(model, None)

@@ -1,6 +1,7 @@
 """Metrics of interrupted runs, and pictures that are drawn."""
 
 import torch
+from matplotlib.axes import Axes
 
 from vitspeech.run_report import draw_confusion_matrix, draw_learning_curves, merge_metrics
 
@@ -40,3 +41,17 @@ def test_pictures_are_drawn_for_few_and_many_classes(tmp_path):
         draw_confusion_matrix(torch.eye(classes, dtype=torch.long) * 7, [f"class {i}" for i in range(classes)], path)
         assert path.stat().st_size > 5000
     assert (tmp_path / "a.png").stat().st_size > 5000
+
+
+def test_curves_are_of_the_error_rate_where_there_is_one(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(Axes, "set", lambda axes, **labels: drawn.append(labels["ylabel"]))
+    monkeypatch.setattr(Axes, "plot", lambda axes, epochs, values, **style: drawn.append(values))
+    monkeypatch.setattr(Axes, "legend", lambda axes: None)
+    rows = [{"epoch": "0", "val_loss": "", "val_error_rate": "", "train_loss_epoch": "2"}]
+    rows += [{"epoch": str(epoch), "val_loss": "1", "val_error_rate": rate} for epoch, rate in enumerate((".9", "0.0"))]
+    draw_learning_curves(rows, tmp_path / "a.png")
+    assert drawn == [(2.0,), (1.0, 1.0), (0.9, 0.0), "loss (nats)", "error rate of units"]
+    drawn.clear()
+    draw_learning_curves([{"epoch": "0", "val_loss": "1", "val_accuracy": ".5"}], tmp_path / "a.png")
+    assert drawn == [(1.0,), (0.5,), "loss (nats)", "accuracy"]

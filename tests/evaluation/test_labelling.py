@@ -33,8 +33,8 @@ def of_milliseconds(*spans):
     return torch.tensor(spans) * 16
 
 
-# The first utterance of 30 frames: go from 40 to 140 ms (centres 45 .. 135: frames 2 .. 11), stop from 200 to 280 (18 ..
-# 25). Go is heard in frames 2 .. 9, so to 120 ms: within 50 ms; stop from frame 18 to 29, to 320 ms: within 50 ms.
+# The first utterance of 30 frames: go from 40 to 140 ms (centres 45 .. 135: frames 2 .. 11), stop from 200 to 280 ms
+# (18 .. 25). Go is heard in frames 2 .. 9, so to 120 ms: within 50 ms; stop in 18 .. 29, to 320 ms: within 50 ms.
 FIRST = [NONE] * 2 + [GO] * 8 + [NONE] * 8 + [STOP] * 12
 # The second of 20 frames: stop from 30 to 130 ms (frames 1 .. 10). It is heard in frames 1 .. 18, to 210 ms: its start
 # alone is right. Behind the 20 frames is padding, where go is heard in vain.

@@ -76,6 +76,8 @@ class WordSequences(UtteranceData):
             raise ValueError(f"words={list(words)}, gap_ms={list(gap_ms)} or count={count} is too small")
         self.source, self.words, self.gap_ms, self.snr_db = source, words, gap_ms, snr_db
         self.count, self.manifests = count, list(manifests)
+        if len({Path(manifest).stem for manifest in manifests}) < len(self.manifests):
+            raise ValueError(f"manifests={self.manifests} are reported by name, and a name is there twice")
         self.sample_rate_hz = source.sample_rate_hz
         self.labels = list(source.words if units == "words" else CHARACTERS)
 
@@ -117,7 +119,7 @@ class WordSequences(UtteranceData):
         return write_manifest(self.drawn("test", self.drawing("test")).utterances, file)
 
     def check_vocabulary(self, file: Path, utterances: Sequence[Utterance], drawing: Drawing) -> None:
-        """Refuse a manifest that names a word or a clip which the source has not.
+        """Refuse a manifest that names a word or a clip which the source has not, or a clip of another word.
 
         Raises:
             ValueError: If it does; the message names the line.
@@ -129,6 +131,8 @@ class WordSequences(UtteranceData):
                     raise ValueError(f"{place}: the word {word!r} is outside the vocabulary {list(self.source.words)}")
                 if clip not in drawing.clips or last > len(drawing.clips[clip].samples):
                     raise ValueError(f"{place}: the clip {clip} is not in the test split, or shorter than its cut")
+                if drawing.clips[clip].word != word:
+                    raise ValueError(f"{place}: the clip {clip} says {drawing.clips[clip].word!r}, not {word!r}")
             if utterance.noise[0] not in drawing.noises:
                 raise ValueError(f"{place}: the noise {utterance.noise[0]} is not there")
 
