@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import pytest
 from tiny import ROOT
 
+import vitspeech
 from vitspeech.benchmark import speech
 from vitspeech.data import spoken_words
 from vitspeech.data.shapes import save_example
+from vitspeech.transcription import Transcript
 
 
 @dataclass
@@ -61,8 +63,6 @@ def one_line(result: Result, status: int = 1) -> str:
 
 
 def test_evaluate_gives_the_cards_number_again_in_its_last_line(script, finished_run):
-    import vitspeech
-
     card = vitspeech.load(finished_run).card
     result = script("evaluate.py", finished_run)
     assert result.stdout.splitlines()[-1] == f"test_accuracy {card['metrics']['test_accuracy']:.4f}"
@@ -234,3 +234,126 @@ def test_stream_needs_a_file_or_the_microphone(script, finished_speech_run):
 
 def test_stream_refuses_a_model_that_sees(script, finished_run, words):
     assert "ViT has no attention encoder over speech tokens" in one_line(script("stream.py", finished_run, words))
+
+
+@pytest.mark.parametrize(
+    ("fixture", "name"),
+    [
+        ("finished_recognizer_run", "word_error_rate"),
+        ("finished_transcriber_run", "word_error_rate"),
+        ("finished_labeller_run", "frame_accuracy"),
+    ],
+)
+def test_evaluate_gives_the_cards_number_again_for_every_task(request, script, fixture, name):
+    run = request.getfixturevalue(fixture)
+    card = json.loads((run / "model/card.json").read_text())
+    text, last = script("evaluate.py", run).stdout.splitlines()
+    assert last == f"{name} {card['metrics'][name]:.4f}"
+    assert text.endswith(f"; the card says {card['metrics'][name]:.4f}")
+
+
+def test_transcribe_prints_a_line_a_recording(script, finished_recognizer_run, words):
+    model = vitspeech.load(finished_recognizer_run)
+    ((_, found),) = vitspeech.transcribe(model, [words], search=vitspeech.Search(beam=1))
+    result = script("transcribe.py", finished_recognizer_run, words, "--beam", 1)
+    assert result.returncode == 0 and found.text
+    assert result.stdout == f"{words}: {found.text}\n"
+
+
+def test_transcribe_prints_when_each_word_was_said(script, finished_recognizer_run, words):
+    model = vitspeech.load(finished_recognizer_run)
+    ((_, found),) = vitspeech.transcribe(model, [words])
+    first, *lines = script("transcribe.py", finished_recognizer_run, words, "--times").stdout.splitlines()
+    assert first == f"{words}: {found.text}" and len(lines) == len(found.units) > 1
+    for line, said in zip(lines, found.units, strict=True):
+        times, word = line.strip().rsplit("  ", 1)
+        assert (times, word) == (f"{said.start_s:.2f} – {said.end_s:.2f} s", said.label)
+
+
+def test_transcribe_writes_a_csv(script, finished_recognizer_run, words, tmp_path):
+    table = tmp_path / "out.csv"
+    result = script("transcribe.py", finished_recognizer_run, words.parent, "--csv", table, "--beam", 1)
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert result.stdout == f"{table}\n" and rows[0].keys() == {"file", "unit", "start_s", "end_s"}
+    ((_, found),) = vitspeech.transcribe(
+        vitspeech.load(finished_recognizer_run), [words], search=vitspeech.Search(beam=1)
+    )
+    assert " ".join(row["unit"] for row in rows) == found.text and {row["file"] for row in rows} == {str(words)}
+    assert [float(row["start_s"]) for row in rows] == pytest.approx([said.start_s for said in found.units], abs=1e-3)
+
+
+def test_what_is_said_without_times_is_in_the_csv_all_the_same(script, finished_transcriber_run, words, monkeypatch):
+    said = Transcript("left go", (), -1.0)
+    monkeypatch.setattr(vitspeech, "transcribe", lambda *_, **__: iter([(words, said)]))
+    table = words.with_name("out.csv")
+    script("transcribe.py", finished_transcriber_run, words, "--csv", table)
+    assert table.read_text().splitlines()[1:] == [f"{words},left,,", f"{words},go,,"]
+
+
+def test_a_broken_recording_leaves_no_half_written_csv(script, finished_recognizer_run, words, tmp_path):
+    (tmp_path / "zero.wav").touch()
+    message = one_line(script("transcribe.py", finished_recognizer_run, tmp_path, "--csv", tmp_path / "out.csv"))
+    assert message.startswith("transcribe.py: ") and "zero.wav: empty (0 bytes)" in message
+    assert not list(tmp_path.glob("out.csv*"))
+    assert "zero.wav: empty" in one_line(script("transcribe.py", finished_recognizer_run, tmp_path / "zero.wav"))
+
+
+def test_transcribe_hears_with_an_encoder_decoder(script, finished_transcriber_run, words):
+    search = ["--beam", 2, "--ctc-weight", 0, "--length-penalty", 1]
+    result = script("transcribe.py", finished_transcriber_run, words, *search)
+    model = vitspeech.load(finished_transcriber_run)
+    ((_, found),) = vitspeech.transcribe(model, [words], search=vitspeech.Search(2, 1.0, 0.0))
+    assert result.returncode == 0 and result.stdout == f"{words}: {found.text}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.wav"], "missing.wav"),
+        ([ROOT / "README.md"], "not a recording"),
+        ([ROOT / "README.md", "--beam", 0], "beam is at least 1"),
+        ([ROOT / "README.md", "--ctc-weight", 2], "ctc_weight within 0 .. 1"),
+    ],
+)
+def test_transcribe_says_in_one_line_what_is_wrong(script, finished_recognizer_run, arguments, message):
+    assert message in one_line(script("transcribe.py", finished_recognizer_run, *arguments))
+
+
+def test_transcribe_refuses_what_gives_labels(script, finished_speech_run, finished_labeller_run, words):
+    assert "use vitspeech.predict" in one_line(script("transcribe.py", finished_speech_run, words))
+    assert "use vitspeech.stream" in one_line(script("transcribe.py", finished_labeller_run, words))
+
+
+def test_a_picture_is_of_one_recording(script, finished_recognizer_run, words):
+    for paths in ([words, words], [words.parent]):
+        result = script("transcribe.py", finished_recognizer_run, *paths, "--picture", words.parent / "out.png")
+        assert result.returncode == 2 and "--picture draws one file" in result.stderr
+
+
+def test_transcribe_says_which_choices_there_are(script):
+    text = script("transcribe.py", "--help").stdout
+    for option in ("--times", "--csv", "--picture", "--beam", "--ctc-weight", "--length-penalty"):
+        assert option in text
+    assert "stream.py takes recordings of any length" in text
+
+
+def test_stream_prints_what_a_recogniser_hears_with_its_times(script, finished_recognizer_run, words):
+    result = script("stream.py", finished_recognizer_run, words)
+    first, *lines, last = result.stdout.splitlines()
+    model = vitspeech.load(finished_recognizer_run)
+    ((_, found),) = vitspeech.transcribe(model, [words], search=vitspeech.Search(beam=1))
+    assert first == f"{', '.join(model.labels)}; 245 ms behind"
+    expected = [f"{said.start_s:8.2f} – {said.end_s:.2f} s  {said.label}" for said in found.units]
+    assert lines == expected and len(lines) > 1
+    assert re.fullmatch(rf"{len(lines)} words in \d\.\d s of sound, .*real-time factor 0\.\d+\)", last)
+
+
+@pytest.mark.parametrize(
+    ("fixture", "message"),
+    [
+        ("finished_transcriber_run", "SpeechTranscriber gives no transcript as it listens"),
+        ("finished_labeller_run", "SpeechLabeller gives no label of a whole clip"),
+    ],
+)
+def test_stream_refuses_what_says_nothing_as_it_listens(request, script, words, fixture, message):
+    assert message in one_line(script("stream.py", request.getfixturevalue(fixture), words))

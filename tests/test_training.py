@@ -1,5 +1,6 @@
 """A run: what it keeps, and that an interrupted one ends as if it had been left alone."""
 
+import csv
 import json
 import os
 import shutil
@@ -13,8 +14,9 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from tiny import ROOT, TINY, TINY_SPEECH
+from tiny import ROOT, TINY, TINY_SEQUENCES, TINY_SPEECH
 
+from vitspeech.tasks import Recognition
 from vitspeech.training import TrainingCLI, run_folder, with_resumed_config
 
 SOURCES_OF_CHANCE = [
@@ -64,6 +66,52 @@ def test_a_speech_run_is_a_function_of_its_seed_and_states_its_context(finished_
         assert f"# {name}: {float(milliseconds)}" in config and card[name] == milliseconds
     assert card["metrics"]["word_clips"] == 20 and card["metrics"]["clips"] == 24
     assert 0 <= card["metrics"]["word_accuracy"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("fixture", "task", "first", "shown", "judged_by", "best"),
+    [
+        ("finished_recognizer_run", "recognition", "word_error_rate", "errors.txt", "val_error_rate", min),
+        ("finished_transcriber_run", "transcription", "word_error_rate", "errors.txt", "val_error_rate", min),
+        ("finished_labeller_run", "labelling", "frame_accuracy", "confusion_matrix.png", "val_accuracy", max),
+    ],
+)
+def test_a_run_over_utterances_keeps_what_its_task_has_to_show(request, fixture, task, first, shown, judged_by, best):
+    run = request.getfixturevalue(fixture)
+    names = {path.name for path in run.iterdir()}
+    assert names >= {"config.yaml", "run.json", "logs", "last.ckpt", "best.ckpt", "model", "metrics.csv"}
+    assert names & {"learning_curves.png", "errors.txt", "confusion_matrix.png"} == {"learning_curves.png", shown}
+    assert yaml.safe_load((run / "config.yaml").read_text())["task"] == task
+    card = json.loads((run / "model/card.json").read_text())
+    assert next(iter(card["metrics"])) == first and card["metrics"]["test_set"] == "drawn"
+    rows = csv.DictReader((run / "metrics.csv").read_text().splitlines())
+    values = [float(row[judged_by]) for row in rows if row[judged_by]]
+    kept = torch.load(run / "best.ckpt", weights_only=True)
+    scores = [state["best_model_score"] for state in kept["callbacks"].values() if "best_model_score" in state]
+    assert len(values) == 2 and pytest.approx(best(values)) in [float(score) for score in scores if score is not None]
+
+
+def test_a_recognisers_run_broken_off_and_resumed_ends_with_the_same_weights_bit_for_bit(tmp_path, monkeypatch):
+    chance = ["--model.network.init_args.dropout=0.1", "--model.network.init_args.drop_path=0.1"]
+    arguments = [*TINY_SEQUENCES, *chance, "--trainer.max_epochs=3"]
+    alone, broken = tmp_path / "alone", tmp_path / "broken"
+    TrainingCLI([*arguments, f"--run={alone}"]).train()
+    healthy = Recognition.part_loss
+
+    def breaks(task: Recognition, *part: torch.Tensor) -> torch.Tensor:
+        if task.training and task.trainer.global_step == 7:  # the second of three steps of the last epoch
+            raise RuntimeError("the power is gone")
+        return healthy(task, *part)
+
+    monkeypatch.setattr(Recognition, "part_loss", breaks)
+    with pytest.raises(RuntimeError, match="the power is gone"):
+        TrainingCLI([*arguments, f"--run={broken}"]).train()
+    assert not (broken / "model").exists()
+    monkeypatch.setattr(Recognition, "part_loss", healthy)
+    TrainingCLI([f"--resume={broken}"]).train()
+    assert weights(alone).keys() == weights(broken).keys()
+    for name, tensor in weights(alone).items():
+        assert torch.equal(tensor, weights(broken)[name]), name
 
 
 def killed_in_epoch(arguments: list[str], run: Path, epoch: int) -> None:
