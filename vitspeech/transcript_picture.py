@@ -135,10 +135,8 @@ def hear(model: Model, waveforms: Tensor, search: Search | None) -> Heard:
     """The transcript of one recording (1, N), and what it was read from."""
     network, labels, maps = model.network, model.labels, []
     lengths = torch.tensor([waveforms.shape[1]], device=waveforms.device)
-    # Numbers for names: a transcript's text does not tell which units it was made of, if a name has a space in it.
-    found = transcribed(network, [str(unit) for unit in range(len(labels))], waveforms, lengths, search)[0]
-    units = [int(number) for number in found.text.split()]
-    timed = [Said(labels[int(unit.label)], unit.start_s, unit.end_s) for unit in found.units]
+    found = transcribed(network, labels, waveforms, lengths, search)[0]
+    units, timed = list(found.numbers), list(found.units)
     names = [labels[unit] for unit in units]
     text = "".join(names).split() if " " in labels else names
     if isinstance(network, SpeechTranscriber):

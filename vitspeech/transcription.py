@@ -64,13 +64,15 @@ class Transcript:
 
     Args:
         text: The units in order, with spaces between words.
-        units: Each with its times; without any for an encoder-decoder that has no CTC head.
+        units: Each with its times; none for an encoder-decoder that has no CTC head.
         log_probability: Natural logarithm, as the search gives it.
+        numbers: The index of each unit among the model's labels.
     """
 
     text: str
     units: tuple[Said, ...]
     log_probability: float
+    numbers: tuple[int, ...] = ()
 
 
 def is_transcribing(network: nn.Module) -> bool:
@@ -196,4 +198,4 @@ def transcript(found: ctc.Hypothesis, labels: Sequence[str], tokens: SpeechToken
         for span in found.spans
     ]
     said = tuple(Said(name, *span) for name, span in zip(names, times, strict=False))
-    return Transcript(" ".join(text.split()), said, found.log_probability)
+    return Transcript(" ".join(text.split()), said, found.log_probability, found.units)
