@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw one recording and what is heard in it")
     parser.add_argument("--beam", type=int, default=8, help="hypotheses that are gone on with; 1 is greedy (default 8)")
     parser.add_argument(
-        "--ctc-weight", type=float, default=0.3, help="CTC's share in an encoder-decoder's search (default 0.3)"
+        "--ctc-weight", type=float, default=0.7, help="CTC's share in an encoder-decoder's search (default 0.7)"
     )
     parser.add_argument(
         "--length-penalty", type=float, default=0.6, help="exponent of the length that scores are divided by (0.6)"

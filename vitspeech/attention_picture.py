@@ -74,7 +74,8 @@ def draw_attention(model: Model, file: Path, path: Path) -> None:
     network = model.network
     if not isinstance(network, SpeechClassifier):
         reason = "has no attention" if "sample_rate_hz" in model.preprocessing else "sees pictures"
-        raise ValueError(f"--attention draws speech models; {type(network).__name__} {reason}")
+        reason = "is drawn by scripts/transcribe.py --picture" if "units" in model.preprocessing else reason
+        raise ValueError(f"--attention draws classifiers of speech; {type(network).__name__} {reason}")
     waveforms = readers(model.preprocessing)[1]([file]).to(next(network.parameters()).device)
     encoded, weights = encode(network, waveforms)
     clip = network.head(network.pooling(encoded))[0].softmax(-1).cpu()

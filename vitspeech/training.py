@@ -105,6 +105,11 @@ class TrainingCLI(LightningCLI):
     def train(self) -> None:
         """Fit, from the last checkpoint if there is one, then look at the test set once."""
         # What is wrong with the data is said before anything is written.
+        if hasattr(self.datamodule, "units") != self.model.sequences:
+            given = "transcripts" if hasattr(self.datamodule, "units") else "one label each"
+            raise ValueError(
+                f"task: {self.task} does not fit {type(self.datamodule).__name__}, whose items have {given}"
+            )
         self.datamodule.prepare_data()
         self.datamodule.setup("fit")
         last = self.folder / "last.ckpt"

@@ -27,7 +27,9 @@ class Search:
     Args:
         beam: Hypotheses that are gone on with; 1 is greedy.
         length_penalty: Exponent of the length by which an encoder-decoder's hypotheses are divided.
-        ctc_weight: CTC's share in the score of an encoder-decoder that has a CTC head.
+        ctc_weight: CTC's share in the score of an encoder-decoder that has a CTC head. A decoder alone loses count of
+            more words than it was trained on; 0.7 did best on validation utterances of 1 to 7 words, and on those of 8
+            to 12 within a tenth of a point of the best.
 
     Raises:
         ValueError: If a number is out of its range.
@@ -35,7 +37,7 @@ class Search:
 
     beam: int = 8
     length_penalty: float = 0.6
-    ctc_weight: float = 0.3
+    ctc_weight: float = 0.7
 
     def __post_init__(self) -> None:
         if self.beam < 1 or self.length_penalty < 0 or not 0 <= self.ctc_weight <= 1:

@@ -68,7 +68,7 @@ def test_a_drawn_test_set_has_no_manifest_and_nothing_beside_it(data, monkeypatc
     monkeypatch.setattr(recognition, "transcripts", lambda *_: HEARD["short"])
     found = evaluate(None, drawn, progress=False).metrics
     assert found["test_set"] == "drawn" and not found.keys() & {"also", "manifest_sha256"}
-    assert found["search"] == {"beam": 8, "length_penalty": 0.6, "ctc_weight": 0.3}
+    assert found["search"] == {"beam": 8, "length_penalty": 0.6, "ctc_weight": 0.7}
 
 
 def test_characters_count_first_where_they_are_the_units(data, monkeypatch):

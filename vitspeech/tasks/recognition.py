@@ -36,6 +36,7 @@ class Recognition(Task):
     """
 
     monitor, mode = "val_error_rate", "min"
+    sequences = True
 
     def setup(self, stage: str) -> None:
         super().setup(stage)

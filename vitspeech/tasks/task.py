@@ -29,6 +29,7 @@ class Task(lightning.LightningModule):
     """
 
     monitor, mode = "val_accuracy", "max"  # what the best checkpoint is best in
+    sequences = False  # whether an item of the data has a transcript rather than one label
 
     def __init__(
         self,
