@@ -55,7 +55,7 @@ def draw_learning_curves(rows: Sequence[dict[str, str]], path: Path) -> None:
     losses.set(xlabel="epoch", ylabel="loss (nats)")
     rates.set(xlabel="epoch", ylabel="error rate of units" if counts_errors else "accuracy")
     for axes in (losses, rates):
-        if counts_errors:
+        if counts_errors and all(min(line.get_ydata()) > 0 for line in axes.lines):
             axes.set_yscale("log")  # CTC begins twenty times as high as it ends
         axes.grid(alpha=0.3)
         axes.xaxis.get_major_locator().set_params(integer=True)

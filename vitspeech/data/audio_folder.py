@@ -1,7 +1,5 @@
 """A folder a word: recordings of any rate, mono or stereo, WAV, FLAC or OGG; or CSV files that list them."""
 
-import csv
-import io
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +10,7 @@ from torch.utils.data import Dataset
 
 from vitspeech.data.audio import ENDINGS, read_audio, read_clips
 from vitspeech.data.in_memory import Items, tenth_held_out
+from vitspeech.data.listing import rows_of
 from vitspeech.data.speech_commands import NOISE
 from vitspeech.data.waveforms import WaveformAugment, WaveformData
 
@@ -120,7 +119,9 @@ def sources(root: Path) -> dict[str, Path]:
 
 def listed(source: Path) -> Iterator[tuple[str, Path, str]]:
     """Of each recording of a CSV or folder: the place that names it, for messages, the file and the label."""
-    return from_csv(source) if source.is_file() else from_folders(source)
+    if source.is_dir():
+        return from_folders(source)
+    return ((place, source.parent / path, label) for place, (path, label) in rows_of(source, COLUMNS))
 
 
 def from_folders(folder: Path) -> Iterator[tuple[str, Path, str]]:
@@ -144,51 +145,3 @@ def recordings_in(folder: Path) -> list[Path]:
     """The recordings that lie in a folder, in order of their names; none if it is not there."""
     # macOS leaves a ._NAME.wav that is no recording beside each NAME.wav in archives and on foreign disks.
     return sorted(file for file in folder.glob("[!.]*") if file.suffix.lower() in ENDINGS)
-
-
-def from_csv(listing: Path) -> Iterator[tuple[str, Path, str]]:
-    """The recordings that the rows of a CSV name.
-
-    Raises:
-        ValueError: If a column is missing, there are no rows, or one has an empty field or not as many as the header.
-    """
-    lines = fields_of(listing)
-    place, header = next(lines, (f"{listing}: line 1", []))
-    for column in COLUMNS:
-        if column not in header:
-            raise ValueError(f"{place}: no column {column!r}; the header must name {' and '.join(COLUMNS)}")
-    rows = 0
-    for place, fields in lines:
-        if len(fields) != len(header):
-            raise ValueError(f"{place}: {len(fields)} fields, but {len(header)} in the header; quote one with a comma")
-        row = dict(zip(header, fields, strict=True))
-        for column in COLUMNS:
-            if not row[column]:
-                raise ValueError(f"{place}: empty {column}")
-        rows += 1
-        yield place, listing.parent / row["path"], row["label"]
-    if not rows:
-        raise ValueError(f"{listing}: no rows below the header")
-
-
-def fields_of(listing: Path) -> Iterator[tuple[str, list[str]]]:
-    """The fields of each line of a CSV that is not blank, and the line's file and number.
-
-    Raises:
-        ValueError: If it is not UTF-8, or a quote is open at the end of a line.
-    """
-    content = listing.read_bytes()
-    try:
-        text = content.decode("utf-8-sig")  # Excel begins UTF-8 with a mark
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise ValueError(f"{listing}: line {line}: not UTF-8") from None
-    for number, line in enumerate(io.StringIO(text, newline=None), 1):
-        place = f"{listing}: line {number}"
-        try:
-            # Line by line, for an open quote must not take the lines below it into its field.
-            fields = next(csv.reader([line], skipinitialspace=True, strict=True))
-        except csv.Error as error:
-            raise ValueError(f"{place}: {error} (a quote that is not closed?)") from None
-        if line.strip():
-            yield place, [field.strip() for field in fields]

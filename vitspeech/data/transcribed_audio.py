@@ -17,8 +17,9 @@ from torch.utils.data import Dataset
 from tqdm import tqdm
 
 from vitspeech.data.audio import LONGEST_S, SAMPLE_RATE_HZ, SILENT_PEAK, read_clip
-from vitspeech.data.audio_folder import NAMES, fields_of, sources
+from vitspeech.data.audio_folder import NAMES, sources
 from vitspeech.data.in_memory import tenth_held_out
+from vitspeech.data.listing import rows_of
 from vitspeech.data.sequence_augment import SequenceAugment
 from vitspeech.data.utterance_data import CHARACTERS, UtteranceData, check_vocabulary
 from vitspeech.data.utterances import Speech
@@ -228,25 +229,6 @@ def without_tenth(recordings: Sequence[Recording]) -> tuple[list[Recording], lis
 
 
 def listed(listing: Path) -> Iterator[Recording]:
-    """The rows of a CSV.
-
-    Raises:
-        ValueError: If a column is missing, there are no rows, or one has an empty field or not as many as the header.
-    """
-    lines = fields_of(listing)
-    place, header = next(lines, (f"{listing}: line 1", []))
-    for column in COLUMNS:
-        if column not in header:
-            raise ValueError(f"{place}: no column {column!r}; the header must name {' and '.join(COLUMNS)}")
-    rows = 0
-    for place, fields in lines:
-        if len(fields) != len(header):
-            raise ValueError(f"{place}: {len(fields)} fields, but {len(header)} in the header; quote one with a comma")
-        row = dict(zip(header, fields, strict=True))
-        for column in COLUMNS:
-            if not row[column]:
-                raise ValueError(f"{place}: empty {column}")
-        rows += 1
-        yield Recording(row["path"], row["transcript"].split(), listing.parent / row["path"], place)
-    if not rows:
-        raise ValueError(f"{listing}: no rows below the header")
+    """The rows of a CSV, which `rows_of` has checked."""
+    for place, (path, transcript) in rows_of(listing, COLUMNS):
+        yield Recording(path, transcript.split(), listing.parent / path, place)
