@@ -135,8 +135,12 @@ def test_a_forward_pass_is_done_once(recording, tmp_path):
 @pytest.mark.parametrize(
     ("network", "preprocessing", "message"),
     [
-        (ViT(5, image=8, patch=4, width=8, depth=1, heads=2), {"image": 8}, "speech models; ViT sees pictures"),
-        (SpeechCNN(5, SpeechTokens(8, mels=20), depth=1), KEYWORDS, "speech models; SpeechCNN has no attention"),
+        (ViT(5, image=8, patch=4, width=8, depth=1, heads=2), {"image": 8}, "of speech; ViT sees pictures"),
+        (
+            SpeechCNN(5, SpeechTokens(8, mels=20), depth=1),
+            KEYWORDS,
+            "of speech; SpeechCNN has no attention",
+        ),
     ],
 )
 def test_a_network_without_attention_over_speech_is_refused(network, preprocessing, message, recording, tmp_path):

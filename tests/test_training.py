@@ -198,3 +198,12 @@ def test_a_run_on_a_gpu_in_bf16_and_compiled_comes_to_its_end(tmp_path):
     run = tmp_path / "gpu"
     TrainingCLI([*TINY, f"--config={ROOT}/configs/trainer/gpu.yaml", "--trainer.max_epochs=2", f"--run={run}"]).train()
     assert (run / "model" / "card.json").exists()
+
+
+def test_a_task_that_does_not_fit_the_data_is_refused_before_there_is_a_run(tmp_path):
+    run = tmp_path / "run"
+    with pytest.raises(
+        ValueError, match="task: classification does not fit WordSequences, whose items have transcripts"
+    ):
+        TrainingCLI([*TINY_SEQUENCES, "--task=classification", f"--run={run}"]).train()
+    assert not (run / "config.yaml").exists()

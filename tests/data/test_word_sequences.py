@@ -355,6 +355,14 @@ def test_a_clip_of_another_split_is_named_with_its_line(made, source, file):
         made(manifests=[str(file)]).read("test")
 
 
+def test_a_clip_of_another_word_is_named_with_its_line(made, source, file):
+    said = read_manifest(file)[2].words
+    other = next(word for word in source.words if word != said[0])
+    altered(file, 3, words=[other, *said[1:]])
+    with pytest.raises(ValueError, match=f"line 3: the clip {said[0]}/.* says '{said[0]}', not '{other}'"):
+        made(manifests=[str(file)]).read("test")
+
+
 def test_a_cut_that_its_clip_does_not_hold_is_named_with_its_line(made, source, file):
     utterance = read_manifest(file)[1]
     length = next(len(clip.samples) for clip in source.word_clips("test") if clip.name == utterance.clips[0])

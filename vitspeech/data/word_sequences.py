@@ -126,9 +126,10 @@ class WordSequences(UtteranceData):
         """
         for number, utterance in enumerate(utterances, 1):
             place = f"{file}: line {number}"
+            strange = next((word for word in utterance.words if word not in self.source.words), None)
+            if strange is not None:
+                raise ValueError(f"{place}: the word {strange!r} is outside the vocabulary {list(self.source.words)}")
             for word, clip, (_, last) in zip(utterance.words, utterance.clips, utterance.cuts, strict=True):
-                if word not in self.source.words:
-                    raise ValueError(f"{place}: the word {word!r} is outside the vocabulary {list(self.source.words)}")
                 if clip not in drawing.clips or last > len(drawing.clips[clip].samples):
                     raise ValueError(f"{place}: the clip {clip} is not in the test split, or shorter than its cut")
                 if drawing.clips[clip].word != word:
