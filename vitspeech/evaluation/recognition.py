@@ -15,7 +15,7 @@ from vitspeech.data.utterances import sha256
 from vitspeech.data.word_sequences import manifest_file
 from vitspeech.evaluation.report import Report
 from vitspeech.transcription import Search, transcribed
-from vitspeech.word_errors import Score, alignments, character_error_rate, confusions, score, worst
+from vitspeech.word_errors import alignments, character_error_rate, confusions, score, worst
 
 
 def evaluate(
@@ -69,7 +69,7 @@ def metrics(said: Sequence[str], heard: Sequence[str], *, characters: bool) -> d
     words = score(said, heard)
     first = {"character_error_rate": character_error_rate(said, heard)} if characters else {}
     return first | {
-        "word_error_rate": errors(words) / words.words,
+        "word_error_rate": words.wer,
         "interval_95": [round(words.wer_low, 4), round(words.wer_high, 4)],
         "substitutions": words.substitutions,
         "deletions": words.deletions,
@@ -78,11 +78,6 @@ def metrics(said: Sequence[str], heard: Sequence[str], *, characters: bool) -> d
         "utterance_accuracy": words.utterance_accuracy,
         "utterances": words.utterances,
     }
-
-
-def errors(words: Score) -> int:
-    """All kinds together."""
-    return words.substitutions + words.deletions + words.insertions
 
 
 def described(found: dict[str, Any]) -> str:
