@@ -17,7 +17,7 @@ from torchmetrics.text import WordErrorRate
 from vitspeech.decoding.ctc import GreedySearch, tokens_needed
 from vitspeech.tasks.task import Task
 
-PARTS = 4  # a batch sorted by length in so many parts: a third of the tokens would be padding otherwise, now a tenth is
+PARTS = 4  # a batch of 1 to 7 words in one part is half padding, in four parts sorted by length a fifth
 
 
 class Recognition(Task):
