@@ -3,8 +3,8 @@
 A path names one class a token. Its labelling is what is left when runs of one class are merged and blanks are dropped
 (Graves et al. 2006), so that a unit said twice needs a blank between. Many paths have one labelling.
 
-The searches are our own since a stream's must go on from push to push: torchaudio 2.11 has none any more, fast-ctc-decode
-takes whole utterances and gives one labelling without its probability, pyctcdecode stays below NumPy 2.
+The searches are our own since a stream's must go on from push to push: torchaudio 2.11 has none any more,
+fast-ctc-decode takes whole utterances and gives one labelling without its probability, pyctcdecode stays below NumPy 2.
 
 Shapes: T tokens, C classes, of which the first C - 1 are units and the last is the blank; P prefixes of the beam.
 """
