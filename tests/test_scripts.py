@@ -357,3 +357,9 @@ def test_stream_prints_what_a_recogniser_hears_with_its_times(script, finished_r
 )
 def test_stream_refuses_what_says_nothing_as_it_listens(request, script, words, fixture, message):
     assert message in one_line(script("stream.py", request.getfixturevalue(fixture), words))
+
+
+def test_evaluate_takes_another_search_than_the_cards(script, finished_recognizer_run):
+    result = script("evaluate.py", finished_recognizer_run, "--beam", 1)
+    assert result.returncode == 0 and result.stdout.splitlines()[-1].startswith("word_error_rate ")
+    assert "beam=0" in one_line(script("evaluate.py", finished_recognizer_run, "--beam", 0))

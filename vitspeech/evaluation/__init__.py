@@ -6,21 +6,24 @@ from torch import nn
 from vitspeech.evaluation import classification, labelling, recognition
 from vitspeech.evaluation.report import Report
 from vitspeech.models import SpeechLabeller
-from vitspeech.transcription import is_transcribing
+from vitspeech.transcription import Search, is_transcribing
 
 __all__ = ["Report", "evaluate"]
 
 
-def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
+def evaluate(
+    network: nn.Module, data: LightningDataModule, *, search: Search | None = None, progress: bool = True
+) -> Report:
     """Run the test set through the network once, in fp32, on the device that the network is on.
 
     Args:
         network: In evaluation mode.
         data: A data module with the network's labels.
+        search: How transcripts are looked for, where there are any; `None` is `Search()`.
         progress: Show a bar.
     """
     if is_transcribing(network):
-        return recognition.evaluate(network, data, progress=progress)
+        return recognition.evaluate(network, data, search=search, progress=progress)
     if isinstance(network, SpeechLabeller):
         return labelling.evaluate(network, data, progress=progress)
     return classification.evaluate(network, data, progress=progress)
