@@ -9,6 +9,7 @@ from vitspeech import evaluation
 from vitspeech.evaluation import Report, evaluate
 from vitspeech.models import SpeechClassifier, SpeechLabeller, SpeechRecognizer, SpeechTranscriber, ViT
 from vitspeech.release import card_data
+from vitspeech.transcription import Search
 
 
 def test_the_first_metric_is_what_a_model_is_judged_by(tmp_path):
@@ -30,7 +31,9 @@ def test_each_network_is_evaluated_its_own_way(monkeypatch, network, way):
     for name in ("classification", "recognition", "labelling"):
         said = SimpleNamespace(evaluate=lambda *_, name=name, **options: (name, options))
         monkeypatch.setattr(evaluation, name, said)
-    assert evaluate(network(), None, progress=False) == (way, {"progress": False})
+    search = Search(beam=3)
+    options = {"search": search} if way == "recognition" else {}  # only what is transcribed is searched
+    assert evaluate(network(), None, search=search, progress=False) == (way, {"progress": False} | options)
 
 
 @pytest.mark.parametrize(
