@@ -40,7 +40,10 @@ class Labelling(Recognition):
 
     def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
         """Nats a frame."""
-        found = [self.rows(*part) for part in parts(batch)]
+        return self.nats([self.rows(*part) for part in parts(batch)])
+
+    def nats(self, found: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """The mean over all frames of parts that are not padding, from their logits and labels."""
         frames = sum((labels != OUTSIDE).sum() for _, labels in found)
         return (
             sum(F.cross_entropy(rows, labels, ignore_index=OUTSIDE, reduction="sum") for rows, labels in found) / frames
@@ -65,9 +68,10 @@ class Labelling(Recognition):
         return logits.float().flatten(0, 1), labels.masked_fill(padded, OUTSIDE).flatten()
 
     def validation_step(self, batch: tuple[Tensor, ...], number: int) -> None:
-        loss = self.loss(batch)
+        found = [self.rows(*part) for part in parts(batch)]
+        loss = self.nats(found)
         self.stop_if_broken(loss, "validation")
-        for part in parts(batch):
-            self.accuracy(*self.rows(*part))
+        for rows in found:
+            self.accuracy(*rows)
         self.log("val_loss", loss, prog_bar=True, sync_dist=True, batch_size=len(batch[0]))
         self.log("val_accuracy", self.accuracy, prog_bar=True, batch_size=len(batch[0]))
