@@ -26,12 +26,23 @@ def main() -> None:
     parser.add_argument("--times", action="store_true", help="when each word (or character) was said, too")
     parser.add_argument("--csv", type=Path, help="write file, unit, start_s, end_s there instead of printing")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw one recording and what is heard in it")
-    parser.add_argument("--beam", type=int, default=8, help="hypotheses that are gone on with; 1 is greedy (default 8)")
     parser.add_argument(
-        "--ctc-weight", type=float, default=0.7, help="CTC's share in an encoder-decoder's search (default 0.7)"
+        "--beam",
+        type=int,
+        default=vitspeech.Search.beam,
+        help="hypotheses that are gone on with; 1 is greedy (%(default)s)",
     )
     parser.add_argument(
-        "--length-penalty", type=float, default=0.6, help="exponent of the length that scores are divided by (0.6)"
+        "--ctc-weight",
+        type=float,
+        default=vitspeech.Search.ctc_weight,
+        help="CTC's share in an encoder-decoder's search (default %(default)s)",
+    )
+    parser.add_argument(
+        "--length-penalty",
+        type=float,
+        default=vitspeech.Search.length_penalty,
+        help="exponent of the length that scores are divided by (%(default)s)",
     )
     arguments = parser.parse_args()
     if arguments.picture and (len(arguments.paths) > 1 or Path(arguments.paths[0]).is_dir()):
