@@ -1,0 +1,236 @@
+"""The effective receptive field: how much each place of the input changes a unit, by one definition for all networks.
+
+J(δ) = E[(∂(v · F[p]) / ∂x[p + δ])²] over inputs, over units p in the middle of layer F, and over random v of ±1 over the
+layer's channels. Since E[v vᵀ] is the identity, J is an unbiased estimate of the squared norm of the Jacobian's columns
+(Hutchinson 1990, doi:10.1080/03610919008812866). After Luo et al. 2016 (arXiv:1701.04128), who take one channel and
+the gradient's absolute value; there is no ReLU, no logarithm and no class here. `extent.py` makes numbers of it.
+
+Shapes: B inputs, R rows, W columns of the source; I, J rows and columns of a re-centred field.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from math import floor, inf
+
+import torch
+from torch import Tensor, nn
+
+from vitspeech.receptive.graph import Cut, skips
+from vitspeech.receptive.layers import INPUT, Layer, recorded
+from vitspeech.receptive.theoretical import Reader, Span, Spans, reading
+
+UNITS = 9  # measured in each layer: 3 × 3 of a picture, 9 moments of speech
+BATCH = 32
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field around its unit, in places of what it is traced back to; of speech, columns are mel bins, not re-centred.
+
+    Args:
+        energy: J of every input by itself, the mean over units and probes, not yet normalised (B, I, J).
+        rows: Offset of each row from the unit's centre; positive is below, in speech later (I,).
+        columns: Likewise of each column; of speech the number of the mel bin (J,).
+        theoretical: Around the centre likewise what the unit could see, padding included.
+        units: At which (row, column) of the layer it was measured.
+        outside: Share of the energy that lies outside of the theoretical field; zero but for rounding.
+    """
+
+    energy: Tensor
+    rows: Tensor
+    columns: Tensor
+    theoretical: Spans
+    units: list[tuple[int, int]]
+    outside: float
+
+    @property
+    def mean(self) -> Tensor:
+        """The field over all inputs, sum 1: (I, J)."""
+        return self.energy.sum(0) / self.energy.sum()
+
+
+@dataclass(frozen=True)
+class LayerFields:
+    """What the units of one layer see of the source, and of the layer measured before it (the *mixing distance*).
+
+    Args:
+        layer: Which layer.
+        stride: Places of the source from unit to unit.
+        cumulative: From the source.
+        cumulative_cut: The same without the paths that skip something; `None` where there are none.
+        block: From the layer before, in places of that layer.
+        block_cut: Likewise.
+        block_stride: Places of the source from place to place of the layer before.
+    """
+
+    layer: Layer
+    stride: float
+    cumulative: Field
+    cumulative_cut: Field | None
+    block: Field
+    block_cut: Field | None
+    block_stride: float
+
+
+def effective_fields(
+    network: nn.Module,
+    inputs: Tensor,
+    layers: Sequence[Layer],
+    *,
+    source: Layer | None = None,
+    units: int = UNITS,
+    probes: int = 1,
+    seed: int = 0,
+    progress: Callable[[], None] | None = None,
+) -> list[LayerFields]:
+    """The effective fields of layers, in the order in which the network runs them.
+
+    Args:
+        network: In evaluation mode.
+        inputs: What it takes (B, …); more of them make a better estimate.
+        layers: Any modules of it whose outputs lie on a grid.
+        source: Where gradients end; `None` is the input, a picture (B, C, N, N).
+        units: How many are measured in each layer, in its middle half.
+        probes: Random ±1 vectors for each input and unit.
+        seed: Of the probes.
+        progress: Called after each batch of a layer.
+
+    Raises:
+        ValueError: If there are fewer than two inputs, a layer is missing or lies on no grid, or it depends on nothing
+            of the source.
+    """
+    source = Layer(INPUT) if source is None else source
+    if len(inputs) < 2:
+        raise ValueError(f"{len(inputs)} input: an estimate with an interval needs at least 2")
+    if units < 1 or probes < 1:
+        raise ValueError(f"units={units} or probes={probes} is below 1")
+    generator = torch.Generator().manual_seed(seed)
+    chain = [source, *layers]
+    parts: list[list[tuple[Field | None, ...]]] = [[] for _ in layers]
+    strides: list[float] = []
+    for batch in inputs.split(BATCH):
+        with recorded(network, [layer.name for layer in chain]) as outputs, reading(network) as reader:
+            if source.name == INPUT:
+                batch = batch.detach().requires_grad_()
+                outputs[INPUT] = batch
+            with torch.enable_grad():
+                network(batch)
+        strides = [stride_of(reader, outputs, layer, source) for layer in chain]
+        for number, layer in enumerate(layers):
+            probe = Probe(reader, outputs, layer, chosen(layer.grid(outputs[layer.name]), units), probes, generator)
+            origins = [source] if number == 0 else [source, chain[number]]
+            fields = [probe.field(origin, cut) for origin in origins for cut in (False, True)]
+            parts[number].append(tuple(fields if number else fields * 2))
+            if progress:
+                progress()
+    found = []
+    for number, layer in enumerate(layers):
+        cumulative, cumulative_cut, block, block_cut = (merged(fields) for fields in zip(*parts[number], strict=True))
+        found.append(
+            LayerFields(layer, strides[number + 1], cumulative, cumulative_cut, block, block_cut, strides[number])
+        )
+    return found
+
+
+@dataclass
+class Probe:
+    """Measures one layer after one forward pass; see `effective_fields`."""
+
+    reader: Reader
+    outputs: dict[str, Tensor]
+    layer: Layer
+    units: list[tuple[int, int]]
+    probes: int
+    generator: torch.Generator
+
+    def field(self, origin: Layer, cut: bool) -> Field | None:
+        """The field in `origin`; with `cut` without skipping paths, `None` where there is no such path."""
+        output, source = self.outputs[self.layer.name], self.outputs[origin.name]
+        skipping = skips(output, source) if cut else []
+        if cut and not skipping:
+            return None
+        grid = self.layer.grid(output)
+        spans = [self.spans(output, source, origin, unit) for unit in self.units]
+        shape = origin.grid(source).shape[2:]
+        recentred = [True, not (origin.in_time and shape[1] > 1)]
+        canvas = torch.zeros(len(grid), *(2 * n - 1 if moved else n for n, moved in zip(shape, recentred, strict=True)))
+        outside = 0.0
+        with Cut(skipping) if cut else nullcontext():
+            for unit, (row, column) in zip(self.units, spans, strict=True):
+                for _ in range(self.probes):
+                    signs = torch.randint(0, 2, grid.shape[:2], generator=self.generator).to(grid) * 2 - 1
+                    answer = (signs * grid[:, :, unit[0], unit[1]]).sum()
+                    gradient = torch.autograd.grad(answer, source, retain_graph=True)[0]
+                    energy = origin.grid(gradient).square().sum(1).cpu()
+                    outside += float(energy.sum() - within(energy, (row, column)).sum())
+                    top = shape[0] - 1 - middle(row, shape[0])
+                    left = shape[1] - 1 - middle(column, shape[1]) if recentred[1] else 0
+                    canvas[:, top : top + shape[0], left : left + shape[1]] += energy
+        rows = torch.arange(canvas.shape[1]) - (shape[0] - 1) - fraction(spans[0][0])
+        columns = torch.arange(canvas.shape[2]).to(rows)
+        if recentred[1]:
+            columns = columns - (shape[1] - 1) - fraction(spans[0][1])
+        if not canvas.sum() > 0 and not cut:
+            raise ValueError(f"layer {self.layer.name!r} does not depend on {origin.name or 'the input'}: no gradient")
+        canvas /= len(self.units) * self.probes
+        around = tuple(Span(span.low - span.centre, span.high - span.centre, 0) for span in spans[0])
+        return Field(canvas, rows, columns, around, self.units, outside / max(float(canvas.sum()), 1e-300))
+
+    def spans(self, output: Tensor, source: Tensor, origin: Layer, unit: tuple[int, int]) -> Spans:
+        """The unit's theoretical field; where the graph can't be read, everything around its relative place."""
+        read = self.reader.field(output, source, unit)
+        if read is not None:
+            return read
+        sizes = zip(unit, self.layer.grid(output).shape[2:], origin.grid(source).shape[2:], strict=True)
+        return tuple(Span(-inf, inf, (place + 0.5) * there / here - 0.5) for place, here, there in sizes)
+
+
+def chosen(grid: Tensor, units: int) -> list[tuple[int, int]]:
+    """Units spread evenly over the middle half of a grid: (row, column) each."""
+    rows, columns = grid.shape[2:]
+    down, across = (units, 1) if columns == 1 else (max(round(units**0.5), 1),) * 2
+
+    def spread(size: int, count: int) -> list[int]:
+        return (torch.linspace(0.25, 0.75, count) * (size - 1)).round().int().unique().tolist()
+
+    return [(row, column) for row in spread(rows, down) for column in spread(columns, across)]
+
+
+def stride_of(reader: Reader, outputs: dict[str, Tensor], layer: Layer, source: Layer) -> float:
+    """Places of the source from one unit of the layer to the next, along the rows."""
+    if layer == source:
+        return 1.0
+    read = [reader.field(outputs[layer.name], outputs[source.name], (row, 0)) for row in (0, 1)]
+    if None in read:
+        return source.grid(outputs[source.name]).shape[2] / layer.grid(outputs[layer.name]).shape[2]
+    return read[1][0].centre - read[0][0].centre
+
+
+def middle(span: Span, size: int) -> int:
+    """The place of a grid at a span's centre, or just before it."""
+    return min(max(floor(span.centre), 0), size - 1)
+
+
+def fraction(span: Span) -> float:
+    """How far a span's centre lies behind that place."""
+    return span.centre - floor(span.centre)
+
+
+def within(energy: Tensor, spans: Spans) -> Tensor:
+    """The part of a grid (B, R, W) that the spans cover."""
+    rows, columns = (
+        slice(int(max(span.low, 0)), int(min(span.high, size - 1)) + 1)
+        for span, size in zip(spans, energy.shape[1:], strict=True)
+    )
+    return energy[:, rows, columns]
+
+
+def merged(fields: Sequence[Field | None]) -> Field | None:
+    """The fields of several batches as one."""
+    if fields[0] is None:
+        return None
+    energy = torch.cat([field.energy for field in fields])
+    first, total = fields[0], float(energy.sum())
+    outside = sum(field.outside * float(field.energy.sum()) for field in fields) / max(total, 1e-300)
+    return Field(energy, first.rows, first.columns, first.theoretical, first.units, outside)

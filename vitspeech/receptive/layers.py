@@ -1,0 +1,121 @@
+"""Layers by name, and their outputs as grids of places: the one form in which pictures and speech are measured.
+
+Shapes: B batch, C channels, R rows, W columns, T tokens, M mel bins. Of speech, rows are moments and columns are mel
+bins, of which there is one where bins have become channels.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from torch import Tensor, nn
+
+LAYOUTS = {
+    "NCHW": "channels, rows, columns",
+    "NHWC": "rows, columns, channels",
+    "tokens": "tokens of a square in raster order, channels",
+    "frames": "moments, channels",
+    "NCT": "channels, moments",
+    "mel": "moments, mel bins",
+}
+INPUT = ""  # the name of the whole network's input
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A module of a network by its name, and how the places of its output lie.
+
+    Args:
+        name: As in `named_modules`; "" is the network's input.
+        layout: Of the output behind the batch: `NCHW`, `NHWC`, `tokens` (B, T, C), `frames` (B, T, C), `NCT` or `mel`
+            (B, T, M).
+        class_tokens: How many of the first `tokens` stand for no place: class tokens, registers.
+
+    Raises:
+        ValueError: If the layout is unknown, or there are class tokens in another layout than `tokens`.
+    """
+
+    name: str
+    layout: str = "NCHW"
+    class_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"layout={self.layout!r} is unknown; known: {', '.join(LAYOUTS)}")
+        if self.class_tokens < 0 or (self.class_tokens and self.layout != "tokens"):
+            raise ValueError(f"class_tokens={self.class_tokens} of layout {self.layout!r}")
+
+    @property
+    def in_time(self) -> bool:
+        """Whether places are moments."""
+        return self.layout in ("frames", "NCT", "mel")
+
+    def grid(self, output: Tensor) -> Tensor:
+        """The output as (B, C, R, W).
+
+        Raises:
+            ValueError: If it has other dimensions than the layout, or its tokens are no square.
+        """
+        if output.ndim != (4 if self.layout in ("NCHW", "NHWC") else 3):
+            raise ValueError(f"layer {self.name!r} gives {tuple(output.shape)}, which is not laid out as {self.layout}")
+        if self.layout == "NHWC":
+            return output.movedim(-1, 1)
+        if self.layout == "frames":
+            return output.transpose(1, 2)[..., None]
+        if self.layout == "NCT":
+            return output[..., None]
+        if self.layout == "mel":
+            return output[:, None]
+        if self.layout == "tokens":
+            side = math.isqrt(output.shape[1] - self.class_tokens)
+            if side**2 != output.shape[1] - self.class_tokens:
+                count = f"{output.shape[1]} tokens, {self.class_tokens} of them class tokens,"
+                raise ValueError(f"layer {self.name!r} gives {count} which are no square of places")
+            return output[:, self.class_tokens :].unflatten(1, (side, side)).permute(0, 3, 1, 2)
+        return output
+
+
+def module_named(network: nn.Module, name: str) -> nn.Module:
+    """The module of that name.
+
+    Raises:
+        ValueError: If there is none; the message lists close names.
+    """
+    modules = dict(network.named_modules())
+    if name in modules and name != INPUT:
+        return modules[name]
+    close = get_close_matches(name, modules, n=5, cutoff=0.4)
+    raise ValueError(f"{type(network).__name__} has no layer {name!r}; close names: {', '.join(close) or 'none'}")
+
+
+@contextmanager
+def recorded(network: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+    """Within it, each forward pass leaves the outputs of the layers of these names, ready to be differentiated by.
+
+    A layer that is run several times leaves its last output. An output that depends on nothing to be differentiated
+    (log-mel frames, since waveforms are data) becomes the place where the graph begins.
+
+    Raises:
+        ValueError: If a layer is not in the network (at once), or gives no tensor (when it runs).
+    """
+    outputs: dict[str, Tensor] = {}
+
+    def record(name: str, output: Tensor) -> Tensor:
+        if not isinstance(output, Tensor):
+            raise ValueError(f"layer {name!r} gives a {type(output).__name__}, not a tensor")
+        outputs[name] = output if output.requires_grad else output.detach().requires_grad_()
+        # A copy goes on: what comes next may change it in place.
+        return outputs[name].clone()
+
+    handles = [
+        module_named(network, name).register_forward_hook(lambda _, __, output, name=name: record(name, output))
+        for name in names
+        if name != INPUT
+    ]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
