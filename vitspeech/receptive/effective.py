@@ -1,16 +1,16 @@
 """The effective receptive field: how much each place of the input changes a unit, by one definition for all networks.
 
-J(δ) = E[(∂(v · F[p]) / ∂x[p + δ])²] over inputs, over units p in the middle of layer F, and over random v of ±1 over the
-layer's channels. Since E[v vᵀ] is the identity, J is an unbiased estimate of the squared norm of the Jacobian's columns
-(Hutchinson 1990, doi:10.1080/03610919008812866). After Luo et al. 2016 (arXiv:1701.04128), who take one channel and
-the gradient's absolute value; there is no ReLU, no logarithm and no class here. `extent.py` makes numbers of it.
+J(δ) = E[(∂(v · F[p]) / ∂x[p + δ])²] over inputs, over units p in the middle of layer F, and over random v of ±1 over
+the layer's channels. Since E[v vᵀ] is the identity, J is an unbiased estimate of the squared norm of the Jacobian's
+columns (Hutchinson 1990, doi:10.1080/03610919008812866). After Luo et al. 2016 (arXiv:1701.04128), who take one channel
+and the gradient's absolute value; there is no ReLU, no logarithm and no class here. `extent.py` makes numbers of it.
 
 Shapes: B inputs, R rows, W columns of the source; I, J rows and columns of a re-centred field.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor, inf
 
 import torch
@@ -22,6 +22,8 @@ from vitspeech.receptive.theoretical import Reader, Span, Spans, reading
 
 UNITS = 9  # measured in each layer: 3 × 3 of a picture, 9 moments of speech
 BATCH = 32
+ROUNDING = 1e-4  # share of the energy that may lie outside of the theoretical field
+MERGED = 0.6  # units that cover less of the source than this were merged; without padding they cover down to 0.75
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Field:
         columns: Likewise of each column; of speech the number of the mel bin (J,).
         theoretical: Around the centre likewise what the unit could see, padding included.
         units: At which (row, column) of the layer it was measured.
-        outside: Share of the energy that lies outside of the theoretical field; zero but for rounding.
+        centre: Row and column of the source at which the first of them lies.
+        outside: Share of the energy that lies outside of the theoretical field; zero but for rounding if that is right.
     """
 
     energy: Tensor
@@ -42,7 +45,18 @@ class Field:
     columns: Tensor
     theoretical: Spans
     units: list[tuple[int, int]]
+    centre: tuple[float, float]
     outside: float
+
+    @property
+    def known(self) -> bool:
+        """Whether the theoretical field holds all of the energy; not where something mixes places unread."""
+        return self.outside < ROUNDING
+
+    @property
+    def size(self) -> int:
+        """Rows of the source that the field was measured in."""
+        return (len(self.rows) + 1) // 2
 
     @property
     def mean(self) -> Tensor:
@@ -56,6 +70,7 @@ class LayerFields:
 
     Args:
         layer: Which layer.
+        grid: Its rows and columns of units.
         stride: Places of the source from unit to unit.
         cumulative: From the source.
         cumulative_cut: The same without the paths that skip something; `None` where there are none.
@@ -65,6 +80,7 @@ class LayerFields:
     """
 
     layer: Layer
+    grid: tuple[int, int]
     stride: float
     cumulative: Field
     cumulative_cut: Field | None
@@ -108,7 +124,7 @@ def effective_fields(
     generator = torch.Generator().manual_seed(seed)
     chain = [source, *layers]
     parts: list[list[tuple[Field | None, ...]]] = [[] for _ in layers]
-    strides: list[float] = []
+    strides, grids = [1.0], []
     for batch in inputs.split(BATCH):
         with recorded(network, [layer.name for layer in chain]) as outputs, reading(network) as reader:
             if source.name == INPUT:
@@ -116,9 +132,11 @@ def effective_fields(
                 outputs[INPUT] = batch
             with torch.enable_grad():
                 network(batch)
-        strides = [stride_of(reader, outputs, layer, source) for layer in chain]
         for number, layer in enumerate(layers):
             probe = Probe(reader, outputs, layer, chosen(layer.grid(outputs[layer.name]), units), probes, generator)
+            if len(grids) <= number:
+                strides.append(probe.stride(source))
+                grids.append(tuple(layer.grid(outputs[layer.name]).shape[2:]))
             origins = [source] if number == 0 else [source, chain[number]]
             fields = [probe.field(origin, cut) for origin in origins for cut in (False, True)]
             parts[number].append(tuple(fields if number else fields * 2))
@@ -128,7 +146,9 @@ def effective_fields(
     for number, layer in enumerate(layers):
         cumulative, cumulative_cut, block, block_cut = (merged(fields) for fields in zip(*parts[number], strict=True))
         found.append(
-            LayerFields(layer, strides[number + 1], cumulative, cumulative_cut, block, block_cut, strides[number])
+            LayerFields(
+                layer, grids[number], strides[number + 1], cumulative, cumulative_cut, block, block_cut, strides[number]
+            )
         )
     return found
 
@@ -151,7 +171,7 @@ class Probe:
         if cut and not skipping:
             return None
         grid = self.layer.grid(output)
-        spans = [self.spans(output, source, origin, unit) for unit in self.units]
+        spans = [self.spans(origin, unit) for unit in self.units]
         shape = origin.grid(source).shape[2:]
         recentred = [True, not (origin.in_time and shape[1] > 1)]
         canvas = torch.zeros(len(grid), *(2 * n - 1 if moved else n for n, moved in zip(shape, recentred, strict=True)))
@@ -175,15 +195,26 @@ class Probe:
             raise ValueError(f"layer {self.layer.name!r} does not depend on {origin.name or 'the input'}: no gradient")
         canvas /= len(self.units) * self.probes
         around = tuple(Span(span.low - span.centre, span.high - span.centre, 0) for span in spans[0])
-        return Field(canvas, rows, columns, around, self.units, outside / max(float(canvas.sum()), 1e-300))
+        centre = (spans[0][0].centre, spans[0][1].centre)
+        return Field(canvas, rows, columns, around, self.units, centre, outside / max(float(canvas.sum()), 1e-300))
 
-    def spans(self, output: Tensor, source: Tensor, origin: Layer, unit: tuple[int, int]) -> Spans:
-        """The unit's theoretical field; where the graph can't be read, everything around its relative place."""
+    def spans(self, origin: Layer, unit: tuple[int, int]) -> Spans:
+        """The unit's theoretical field in `origin`; where the graph can't be read, everything around its own place."""
+        output, source = self.outputs[self.layer.name], self.outputs[origin.name]
+        here, there = self.layer.grid(output).shape[2:], origin.grid(source).shape[2:]
+        own = tuple(Span(-inf, inf, (unit[axis] + 0.5) * there[axis] / here[axis] - 0.5) for axis in (0, 1))
         read = self.reader.field(output, source, unit)
-        if read is not None:
-            return read
-        sizes = zip(unit, self.layer.grid(output).shape[2:], origin.grid(source).shape[2:], strict=True)
-        return tuple(Span(-inf, inf, (place + 0.5) * there / here - 0.5) for place, here, there in sizes)
+        if read is None:
+            return own
+        # Places may also be merged by reshaping (Swin), which leaves no stride: then the units cover too little.
+        after = self.reader.field(output, source, (unit[0] + 1, unit[1] + 1))
+        axes = (0,) if origin.in_time else (0, 1)
+        covered = [(after[axis].centre - read[axis].centre) * here[axis] / there[axis] for axis in axes]
+        return read if all(MERGED < share < 1 / MERGED for share in covered) else own
+
+    def stride(self, origin: Layer) -> float:
+        """Places of `origin` from one unit to the next, along the rows."""
+        return self.spans(origin, (1, 0))[0].centre - self.spans(origin, (0, 0))[0].centre
 
 
 def chosen(grid: Tensor, units: int) -> list[tuple[int, int]]:
@@ -192,19 +223,10 @@ def chosen(grid: Tensor, units: int) -> list[tuple[int, int]]:
     down, across = (units, 1) if columns == 1 else (max(round(units**0.5), 1),) * 2
 
     def spread(size: int, count: int) -> list[int]:
-        return (torch.linspace(0.25, 0.75, count) * (size - 1)).round().int().unique().tolist()
+        places = torch.linspace(0.25, 0.75, count) if count > 1 else torch.tensor([0.5])
+        return (places * (size - 1)).round().int().unique().tolist()
 
     return [(row, column) for row in spread(rows, down) for column in spread(columns, across)]
-
-
-def stride_of(reader: Reader, outputs: dict[str, Tensor], layer: Layer, source: Layer) -> float:
-    """Places of the source from one unit of the layer to the next, along the rows."""
-    if layer == source:
-        return 1.0
-    read = [reader.field(outputs[layer.name], outputs[source.name], (row, 0)) for row in (0, 1)]
-    if None in read:
-        return source.grid(outputs[source.name]).shape[2] / layer.grid(outputs[layer.name]).shape[2]
-    return read[1][0].centre - read[0][0].centre
 
 
 def middle(span: Span, size: int) -> int:
@@ -233,4 +255,4 @@ def merged(fields: Sequence[Field | None]) -> Field | None:
     energy = torch.cat([field.energy for field in fields])
     first, total = fields[0], float(energy.sum())
     outside = sum(field.outside * float(field.energy.sum()) for field in fields) / max(total, 1e-300)
-    return Field(energy, first.rows, first.columns, first.theoretical, first.units, outside)
+    return replace(first, energy=energy, outside=outside)

@@ -7,14 +7,12 @@ doi:10.1214/aos/1176344552), the inputs drawn anew with replacement.
 Shapes: B inputs, K bootstrap draws (the first is the inputs themselves), P places of the field, I rows, J columns.
 """
 
-from math import inf
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from vitspeech.receptive.effective import Field
-from vitspeech.receptive.theoretical import Span
 
 SHARES = (0.2, 0.3, 0.5, 0.9, 0.99)
 DRAWS = 200
@@ -32,24 +30,25 @@ class Estimate(NamedTuple):
 Numbers = dict[str, Estimate]
 
 
-def extent(field: Field, *, cell: float = 1.0, own: float = 1.0, side: float = inf) -> Numbers:
+def extent(field: Field, *, cell: float = 1.0, own: float = 1.0) -> Numbers:
     """What is said of a field over pictures.
 
-    - `side_T`, T of 20, 30, 50, 90, 99: side in px of the smallest centred square that holds T % of the energy, a cell's
-      energy being spread evenly over it: interpolated between the squares that end with a row of cells.
+    - `side_T`, T of 20, 30, 50, 90, 99: side in px of the smallest centred square that holds T % of the energy,
+      interpolated linearly between the squares that end with a row of cells.
     - `radius_50`, `radius_90`: radius in px of the disc that holds so much, from cell centre to cell centre; 0 if the
       unit sees only its own place.
-    - `width`: four standard deviations in px, the mean of rows and columns (quadratic).
+    - `width`: four standard deviations in px, the quadratic mean of rows and columns; an even square of side s has
+      1.15 s.
     - `anisotropy`: the longer over the shorter axis of the ellipse with the field's second moments; 1 is round.
     - `effective_pixels`: (Σp)² / Σp², in px: the size of an even field that is as concentrated.
     - `own_share`: share of the energy within the unit's own cell.
-    - `of_theoretical`: `width` over the side of the theoretical field, as far as it lies within the picture.
+    - `of_theoretical`: `width` over the side of the theoretical field, or of the picture if that is smaller; left out
+      where the theoretical field is not known.
 
     Args:
         field: From `effective_fields`.
         cell: Side in px of a place of the field.
         own: Side of the unit's own cell, in places of the field.
-        side: Of the picture, in places of the field.
     """
     share = drawn(field)
     down, across = (offset.flatten() for offset in grid_of(field))
@@ -58,35 +57,35 @@ def extent(field: Field, *, cell: float = 1.0, own: float = 1.0, side: float = i
     found |= {f"radius_{100 * part:.0f}": cell * reached(share, disc, part) for part in (0.5, 0.9)}
     moments = second_moments(share, down, across)
     width = 4 * ((moments[0] + moments[1]) / 2).sqrt()
-    possible = min(max(possible_size(span, side) for span in field.theoretical), side)
     found["width"] = cell * width
     found["anisotropy"] = anisotropy(*moments)
     found["effective_pixels"] = cell**2 * effective_number(share)
     found["own_share"] = share[:, 2 * square + 1 <= own + 1e-6].sum(1) if own >= 1 else share[:, square < 1].sum(1)
-    if possible < inf:
-        found["of_theoretical"] = width / possible
+    if field.known:
+        found["of_theoretical"] = width / max(min(span.size, field.size) for span in field.theoretical)
     return {name: estimate(values) for name, values in found.items()}
 
 
-def extent_in_time(field: Field, *, cell_ms: float, moments: float = inf) -> Numbers:
+def extent_in_time(field: Field, *, cell_ms: float) -> Numbers:
     """What is said of a field over speech.
 
     - `span_T`: ms of the smallest centred stretch that holds T % of the energy, interpolated as the sides of squares.
-    - `back_50`, `back_90`, `ahead_50`, `ahead_90`: so much of the energy before (after) the unit's own moment lies within
-      that many ms of it; the moment itself counts to both.
+    - `back_50`, `back_90`, `ahead_50`, `ahead_90`: so much of the energy before (after) the unit's own moment lies
+      within that many ms of it; the moment itself counts to both.
     - `ahead_share`: energy after the moment over energy before and after it.
     - `width`: four standard deviations in ms.
     - `effective_ms`: (Σp)² / Σp² in ms, as `effective_pixels`.
-    - `of_theoretical`: `width` over the length of the theoretical field, as far as the recording goes.
+    - `of_theoretical`: `width` over the length of the theoretical field, or of the recording; left out likewise.
 
     Args:
         field: Over log-mel frames (rows) and mel bins (columns), or over tokens.
         cell_ms: From one row to the next.
-        moments: Rows of the recording.
     """
     share = drawn(field).unflatten(1, (len(field.rows), -1)).sum(2)
     offset = field.rows.double()
-    found = {f"span_{100 * part:.0f}": cell_ms * reached(share, 2 * offset.abs() + 1, part, start=0.0) for part in SHARES}
+    found = {
+        f"span_{100 * part:.0f}": cell_ms * reached(share, 2 * offset.abs() + 1, part, start=0.0) for part in SHARES
+    }
     before, after = offset < 0.5, offset > -0.5  # an offset of half a cell is the moment's own
     for name, there in (("back", before), ("ahead", after)):
         part_of = share[:, there] / share[:, there].sum(1, keepdim=True)
@@ -97,9 +96,8 @@ def extent_in_time(field: Field, *, cell_ms: float, moments: float = inf) -> Num
     mean = share @ offset
     width = 4 * (share @ offset.square() - mean.square()).clamp(min=0).sqrt()
     found["width"], found["effective_ms"] = cell_ms * width, cell_ms * effective_number(share)
-    possible = possible_size(field.theoretical[0], moments)
-    if possible < inf:
-        found["of_theoretical"] = width / possible
+    if field.known:
+        found["of_theoretical"] = width / min(field.theoretical[0].size, field.size)
     return {name: estimate(values) for name, values in found.items()}
 
 
@@ -174,11 +172,6 @@ def anisotropy(rows: Tensor, columns: Tensor, both: Tensor) -> Tensor:
 def effective_number(share: Tensor) -> Tensor:
     """(Σp)² / Σp²: from 1, all in one place, to as many as there are."""
     return 1 / share.square().sum(1)
-
-
-def possible_size(span: Span, size: float) -> float:
-    """Places of a theoretical field within a grid of that size."""
-    return min(span.size, size)
 
 
 def estimate(values: Tensor) -> Estimate:

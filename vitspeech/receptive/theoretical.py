@@ -81,11 +81,13 @@ def of_kernel(kernel: list[int], stride: list[int], padding: list[int], dilation
 
 
 def of_convolution(node: Node) -> Rule:
+    """As its weight and its settings say."""
     kernel = node._saved_weight.shape[2:]
     return of_kernel(kernel, node._saved_stride, node._saved_padding, node._saved_dilation)
 
 
 def of_pooling(node: Node) -> Rule:
+    """As its settings say."""
     kernel = node._saved_kernel_size
     dilation = getattr(node, "_saved_dilation", [1] * len(kernel))
     # Without a stride of its own a pooling moves by its kernel.

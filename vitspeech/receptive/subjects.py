@@ -1,0 +1,256 @@
+"""What is compared: a released model or a network of timm, before and after training, at any size of input.
+
+Shapes: B batch, N image side in pixels or samples of a clip, T tokens, D width, R rows of tokens.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from timm.data import resolve_data_config
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitspeech import checkpoint
+from vitspeech.attention import ClassToken
+from vitspeech.data.images import normalised
+from vitspeech.models import CNN, SpeechCNN, TimmModel, ViT
+from vitspeech.models.speech_encoder import SpeechEncoder
+from vitspeech.receptive.attention_maps import class_tokens_of
+from vitspeech.receptive.layers import INPUT, Layer, recorded
+from vitspeech.receptive.written_out import unwrapped
+
+TIMM = "timm:"
+SEED = 0  # of untrained weights
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model under comparison.
+
+    Args:
+        name: What it is called in the report.
+        trained: Whether its weights are there; those of timm's networks are only fetched on demand.
+        size: Side in px of the pictures, or seconds of the clips, that it was made for.
+        preprocessing: `image`, `mean` and `deviation` of pictures, or `sample_rate_hz` and `seconds` of clips.
+        labels: Of its answers; `None` where they are not known, or where it gives transcripts.
+        model: The released model.
+        timm_name: The network's name in timm.
+    """
+
+    name: str
+    trained: bool
+    size: float
+    preprocessing: dict[str, Any]
+    labels: Sequence[str] | None
+    model: checkpoint.Model | None = field(default=None, repr=False)
+    timm_name: str | None = None
+
+    @property
+    def hears(self) -> bool:
+        """Whether it takes sound."""
+        return "sample_rate_hz" in self.preprocessing
+
+    @property
+    def gives_labels(self) -> bool:
+        """Whether it answers a whole input with one label."""
+        return self.model is None or "units" not in self.preprocessing
+
+    @property
+    def source(self) -> Layer:
+        """Where gradients end: at a picture's pixels, or at the log-mel frames of a clip."""
+        return Layer("tokens.log_mel", "mel") if self.hears else Layer(INPUT)
+
+    def network(self, *, trained: bool = True, size: float | None = None, sample: Tensor | None = None) -> nn.Module:
+        """The network in evaluation mode.
+
+        Args:
+            trained: With its weights, or as it was before training (seed 0).
+            size: Of the inputs in px or seconds; `None` is `size`. Positions learned for another number of tokens are
+                interpolated (bicubic), as in Dosovitskiy et al. 2021, sec. 3.2.
+            sample: Inputs from which an untrained network sets what depends on data; needed for that alone.
+
+        Raises:
+            ValueError: If there are no weights, or the network can't take the size.
+        """
+        size = self.size if size is None else size
+        if trained and not self.trained:
+            raise ValueError(f"{self.name} has no trained weights here; --pretrained fetches those of timm")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SEED)
+            try:
+                made = self.of_timm(trained, int(size)) if self.model is None else self.of_checkpoint(trained, size)
+            except (ValueError, AssertionError) as error:
+                raise ValueError(f"{self.name} can't take {self.described(size)}: {error}") from None
+        made = made.eval().requires_grad_(False)
+        if not trained and sample is not None and hasattr(made, "initialise"):
+            made.initialise(sample)
+        return made
+
+    def described(self, size: float) -> str:
+        """A size in words."""
+        return f"clips of {size:g} s" if self.hears else f"pictures of {size:g} px"
+
+    def of_timm(self, trained: bool, size: int) -> nn.Module:
+        """A network of timm, made for pictures of that side where it is made for one."""
+        try:
+            return timm.create_model(self.timm_name, pretrained=trained, img_size=size)
+        except TypeError:  # takes pictures of any size
+            return timm.create_model(self.timm_name, pretrained=trained)
+
+    def of_checkpoint(self, trained: bool, size: float) -> nn.Module:
+        """The released network, rebuilt for pictures of that side."""
+        config = self.model.config
+        arguments = dict(config.get("init_args") or {})
+        try:
+            made = checkpoint.build(config | {"init_args": with_size(self.model.network, arguments, int(size))})
+        except TypeError:  # a network of timm that takes pictures of any size
+            made = checkpoint.build(config)
+        if trained:
+            weights = self.model.network.state_dict()
+            for name, tensor in made.state_dict().items():
+                if tensor.shape != weights[name].shape:
+                    weights[name] = resampled(weights[name], len(tensor))
+            made.load_state_dict(weights)
+        return made
+
+    def inputs(self, raw: Tensor, size: float | None = None) -> Tensor:
+        """What the network takes: uint8 pictures (B, 3, N, N), scaled to the size, or int16 clips (B, N), each followed
+        by the next ones until it is long enough."""
+        size = self.size if size is None else size
+        if self.hears:
+            count = round(size * self.preprocessing["sample_rate_hz"])
+            repeats = -(-count // raw.shape[1])
+            joined = torch.cat([raw.roll(-number, 0) for number in range(repeats)], dim=1)
+            return joined[:, :count] / 32768
+        if raw.shape[-1] != size:
+            raw = F.interpolate(raw.float(), int(size), mode="bicubic", antialias=True).clamp(0, 255)
+        return normalised(raw, self.preprocessing["mean"], self.preprocessing["deviation"])
+
+    def layers(self, network: nn.Module, inputs: Tensor) -> list[Layer]:
+        """The layers that are measured; see `layers_of`."""
+        return layers_of(network, inputs)
+
+
+def subject(name: str, *, size: int | None = None, pretrained: bool = False) -> Subject:
+    """A model by what the command line calls it.
+
+    Args:
+        name: Folder of a released model or a finished run, or `timm:NAME`.
+        size: Side in px of what networks of timm are made for; `None` is that of their own weights.
+        pretrained: Whether networks of timm come with their weights; timm fetches what it does not have.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        ValueError: If timm has no network of that name, or the folder's model can't be loaded.
+    """
+    if not name.startswith(TIMM):
+        model = checkpoint.load(name)
+        hears = "sample_rate_hz" in model.preprocessing
+        own = model.preprocessing.get("seconds", 1.0) if hears else model.preprocessing["image"]
+        labels = None if "units" in model.preprocessing else model.labels
+        folder = Path(name).resolve()
+        folder = folder.parent if folder.name == "model" else folder
+        return Subject(folder.name, True, own, model.preprocessing, labels, model)
+    timm_name = name.removeprefix(TIMM)
+    if not timm.is_model(timm_name) or ":" in timm_name:
+        close = ", ".join(get_close_matches(timm_name, timm.list_models(), n=5)) or "none; see timm.list_models()"
+        raise ValueError(f"{name}: not a network of timm; close names: {close}")
+    own = resolve_data_config(pretrained_cfg=timm.get_pretrained_cfg(timm_name).to_dict())
+    side = size or own["input_size"][-1]
+    preprocessing = {"image": side, "mean": list(own["mean"]), "deviation": list(own["std"])}
+    return Subject(name, pretrained, side, preprocessing, None, timm_name=timm_name)
+
+
+def with_size(network: nn.Module, arguments: dict[str, Any], size: int) -> dict[str, Any]:
+    """A network's arguments, changed where they say for which pictures it is made."""
+    if isinstance(network, ViT):
+        return arguments | {"image": size}
+    if isinstance(network, TimmModel):
+        return arguments | {"options": (arguments.get("options") or {}) | {"img_size": size}}
+    return arguments
+
+
+def resampled(table: Tensor, tokens: int) -> Tensor:
+    """Positions of a square of tokens, interpolated for another one: (T, D) -> (tokens, D)."""
+    side, wanted = math.isqrt(len(table)), math.isqrt(tokens)
+    grid = table.T.unflatten(1, (side, side))[None]
+    return F.interpolate(grid, (wanted, wanted), mode="bicubic", antialias=True)[0].flatten(1).T.contiguous()
+
+
+def layers_of(network: nn.Module, inputs: Tensor) -> list[Layer]:
+    """The layers worth measuring, in the order in which they run: stem and blocks of our models, for timm's what they
+    call their features, stages of blocks taken apart.
+
+    Args:
+        network: A model of ours, or of timm.
+        inputs: A few, to see how the outputs of timm's layers lie.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    if isinstance(network, SpeechEncoder):
+        blocks = [Layer(f"encoder.blocks.{number}", "frames") for number in range(len(network.encoder.blocks))]
+        return [Layer("tokens.frames", "frames"), *blocks]
+    if isinstance(network, SpeechCNN):
+        return [Layer("tokens.frames", "frames"), *(Layer(f"blocks.{n}", "NCT") for n in range(len(network.blocks)))]
+    if isinstance(network, ViT):
+        halvings = len(network.patches.stages) - 1 if hasattr(network.patches, "stages") else 0
+        classes = int(isinstance(network.pooling, ClassToken))
+        blocks = [Layer(f"encoder.blocks.{n}", "tokens", classes) for n in range(len(network.encoder.blocks))]
+        return [*(Layer(f"patches.stages.{n}") for n in range(halvings)), Layer("patches", "tokens"), *blocks]
+    if isinstance(network, CNN) and hasattr(network.body, "whitening"):
+        # After the first and after the last convolution of each group.
+        return [Layer("body.whitening"), *(Layer(f"body.groups.{group}.{n}") for group in (1, 2, 3) for n in (3, 6))]
+    prefix, inner = next(
+        ((prefix, getattr(network, prefix)) for prefix in ("body", "network") if hasattr(network, prefix)),
+        ("", network),
+    )
+    if not getattr(inner, "feature_info", None):
+        raise ValueError(f"{type(network).__name__} does not say what its layers are; name some with --layers")
+    return of_features(network, inner, f"{prefix}." if prefix else "", inputs)
+
+
+def of_features(network: nn.Module, inner: nn.Module, prefix: str, inputs: Tensor) -> list[Layer]:
+    """The layers of a network of timm (`inner`), whose names in `network` begin with a prefix."""
+    modules = dict(inner.named_modules())
+    names = []
+    for feature in inner.feature_info:
+        module, name = modules[feature["module"]], prefix + feature["module"]
+        blocks = type(module) is nn.Sequential and all(list(block.children()) for block in module)
+        names += [f"{name}.{number}" for number in range(len(module))] if blocks else [name]
+    return [laid_out(network, name, inputs[:2]) for name in dict.fromkeys(names)]
+
+
+def laid_out(network: nn.Module, name: str, inputs: Tensor, *, in_time: bool = False) -> Layer:
+    """A layer by its name, its layout read from what it gives for some inputs.
+
+    Args:
+        network: In evaluation mode.
+        name: As in `named_modules`.
+        inputs: A few.
+        in_time: Whether they are speech.
+
+    Raises:
+        ValueError: If there is no such layer, or it gives no grid.
+    """
+    with recorded(network, [name]) as outputs, torch.no_grad():
+        network(inputs)
+    if name not in outputs:
+        raise ValueError(f"layer {name!r} did not run")
+    output, inner = outputs[name], unwrapped(network)
+    if in_time:
+        # Channels are as many as the tokens are wide; a square of them is taken for moments first.
+        width = network.tokens.width
+        layer = Layer(name, "NCT" if output.shape[1] == width != output.shape[2] else "frames")
+    elif output.ndim == 3:
+        layer = Layer(name, "tokens", class_tokens_of(network))
+    else:
+        layer = Layer(name, "NHWC" if getattr(inner, "output_fmt", "NCHW") == "NHWC" else "NCHW")
+    layer.grid(output)  # refuses what lies on none
+    return layer
