@@ -23,6 +23,7 @@ from vitspeech.data import (
     SpokenVocabulary,
     SpokenWords,
     TranscribedAudio,
+    TwoMarks,
     WaveformAugment,
     WordSequences,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "TranscribedAudio",
     "TranscriptStream",
     "Transcription",
+    "TwoMarks",
     "ViT",
     "WaveformAugment",
     "WordSequences",

@@ -9,6 +9,7 @@ from vitspeech.data.speech_commands import SpeechCommands
 from vitspeech.data.spoken_vocabulary import SpokenVocabulary
 from vitspeech.data.spoken_words import SpokenWords
 from vitspeech.data.transcribed_audio import TranscribedAudio
+from vitspeech.data.two_marks import TwoMarks
 from vitspeech.data.waveforms import WaveformAugment
 from vitspeech.data.word_sequences import SequenceAugment, WordSequences
 
@@ -23,6 +24,7 @@ __all__ = [
     "SpokenVocabulary",
     "SpokenWords",
     "TranscribedAudio",
+    "TwoMarks",
     "WaveformAugment",
     "WordSequences",
 ]

@@ -33,15 +33,15 @@ class SpeechCNN(nn.Module):
             raise ValueError(f"depth={depth} is below 1 or kernel={kernel} is not odd")
         self.tokens = SpeechTokens() if tokens is None else tokens
         width = self.tokens.width
-        self.blocks = nn.ModuleList(block(width, kernel) for _ in range(depth))
+        self.blocks = nn.ModuleList(ResidualConvolutions(width, kernel) for _ in range(depth))
         self.norm = nn.BatchNorm1d(width)
         self.head = nn.Linear(width, classes)
 
     def forward_features(self, waveforms: Tensor) -> Tensor:
         """What the head sees: (B, N) -> (B, D)."""
         x = self.tokens(waveforms).transpose(1, 2)
-        for convolutions in self.blocks:
-            x = x + convolutions(x)
+        for block in self.blocks:
+            x = block(x)
         return nn.functional.gelu(self.norm(x)).mean(-1)
 
     def forward(self, waveforms: Tensor) -> Tensor:
@@ -52,13 +52,26 @@ class SpeechCNN(nn.Module):
         self.tokens.log_mel.fit(waveforms)
 
 
-def block(width: int, kernel: int) -> nn.Sequential:
-    """Twice norm, GELU, convolution: (B, D, T) -> (B, D, T)."""
-    return nn.Sequential(
-        nn.BatchNorm1d(width),
-        nn.GELU(),
-        nn.Conv1d(width, width, kernel, padding=kernel // 2, bias=False),
-        nn.BatchNorm1d(width),
-        nn.GELU(),
-        nn.Conv1d(width, width, kernel, padding=kernel // 2, bias=False),
-    )
+class ResidualConvolutions(nn.Sequential):
+    """x + what twice norm, GELU, convolution make of x.
+
+    Args:
+        width: Width D.
+        kernel: Tokens that a convolution sees; odd.
+
+    Shape:
+        (B, D, T) -> (B, D, T)
+    """
+
+    def __init__(self, width: int, kernel: int) -> None:
+        super().__init__(
+            nn.BatchNorm1d(width),
+            nn.GELU(),
+            nn.Conv1d(width, width, kernel, padding=kernel // 2, bias=False),
+            nn.BatchNorm1d(width),
+            nn.GELU(),
+            nn.Conv1d(width, width, kernel, padding=kernel // 2, bias=False),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + super().forward(x)
