@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from vitspeech.receptive.attention_maps import HeadMeasures, class_tokens_of, head_measures
+from vitspeech.receptive.examples import Example, examples_of
 from vitspeech.receptive.functional import VisibleAccuracy, visible_accuracy
 from vitspeech.receptive.layer_numbers import LayerNumbers, hop_ms, layer_numbers
 from vitspeech.receptive.sample import Sample
 from vitspeech.receptive.subjects import Subject, laid_out
 
 HEADS_INPUTS = 64
+EXAMPLES = 4
 RADII = [share / 16 for share in range(1, 8)]  # of a picture's side; nothing and everything are measured, too
 RADII_MS = (20, 40, 60, 80, 120, 160, 200, 250, 300, 400)
 
@@ -74,6 +76,7 @@ class Result:
         states: First the one that the report is about: trained if there are weights, at the first size.
         heads: Of attention, for that state; distances in px or ms.
         visible: Accuracy against the radius of what is visible, in px or log-mel frames.
+        examples: The first inputs, as that state sees them.
         missing: What is not there, and the reason.
     """
 
@@ -82,6 +85,7 @@ class Result:
     states: list[State] = field(default_factory=list)
     heads: HeadMeasures | None = None
     visible: VisibleAccuracy | None = None
+    examples: list[Example] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -171,6 +175,13 @@ def measured(
         result.heads = heads_of(network, inputs, result.main, hears=subject.hears)
     except ValueError as error:
         result.missing["attention"] = str(error)
+    layer = result.main.layers[-1].fields.layer
+    shown = subject.inputs(sample.first(EXAMPLES).raw, result.main.size)
+    try:
+        result.examples = examples_of(subject, network, shown, layer, attention=result.heads is not None)
+    except ValueError as error:
+        result.missing["rollout and relevance"] = str(error)
+        result.examples = examples_of(subject, network, shown, layer, attention=False)
     done()
     begin(f"{subject.name}: accuracy against what is visible")
     if subject.gives_labels and subject.trained:

@@ -58,6 +58,24 @@ class Field:
         """Rows of the source that the field was measured in."""
         return (len(self.rows) + 1) // 2
 
+    def on_source(self) -> Tensor:
+        """The energy where it lies in every input, if a single unit was measured: (B, R, W).
+
+        Raises:
+            ValueError: If there are several units, whose fields lie on each other.
+        """
+        if len(self.units) > 1:
+            raise ValueError(f"the fields of {len(self.units)} units are added up; measure one")
+        # Mel bins are numbered from 0; offsets of pixels begin below it.
+        columns = self.columns if self.columns[0] == 0 else self.columns + self.centre[1]
+        rows = self.rows + self.centre[0]
+        size = (self.size, int(columns.max()) + 1 if self.columns[0] == 0 else (len(columns) + 1) // 2)
+        inside = [
+            (places.round() >= 0) & (places.round() < count)
+            for places, count in zip((rows, columns), size, strict=True)
+        ]
+        return self.energy[:, inside[0]][:, :, inside[1]]
+
     @property
     def mean(self) -> Tensor:
         """The field over all inputs, sum 1: (I, J)."""
@@ -73,7 +91,7 @@ class LayerFields:
         grid: Its rows and columns of units.
         stride: Places of the source from unit to unit.
         cumulative: From the source.
-        cumulative_cut: The same without the paths that skip something; `None` where there are none.
+        cumulative_cut: The same without the paths that skip something; `None` where there are none, or nothing is left.
         block: From the layer before, in places of that layer.
         block_cut: Likewise.
         block_stride: Places of the source from place to place of the layer before.
@@ -126,7 +144,8 @@ def effective_fields(
     parts: list[list[tuple[Field | None, ...]]] = [[] for _ in layers]
     strides, grids = [1.0], []
     for batch in inputs.split(BATCH):
-        with recorded(network, [layer.name for layer in chain]) as outputs, reading(network) as reader:
+        # Read before recorded: a module that says more of itself is to be known by its own output, not by a copy.
+        with reading(network) as reader, recorded(network, [layer.name for layer in chain]) as outputs:
             if source.name == INPUT:
                 batch = batch.detach().requires_grad_()
                 outputs[INPUT] = batch
@@ -181,7 +200,7 @@ class Probe:
                 for _ in range(self.probes):
                     signs = torch.randint(0, 2, grid.shape[:2], generator=self.generator).to(grid) * 2 - 1
                     answer = (signs * grid[:, :, unit[0], unit[1]]).sum()
-                    gradient = torch.autograd.grad(answer, source, retain_graph=True)[0]
+                    gradient = torch.autograd.grad(answer, source, retain_graph=True, materialize_grads=True)[0]
                     energy = origin.grid(gradient).square().sum(1).cpu()
                     outside += float(energy.sum() - within(energy, (row, column)).sum())
                     top = shape[0] - 1 - middle(row, shape[0])
@@ -191,12 +210,15 @@ class Probe:
         columns = torch.arange(canvas.shape[2]).to(rows)
         if recentred[1]:
             columns = columns - (shape[1] - 1) - fraction(spans[0][1])
-        if not canvas.sum() > 0 and not cut:
+        if cut and not canvas.any():
+            return None  # before training some networks' branches are multiplied by zero
+        if not canvas.any():
             raise ValueError(f"layer {self.layer.name!r} does not depend on {origin.name or 'the input'}: no gradient")
+        outside /= max(float(canvas.sum()), 1e-300)
         canvas /= len(self.units) * self.probes
         around = tuple(Span(span.low - span.centre, span.high - span.centre, 0) for span in spans[0])
         centre = (spans[0][0].centre, spans[0][1].centre)
-        return Field(canvas, rows, columns, around, self.units, centre, outside / max(float(canvas.sum()), 1e-300))
+        return Field(canvas, rows, columns, around, self.units, centre, outside)
 
     def spans(self, origin: Layer, unit: tuple[int, int]) -> Spans:
         """The unit's theoretical field in `origin`; where the graph can't be read, everything around its own place."""
@@ -250,7 +272,7 @@ def within(energy: Tensor, spans: Spans) -> Tensor:
 
 def merged(fields: Sequence[Field | None]) -> Field | None:
     """The fields of several batches as one."""
-    if fields[0] is None:
+    if None in fields:
         return None
     energy = torch.cat([field.energy for field in fields])
     first, total = fields[0], float(energy.sum())

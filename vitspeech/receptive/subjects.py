@@ -73,7 +73,7 @@ class Subject:
             trained: With its weights, or as it was before training (seed 0).
             size: Of the inputs in px or seconds; `None` is `size`. Positions learned for another number of tokens are
                 interpolated (bicubic), as in Dosovitskiy et al. 2021, sec. 3.2.
-            sample: Inputs from which an untrained network sets what depends on data; needed for that alone.
+            sample: Inputs from which an untrained network sets what depends on data, as in its first step of training.
 
         Raises:
             ValueError: If there are no weights, or the network can't take the size.
@@ -88,8 +88,8 @@ class Subject:
             except (ValueError, AssertionError) as error:
                 raise ValueError(f"{self.name} can't take {self.described(size)}: {error}") from None
         made = made.eval().requires_grad_(False)
-        if not trained and sample is not None and hasattr(made, "initialise"):
-            made.initialise(sample)
+        if not trained and sample is not None:
+            as_at_first_step(made, sample)
         return made
 
     def described(self, size: float) -> str:
@@ -165,6 +165,37 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False) -> 
     side = size or own["input_size"][-1]
     preprocessing = {"image": side, "mean": list(own["mean"]), "deviation": list(own["std"])}
     return Subject(name, pretrained, side, preprocessing, None, timm_name=timm_name)
+
+
+@torch.no_grad()
+def as_at_first_step(network: nn.Module, inputs: Tensor) -> None:
+    """Set what an untrained network takes from data: its own start, and the statistics of batch norms."""
+    if hasattr(network, "initialise"):
+        network.initialise(inputs)
+    norms = [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.train().momentum = 1.0  # the statistics become those of the inputs
+    network(inputs)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.eval().momentum = momentum
+
+
+def subjects_named(names: Sequence[str], *, size: int | None = None, pretrained: bool = False) -> list[Subject]:
+    """Models by what the command line calls them; see `subject`.
+
+    Args:
+        names: At least one.
+        size: Side in px of what networks of timm are made for; `None` is that of the first released model's pictures.
+        pretrained: Whether networks of timm come with their weights.
+    """
+    released = [subject(name) for name in names if not name.startswith(TIMM)]
+    seeing = [found for found in released if not found.hears]
+    size = int(seeing[0].size) if size is None and seeing else size
+    others = iter(released)
+    return [
+        subject(name, size=size, pretrained=pretrained) if name.startswith(TIMM) else next(others) for name in names
+    ]
 
 
 def with_size(network: nn.Module, arguments: dict[str, Any], size: int) -> dict[str, Any]:
