@@ -1,0 +1,249 @@
+"""The attention weights of any network, in its graph: while it runs, every layer of self-attention is written out.
+
+A fused kernel holds no weights. Within `written_out` each layer computes softmax(QKᵀ/√K) and its product with V one
+after the other, is compared with what the layer itself gives, and goes on with the written-out result, so that
+gradients pass through the weights.
+
+Shapes: B batch, H heads, T query tokens, S source tokens, K head width, D width.
+"""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from vitspeech.attention import MultiHeadAttention, QuadraticAttention
+from vitspeech.models import TimmModel
+
+SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
+# Of a layer's largest output. Two orders of adding up differ by far less, another mask or scale by far more.
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+
+
+class NotRecomputable(ValueError):
+    """Why a network's attention cannot be written out: the layer's name, its class and the reason."""
+
+
+@contextmanager
+def written_out(network: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Within it, calling the network leaves the weights of its layers of self-attention.
+
+    The dictionary is empty at first and then holds the latest pass: module names as in `named_modules`, in the order in
+    which they ran. Known are `MultiHeadAttention` (any score, normaliser, positions and window), `QuadraticAttention`
+    (its keys are the image's own pixels; what a query gives to the zeros around them is missing from its row),
+    `nn.MultiheadAttention`, and whatever calls `F.scaled_dot_product_attention`, as timm's vision transformers do.
+    Cross-attention, and a single query that pools the tokens, are left as they are. Outputs change by rounding alone.
+
+    Args:
+        network: In evaluation mode; run by calling it, with the batch first.
+
+    Shape:
+        -> weights (B, H, T, S), S = T
+
+    Raises:
+        ValueError: If a part of the network is in training mode.
+        NotRecomputable: When it runs, if a layer attends within windows, over channels, to fewer keys, with dropout,
+            or without `scaled_dot_product_attention`; if what the weights give through V is not what the layer gives;
+            if the network has no attention.
+    """
+    training = [name or type(network).__name__ for name, module in network.named_modules() if module.training]
+    if training:
+        raise ValueError(f"{training[0]} is in training mode, where dropout may be active; call eval() first")
+    record = Record(network)
+    with ExitStack() as restored:
+        for name, module in network.named_modules():
+            entered = module.register_forward_pre_hook(partial(record.enter, name), with_kwargs=True)
+            left = module.register_forward_hook(partial(record.leave, name), with_kwargs=True)
+            restored.callback(entered.remove)
+            restored.callback(left.remove)
+            if getattr(module, "fused_attn", True) is False:  # how timm's layers say that they pass the kernel by
+                module.fused_attn = True
+                restored.callback(setattr, module, "fused_attn", False)
+        # Our own layers need no interception, and their compiled kernel would have to be traced through it.
+        if not any(isinstance(module, MultiHeadAttention) for module in network.modules()):
+            restored.enter_context(record)
+        yield record.weights
+
+
+class Record(TorchFunctionMode):
+    """The weights of one pass and the modules that run; active, it intercepts `scaled_dot_product_attention`."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self.weights: dict[str, Tensor] = {}
+        self.running: list[tuple[str, nn.Module, list[Tensor]]] = []
+        self.batch = 0
+
+    def enter(self, name: str, module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Before a module runs."""
+        inputs = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+        if module is self.network:
+            self.batch = len(inputs[0])
+            self.weights.clear()
+            self.running.clear()  # an earlier pass may have ended in an error
+        self.running.append((name, module, inputs))
+
+    def leave(self, name: str, module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> Any:
+        """After a module has run: a layer that is known by its class gives what its weights give."""
+        kind = next((kind for kind in RECOMPUTED if isinstance(module, kind)), None)
+        if kind is not None:
+            with named(name, module):
+                recomputed = RECOMPUTED[kind](module, *args, **kwargs)
+                if recomputed is not None:
+                    own, *others = output if isinstance(output, tuple) else (output,)
+                    self.keep(name, own, *recomputed)
+                    output = (recomputed[0], *others) if others else recomputed[0]
+        self.running.pop()  # not before: what recomputes a layer is not intercepted
+        if module is self.network and not self.weights:
+            raise NotRecomputable(f"{type(unwrapped(module)).__name__} has no attention layer: no softmax weighs keys")
+        return output
+
+    def __torch_function__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        output = function(*args, **kwargs)
+        layers = [entry for entry in self.running if not isinstance(entry[1], nn.Softmax)]
+        if not layers or any(isinstance(module, tuple(RECOMPUTED)) for _, module, _ in layers):
+            return output
+        name, module, inputs = layers[-1]
+        with named(name, module):
+            if function is F.scaled_dot_product_attention:
+                given, weights = scaled_dot_product(*args, **kwargs)
+                if weights.shape[-2] == 1 < weights.shape[-1]:
+                    return output  # a single query pools the tokens
+                self.keep(name, output, given, weights)
+                check_tokens(weights.shape[-2], inputs[0].shape)
+                return given
+            if function in SOFTMAX and over_keys(output, *args[1:], **kwargs):
+                shape = tuple(output.shape)
+                raise NotRecomputable(f"its softmax over {shape} is not within scaled_dot_product_attention")
+        return output
+
+    def keep(self, name: str, own: Tensor, given: Tensor, weights: Tensor) -> None:
+        """Take the weights, if they are those of self-attention over whole inputs and give the layer's own output."""
+        shape = tuple(weights.shape)
+        if len(shape) != 4:
+            raise NotRecomputable(f"its weights {shape} are not (B, H, T, S): it attends within windows")
+        if shape[0] != self.batch:
+            raise NotRecomputable(f"it attends within {shape[0]} windows of {self.batch} inputs, not over whole inputs")
+        if shape[2] != shape[3]:
+            raise NotRecomputable(f"its {shape[2]} queries and {shape[3]} keys are not the same tokens")
+        if name in self.weights:
+            raise NotRecomputable("it attends more than once in a pass")
+        deviation, largest = (given - own).abs().max().item(), own.abs().max().item()
+        if not deviation <= TOLERANCE[own.dtype] * largest:
+            raise NotRecomputable(
+                f"written out it differs by {deviation:.2g} from its own output of up to {largest:.2g}"
+            )
+        self.weights[name] = weights
+
+
+@contextmanager
+def named(name: str, module: nn.Module) -> Iterator[None]:
+    """Within it, a reason why a layer is not recomputable is preceded by the layer's name and class."""
+    try:
+        yield
+    except NotRecomputable as reason:
+        raise NotRecomputable(f"{name} ({type(module).__name__}): {reason}".lstrip()) from None
+
+
+def multi_head(
+    layer: MultiHeadAttention,
+    x: Tensor,
+    source: Tensor | None = None,
+    *,
+    padding: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor] | None:
+    """Our own layer's output and weights; `None` for cross-attention."""
+    if source is not None:
+        return None
+    query, key, value = layer.project(x, None)
+    attended, weights = layer.attend(query, key, value, layer.allowed(query, key, padding, mask))
+    return layer.output(attended.transpose(1, 2).flatten(2)), weights
+
+
+def quadratic(layer: QuadraticAttention, image: Tensor) -> tuple[Tensor, Tensor]:
+    """The output and the weights of the image's own pixels: those around them are worth zero.
+
+    Raises:
+        NotRecomputable: If the queries are other pixels.
+    """
+    if layer.margin != layer.padding:
+        raise NotRecomputable(f"with padding={layer.padding} and margin={layer.margin} its queries are not its keys")
+    rows, columns = image.shape[2:]
+    above, below, left, right = layer.padding
+    weights = layer.weights(rows, columns).unflatten(-1, (above + rows + below, left + columns + right))
+    weights = weights[..., above : above + rows, left : left + columns].flatten(-2).expand(len(image), -1, -1, -1)
+    value = layer.value(image.flatten(2).transpose(1, 2)).unflatten(-1, (layer.heads, -1)).transpose(1, 2)
+    attended = (weights @ value).transpose(1, 2).flatten(2)
+    return layer.output(attended).transpose(1, 2).unflatten(2, (rows, columns)), weights
+
+
+def torch_multi_head(layer: nn.MultiheadAttention, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | None:
+    """PyTorch's layer as it runs when asked for the weights of each head; `None` for cross-attention."""
+    given = inspect.signature(layer.forward).bind(*args, **kwargs).arguments
+    if given["key"] is not given["query"]:
+        return None
+    return layer.forward(**(given | {"need_weights": True, "average_attn_weights": False}))
+
+
+RECOMPUTED = {MultiHeadAttention: multi_head, QuadraticAttention: quadratic, nn.MultiheadAttention: torch_multi_head}
+
+
+def scaled_dot_product(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """`F.scaled_dot_product_attention` by its documented definition, and its weights; arguments as there.
+
+    Shape:
+        (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K), weights (B, H, T, S)
+
+    Raises:
+        NotRecomputable: If weights are dropped.
+    """
+    if dropout_p:
+        raise NotRecomputable(f"it drops {dropout_p} of its weights although it is in evaluation mode")
+    if enable_gqa:
+        key, value = (part.repeat_interleave(query.shape[-3] // part.shape[-3], -3) for part in (key, value))
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.ones_like(scores[0, 0], dtype=torch.bool).tril()
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+def check_tokens(queries: int, shape: torch.Size) -> None:
+    """Refuse queries that are not the tokens of a layer's input (B, T, D), or its pixels, wherever channels stand.
+
+    Raises:
+        NotRecomputable: If they are something else, as channels are.
+    """
+    tokens = {3: {shape[1:2].numel()}, 4: {shape[1:3].numel(), shape[2:4].numel()}}.get(len(shape), {queries})
+    if queries not in tokens:
+        raise NotRecomputable(f"its {queries} queries are not the tokens of its input {tuple(shape)}")
+
+
+def over_keys(output: Tensor, dim: int | None = None, *_: Any, **__: Any) -> bool:
+    """Whether a softmax of that result weighs keys for several queries, as attention does."""
+    return dim in (-1, output.ndim - 1) and output.ndim > 2 and min(output.shape[-2:]) > 1
+
+
+def unwrapped(network: nn.Module) -> nn.Module:
+    """timm's network in a `TimmModel`; any other as it is."""
+    return network.network if isinstance(network, TimmModel) else network
