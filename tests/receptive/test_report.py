@@ -125,7 +125,7 @@ def test_report_says_where_its_numbers_come_from(pictures):
 
 
 def test_names_are_escaped(pictures, tmp_path):
-    results, folder = pictures
+    results = pictures[0]
     results[1].missing["<b>"] = "a < b & c"
     try:
         sample = sample_for([results[0].subject], None, 5)

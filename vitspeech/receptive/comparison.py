@@ -158,7 +158,8 @@ def measured(
                 layers = subject.layers(network, inputs)
             else:
                 layers = [laid_out(network, name, inputs, in_time=subject.hears) for name in plan.layers]
-            result.states.append(State(trained, size, layer_numbers(network, inputs, layers, subject.source)))
+            numbers = layer_numbers(network, inputs, layers, subject.source, cumulative_only=bool(result.states))
+            result.states.append(State(trained, size, numbers))
         except ValueError as error:
             if not result.states:
                 raise

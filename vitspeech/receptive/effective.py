@@ -92,7 +92,7 @@ class LayerFields:
         stride: Places of the source from unit to unit.
         cumulative: From the source.
         cumulative_cut: The same without the paths that skip something; `None` where there are none, or nothing is left.
-        block: From the layer before, in places of that layer.
+        block: From the layer before, in places of that layer; `None` where it was not asked for.
         block_cut: Likewise.
         block_stride: Places of the source from place to place of the layer before.
     """
@@ -102,7 +102,7 @@ class LayerFields:
     stride: float
     cumulative: Field
     cumulative_cut: Field | None
-    block: Field
+    block: Field | None
     block_cut: Field | None
     block_stride: float
 
@@ -115,6 +115,7 @@ def effective_fields(
     source: Layer | None = None,
     units: int = UNITS,
     probes: int = 1,
+    cumulative_only: bool = False,
     seed: int = 0,
     progress: Callable[[], None] | None = None,
 ) -> list[LayerFields]:
@@ -127,6 +128,7 @@ def effective_fields(
         source: Where gradients end; `None` is the input, a picture (B, C, N, N).
         units: How many are measured in each layer, in its middle half.
         probes: Random ±1 vectors for each input and unit.
+        cumulative_only: Only from the source and with all paths: half the work.
         seed: Of the probes.
         progress: Called after each batch of a layer.
 
@@ -156,9 +158,12 @@ def effective_fields(
             if len(grids) <= number:
                 strides.append(probe.stride(source))
                 grids.append(tuple(layer.grid(outputs[layer.name]).shape[2:]))
-            origins = [source] if number == 0 else [source, chain[number]]
-            fields = [probe.field(origin, cut) for origin in origins for cut in (False, True)]
-            parts[number].append(tuple(fields if number else fields * 2))
+            if cumulative_only:
+                fields = (probe.field(source, False), None, None, None)
+            else:
+                origins = [source] if number == 0 else [source, chain[number]]
+                fields = tuple(probe.field(origin, cut) for origin in origins for cut in (False, True))
+            parts[number].append(fields if len(fields) == 4 else fields * 2)
             if progress:
                 progress()
     found = []

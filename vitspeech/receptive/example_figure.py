@@ -1,4 +1,4 @@
-"""Some inputs, and what each model sees in them, laid over the picture or under the spectrogram.
+"""Some inputs, and what each model sees in them, laid over the picture or the spectrogram.
 
 Shapes: K inputs, R rows, W columns of the source, T tokens, F log-mel frames, M mel bins.
 """
@@ -9,11 +9,10 @@ import numpy
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from vitspeech.receptive.comparison import Result
 from vitspeech.receptive.examples import Example
-from vitspeech.receptive.figures import COLOURS, Drawn
+from vitspeech.receptive.figures import Drawn, with_looks, wrapped
 from vitspeech.receptive.sample import Sample
 
 WAYS = {
@@ -21,12 +20,13 @@ WAYS = {
     "rollout": "rollout of attention (Abnar and Zuidema 2020)",
     "relevance": "gradient-weighted relevance of the label given (Chefer et al. 2021)",
 }
+OVER_TIME = ("rollout", "relevance")
 SHORT = {"field": "field", "rollout": "rollout", "relevance": "relevance"}
 SEEN = LinearSegmentedColormap.from_list("seen", [to_rgba("#D55E00", 0), to_rgba("#D55E00", 0.9)])  # clear to orange
 
 
 def draw_examples(results: Sequence[Result], sample: Sample) -> Drawn:
-    """Pictures with maps laid over them, or spectrograms with maps over time under them.
+    """Pictures or spectrograms with maps laid over them, of speech also maps over time.
 
     Args:
         results: Those with examples are drawn.
@@ -38,7 +38,10 @@ def draw_examples(results: Sequence[Result], sample: Sample) -> Drawn:
     )
     if shown[0].subject.hears:
         figure = draw_clips(shown, sample)
-        caption = f"Under each spectrogram, over time, how much of its largest value each model has there. {ways}."
+        caption = (
+            "Over the spectrogram, orange is where a unit in the middle of the clip looks; under it, maps over time, "
+            f"each of its own largest value. {ways}."
+        )
     else:
         figure = draw_pictures(shown, sample)
         caption = f"Orange is where a model looks, clear is where it does not, each of its own largest value. {ways}."
@@ -76,50 +79,45 @@ def lay_over(axes: Axes, picture: numpy.ndarray, example: Example, number: int) 
 
 
 def draw_clips(results: Sequence[Result], sample: Sample) -> Figure:
-    """A column an input: the spectrogram, then a panel for each way of looking, with a line a model."""
-    ways = [way for way in WAYS if any(example.what == way for result in results for example in result.examples)]
+    """A column an input: the spectrogram, each model's field over it, then a panel for each map over time."""
+    ways = [way for way in OVER_TIME if any(example.what == way for result in results for example in result.examples)]
     count = len(results[0].examples[0].maps)
-    figure = Figure(figsize=(3.1 * count, 2.2 + 1.6 * len(ways)), layout="constrained")
-    heights = [1.4, *(1 for _ in ways)]
-    panels = figure.subplots(1 + len(ways), count, squeeze=False, sharex=True, sharey="row", height_ratios=heights)
-    log_mel = results[0].subject.network(trained=results[0].subject.trained).tokens.log_mel
-    frames = log_mel(results[0].subject.inputs(sample.raw[:count])).numpy()
-    hop_ms = results[0].main.layers[0].cell
-    for number in range(count):
-        panels[0][number].imshow(
-            frames[number].T,
-            origin="lower",
-            aspect="auto",
-            cmap="gray_r",
-            extent=(0, frames.shape[1] * hop_ms, 0, frames.shape[2]),
-        )
+    rows = 1 + len(results) + len(ways)
+    figure = Figure(figsize=(3.1 * count, 0.9 + 1.35 * rows), layout="constrained")
+    panels = figure.subplots(rows, count, squeeze=False, sharex=True, sharey="row")
+    subject, hop_ms = results[0].subject, results[0].main.layers[0].cell
+    log_mel = subject.network(trained=subject.trained).tokens.log_mel
+    frames = log_mel(subject.inputs(sample.raw[:count], results[0].main.size)).numpy()
+    for number, column in enumerate(panels.T):
+        heard, edge = frames[number].T, (0, frames.shape[1] * hop_ms, 0, frames.shape[2])
+        spectrogram = {"origin": "lower", "aspect": "auto", "extent": edge}
+        for axes in column[: 1 + len(results)]:
+            axes.imshow(heard, cmap="gray_r", alpha=1 if axes is column[0] else 0.4, **spectrogram)
+        for axes, result in zip(column[1:], results, strict=False):
+            field = next(example for example in result.examples if example.what == "field")
+            axes.imshow(field.maps[number].T, cmap=SEEN, vmin=0, vmax=1, interpolation="nearest", **spectrogram)
         word = "" if sample.labels is None else f"“{sample.names[sample.labels[number]]}”"
-        panels[0][number].set_title(word, fontsize=10)
-        for axes, way in zip(panels[1:, number], ways, strict=True):
+        column[0].set_title(word, fontsize=10)
+        for axes, way in zip(column[1 + len(results) :], ways, strict=True):
             draw_lines(axes, results, way, number)
             axes.set_ylim(0, 1.05)
             axes.grid(alpha=0.3)
-        panels[-1][number].set_xlabel("time (ms)")
-    panels[0][0].set_ylabel("mel bin")
-    for axes, way in zip(panels[1:, 0], ways, strict=True):
-        axes.set_ylabel(f"{SHORT[way]}\n(of its largest)")
-    lines, names = panels[1][0].get_legend_handles_labels()
-    figure.legend(lines, names, loc="outside lower center", ncols=min(len(names), 4), frameon=False)
+        column[-1].set_xlabel("time (ms)")
+    titles = ["mel bin", *(f"{wrapped(result.subject.name, 16)}\nmel bin" for result in results)]
+    titles += [f"{SHORT[way]}\n(of its largest)" for way in ways]
+    for axes, title in zip(panels[:, 0], titles, strict=True):
+        axes.set_ylabel(title, fontsize=8)
+    if ways:
+        lines, names = panels[-1][0].get_legend_handles_labels()
+        figure.legend(lines, names, loc="outside lower center", ncols=min(len(names), 4), frameon=False)
     return figure
 
 
 def draw_lines(axes: Axes, results: Sequence[Result], way: str, number: int) -> None:
-    """One way of looking at one input over time: a line for each model that has it."""
-    for result, (colour, dashes) in zip(results, COLOURS, strict=False):
+    """One map of one input over time: a line for each model that has it."""
+    for result, look in with_looks(results):
         for example in result.examples:
             if example.what == way:
-                moments = over_time(example.maps[number])
-                stride = result.main.layers[0].cell if way == "field" else result.main.layers[-1].stride
-                times = (numpy.arange(len(moments)) + 0.5) * stride
-                axes.plot(times, moments, dashes, color=colour, label=result.subject.name, linewidth=1.6)
-
-
-def over_time(seen: Tensor) -> numpy.ndarray:
-    """A map's share over time, of its largest value: (F, M) or (T, 1) -> (F,) or (T,)."""
-    moments = seen.square().sum(1).sqrt() if seen.shape[1] > 1 else seen[:, 0]
-    return (moments / moments.max().clamp(min=1e-30)).numpy()
+                moments = example.maps[number, :, 0].numpy()
+                times = (numpy.arange(len(moments)) + 0.5) * result.main.layers[-1].stride
+                axes.plot(times, moments, look.dashes, color=look.colour, label=result.subject.name, linewidth=1.6)

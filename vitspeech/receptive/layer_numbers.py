@@ -27,7 +27,7 @@ class LayerNumbers:
         cell: Px or ms from place to place of the source: 1 px, or the hop of the log-mel frames.
         cumulative: From the source, by `extent` or `extent_in_time`.
         cumulative_cut: The same without skipping paths; `None` where there are none.
-        block: From the layer measured before: the mixing distance.
+        block: From the layer measured before: the mixing distance; `None` where it was not asked for.
         block_cut: Likewise.
         frequency: By `extent_in_frequency`; `None` of pictures.
     """
@@ -37,7 +37,7 @@ class LayerNumbers:
     cell: float
     cumulative: Numbers
     cumulative_cut: Numbers | None
-    block: Numbers
+    block: Numbers | None
     block_cut: Numbers | None
     frequency: Numbers | None
 
@@ -63,7 +63,7 @@ class LayerNumbers:
 
 
 def layer_numbers(
-    network: nn.Module, inputs: Tensor, layers: Sequence[Layer], source: Layer, *, units: int = 9
+    network: nn.Module, inputs: Tensor, layers: Sequence[Layer], source: Layer, *, cumulative_only: bool = False
 ) -> list[LayerNumbers]:
     """Measure the layers of a network, in the order in which they run; see `effective_fields`.
 
@@ -72,12 +72,13 @@ def layer_numbers(
         inputs: Pictures (B, 3, N, N) or waveforms (B, N).
         layers: Which.
         source: Its input, or the log-mel frames.
-        units: Measured in each layer.
+        cumulative_only: As `effective_fields` takes it.
     """
     log_mel = network.tokens.log_mel if source.in_time else None
     cell = 1.0 if log_mel is None else hop_ms(log_mel)
     found = []
-    for number, fields in enumerate(effective_fields(network, inputs, layers, source=source, units=units), 1):
+    measured = effective_fields(network, inputs, layers, source=source, cumulative_only=cumulative_only)
+    for number, fields in enumerate(measured, 1):
         if log_mel is None:
             numbers_of = partial(numbers_of_picture, stride=fields.stride)
         else:
