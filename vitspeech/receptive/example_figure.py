@@ -95,7 +95,7 @@ def draw_clips(results: Sequence[Result], sample: Sample) -> Figure:
             axes.imshow(heard, cmap="gray_r", alpha=1 if axes is column[0] else 0.4, **spectrogram)
         for axes, result in zip(column[1:], results, strict=False):
             field = next(example for example in result.examples if example.what == "field")
-            axes.imshow(field.maps[number].T, cmap=SEEN, vmin=0, vmax=1, interpolation="nearest", **spectrogram)
+            axes.imshow(field.maps[number].T.numpy(), cmap=SEEN, vmin=0, vmax=1, interpolation="nearest", **spectrogram)
         word = "" if sample.labels is None else f"“{sample.names[sample.labels[number]]}”"
         column[0].set_title(word, fontsize=10)
         for axes, way in zip(column[1 + len(results) :], ways, strict=True):
@@ -120,4 +120,4 @@ def draw_lines(axes: Axes, results: Sequence[Result], way: str, number: int) -> 
             if example.what == way:
                 moments = example.maps[number, :, 0].numpy()
                 times = (numpy.arange(len(moments)) + 0.5) * result.main.layers[-1].stride
-                axes.plot(times, moments, look.dashes, color=look.colour, label=result.subject.name, linewidth=1.6)
+                axes.plot(times, moments, linestyle=look.dashes, color=look.colour, label=result.subject.name, linewidth=1.6)
