@@ -120,4 +120,6 @@ def draw_lines(axes: Axes, results: Sequence[Result], way: str, number: int) -> 
             if example.what == way:
                 moments = example.maps[number, :, 0].numpy()
                 times = (numpy.arange(len(moments)) + 0.5) * result.main.layers[-1].stride
-                axes.plot(times, moments, linestyle=look.dashes, color=look.colour, label=result.subject.name, linewidth=1.6)
+                axes.plot(
+                    times, moments, linestyle=look.dashes, color=look.colour, label=result.subject.name, linewidth=1.6
+                )
