@@ -169,3 +169,48 @@ def test_every_file_that_readme_names_exists():
     named = set(re.findall(r"\b(?:vitspeech|scripts|configs|checkpoints|docs)/[\w/.-]+\.(?:py|sh|yaml|md|png)\b", text))
     assert len(named) > 20
     assert not {name for name in named if not (ROOT / name).exists()}
+
+
+def estimate(numbers, digits):
+    """A number and its interval as README writes them."""
+    value, low, high = (f"{number:,.{digits}f}" for number in numbers)
+    return f"{value} ({low}–{high})"
+
+
+RECEPTIVE = {
+    sense: json.loads((ROOT / "docs/receptive" / sense / "metrics.json").read_text())
+    for sense in ("pictures", "speech")
+}
+
+
+@pytest.mark.parametrize(
+    "sense, model", [(sense, model["name"]) for sense, report in RECEPTIVE.items() for model in report["models"]]
+)
+def test_the_readmes_row_on_what_a_model_sees_is_the_reports(sense, model):
+    report = next(found for found in RECEPTIVE[sense]["models"] if found["name"] == model)
+    lines = (ROOT / "README.md").read_text().partition("## What they see")[2].splitlines()
+    cells = [cell.strip() for cell in next(line for line in lines if line.startswith(f"| `{model}`")).split("|")]
+    main, larger, untrained = (
+        next(state["layers"][-1] for state in report["states"] if wanted(state))
+        for wanted in (
+            lambda state: state["trained"] and state["size"] in (32, 1.0),
+            lambda state: state["size"] not in (32, 1.0),
+            lambda state: not state["trained"],
+        )
+    )
+    digits, number = (1, "side") if sense == "pictures" else (0, "span")
+    kept = report["visible"][f"keeps_90_{report['unit']}"]
+    expected = [
+        estimate(main["cumulative"][f"{number}_90"], digits),
+        estimate(untrained["cumulative"][f"{number}_90"], digits),
+        estimate(larger["cumulative"][f"{number}_90"], digits),
+        ", ".join(f"{kept[name]:.{digits}f}" for name in ("mean", "blur", "shuffle")),
+    ]
+    if sense == "pictures":
+        expected += [estimate(state["cumulative"]["side_50"], 1) for state in (main, untrained)]
+    else:
+        expected += [estimate(main["cumulative"][name], 0) for name in ("back_90", "ahead_90")]
+        expected.append(f"{100 * main['cumulative']['ahead_share'][0]:.0f} %")
+        reach = main["theoretical_reach"]
+        expected.append(", ".join("everything" if there is None else f"{there:,.0f}" for there in reach))
+    assert not set(expected) - set(cells)

@@ -22,9 +22,9 @@ def pictures(marks: Marks, seed: int = 1, **shown: bool) -> torch.Tensor:
 
 def ink(images: torch.Tensor) -> torch.Tensor:
     """How far each 2×2 pixels are from their picture's mean colour, whatever it is: (B, 3, 32, 32) -> (B, 256)."""
-    images = images.double() / 255
+    images = images / 255
     off = (images - images.mean((2, 3), keepdim=True)).norm(dim=1, keepdim=True)
-    return nn.functional.avg_pool2d(off, 2).flatten(1)
+    return nn.functional.avg_pool2d(off, 2).flatten(1).double()
 
 
 def held_out_accuracy(features: torch.Tensor, labels: torch.Tensor, ridge: float) -> float:
