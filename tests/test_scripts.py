@@ -392,6 +392,6 @@ def test_compare_receptive_fields_says_in_one_line_what_is_wrong(script, finishe
     assert not (tmp_path / "report").exists()
 
 
-def test_compare_receptive_fields_refuses_to_mix_seeing_and_hearing(script, finished_run, finished_speech_run, tmp_path):
+def test_compare_refuses_to_mix_seeing_and_hearing(script, finished_run, finished_speech_run, tmp_path):
     result = script("compare_receptive_fields.py", finished_run, finished_speech_run, "-o", tmp_path / "report")
     assert "hears and" in one_line(result)

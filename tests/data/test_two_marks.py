@@ -173,29 +173,37 @@ def test_what_cannot_be_drawn_is_refused(arguments, message):
         TwoMarks(*arguments)
 
 
-def network_with_field(side: int, width: int = 32) -> nn.Module:
-    """3×3 convolutions, each of which widens the field by 2 px, and the mean over all places; no padding shows where
-    the border is."""
-    convolutions = [
-        part
-        for layer in range(side // 2)
-        for part in (nn.Conv2d(width if layer else 3, width, 3, bias=False), nn.BatchNorm2d(width), nn.GELU())
-    ]
-    return nn.Sequential(*convolutions, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 2))
+def narrow_network(width: int = 24) -> nn.Module:
+    """Convolutions whose outputs each see 8×8 px: 3, halved 4, and two steps of 2 px more; then the largest anywhere.
+
+    Without padding, no output knows its place. At 13 px the crescent's ink ends 8.3 px from the dot's.
+    """
+
+    def layer(narrow: int, wide: int, kernel: int) -> list[nn.Module]:
+        return [nn.Conv2d(narrow, wide, kernel, bias=False), nn.BatchNorm2d(wide), nn.GELU()]
+
+    convolutions = [*layer(3, width, 3), nn.MaxPool2d(2), *layer(width, 2 * width, 3), *layer(2 * width, 2 * width, 1)]
+    return nn.Sequential(*convolutions, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(2 * width, 2))
+
+
+def test_the_narrow_network_sees_eight_pixels():
+    network = narrow_network().eval()[:-3].double()
+    image = torch.randn(1, 3, 32, 32, dtype=torch.float64, requires_grad=True)
+    network(image)[0, :, 5, 5].sum().backward()
+    assert (image.grad[0] != 0).any(0).nonzero().aminmax(dim=0) == ((10, 10), (17, 17))
 
 
 def trained_accuracy(distance: float, steps: int = 300) -> float:
-    """Of a network with a field of 9 px, on pictures that it has not seen."""
+    """Of the narrow network, on pictures that it has not seen."""
     torch.manual_seed(0)
-    data, network = TwoMarks(distance, 3000), network_with_field(9)
+    data, network = TwoMarks(distance, 3000), narrow_network()
     data.setup("fit")
-    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=steps)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=steps)
     for _ in range(steps):
         chosen = torch.randint(0, 3000, (64,))
         inputs, labels = data.augmented(data.train.inputs[chosen], data.train.labels[chosen])
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = nn.functional.cross_entropy(network(inputs).float(), labels)
+        loss = nn.functional.cross_entropy(network(inputs), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -206,6 +214,7 @@ def trained_accuracy(distance: float, steps: int = 300) -> float:
 
 
 @pytest.mark.slow
-def test_a_field_of_nine_pixels_relates_marks_near_each_other_and_not_far():
-    assert trained_accuracy(5) > 0.8
-    assert abs(trained_accuracy(13) - 0.5) < 0.05
+def test_a_field_of_eight_pixels_relates_marks_that_are_near_and_not_those_that_are_far():
+    """2,000 test pictures: chance lies within ±0.035 (three errors)."""
+    assert trained_accuracy(5) > 0.85
+    assert abs(trained_accuracy(13) - 0.5) < 0.035

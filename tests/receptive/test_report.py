@@ -113,7 +113,7 @@ def test_what_could_not_be_measured_is_named_with_its_reason(pictures):
     results, folder = pictures
     page = (folder / "report.html").read_text()
     missing = results[1].missing
-    assert {"trained", "attention", "accuracy against what is visible"} <= set(missing)
+    assert {"weights", "attention", "accuracy against what is visible"} <= set(missing)
     assert "has no attention layer" in missing["attention"]
     assert all(reason in page for reason in missing.values())
 

@@ -1,10 +1,10 @@
 """What a model sees: one measure of the receptive field for attention and convolution.
 
-    from vitspeech.receptive import Layer, effective_fields, extent
+from vitspeech.receptive import Layer, effective_fields, extent
 
-    fields = effective_fields(network, pictures, [Layer("layer2"), Layer("blocks.3", "tokens", class_tokens=1)])
-    extent(fields[0].cumulative)["radius_90"]                      # px, with its 95 % interval
-    fields[0].cumulative.theoretical                               # what it could see
+fields = effective_fields(network, pictures, [Layer("layer2"), Layer("blocks.3", "tokens", class_tokens=1)])
+extent(fields[0].cumulative)["radius_90"]                      # px, with its 95 % interval
+fields[0].cumulative.theoretical                               # what it could see
 """
 
 from vitspeech.receptive.attention_maps import HeadMeasures, head_measures

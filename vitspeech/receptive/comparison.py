@@ -14,9 +14,10 @@ from tqdm import tqdm
 from vitspeech.receptive.attention_maps import HeadMeasures, class_tokens_of, head_measures
 from vitspeech.receptive.examples import Example, examples_of
 from vitspeech.receptive.functional import VisibleAccuracy, visible_accuracy
+from vitspeech.receptive.known_layers import laid_out
 from vitspeech.receptive.layer_numbers import LayerNumbers, hop_ms, layer_numbers
 from vitspeech.receptive.sample import Sample
-from vitspeech.receptive.subjects import Subject, laid_out
+from vitspeech.receptive.subjects import Subject
 
 HEADS_INPUTS = 64
 EXAMPLES = 4
@@ -160,15 +161,17 @@ def measured(
                 layers = [laid_out(network, name, inputs, in_time=subject.hears) for name in plan.layers]
             numbers = layer_numbers(network, inputs, layers, subject.source, cumulative_only=bool(result.states))
             result.states.append(State(trained, size, numbers))
-        except ValueError as error:
+        except (ValueError, AssertionError, RuntimeError) as error:  # how timm's networks refuse a size when they run
             if not result.states:
                 raise
             result.missing[what] = str(error)
         done()
     if not subject.trained:
-        result.missing["trained"] = "its weights are not here: what is shown is the network before training"
+        result.missing["weights"] = "its weights are not here: what is shown is the network before training"
 
-    network = subject.network(trained=subject.trained, size=result.main.size, sample=subject.inputs(few))
+    network = subject.network(
+        trained=subject.trained, size=result.main.size, sample=subject.inputs(few, result.main.size)
+    )
     result.parameters = sum(parameter.numel() for parameter in network.parameters())
     begin(f"{subject.name}: attention")
     try:

@@ -23,7 +23,6 @@ from vitspeech.receptive.theoretical import Reader, Span, Spans, reading
 UNITS = 9  # measured in each layer: 3 × 3 of a picture, 9 moments of speech
 BATCH = 32
 ROUNDING = 1e-4  # share of the energy that may lie outside of the theoretical field
-MERGED = 0.6  # units that cover less of the source than this were merged; without padding they cover down to 0.75
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,9 @@ class Probe:
                     answer = (signs * grid[:, :, unit[0], unit[1]]).sum()
                     gradient = torch.autograd.grad(answer, source, retain_graph=True, materialize_grads=True)[0]
                     energy = origin.grid(gradient).square().sum(1).cpu()
-                    outside += float(energy.sum() - within(energy, (row, column)).sum())
+                    rest = energy.clone()
+                    within(rest, (row, column)).zero_()
+                    outside += float(rest.sum())
                     top = shape[0] - 1 - middle(row, shape[0])
                     left = shape[1] - 1 - middle(column, shape[1]) if recentred[1] else 0
                     canvas[:, top : top + shape[0], left : left + shape[1]] += energy
@@ -233,11 +234,15 @@ class Probe:
         read = self.reader.field(output, source, unit)
         if read is None:
             return own
-        # Places may also be merged by reshaping (Swin), which leaves no stride: then the units cover too little.
-        after = self.reader.field(output, source, (unit[0] + 1, unit[1] + 1))
-        axes = (0,) if origin.in_time else (0, 1)
-        covered = [(after[axis].centre - read[axis].centre) * here[axis] / there[axis] for axis in axes]
-        return read if all(MERGED < share < 1 / MERGED for share in covered) else own
+        # Places may also be merged by reshaping (Swin), which leaves no stride: then the units are not in the middle.
+        first, after = (self.reader.field(output, source, (number, number)) for number in (0, 1))
+        for axis in (0,) if origin.in_time else (0, 1):
+            stride = after[axis].centre - first[axis].centre
+            middle_unit = first[axis].centre + stride * (here[axis] - 1) / 2
+            # Padding alike on both sides and rows left over at the end move it by less than half a stride.
+            if abs(middle_unit - (there[axis] - 1) / 2) >= stride / 2:
+                return own
+        return read
 
     def stride(self, origin: Layer) -> float:
         """Places of `origin` from one unit to the next, along the rows."""
@@ -267,7 +272,7 @@ def fraction(span: Span) -> float:
 
 
 def within(energy: Tensor, spans: Spans) -> Tensor:
-    """The part of a grid (B, R, W) that the spans cover."""
+    """The part of a grid (B, R, W) that the spans cover, as a view."""
     rows, columns = (
         slice(int(max(span.low, 0)), int(min(span.high, size - 1)) + 1)
         for span, size in zip(spans, energy.shape[1:], strict=True)

@@ -69,8 +69,8 @@ class Layer:
         if self.layout == "mel":
             return output[:, None]
         if self.layout == "tokens":
-            side = math.isqrt(output.shape[1] - self.class_tokens)
-            if side**2 != output.shape[1] - self.class_tokens:
+            side = math.isqrt(max(output.shape[1] - self.class_tokens, 0))
+            if not side or side**2 != output.shape[1] - self.class_tokens:
                 count = f"{output.shape[1]} tokens, {self.class_tokens} of them class tokens,"
                 raise ValueError(f"layer {self.name!r} gives {count} which are no square of places")
             return output[:, self.class_tokens :].unflatten(1, (side, side)).permute(0, 3, 1, 2)
@@ -83,7 +83,7 @@ def module_named(network: nn.Module, name: str) -> nn.Module:
     Raises:
         ValueError: If there is none; the message lists close names.
     """
-    modules = dict(network.named_modules())
+    modules = dict(network.named_modules(remove_duplicate=False))
     if name in modules and name != INPUT:
         return modules[name]
     close = get_close_matches(name, modules, n=5, cutoff=0.4)
@@ -109,10 +109,10 @@ def recorded(network: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Ten
         # A copy goes on: what comes next may change it in place.
         return outputs[name].clone()
 
+    modules = {name: module_named(network, name) for name in names if name != INPUT}
     handles = [
-        module_named(network, name).register_forward_hook(lambda _, __, output, name=name: record(name, output))
-        for name in names
-        if name != INPUT
+        module.register_forward_hook(lambda _, __, output, name=name: record(name, output))
+        for name, module in modules.items()
     ]
     try:
         yield outputs

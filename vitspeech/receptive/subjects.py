@@ -17,13 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech import checkpoint
-from vitspeech.attention import ClassToken
 from vitspeech.data.images import normalised
-from vitspeech.models import CNN, SpeechCNN, TimmModel, ViT
-from vitspeech.models.speech_encoder import SpeechEncoder
-from vitspeech.receptive.attention_maps import class_tokens_of
-from vitspeech.receptive.layers import INPUT, Layer, recorded
-from vitspeech.receptive.written_out import unwrapped
+from vitspeech.models import TimmModel, ViT
+from vitspeech.receptive.known_layers import layers_of
+from vitspeech.receptive.layers import INPUT, Layer
 
 TIMM = "timm:"
 SEED = 0  # of untrained weights
@@ -77,6 +74,7 @@ class Subject:
 
         Raises:
             ValueError: If there are no weights, or the network can't take the size.
+            ConnectionError: If weights of timm can't be fetched.
         """
         size = self.size if size is None else size
         if trained and not self.trained:
@@ -99,9 +97,12 @@ class Subject:
     def of_timm(self, trained: bool, size: int) -> nn.Module:
         """A network of timm, made for pictures of that side where it is made for one."""
         try:
-            return timm.create_model(self.timm_name, pretrained=trained, img_size=size)
-        except TypeError:  # takes pictures of any size
-            return timm.create_model(self.timm_name, pretrained=trained)
+            try:
+                return timm.create_model(self.timm_name, pretrained=trained, img_size=size)
+            except TypeError:  # takes pictures of any size
+                return timm.create_model(self.timm_name, pretrained=trained)
+        except OSError as error:
+            raise ConnectionError(f"{self.name}: timm can't get its weights: {error}") from None
 
     def of_checkpoint(self, trained: bool, size: float) -> nn.Module:
         """The released network, rebuilt for pictures of that side."""
@@ -212,76 +213,3 @@ def resampled(table: Tensor, tokens: int) -> Tensor:
     side, wanted = math.isqrt(len(table)), math.isqrt(tokens)
     grid = table.T.unflatten(1, (side, side))[None]
     return F.interpolate(grid, (wanted, wanted), mode="bicubic", antialias=True)[0].flatten(1).T.contiguous()
-
-
-def layers_of(network: nn.Module, inputs: Tensor) -> list[Layer]:
-    """The layers worth measuring, in the order in which they run: stem and blocks of our models, for timm's what they
-    call their features, stages of blocks taken apart.
-
-    Args:
-        network: A model of ours, or of timm.
-        inputs: A few, to see how the outputs of timm's layers lie.
-
-    Raises:
-        ValueError: If it is neither.
-    """
-    if isinstance(network, SpeechEncoder):
-        blocks = [Layer(f"encoder.blocks.{number}", "frames") for number in range(len(network.encoder.blocks))]
-        return [Layer("tokens.frames", "frames"), *blocks]
-    if isinstance(network, SpeechCNN):
-        return [Layer("tokens.frames", "frames"), *(Layer(f"blocks.{n}", "NCT") for n in range(len(network.blocks)))]
-    if isinstance(network, ViT):
-        halvings = len(network.patches.stages) - 1 if hasattr(network.patches, "stages") else 0
-        classes = int(isinstance(network.pooling, ClassToken))
-        blocks = [Layer(f"encoder.blocks.{n}", "tokens", classes) for n in range(len(network.encoder.blocks))]
-        return [*(Layer(f"patches.stages.{n}") for n in range(halvings)), Layer("patches", "tokens"), *blocks]
-    if isinstance(network, CNN) and hasattr(network.body, "whitening"):
-        # After the first and after the last convolution of each group.
-        return [Layer("body.whitening"), *(Layer(f"body.groups.{group}.{n}") for group in (1, 2, 3) for n in (3, 6))]
-    prefix, inner = next(
-        ((prefix, getattr(network, prefix)) for prefix in ("body", "network") if hasattr(network, prefix)),
-        ("", network),
-    )
-    if not getattr(inner, "feature_info", None):
-        raise ValueError(f"{type(network).__name__} does not say what its layers are; name some with --layers")
-    return of_features(network, inner, f"{prefix}." if prefix else "", inputs)
-
-
-def of_features(network: nn.Module, inner: nn.Module, prefix: str, inputs: Tensor) -> list[Layer]:
-    """The layers of a network of timm (`inner`), whose names in `network` begin with a prefix."""
-    modules = dict(inner.named_modules())
-    names = []
-    for feature in inner.feature_info:
-        module, name = modules[feature["module"]], prefix + feature["module"]
-        blocks = type(module) is nn.Sequential and all(list(block.children()) for block in module)
-        names += [f"{name}.{number}" for number in range(len(module))] if blocks else [name]
-    return [laid_out(network, name, inputs[:2]) for name in dict.fromkeys(names)]
-
-
-def laid_out(network: nn.Module, name: str, inputs: Tensor, *, in_time: bool = False) -> Layer:
-    """A layer by its name, its layout read from what it gives for some inputs.
-
-    Args:
-        network: In evaluation mode.
-        name: As in `named_modules`.
-        inputs: A few.
-        in_time: Whether they are speech.
-
-    Raises:
-        ValueError: If there is no such layer, or it gives no grid.
-    """
-    with recorded(network, [name]) as outputs, torch.no_grad():
-        network(inputs)
-    if name not in outputs:
-        raise ValueError(f"layer {name!r} did not run")
-    output, inner = outputs[name], unwrapped(network)
-    if in_time:
-        # Channels are as many as the tokens are wide; a square of them is taken for moments first.
-        width = network.tokens.width
-        layer = Layer(name, "NCT" if output.shape[1] == width != output.shape[2] else "frames")
-    elif output.ndim == 3:
-        layer = Layer(name, "tokens", class_tokens_of(network))
-    else:
-        layer = Layer(name, "NHWC" if getattr(inner, "output_fmt", "NCHW") == "NHWC" else "NCHW")
-    layer.grid(output)  # refuses what lies on none
-    return layer

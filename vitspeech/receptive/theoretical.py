@@ -94,6 +94,13 @@ def of_pooling(node: Node) -> Rule:
     return of_kernel(kernel, node._saved_stride or kernel, node._saved_padding, dilation)
 
 
+def of_padding(node: Node) -> Rule:
+    """What is padded moves by as much; of several axes the columns are named first."""
+    before = list(node._saved_pad[::2])[::-1]
+    sides = [1] * len(before)
+    return of_kernel(sides, sides, before, sides)
+
+
 def of_mean(node: Node) -> Rule:
     """A mean over channels keeps places apart; over rows and columns, or over tokens, it does not."""
     dimensions = len(node._saved_self_sym_sizes)
@@ -113,6 +120,7 @@ RULES: dict[str, Callable[[Node], Rule]] = {
     "ConvolutionBackward": of_convolution,
     "MaxPool2DWithIndicesBackward": of_pooling,
     "AvgPool2DBackward": of_pooling,
+    "ConstantPadNdBackward": of_padding,
     "MeanBackward1": of_mean,
 } | dict.fromkeys(
     (

@@ -1,0 +1,209 @@
+"""Models side by side: what is measured, and what is named as missing while the rest is there.
+
+Shapes: B inputs, F log-mel frames.
+"""
+
+import pytest
+import torch
+
+from vitspeech import checkpoint
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import SpeechClassifier, SpeechCNN
+from vitspeech.receptive.comparison import Plan, compare, of_frames, states_of
+from vitspeech.receptive.sample import Sample, sample_for
+from vitspeech.receptive.subjects import subject
+
+PLAN = Plan(inputs=2, answers=4)
+
+
+def quick(**changes):
+    return Plan(**{"inputs": 2, "answers": 4, "factors": (1.0,)} | changes)
+
+
+@pytest.fixture(scope="module")
+def pictures(finished_run):
+    """A tiny ViT at 32 px and at 33, which it can't take."""
+    subjects = [subject(str(finished_run))]
+    sample = sample_for(subjects, None, 4)
+    return compare(subjects, sample, quick(factors=(1.0, 33 / 32)))[0], sample
+
+
+@pytest.fixture(scope="module")
+def speech(finished_speech_run):
+    subjects = [subject(str(finished_speech_run))]
+    return compare(subjects, sample_for(subjects, None, 4), PLAN)[0]
+
+
+def of_timm(folder, timm_name, **options):
+    """A network of timm as a released model of the embedded shapes."""
+    config = {"class_path": "vitspeech.TimmModel"}
+    config["init_args"] = {"classes": 10, "timm_name": timm_name, "options": options}
+    data = {"class_path": "vitspeech.Shapes", "init_args": {"count": 250}}
+    torch.manual_seed(5)
+    labels = "circle ring square triangle star cross crescent heart bar semicircle".split()
+    preprocessing = {"image": 32, "mean": [0.5] * 3, "deviation": [0.25] * 3}
+    network = checkpoint.build(config).eval()
+    checkpoint.save(checkpoint.Model(network, labels, preprocessing, {"data": data}, config), folder)
+    return subject(str(folder))
+
+
+def test_a_second_size_that_cannot_be_taken_is_named_and_the_rest_is_there(pictures):
+    result, _ = pictures
+    refused = "0 can't take pictures of 33 px: patch=4 does not divide image=33"
+    assert result.missing == {"pictures of 33 px, trained": refused}
+    assert [(state.trained, state.size) for state in result.states] == [(True, 32), (False, 32)]
+    assert result.main is result.states[0] and result.untrained is result.states[1] and result.larger is None
+    assert result.heads is not None and result.visible is not None and len(result.examples) == 3
+
+
+def test_every_state_has_the_layers_of_the_network(pictures):
+    result, _ = pictures
+    names = ["patches.stages.0", "patches", "encoder.blocks.0", "encoder.blocks.1"]
+    assert all([layer.name for layer in state.layers] == names for state in result.states)
+    assert [layer.depth for layer in result.main.layers] == [0.25, 0.5, 0.75, 1]
+    assert [layer.block is None for state in result.states for layer in state.layers] == [False] * 4 + [True] * 4
+    trained, untrained = (state.layers[-1].cumulative["width"].value for state in result.states)
+    assert trained != untrained
+    assert result.parameters == sum(weight.numel() for weight in result.subject.model.network.parameters())
+
+
+def test_heads_are_measured_in_pixels_between_tokens(pictures):
+    result, _ = pictures
+    assert result.heads.layers == ["encoder.blocks.0.attention", "encoder.blocks.1.attention"]
+    # Barely trained attention is near uniform: the mean distance of two of 8 × 8 places that are 4 px apart.
+    places = 4 * torch.cartesian_prod(torch.arange(8.0), torch.arange(8.0))
+    uniform = torch.cdist(places, places).mean()
+    assert result.heads.distance == pytest.approx(uniform.expand(2, 2).numpy(), rel=0.15)
+
+
+def test_the_whole_picture_has_the_models_own_accuracy(pictures):
+    result, sample = pictures
+    with torch.no_grad():
+        answers = result.subject.model.network(result.subject.inputs(sample.raw)).argmax(1)
+    assert result.visible.whole == (answers == sample.labels).double().mean() and result.visible.count == 4
+    assert result.visible.radii == [0, 1.5, 3.5, 5.5, 7.5, 9.5, 11.5, 13.5, 15.5]
+
+
+def test_speech_is_measured_in_milliseconds_and_at_a_longer_clip(speech):
+    assert speech.missing == {}
+    assert [(state.trained, state.size) for state in speech.states] == [(True, 1), (True, 1.5), (False, 1)]
+    assert speech.larger is speech.states[1] and speech.untrained is speech.states[2]
+    reach = [(30, 30), (30 + 8 * 40, 30 + 2 * 40), (30 + 16 * 40, 30 + 4 * 40)]
+    assert all([layer.reach for layer in state.layers] == reach for state in speech.states)
+    assert speech.heads.look_ahead.max() <= 80 and speech.heads.look_back.max() <= 320
+    assert speech.visible.radii[:4] == [0, 2, 4, 6] and speech.visible.count == 4
+
+
+@pytest.mark.parametrize("kind", [SpeechClassifier, SpeechCNN])
+def test_frames_are_answered_as_the_waveform_is(kind):
+    torch.manual_seed(0)
+    network = kind(3, SpeechTokens(8, mels=5, stride=3), depth=1).eval()
+    waveforms = 0.1 * torch.randn(2, 9000)
+    with torch.no_grad():
+        frames = network.tokens.log_mel(waveforms)[:, None]
+        assert torch.equal(of_frames(network, frames), network(waveforms))
+        assert not torch.equal(of_frames(network, frames * 0), network(waveforms))
+        assert torch.equal(network(waveforms), of_frames(network, frames))  # no hook is left
+
+
+def test_transcripts_have_fields_and_no_accuracy(finished_recognizer_run):
+    subjects = [subject(str(finished_recognizer_run))]
+    (result,) = compare(subjects, sample_for(subjects, None, 4), quick())
+    assert result.missing == {"accuracy against what is visible": "SpeechRecognizer gives no single label"}
+    assert result.visible is None and result.heads is not None and len(result.states) == 2
+
+
+def test_attention_that_cannot_be_written_out_is_said_to_be_missing(tmp_path):
+    small = {"img_size": 32, "embed_dim": 12, "depths": [1, 1], "num_heads": [1, 2], "window_size": 4}
+    subjects = [of_timm(tmp_path / "swin", "swin_tiny_patch4_window7_224", **small)]
+    (result,) = compare(subjects, sample_for(subjects, None, 4), quick())
+    assert result.missing.keys() == {"attention"}
+    assert "network.layers.0.blocks.0.attn (WindowAttention): " in result.missing["attention"]
+    assert "windows" in result.missing["attention"]
+    assert result.heads is None and result.visible.count == 4 and [e.what for e in result.examples] == ["field"]
+    assert [layer.name for layer in result.main.layers] == ["network.layers.0", "network.layers.1"]
+
+
+def test_an_untrained_network_of_timm_is_shown_as_it_is_before_training():
+    raw = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    subjects = [subject("timm:resnet10t", size=32)]
+    (result,) = compare(subjects, Sample(raw, None, None, None, "noise"), PLAN)
+    assert [(state.trained, state.size) for state in result.states] == [(False, 32), (False, 48)]
+    assert result.untrained is result.main and result.larger is result.states[1]
+    assert result.missing.keys() == {"weights", "attention", "accuracy against what is visible"}
+    assert "its weights are not here" in result.missing["weights"]
+    assert result.missing["attention"].startswith("ResNet has no attention layer")
+    assert result.missing["accuracy against what is visible"] == "it is not trained"
+    assert result.visible is None and result.heads is None
+
+
+def test_layers_can_be_named(finished_run):
+    subjects = [subject(str(finished_run))]
+    sample = sample_for(subjects, None, 4)
+    (result,) = compare(subjects, sample, quick(layers=["patches.stages.0.0", "encoder.blocks.0.attention"]))
+    names = [layer.name for layer in result.main.layers]
+    assert names == ["patches.stages.0.0", "encoder.blocks.0.attention"]
+    with pytest.raises(ValueError, match=r"ViT has no layer 'encoder.blocks.9'; close names: encoder.blocks"):
+        compare(subjects, sample, quick(layers=["encoder.blocks.9"]))
+
+
+def test_labels_that_are_not_the_samples_are_not_compared_with_them(pictures):
+    result, sample = pictures
+    renamed = Sample(sample.raw, sample.labels, [name.upper() for name in sample.names], None, sample.origin)
+    (found,) = compare([result.subject], renamed, quick())
+    assert found.visible.whole == 1  # agreement with its own answers
+
+
+def test_states_begin_with_the_one_that_the_report_is_about(finished_run):
+    plan = Plan(factors=(2.0, 1.0))
+    assert states_of(subject(str(finished_run)), plan) == [(True, 2.0), (True, 1.0), (False, 2.0)]
+    assert states_of(subject("timm:resnet10t"), plan) == [(False, 2.0), (False, 1.0)]
+
+
+# What is refused.
+
+
+def test_a_name_stands_for_one_model(finished_run, finished_speech_run):
+    subjects = [subject(str(finished_run)), subject(str(finished_speech_run))]
+    with pytest.raises(ValueError, match="0 is named twice"):
+        compare(subjects, sample_for(subjects[:1], None, 4), PLAN)
+
+
+def test_one_input_is_too_few(finished_run):
+    subjects = [subject(str(finished_run))]
+    with pytest.raises(ValueError, match="1 input: an estimate with an interval needs at least 2"):
+        compare(subjects, sample_for(subjects, None, 4).first(1), quick())
+
+
+def test_a_models_first_size_must_be_one_that_it_can_take(finished_run):
+    subjects = [subject(str(finished_run))]
+    with pytest.raises(ValueError, match="0 can't take pictures of 33 px"):
+        compare(subjects, sample_for(subjects, None, 4), quick(factors=(33 / 32,)))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"inputs": 1}, "1 input: an estimate with an interval needs at least 2"),
+        ({"answers": 0}, "0 input: an estimate with an interval needs at least 2"),
+        ({"factors": ()}, r"factors=\(\) are not sizes above 0"),
+        ({"factors": (1.0, 0.0)}, r"factors=\(1.0, 0.0\) are not sizes above 0"),
+    ],
+)
+def test_a_plan_that_measures_nothing_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Plan(**arguments)
+
+
+def raw(side):
+    return Sample(torch.randint(0, 256, (2, 3, side, side), dtype=torch.uint8), None, None, None, "noise")
+
+
+def test_an_untrained_network_takes_its_sample_at_the_size_of_the_report():
+    (result,) = compare([subject("timm:vit_tiny_patch16_224", size=32)], raw(32), Plan(2, 2, (2.0,), ["blocks.0"]))
+    assert result.main.size == 64
+
+
+def test_a_second_size_that_a_network_refuses_when_it_runs_is_named():
+    (result,) = compare([subject("timm:visformer_tiny", size=32)], raw(32), Plan(2, 2, (1.0, 65 / 32)))
+    assert "pictures of 65 px, untrained" in result.missing and len(result.states) == 1

@@ -1,0 +1,106 @@
+"""What models are looked at with: splits of made-up data sets, folders of pictures, and what is refused.
+
+Shapes: B inputs, N image side in pixels or samples of a clip.
+"""
+
+import pytest
+import torch
+from PIL import Image
+from tiny import ROOT
+
+from vitspeech.data import Shapes
+from vitspeech.receptive.sample import sample_for
+from vitspeech.receptive.subjects import subject
+
+
+@pytest.fixture(scope="module")
+def seeing(finished_run):
+    return subject(str(finished_run))
+
+
+@pytest.fixture(scope="module")
+def hearing(finished_speech_run):
+    return subject(str(finished_speech_run))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Five pictures of different sizes, the number of each in its red channel."""
+    (tmp_path / "album" / "more").mkdir(parents=True)
+    for number in range(5):
+        part = tmp_path / "album" / ("more" if number % 2 else "")
+        Image.new("RGB", (40 + number, 31), (50 * number, 10, 20)).save(part / f"{number}.png")
+    return tmp_path / "album"
+
+
+def test_pictures_are_of_the_validation_split_with_their_labels(seeing):
+    sample = sample_for([seeing], None, 7)
+    items = Shapes(count=250).read("validation")
+    assert sample.raw.shape == (7, 3, 32, 32) and sample.raw.dtype == torch.uint8 and sample.middles is None
+    assert sample.names == Shapes.labels and sample.origin == "7 validation images of Shapes"
+    places = [int((items.inputs == picture).flatten(1).all(1).nonzero().squeeze()) for picture in sample.raw]
+    assert len(set(places)) == 7 and sample.labels.tolist() == items.labels[places].tolist()
+
+
+def test_a_sample_is_the_same_each_time_and_its_first_inputs_are_those_of_a_smaller_one(seeing):
+    some, again, fewer = (sample_for([seeing], None, count) for count in (9, 9, 4))
+    assert torch.equal(some.raw, again.raw) and torch.equal(some.labels, again.labels)
+    assert torch.equal(some.first(4).raw, fewer.raw) and torch.equal(some.first(4).labels, fewer.labels)
+    assert some.first(4).names == some.names and some.first(4).middles is None
+    assert len(sample_for([seeing], None, 999).raw) == 50  # all that there are
+
+
+def test_clips_hold_words_alone_and_say_where(hearing):
+    sample = sample_for([hearing], None, 999)
+    words = set(sample.names) - {"unknown", "silence"}
+    assert {sample.names[label] for label in sample.labels} <= words and len(sample.raw) >= 4
+    assert sample.raw.dtype == torch.int16 and sample.raw.shape[1] == 16000
+    assert ((sample.middles > 2000) & (sample.middles < 14000)).all()
+    for clip, middle in zip(sample.raw.double(), sample.middles, strict=True):
+        around = clip[int(middle) - 6400 : int(middle) + 6400].square().sum()
+        assert around > 0.8 * clip.square().sum()
+    assert sample.first(3).middles.tolist() == sample.middles[:3].tolist()
+
+
+def test_utterances_are_looked_at_word_by_word(finished_recognizer_run, hearing):
+    sample = sample_for([subject(str(finished_recognizer_run))], None, 4)
+    assert sample.origin == "4 validation clips of SpokenWords"
+    assert torch.equal(sample.raw, sample_for([hearing], None, 4).raw)
+
+
+def test_the_first_model_with_a_card_says_which_data(seeing):
+    sample = sample_for([subject("timm:resnet10t", size=32), seeing], None, 3)
+    assert torch.equal(sample.raw, sample_for([seeing], None, 3).raw)
+
+
+def test_without_a_card_pictures_are_those_of_a_folder(folder):
+    subjects = [subject("timm:resnet10t", size=24)]
+    sample = sample_for(subjects, str(folder), 9)
+    assert sample.raw.shape == (5, 3, 24, 24) and sample.labels is None and sample.names is None
+    assert sorted(sample.raw[:, 0].flatten(1).float().mean(1).tolist()) == [0, 50, 100, 150, 200]
+    assert sample.origin == "5 pictures of album" and sample.first(2).labels is None
+    assert torch.equal(sample_for(subjects, str(folder), 2).raw, sample.raw[:2])
+
+
+def test_what_sees_and_what_hears_are_not_compared(seeing, hearing):
+    # Both runs are called by their seed, 0.
+    with pytest.raises(ValueError, match="0 hears and 0 sees; compare what takes the same inputs"):
+        sample_for([seeing, hearing], None, 4)
+
+
+def test_models_that_name_no_data_need_a_folder():
+    with pytest.raises(ValueError, match="none of the models names its data; give a folder of pictures with --data"):
+        sample_for([subject("timm:resnet10t")], None, 4)
+
+
+def test_a_folder_that_is_not_there_or_holds_no_pictures_is_named(tmp_path):
+    for folder, message in ((tmp_path / "nowhere", "nowhere"), (tmp_path, "no picture")):
+        with pytest.raises((FileNotFoundError, ValueError), match=message):
+            sample_for([subject("timm:resnet10t")], str(folder), 4)
+
+
+@pytest.mark.data
+@pytest.mark.filterwarnings("ignore:.*clips are clipped")
+def test_real_words_lie_in_their_clips():
+    sample = sample_for([subject(str(ROOT / "checkpoints" / "speech-commands-truncated"))], None, 8)
+    assert sample.raw.shape == (8, 16000) and not {"unknown", "silence"} & {sample.names[n] for n in sample.labels}

@@ -1,0 +1,370 @@
+"""What is compared: networks rebuilt at other sizes and before training, their inputs, and the layers of each family.
+
+Shapes: B = 2 batch, N image side in pixels or samples of a clip, T tokens, D width.
+"""
+
+import pytest
+import timm
+import torch
+from timm.layers import resample_abs_pos_embed
+from tiny import ROOT
+from torch import nn
+from torch.testing import assert_close
+
+from vitspeech import checkpoint
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, TimmModel, ViT
+from vitspeech.receptive.effective import effective_fields
+from vitspeech.receptive.known_layers import laid_out, layers_of
+from vitspeech.receptive.layers import INPUT, Layer
+from vitspeech.receptive.subjects import subject, subjects_named
+
+LABELS = ["a", "b", "c"]
+PICTURES = {"image": 24, "mean": [0.5, 0.25, 0.75], "deviation": [0.25, 0.5, 0.125]}
+CLIPS = {"sample_rate_hz": 16000, "seconds": 0.5}
+MEL = Layer("tokens.log_mel", "mel")
+
+
+def noise(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def released(tmp_path):
+    """Saves a network under a seed of its own and gives the subject that it becomes."""
+
+    def save(name, preprocessing=PICTURES, **arguments):
+        config = {"class_path": f"vitspeech.{name}", "init_args": {"classes": 3} | arguments}
+        torch.manual_seed(5)
+        network = checkpoint.build(config).eval()
+        model = checkpoint.Model(network, LABELS, preprocessing, {"name": name}, config)
+        checkpoint.save(model, tmp_path / name.lower())
+        return subject(str(tmp_path / name.lower()))
+
+    return save
+
+
+VIT = {"image": 24, "patch": 4, "width": 8, "depth": 2, "heads": 2}
+TOKENS = {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 8, "mels": 5, "stride": 3}}
+
+
+@pytest.mark.parametrize("options", [{}, {"pooling": "class"}, {"positions": "sinusoidal"}, {"positions": "relative"}])
+def test_a_vit_of_its_own_size_has_its_own_weights_to_the_bit(released, options):
+    found = released("ViT", **VIT, **options)
+    weights, own = found.network().state_dict(), found.model.network.state_dict()
+    assert weights.keys() == own.keys() and all(torch.equal(weights[name], own[name]) for name in own)
+    images = noise(2, 3, 24, 24)
+    assert torch.equal(found.network()(images), found.model.network(images))
+
+
+@pytest.mark.parametrize("options", [{}, {"pooling": "class"}, {"stem": "convolutional"}])
+@pytest.mark.parametrize("size", [36, 16])
+def test_learned_positions_are_interpolated_as_timm_does(released, options, size):
+    found = released("ViT", **VIT, **options)
+    network, own = found.network(size=size), found.model.network.state_dict()
+    side = size // 4
+    expected = resample_abs_pos_embed(own["positions.table"][None], [side, side], num_prefix_tokens=0)[0]
+    assert network.positions.table.shape == (side**2, 8) and torch.equal(network.positions.table, expected)
+    others = {name: tensor for name, tensor in network.state_dict().items() if name != "positions.table"}
+    assert others.keys() == own.keys() - {"positions.table"}
+    assert all(torch.equal(tensor, own[name]) for name, tensor in others.items())
+    assert network(noise(2, 3, size, size)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "relative", "rotary", "none"])
+def test_positions_that_are_not_learned_for_places_need_no_interpolation(released, positions):
+    found = released("ViT", **VIT, positions=positions)
+    network, own = found.network(size=36), found.model.network.state_dict()
+    assert all(torch.equal(tensor, own[name]) for name, tensor in network.state_dict().items())
+    assert network(noise(2, 3, 36, 36)).shape == (2, 3)
+
+
+def test_untrained_networks_are_the_same_each_time_and_not_the_trained_one(released):
+    found = released("ViT", **VIT)
+    torch.manual_seed(11)
+    before = torch.rand(3)
+    torch.manual_seed(11)
+    first, second = (found.network(trained=False).state_dict() for _ in range(2))
+    assert torch.equal(torch.rand(3), before)  # no one's random numbers are taken
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    torch.manual_seed(0)
+    fresh = ViT(3, **VIT).state_dict()
+    assert all(torch.equal(first[name], fresh[name]) for name in first)
+    trained = found.model.network.state_dict()
+    assert not torch.equal(first["patches.project.weight"], trained["patches.project.weight"])
+    assert not found.network(trained=False).training
+    assert not any(weight.requires_grad for weight in found.network(trained=False).parameters())
+
+
+def test_an_untrained_network_takes_from_its_sample_what_depends_on_data(released):
+    found = released("CNN", widths=[5, 7, 11])
+    images = found.inputs(torch.randint(0, 256, (29, 3, 24, 24), dtype=torch.uint8))
+    plain, network = found.network(trained=False), found.network(trained=False, sample=images)
+    whitened = CNN(3, widths=(5, 7, 11))
+    whitened.initialise(images)
+    assert_close(network.body.whitening.weight, whitened.body.whitening.weight)
+    assert not torch.allclose(plain.body.whitening.weight, network.body.whitening.weight)
+    # The statistics of a norm are those of what it gets.
+    seen = []
+    handle = network.body.groups[1][2].register_forward_hook(lambda _, taken, __: seen.append(taken[0]))
+    network(images)
+    handle.remove()
+    norm = network.body.groups[1][2]
+    assert_close(norm.running_mean, seen[0].mean((0, 2, 3)), rtol=1e-3, atol=1e-4)
+    assert norm.momentum == plain.body.groups[1][2].momentum and not norm.training
+
+
+def test_an_untrained_recogniser_takes_its_bins_from_the_sample(released):
+    found = released("SpeechClassifier", CLIPS, tokens=TOKENS, depth=1, heads=2)
+    clips = 0.1 * noise(7, 8000)
+    network = found.network(trained=False, sample=clips)
+    energies = network.tokens.log_mel.log_energies(clips).flatten(0, 1)
+    assert_close(network.tokens.log_mel.mean, energies.mean(0))
+    assert not network.tokens.log_mel.mean.equal(found.network(trained=False).tokens.log_mel.mean)
+
+
+# What is refused.
+
+
+def test_a_size_that_cannot_be_taken_is_one_line_with_model_and_size(released):
+    found = released("ViT", **VIT)
+    with pytest.raises(ValueError) as refused:
+        found.network(size=33)
+    assert str(refused.value) == "vit can't take pictures of 33 px: patch=4 does not divide image=33"
+
+
+def test_networks_of_timm_are_untrained_and_say_so():
+    found = subject("timm:resnet10t", size=32)
+    assert not found.trained and found.labels is None and found.size == 32 and not found.hears and found.gives_labels
+    with pytest.raises(ValueError, match="timm:resnet10t has no trained weights here; --pretrained fetches"):
+        found.network()
+    first, second = (found.network(trained=False).state_dict() for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_network_of_timm_has_the_size_of_its_own_weights():
+    assert subject("timm:resnet10t").size == timm.get_pretrained_cfg("resnet10t").input_size[-1] == 176
+    assert subject("timm:resnet10t").preprocessing["mean"] == [0.485, 0.456, 0.406]
+    assert subject("timm:vit_tiny_patch16_224", pretrained=True).trained
+
+
+def test_a_network_that_timm_does_not_have_is_refused_with_close_names():
+    with pytest.raises(ValueError, match="timm:resnet1888: not a network of timm; close names: resnet18, resnet18d"):
+        subject("timm:resnet1888")
+    with pytest.raises(ValueError, match=r"timm:hf-hub:a/b: not a network of timm; close names: none"):
+        subject("timm:hf-hub:a/b")
+
+
+def test_a_folder_that_is_not_there_is_named():
+    with pytest.raises(FileNotFoundError, match="nowhere: missing"):
+        subject("nowhere")
+
+
+def test_a_finished_run_is_called_by_its_folder(finished_run, finished_recognizer_run):
+    found = subject(str(finished_run))
+    assert found.name == "0" == subject(str(finished_run / "model")).name
+    assert found.size == 32 and found.trained and found.gives_labels and found.labels == found.model.labels
+    assert found.source == Layer(INPUT)
+    found = subject(str(finished_recognizer_run))
+    assert found.hears and not found.gives_labels and found.labels is None and found.source == MEL
+
+
+def test_networks_of_timm_are_made_for_the_first_models_pictures(released):
+    folder = ROOT / "checkpoints" / "vit-cifar10"
+    names = ["timm:resnet10t", str(folder), "timm:resnet18"]
+    assert [found.name for found in subjects_named(names)] == ["timm:resnet10t", "vit-cifar10", "timm:resnet18"]
+    assert [found.size for found in subjects_named(names)] == [32, 32, 32]
+    assert [found.size for found in subjects_named(names, size=48)] == [48, 32, 48]
+    assert [found.size for found in subjects_named(names[:1])] == [176]
+
+
+# Inputs.
+
+
+def test_pictures_of_the_models_size_are_normalised_alone(released):
+    found = released("ViT", **VIT)
+    raw = torch.randint(0, 256, (2, 3, 24, 24), dtype=torch.uint8)
+    mean, deviation = (torch.tensor(PICTURES[name])[:, None, None] for name in ("mean", "deviation"))
+    assert_close(found.inputs(raw), (raw / 255 - mean) / deviation)
+
+
+@pytest.mark.parametrize("size", [36, 12])
+def test_pictures_are_scaled_within_the_range_of_pixels(released, size):
+    found = released("ViT", **VIT)
+    raw = torch.randint(0, 2, (2, 3, 24, 24), dtype=torch.uint8) * 255
+    inputs = found.inputs(raw, size)
+    mean, deviation = (torch.tensor(PICTURES[name])[:, None, None] for name in ("mean", "deviation"))
+    pixels = inputs * deviation + mean
+    assert inputs.shape == (2, 3, size, size) and pixels.min() >= -1e-6 and pixels.max() <= 1 + 1e-6
+    even = found.inputs(torch.full((2, 3, 24, 24), 51, dtype=torch.uint8), size)
+    assert_close(even, ((0.2 - mean) / deviation).expand(2, 3, size, size))
+
+
+def test_clips_are_followed_by_the_next_ones(released):
+    found = released("SpeechClassifier", CLIPS, tokens=TOKENS, depth=1, heads=2)
+    raw = torch.arange(1, 4, dtype=torch.int16)[:, None].expand(3, 8000) * 1000
+    assert_close(found.inputs(raw), raw / 32768)
+    longer = (found.inputs(raw, 1.25) * 32.768).round().int()
+    assert longer.shape == (3, 20000)
+    assert [row[[0, 7999, 8000, 15999, 16000, 19999]].tolist() for row in longer] == [
+        [1, 1, 2, 2, 3, 3],
+        [2, 2, 3, 3, 1, 1],
+        [3, 3, 1, 1, 2, 2],
+    ]
+    assert found.inputs(raw, 0.25).shape == (3, 4000)
+    assert found.described(1.25) == "clips of 1.25 s"
+
+
+# Layers.
+
+
+class Stem(nn.Module):
+    """A network that does not say what its layers are."""
+
+    def forward(self, x):
+        return x
+
+
+RESNET = [f"{stage}.{n}" for stage in (1, 2, 3, 4) for n in (0, 1)]
+NETWORKS = {  # how to make it, its layers, and px from unit to unit in each
+    "vit": (
+        lambda: ViT(3, image=32, patch=4, width=8, depth=2, heads=2, pooling="class"),
+        [Layer("patches", "tokens"), *(Layer(f"encoder.blocks.{n}", "tokens", 1) for n in range(2))],
+        [4, 4, 4],
+    ),
+    "vit, convolutional stem": (
+        lambda: ViT(3, image=32, patch=8, width=8, depth=1, heads=2, stem="convolutional"),
+        [Layer(f"patches.stages.{n}") for n in range(2)]
+        + [Layer(name, "tokens") for name in ("patches", "encoder.blocks.0")],
+        [2, 4, 8, 8],
+    ),
+    "cnn": (
+        lambda: CNN(3, widths=(5, 7, 11)),
+        [Layer("body.whitening"), *(Layer(f"body.groups.{group}.{n}") for group in (1, 2, 3) for n in (3, 6))],
+        [1, 2, 2, 4, 4, 8, 8],
+    ),
+    "cnn, resnet18": (
+        lambda: CNN(3, body="resnet18"),
+        [Layer("body.act1"), *(Layer(f"body.layer{block}") for block in RESNET)],
+        [1, 1, 1, 2, 2, 4, 4, 8, 8],
+    ),
+    "resnet18": (
+        lambda: timm.create_model("resnet18"),
+        [Layer("act1"), *(Layer(f"layer{block}") for block in RESNET)],
+        [2, 4, 4, 8, 8, 16, 16, 32, 32],
+    ),
+    "convnext": (
+        lambda: timm.create_model("convnext_atto"),
+        [Layer(f"stages.{n}") for n in range(4)],
+        [4, 8, 16, 32],
+    ),
+    "swin": (
+        lambda: timm.create_model(
+            "swin_tiny_patch4_window7_224", img_size=32, embed_dim=12, depths=(2, 1), num_heads=(1, 2), window_size=4
+        ),
+        [Layer(f"layers.{n}", "NHWC") for n in range(2)],
+        [4, 8],
+    ),
+    "timm's vit": (
+        lambda: TimmModel(3, "vit_tiny_patch16_224", {"img_size": 32, "depth": 2}),
+        [Layer(f"network.blocks.{n}", "tokens", 1) for n in range(2)],
+        [16, 16],
+    ),
+}
+
+
+def measured(network, inputs, layers, source=None):
+    """Fields of each layer, all of them finite and within what the layer could see."""
+    found = effective_fields(network, inputs, layers, source=source, units=1)
+    for fields in found:
+        for field in (fields.cumulative, fields.block):
+            assert field.energy.isfinite().all() and float(field.energy.sum()) > 0 and field.known
+    return found
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_layer_of_a_network_of_pictures_has_a_grid_and_a_field(name):
+    make, expected, strides = NETWORKS[name]
+    torch.manual_seed(0)
+    network, images = make().eval().requires_grad_(False), noise(2, 3, 32, 32)
+    layers = layers_of(network, images)
+    assert layers == expected
+    found = measured(network, images, layers)
+    assert [fields.stride for fields in found] == strides
+    assert [fields.block_stride for fields in found] == [1, *strides[:-1]]
+    whole = [31 if name == "cnn" else 32] * len(strides)  # the 2×2 whitening loses a row
+    sides = [side // stride for side, stride in zip(whole, strides, strict=True)]
+    assert [fields.grid for fields in found] == [(side, side) for side in sides]
+
+
+@pytest.mark.parametrize("stem", ["convolutional", "stacked"])
+@pytest.mark.parametrize("kind", [SpeechClassifier, SpeechCNN])
+def test_every_layer_of_a_network_of_speech_has_a_grid_and_a_field(kind, stem):
+    torch.manual_seed(0)
+    tokens = SpeechTokens(8, mels=5, stem=stem, stride=3)
+    options = {"heads": 2, "left": 2, "right": 1} if kind is SpeechClassifier else {"kernel": 3}
+    network = kind(3, tokens, depth=2, **options).eval().requires_grad_(False)
+    clips = 0.1 * noise(2, 16000)
+    layers = layers_of(network, clips)
+    name, layout = ("encoder.blocks", "frames") if kind is SpeechClassifier else ("blocks", "NCT")
+    assert layers == [Layer("tokens.frames", "frames"), Layer(f"{name}.0", layout), Layer(f"{name}.1", layout)]
+    count = (98 - tokens.frames.reach) // 3 + 1
+    assert [(fields.grid, fields.stride) for fields in measured(network, clips, layers, MEL)] == [((count, 1), 3)] * 3
+
+
+def test_a_network_that_names_no_layers_is_refused():
+    with pytest.raises(ValueError, match="Stem does not say what its layers are; name some with --layers"):
+        layers_of(Stem(), noise(2, 3, 8, 8))
+
+
+def test_layers_by_name_are_laid_out_as_they_give_it():
+    network, images = ViT(3, image=24, patch=4, width=8, depth=1, heads=2, pooling="class").eval(), noise(2, 3, 24, 24)
+    assert laid_out(network, "encoder.blocks.0.mlp", images) == Layer("encoder.blocks.0.mlp", "tokens", 1)
+    tokens = SpeechTokens(8, mels=5, stride=3)
+    network, clips = SpeechCNN(3, tokens, depth=1, kernel=3).eval(), 0.1 * noise(2, 16000)
+    assert laid_out(network, "blocks.0", clips, in_time=True) == Layer("blocks.0", "NCT")
+    assert laid_out(network, "tokens.frames", clips, in_time=True) == Layer("tokens.frames", "frames")
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("encoder.block.0", "ViT has no layer 'encoder.block.0'; close names: encoder.blocks.0"),
+        ("pooling", r"layer 'pooling' gives \(2, 8\), which is not laid out as NCHW"),
+        ("head", r"layer 'head' gives \(2, 3\), which is not laid out as NCHW"),
+    ],
+)
+def test_a_layer_that_is_not_there_or_gives_no_grid_is_refused(name, message):
+    network = ViT(3, image=24, patch=4, width=8, depth=1, heads=2, pooling="class").eval()
+    with pytest.raises(ValueError, match=message):
+        laid_out(network, name, noise(2, 3, 24, 24))
+
+
+def test_a_layer_that_does_not_run_is_refused():
+    network = nn.Sequential(nn.Conv2d(3, 3, 1))
+    network.spare = nn.Identity()
+    network.forward = lambda x: network[0](x)
+    with pytest.raises(ValueError, match="layer 'spare' did not run"):
+        laid_out(network, "spare", noise(2, 3, 8, 8))
+
+
+def test_a_layer_of_speech_that_gives_no_grid_is_refused():
+    network = SpeechClassifier(3, SpeechTokens(8, mels=5), depth=1, heads=2).eval()
+    with pytest.raises(ValueError, match=r"layer 'pooling' gives \(2, 8\), which is not laid out as NCHW"):
+        laid_out(network, "pooling", torch.randn(2, 9000), in_time=True)
+
+
+@pytest.mark.parametrize(
+    "name, first", [("tresnet_m", "body.layer1"), ("cait_xxs24_224", "blocks.0"), ("volo_d1_224", "network.0")]
+)
+def test_other_networks_of_timm_have_layers(name, first):
+    options = {"img_size": 64} if "224" in name else {}
+    network = timm.create_model(name, **options).eval()
+    layers = layers_of(network, torch.randn(2, 3, 64, 64))
+    assert layers[0].name.startswith(first) and layers[0].class_tokens == 0
+    assert all(layer.layout == ("NHWC" if "volo" in name else layer.layout) for layer in layers)
+
+
+def test_tokens_before_the_class_token_can_be_measured():
+    network = ViT(3, image=24, patch=4, width=8, depth=1, heads=2, pooling="class").eval()
+    assert laid_out(network, "patches", torch.randn(2, 3, 24, 24)) == Layer("patches", "tokens")
