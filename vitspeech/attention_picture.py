@@ -116,8 +116,7 @@ def draw_spectrogram(axes: Axes, log_mel: LogMel, waveforms: Tensor) -> None:
     span = (*borders[[0, -1]], -0.5, len(energies) - 0.5)
     image = axes.imshow(energies, cmap="magma", aspect="auto", origin="lower", extent=span)
     axes.figure.colorbar(image, ax=axes, label="energy (dB)", pad=0.01)
-    filters = log_mel.filters.cpu().numpy()
-    centres_hz = numpy.linspace(0, log_mel.sample_rate_hz / 2, len(filters)) @ filters / filters.sum(0)
+    centres_hz = log_mel.centres_hz.numpy()
     ticks = [tick for tick in TICKS_HZ if centres_hz[0] < tick < centres_hz[-1]]
     axes.set_yticks(numpy.interp(ticks, centres_hz, range(len(energies))), [f"{tick:,}" for tick in ticks])
     axes.set_ylabel("frequency (Hz), mel scale")

@@ -3,6 +3,8 @@
 Shapes: B = 3 waveforms, M = 23 mel bins, W = 400 samples a frame, H = 160 from frame to frame.
 """
 
+from math import log10
+
 import numpy
 import pytest
 import torch
@@ -208,3 +210,21 @@ def test_number_out_of_its_range_is_an_error_that_names_it(arguments, message):
 def test_hop_below_half_a_sample_is_an_error():
     with pytest.raises(ValueError, match="hop_ms"):
         LogMel(hop_ms=0.03)
+
+
+def test_the_hop_is_that_of_the_samples():
+    assert LogMel(sample_rate_hz=8000, hop_ms=12.5, high_hz=3900).hop_ms == 12.5
+    assert LogMel().hop_ms == 10
+
+
+@pytest.mark.parametrize("mels", [11, 40, 80])
+def test_bins_lie_where_the_mel_scale_says(mels):
+    found = LogMel(mels).centres_hz
+
+    def mel(hz):
+        return 2595 * log10(1 + hz / 700)
+
+    steps = [mel(20) + (mel(7600) - mel(20)) * step / (mels + 1) for step in range(mels + 2)]
+    edges = [700 * (10 ** (step / 2595) - 1) for step in steps]
+    gravity = [sum(edges[place : place + 3]) / 3 for place in range(mels)]  # of a triangle
+    assert found.tolist() == pytest.approx(gravity, abs=16)  # half the distance of two lines of the spectrum

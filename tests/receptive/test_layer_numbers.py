@@ -3,7 +3,7 @@
 Shapes: B inputs, N image side or samples of a clip, M mel bins.
 """
 
-from math import inf, log10
+from math import inf
 
 import pytest
 import torch
@@ -12,10 +12,9 @@ from torch import nn
 
 from vitspeech import checkpoint
 from vitspeech.frontends import SpeechTokens
-from vitspeech.frontends.log_mel import LogMel
 from vitspeech.models import SpeechClassifier, ViT
 from vitspeech.receptive.extent import extent, extent_in_frequency, extent_in_time
-from vitspeech.receptive.layer_numbers import bin_centres_hz, hop_ms, layer_numbers
+from vitspeech.receptive.layer_numbers import layer_numbers
 from vitspeech.receptive.layers import INPUT, Layer
 from vitspeech.receptive.subjects import layers_of
 
@@ -72,7 +71,7 @@ def test_a_clip_is_measured_in_milliseconds():
     assert second.cumulative_cut == extent_in_time(second.fields.cumulative_cut, cell_ms=8)
     assert second.block == extent_in_time(second.fields.block, cell_ms=24)
     assert second.block_cut == extent_in_time(second.fields.block_cut, cell_ms=24)
-    centres = bin_centres_hz(network.tokens.log_mel)
+    centres = network.tokens.log_mel.centres_hz
     assert second.frequency == extent_in_frequency(second.fields.cumulative, centres)
     assert 0 < second.block["back_90"].value <= 48 and second.block["ahead_90"].value == 0
     assert second.block["ahead_share"].value == 0 < first.block["ahead_share"].value
@@ -122,21 +121,3 @@ class Flip(nn.Module):
 def test_an_unknown_reach_is_not_given():
     (layer,) = layer_numbers(nn.Sequential(Flip()), noise(2, 1, 12, 12), [Layer("0")], PIXELS)
     assert layer.reach is None and "of_theoretical" not in layer.cumulative
-
-
-def test_the_hop_is_that_of_the_samples():
-    assert hop_ms(LogMel(sample_rate_hz=8000, hop_ms=12.5, high_hz=3900)) == 12.5
-    assert hop_ms(LogMel()) == 10
-
-
-@pytest.mark.parametrize("mels", [11, 40, 80])
-def test_bins_lie_where_the_mel_scale_says(mels):
-    found = bin_centres_hz(LogMel(mels))
-
-    def mel(hz):
-        return 2595 * log10(1 + hz / 700)
-
-    steps = [mel(20) + (mel(7600) - mel(20)) * step / (mels + 1) for step in range(mels + 2)]
-    edges = [700 * (10 ** (step / 2595) - 1) for step in steps]
-    gravity = [sum(edges[place : place + 3]) / 3 for place in range(mels)]  # of a triangle
-    assert found.tolist() == pytest.approx(gravity, abs=16)  # half the distance of two lines of the spectrum

@@ -29,6 +29,8 @@ JITTER = 1.0  # px that the crescent is off the middle at most, down and across
 class TwoMarks(ImageData):
     """Pictures 3×32×32 of a crescent and a dot; training, validation and test pictures are drawn apart.
 
+    The same number draws the same pictures at any distance, but for where the dot lies.
+
     Args:
         distance: From the crescent's centre to the dot's, in px.
         count: Training pictures; validation and test have 2,000 each, so that a probe with few is still a sharp one.

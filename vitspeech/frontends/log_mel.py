@@ -83,6 +83,18 @@ class LogMel(nn.Module):
         lines = torch.fft.rfft(frames * self.window, self.transform)
         return torch.addcmul(lines.real.square(), lines.imag, lines.imag) @ self.filters
 
+    @property
+    def hop_ms(self) -> float:
+        """From one frame's start to the next."""
+        return 1000 * self.hop_samples / self.sample_rate_hz
+
+    @property
+    def centres_hz(self) -> Tensor:
+        """The centre of gravity of each mel bin's filter: (M,)."""
+        lines_hz = torch.linspace(0, self.sample_rate_hz / 2, len(self.filters), dtype=torch.double)
+        filters = self.filters.cpu().double()
+        return lines_hz @ filters / filters.sum(0)
+
     @torch.no_grad()
     def fit(self, waveforms: Tensor) -> None:
         """Set mean and deviation of each bin from a sample of training waveforms (B, N)."""

@@ -15,7 +15,7 @@ from vitspeech.receptive.attention_maps import HeadMeasures, class_tokens_of, he
 from vitspeech.receptive.examples import Example, examples_of
 from vitspeech.receptive.functional import VisibleAccuracy, visible_accuracy
 from vitspeech.receptive.known_layers import laid_out
-from vitspeech.receptive.layer_numbers import LayerNumbers, hop_ms, layer_numbers
+from vitspeech.receptive.layer_numbers import LayerNumbers, layer_numbers
 from vitspeech.receptive.sample import Sample
 from vitspeech.receptive.subjects import Subject
 
@@ -224,7 +224,7 @@ def visible(subject: Subject, network: nn.Module, sample: Sample, size: float) -
     with torch.no_grad():
         frames = log_mel(inputs)[:, None]
     centres = ((sample.middles - log_mel.window_samples / 2) / log_mel.hop_samples).clamp(0, frames.shape[2] - 1)
-    radii = [radius / hop_ms(log_mel) for radius in RADII_MS]
+    radii = [radius / log_mel.hop_ms for radius in RADII_MS]
     answer = partial(of_frames, network)
     return visible_accuracy(answer, frames, labels, radii, centres=centres, axes=(2,))
 

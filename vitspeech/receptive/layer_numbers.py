@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy
-import torch
 from torch import Tensor, nn
 
-from vitspeech.frontends.log_mel import LogMel
 from vitspeech.receptive.effective import Field, LayerFields, effective_fields
 from vitspeech.receptive.extent import Numbers, extent, extent_in_frequency, extent_in_time
 from vitspeech.receptive.layers import Layer
@@ -75,7 +72,7 @@ def layer_numbers(
         cumulative_only: As `effective_fields` takes it.
     """
     log_mel = network.tokens.log_mel if source.in_time else None
-    cell = 1.0 if log_mel is None else hop_ms(log_mel)
+    cell = 1.0 if log_mel is None else log_mel.hop_ms
     found = []
     measured = effective_fields(network, inputs, layers, source=source, cumulative_only=cumulative_only)
     for number, fields in enumerate(measured, 1):
@@ -92,7 +89,7 @@ def layer_numbers(
                 numbers_of(fields.cumulative_cut, 1.0),
                 numbers_of(fields.block, fields.block_stride),
                 numbers_of(fields.block_cut, fields.block_stride),
-                None if log_mel is None else extent_in_frequency(fields.cumulative, bin_centres_hz(log_mel)),
+                None if log_mel is None else extent_in_frequency(fields.cumulative, log_mel.centres_hz),
             )
         )
     return found
@@ -106,15 +103,3 @@ def numbers_of_picture(field: Field | None, step: float, *, stride: float) -> Nu
 def numbers_of_speech(field: Field | None, step: float, *, hop: float) -> Numbers | None:
     """In ms; `step` frames of `hop` ms lie between the places of the field."""
     return None if field is None else extent_in_time(field, cell_ms=step * hop)
-
-
-def hop_ms(log_mel: LogMel) -> float:
-    """From one log-mel frame to the next."""
-    return 1000 * log_mel.hop_samples / log_mel.sample_rate_hz
-
-
-def bin_centres_hz(log_mel: LogMel) -> Tensor:
-    """The centre of gravity of each mel bin's filter (M,)."""
-    filters = log_mel.filters.cpu().numpy()
-    lines_hz = numpy.linspace(0, log_mel.sample_rate_hz / 2, len(filters))
-    return torch.from_numpy(lines_hz @ filters / filters.sum(0))

@@ -34,7 +34,7 @@ from vitspeech.receptive.figures import (
 )
 from vitspeech.receptive.head_figure import DEPTH as DEPTH_OF_ATTENTION
 from vitspeech.receptive.head_figure import against_depth, scatter, with_heads
-from vitspeech.receptive.layer_numbers import LayerNumbers, bin_centres_hz
+from vitspeech.receptive.layer_numbers import LayerNumbers
 
 TICKS_HZ = (250, 1000, 4000)
 RANGE_HZ = (50, 100, 200, 500, 1000, 2000, 5000)
@@ -62,7 +62,7 @@ def draw_fields(results: Sequence[Result]) -> Figure:
     label = "share of the energy\nper frame and mel bin"
     figure, panels = draw_grid(results, draw, label=label, sharey="row")
     for result, row in zip(results, panels, strict=True):
-        centres_hz = bin_centres_hz(result.subject.model.network.tokens.log_mel)
+        centres_hz = result.subject.model.network.tokens.log_mel.centres_hz
         ticks = [tick for tick in TICKS_HZ if centres_hz[0] < tick < centres_hz[-1]]
         row[0].set_yticks(numpy.interp(ticks, centres_hz, range(len(centres_hz))), [f"{tick:,}" for tick in ticks])
     figure.supxlabel("ms from the unit's moment (past | look-ahead)")
