@@ -140,7 +140,7 @@ def test_names_are_escaped(pictures, tmp_path):
     [
         ((10, 9, 11), (13, 12, 14), "widened"),
         ((13, 12, 14), (10, 9, 11), "narrowed"),
-        ((10, 9, 11), (11, 10, 12), "left as it was, within the intervals,"),
+        ((10, 9, 11), (11, 10, 12), "stayed, within the intervals"),
     ],
 )
 def test_sentences_claim_a_change_only_outside_of_the_intervals(before, after, said):

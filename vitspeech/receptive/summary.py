@@ -97,17 +97,17 @@ def sentences(result: Result) -> list[str]:
     unit, last = length_unit(result), result.main.layers[-1]
     number = "span" if result.subject.hears else "side"
     named = "stretch" if result.subject.hears else "square"
-    digits = 0 if result.subject.hears else 1
+    digits, could = (0, "could hear") if result.subject.hears else (1, "could see")
     half, most = (length(last.cumulative[f"{number}_{share}"], unit, digits=digits) for share in (50, 90))
     found = [
-        f"A unit of the last layer ({last.name}) could see {could_see(result)}; half of what changes it lies in a "
+        f"A unit of the last layer ({last.name}) {could} {could_see(result)}; half of what changes it lies in a "
         f"{named} of {half}, 90 % in one of {most}."
     ]
     before = result.untrained.layers[-1].cumulative if result.untrained and result.subject.trained else None
     if before is not None:
         verbs = [change(before[f"{number}_{share}"], last.cumulative[f"{number}_{share}"]) for share in (50, 90)]
         was = [length(before[f"{number}_{share}"], unit, digits=digits) for share in (50, 90)]
-        said_of = f"training {verbs[0]} the half and {verbs[1]} the 90 %"
+        said_of = f"with training the half {verbs[0]}, and the 90 % {verbs[1]}"
         found.append(f"Before training it was {was[0]} and {was[1]}: {said_of}.")
     if result.larger is not None:
         there = result.larger.layers[-1].cumulative
@@ -131,10 +131,10 @@ def sentences(result: Result) -> list[str]:
 
 
 def change(before: Estimate, after: Estimate) -> str:
-    """Whether a number grew or shrank; if the intervals overlap, neither is said."""
+    """Whether a number rose or fell; if the intervals overlap, neither is said."""
     if after.low > before.high:
         return "widened"
-    return "narrowed" if after.high < before.low else "left as it was, within the intervals,"
+    return "narrowed" if after.high < before.low else "stayed, within the intervals"
 
 
 def could_see(result: Result) -> str:
