@@ -214,3 +214,13 @@ def test_the_readmes_row_on_what_a_model_sees_is_the_reports(sense, model):
         reach = main["theoretical_reach"]
         expected.append(", ".join("everything" if there is None else f"{there:,.0f}" for there in reach))
     assert not set(expected) - set(cells)
+
+
+PROBE = json.loads((ROOT / "docs/receptive/probe.json").read_text())["rows"]
+
+
+@pytest.mark.parametrize("config", sorted({row["config"] for row in PROBE}))
+def test_the_readmes_row_on_two_marks_is_the_probes(config):
+    rows = sorted((row for row in PROBE if row["config"] == config), key=lambda row: row["distance_px"])
+    shown = " | ".join(f"{100 * row['accuracy']:.1f}" for row in rows)
+    assert f"`configs/{config}.yaml` | {shown} |" in (ROOT / "README.md").read_text()
