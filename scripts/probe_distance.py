@@ -2,8 +2,8 @@
 """Train networks on pictures whose label depends on two marks, and draw accuracy against the marks' distance.
 
 probe_distance.py --distances 5 7 9 11 13 -o runs/probe
-probe_distance.py --configs configs/two_marks/vit.yaml --seeds 3 -o runs/probe-alone \\
-    --model.network.left=0 --model.network.right=0       # each token by itself, without attention to others
+probe_distance.py --configs configs/two_marks/*.yaml --seeds 3 -o runs/probe    # and the control: no attention
+probe_distance.py -o runs/probe-few --data.init_args.count=1000                 # trained on fewer pictures
 
 Leaves a run for each config, distance and seed, probe.json and probe.png in the folder. The same command again goes on
 where an interrupted one stopped. Arguments not listed here override every run's config, as on train.py's command line.
