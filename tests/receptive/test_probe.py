@@ -145,7 +145,7 @@ def test_the_picture_has_a_line_through_the_means_and_a_point_for_each_run(tmp_p
     ]
     draw({"rows": rows}, tmp_path / "probe.png")
     lines = {line.get_label(): line for line in drawn[0].lines}
-    vit, cnn = lines["ViT, 0.16 M (two_marks/vit)"], lines["CNN, 0.16 M (two_marks/cnn)"]
+    vit, cnn = (lines[f"{model}, 157,000 parameters (two_marks/{model.lower()})"] for model in ("ViT", "CNN"))
     assert list(vit.get_xdata()) == [5, 7] and vit.get_ydata() == pytest.approx([65, 65])
     assert cnn.get_ydata() == pytest.approx([85, 85])
     assert len({(line.get_color(), line.get_marker(), line.get_linestyle()) for line in (vit, cnn)}) == 2

@@ -368,3 +368,8 @@ def test_other_networks_of_timm_have_layers(name, first):
 def test_tokens_before_the_class_token_can_be_measured():
     network = ViT(3, image=24, patch=4, width=8, depth=1, heads=2, pooling="class").eval()
     assert laid_out(network, "patches", torch.randn(2, 3, 24, 24)) == Layer("patches", "tokens")
+
+
+def test_a_model_that_takes_a_transcript_is_refused(finished_transcriber_run):
+    with pytest.raises(ValueError, match="SpeechTranscriber takes a transcript, too"):
+        subject(str(finished_transcriber_run))

@@ -153,14 +153,8 @@ def measured(
         what = f"{subject.described(size)}, {'trained' if trained else 'untrained'}"
         begin(f"{subject.name}: {what}")
         try:
-            inputs = subject.inputs(few, size)
-            network = subject.network(trained=trained, size=size, sample=inputs)
-            if plan.layers is None:
-                layers = subject.layers(network, inputs)
-            else:
-                layers = [laid_out(network, name, inputs, in_time=subject.hears) for name in plan.layers]
-            numbers = layer_numbers(network, inputs, layers, subject.source, cumulative_only=bool(result.states))
-            result.states.append(State(trained, size, numbers))
+            state = state_of(subject, few, plan.layers, trained=trained, size=size, briefly=bool(result.states))
+            result.states.append(state)
         except (ValueError, AssertionError, RuntimeError) as error:  # how timm's networks refuse a size when they run
             if not result.states:
                 raise
@@ -195,6 +189,19 @@ def measured(
         result.missing["accuracy against what is visible"] = reason
     done()
     return result
+
+
+def state_of(
+    subject: Subject, raw: Tensor, names: Sequence[str] | None, *, trained: bool, size: float, briefly: bool
+) -> State:
+    """One model in one state; `briefly` leaves out its blocks and its fields without skips."""
+    inputs = subject.inputs(raw, size)
+    network = subject.network(trained=trained, size=size, sample=inputs)
+    if names is None:
+        layers = subject.layers(network, inputs)
+    else:
+        layers = [laid_out(network, name, inputs, in_time=subject.hears) for name in names]
+    return State(trained, size, layer_numbers(network, inputs, layers, subject.source, cumulative_only=briefly))
 
 
 def heads_of(network: nn.Module, inputs: Tensor, state: State, *, hears: bool) -> HeadMeasures:

@@ -128,7 +128,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
             axes.plot(row["distance_px"], 100 * row["accuracy"], marker, color=colour, fillstyle="none")
         distances = sorted({row["distance_px"] for row in own})
         means = [100 * mean(row["accuracy"] for row in own if row["distance_px"] == distance) for distance in distances]
-        label = f"{first['model']}, {first['parameters'] / 1e6:.2f} M ({name})"
+        label = f"{first['model']}, {first['parameters']:,} parameters ({name})"
         axes.plot(distances, means, dashes, marker=marker, color=colour, label=label)
     axes.axhline(100 * CHANCE, color="0.4", linestyle=(0, (2, 3)), label="chance")
     axes.set(xlabel="distance between the two marks (px)", ylabel="accuracy on test pictures (%)")

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from vitspeech import checkpoint
 from vitspeech.data.images import normalised
-from vitspeech.models import TimmModel, ViT
+from vitspeech.models import SpeechTranscriber, TimmModel, ViT
 from vitspeech.receptive.known_layers import layers_of
 from vitspeech.receptive.layers import INPUT, Layer
 
@@ -148,10 +148,13 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False) -> 
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        ValueError: If timm has no network of that name, or the folder's model can't be loaded.
+        ValueError: If timm has no network of that name, or the folder's model can't be loaded or takes more than one
+            input.
     """
     if not name.startswith(TIMM):
         model = checkpoint.load(name)
+        if isinstance(model.network, SpeechTranscriber):
+            raise ValueError(f"{name}: SpeechTranscriber takes a transcript, too; give a model that takes sound alone")
         hears = "sample_rate_hz" in model.preprocessing
         own = model.preprocessing.get("seconds", 1.0) if hears else model.preprocessing["image"]
         labels = None if "units" in model.preprocessing else model.labels
