@@ -160,8 +160,8 @@ def length(estimate: Estimate, unit: str, *, digits: int = 1) -> str:
 
 
 def missing_or(estimate: Estimate | None, unit: str, *, digits: int = 1) -> str:
-    """The same; without skipping paths there is nothing to leave out."""
-    return "no skips" if estimate is None else length(estimate, unit, digits=digits)
+    """The same; a dash where there are no skipping paths, or nothing is left without them."""
+    return "–" if estimate is None else length(estimate, unit, digits=digits)
 
 
 def parameters(result: Result) -> str:
