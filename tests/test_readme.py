@@ -2,6 +2,7 @@
 
 import json
 import re
+from statistics import mean, stdev
 
 import pytest
 import torch
@@ -224,3 +225,9 @@ def test_the_readmes_row_on_two_marks_is_the_probes(config):
     rows = sorted((row for row in PROBE if row["config"] == config), key=lambda row: row["distance_px"])
     shown = " | ".join(f"{100 * row['accuracy']:.1f}" for row in rows)
     assert f"`configs/{config}.yaml` | {shown} |" in (ROOT / "README.md").read_text()
+
+
+def test_the_readme_has_the_mean_over_seeds_at_the_largest_distance():
+    rows = json.loads((ROOT / "docs/receptive/probe-13px.json").read_text())["rows"]
+    accuracies = [100 * row["accuracy"] for row in rows]
+    assert f"{mean(accuracies):.1f} ± {stdev(accuracies):.1f} % at 13 px" in (ROOT / "README.md").read_text()
