@@ -10,6 +10,7 @@ import pytest
 
 from vitspeech.receptive import summary
 from vitspeech.receptive.comparison import Plan, compare
+from vitspeech.receptive.example_figure import moments_ms
 from vitspeech.receptive.extent import Estimate
 from vitspeech.receptive.report import write_report
 from vitspeech.receptive.sample import sample_for
@@ -160,3 +161,10 @@ def test_sentences_of_speech_tell_past_and_look_ahead_apart(speech):
     back, ahead = result.main.layers[-1].reach
     assert back > ahead > 0
     assert f"{back:.0f} ms back and {ahead:.0f} ms ahead" in summary.sentences(result)[0]
+
+
+def test_tokens_are_drawn_at_the_middle_of_their_frames(speech):
+    layer = speech[0][0].main.layers[-1]
+    tokens = speech[0][0].subject.model.network.tokens
+    middle = (tokens.frames.reach / 2) * tokens.log_mel.hop_ms
+    assert moments_ms(layer, 3).tolist() == pytest.approx([middle + number * layer.stride for number in range(3)])

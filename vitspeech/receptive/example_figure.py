@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from vitspeech.receptive.comparison import Result
 from vitspeech.receptive.examples import Example
 from vitspeech.receptive.figures import Drawn, with_looks, wrapped
+from vitspeech.receptive.layer_numbers import LayerNumbers
 from vitspeech.receptive.sample import Sample
 
 WAYS = {
@@ -119,7 +120,14 @@ def draw_lines(axes: Axes, results: Sequence[Result], way: str, number: int) -> 
         for example in result.examples:
             if example.what == way:
                 moments = example.maps[number, :, 0].numpy()
-                times = (numpy.arange(len(moments)) + 0.5) * result.main.layers[-1].stride
+                times = moments_ms(result.main.layers[-1], len(moments))
                 axes.plot(
                     times, moments, linestyle=look.dashes, color=look.colour, label=result.subject.name, linewidth=1.6
                 )
+
+
+def moments_ms(layer: LayerNumbers, count: int) -> numpy.ndarray:
+    """Where a layer's units lie over the spectrogram, whose first frame is drawn from 0 to one hop: (count,)."""
+    field = layer.fields.cumulative
+    first = field.centre[0] - field.units[0][0] * layer.fields.stride
+    return (first + numpy.arange(count) * layer.fields.stride + 0.5) * layer.cell
