@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from vitspeech.data.shapes import covered
-from vitspeech.data.two_marks import CRESCENT, CRESCENT_RADIUS, Marks, TwoMarks, contrasting, draw, placed
+from vitspeech.data.shapes import contrasting, covered
+from vitspeech.data.two_marks import CRESCENT, CRESCENT_RADIUS, Marks, TwoMarks, draw, placed
 
 SIDE = 32
 

@@ -76,15 +76,19 @@ def draw(labels: Tensor, side: int, generator: torch.Generator) -> Tensor:
         kinds = torch.randint(0, len(LABELS), (count,), generator=generator)
         cover = covered(kinds, uniform(0, side, 2), uniform(1.5, 3.0), uniform(0, 2 * math.pi), side)
         canvas = torch.where(cover[:, None] > 0.5, uniform(0, 1, 3, 1, 1), canvas)
-    # The shape's colour keeps its distance from the ground's, in a random direction of colour space.
-    direction = F.normalize(torch.randn(count, 3, 1, 1, generator=generator), dim=1)
-    colour = ground + direction * torch.where((ground + CONTRAST * direction).sub(0.5).abs() > 0.5, -1, 1) * CONTRAST
+    colour = contrasting(ground, generator)
     radius = uniform(side / 4.5, side / 2.8)
     place = radius[:, None] * 0.8 + uniform(0, 1, 2) * (side - 1.6 * radius[:, None])
     cover = covered(labels, place, radius, uniform(0, 2 * math.pi), side)[:, None]
     painted = colour + 0.3 * texture(count, side, generator)
     noise = 0.04 * torch.randn(count, 3, side, side, generator=generator)
     return ((cover * painted + (1 - cover) * canvas + noise).clamp(0, 1) * 255).round().to(torch.uint8)
+
+
+def contrasting(ground: Tensor, generator: torch.Generator) -> Tensor:
+    """A random colour `CONTRAST` away from the ground's: (B, 3, 1, 1) -> (B, 3, 1, 1)."""
+    step = CONTRAST * F.normalize(torch.randn(ground.shape, generator=generator), dim=1)
+    return torch.where((ground + step - 0.5).abs() > 0.5, ground - step, ground + step)
 
 
 def texture(count: int, side: int, generator: torch.Generator) -> Tensor:

@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from vitspeech.data.augment import Augment
 from vitspeech.data.images import ImageData
 from vitspeech.data.in_memory import Items
-from vitspeech.data.shapes import CONTRAST, LABELS, SPLITS, covered, texture
+from vitspeech.data.shapes import LABELS, SPLITS, contrasting, covered, texture
 
 CRESCENT, DOT = LABELS.index("crescent"), LABELS.index("circle")
 CRESCENT_RADIUS, DOT_RADIUS = 3.4, 1.75  # px
@@ -119,9 +118,3 @@ def draw(marks: Marks, side: int, generator: torch.Generator, *, crescent: bool 
             picture = cover * colour + (1 - cover) * picture
     noise = 0.04 * torch.randn(count, 3, side, side, generator=generator)
     return ((picture + noise).clamp(0, 1) * 255).round().to(torch.uint8)
-
-
-def contrasting(ground: Tensor, generator: torch.Generator) -> Tensor:
-    """A random colour `CONTRAST` away from the ground's: (B, 3, 1, 1) -> (B, 3, 1, 1)."""
-    step = CONTRAST * F.normalize(torch.randn(ground.shape, generator=generator), dim=1)
-    return torch.where((ground + step - 0.5).abs() > 0.5, ground - step, ground + step)
