@@ -17,10 +17,10 @@ from pathlib import Path
 
 from vitspeech import command_line
 from vitspeech.receptive.comparison import Plan, compare
-from vitspeech.receptive.report import write_report
+from vitspeech.receptive.report.page import write_report
+from vitspeech.receptive.report.summary import sentences
 from vitspeech.receptive.sample import sample_for
 from vitspeech.receptive.subjects import subjects_named
-from vitspeech.receptive.summary import sentences
 
 
 def main() -> None:

@@ -11,9 +11,9 @@ import torch
 
 import vitspeech
 from vitspeech import command_line
+from vitspeech.checkpoint.release import card_data
 from vitspeech.evaluation import evaluate
-from vitspeech.release import card_data
-from vitspeech.transcription import Search
+from vitspeech.inference.transcribe import Search
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import vitspeech
 from vitspeech import command_line
-from vitspeech.attention_picture import draw_attention
-from vitspeech.csv_table import write_csv
+from vitspeech.data.files import write_csv
+from vitspeech.plots.attention import draw_attention
 
 
 def main() -> None:

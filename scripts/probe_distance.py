@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where it all goes")
     arguments, overrides = parser.parse_known_args()
 
-    from vitspeech.receptive.probe import probe_distance
+    from vitspeech.training.probe import probe_distance
 
     options = {"seeds": arguments.seeds, "overrides": overrides, "note": lambda text: print(f"\n{text}", flush=True)}
     report = probe_distance(arguments.configs, arguments.distances, arguments.output, **options)

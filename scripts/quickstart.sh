@@ -9,9 +9,9 @@ out=runs/quickstart
 rm -rf "$out"
 mkdir -p "$out"
 python=.venv/bin/python
-$python -c "import sys, vitspeech.data.shapes as s; s.save_example(sys.argv[1])" "$out/star.png"
-$python -c "import sys, vitspeech.data.spoken_words as s; s.save_example(sys.argv[1], ['left'])" "$out/left.wav"
-$python -c "import sys, vitspeech.data.spoken_words as s; s.save_example(sys.argv[1])" "$out/left-stop-go.wav"
+$python -c "import sys, vitspeech.data.images.shapes as s; s.save_example(sys.argv[1])" "$out/star.png"
+$python -c "import sys, vitspeech.data.clips.spoken_words as s; s.save_example(sys.argv[1], ['left'])" "$out/left.wav"
+$python -c "import sys, vitspeech.data.clips.spoken_words as s; s.save_example(sys.argv[1])" "$out/left-stop-go.wav"
 for experiment in shapes/vit shapes/cnn spoken_words/truncated; do
   run=$out/$(basename $experiment)
   echo

@@ -8,7 +8,7 @@ import argparse
 import json
 
 from vitspeech import command_line
-from vitspeech.release import release
+from vitspeech.checkpoint.release import release
 
 
 def main() -> None:

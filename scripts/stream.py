@@ -15,10 +15,10 @@ import torch
 
 import vitspeech
 from vitspeech import command_line
-from vitspeech.data.audio import read_audio
-from vitspeech.microphone import listen
-from vitspeech.spotting import Word, WordSpotter, alarms_per_hour
-from vitspeech.transcription import Said, is_transcribing
+from vitspeech.data.audio.reading import read_audio
+from vitspeech.inference.microphone import listen
+from vitspeech.inference.spotting import Word, WordSpotter, alarms_per_hour
+from vitspeech.inference.transcribe import Said, is_transcribing
 
 PART_S = 0.1
 

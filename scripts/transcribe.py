@@ -14,9 +14,9 @@ from pathlib import Path
 
 import vitspeech
 from vitspeech import command_line
-from vitspeech.csv_table import write_csv
-from vitspeech.transcript_picture import draw_transcript
-from vitspeech.transcription import Transcript
+from vitspeech.data.files import write_csv
+from vitspeech.inference.transcribe import Transcript
+from vitspeech.plots.transcript import draw_transcript
 
 
 def main() -> None:

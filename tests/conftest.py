@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny import TINY, TINY_LABELLER, TINY_SEQUENCES, TINY_SPEECH, TINY_TRANSCRIBER
 
-from vitspeech.training import TrainingCLI
+from vitspeech.training.cli import TrainingCLI
 
 torch.set_num_threads(1)
 

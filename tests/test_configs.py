@@ -8,7 +8,7 @@ import yaml
 from tiny import ROOT
 
 from vitspeech.models import SpeechTranscriber
-from vitspeech.training import TrainingCLI, task_of
+from vitspeech.training.cli import TrainingCLI, task_of
 
 CONFIGS = sorted((ROOT / "configs").glob("*/*.yaml"))
 EXPERIMENTS = [path for path in CONFIGS if path.parent.name != "trainer"]

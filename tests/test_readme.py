@@ -9,12 +9,12 @@ import torch
 from tiny import ROOT
 
 import vitspeech
-from vitspeech.data.utterances import sha256
-from vitspeech.data.word_sequences import manifest_file
+from vitspeech.checkpoint.release import card_data, table
+from vitspeech.data.utterances.composition import sha256
+from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation.recognition import transcripts
-from vitspeech.release import card_data, table
-from vitspeech.transcription import Search
-from vitspeech.word_errors import score
+from vitspeech.inference.transcribe import Search
+from vitspeech.metrics.word_errors import score
 
 CARDS = sorted((ROOT / "checkpoints").glob("*/card.json"))
 

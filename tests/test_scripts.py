@@ -12,9 +12,9 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech.benchmark import speech
-from vitspeech.data import spoken_words
-from vitspeech.data.shapes import save_example
-from vitspeech.transcription import Transcript
+from vitspeech.data.clips import spoken_words
+from vitspeech.data.images.shapes import save_example
+from vitspeech.inference.transcribe import Transcript
 
 
 @dataclass

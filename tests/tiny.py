@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from vitspeech.data.utterances import Speech
+from vitspeech.data.utterances.composition import Speech
 
 ROOT = Path(__file__).parent.parent
 

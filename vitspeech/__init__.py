@@ -10,8 +10,7 @@ from vitspeech.attention import (
     attention_from_convolution,
     truncated_attention,
 )
-from vitspeech.audio_stream import stream
-from vitspeech.checkpoint import load
+from vitspeech.checkpoint.folder import load
 from vitspeech.data import (
     AudioFolder,
     Augment,
@@ -28,7 +27,10 @@ from vitspeech.data import (
     WordSequences,
 )
 from vitspeech.frontends import SpecAugment, SpeechTokens
-from vitspeech.inference import predict
+from vitspeech.inference.predict import predict
+from vitspeech.inference.stream import stream
+from vitspeech.inference.transcribe import Search, transcribe
+from vitspeech.inference.transcript_stream import TranscriptStream
 from vitspeech.models import (
     CNN,
     SpeechClassifier,
@@ -40,8 +42,6 @@ from vitspeech.models import (
     ViT,
 )
 from vitspeech.tasks import Classification, Labelling, Recognition, Transcription
-from vitspeech.transcript_stream import TranscriptStream
-from vitspeech.transcription import Search, transcribe
 
 __all__ = [
     "CNN",

@@ -9,11 +9,11 @@ import yaml
 from tiny import ROOT
 from torch.testing import assert_close
 
-from vitspeech.audio_stream import stream
 from vitspeech.benchmark import speech
 from vitspeech.benchmark.speech import Settings
-from vitspeech.checkpoint import build
+from vitspeech.checkpoint.folder import build
 from vitspeech.frontends.log_mel import LogMel
+from vitspeech.inference.stream import stream
 
 TINY = {"batch": 2, "repeats": 2, "stream_minutes": 0.06}
 

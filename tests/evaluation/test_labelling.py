@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vitspeech.data.utterances import Speech
+from vitspeech.data.utterances.composition import Speech
 from vitspeech.evaluation.labelling import evaluate
 
 GO, STOP, NONE = 0, 1, 2

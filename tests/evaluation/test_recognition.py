@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import vitspeech
+from vitspeech.checkpoint.release import card_data
 from vitspeech.evaluation import recognition
 from vitspeech.evaluation.recognition import evaluate
-from vitspeech.release import card_data
-from vitspeech.transcription import Search, transcribed
+from vitspeech.inference.transcribe import Search, transcribed
 
 SAID = {"short": ["go stop", "left", "go go go"], "long": ["up down up down", "no"]}
 # short: stop taken for left; right; one go missing and up added before. long: right; no deleted.

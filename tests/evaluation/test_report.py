@@ -6,10 +6,10 @@ import pytest
 
 import vitspeech
 from vitspeech import evaluation
+from vitspeech.checkpoint.release import card_data
 from vitspeech.evaluation import Report, evaluate
+from vitspeech.inference.transcribe import Search
 from vitspeech.models import SpeechClassifier, SpeechLabeller, SpeechRecognizer, SpeechTranscriber, ViT
-from vitspeech.release import card_data
-from vitspeech.transcription import Search
 
 
 def test_the_first_metric_is_what_a_model_is_judged_by(tmp_path):

@@ -14,9 +14,9 @@ from torch.testing import assert_close
 from vitspeech import checkpoint
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, TimmModel, ViT
-from vitspeech.receptive.effective import effective_fields
-from vitspeech.receptive.known_layers import laid_out, layers_of
-from vitspeech.receptive.layers import INPUT, Layer
+from vitspeech.receptive.fields.effective import effective_fields
+from vitspeech.receptive.fields.known_layers import laid_out, layers_of
+from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.subjects import subject, subjects_named
 
 LABELS = ["a", "b", "c"]

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from vitspeech.attention import SelfAttentivePooling
 from vitspeech.models import ViT
 from vitspeech.tasks import Classification
-from vitspeech.training import TrainingCLI
+from vitspeech.training.cli import TrainingCLI
 
 
 def step(network: nn.Module, **options) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Classification]:

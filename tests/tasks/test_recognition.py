@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from vitspeech.data.utterances import Speech
+from vitspeech.data.utterances.composition import Speech
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import SpeechRecognizer
 from vitspeech.tasks import Recognition, recognition

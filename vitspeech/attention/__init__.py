@@ -15,7 +15,7 @@ from vitspeech.attention.positions import (
     sinusoidal_2d,
 )
 from vitspeech.attention.scores import NORMALISERS, SCORES, Additive, Cosine, Dot, General, ScaledDot
-from vitspeech.attention.truncated import truncated_attention
+from vitspeech.attention.windowed.truncated import truncated_attention
 
 __all__ = [
     "NORMALISERS",

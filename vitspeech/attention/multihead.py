@@ -15,7 +15,7 @@ from vitspeech.attention.linear import Linear, linear
 from vitspeech.attention.masks import check_context, check_mask, check_padding, window_mask
 from vitspeech.attention.positions import IN_ATTENTION, RelativePositions, Rotary
 from vitspeech.attention.scores import NORMALISERS, SCORES, named
-from vitspeech.attention.truncated import truncated_attention
+from vitspeech.attention.windowed.truncated import truncated_attention
 
 
 class MultiHeadAttention(nn.Module):

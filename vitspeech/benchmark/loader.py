@@ -6,8 +6,8 @@ import time
 import torch
 
 from vitspeech.data import Augment
-from vitspeech.data.images import ImageData
-from vitspeech.data.in_memory import Items
+from vitspeech.data.batches import Items
+from vitspeech.data.images.module import ImageData
 
 RECIPES = {
     "no augmentation": Augment(flip=False, translate=0),

@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from torchaudio.transforms import MelSpectrogram
 from tqdm import tqdm
 
-from vitspeech.audio_stream import AudioStream, stream
 from vitspeech.benchmark import measure, memory
-from vitspeech.checkpoint import load
-from vitspeech.data.audio import SAMPLE_RATE_HZ, find_audio, read_audio
-from vitspeech.data.in_memory import Items
-from vitspeech.data.waveforms import WaveformData, hiss
+from vitspeech.checkpoint.folder import load
+from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, find_audio, read_audio
+from vitspeech.data.batches import Items
+from vitspeech.data.clips.module import WaveformData, hiss
 from vitspeech.frontends import SpeechTokens
 from vitspeech.frontends.log_mel import LogMel
+from vitspeech.inference.stream import AudioStream, stream
 from vitspeech.models import SpeechClassifier, SpeechCNN
 
 Note = Callable[[str], None]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from vitspeech.attention.truncated import truncated_attention
+from vitspeech.attention.windowed.truncated import truncated_attention
 from vitspeech.benchmark.measure import DTYPES, NotRunError, not_installed
 
 

@@ -1,6 +1,8 @@
-"""Files that were named, and what lies in folders that were named."""
+"""Finding the files that a user names, and writing files whole or not at all."""
 
-from collections.abc import Collection, Iterable
+import csv
+import os
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 
@@ -27,3 +29,16 @@ def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str)
         else:
             raise FileNotFoundError(f"{path}: no such file or folder")
     return found
+
+
+def write_csv(file: Path, columns: Sequence[str], rows: Iterable[Sequence]) -> None:
+    """Write a table that is there as a whole or not at all, also where making the rows fails halfway."""
+    draft = file.with_name(file.name + ".draft")
+    try:
+        with draft.open("w", newline="") as opened:
+            writer = csv.writer(opened)
+            writer.writerow(columns)
+            writer.writerows(rows)
+        os.replace(draft, file)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -5,8 +5,8 @@ from torch import nn
 
 from vitspeech.evaluation import classification, labelling, recognition
 from vitspeech.evaluation.report import Report
+from vitspeech.inference.transcribe import Search, is_transcribing
 from vitspeech.models import SpeechLabeller
-from vitspeech.transcription import Search, is_transcribing
 
 __all__ = ["Report", "evaluate"]
 

@@ -11,7 +11,7 @@ from torchmetrics.functional.classification import multiclass_confusion_matrix
 from tqdm import tqdm
 
 from vitspeech.evaluation.report import Report
-from vitspeech.run_report import draw_confusion_matrix
+from vitspeech.plots.run import draw_confusion_matrix
 
 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:

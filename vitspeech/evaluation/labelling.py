@@ -10,8 +10,8 @@ from tqdm import tqdm
 
 from vitspeech.evaluation.classification import wilson_interval
 from vitspeech.evaluation.report import Report
-from vitspeech.run_report import draw_confusion_matrix
-from vitspeech.word_times import TimedWord, frame_labels, word_f1, words_of
+from vitspeech.metrics.word_times import TimedWord, frame_labels, word_f1, words_of
+from vitspeech.plots.run import draw_confusion_matrix
 
 TOLERANCE_S = 0.05
 

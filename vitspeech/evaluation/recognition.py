@@ -11,11 +11,11 @@ from torch import nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from vitspeech.data.utterances import sha256
-from vitspeech.data.word_sequences import manifest_file
+from vitspeech.data.utterances.composition import sha256
+from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation.report import Report
-from vitspeech.transcription import Search, transcribed
-from vitspeech.word_errors import alignments, character_error_rate, confusions, score, worst
+from vitspeech.inference.transcribe import Search, transcribed
+from vitspeech.metrics.word_errors import alignments, character_error_rate, confusions, score, worst
 
 
 def evaluate(

@@ -7,13 +7,13 @@ extent(fields[0].cumulative)["radius_90"]                      # px, with its 95
 fields[0].cumulative.theoretical                               # what it could see
 """
 
-from vitspeech.receptive.attention_maps import HeadMeasures, head_measures
-from vitspeech.receptive.effective import Field, LayerFields, effective_fields
-from vitspeech.receptive.extent import Estimate, extent, extent_in_frequency, extent_in_time
-from vitspeech.receptive.functional import VisibleAccuracy, visible_accuracy
-from vitspeech.receptive.layers import Layer
-from vitspeech.receptive.relevance import relevance, rollout, token_relevance
-from vitspeech.receptive.written_out import NotRecomputable, written_out
+from vitspeech.receptive.fields.effective import Field, LayerFields, effective_fields
+from vitspeech.receptive.fields.extent import Estimate, extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.fields.layers import Layer
+from vitspeech.receptive.heads.measures import HeadMeasures, head_measures
+from vitspeech.receptive.heads.relevance import relevance, rollout, token_relevance
+from vitspeech.receptive.heads.weights import NotRecomputable, written_out
+from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
 
 __all__ = [
     "Estimate",

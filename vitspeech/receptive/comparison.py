@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from vitspeech.receptive.attention_maps import HeadMeasures, class_tokens_of, head_measures
 from vitspeech.receptive.examples import Example, examples_of
-from vitspeech.receptive.functional import VisibleAccuracy, visible_accuracy
-from vitspeech.receptive.known_layers import laid_out
-from vitspeech.receptive.layer_numbers import LayerNumbers, layer_numbers
+from vitspeech.receptive.fields.known_layers import laid_out
+from vitspeech.receptive.fields.layer_numbers import LayerNumbers, layer_numbers
+from vitspeech.receptive.heads.measures import HeadMeasures, class_tokens_of, head_measures
+from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
 from vitspeech.receptive.sample import Sample
 from vitspeech.receptive.subjects import Subject
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitspeech.receptive.effective import effective_fields
-from vitspeech.receptive.layers import Layer
-from vitspeech.receptive.relevance import at_head, rollout, token_relevance
+from vitspeech.receptive.fields.effective import effective_fields
+from vitspeech.receptive.fields.layers import Layer
+from vitspeech.receptive.heads.relevance import at_head, rollout, token_relevance
+from vitspeech.receptive.heads.weights import written_out
 from vitspeech.receptive.subjects import Subject
-from vitspeech.receptive.written_out import written_out
 
 
 @dataclass(frozen=True)

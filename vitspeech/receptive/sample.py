@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vitspeech.data.in_memory import InMemoryData
-from vitspeech.data.pictures import find_pictures, read_picture
-from vitspeech.data.word_clips import word_span
+from vitspeech.checkpoint.release import card_data
+from vitspeech.data.batches import InMemoryData
+from vitspeech.data.images.reading import find_pictures, read_picture
+from vitspeech.data.utterances.word_clips import word_span
 from vitspeech.receptive.subjects import Subject
-from vitspeech.release import card_data
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech import checkpoint
-from vitspeech.data.images import normalised
+from vitspeech.data.images.module import normalised
 from vitspeech.models import SpeechTranscriber, TimmModel, ViT
-from vitspeech.receptive.known_layers import layers_of
-from vitspeech.receptive.layers import INPUT, Layer
+from vitspeech.receptive.fields.known_layers import layers_of
+from vitspeech.receptive.fields.layers import INPUT, Layer
 
 TIMM = "timm:"
 SEED = 0  # of untrained weights

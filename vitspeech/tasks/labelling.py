@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
+from vitspeech.metrics.word_times import frame_labels
 from vitspeech.tasks.recognition import Recognition, parts
-from vitspeech.word_times import frame_labels
 
 OUTSIDE = -100  # frames that are padding count for nothing
 

@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 
-from vitspeech.optimizer import Decay, learning_rate, parameter_groups
+from vitspeech.tasks.optimizer import Decay, learning_rate, parameter_groups
 
 
 class Task(lightning.LightningModule):

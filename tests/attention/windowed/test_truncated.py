@@ -1,0 +1,331 @@
+"""Truncated attention against the dense mask in float64: values, and gradients of everything that has one.
+
+Shapes: B up to 3 sequences, H up to 3 heads, T up to 100 tokens (blocks of 2 to 32), K = 3, V = 5.
+"""
+
+import itertools
+from unittest.mock import Mock
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from vitspeech.attention import (
+    MultiHeadAttention,
+    RelativePositions,
+    blocks,
+    blockwise,
+    padding_mask,
+    truncated,
+    truncated_attention,
+    window_mask,
+)
+from vitspeech.attention.dense import attend, attend_fused, can_be_fused
+from vitspeech.attention.scores import NORMALISERS, SCORES
+from vitspeech.attention.windowed.blocks import pieces
+
+CONTEXTS = st.none() | st.integers(0, 9) | st.integers(0, 140)
+
+
+@pytest.fixture(autouse=True)
+def by_blocks(monkeypatch):
+    """Never the dense way that short sequences would take, nor the fused one of a whole past."""
+    monkeypatch.setattr(truncated, "FUSED_FROM_KEYS", 0)
+    monkeypatch.setattr(truncated, "can_be_fused", lambda *given: False)
+
+
+def drawn(batch, heads, tokens, *widths, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    made = (torch.randn(batch, heads, tokens, width, generator=generator, dtype=torch.float64) for width in widths)
+    return [tensor.to(dtype).requires_grad_() for tensor in made]
+
+
+def dense(query, key, value, left, right, padding=None, score=None, normaliser="softmax", relative=None):
+    """The same with a mask of T x T."""
+    score = SCORES["scaled_dot"](query.shape[1], query.shape[3]) if score is None else score
+    mask = window_mask(query.shape[2], query.shape[2], left, right)
+    mask = mask if padding is None else mask & padding[:, None, None]
+    options = {"scale": score.scale, "energy": score.energy, "normaliser": normaliser, "relative": relative}
+    return attend(*score.prepare(query, key), value, mask, **options)[0]
+
+
+def assert_same(ours, theirs, inputs):
+    """Equal values and equal gradients of a random combination of them."""
+    assert_close(ours, theirs)
+    upstream = torch.randn(ours.shape, generator=torch.Generator().manual_seed(9), dtype=ours.dtype)
+    gradients = [torch.autograd.grad(result, inputs, upstream, allow_unused=True) for result in (ours, theirs)]
+    for our, their in zip(*gradients, strict=True):
+        # A gradient that the one calls none and the other zero is the same.
+        assert_close(torch.zeros(()) if our is None else our, our * 0 if their is None else their)
+
+
+@settings(deadline=None, max_examples=1500)
+@given(
+    tokens=st.integers(0, 100),
+    left=CONTEXTS,
+    right=CONTEXTS,
+    batch=st.integers(1, 3),
+    heads=st.integers(1, 3),
+    block=st.sampled_from([2, 3, 8, 32]),
+    at_once=st.sampled_from([1, 300, 10**6]),
+    data=st.data(),
+)
+def test_equals_the_dense_mask_in_values_and_gradients(tokens, left, right, batch, heads, block, at_once, data):
+    lengths = data.draw(st.none() | st.lists(st.integers(0, tokens), min_size=batch, max_size=batch))
+    padding = None if lengths is None else padding_mask(torch.tensor(lengths), tokens)
+    inputs = drawn(batch, heads, tokens, 3, 3, 5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(truncated, "BLOCK", block)
+        patch.setattr(blocks, "LONE_BLOCK", 4 * block)
+        patch.setitem(blockwise.SCORES_AT_ONCE, "cpu", at_once)
+        ours = truncated_attention(*inputs, left, right, padding=padding)
+        assert_same(ours, dense(*inputs, left, right, padding), inputs)
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    tokens=st.integers(1, 90),
+    left=CONTEXTS,
+    right=CONTEXTS,
+    name=st.sampled_from(list(SCORES)),
+    normaliser=st.sampled_from(NORMALISERS),
+    clip=st.none() | st.integers(0, 20),
+    lengths=st.none() | st.tuples(st.integers(0, 90), st.integers(0, 90)),
+)
+def test_every_score_normaliser_and_relative_position_equals_the_dense_mask(
+    tokens, left, right, name, normaliser, clip, lengths
+):
+    torch.manual_seed(0)
+    score = SCORES[name](2, 3).double()
+    relative = None if clip is None else RelativePositions(3, clip).double()
+    padding = None if lengths is None else padding_mask(torch.tensor(lengths).clamp(max=tokens), tokens)
+    inputs = drawn(2, 2, tokens, 3, 3, 3)
+    given = (*inputs, left, right)
+    options = {"padding": padding, "score": score, "normaliser": normaliser, "relative": relative}
+    parameters = [*score.parameters(), *([] if relative is None else relative.parameters())]
+    assert_same(truncated_attention(*given, **options), dense(*given, **options), inputs + parameters)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    tokens=st.integers(0, 300),
+    left=st.integers(0, 299),
+    right=st.integers(0, 299),
+    block=st.sampled_from([1, 2, 8, 32]),
+)
+def test_pieces_hold_every_query_once_and_all_its_keys(tokens, left, right, block):
+    left, right = (min(side, max(tokens - 1, 0)) for side in (left, right))
+    seen = []
+    for piece in pieces(tokens, left, right, block):
+        for number in range(piece.blocks):
+            query, key = piece.query + number * piece.queries, piece.key + number * piece.queries
+            seen += range(query, query + piece.queries)
+            assert key >= 0 and key + piece.keys <= tokens
+            assert key <= max(query - left, 0)
+            assert key + piece.keys >= min(query + piece.queries + right, tokens)
+    assert sorted(seen) == list(range(tokens))
+
+
+@pytest.mark.parametrize("dtype, close", [(torch.float32, 1e-5), (torch.bfloat16, 5e-2)])
+def test_lower_precision_is_close_to_double(dtype, close):
+    inputs = drawn(2, 3, 211, 7, 7, 7)
+    lower = [tensor.detach().to(dtype).requires_grad_() for tensor in inputs]
+    expected, result = dense(*inputs, 20, 9), truncated_attention(*lower, 20, 9)
+    assert result.dtype == dtype
+    assert_close(result.double(), expected, atol=close, rtol=close)
+    for our, their in zip(
+        torch.autograd.grad(result.square().sum(), lower),
+        torch.autograd.grad(expected.square().sum(), inputs),
+        strict=True,
+    ):
+        assert our.dtype == dtype
+        assert_close(our.double(), their, atol=4 * close, rtol=4 * close)
+
+
+@pytest.mark.parametrize("layout", ["sliced", "transposed", "expanded"])
+def test_inputs_of_any_layout_are_read_right(layout):
+    joined = torch.randn(2, 101, 3, 5, 7, dtype=torch.float64)  # as a joined projection leaves them
+    inputs = {
+        "sliced": [part.transpose(1, 2) for part in joined.unbind(2)],
+        "transposed": [torch.randn(2, 7, 101, 5, dtype=torch.float64).permute(0, 3, 2, 1) for _ in range(3)],
+        "expanded": [torch.randn(2, 1, 101, 7, dtype=torch.float64).expand(-1, 5, -1, -1) for _ in range(3)],
+    }[layout]
+    inputs = [tensor.requires_grad_() for tensor in inputs]
+    assert_same(truncated_attention(*inputs, 9, 4), dense(*inputs, 9, 4), inputs)
+
+
+def test_calls_of_any_size_and_order_leave_each_other_alone():
+    given = [drawn(1, 2, tokens, 3, 3, 3, seed=tokens) for tokens in (97, 40, 203)]
+    first = [truncated_attention(*inputs, 8, 3) for inputs in given]
+    for inputs, result in zip(given, first, strict=True):
+        assert_same(result, dense(*inputs, 8, 3), inputs)
+
+
+def test_result_of_inference_mode_leaves_training_alone():
+    inputs = drawn(2, 3, 149, 11, 11, 11, dtype=torch.float64)
+    with torch.inference_mode():
+        before = truncated_attention(*inputs, 13, 2)
+    assert_same(truncated_attention(*inputs, 13, 2), dense(*inputs, 13, 2), inputs)
+    assert_close(before.clone(), dense(*inputs, 13, 2).detach())
+
+
+@pytest.mark.parametrize("normaliser", NORMALISERS)
+@pytest.mark.parametrize("name", ["scaled_dot", "additive"])
+def test_dropout_has_the_gradient_of_what_it_computed(name, normaliser):
+    torch.manual_seed(0)
+    score, relative = SCORES[name](2, 3).double(), RelativePositions(3, 4).double()
+    inputs = drawn(1, 2, 41, 3, 3, 3)
+
+    def dropping(*inputs):
+        torch.manual_seed(5)
+        options = {"score": score, "normaliser": normaliser, "relative": relative, "dropout": 0.3}
+        return truncated_attention(*inputs, 5, 2, **options)
+
+    assert not torch.allclose(dropping(*inputs), dense(*inputs, 5, 2, None, score, normaliser, relative))
+    assert torch.autograd.gradcheck(dropping, inputs)
+
+
+def test_dropout_drops_its_share_of_single_weights_and_keeps_the_expectation():
+    torch.manual_seed(0)
+    query = key = torch.zeros(1, 7, 4099, 2)
+    value = torch.eye(5).repeat(1, 7, 820, 1)[:, :, :4099]  # tells by its column which of 5 keys was kept
+    dropped = truncated_attention(query, key, value, 2, 2, dropout=0.3)[:, :, 2:-2]
+    weights = dropped * 5 * 0.7
+    assert_close(weights, weights.round(), atol=1e-5, rtol=0)
+    assert abs((dropped == 0).float().mean() - 0.3) < 0.005
+    assert_close(dropped.mean((0, 1, 2)), torch.full((5,), 0.2), atol=0.005, rtol=0)
+    other = truncated_attention(query, key, value, 2, 2, dropout=0.3)[:, :, 2:-2]
+    assert not torch.equal(dropped, other)
+    assert not torch.equal(dropped[0, 0], dropped[0, 1])
+
+
+@pytest.mark.parametrize("normaliser", NORMALISERS)
+def test_query_whose_window_is_padding_gets_zero_and_passes_no_gradient(normaliser):
+    inputs = drawn(2, 3, 97, 3, 3, 3)
+    padding = padding_mask(torch.tensor([97, 20]), 97)
+    with torch.autograd.set_detect_anomaly(True):
+        attended = truncated_attention(*inputs, 7, 4, padding=padding, normaliser=normaliser)
+        gradients = torch.autograd.grad(attended.square().sum(), inputs)
+    assert (attended[1, :, 27:] == 0).all() and (attended[1, :, 26] != 0).any()
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert (gradients[0][1, :, 27:] == 0).all() and (gradients[2][1, :, 20:] == 0).all()
+
+
+def test_nothing_beyond_the_window_is_read():
+    query, key, value = drawn(1, 2, 211, 3, 3, 3)
+    before = truncated_attention(query, key, value, 6, 3)
+    with torch.no_grad():
+        for tensor in (key, value):
+            tensor[:, :, :80] = tensor[:, :, 120:] = 1e30
+    assert torch.equal(truncated_attention(query, key, value, 6, 3)[:, :, 86:117], before[:, :, 86:117])
+
+
+def test_memory_and_work_grow_with_the_length_and_not_with_its_square():
+    def pairs(tokens):
+        return sum(piece.blocks * piece.queries * piece.keys for piece in pieces(tokens, 32, 32))
+
+    assert pairs(16_384) / pairs(4_096) == pytest.approx(4, rel=0.01)
+    assert pairs(16_384) < 16_384 * 65 * 1.6
+
+
+def test_second_derivative_is_refused_rather_than_wrong():
+    inputs = drawn(1, 1, 41, 3, 3, 3)
+    gradient = torch.autograd.grad(truncated_attention(*inputs, 5, 2).square().sum(), inputs, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize("tokens", [0, 1])
+@pytest.mark.parametrize("left, right", [(None, None), (0, 0), (3, 1), (None, 0)])
+@pytest.mark.parametrize("normaliser", NORMALISERS)
+def test_no_token_and_one_token(tokens, left, right, normaliser):
+    inputs = drawn(2, 3, tokens, 5, 5, 7)
+    result = truncated_attention(*inputs, left, right, normaliser=normaliser)
+    assert result.shape == (2, 3, tokens, 7)
+    assert_same(result, dense(*inputs, left, right, normaliser=normaliser), inputs)
+
+
+@pytest.mark.parametrize("left", [None, 1030, 5000])
+def test_a_whole_past_of_a_long_sequence_is_the_fused_kernels(left, monkeypatch):
+    fused = Mock(wraps=attend_fused)
+    monkeypatch.setattr(truncated, "attend_fused", fused)
+    monkeypatch.setattr(truncated, "can_be_fused", can_be_fused)
+    inputs = drawn(1, 2, 1031, 3, 3, 3)
+    assert_same(truncated_attention(*inputs, left, 0), dense(*inputs, None, 0), inputs)
+    assert fused.called
+    fused.reset_mock()
+    assert truncated_attention(*inputs, left, 0, dropout=0.3).isfinite().all()
+    assert not fused.called  # with dropout it would hold T x T weights
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_negative_context_is_an_error_that_names_it(side):
+    with pytest.raises(ValueError, match=f"^{side}=-2 is negative"):
+        truncated_attention(*drawn(1, 2, 5, 3, 3, 3), **({"left": 1, "right": 1} | {side: -2}))
+
+
+@pytest.mark.parametrize(
+    "shapes", [((2, 5, 3),) * 3, ((1, 2, 5, 3), (1, 2, 7, 3), (1, 2, 7, 3)), ((1, 2, 5, 3), (1, 2, 5, 3), (1, 3, 5, 3))]
+)
+def test_shapes_that_do_not_fit_are_an_error_that_names_them(shapes):
+    with pytest.raises(ValueError) as error:
+        truncated_attention(*(torch.zeros(shape) for shape in shapes), 1, 1)
+    assert all(str(shape) in str(error.value) for shape in shapes)
+
+
+@pytest.mark.parametrize("shape", [(2, 11), (1, 13), (13,), (1, 1)])
+def test_padding_of_the_wrong_shape_is_an_error_that_names_both_shapes(shape):
+    with pytest.raises(ValueError) as error:
+        truncated_attention(*drawn(2, 3, 13, 5, 5, 5), 1, 1, padding=torch.ones(shape, dtype=torch.bool))
+    assert str(shape) in str(error.value) and "(2, 13)" in str(error.value)
+
+
+def test_unknown_normaliser_is_an_error_that_lists_the_known():
+    with pytest.raises(ValueError, match=r"^normaliser='sparsemax' is unknown; known: softmax, relu$"):
+        truncated_attention(*drawn(1, 1, 5, 3, 3, 3), 1, 1, normaliser="sparsemax")
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own, on its way to compile
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_compiled_module_has_the_same_values_and_gradients(backend):
+    torch.manual_seed(0)
+    ours = MultiHeadAttention(12, 2, left=9, right=4)
+    x = torch.randn(3, 101, 12, requires_grad=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(ours, backend=backend)
+    results = [attention(x) for attention in (ours, compiled)]
+    gradients = [torch.autograd.grad(result.square().sum(), [x, *ours.parameters()]) for result in results]
+    assert_close(*results)
+    for eager, traced in zip(*gradients, strict=True):
+        assert_close(traced, eager, atol=1e-4, rtol=1e-4)
+
+
+def attentions():
+    options = itertools.product(SCORES, NORMALISERS, [None, "relative", "rotary"])
+    return [
+        {"score": score, "normaliser": normaliser, "positions": positions} for score, normaliser, positions in options
+    ]
+
+
+@pytest.mark.parametrize("options", attentions(), ids=lambda options: "-".join(map(str, options.values())))
+def test_module_gives_the_same_by_blocks_as_with_its_dense_mask(options):
+    torch.manual_seed(0)
+    ours = MultiHeadAttention(12, 2, left=9, right=4, **options).double()
+    x = torch.randn(3, 101, 12, dtype=torch.float64, requires_grad=True)
+    padding = padding_mask(torch.tensor([101, 67, 0]), 101)
+    everything = torch.ones(101, 101, dtype=torch.bool)  # a mask makes it look at every pair
+    inputs = [x, *ours.parameters()]
+    assert_same(ours(x, padding=padding), ours(x, padding=padding, mask=everything), inputs)
+
+
+@pytest.mark.parametrize("kind", ["full", "truncated"])
+def test_module_under_autocast_works_in_every_score(kind):
+    for options in attentions():
+        ours = MultiHeadAttention(12, 2, **({"left": 9, "right": 4} if kind == "truncated" else {}), **options)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            result = ours(torch.randn(2, 101, 12))
+        result.float().square().sum().backward()
+        assert result.dtype == torch.bfloat16
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in ours.parameters()), options

@@ -1,0 +1,296 @@
+"""Reading recordings: any rate, channels and coding in, int16 of one channel out; broken files named."""
+
+import re
+import struct
+import warnings
+
+import numpy
+import pytest
+import soundfile
+import torch
+
+from vitspeech.data.audio import reading as audio
+from vitspeech.data.audio.reading import find_audio, fitted, read_audio, read_clip, read_clips
+
+NOISE = numpy.random.default_rng(0).integers(-9000, 9000, 4801, dtype=numpy.int16)
+
+
+def tone(hz, rate_hz, seconds=0.5, peak=0.5):
+    return peak * numpy.sin(2 * numpy.pi * hz * numpy.arange(int(rate_hz * seconds)) / rate_hz)
+
+
+def loudest_hz(samples, rate_hz=16_000):
+    spectrum = torch.fft.rfft(samples.double() * torch.hann_window(len(samples), dtype=torch.float64)).abs()
+    return spectrum.argmax().item() * rate_hz / len(samples)
+
+
+def written(path, samples=NOISE, rate_hz=16_000, **kind):
+    soundfile.write(path, samples, rate_hz, **kind)
+    return path
+
+
+def wav(tmp_path, data_size=None, riff_size=None, extra=b"", samples=NOISE):
+    """A WAV whose header says what it is told to, with `extra` chunks before its samples."""
+    content = samples.tobytes()
+    data_size = len(content) if data_size is None else data_size
+    riff_size = len(content) + len(extra) + 36 if riff_size is None else riff_size
+    shape = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, 16_000, 32_000, 2, 16)
+    path = tmp_path / "made.wav"
+    path.write_bytes(
+        struct.pack("<4sI4s", b"RIFF", riff_size, b"WAVE")
+        + shape
+        + extra
+        + struct.pack("<4sI", b"data", data_size)
+        + content
+    )
+    return path
+
+
+def refused(path, reason, reader=read_audio):
+    with pytest.raises(ValueError, match=re.escape(reason)) as caught:
+        reader(path)
+    assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name, subtype", [("a.wav", "PCM_16"), ("a.flac", "PCM_16"), ("a.wav", "PCM_32")])
+def test_sixteen_bits_are_read_as_they_are(tmp_path, name, subtype):
+    read = read_audio(written(tmp_path / name, subtype=subtype))
+    assert read.dtype == torch.int16 and read.tolist() == NOISE.tolist()
+    read.zero_()  # memory of its own, that may be written
+
+
+def test_a_chunk_before_the_samples_changes_nothing(tmp_path):
+    plain, listed = written(tmp_path / "plain.wav"), wav(tmp_path, extra=struct.pack("<4sI4s", b"LIST", 4, b"INFO"))
+    assert read_audio(plain).equal(read_audio(listed))
+
+
+def test_every_depth_is_scaled_to_sixteen_bits(tmp_path):
+    values = numpy.array([-1.0, -0.5, 0.0, 0.25, 0.5] * 400)
+    for subtype in ("PCM_U8", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"):
+        read = read_audio(written(tmp_path / "a.wav", values, subtype=subtype))
+        assert read.tolist() == (values * 32768).astype(int).tolist(), subtype
+
+
+def test_twentyfour_bits_are_rounded_and_not_cut(tmp_path):
+    deep = (NOISE.astype(numpy.int32) << 16) + (200 << 8)  # 200/256 of a step above each value
+    assert read_audio(written(tmp_path / "a.wav", deep, subtype="PCM_24")).tolist() == (NOISE + 1).tolist()
+
+
+def test_floats_beyond_full_scale_are_clamped(tmp_path):
+    values = numpy.array([0.5, 1.0, 1.7, -1.0, -3.0] * 400)
+    read = read_audio(written(tmp_path / "a.wav", values, subtype="FLOAT"))
+    assert read[:5].tolist() == [16384, 32767, 32767, -32768, -32768]
+
+
+@pytest.mark.parametrize("name, subtype", [("a.ogg", "VORBIS"), ("a.opus", "OPUS"), ("a.mp3", None), ("a.wav", "ULAW")])
+def test_lossy_recordings_keep_their_tone(tmp_path, name, subtype):
+    file_format = "OGG" if name == "a.opus" else None
+    read = read_audio(written(tmp_path / name, tone(1000, 16_000), subtype=subtype, format=file_format))
+    assert len(read) == 8000 and loudest_hz(read) == 1000
+    assert read.abs().max() == pytest.approx(16384, rel=0.1)
+
+
+@pytest.mark.parametrize("rate_hz", [8000, 11_025, 22_050, 44_100, 48_000, 44_099])
+def test_resampling_keeps_frequency_level_and_duration(tmp_path, rate_hz):
+    read = read_audio(written(tmp_path / "a.wav", tone(1000, rate_hz), rate_hz))
+    assert abs(len(read) - 8000) <= 2 and loudest_hz(read) == pytest.approx(1000, abs=1)
+    assert read[800:-800].abs().max() == pytest.approx(16384, rel=0.01)
+
+
+def test_the_rate_wanted_may_be_another(tmp_path):
+    read = read_audio(written(tmp_path / "a.wav", tone(1000, 16_000)), 8000)
+    assert len(read) == 4000 and loudest_hz(read, 8000) == 1000
+
+
+def test_channels_are_averaged(tmp_path):
+    left = tone(440, 44_100)
+    alike = read_audio(written(tmp_path / "alike.wav", numpy.stack([left, left], 1), 44_100))
+    assert alike.equal(read_audio(written(tmp_path / "mono.wav", left, 44_100)))
+    assert loudest_hz(alike) == 440
+    opposed = read_audio(written(tmp_path / "opposed.wav", numpy.stack([left, -left], 1), 44_100))
+    assert opposed.abs().max() <= 1
+    three = numpy.tile(numpy.array([300, 600, -300], dtype=numpy.int16), (2000, 1))
+    assert (read_audio(written(tmp_path / "three.wav", three)) == 200).all()
+
+
+def test_no_recording_is_said_so(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.wav"):
+        read_audio(tmp_path / "nowhere.wav")
+    (tmp_path / "empty.wav").touch()
+    refused(tmp_path / "empty.wav", "empty (0 bytes)")
+    (tmp_path / "text.wav").write_text("no recording\n" * 100)
+    refused(tmp_path / "text.wav", "not a recording that can be read (Format not recognised)")
+    refused(written(tmp_path / "void.wav", NOISE[:0]), "no samples")
+    refused(wav(tmp_path, riff_size=0xFFFFFFFF, samples=NOISE[:0], data_size=0xFFFFFFFF), "no samples")
+    refused(written(tmp_path / "slow.wav", NOISE, 10), "10 Hz is no rate of speech")
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT", "ULAW"])
+def test_truncated_wav_is_not_read_in_part(tmp_path, subtype):
+    path = written(tmp_path / "half.wav", NOISE[:4800], subtype=subtype)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    refused(path, "truncated: ")
+    path.write_bytes(whole[: len(whole) // 2])
+    refused(path, "bytes of samples are there")
+    path.write_bytes(whole[:30])
+    refused(path, "broken or truncated recording (Error in WAV file. No 'data' chunk marker)")
+    cut = wav(tmp_path)
+    cut.write_bytes(cut.read_bytes()[: 44 + 5000])
+    refused(cut, "truncated: 5,000 of 9,602 bytes of samples are there")
+
+
+def test_only_the_byte_that_makes_the_size_even_may_be_missing(tmp_path):
+    path = written(tmp_path / "odd.wav", subtype="ULAW")
+    whole = read_audio(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert len(whole) == 4801 and read_audio(path).equal(whole)
+
+
+@pytest.mark.parametrize("name", ["a.flac", "a.ogg", "a.opus", "a.aiff", "a.mp3"])
+def test_other_truncated_recordings_are_not_read_in_part(tmp_path, name):
+    path = written(tmp_path / name, numpy.tile(NOISE, 5), format="OGG" if name == "a.opus" else None)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    reasons = {"a.flac": "truncated recording (Error : flac decoder lost sync)", "a.aiff": "bytes of samples are there"}
+    refused(path, reasons.get(name, "of 24,005 samples are there" if name == "a.mp3" else "its stream does not end"))
+
+
+def test_flac_of_unknown_length_is_said_so(tmp_path):
+    path = written(tmp_path / "piped.flac")
+    content = bytearray(path.read_bytes())
+    content[21] &= 0xF0  # the frames' count: 36 bits of STREAMINFO
+    content[22:26] = bytes(4)
+    path.write_bytes(content)
+    refused(path, "does not say how long it is")
+
+
+@pytest.mark.parametrize("data_size", [0, 0x7FFFF000, 0x7FFFFFFF, 0xFFFFFFFF])
+@pytest.mark.parametrize("riff_size", [0, 8, 36, 0x7FFFF024, 0xFFFFFFFF])
+def test_wav_from_a_pipe_is_read_as_far_as_it_goes(tmp_path, data_size, riff_size):
+    assert read_audio(wav(tmp_path, data_size, riff_size)).tolist() == NOISE.tolist()
+    listed = struct.pack("<4sI6s", b"LIST", 6, b"INFOab")
+    assert read_audio(wav(tmp_path, data_size, riff_size, listed)).tolist() == NOISE.tolist()
+
+
+def test_wav_without_samples_is_not_taken_for_one_from_a_pipe(tmp_path):
+    path = wav(tmp_path, 0, 36 + 2000, samples=NOISE[:1000])  # what follows the samples belongs to the file
+    refused(path, "no samples")
+
+
+@pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("value", [numpy.nan, numpy.inf, -numpy.inf])
+def test_samples_that_are_no_numbers_are_refused(tmp_path, subtype, value):
+    values = tone(440, 16_000)
+    values[77] = value
+    refused(written(tmp_path / "a.wav", values, subtype=subtype), "no finite numbers")
+
+
+def test_a_clip_is_neither_too_short_nor_too_long(tmp_path):
+    refused(written(tmp_path / "tick.wav", NOISE[:800]), "lasts 0.05 s, below 0.1 s", read_clip)
+    assert len(read_audio(tmp_path / "tick.wav")) == 800
+    assert len(read_clip(written(tmp_path / "word.wav", NOISE[:1600]))) == 1600
+    minute = numpy.zeros(60 * 16_000, numpy.int16)
+    assert len(read_clip(written(tmp_path / "minute.wav", minute))) == 960_000
+    over = written(tmp_path / "over.wav", numpy.zeros(60 * 16_000 + 1600, numpy.int16))
+    refused(over, "lasts 60.1 s, above 60 s", read_clip)
+
+
+def test_an_hour_is_refused_by_its_header(tmp_path, monkeypatch):
+    path = tmp_path / "hour.wav"
+    size = 3600 * 16_000 * 2
+    shape = struct.pack("<8sIHHIIHH", b"WAVEfmt ", 16, 1, 1, 16_000, 32_000, 2, 16)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<4sI", b"RIFF", size + 36) + shape + struct.pack("<4sI", b"data", size))
+        file.truncate(size + 44)
+    monkeypatch.setattr(audio.SoundFile, "read", None)
+    refused(path, "lasts 3,600.0 s, above 60 s; scripts/stream.py takes long ones", read_clip)
+
+
+def test_short_clips_are_padded_equally_on_both_sides():
+    assert fitted(torch.tensor([1, 2, 3], dtype=torch.int16), 7).tolist() == [0, 0, 1, 2, 3, 0, 0]
+    padded = fitted(torch.tensor([1, 2, 3], dtype=torch.int16), 6)
+    assert padded.tolist() == [0, 1, 2, 3, 0, 0] and padded.dtype == torch.int16
+    whole = torch.from_numpy(NOISE)
+    assert fitted(whole, len(whole)).equal(whole)
+
+
+def test_of_long_clips_the_loudest_stretch_is_kept():
+    samples = torch.full((50_000,), 100, dtype=torch.int16)
+    samples[1000:2000] = 5000
+    samples[9000:29_000] = 2900
+    samples[30_000:40_000] = -3000
+    assert (fitted(samples, 10_000) == -3000).all()
+    assert (fitted(samples, 1000) == 5000).all()
+
+
+def test_full_scale_does_not_overflow_when_the_loudest_is_sought():
+    samples = torch.zeros(40_000, dtype=torch.int16)
+    samples[25_000:35_000] = -32768
+    assert (fitted(samples, 10_000) == -32768).all()
+
+
+def test_a_short_word_comes_to_the_middle():
+    samples = torch.zeros(40_000, dtype=torch.int16)
+    samples[20_000:22_000] = 9000
+    places = fitted(samples, 16_000).nonzero()
+    assert len(places) == 2000 and places[0] == pytest.approx(7000, abs=50)
+    assert fitted(torch.zeros(5000, dtype=torch.int16), 1000).tolist() == [0] * 1000
+
+
+def test_rows_come_in_the_order_of_the_files(tmp_path):
+    files = [str(written(tmp_path / f"{n}.wav", numpy.full(1601, 100 * n, numpy.int16))) for n in (5, 3, 8)]
+    clips = read_clips(iter(files), 2003)
+    assert clips.shape == (3, 2003) and clips.dtype == torch.int16
+    assert clips[:, 201:1802].float().mean(1).tolist() == [500, 300, 800]
+    assert (clips[:, :201] == 0).all() and (clips[:, 1802:] == 0).all()
+    assert read_clips([], 2003).shape == (0, 2003)
+    slower = read_clips(files, 1001, sample_rate_hz=8000)  # 801 samples of each
+    assert slower[:, 500].tolist() == [500, 300, 800] and (slower[:, :100] == 0).all()
+
+
+def test_a_broken_file_among_many_is_named(tmp_path):
+    (tmp_path / "bad.wav").touch()
+    with pytest.raises(ValueError, match=r"bad\.wav: empty"):
+        read_clips([written(tmp_path / "good.wav"), tmp_path / "bad.wav"], 1600)
+
+
+def test_silent_and_clipped_clips_are_warned_of_once_with_count_and_name(tmp_path):
+    clip = numpy.zeros(16_000, numpy.int16)
+    loud = {"good": 3000, "hiss": 17, "faint": 16, "dead": 0}
+    files = [written(tmp_path / f"{name}.wav", clip + numpy.int16(peak)) for name, peak in loud.items()]
+    for name, peak, count in (("peak", 32767, 15), ("top", 32767, 16), ("low", -32768, 400)):
+        files.append(
+            written(tmp_path / f"{name}.wav", numpy.where(numpy.arange(16_000) < count, peak, 3000).astype("i2"))
+        )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read_clips(files, 16_000)
+    silent, clipped = (str(warning.message) for warning in caught)
+    assert "2 of 7 clips are silent" in silent and silent.endswith(f"first {tmp_path / 'faint.wav'}")
+    assert "2 of 7 clips are clipped" in clipped and clipped.endswith(f"first {tmp_path / 'top.wav'}")
+    assert {warning.category for warning in caught} == {UserWarning} and caught[0].filename == __file__
+    read_clips(
+        [file for file in files if file.stem in ("good", "hiss", "peak")], 16_000
+    )  # no warning: it'd be an error
+
+
+@pytest.mark.parametrize("count, shown", [(500, True), (499, False)])
+def test_many_files_have_a_bar(tmp_path, capsys, count, shown):
+    path = written(tmp_path / "a.wav")
+    read_clips([path] * count, 1600, progress="training")
+    assert ("training" in capsys.readouterr().err) == shown
+    read_clips([path] * count, 1600)
+    assert not capsys.readouterr().err
+
+
+def test_folders_are_searched_and_what_is_not_there_is_named(tmp_path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    for name in ("b.wav", "deep/er/a.FLAC", "notes.txt", "c.opus"):
+        (tmp_path / name).touch()
+    assert [path.name for path in find_audio([tmp_path])] == ["b.wav", "c.opus", "a.FLAC"]
+    assert find_audio([str(tmp_path / "notes.txt")]) == [tmp_path / "notes.txt"]  # named outright: it is tried
+    with pytest.raises(FileNotFoundError, match="nowhere: no such file"):
+        find_audio([tmp_path / "nowhere"])
+    (tmp_path / "void").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"void: no recording in this folder \(.*\.wav\)"):
+        find_audio([tmp_path / "void"])

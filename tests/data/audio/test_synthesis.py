@@ -1,0 +1,163 @@
+"""Synthesised speech: the same again in any process, and what is asked for can be measured in it."""
+
+import itertools
+import math
+import multiprocessing
+import sys
+
+import pytest
+import torch
+from torch import Tensor
+
+from vitspeech.data.audio.synthesis import (
+    ACCENTS,
+    SAMPLE_RATE_HZ,
+    SPLITS,
+    Voice,
+    draw_voice,
+    installed,
+    resampled,
+    split_of,
+    spoken,
+    variants,
+    voices_of,
+)
+
+pytest.importorskip("espeakng_loader", reason="synthesised speech needs the extra `spoken`")
+WORDS = ("yes", "no", "seven", "house", "off", "happy")
+
+
+def seconds(text: str, **voice: str | int) -> float:
+    return len(spoken([text], [Voice(**voice)])[0]) / SAMPLE_RATE_HZ
+
+
+def fundamental_hz(sound: Tensor) -> float:
+    """Where the autocorrelation of the middle 100 ms peaks, between 60 and 400 Hz."""
+    middle = sound[len(sound) // 2 - 800 : len(sound) // 2 + 800].double()
+    spectrum = torch.fft.rfft(middle - middle.mean(), n=3200)
+    correlation = torch.fft.irfft(spectrum.abs() ** 2)
+    shortest, longest = SAMPLE_RATE_HZ // 400, SAMPLE_RATE_HZ // 60
+    return SAMPLE_RATE_HZ / (shortest + int(correlation[shortest:longest].argmax()))
+
+
+def centroid_hz(sound: Tensor) -> float:
+    power = torch.fft.rfft(sound.double()).abs() ** 2
+    return float((power * torch.linspace(0, SAMPLE_RATE_HZ / 2, len(power))).sum() / power.sum())
+
+
+def test_every_variant_says_the_same_again_whatever_was_spoken_before():
+    voices = [Voice(ACCENTS[number % 8], variant) for number, variant in enumerate(variants())]
+    words = [WORDS[number % len(WORDS)] for number in range(len(voices))]
+    first = spoken(words, voices)
+    spoken(words[:3], voices[:3])
+    again = spoken(words, voices)
+    changed = [voices[i].variant for i, sound in enumerate(again) if not torch.equal(sound, first[i])]
+    assert changed == []
+
+
+def test_another_process_says_the_same():
+    words, voices = WORDS[:2], [Voice(variant="f2"), Voice("en-gb", "klatt3")]
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        there = pool.apply(spoken, (words, voices))
+    assert all(torch.equal(one, other) for one, other in zip(there, spoken(words, voices), strict=True))
+
+
+def test_words_are_as_long_and_loud_as_words():
+    generator = torch.Generator().manual_seed(0)
+    sounds = spoken(WORDS * 10, [draw_voice("train", generator) for _ in range(60)])
+    for sound in sounds:
+        assert sound.dtype == torch.int16 and sound.ndim == 1
+        assert 0.1 < len(sound) / SAMPLE_RATE_HZ < 1.2
+        peak = int(sound.int().abs().max())
+        assert 500 < peak < 32767
+        assert abs(int(sound[0])) > 0.005 * peak and abs(int(sound[-1])) > 0.005 * peak
+    assert len({sound.numpy().tobytes() for sound in sounds}) == 60
+
+
+def test_accents_differ():
+    sounds = spoken(["water"] * len(ACCENTS), [Voice(accent) for accent in ACCENTS])
+    assert all(not torch.equal(one, other) for one, other in itertools.combinations(sounds, 2))
+
+
+def test_a_sentence_is_spoken_as_well():
+    assert 2 < seconds("The same voice reads a sentence, and a second clause.") < 6
+
+
+def test_a_higher_rate_is_shorter():
+    slow, usual, fast = (seconds("seven", rate_wpm=rate) for rate in (100, 175, 300))
+    assert slow > 1.3 * usual > 1.3 * 1.2 * fast
+
+
+def test_pitch_moves_the_fundamental():
+    for variant in ("m3", "f2"):
+        voices = [Voice(variant=variant, pitch=pitch, pitch_range=0) for pitch in (0, 50, 99)]
+        low, usual, high = (fundamental_hz(sound) for sound in spoken(["seven"] * 3, voices))
+        assert low / usual == pytest.approx(2 / 3, rel=0.1)
+        assert high / usual == pytest.approx(7 / 4, rel=0.1)
+
+
+def test_sibilants_are_high_and_vowels_low():
+    sound = spoken(["saw"], [Voice()])[0]
+    tenth = len(sound) // 10
+    assert centroid_hz(sound[:tenth]) > 3000 > 1200 > centroid_hz(sound[-5 * tenth :])
+
+
+def test_resampling_keeps_what_is_below_8_khz_in_its_place():
+    def pulse(hz: int, rate_hz: int) -> Tensor:
+        time = torch.arange(rate_hz // 10, dtype=torch.float64) / rate_hz
+        envelope = torch.exp(-(((time - 0.04) / 0.01) ** 2))
+        return (9000 * envelope * torch.cos(2 * math.pi * hz * time)).round().to(torch.int16)
+
+    for hz in (300, 2345, 7000):
+        assert (resampled(pulse(hz, 22_050)).int() - pulse(hz, SAMPLE_RATE_HZ).int()).abs().max() <= 2
+    assert resampled(pulse(9000, 22_050)).abs().max() <= 1
+
+
+def test_no_throat_is_in_two_splits():
+    throats = {split: {variant for _, variant in voices_of(split)} for split in SPLITS}
+    assert sorted(itertools.chain(*throats.values())) == list(variants())
+    assert all(len(voices_of(split)) == len(ACCENTS) * len(throats[split]) for split in SPLITS)
+    assert {split: len(throats[split]) for split in SPLITS} == {"train": 58, "validation": 15, "test": 11}
+    assert split_of("steph") == split_of("steph2") and split_of("Diogo") == split_of("miguel")
+
+
+def test_the_same_seed_draws_the_same_voices():
+    def some(split, seed):
+        generator = torch.Generator().manual_seed(seed)
+        return [draw_voice(split, generator) for _ in range(20)]
+
+    assert some("test", 4) == some("test", 4) != some("test", 5)
+    assert {(voice.language, voice.variant) for voice in some("test", 4)} <= set(voices_of("test"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"language": "en-xx"}, "language 'en-xx' is unknown"),
+        ({"variant": "f99"}, "variant 'f99' is unknown"),
+        ({"variant": "Reed"}, "variant 'Reed' is unknown"),
+        ({"rate_wpm": 60}, "rate_wpm=60 is not within 80 to 449"),
+        ({"pitch": 100}, "pitch=100 is not within 0 to 99"),
+    ],
+)
+def test_an_impossible_voice_is_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Voice(**wrong)
+
+
+def test_an_unknown_split_is_refused():
+    with pytest.raises(ValueError, match="split 'dev' is unknown"):
+        voices_of("dev")
+
+
+@pytest.mark.parametrize("word", ["", "  ", "?!"])
+def test_an_unsayable_word_is_named(word):
+    with pytest.raises(ValueError) as error:
+        spoken(["yes", word], [Voice()] * 2)
+    assert repr(word) in str(error.value)
+
+
+def test_a_missing_loader_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "espeakng_loader", None)
+    with pytest.raises(ImportError, match="pip install vitspeech"):
+        installed()

@@ -1,0 +1,85 @@
+"""The vocabulary: how many words, that splits share none, and that each word can be told from the others."""
+
+import collections
+import ctypes
+import re
+
+import pytest
+
+from vitspeech.data.audio.synthesis import ACCENTS, Synthesiser, Voice
+from vitspeech.data.audio.vocabulary import SPLITS, vocabulary
+
+EVERY = tuple(word for split in SPLITS for word in vocabulary(split))
+PHONEMES_OF_UTF8, IPA = 1, 2  # of speak_lib.h
+
+
+@pytest.fixture
+def synthesiser():
+    pytest.importorskip("espeakng_loader", reason="synthesised speech needs the extra `spoken`")
+    with Synthesiser() as made:
+        yield made
+
+
+def bases(word):
+    """What the word may be an inflection of: walked -> walk, running -> run, making -> make, cried -> cry."""
+    for ending in ("s", "es", "ed", "ing", "er", "ly"):
+        base = word.removesuffix(ending)
+        if base != word and len(base) > 2:
+            yield from (base, base + "e", re.sub(r"(.)\1$", r"\1", base), re.sub("i$", "y", base))
+
+
+def test_each_split_has_its_number_of_words():
+    assert {split: len(vocabulary(split)) for split in SPLITS} == {"train": 1000, "validation": 100, "test": 100}
+
+
+def test_no_word_is_there_twice_in_a_split_or_in_two():
+    assert len(set(EVERY)) == len(EVERY) == 1200
+
+
+def test_words_are_two_to_nine_small_letters():
+    assert [word for word in EVERY if not re.fullmatch("[a-z]{2,9}", word)] == []
+
+
+def test_every_letter_is_in_many_words_to_train_on():
+    letters = collections.Counter(letter for word in vocabulary("train") for letter in set(word))
+    assert len(letters) == 26 and min(letters.values()) >= 5
+
+
+def test_the_splits_stay_as_they_are():
+    assert vocabulary("train")[-3:] == ("zone", "zoo", "zoom")
+    assert vocabulary("validation")[:3] == ("after", "among", "animal")
+    assert vocabulary("test")[:3] == ("action", "alarm", "also")
+
+
+@pytest.mark.parametrize(
+    ("word", "base"), [("walked", "walk"), ("running", "run"), ("making", "make"), ("cried", "cry"), ("nicer", "nice")]
+)
+def test_an_inflections_base_is_found(word, base):
+    assert base in bases(word)
+
+
+def test_no_word_is_an_inflection_of_another():
+    known = set(EVERY)
+    assert [(word, base) for word in EVERY for base in bases(word) if base in known - {word}] == []
+
+
+def test_every_word_can_be_said(synthesiser):
+    lengths = [len(synthesiser.speak(word, Voice(rate_wpm=300))) for word in EVERY]
+    assert min(lengths) > 1000
+
+
+@pytest.mark.parametrize("accent", ACCENTS)
+def test_no_two_words_sound_the_same(synthesiser, accent):
+    phonemes = synthesiser.library.espeak_TextToPhonemes
+    phonemes.restype, phonemes.argtypes = ctypes.c_char_p, [ctypes.POINTER(ctypes.c_char_p), ctypes.c_int, ctypes.c_int]
+    assert synthesiser.library.espeak_SetVoiceByName(accent.encode()) == 0
+    alike = collections.defaultdict(list)
+    for word in EVERY:
+        sound = phonemes(ctypes.byref(ctypes.c_char_p(word.encode())), PHONEMES_OF_UTF8, IPA).decode()
+        alike[re.sub("[ˈˌ]", "", sound)].append(word)
+    assert [words for words in alike.values() if len(words) > 1] == []
+
+
+def test_an_unknown_split_is_named():
+    with pytest.raises(ValueError, match="split 'dev' is unknown; known: train, validation, test"):
+        vocabulary("dev")

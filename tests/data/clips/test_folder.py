@@ -1,0 +1,323 @@
+"""A folder a word, or CSV files: splits, labels, noise, and what is wrong with them."""
+
+import re
+from pathlib import Path
+
+import numpy
+import pytest
+import soundfile
+import torch
+
+from vitspeech.data.clips import folder as audio_folder
+from vitspeech.data.clips.folder import AudioFolder
+from vitspeech.data.clips.module import WaveformAugment, hiss
+
+SAMPLES = 1600
+
+
+def write(path: Path, value: int, samples: int = SAMPLES, rate_hz: int = 16_000) -> Path:
+    """A recording whose every sample is `value`, so that a clip tells which file it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, numpy.full(samples, value, dtype=numpy.int16), rate_hz)
+    return path
+
+
+def fill(folder: Path, words: dict[str, int]) -> Path:
+    """So many recordings of each word: 1000, 1001, … of the first, 2000, 2001, … of the second."""
+    for place, (word, count) in enumerate(words.items(), 1):
+        for number in range(count):
+            write(folder / word / f"{number}.wav", 1000 * place + number)
+    return folder
+
+
+def made(root: Path, **arguments) -> AudioFolder:
+    data = AudioFolder(str(root), **{"seconds": 0.1} | arguments)
+    data.setup("fit")
+    return data
+
+
+def sizes(data: AudioFolder) -> tuple[int, ...]:
+    return tuple(len(data.read(split)) for split in ("train", "validation", "test"))
+
+
+def values(data: AudioFolder, split: str) -> list[int]:
+    """The value of each clip of the split, in order."""
+    clips = data.read(split).inputs
+    assert torch.equal(clips, clips[:, :1].expand(-1, SAMPLES))
+    return clips[:, 0].tolist()
+
+
+def listing(root: Path, name: str, *rows: str, header: str = "path,label", encoding: str = "utf-8") -> None:
+    root.mkdir(exist_ok=True)
+    (root / name).write_text("\n".join((header, *rows)) + "\n", encoding=encoding)
+
+
+def test_a_flat_folder_is_split_in_three_without_overlap(tmp_path):
+    data = made(fill(tmp_path, {"yes": 30, "zero": 20}))
+    assert data.labels == ["yes", "zero"]
+    assert sizes(data) == (41, 5, 4)
+    assert len({file for files, _ in data.splits.values() for file in files}) == 50
+    assert data.train.inputs.shape == (41, SAMPLES) and data.train.inputs.dtype == torch.int16
+
+
+def test_labels_are_known_before_anything_is_read(tmp_path):
+    assert AudioFolder(str(fill(tmp_path, {"zero": 1, "no": 1, "yes": 1}))).labels == ["no", "yes", "zero"]
+
+
+def test_what_is_drawn_is_the_same_whatever_the_seed_and_from_all_over_the_set(tmp_path):
+    root = fill(tmp_path, {"yes": 30, "zero": 20})
+    one, other = made(root, seed=0), made(root, seed=7)
+    for split in ("train", "validation", "test"):
+        assert values(one, split) == values(other, split)
+    assert set(one.read("validation").labels.tolist()) == {0, 1}
+
+
+def test_labels_belong_to_their_recordings(tmp_path):
+    data = made(fill(tmp_path, {"down": 12, "left": 13, "up": 14}))
+    every = []
+    for split in ("train", "validation", "test"):
+        assert [value // 1000 - 1 for value in values(data, split)] == data.read(split).labels.tolist()
+        every += values(data, split)
+    assert sorted(every) == [*range(1000, 1012), *range(2000, 2013), *range(3000, 3014)]
+
+
+@pytest.mark.parametrize("validation", ["validation", "val"])
+def test_folders_of_splits_are_used_as_they_are(tmp_path, validation):
+    fill(tmp_path / "train", {"no": 5, "yes": 6})
+    fill(tmp_path / validation, {"no": 2, "yes": 1})
+    fill(tmp_path / "test", {"yes": 4})
+    data = made(tmp_path)
+    assert sizes(data) == (11, 3, 4)
+    assert data.read("validation").labels.tolist() == [0, 0, 1]
+    assert data.read("test").labels.tolist() == [1] * 4
+
+
+def test_validation_goes_before_val(tmp_path):
+    for folder, count in {"train": 4, "val": 1, "validation": 2, "test": 1}.items():
+        fill(tmp_path / folder, {"no": count})
+    assert sizes(made(tmp_path)) == (4, 2, 1)
+
+
+def test_only_a_split_without_a_folder_is_drawn(tmp_path):
+    fill(tmp_path / "train", {"no": 10, "yes": 20})
+    fill(tmp_path / "test", {"yes": 4})
+    data = made(tmp_path)
+    assert sizes(data) == (27, 3, 4)
+    assert sorted(values(data, "train") + values(data, "validation")) == [*range(1000, 1010), *range(2000, 2020)]
+    assert all(file.parent.parent.name == "test" for file in data.splits["test"][0])
+
+
+def test_what_is_no_word_and_no_recording_is_passed_over(tmp_path):
+    fill(tmp_path, {"no": 5, "yes": 5, "_unsorted": 3, ".cache": 3})
+    (tmp_path / "README.md").write_text("words")
+    (tmp_path / "yes" / "notes.txt").write_text("said twice")
+    (tmp_path / "yes" / "._0.wav").write_bytes(b"\0\5\x16\7")  # what macOS writes
+    write(tmp_path / "yes" / "LOUD.WAV", 2999)
+    data = made(tmp_path)
+    assert data.labels == ["no", "yes"]
+    every = {value for split in ("train", "validation", "test") for value in values(data, split)}
+    assert every == {*range(1000, 1005), *range(2000, 2005), 2999}
+
+
+def test_recordings_of_any_rate_channels_and_format_become_clips_of_one_length(tmp_path):
+    def tone(path, hz, rate_hz, seconds, channels=1):
+        sound = 0.5 * numpy.sin(2 * numpy.pi * hz * numpy.arange(int(rate_hz * seconds)) / rate_hz)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(path, numpy.stack([sound] * channels, 1), rate_hz)
+
+    for split in ("train", "validation", "test"):
+        tone(tmp_path / split / "high" / "a.wav", 2000, 44_100, 0.9, channels=2)
+        tone(tmp_path / split / "high" / "b.flac", 2000, 8_000, 0.5)
+        tone(tmp_path / split / "low" / "a.ogg", 400, 48_000, 0.25, channels=2)
+        tone(tmp_path / split / "low" / "b.wav", 400, 16_000, 0.5)
+    data = made(tmp_path, seconds=0.5)
+    assert data.train.inputs.shape == (4, 8000)
+    strongest_hz = torch.fft.rfft(data.train.inputs.double()).abs().argmax(1) * 2
+    assert torch.allclose(strongest_hz, torch.tensor([2000, 2000, 400, 400]), atol=4)
+    assert data.preprocessing == {"sample_rate_hz": 16_000, "seconds": 0.5}
+    assert data.train.inputs[2, :1900].abs().max() == 0  # the shorter one stands in the middle
+
+
+def test_recordings_of_noise_are_what_is_mixed_in(tmp_path):
+    fill(tmp_path, {"no": 5, "yes": 5})
+    write(tmp_path / "_background_noise_" / "rain.wav", 300, samples=1000)
+    write(tmp_path / "_background_noise_" / "fan.flac", 200, samples=700)
+    (tmp_path / "_background_noise_" / "README.md").write_text("noise")
+    always = WaveformAugment(shift_ms=0, speed=0, noise_share=1, noise_snr_db=(0, 0), gain_db=0)
+    data = made(tmp_path, augment=always)
+    assert data.noise.dtype == torch.int16 and data.noise.tolist() == [200] * 700 + [300] * 1000
+    clips, _ = data.training_batch(torch.full((3, SAMPLES), 4096, dtype=torch.int16), torch.zeros(3), seed=0)
+    # As strong as the clip on average, and in two steps at the ratio of the recordings.
+    noise = clips - 0.125
+    torch.testing.assert_close(noise.square().mean(1).sqrt(), torch.full((3,), 0.125))
+    torch.testing.assert_close(noise[:, -1] / noise[:, 0], torch.full((3,), 1.5))
+
+
+def test_without_recordings_of_noise_it_is_hiss(tmp_path):
+    fill(tmp_path, {"no": 5, "yes": 5})
+    assert torch.equal(made(tmp_path).noise, hiss(SAMPLES))
+    (tmp_path / "_background_noise_").mkdir()
+    assert torch.equal(made(tmp_path).noise, hiss(SAMPLES))
+
+
+def test_noise_that_cannot_be_used_is_said_so_before_training(tmp_path):
+    noise = write(fill(tmp_path, {"no": 5, "yes": 5}) / "_background_noise_" / "rain.wav", 300, samples=1599)
+    with pytest.raises(ValueError, match=r"_background_noise_: 0\.0999 s in all, below a clip's 0\.1 s"):
+        made(tmp_path)
+    noise.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"rain\.wav: empty"):
+        made(tmp_path)
+
+
+def test_a_wrong_folder_is_named_with_what_is_wrong(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
+        AudioFolder(str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path.name}: no word folders"):
+        made(tmp_path)
+    fill(tmp_path / "train", {"no": 5})
+    (tmp_path / "train" / "hollow").mkdir()
+    with pytest.raises(ValueError, match=r"hollow: no recordings of this word \(\.flac, .*\.wav\)"):
+        made(tmp_path)
+    (tmp_path / "train" / "hollow").rmdir()
+    (tmp_path / "test").mkdir()
+    with pytest.raises(FileNotFoundError, match="test: no word folders"):
+        made(tmp_path)
+    fill(tmp_path / "test", {"maybe": 1})
+    with pytest.raises(ValueError, match="maybe: 'maybe' is a word that training has not; known: no"):
+        made(tmp_path)
+
+
+def test_a_link_to_nothing_is_named(tmp_path):
+    fill(tmp_path, {"no": 5, "yes": 5})
+    (tmp_path / "yes" / "fetched.wav").symlink_to(tmp_path / "nowhere.wav")
+    with pytest.raises(FileNotFoundError, match=r"yes: .*fetched\.wav is not there"):
+        made(tmp_path)
+
+
+def test_one_recording_is_too_few_to_draw_from(tmp_path):
+    with pytest.raises(ValueError, match=r"0\.wav: too few to hold out a tenth"):
+        made(fill(tmp_path, {"yes": 2}))
+    assert sizes(made(fill(tmp_path, {"yes": 3}))) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_broken_recording_is_named_before_training(tmp_path, split):
+    for folder in ("train", "validation", "test"):
+        fill(tmp_path / folder, {"no": 5, "yes": 5})
+    (tmp_path / split / "yes" / "9.wav").touch()
+    with pytest.raises(ValueError, match=rf"{split}/yes/9\.wav: empty"):
+        made(tmp_path)
+
+
+def test_a_broken_test_recording_is_named_when_its_split_is_read(tmp_path):
+    for folder in ("train", "validation", "test"):
+        fill(tmp_path / folder, {"no": 5, "yes": 5})
+    (tmp_path / "test" / "yes" / "9.wav").touch()
+    with pytest.raises(ValueError, match=r"test/yes/9\.wav: empty"):
+        made(tmp_path).read("test")
+
+
+def test_every_recording_is_found_before_the_first_is_read(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("read too early")
+
+    fill(tmp_path, {"no": 5, "_background_noise_": 2})
+    listing(tmp_path, "train.csv", *(f"no/{number}.wav,no" for number in range(5)))
+    listing(tmp_path, "test.csv", "no/9.wav,no")
+    monkeypatch.setattr(audio_folder, "read_clips", refuse)
+    monkeypatch.setattr(audio_folder, "read_audio", refuse)
+    with pytest.raises(FileNotFoundError, match=r"test\.csv: line 2: .*no/9\.wav is not there"):
+        made(tmp_path)
+
+
+@pytest.mark.parametrize("validation", ["validation.csv", "val.csv"])
+def test_csv_files_say_who_is_in_which_split_and_folders_nothing(tmp_path, validation):
+    fill(tmp_path, {"train": 3, "test": 3, "a, b": 2})
+    (tmp_path / "hollow").mkdir()
+    # Columns in any order and more of them, Excel's mark, its line ends, blank lines, spaces, a comma in a name.
+    rows = ("yes,train/0.wav,Eve", "", " no , test/0.wav , Eve", 'no, "a, b/1.wav",Adam\r')
+    listing(tmp_path, "train.csv", *rows, header="label,path,speaker\r", encoding="utf-8-sig")
+    listing(tmp_path, validation, "train/2.wav,no")
+    listing(tmp_path, "test.csv", "train/1.wav,yes", f"{tmp_path}/test/1.wav,no")
+    data = made(tmp_path)
+    assert data.labels == ["no", "yes"]
+    assert values(data, "train") == [1000, 2000, 3001] and data.train.labels.tolist() == [1, 0, 0]
+    assert values(data, "validation") == [1002] and data.validation.labels.tolist() == [0]
+    assert values(data, "test") == [1001, 2001] and data.read("test").labels.tolist() == [1, 0]
+
+
+def test_a_split_without_a_csv_is_drawn_from_training(tmp_path):
+    fill(tmp_path / "clips", {"no": 20, "yes": 10})
+    fill(tmp_path / "test", {"no": 1})
+    rows = [f"clips/no/{number}.wav,no" for number in range(20)] + [
+        f"clips/yes/{number}.wav,yes" for number in range(10)
+    ]
+    listing(tmp_path, "train.csv", *rows)
+    one, other = made(tmp_path, seed=0), made(tmp_path, seed=7)
+    assert sizes(one) == (25, 3, 2)
+    every = [values(one, split) for split in ("train", "validation", "test")]
+    assert every == [values(other, split) for split in ("train", "validation", "test")]
+    assert sorted(value for some in every for value in some) == [*range(1000, 1020), *range(2000, 2010)]
+
+
+def test_noise_goes_with_csv_files_too(tmp_path):
+    fill(tmp_path, {"no": 3, "_background_noise_": 1})
+    listing(tmp_path, "train.csv", *(f"no/{number}.wav,no" for number in range(3)))
+    assert made(tmp_path).noise.tolist() == [2000] * SAMPLES
+
+
+@pytest.mark.parametrize(
+    "name, content, reason",
+    [
+        ("train", "", "line 1: no column 'path'; the header must name path and label"),
+        ("train", "path;label\nno/0.wav;no\n", "line 1: no column 'path'"),
+        ("validation", "\npath,word\nno/3.wav,no\n", "line 2: no column 'label'"),
+        ("train", "path,label\n", "no rows below the header"),
+        ("test", "path,label\n\n", "no rows below the header"),
+        ("train", "path,label\nno/0.wav,no\n\nno/1.wav, \n", "line 4: empty label"),
+        ("test", "path,label\n,no\n", "line 2: empty path"),
+        ("train", "path,label\nno/0.wav\n", "line 2: 1 fields, but 2 in the header"),
+        ("train", "path,label\nno/0.wav,take, two\n", "line 2: 3 fields, but 2 in the header; quote one with a comma"),
+        ("train", 'path,label\n"no/0.wav,no\nno/1.wav,no\n', "line 2: unexpected end of data (a quote that is not"),
+        ("train", "path,label\nno/0.wav,no\nno/1.wav,größe\n", "line 3: not UTF-8"),
+        (
+            "test",
+            "path,label\nno/3.wav,no\nyes/0.wav,yes\n",
+            "line 3: 'yes' is a word that training has not; known: no",
+        ),
+        ("train", "path,label\nno/0.wav,no\nno/1.wav,no\nno/7.wav,no\n", "line 4: {root}/no/7.wav is not there"),
+        ("test", "path,label\nno,no\n", "line 2: {root}/no is not there"),
+        (
+            "train",
+            "path,label\nno/0.wav,no\nno/0.wav,yes\n",
+            "line 3: {root}/no/0.wav is there twice, first in {file}: ",
+        ),
+        (
+            "test",
+            "path,label\nno/1.wav,no\n",
+            "line 2: {root}/no/1.wav is there twice, first in {root}/train.csv: line 3",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_csv_is_said_with_file_and_line(tmp_path, name, content, reason):
+    fill(tmp_path, {"no": 4, "yes": 1})
+    for split, rows in {"train": ("no/0.wav,no", "no/1.wav,no"), "validation": ["no/2.wav,no"]}.items():
+        listing(tmp_path, f"{split}.csv", *rows)
+    file = tmp_path / f"{name}.csv"
+    file.write_text(content, encoding="latin-1")
+    AudioFolder(str(tmp_path))  # says nothing yet: the command line would bury it under what it says of the config
+    with pytest.raises(
+        (ValueError, FileNotFoundError), match=re.escape(reason.format(root=tmp_path, file=file))
+    ) as caught:
+        made(tmp_path)
+    assert str(caught.value).startswith(f"{file}: ") and "\n" not in str(caught.value)
+
+
+def test_batches_are_clips_for_a_network(tmp_path):
+    data = made(fill(tmp_path, {"no": 20, "yes": 20}), batch=8)
+    batches = list(data.train_dataloader())
+    assert len(batches) == 4
+    clips, labels = data.training_batch(*batches[0])
+    assert clips.shape == (8, SAMPLES) and clips.dtype == torch.float32 and clips.isfinite().all()
+    assert labels.shape == (8,) and labels.dtype == torch.int64
+    assert sum(len(labels) for _, labels, _ in data.test_dataloader()) == 3

@@ -1,0 +1,495 @@
+"""Speech Commands: a small made set whose clips say which file they are, every error, and the real set's lists."""
+
+import os
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+import numpy
+import pytest
+import soundfile
+import torch
+from torchaudio.datasets import SPEECHCOMMANDS
+
+from vitspeech.data.batches import default_root
+from vitspeech.data.clips.module import WaveformAugment, hiss
+from vitspeech.data.clips.speech_commands import FOLDER, URL, WORDS, SpeechCommands
+
+SECOND = 16_000
+SPLITS = ("train", "validation", "test")
+NOISES = {"a_fan.wav": 11, "b_tap.wav": 13}  # seconds
+# Clips of each word in training, validation and test.
+COUNTS = {"cat": (5, 2, 1), "no": (11, 3, 5), "up": (7, 2, 3), "yes": (13, 5, 2), "zero": (3, 1, 1)}
+
+
+def value(word: str, number: int) -> int:
+    """What every sample of a word's clip is, so that a clip tells which file it was."""
+    return 1000 * (1 + list(COUNTS).index(word)) + 10 * number
+
+
+def word_of(sample: int) -> str:
+    return list(COUNTS)[sample // 1000 - 1]
+
+
+def recording(seconds: int) -> numpy.ndarray:
+    """Noise that tells its time at any loudness: first rising above zero, then below zero, then of both signs."""
+    samples = numpy.linspace(9000, 18_000, seconds * SECOND)
+    samples[round(0.8 * len(samples)) :] *= -1
+    samples[round(0.9 * len(samples)) :: 2] *= -1
+    return samples.round().astype(numpy.int16)
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("made")
+    folder = root / FOLDER / URL
+    lists = {"validation": [], "test": []}
+    for word, counts in COUNTS.items():
+        (folder / word).mkdir(parents=True)
+        splits = [split for split, count in zip(SPLITS, counts, strict=True) for _ in range(count)]
+        for number, split in enumerate(splits):
+            name = f"{word}/{number:08x}_nohash_0.wav"
+            soundfile.write(folder / name, numpy.full(1601, value(word, number), dtype=numpy.int16), SECOND)
+            if split != "train":
+                lists[split].append(name)
+    (folder / "validation_list.txt").write_text("\n".join(lists["validation"]) + "\n")
+    (folder / "testing_list.txt").write_text("\n".join(lists["test"]) + "\n")
+    (folder / "_background_noise_").mkdir()
+    for name, seconds in NOISES.items():
+        soundfile.write(folder / "_background_noise_" / name, recording(seconds), SECOND)
+    return root
+
+
+@pytest.fixture
+def root(made_once, tmp_path) -> Path:
+    """A copy of the made set that a test may break; files are links, so one is replaced and never written to."""
+    shutil.copytree(made_once, tmp_path / "made", copy_function=os.link)
+    return tmp_path / "made"
+
+
+def broken(path: Path, content: bytes = b"no recording") -> Path:
+    path.unlink()
+    path.write_bytes(content)
+    return path
+
+
+def listing(root: Path, name: str, *lines: str) -> Path:
+    return broken(root / FOLDER / URL / name, "".join(f"{line}\n" for line in lines).encode())
+
+
+def made(root: Path, words=("yes", "no"), **arguments) -> SpeechCommands:
+    data = SpeechCommands(words, str(root), **{"batch": 3} | arguments)
+    data.setup("fit")
+    return data
+
+
+def values(data: SpeechCommands, split: str, label: str | None = None) -> list[int]:
+    """The value of each clip of the split that is a recording of a word; each is in the middle of a second."""
+    items = data.read(split)
+    found = []
+    for clip, number in zip(items.inputs, items.labels.tolist(), strict=True):
+        if data.labels[number] != "silence" and label in (None, data.labels[number]):
+            assert (clip != 0).nonzero().flatten().tolist() == list(range(7199, 7199 + 1601))
+            assert len(clip[7199 : 7199 + 1601].unique()) == 1
+            found.append(clip[SECOND // 2].item())
+    return found
+
+
+def silences(data: SpeechCommands, split: str) -> torch.Tensor:
+    items = data.read(split)
+    return items.inputs[items.labels == data.labels.index("silence")]
+
+
+def counts(data: SpeechCommands, split: str) -> list[int]:
+    return torch.bincount(data.read(split).labels, minlength=len(data.labels)).tolist()
+
+
+def expected(word: str, split: str) -> list[int]:
+    """The values of a word's clips of a split."""
+    place, numbers = SPLITS.index(split), COUNTS[word]
+    return [value(word, number) for number in range(sum(numbers[:place]), sum(numbers[: place + 1]))]
+
+
+def test_labels_are_the_words_as_given_then_unknown_then_silence():
+    assert SpeechCommands(("yes", "cat", "no")).labels == ["yes", "cat", "no"]
+    assert SpeechCommands(("yes", "cat"), unknown=0.1, silence=0.1).labels == ["yes", "cat", "unknown", "silence"]
+    assert SpeechCommands(("yes", "cat"), silence=0.1).labels == ["yes", "cat", "silence"]
+    assert SpeechCommands(("up",), unknown=2).labels == ["up", "unknown"]
+
+
+def test_all_35_words_are_the_default():
+    labels = SpeechCommands().labels
+    assert len(labels) == 35 and labels == sorted(labels) and {"backward", "marvin", "zero"} < set(labels)
+
+
+@pytest.mark.parametrize("words", [("yes", "no"), ("zero", "yes", "cat")])
+def test_splits_are_those_of_the_lists_and_labels_belong_to_their_clips(made_once, words):
+    data = made(made_once, words)
+    for split in SPLITS:
+        assert sorted(values(data, split)) == sorted(clip for word in words for clip in expected(word, split))
+        for word in words:
+            assert values(data, split, word) == expected(word, split)
+    assert torch.equal(data.train.inputs, data.read("train").inputs) and data.train.inputs.dtype == torch.int16
+    assert torch.equal(data.validation.inputs, data.read("validation").inputs)
+
+
+def test_a_list_decides_and_not_the_name(root):
+    listing(root, "validation_list.txt", "no/00000003_nohash_0.wav", "yes/00000001_nohash_0.wav")
+    listing(root, "testing_list.txt", "yes/00000000_nohash_0.wav")
+    data = made(root)
+    assert values(data, "validation") == [value("no", 3), value("yes", 1)]
+    assert values(data, "test") == [value("yes", 0)]
+    rest = {value(word, number) for word in ("yes", "no") for number in range(sum(COUNTS[word]))}
+    assert set(values(data, "train")) == rest - {value("no", 3), value("yes", 1), value("yes", 0)}
+
+
+def test_batches_are_of_one_second_and_their_labels_are_numbers(made_once):
+    data = made(made_once, unknown=0.5, silence=0.5)
+    inputs, labels, _ = next(iter(data.train_dataloader()))
+    assert inputs.shape == (3, SECOND) and inputs.dtype == torch.int16
+    assert labels.dtype == torch.int64 and labels.max() < 4
+    assert data.preprocessing == {"sample_rate_hz": SECOND, "seconds": 1.0}
+
+
+# Of yes and no there are 24, 8 and 7 clips; of the other words 15, 5 and 5.
+@pytest.mark.parametrize(
+    "unknown, silence, train, validation, test",
+    [
+        (0.25, 0.5, [6, 12], [2, 4], [2, 4]),  # 0.25 and 0.5 of 7 are 1.75 and 3.5
+        (0.5, 0.125, [12, 3], [4, 1], [4, 1]),
+        (3, 2, [15, 48], [5, 16], [5, 14]),  # all the other words there are
+    ],
+)
+def test_unknown_and_silence_are_shares_of_the_words_clips(made_once, unknown, silence, train, validation, test):
+    data = made(made_once, unknown=unknown, silence=silence)
+    assert counts(data, "train") == [13, 11, *train]
+    assert counts(data, "validation") == [5, 3, *validation]
+    assert counts(data, "test") == [2, 5, *test]
+
+
+def test_shares_of_zero_leave_their_labels_and_clips_out(made_once):
+    data = made(made_once)
+    assert data.labels == ["yes", "no"]
+    assert [counts(data, split) for split in SPLITS] == [[13, 11], [5, 3], [2, 5]]
+
+
+def test_unknown_clips_are_other_words_of_the_same_split_each_at_most_once(made_once):
+    data = made(made_once, unknown=0.5)
+    for split in SPLITS:
+        unknown = values(data, split, "unknown")
+        others = {clip for word in ("cat", "up", "zero") for clip in expected(word, split)}
+        assert set(unknown) <= others and len(set(unknown)) == len(unknown)
+    assert {word_of(clip) for clip in values(data, "train", "unknown")} == {"cat", "up", "zero"}
+
+
+def test_silence_is_cut_from_the_splits_own_part_of_the_noise(made_once):
+    data = made(made_once, silence=3)
+    train, validation, test = (silences(data, split) for split in SPLITS)
+    assert (len(train), len(validation), len(test)) == (72, 24, 21)
+    assert (train >= 0).all() and (train > 0).any(1).all()
+    assert (validation <= 0).all() and (validation < 0).any(1).all()
+    assert (test[:, ::2].sign() == -test[:, 1::2].sign()).all() and test.any(1).all()
+
+
+def test_silence_is_cut_from_all_over_the_noise_from_inaudible_to_as_loud_as_recorded(made_once):
+    cuts = silences(made(made_once, silence=3), "train").double()
+    # Noise rises evenly from 9000 to 18000, so the rise over a cut, as a share of its start, tells where it was cut.
+    starts = (cuts[:, 0] / (cuts[:, -1] - cuts[:, 0]))[cuts[:, 0] > 1000]
+    assert len(starts) > 50 and starts.max() - starts.min() > 5
+    loudness = cuts.mean(1)
+    assert loudness.max() < 0.8 * 9000 + 9000 and loudness.max() > 10_000 and loudness.min() < 700
+    assert len(loudness.unique()) == 72
+
+
+def test_silence_is_cut_from_every_recording(root):
+    noise = root / FOLDER / URL / "_background_noise_"
+    (noise / "b_tap.wav").unlink()
+    soundfile.write(noise / "b_tap.wav", numpy.tile(numpy.int16([9000, 0, 0]), 13 * SECOND // 3), SECOND)
+    cuts = silences(made(root, silence=3), "train")
+    tapped = (cuts == 0).sum(1) > SECOND / 2
+    assert 20 < tapped.sum() < 52
+
+
+def test_augmentation_mixes_in_the_training_part_of_the_noise_alone(made_once):
+    for silence in (0, 0.5):
+        data = made(made_once, silence=silence)
+        parts = [recording(seconds)[: round(0.8 * seconds * SECOND)] for seconds in NOISES.values()]
+        assert data.noise.tolist() == numpy.concatenate(parts).tolist()
+        assert data.noise.min() > 0
+
+
+def test_training_clips_get_that_noise(made_once):
+    quiet = WaveformAugment(shift_ms=0, speed=0, noise_share=1, noise_snr_db=(0, 0), gain_db=0)
+    data = made(made_once, augment=quiet)
+    inputs, labels, seed = next(iter(data.train_dataloader()))
+    added = data.training_batch(inputs, labels, seed)[0] - inputs / 32768
+    assert (added > 0).all()
+
+
+def test_without_recordings_of_noise_it_is_hiss(root):
+    shutil.rmtree(root / FOLDER / URL / "_background_noise_")
+    assert torch.equal(made(root).noise, hiss(SECOND))
+
+
+def test_what_is_drawn_is_the_same_whatever_the_seed(made_once):
+    one, other = (made(made_once, unknown=0.5, silence=0.5, seed=seed) for seed in (0, 7))
+    for split in SPLITS:
+        assert torch.equal(one.read(split).inputs, other.read(split).inputs)
+        assert torch.equal(one.read(split).labels, other.read(split).labels)
+    assert torch.equal(one.noise, other.noise)
+
+
+def test_the_root_is_the_argument_else_the_environments(made_once, monkeypatch):
+    monkeypatch.setenv("VITSPEECH_DATA", str(made_once))
+    data = SpeechCommands(("yes",), batch=3)
+    data.prepare_data()
+    assert len(data.read("validation")) == 5
+    assert SpeechCommands(root="/elsewhere").folder == Path("/elsewhere") / FOLDER / URL
+
+
+def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path):
+    message = rf"^{tmp_path}/{FOLDER}/{URL}: .*--data\.root.* or VITSPEECH_DATA.*--data\.download true"
+    for look in (SpeechCommands.prepare_data, SpeechCommands.setup, lambda data: data.read("test")):
+        with pytest.raises(FileNotFoundError, match=message):
+            look(SpeechCommands(root=str(tmp_path)))
+
+
+def test_a_download_is_fetched_once_and_only_when_asked_for(made_once, tmp_path, monkeypatch):
+    fetched = []
+
+    def fetch(url, archive, hash_prefix):
+        fetched.append(url)
+        with tarfile.open(archive, "w:gz") as tar:
+            tar.add(made_once / FOLDER / URL, ".")
+
+    monkeypatch.setattr("torchaudio.datasets.speechcommands.download_url_to_file", fetch)
+    root = tmp_path / "new" / "folder"
+    with pytest.raises(FileNotFoundError):
+        SpeechCommands(("yes",), str(root)).prepare_data()
+    for _ in range(2):
+        data = SpeechCommands(("yes",), str(root), download=True, batch=3)
+        data.prepare_data()
+    assert [url.rpartition("/")[2] for url in fetched] == ["speech_commands_v0.02.tar.gz"]
+    assert values(data, "test") == expected("yes", "test")
+
+
+@pytest.mark.parametrize("name, split", [("validation_list.txt", "validation"), ("testing_list.txt", "test")])
+def test_a_missing_list_is_an_error_that_names_it_and_its_split(root, name, split):
+    path = root / FOLDER / URL / name
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=f"^{path}: missing; it says which clips are for {split}$"):
+        made(root)
+
+
+@pytest.mark.parametrize("name", ["validation_list.txt", "testing_list.txt"])
+def test_a_list_that_names_a_missing_clip_is_an_error_that_names_its_line(root, name):
+    path = listing(root, name, "yes/00000000_nohash_0.wav", "no/00000000_nohash_0.wav", "no/ffff_nohash_0.wav")
+    with pytest.raises(ValueError, match=f"^{path}: line 3 names no/ffff_nohash_0.wav, which is not there"):
+        made(root)
+
+
+def test_a_blank_line_of_a_list_is_a_line_too(root):
+    path = listing(root, "testing_list.txt", "yes/00000000_nohash_0.wav", "", "no/ffff_nohash_0.wav")
+    with pytest.raises(ValueError, match=f"^{path}: line 3 names no/ffff_nohash_0.wav"):
+        made(root)
+
+
+def test_a_list_may_not_name_a_clip_of_another_words_folder_that_is_missing(root):
+    shutil.rmtree(root / FOLDER / URL / "cat")  # no label, but the lists name its clips
+    with pytest.raises(ValueError, match=r"validation_list\.txt: line 1 names cat/00000005_nohash_0"):
+        made(root)
+
+
+def test_an_empty_word_folder_is_an_error_that_names_it(root):
+    folder = root / FOLDER / URL / "dog"
+    folder.mkdir()
+    with pytest.raises(ValueError, match=rf"^{folder}: no clip of this word \(\.wav\)"):
+        made(root, ("yes", "dog"))
+    made(root)  # it is nobody's label
+
+
+def test_a_missing_word_folder_is_an_error_that_names_it(root):
+    folder = root / FOLDER / URL / "dog"
+    with pytest.raises(FileNotFoundError, match=f"^{folder}: no such folder; the word 'dog' has no clips"):
+        made(root, ("yes", "dog"))
+
+
+@pytest.mark.parametrize("words, strange", [(("yes", "banana", "apple"), "apple, banana"), (("unknown",), "unknown")])
+def test_a_word_that_is_not_in_the_set_is_an_error_that_names_it_and_the_known_ones(words, strange):
+    with pytest.raises(ValueError, match=f"words: {strange} not in the set; known: backward, bed, .*, zero$"):
+        SpeechCommands(words)
+
+
+@pytest.mark.parametrize("words", [("yes", "no", "yes"), ()])
+def test_words_are_at_least_one_and_none_twice(words):
+    with pytest.raises(ValueError, match="words: none, or one twice"):
+        SpeechCommands(words)
+
+
+@pytest.mark.parametrize("name", ["unknown", "silence"])
+def test_a_negative_share_is_an_error(name):
+    with pytest.raises(ValueError, match=rf"{name}=-0\.1.*is negative"):
+        SpeechCommands(("yes",), **{name: -0.1})
+
+
+def test_silence_without_recordings_of_noise_is_an_error(root):
+    folder = root / FOLDER / URL / "_background_noise_"
+    for file in folder.iterdir():
+        file.unlink()
+    with pytest.raises(FileNotFoundError, match=f"^{folder}: no recordings to cut silence from"):
+        made(root, silence=0.5)
+
+
+# Validation and test have a tenth of every recording: of nine seconds less than a clip.
+@pytest.mark.parametrize("seconds, silence", [(9, 0.5), (1, 0)])
+def test_noise_shorter_than_its_parts_need_is_an_error_that_names_it(root, seconds, silence):
+    folder = root / FOLDER / URL / "_background_noise_"
+    for file in folder.iterdir():
+        file.unlink()
+    soundfile.write(folder / "a_fan.wav", recording(seconds), SECOND)
+    with pytest.raises(ValueError, match=f"^{folder}"):
+        made(root, silence=silence)
+
+
+@pytest.mark.parametrize("word, number", [("yes", 0), ("no", 11), ("yes", 19)], ids=SPLITS)
+def test_a_broken_clip_of_any_split_is_named_before_training(root, word, number):
+    path = broken(root / FOLDER / URL / word / f"{number:08x}_nohash_0.wav")
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: not a recording"):
+        made(root)
+
+
+def test_a_broken_recording_of_noise_is_named(root):
+    path = broken(root / FOLDER / URL / "_background_noise_" / "b_tap.wav", b"")
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: empty"):
+        made(root)
+
+
+def test_testing_reads_the_test_clips_alone(root):
+    broken(root / FOLDER / URL / "yes" / "00000000_nohash_0.wav")
+    data = SpeechCommands(("yes", "no"), str(root))
+    data.setup("test")
+    ((inputs, labels, _),) = data.test_dataloader()
+    assert inputs.shape == (7, SECOND) and labels.tolist() == [1, 1, 1, 1, 1, 0, 0]
+
+
+TWELVE = "bed cat happy down go left right up eight one zero five".split()
+
+
+@pytest.mark.data
+def test_the_known_words_are_the_folders_of_the_real_set():
+    folder = Path(default_root(None)) / FOLDER / URL
+    assert list(WORDS) == sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name[0] != "_")
+
+
+@pytest.mark.data
+def test_the_clips_of_the_real_set_are_torchaudios():
+    data = SpeechCommands(TWELVE)
+    data.prepare_noise()
+    for split, subset in {"train": "training", "validation": "validation", "test": "testing"}.items():
+        theirs = SPEECHCOMMANDS(default_root(None), subset=subset)._walker
+        ours = [str(file) for file in data.files[split]]
+        # torchaudio leaves out of training what has no speaker in its name.
+        assert [file for file in ours if split != "train" or "_nohash_" in file] == theirs and theirs
+    spoken = [sum(file.parent.name in TWELVE for file in data.files[split]) for split in SPLITS]
+    assert spoken == [8708, 1068, 2651]
+
+
+@pytest.mark.data
+def test_no_speaker_of_the_real_set_is_in_two_splits():
+    data = SpeechCommands(TWELVE)
+    data.prepare_noise()
+    train, validation, test = ({file.name.partition("_")[0] for file in data.files[split]} for split in SPLITS)
+    assert train and not train & validation and not train & test and not validation & test
+
+
+def test_a_clip_in_two_lists_is_an_error_that_names_it(root):
+    name = (root / FOLDER / URL / "validation_list.txt").read_text().split()[0]
+    listing(root, "testing_list.txt", name)
+    with pytest.raises(ValueError, match=rf"testing_list\.txt: line 1 names {name}, which another list names"):
+        made(root)
+
+
+def test_a_split_without_a_clip_is_an_error_that_names_it(root):
+    listing(root, "validation_list.txt")
+    with pytest.raises(ValueError, match="no clip of the words is for validation"):
+        made(root)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_word_clips_are_the_splits_recordings_of_the_words_as_long_as_they_are(made_once, split):
+    clips = SpeechCommands(("yes", "no"), str(made_once), unknown=0.5, silence=0.5).word_clips(split)
+    found = {word: [clip for clip in clips if clip.word == word] for word in ("yes", "no")}
+    assert len(clips) == len(found["yes"]) + len(found["no"])
+    for word, said in found.items():
+        assert [clip.samples.tolist() for clip in said] == [[value] * 1601 for value in expected(word, split)]
+        assert all((clip.samples.dtype, clip.start, clip.end) == (numpy.int16, 0, 1601) for clip in said)
+
+
+def test_a_word_clip_is_named_by_its_file_and_its_speaker_by_the_names_first_part(made_once):
+    clips = SpeechCommands(("yes", "no"), str(made_once)).word_clips("test")
+    names = [f"no/{number:08x}_nohash_0.wav" for number in range(14, 19)]
+    names += [f"yes/{number:08x}_nohash_0.wav" for number in range(18, 20)]
+    assert [clip.name for clip in clips] == names
+    assert [clip.speaker for clip in clips] == [name[name.index("/") + 1 :][:8] for name in names]
+
+
+def test_a_speakers_takes_of_a_word_are_clips_of_one_speaker(root):
+    for take in (1, 2):
+        path = root / FOLDER / URL / "yes" / f"00000000_nohash_{take}.wav"
+        soundfile.write(path, numpy.full(1601, 7, dtype=numpy.int16), SECOND)
+    clips = SpeechCommands(("yes",), str(root)).word_clips("train")
+    takes = [clip.name for clip in clips if clip.speaker == "00000000"]
+    assert takes == [f"yes/00000000_nohash_{take}.wav" for take in (0, 1, 2)]
+
+
+def test_a_word_clip_is_cut_where_its_word_begins_and_ends(root):
+    sound = numpy.random.default_rng(0).normal(0, 20, SECOND)
+    sound[5003:11_003] += 8000 * numpy.sin(0.7 * numpy.arange(6000))
+    path = broken(root / FOLDER / URL / "yes" / "00000000_nohash_0.wav")
+    soundfile.write(path, sound.round().astype(numpy.int16), SECOND)
+    clip = SpeechCommands(("yes",), str(root)).word_clips("train")[0]
+    assert clip.name.endswith("00000000_nohash_0.wav") and len(clip.samples) == SECOND
+    assert abs(clip.start - 5003) <= 320 and abs(clip.end - 11_003) <= 320
+
+
+def test_a_broken_word_clip_is_named(root):
+    path = broken(root / FOLDER / URL / "yes" / "00000000_nohash_0.wav")
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: not a recording"):
+        SpeechCommands(("yes",), str(root)).word_clips("train")
+
+
+def test_backgrounds_are_the_recordings_apart_in_time(made_once):
+    data = SpeechCommands(("yes",), str(made_once))
+    parts = {split: data.backgrounds(split) for split in SPLITS}
+    for name, seconds in NOISES.items():
+        ends = [0, round(0.8 * seconds * SECOND), round(0.9 * seconds * SECOND), seconds * SECOND]
+        for split, start, end in zip(SPLITS, ends, ends[1:], strict=False):
+            assert parts[split][Path(name).stem].tolist() == recording(seconds)[start:end].tolist()
+    assert all(list(found) == ["a_fan", "b_tap"] for found in parts.values())
+
+
+def test_without_recordings_of_noise_the_backgrounds_are_hiss_apart_in_time(root):
+    shutil.rmtree(root / FOLDER / URL / "_background_noise_")
+    data = SpeechCommands(("yes",), str(root))
+    parts = [data.backgrounds(split) for split in SPLITS]
+    assert [{name: len(noise) for name, noise in found.items()} for found in parts] == [
+        {"hiss": 8 * SECOND},
+        {"hiss": SECOND},
+        {"hiss": SECOND},
+    ]
+    assert torch.equal(torch.cat([found["hiss"] for found in parts]), hiss(SECOND))
+
+
+@pytest.mark.parametrize("ask", [SpeechCommands.word_clips, SpeechCommands.backgrounds])
+def test_a_missing_set_is_named_before_words_are_put_together(tmp_path, ask):
+    with pytest.raises(FileNotFoundError, match=rf"^{tmp_path}/{FOLDER}/{URL}: .*VITSPEECH_DATA"):
+        ask(SpeechCommands(root=str(tmp_path)), "train")
+
+
+@pytest.mark.data
+def test_word_clips_of_the_real_set_have_words_of_a_likely_length():
+    clips = SpeechCommands(TWELVE).word_clips("validation")
+    assert len(clips) == 1068 and len({clip.name for clip in clips}) == 1068
+    lasts_s = numpy.array([clip.end - clip.start for clip in clips]) / SECOND
+    assert 0.3 < numpy.median(lasts_s) < 0.7 and (lasts_s > 0.15).mean() > 0.99

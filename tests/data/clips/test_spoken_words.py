@@ -1,0 +1,129 @@
+"""Synthesised words: labels, splits, and the same clips every time."""
+
+import numpy
+import pytest
+import soundfile
+import torch
+
+from vitspeech.data.audio.synthesis import voices_of
+from vitspeech.data.clips.module import hiss
+from vitspeech.data.clips.spoken_words import OTHERS, WORDS, SpokenWords, save_example
+
+
+@pytest.fixture(scope="module")
+def validation():
+    return SpokenWords(["go", "stop", "seven"], count=300).read("validation")
+
+
+def test_each_label_has_its_share(validation):
+    data = SpokenWords(["go", "stop", "seven"], count=300)
+    assert data.labels == ["go", "stop", "seven", "unknown", "silence"]
+    assert validation.inputs.shape == (72, 16_000) and validation.inputs.dtype == torch.int16
+    counts = validation.labels.bincount()
+    assert counts[:3].sum() == 60 and min(counts[:3]) > 10 and counts[3:].tolist() == [6, 6]
+
+
+def test_words_are_louder_than_silence_and_lie_in_the_middle(validation):
+    clips = validation.inputs.float()
+    words = clips[validation.labels < 3]
+    assert words.abs().amax(1).min() > 1000
+    assert (words[:, :800].abs().amax(1) == 0).all() and (words[:, 7500:8500].abs().amax(1) > 0).all()
+    assert (clips[validation.labels == 4].abs().amax(1) > 0).all()
+
+
+def test_the_same_number_gives_the_same_clips_and_another_number_others(validation):
+    again = SpokenWords(["go", "stop", "seven"], count=300, seed=5).read("validation")
+    assert torch.equal(again.inputs, validation.inputs) and torch.equal(again.labels, validation.labels)
+    other = SpokenWords(["go", "stop", "seven"], count=300, drawn_from=1).read("validation")
+    assert not torch.equal(other.labels[:60], validation.labels[:60])
+
+
+def test_without_shares_there_are_words_alone():
+    data = SpokenWords(["go", "stop"], count=50, unknown=0, silence=0)
+    assert data.labels == ["go", "stop"]
+    assert data.read("test").labels.bincount().sum() == 10
+
+
+def test_unknown_words_are_none_of_the_labels():
+    assert not set(OTHERS) & set(WORDS)
+    assert len(set(OTHERS)) == len(OTHERS) >= 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"words": []}, "none"),
+        ({"words": ["go", "go"]}, "twice"),
+        ({"count": 49}, "count=49"),
+        ({"unknown": -0.1}, "unknown=-0.1"),
+        ({"silence": -1.0}, "silence=-1.0"),
+    ],
+)
+def test_what_makes_no_set_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SpokenWords(**arguments)
+
+
+def test_a_word_that_can_not_be_said_is_named():
+    with pytest.raises(ValueError, match=r"'\?!'"):
+        SpokenWords(["go", "?!"], count=50).read("train")
+
+
+def test_an_example_holds_the_words_with_pauses(tmp_path):
+    save_example(tmp_path / "words.wav", ["left", "go"], pause_s=0.5)
+    samples, rate = soundfile.read(tmp_path / "words.wav", dtype="int16")
+    assert rate == 16_000 and 1.9 < len(samples) / rate < 4
+    silent = abs(samples.astype(int)) == 0
+    assert silent[:8000].all() and silent[-8000:].all() and not silent[8000:9000].all()
+
+
+@pytest.fixture(scope="module")
+def word_clips():
+    data = SpokenWords(["go", "stop", "seven"], count=55, unknown=0.5, silence=0.5)
+    return {split: data.word_clips(split) for split in ("train", "validation", "test")}
+
+
+def test_word_clips_are_of_the_words_alone_each_named_once(word_clips):
+    assert [len(clips) for clips in word_clips.values()] == [55, 11, 11]
+    for clips in word_clips.values():
+        assert {clip.word for clip in clips} == {"go", "stop", "seven"}
+        assert [clip.name for clip in clips] == [f"{clip.word}/{place}" for place, clip in enumerate(clips)]
+
+
+def test_a_word_clip_is_all_word(word_clips):
+    for clip in word_clips["train"]:
+        assert (clip.start, clip.end) == (0, len(clip.samples)) and clip.samples.dtype == numpy.int16
+        assert clip.samples[0] and clip.samples[-1] and 0.1 < len(clip.samples) / 16_000 < 1.5
+
+
+def test_a_word_clips_speaker_is_its_voice_and_no_throat_is_in_two_splits(word_clips):
+    voices = {split: {clip.speaker for clip in clips} for split, clips in word_clips.items()}
+    for split, found in voices.items():
+        assert {tuple(speaker.split("+", 1)) for speaker in found} <= set(voices_of(split))
+    throats = [{speaker.partition("+")[2] for speaker in found} for found in voices.values()]
+    assert sum(map(len, throats)) == len(set.union(*throats))
+
+
+def test_word_clips_say_the_words_that_they_name():
+    # A word of five syllables lasts longer than one of one, whoever says it.
+    clips = SpokenWords(["go", "extraordinary"], count=53).word_clips("train")
+    lasts = {word: [len(clip.samples) for clip in clips if clip.word == word] for word in ("go", "extraordinary")}
+    assert min(lasts["extraordinary"]) > max(lasts["go"])
+
+
+def test_the_same_number_gives_the_same_word_clips_and_another_number_others(word_clips):
+    again, other = (
+        SpokenWords(["go", "stop", "seven"], count=55, drawn_from=number, seed=7).word_clips("test")
+        for number in (0, 1)
+    )
+    for clip, same in zip(word_clips["test"], again, strict=True):
+        assert (same.name, same.speaker) == (clip.name, clip.speaker) and numpy.array_equal(same.samples, clip.samples)
+    assert [clip.speaker for clip in other] != [clip.speaker for clip in again]
+
+
+def test_each_split_has_its_own_part_of_the_hiss():
+    parts = [SpokenWords().backgrounds(split) for split in ("train", "validation", "test")]
+    assert [len(found["hiss"]) for found in parts] == [128_000, 16_000, 16_000] and {len(found) for found in parts} == {
+        1
+    }
+    assert torch.equal(torch.cat([found["hiss"] for found in parts]), hiss(16_000))

@@ -1,0 +1,58 @@
+"""CIFAR: the real files where there are some, and a clear word where there are none."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from vitspeech.data.batches import default_root
+from vitspeech.data.images.cifar import Cifar
+
+
+def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match=rf"{tmp_path}/cifar-10-batches-py.*--data.download true"):
+        Cifar(10, str(tmp_path)).prepare_data()
+
+
+def test_only_ten_or_a_hundred_classes_exist():
+    with pytest.raises(ValueError, match="classes=20; CIFAR has 10 or 100"):
+        Cifar(20)
+
+
+def test_the_root_is_the_argument_then_the_environment_then_data(monkeypatch):
+    monkeypatch.setenv("VITSPEECH_DATA", "/elsewhere")
+    assert default_root("/here") == "/here" and default_root(None) == "/elsewhere"
+    monkeypatch.delenv("VITSPEECH_DATA")
+    assert default_root(None) == "data"
+
+
+@pytest.mark.data
+def test_the_three_sets_are_the_official_images_without_overlap():
+    data = Cifar(10, validation=3000)
+    data.setup("fit")
+    test = data.read("test")
+    assert (len(data.train), len(data.validation), len(test)) == (47_000, 3000, 10_000)
+    assert data.labels[:3] == ["airplane", "automobile", "bird"]
+    assert torch.bincount(test.labels).tolist() == [1000] * 10
+    both = torch.cat((data.train.labels, data.validation.labels))
+    assert torch.bincount(both).tolist() == [5000] * 10
+
+
+@pytest.mark.data
+def test_normalised_training_images_have_mean_zero_and_variance_one():
+    data = Cifar(10)
+    data.setup("fit")
+    pixels = data.normalised(data.train.inputs[:5000])
+    assert pixels.mean((0, 2, 3)).abs().max() < 0.02 and (pixels.std((0, 2, 3)) - 1).abs().max() < 0.02
+
+
+@pytest.mark.data
+def test_an_altered_file_is_refused(tmp_path):
+    folder = "cifar-10-batches-py"
+    shutil.copytree(Path(default_root(None)) / folder, tmp_path / folder)
+    with (tmp_path / folder / "data_batch_3").open("r+b") as file:
+        file.seek(1000)
+        file.write(b"altered")
+    with pytest.raises(FileNotFoundError, match="MD5"):
+        Cifar(10, str(tmp_path)).prepare_data()

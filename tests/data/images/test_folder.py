@@ -1,0 +1,93 @@
+"""A folder a class: splits, labels, and what is wrong with a folder."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from vitspeech.data.images import folder as image_folder
+from vitspeech.data.images.folder import ImageFolder
+
+
+def fill(folder: Path, classes: dict[str, int]) -> Path:
+    """Pictures of a grey that is the class's own, of different sizes."""
+    for grey, (name, count) in enumerate(classes.items()):
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            Image.new("L", (20 + number, 31), 40 * grey).save(folder / name / f"{number}.png")
+    return folder
+
+
+def test_a_flat_folder_is_split_in_three_without_overlap(tmp_path):
+    data = ImageFolder(str(fill(tmp_path, {"ape": 30, "bee": 20})), image=8)
+    data.setup("fit")
+    splits = data.splits
+    assert data.labels == ["ape", "bee"]
+    assert [len(splits[name][0]) for name in ("train", "validation", "test")] == [41, 5, 4]
+    assert len({file for files, _ in splits.values() for file in files}) == 50
+    assert data.train.inputs.shape == (41, 3, 8, 8)
+
+
+def test_labels_belong_to_their_pictures(tmp_path):
+    data = ImageFolder(str(fill(tmp_path, {"ape": 12, "bee": 13, "cat": 14})), image=8)
+    data.setup("fit")
+    for images in (data.train, data.validation, data.read("test")):
+        assert torch.equal(images.inputs[:, 0, 0, 0].long(), 40 * images.labels)
+
+
+def test_folders_of_splits_are_used_as_they_are(tmp_path):
+    fill(tmp_path / "train", {"ape": 5, "bee": 6})
+    fill(tmp_path / "val", {"ape": 2, "bee": 1})
+    fill(tmp_path / "test", {"bee": 4})
+    data = ImageFolder(str(tmp_path), image=8)
+    data.setup("fit")
+    assert (len(data.train), len(data.validation), len(data.read("test"))) == (11, 3, 4)
+    assert data.read("test").labels.tolist() == [1] * 4
+
+
+def test_a_set_too_large_for_memory_is_read_batch_by_batch(tmp_path, monkeypatch):
+    folder = str(fill(tmp_path, {"ape": 15, "bee": 15}))
+    whole = ImageFolder(folder, image=8, batch=5, workers=0)
+    whole.setup("fit")
+    monkeypatch.setattr(image_folder, "IN_MEMORY_BYTES", 1)
+    streamed = ImageFolder(folder, image=8, batch=5, workers=0)
+    streamed.setup("fit")
+    assert isinstance(streamed.train, image_folder.PictureFiles)
+    for one, other in zip(whole.train_dataloader(), streamed.train_dataloader(), strict=True):
+        assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1]) and one[2] == other[2]
+
+
+def test_both_kinds_of_set_give_the_sample_that_networks_are_initialised_from(tmp_path, monkeypatch):
+    folder = str(fill(tmp_path, {"ape": 15, "bee": 15}))
+    samples = []
+    for most in (image_folder.IN_MEMORY_BYTES, 1):
+        monkeypatch.setattr(image_folder, "IN_MEMORY_BYTES", most)
+        data = ImageFolder(folder, image=8)
+        data.setup("fit")
+        samples.append(data.train[torch.arange(7), 0][0])
+    assert torch.equal(*samples)
+
+
+def test_a_wrong_folder_is_named_with_what_is_wrong(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
+        ImageFolder(str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match="no class folders"):
+        ImageFolder(str(tmp_path))
+    fill(tmp_path / "train", {"ape": 5})
+    (tmp_path / "train" / "hollow").mkdir()
+    with pytest.raises(ValueError, match="hollow: no pictures in this class"):
+        ImageFolder(str(tmp_path)).setup("fit")
+    (tmp_path / "train" / "hollow").rmdir()
+    fill(tmp_path / "test", {"gnu": 1})
+    with pytest.raises(ValueError, match="gnu: a class that training has not; known: ape"):
+        ImageFolder(str(tmp_path)).setup("fit")
+
+
+def test_a_broken_picture_is_named_before_training(tmp_path):
+    fill(tmp_path / "train", {"ape": 5, "bee": 5})
+    (tmp_path / "train" / "bee" / "9.png").touch()
+    fill(tmp_path / "val", {"ape": 1})
+    fill(tmp_path / "test", {"ape": 1})
+    with pytest.raises(ValueError, match=r"9\.png: empty"):
+        ImageFolder(str(tmp_path)).setup("fit")

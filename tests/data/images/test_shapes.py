@@ -1,0 +1,64 @@
+"""The embedded set: the same again for the same seed, and not to be had by colours or places."""
+
+import pytest
+import torch
+
+from vitspeech.data.images.shapes import LABELS, Shapes, covered, save_example
+
+
+def test_the_same_number_draws_the_same_pictures():
+    one, same, other = Shapes(60), Shapes(60), Shapes(60, drawn_from=1)
+    for data in (one, same, other):
+        data.setup("fit")
+    assert torch.equal(one.train.inputs, same.train.inputs)
+    assert not torch.equal(one.train.inputs, other.train.inputs)
+    assert not torch.equal(one.train.inputs[:12], one.validation.inputs)
+
+
+def test_pictures_have_the_promised_form():
+    data = Shapes(500)
+    data.setup("fit")
+    assert data.train.inputs.shape == (500, 3, 32, 32) and data.train.inputs.dtype == torch.uint8
+    assert len(data.read("test")) == 100
+    assert set(data.train.labels.tolist()) == set(range(10))
+
+
+def test_every_shape_covers_a_different_area():
+    angle, radius = torch.zeros(10), torch.full((10,), 20.0)
+    masks = covered(torch.arange(10), torch.full((10, 2), 32.0), radius, angle, 64)
+    assert ((masks >= 0) & (masks <= 1)).all()
+    areas = masks.sum((1, 2)) / 20**2
+    assert areas.min() > 0.8 and areas.max() < 3.2
+    overlap = torch.einsum("ahw,bhw->ab", masks, masks) / torch.maximum(areas[:, None], areas[None]) / 20**2
+    assert overlap.fill_diagonal_(0).max() < 0.93
+
+
+def test_a_turned_shape_keeps_its_area():
+    labels = torch.full((7,), LABELS.index("heart"))
+    masks = covered(labels, torch.full((7, 2), 32.0), torch.full((7,), 15.0), torch.linspace(0, 6, 7), 64)
+    assert masks.sum((1, 2)).std() / masks.sum((1, 2)).mean() < 0.01
+
+
+def test_a_linear_model_stays_under_forty_per_cent():
+    data = Shapes(5000)
+    data.setup("fit")
+    train, test = data.train, data.read("test")
+    flat = [data.normalised(images.inputs).flatten(1) for images in (train, test)]
+    targets = torch.nn.functional.one_hot(train.labels, 10).float()
+    # Ridge regression in its dual form: the best of several strengths, chosen in the linear model's favour.
+    gram = flat[0] @ flat[0].T
+    best = 0.0
+    for ridge in (1e3, 1e4, 1e5):
+        weights = flat[0].T @ torch.linalg.solve(gram + ridge * torch.eye(len(gram)), targets)
+        best = max(best, ((flat[1] @ weights).argmax(1) == test.labels).float().mean().item())
+    assert 0.1 < best < 0.4
+
+
+def test_the_example_is_a_png(tmp_path):
+    save_example(str(tmp_path / "star.png"))
+    assert (tmp_path / "star.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_too_few_pictures_are_refused():
+    with pytest.raises(ValueError, match="count=9 is below 50"):
+        Shapes(9)

@@ -1,0 +1,223 @@
+"""Two marks: neither alone nor both added up tell the label, their relation always does."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from vitspeech.data.images.shapes import contrasting, covered
+from vitspeech.data.images.two_marks import CRESCENT, CRESCENT_RADIUS, Marks, TwoMarks, draw, placed
+
+SIDE = 32
+
+
+def marks_of(count: int, distance: float, seed: int = 0) -> Marks:
+    return placed(count, distance, SIDE, torch.Generator().manual_seed(seed))
+
+
+def pictures(marks: Marks, seed: int = 1, **shown: bool) -> torch.Tensor:
+    return draw(marks, SIDE, torch.Generator().manual_seed(seed), **shown)
+
+
+def ink(images: torch.Tensor) -> torch.Tensor:
+    """How far each 2×2 pixels are from their picture's mean colour, whatever it is: (B, 3, 32, 32) -> (B, 256)."""
+    images = images / 255
+    off = (images - images.mean((2, 3), keepdim=True)).norm(dim=1, keepdim=True)
+    return nn.functional.avg_pool2d(off, 2).flatten(1).double()
+
+
+def held_out_accuracy(features: torch.Tensor, labels: torch.Tensor, ridge: float) -> float:
+    """How often a ridge regression, fitted on the first two thirds, is right on the rest."""
+    cut = 2 * len(labels) // 3
+    features = features - features[:cut].mean(0)
+    train, test, signs = features[:cut], features[cut:], 2.0 * labels - 1
+    gram = train.T @ train + ridge * torch.eye(train.shape[1], dtype=train.dtype)
+    weights = torch.linalg.solve(gram, train.T @ signs[:cut].to(train.dtype))
+    return ((test @ weights > 0) == (signs[cut:] > 0)).double().mean().item()
+
+
+def test_the_same_number_draws_the_same_pictures():
+    one, same, other = TwoMarks(7, 60), TwoMarks(7, 60), TwoMarks(7, 60, drawn_from=1)
+    for data in (one, same, other):
+        data.setup("fit")
+    assert torch.equal(one.train.inputs, same.train.inputs) and torch.equal(one.train.labels, same.train.labels)
+    assert not torch.equal(one.train.inputs, other.train.inputs)
+    assert not torch.equal(one.train.inputs, one.validation.inputs[:60])
+    assert one.train.inputs.shape == (60, 3, 32, 32) and one.train.inputs.dtype == torch.uint8
+
+
+def test_the_dot_is_at_the_distance_and_stays_in_the_picture():
+    for distance in (5, 9.5, 13):
+        marks = marks_of(3001, distance)
+        assert torch.allclose((marks.dot - marks.crescent).norm(dim=1), torch.tensor(float(distance)), atol=1e-4)
+        assert ((marks.crescent - SIDE / 2).abs() <= 1).all()
+        assert marks.dot.min() >= 2 and marks.dot.max() <= SIDE - 2
+
+
+def test_comparing_direction_and_place_is_always_right():
+    marks = marks_of(3001, 11)
+    down, across = (marks.dot - marks.crescent).T
+    bearing = torch.atan2(down, across)
+    agreement = torch.cos(bearing - marks.angle)
+    assert torch.equal((agreement > 0).long(), marks.labels)
+    assert torch.allclose(agreement.abs(), torch.ones(3001), atol=1e-5)
+
+
+def test_the_crescent_is_open_where_the_angle_says():
+    # Opening to the right, to the bottom: ink lies on the other side.
+    angle = torch.tensor([0.0, math.pi / 2])
+    cover = covered(torch.full((2,), CRESCENT), torch.full((2, 2), 16.0), torch.full((2,), CRESCENT_RADIUS), angle, 32)
+    pixel = torch.arange(32) + 0.5
+    across, down = (cover.sum(1) @ pixel) / cover.sum((1, 2)), (cover.sum(2) @ pixel) / cover.sum((1, 2))
+    assert across[0] < 15.5 and abs(down[0] - 16) < 1e-4
+    assert down[1] < 15.5 and abs(across[1] - 16) < 1e-4
+
+
+def test_direction_place_and_label_are_drawn_independently():
+    marks = marks_of(40_000, 9)
+    signs = 2.0 * marks.labels - 1
+    down, across = (marks.dot - marks.crescent).T / 9
+    facts = [marks.angle.sin(), marks.angle.cos(), down, across, *(marks.crescent.T - 16)]
+    table = torch.stack([signs, *facts, *(facts[i] * facts[j] for i, j in ((0, 0), (0, 1), (2, 2), (2, 3)))])
+    # 40,000 draws: a correlation's standard error is 0.005. Signs with direction, with place, with the crescent's.
+    assert torch.corrcoef(table)[0, 1:].abs().max() < 0.025
+    assert torch.corrcoef(table)[1:3, 3:5].abs().max() < 0.025
+    # And what the label is: the product of both.
+    assert torch.allclose(facts[0] * down + facts[1] * across, signs, atol=1e-5)
+
+
+@pytest.mark.parametrize("shown", [{"dot": False}, {"crescent": False}, {}], ids=["crescent", "dot", "both"])
+def test_a_linear_model_is_at_chance(shown):
+    """Whatever it is given: one mark, or both added up. Of 1,000 pictures, chance lies within ±0.05 (three errors)."""
+    marks = marks_of(3000, 11)
+    seen = ink(pictures(marks, **shown))
+    for ridge in (1.0, 30.0, 1000.0):
+        assert abs(held_out_accuracy(seen, marks.labels, ridge) - 0.5) < 0.05
+
+
+def test_the_same_linear_model_finds_each_mark():
+    """So that chance above is not blindness: from the same pixels it tells on which side each of the marks is."""
+    marks = marks_of(3000, 11)
+    seen = ink(pictures(marks))
+    assert held_out_accuracy(seen, (marks.dot[:, 1] > marks.crescent[:, 1]).long(), 30.0) > 0.9
+    assert held_out_accuracy(seen, (marks.angle.cos() > 0).long(), 30.0) > 0.7
+
+
+def test_only_the_dot_moves_with_the_distance():
+    near, far = pictures(marks_of(13, 5)).int(), pictures(marks_of(13, 13)).int()
+    changed = (near != far).any(1)
+    pixel = torch.arange(32) + 0.5
+    for moved, one, other in zip(changed, marks_of(13, 5).dot, marks_of(13, 13).dot, strict=True):
+        away = [((pixel[:, None] - place[0]) ** 2 + (pixel - place[1]) ** 2).sqrt() for place in (one, other)]
+        assert moved.any() and torch.minimum(*away)[moved].max() < 2.5
+    without = [pictures(marks_of(13, distance), dot=False) for distance in (5, 13)]
+    assert torch.equal(*without)
+
+
+def test_leaving_out_a_mark_changes_nothing_elsewhere():
+    marks = marks_of(13, 13)
+    whole, no_crescent = pictures(marks), pictures(marks, crescent=False)
+    changed = (whole != no_crescent).any(1)
+    assert changed.any((1, 2)).all()
+    assert not changed[:, :11].any() and not changed[:, 21:].any() and not changed[..., :11].any()
+
+
+def test_marks_stand_out_from_their_ground():
+    ground = torch.rand(1009, 3, 1, 1, generator=torch.Generator().manual_seed(3)) * 0.8 + 0.1
+    colour = contrasting(ground, torch.Generator().manual_seed(5))
+    assert torch.allclose((colour - ground).norm(dim=1), torch.tensor(0.6), atol=1e-5)
+    assert (colour.clamp(0, 1) - ground).norm(dim=1).min() > 0.25
+
+
+def test_mirrored_pictures_keep_their_label():
+    """Marks mirrored by hand are the picture mirrored, with the same label."""
+    marks = marks_of(17, 9)
+    flipped = Marks(
+        torch.stack((marks.crescent[:, 0], SIDE - marks.crescent[:, 1]), 1),
+        math.pi - marks.angle,
+        torch.stack((marks.dot[:, 0], SIDE - marks.dot[:, 1]), 1),
+        marks.labels,
+    )
+    covers = [
+        covered(torch.full((17,), CRESCENT), some.crescent, torch.full((17,), CRESCENT_RADIUS), some.angle, SIDE)
+        for some in (marks, flipped)
+    ]
+    assert torch.allclose(covers[0].flip(-1), covers[1], atol=1e-4)
+    opening = torch.stack((flipped.angle.sin(), flipped.angle.cos()), 1)
+    agreement = ((flipped.dot - flipped.crescent) * opening).sum(1) / 9
+    assert torch.allclose(agreement, 2.0 * marks.labels - 1, atol=1e-5)
+
+
+def test_augmentation_mirrors_and_does_nothing_else():
+    data = TwoMarks(13, 60)
+    data.setup("fit")
+    torch.manual_seed(0)
+    inputs, labels = data.augmented(data.train.inputs, data.train.labels)
+    plain = data.normalised(data.train.inputs)
+    kept, mirrored = ((inputs == other).flatten(1).all(1) for other in (plain, plain.flip(-1)))
+    assert (kept ^ mirrored).all() and 15 < kept.sum() < 45
+    assert torch.equal(labels, data.train.labels)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((4.9,), r"distance=4.9 px is not within 5.0 .. 13.0"),
+        ((13.1,), r"distance=13.1 px is not within 5.0 .. 13.0"),
+        ((9, 49), "count=49 is below 50"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TwoMarks(*arguments)
+
+
+def narrow_network(width: int = 24) -> nn.Module:
+    """Convolutions whose outputs each see 8×8 px: 3, halved 4, and two steps of 2 px more; then the largest anywhere.
+
+    Without padding, no output knows its place. At 13 px the crescent's ink ends 8.3 px from the dot's.
+    """
+
+    def layer(narrow: int, wide: int, kernel: int) -> list[nn.Module]:
+        return [nn.Conv2d(narrow, wide, kernel, bias=False), nn.BatchNorm2d(wide), nn.GELU()]
+
+    convolutions = [*layer(3, width, 3), nn.MaxPool2d(2), *layer(width, 2 * width, 3), *layer(2 * width, 2 * width, 1)]
+    return nn.Sequential(*convolutions, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(2 * width, 2))
+
+
+def test_the_narrow_network_sees_eight_pixels():
+    network = narrow_network().eval()[:-3].double()
+    image = torch.randn(1, 3, 32, 32, dtype=torch.float64, requires_grad=True)
+    network(image)[0, :, 5, 5].sum().backward()
+    seen = (image.grad[0] != 0).any(0).nonzero()
+    assert (seen.amin(0).tolist(), seen.amax(0).tolist()) == ([10, 10], [17, 17])
+
+
+def trained_accuracy(distance: float, steps: int = 300) -> float:
+    """Of the narrow network, on pictures that it has not seen."""
+    torch.manual_seed(0)
+    data, network = TwoMarks(distance, 3000), narrow_network().to(memory_format=torch.channels_last)
+    data.setup("fit")
+    optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=steps)
+    for _ in range(steps):
+        chosen = torch.randint(0, 3000, (64,))
+        inputs, labels = data.augmented(data.train.inputs[chosen], data.train.labels[chosen])
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = network(inputs.contiguous(memory_format=torch.channels_last))
+        loss = nn.functional.cross_entropy(logits.float(), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    test, network = data.read("test"), network.eval()
+    with torch.inference_mode():
+        return (network(data.normalised(test.inputs)).argmax(1) == test.labels).float().mean().item()
+
+
+@pytest.mark.slow
+def test_a_field_of_eight_pixels_relates_marks_that_are_near_and_not_those_that_are_far():
+    """2,000 test pictures: chance lies within ±0.035 (three errors)."""
+    assert trained_accuracy(5) > 0.85
+    assert abs(trained_accuracy(13) - 0.5) < 0.035

@@ -1,0 +1,427 @@
+"""Recordings with transcripts: splits, batches, noise, what is wrong with them, and a run from them to a card."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy
+import pytest
+import soundfile
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from vitspeech.checkpoint.folder import load
+from vitspeech.checkpoint.release import card_data
+from vitspeech.data.audio.synthesis import Voice, spoken
+from vitspeech.data.clips.module import hiss
+from vitspeech.data.utterances import transcribed_audio
+from vitspeech.data.utterances.augment import SequenceAugment
+from vitspeech.data.utterances.composition import Speech
+from vitspeech.data.utterances.module import CHARACTERS
+from vitspeech.data.utterances.transcribed_audio import TranscribedAudio, noisy
+from vitspeech.evaluation import evaluate
+from vitspeech.tasks.recognition import parts
+from vitspeech.training.cli import TrainingCLI
+
+PLAIN = SequenceAugment(snr_db=(100, 100), speed=0, gain_db=0)  # noise of less than a step of 16 bits
+
+
+def write(path: Path, value: int, samples: int = 1600, rate_hz: int = 16_000) -> Path:
+    """A recording whose every sample is `value`, so that it tells which file it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, numpy.full(samples, value, dtype=numpy.int16), rate_hz)
+    return path
+
+
+def listing(root: Path, name: str, *rows: str, header: str = "path,transcript") -> None:
+    root.mkdir(exist_ok=True)
+    (root / f"{name}.csv").write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
+
+
+def fill(root: Path, *transcripts: str, name: str = "train", first: int = 0) -> Path:
+    """A recording of each transcript, NAME/0.wav and so on, the next always 11 samples longer, and a CSV of them."""
+    for number in range(len(transcripts)):
+        write(root / name / f"{number}.wav", 1000 + first + number, 1601 + 11 * number)
+    listing(root, name, *(f"{name}/{number}.wav,{said}" for number, said in enumerate(transcripts)))
+    return root
+
+
+def filled(root: Path) -> Path:
+    """All three splits: five, two and three recordings."""
+    fill(root, "go left", "stop", "left left go", "go", "stop left")
+    fill(root, "left", "go stop", name="validation", first=100)
+    return fill(root, "stop", "go", "left go", name="test", first=200)
+
+
+def made(root: Path, **arguments) -> TranscribedAudio:
+    data = TranscribedAudio(str(root), **arguments)
+    data.setup("fit")
+    return data
+
+
+def values(data: TranscribedAudio, split: str) -> list[int]:
+    """The value of each recording of the split, in order."""
+    sounds = data.read(split).sounds
+    assert all((sound == sound[0]).all() for sound in sounds)
+    return [int(sound[0]) for sound in sounds]
+
+
+def in_training(data: TranscribedAudio, batch: tuple[Speech, int], training: bool = True) -> Speech:
+    data.trainer = SimpleNamespace(training=training)
+    return data.on_after_batch_transfer(batch, 0)
+
+
+def test_splits_are_as_their_csv_files_say(tmp_path):
+    data = made(filled(tmp_path))
+    assert data.labels == ["go", "left", "stop"]
+    assert values(data, "train") == [1000, 1001, 1002, 1003, 1004]
+    assert values(data, "validation") == [1100, 1101] and values(data, "test") == [1200, 1201, 1202]
+    assert [some.tolist() for some in data.train.units] == [[0, 1], [2], [1, 1, 0], [0], [2, 1]]
+    assert {sound.dtype for sound in data.train.sounds} == {torch.int16}
+    assert data.preprocessing == {"sample_rate_hz": 16_000, "units": "words"}
+
+
+def test_tests_are_named_utterances(tmp_path):
+    data = TranscribedAudio(str(filled(tmp_path)))  # without setup, as evaluate.py has it
+    (name, test), *others = data.tests().items()
+    assert name == "test" and not others and not data.manifests
+    assert [some.id for some in test.utterances] == ["test/0.wav", "test/1.wav", "test/2.wav"]
+    assert [some.words for some in test.utterances] == [["stop"], ["go"], ["left", "go"]]
+
+
+def test_val_is_validation_and_another_column_is_passed_over(tmp_path):
+    fill(filled(tmp_path), "go", name="val", first=300)
+    assert values(made(tmp_path), "validation") == [1100, 1101]
+    (tmp_path / "validation.csv").unlink()
+    listing(tmp_path, "val", "anna,go,val/0.wav", header="speaker, transcript, path")
+    assert values(made(tmp_path), "validation") == [1300]
+
+
+def test_a_split_without_a_csv_is_a_tenth_of_training_whatever_the_seed(tmp_path):
+    fill(tmp_path, *["go", "left"] * 15)
+    one, other = made(tmp_path, seed=0), made(tmp_path, seed=7)
+    every = [values(one, split) for split in ("train", "validation", "test")]
+    assert every == [values(other, split) for split in ("train", "validation", "test")]
+    assert [len(some) for some in every] == [25, 3, 2]
+    assert sorted(value for some in every for value in some) == [*range(1000, 1030)]
+    # A transcript stays with its recording.
+    for split in ("train", "validation", "test"):
+        recordings = one.read(split)
+        said = [some.words for some in recordings.utterances]
+        assert said == [[["go"], ["left"]][value % 2] for value in values(one, split)]
+        assert [some.tolist() for some in recordings.units] == [[value % 2] for value in values(one, split)]
+
+
+def test_words_of_held_out_recordings_are_in_the_vocabulary(tmp_path):
+    fill(tmp_path, *(f"word{number}" for number in range(10)))
+    assert len(made(tmp_path).labels) == 10
+
+
+def test_transcripts_are_taken_as_they_stand(tmp_path):
+    fill(tmp_path, '"Well,   go on!"', "go\ton", "größer go")
+    data = made(tmp_path, vocabulary=["größer", "on!", "on", "go", "Well,", "never"])
+    assert data.labels == ["größer", "on!", "on", "go", "Well,", "never"]
+    every = {tuple(units.tolist()) for split in data.splits for units in data.read(split).units}
+    assert every == {(4, 3, 1), (3, 2), (0, 3)}
+
+
+def test_characters_are_those_of_english_or_the_ones_given(tmp_path):
+    fill(tmp_path, "go  on", "don't", "o")
+    data = made(tmp_path, units="characters")
+    assert data.labels == list(CHARACTERS) and data.preprocessing["units"] == "characters"
+    every = {tuple(units.tolist()) for split in data.splits for units in data.read(split).units}
+    assert tuple(CHARACTERS.index(letter) for letter in "go on") in every
+    assert tuple(CHARACTERS.index(letter) for letter in "don't") in every
+    assert made(tmp_path, units="characters", vocabulary=[*"ntgod' "]).labels == [*"ntgod' "]
+
+
+def test_a_batch_is_padded_at_the_ends_and_knows_no_times(tmp_path):
+    data = made(filled(tmp_path))
+    speech, seed = data.train[torch.tensor([2, 0, 4]), 17]
+    assert seed == 17 and speech.waveforms.dtype == torch.int16
+    assert speech.lengths.tolist() == [1623, 1601, 1645] and speech.waveforms.shape == (3, 1645)
+    for row, length, value in zip(speech.waveforms, speech.lengths.tolist(), (1002, 1000, 1004), strict=True):
+        assert (row[:length] == value).all() and not row[length:].any()
+    assert speech.units.tolist() == [[1, 1, 0], [0, 1, -1], [2, 1, -1]]
+    assert speech.spans.shape == (3, 0, 2)
+    in_parts = list(parts(speech))
+    assert [part[1].tolist() for part in in_parts] == [[1601], [1623], [1645]]
+    assert [part[2].tolist() for part in in_parts] == [[[0, 1]], [[1, 1, 0]], [[2, 1]]]
+
+
+def test_loaders_give_every_utterance_once(tmp_path):
+    data = made(filled(tmp_path), batch=2)
+    data.evaluation_batch = 2
+    assert [len(speech.lengths) for speech, _ in data.train_dataloader()] == [2, 2]
+    assert [speech.lengths.tolist() for speech, _ in data.test_dataloader()] == [[1601, 1612], [1623]]
+    speech, seed = next(iter(data.val_dataloader()))
+    assert seed == 0 and speech.lengths.tolist() == [1601, 1612]
+
+
+def test_training_follows_from_the_batchs_seed_alone(tmp_path):
+    data = made(filled(tmp_path))
+    waveforms = {}
+    for seed in (5, 6, 5):
+        torch.rand(3)  # whatever was drawn before
+        speech = in_training(data, data.train[torch.tensor([0, 1, 2]), seed])
+        assert speech.waveforms.dtype == torch.float32 and speech.waveforms.isfinite().all()
+        assert len(speech.waveforms[0]) == max(speech.lengths) and 0.8 < max(speech.lengths) / 1623 < 1.2
+        if seed in waveforms:
+            assert torch.equal(waveforms[seed], speech.waveforms)
+        waveforms[seed] = speech.waveforms
+    assert waveforms[5].shape != waveforms[6].shape or not torch.equal(waveforms[5], waveforms[6])
+
+
+def test_evaluation_changes_nothing(tmp_path):
+    data = made(filled(tmp_path))
+    batch = data.validation[torch.tensor([0, 1]), 0]
+    speech = in_training(data, batch, training=False)
+    assert torch.equal(speech.waveforms * 32768, batch[0].waveforms.float())
+    assert all(torch.equal(*pair) for pair in zip(speech[1:], batch[0][1:], strict=True))
+
+
+def test_an_augmentation_that_changes_nothing_changes_nothing(tmp_path):
+    data = made(filled(tmp_path), augment=PLAIN)
+    batch = data.train[torch.tensor([0, 3]), 3]
+    torch.testing.assert_close(in_training(data, batch).waveforms, batch[0].waveforms / 32768, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("snr_db", [0.0, 17.0])
+def test_noise_lies_under_each_recording_at_its_ratio(snr_db):
+    torch.manual_seed(0)
+    noise, lengths = hiss(700), torch.tensor([5003, 7919, 3001])
+    waveforms = torch.randn(3, 7919) * torch.tensor([[0.5], [0.1], [0.01]])
+    for row, length in zip(waveforms, lengths, strict=True):
+        row[length:] = 0
+    before = waveforms.clone()
+    added = noisy(waveforms, lengths, noise, (snr_db, snr_db)) - waveforms
+    assert torch.equal(waveforms, before)
+    for row, length, under in zip(waveforms, lengths, added, strict=True):
+        ratio = row[:length].square().mean() / under[:length].square().mean()
+        assert 10 * ratio.log10() == pytest.approx(snr_db, abs=0.01)
+        assert not under[length:].any()
+    # Each has its own stretch, and where the noise ends it begins again.
+    assert numpy.corrcoef(added[:2, :3001])[0, 1] < 0.9
+    torch.testing.assert_close(added[1, 7000:], added[1, :919], rtol=0, atol=1e-5)
+    stretches = noise.repeat(2).unfold(0, 499, 1)[:7000].float()
+    likeness = torch.nn.functional.cosine_similarity(stretches, added[2, None, :499])
+    assert likeness.max() > 0.9999
+
+
+def test_ratios_are_drawn_from_their_range():
+    torch.manual_seed(0)
+    waveforms = torch.randn(200, 499)
+    added = noisy(waveforms, torch.full((200,), 499), hiss(5000), (3, 20)) - waveforms
+    drawn = 10 * (waveforms.square().mean(1) / added.square().mean(1)).log10()
+    assert 3 <= drawn.min() < 4 and 19 < drawn.max() <= 20.001
+
+
+def test_a_silent_recording_gets_noise_all_the_same_and_a_warning(tmp_path):
+    filled(tmp_path)
+    write(tmp_path / "train" / "3.wav", 16, 1999)
+    warning = r"1 of 5 recordings are silent \(nothing above -66 dBFS\), first .*train\.csv: line 5: .*train/3\.wav"
+    with pytest.warns(UserWarning, match=warning):
+        data = made(tmp_path)
+    assert in_training(data, data.train[torch.tensor([3]), 0]).waveforms.isfinite().all()
+
+
+def test_recordings_of_any_rate_and_channels_are_resampled(tmp_path):
+    filled(tmp_path)
+    for number, (rate_hz, channels) in enumerate([(44_100, 2), (8_000, 1), (48_000, 1)]):
+        sound = 0.5 * numpy.sin(2 * numpy.pi * 1000 * numpy.arange(rate_hz // 2) / rate_hz)
+        soundfile.write(tmp_path / "train" / f"{number}.wav", numpy.stack([sound] * channels, 1), rate_hz)
+    for sound in made(tmp_path).train.sounds[:3]:
+        assert len(sound) == 8000 and sound.dtype == torch.int16
+        assert torch.fft.rfft(sound.double()).abs().argmax() * 2 == 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("train", "", "line 1: no column 'path'; the header must name path and transcript"),
+        ("train", "path,label\ntrain/0.wav,go\n", "line 1: no column 'transcript'"),
+        ("test", "path,transcript\n", "no rows below the header"),
+        ("train", "path,transcript\ntrain/0.wav,go\n\ntrain/1.wav, \n", "line 4: empty transcript"),
+        ("test", "path,transcript\ntest/0.wav,\n", "line 2: empty transcript"),
+        ("test", "path,transcript\n,go\n", "line 2: empty path"),
+        ("train", "path,transcript\ntrain/0.wav\n", "line 2: 1 fields, but 2 in the header"),
+        ("train", "path,transcript\ntrain/0.wav,go, left\n", "line 2: 3 fields, but 2 in the header; quote one with"),
+        ("train", 'path,transcript\ntrain/0.wav,"go left\ntrain/1.wav,go\n', "line 2: unexpected end of data"),
+        ("train", "path,transcript\ntrain/0.wav,go\ntrain/1.wav,größer\n", "line 3: not UTF-8"),
+        (
+            "validation",
+            "path,transcript\nvalidation/0.wav,go\nvalidation/1.wav,go right left\n",
+            "line 3: 'right' of 'go right left' is outside the vocabulary go, left, stop",
+        ),
+        ("test", "path,transcript\ntest/0.wav,Go\n", "line 2: 'Go' of 'Go' is outside the vocabulary go, left, stop"),
+        ("train", "path,transcript\ntrain/0.wav,go\ntrain/9.wav,go\n", "line 3: {root}/train/9.wav is not there"),
+        ("test", "path,transcript\ntest,go\n", "line 2: {root}/test is not there"),
+        (
+            "train",
+            "path,transcript\ntrain/0.wav,go\ntrain/../train/0.wav,left\n",
+            "line 3: {root}/train/../train/0.wav is there twice, first in {root}/train.csv: line 2",
+        ),
+        (
+            "test",
+            "path,transcript\ntest/0.wav,go\nvalidation/1.wav,go stop\n",
+            "line 3: {root}/validation/1.wav is there twice, first in {root}/validation.csv: line 3",
+        ),
+        ("validation", "path,transcript\nempty.wav,go\n", "line 2: {root}/empty.wav: empty (0 bytes)"),
+        ("test", "path,transcript\ntest/0.wav,go\nbroken.wav,go\n", "line 3: {root}/broken.wav: not a recording"),
+        (
+            "train",
+            "path,transcript\ntrain/0.wav,go left stop\nshort.wav,go\n",
+            "line 3: {root}/short.wav: lasts 0.05 s",
+        ),
+        ("test", "path,transcript\nlong.wav,go\n", "line 2: {root}/long.wav: lasts 61.0 s, above 60 s"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_and_line_before_training(tmp_path, name, content, reason):
+    filled(tmp_path)
+    (tmp_path / "empty.wav").touch()
+    (tmp_path / "broken.wav").write_text("no sound")
+    write(tmp_path / "short.wav", 1000, 800)
+    write(tmp_path / "long.wav", 1000, 61_000, rate_hz=1000)
+    file = tmp_path / f"{name}.csv"
+    file.write_text(content, encoding="latin-1")
+    data = TranscribedAudio(str(tmp_path))  # says nothing yet: the command line would bury it
+    with pytest.raises((ValueError, FileNotFoundError), match=re.escape(reason.format(root=tmp_path))) as caught:
+        data.setup("fit")
+    assert str(caught.value).startswith(f"{file}: ") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("units", "vocabulary", "reason"),
+    [
+        ("words", ["go", "left"], r"train\.csv: line 3: 'stop' of 'stop' is outside the vocabulary go, left$"),
+        ("characters", None, r"test\.csv: line 4: 'L' of 'Left go' is outside the vocabulary  , ', a, b, .*, z$"),
+        ("characters", [*" goleftsp"], r"test\.csv: line 4: 'L' of 'Left go' is outside"),
+    ],
+)
+def test_what_is_outside_a_vocabulary_that_is_given_is_named(tmp_path, units, vocabulary, reason):
+    fill(filled(tmp_path), "stop", "go", "Left go", name="test", first=200)
+    with pytest.raises(ValueError, match=reason):
+        made(tmp_path, units=units, vocabulary=vocabulary)
+
+
+def test_a_long_vocabulary_is_not_written_out(tmp_path):
+    fill(tmp_path, *(f"word{number}" for number in range(60)))
+    fill(tmp_path, "other", name="test", first=200)
+    with pytest.raises(ValueError, match=r"line 2: 'other' of 'other' is outside the vocabulary word0, .{,500}, …$"):
+        made(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"units": "letters"}, "units='letters' is unknown; known: words, characters"),
+        ({"vocabulary": []}, "vocabulary is empty"),
+        ({"vocabulary": ["go", "left", "go"]}, "vocabulary has 'go' twice"),
+        ({"vocabulary": ["go", "turn left"]}, "vocabulary: 'turn left' is no word"),
+        ({"vocabulary": ["go", ""]}, "vocabulary: '' is no word"),
+        ({"units": "characters", "vocabulary": [" ", "ab"]}, "vocabulary: 'ab' is no single character"),
+        ({"units": "characters", "vocabulary": [" ", "\t"]}, r"vocabulary: '\\t' is no single character, or white"),
+        ({"units": "characters", "vocabulary": ["a"]}, "vocabulary: ' ' is missing"),
+        ({"batch": 0}, "batch=0 is below 1"),
+    ],
+)
+def test_a_wrong_argument_is_refused(tmp_path, arguments, reason):
+    with pytest.raises(ValueError, match=reason):
+        TranscribedAudio(str(filled(tmp_path)), **arguments)
+
+
+def test_a_folder_without_a_listing_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
+        TranscribedAudio(str(tmp_path / "nowhere"))
+    (tmp_path / "train").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"train\.csv: no such file; it names recordings with transcripts"):
+        TranscribedAudio(str(tmp_path))
+
+
+def test_one_recording_is_too_few_to_draw_from(tmp_path):
+    with pytest.raises(ValueError, match=r"0\.wav: too few to hold out a tenth"):
+        made(fill(tmp_path, "go", "left"))
+
+
+def test_every_recording_is_found_before_the_first_is_read(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("read too early")
+
+    (filled(tmp_path) / "test" / "2.wav").unlink()
+    monkeypatch.setattr(transcribed_audio, "read_clip", refuse)
+    with pytest.raises(FileNotFoundError, match=r"test\.csv: line 4: .*test/2\.wav is not there"):
+        made(tmp_path)
+
+
+# From recordings to a card.
+
+SAID = ("go left", "stop", "left go stop", "go", "stop left", "left", "go stop", "stop go left")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    """Twenty-four synthesised recordings, and the config of a tiny recogniser of what is said in them."""
+    pytest.importorskip("espeakng_loader", reason="synthesised speech needs the extra `spoken`")
+    root = tmp_path_factory.mktemp("recordings")
+    texts = [said for said in SAID for _ in range(3)]
+    voices = [Voice(rate_wpm=120 + number) for number in range(len(texts))]
+    for number, sound in enumerate(spoken(texts, voices)):
+        soundfile.write(root / f"{number:02}.wav", sound.numpy(), 16_000)
+    rows = [f"{number:02}.wav,{said}" for number, said in enumerate(texts)]
+    listing(root, "train", *rows[::3], *rows[1::3])
+    listing(root, "test", *rows[2::3])
+    tokens = {"width": 16, "mels": 40, "stem": "convolutional", "stride": 2}
+    network = {"units": 3, "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": tokens}, "depth": 1}
+    settings = {
+        "seed_everything": 3,
+        "task": "recognition",
+        "data": {"class_path": "vitspeech.TranscribedAudio", "init_args": {"root": str(root), "batch": 5}},
+        "model": {
+            "network": {"class_path": "vitspeech.SpeechRecognizer", "init_args": network | {"heads": 2}},
+            "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.003}},
+        },
+        "trainer": {"max_epochs": 2, "enable_progress_bar": False, "accelerator": "cpu"},
+    }
+    (root / "recordings.yaml").write_text(yaml.safe_dump(settings))
+    return root / "recordings.yaml"
+
+
+def trained(config: Path, run: Path, *more: str) -> Path:
+    TrainingCLI([f"--config={config}", *more, f"--run={run}"]).train()
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(config, tmp_path_factory):
+    return trained(config, tmp_path_factory.mktemp("runs") / "one")
+
+
+def test_a_run_ends_with_a_card_that_comes_out_again(config, run):
+    errors, card = (run / "errors.txt").read_text(), json.loads((run / "model" / "card.json").read_text())
+    assert errors.startswith("test: word_error_rate ") and re.search(r"^test, \d\d\.wav", errors, re.MULTILINE)
+    init_args = {"units": "words", "vocabulary": None}
+    assert card["data"] == {"class_path": "vitspeech.TranscribedAudio", "init_args": init_args}
+    metrics = card["metrics"]
+    assert metrics["test_set"] == "test" and metrics["utterances"] == 8 and metrics["words"] == 15
+    model = load(run)
+    assert model.labels == ["go", "left", "stop"]
+    data = card_data(model, str(config.parent))
+    assert evaluate(model.network, data, progress=False).metrics == metrics
+    with pytest.raises(ValueError, match="TranscribedAudio has no place of its own"):
+        card_data(model, None)
+
+
+def test_a_run_is_a_function_of_its_seed(config, run, tmp_path):
+    again = load_file(trained(config, tmp_path / "again") / "model" / "model.safetensors")
+    assert all(torch.equal(tensor, again[name]) for name, tensor in load(run).network.state_dict().items())
+
+
+def test_labelling_says_that_it_needs_times(config, tmp_path):
+    network = {"classes": 4, "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16}}, "depth": 1}
+    settings = yaml.safe_load(config.read_text()) | {"task": "labelling"}
+    settings["model"]["network"] = {"class_path": "vitspeech.SpeechLabeller", "init_args": network | {"heads": 2}}
+    (tmp_path / "labelling.yaml").write_text(yaml.safe_dump(settings))
+    with pytest.raises(ValueError, match="spans"):
+        trained(tmp_path / "labelling.yaml", tmp_path / "run")

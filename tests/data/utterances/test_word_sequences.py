@@ -1,0 +1,420 @@
+"""Word sequences: what a batch follows from, labels and times, what training changes, and test sets by manifest."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import re
+import string
+
+import numpy
+import pytest
+import torch
+
+from vitspeech.data.clips.speech_commands import SpeechCommands
+from vitspeech.data.clips.spoken_words import SpokenWords
+from vitspeech.data.utterances import word_sequences
+from vitspeech.data.utterances.augment import SequenceAugment
+from vitspeech.data.utterances.composition import composed, read_manifest, read_sums, write_manifest
+from vitspeech.data.utterances.word_sequences import WordSequences, manifest_file
+
+WORDS = ("seven", "go", "stop")
+UNCHANGED = SequenceAugment(speed=0.0, gain_db=0.0)
+
+
+@pytest.fixture(scope="module")
+def source():
+    pytest.importorskip("espeakng_loader", reason="synthesised speech needs the extra `spoken`")
+    source = SpokenWords(WORDS, count=67)
+    source.word_clips = functools.cache(source.word_clips)
+    return source
+
+
+@pytest.fixture
+def made(source):
+    def make(stage=None, **arguments):
+        data = WordSequences(source, **{"count": 110, "batch": 7} | arguments)
+        data.setup(stage)
+        return data
+
+    return make
+
+
+class Stage:
+    def __init__(self, training):
+        self.training = training
+
+
+def batch_of(items, count=5, seed=3):
+    speech, same = items[torch.arange(count), seed]
+    assert same == seed
+    return speech
+
+
+def assert_same(one, other):
+    assert all(torch.equal(part, same) for part, same in zip(one, other, strict=True))
+
+
+def transcripts(data, speech):
+    """What was said, by the labels of a batch's units."""
+    return [[data.labels[unit] for unit in row if unit >= 0] for row in speech.units.tolist()]
+
+
+def test_a_training_batch_follows_from_its_seed_alone(made):
+    first = batch_of(made(seed=1).train)
+    again = made(seed=2)
+    batch_of(again.train, seed=4)
+    torch.manual_seed(11)
+    speech, _ = again.train[torch.tensor([83, 2, 5, 7, 11]), 3]  # which utterances they are only counts
+    assert_same(first, speech)
+
+
+def test_another_seed_draws_other_utterances(made):
+    train = made().train
+    one, other = batch_of(train, seed=3), batch_of(train, seed=4)
+    assert not set(one.lengths.tolist()) & set(other.lengths.tolist())
+    assert not torch.equal(one.waveforms[:, :1601], other.waveforms[:, :1601])
+
+
+def test_no_two_utterances_of_an_epoch_are_alike(made):
+    lengths = torch.cat([speech.lengths for speech, _ in made().train_dataloader()])
+    assert len(lengths) == 105 and len(lengths.unique()) > 100  # 15 whole batches of 110; whole samples may agree
+
+
+def test_a_run_draws_by_its_seed(made):
+    one, same, other = (next(iter(made(seed=seed).train_dataloader())) for seed in (5, 5, 6))
+    assert one[1] == same[1] != other[1]
+    assert_same(one[0], same[0])
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_evaluation_is_the_same_whatever_the_seed(made, split):
+    one, other = (made(seed=seed).read(split) for seed in (1, 2))
+    assert one.utterances == other.utterances and len(one) == 11
+    assert [utterance.id for utterance in one.utterances[:2]] == [f"{split}-0000", f"{split}-0001"]
+    assert_same(batch_of(one), batch_of(other, seed=9))
+
+
+def test_evaluation_gives_every_utterance_once_in_order(made):
+    data = made(count=1300)
+    for items, batches in ((data.validation, data.val_dataloader()), (data.read("test"), data.test_dataloader())):
+        speech = [speech for speech, _ in batches]
+        assert [len(part.lengths) for part in speech] == [64, 64, 2]
+        assert torch.cat([part.lengths for part in speech]).tolist() == [said.samples for said in items.utterances]
+
+
+def test_validation_and_test_have_other_utterances_and_other_clips(made):
+    data = made()
+    said = [items.utterances for items in (data.validation, data.read("test"))]
+    assert all(one.words != other.words or one.starts != other.starts for one, other in zip(*said, strict=True))
+    throats = [
+        {
+            data.drawing(split).clips[clip].speaker.partition("+")[2]
+            for utterance in utterances
+            for clip in utterance.clips
+        }
+        for split, utterances in zip(("validation", "test"), said, strict=True)
+    ]
+    assert throats[0].isdisjoint(throats[1])
+
+
+def test_words_are_labelled_by_the_sources_numbers(made):
+    data = made()
+    assert data.labels == list(WORDS)
+    assert transcripts(data, batch_of(data.validation, 11)) == [said.words for said in data.validation.utterances]
+
+
+def test_characters_are_labelled_with_a_space_between_words(made):
+    data = made(units="characters", words=(2, 4))
+    assert data.labels == [" ", "'", *string.ascii_lowercase] and len(data.labels) == 28
+    speech = batch_of(data.validation, 11)
+    said = [" ".join(said.words) for said in data.validation.utterances]
+    assert ["".join(units) for units in transcripts(data, speech)] == said
+    assert speech.spans.shape[1] == 4  # times are of words, whatever the units
+
+
+def test_units_do_not_change_what_is_drawn(made):
+    words, characters = (batch_of(made(units=units).train) for units in ("words", "characters"))
+    assert torch.equal(words.waveforms, characters.waveforms) and torch.equal(words.spans, characters.spans)
+
+
+@pytest.mark.parametrize(
+    ("units", "words", "message"),
+    [
+        ("words", ["go", "banana"], "'banana' of 'go banana' is outside the vocabulary seven, go, stop"),
+        ("characters", ["go", "Stop"], "'S' of 'go Stop' is outside the vocabulary  , ', a, b"),
+        ("characters", ["naïve"], "'ï' of 'naïve'"),
+    ],
+)
+def test_a_unit_outside_the_vocabulary_is_named(source, units, words, message):
+    with pytest.raises(ValueError, match=message):
+        WordSequences(source, units=units).encoded(words)
+
+
+def test_a_transcripts_units_are_indices_of_the_labels(source):
+    assert WordSequences(source).encoded(["stop", "seven", "stop"]) == [2, 0, 2]
+    assert WordSequences(source, units="characters").encoded(["a", "z's"]) == [2, 0, 27, 1, 20]
+    assert WordSequences(source).encoded([]) == []
+
+
+def test_sound_is_where_the_spans_say(made):
+    data = made(gap_ms=(101, 307), snr_db=(120, 120))
+    speech = batch_of(data.validation, 11)
+    for sound, length, spans in zip(speech.waveforms, speech.lengths, speech.spans, strict=True):
+        outside = sound.clone()
+        for start, end in spans[spans[:, 1] > 0].tolist():
+            assert 0 <= start < end <= length and sound[start : start + 320].any() and sound[end - 320 : end].any()
+            outside[start:end] = 0  # synthesised clips are all word: nothing to fade
+        assert not outside.any()
+
+
+def test_an_utterances_sound_is_that_of_its_line(made):
+    data = made()
+    drawing, speech = data.drawing("validation"), batch_of(data.validation, 11)
+    for sound, utterance in zip(speech.waveforms, data.validation.utterances, strict=True):
+        assert sound[: utterance.samples].tolist() == composed(utterance, drawing.clips, drawing.noises).tolist()
+        assert not sound[utterance.samples :].any()
+
+
+@pytest.mark.parametrize("words", [(2, 3), [5, 5]])
+def test_utterances_have_as_many_words_as_asked_for(made, words):
+    data = made(words=words)
+    for speech in (batch_of(data.train, 31), batch_of(data.validation, 11), batch_of(data.read("test"), 11)):
+        counts = (speech.units >= 0).sum(1)
+        assert words[0] <= counts.min() and counts.max() == words[1]
+        assert counts.tolist() == (speech.spans[..., 1] > 0).sum(1).tolist()
+
+
+def test_training_has_the_ratios_of_its_augmentation_and_evaluation_those_of_the_protocol(made):
+    data = made(snr_db=(17, 19), augment=SequenceAugment(snr_db=(3, 5)))
+    generator = numpy.random.default_rng(0)
+    assert all(3 <= data.train.drawing.draw("u", generator).snr_db <= 5 for _ in range(31))
+    for items in (data.validation, data.read("test")):
+        assert all(17 <= utterance.snr_db <= 19 for utterance in items.utterances)
+
+
+def test_int16_is_within_one(source):
+    given = torch.tensor([[-32768, -16384, 0, 1, 32767]], dtype=torch.int16)
+    floats = WordSequences(source).normalised(given)
+    assert floats.dtype == torch.float32 and floats.tolist() == (given.numpy() / 2**15).tolist()
+
+
+def test_training_batches_are_augmented_by_their_own_seed(made):
+    data = made()
+    data.trainer = Stage(training=True)
+    batch = next(iter(data.train_dataloader()))
+    first = data.on_after_batch_transfer(batch, 0)
+    torch.rand(11)
+    assert_same(data.on_after_batch_transfer(batch, 0), first)
+    assert not (first.lengths == batch[0].lengths).any() and torch.equal(first.units, batch[0].units)
+    other = data.on_after_batch_transfer((batch[0], batch[1] + 1), 0)
+    assert not (first.lengths == other.lengths).any()
+
+
+def test_what_a_network_draws_after_the_augmentation_follows_from_the_batch_too(made):
+    data = made()
+    data.trainer = Stage(training=True)
+    batch, after = next(iter(data.train_dataloader())), []
+    for _ in range(2):
+        data.on_after_batch_transfer(batch, 0)
+        after.append((torch.rand(3).tolist(), numpy.random.random()))
+    assert after[0] == after[1]
+
+
+def test_the_augmentation_given_is_the_one_used(made):
+    data = made(augment=UNCHANGED)
+    data.trainer = Stage(training=True)
+    batch = next(iter(data.train_dataloader()))
+    assert_same(data.on_after_batch_transfer(batch, 0), batch[0]._replace(waveforms=batch[0].waveforms / 32768))
+    assert made().augment == SequenceAugment()
+
+
+def test_evaluation_batches_are_only_made_floats(made):
+    data = made()
+    data.trainer = Stage(training=False)
+    for batch in (*data.val_dataloader(), *data.test_dataloader()):
+        speech = data.on_after_batch_transfer(batch, 0)
+        assert_same(speech, batch[0]._replace(waveforms=batch[0].waveforms / 32768))
+
+
+def test_a_release_is_told_the_rate_and_the_units(source):
+    assert WordSequences(source, units="characters").preprocessing == {"sample_rate_hz": 16_000, "units": "characters"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"words": (0, 7)}, r"words=\[0, 7\].* is too small"),
+        ({"words": (5, 3)}, r"words=\[5, 3\] is no range from low to high"),
+        ({"gap_ms": (-1.0, 3.0)}, r"gap_ms=\[-1.0, 3.0\].* is too small"),
+        ({"gap_ms": (5.0, 3.0)}, r"gap_ms=\[5.0, 3.0\] is no range"),
+        ({"snr_db": (30.0, 10.0)}, r"snr_db=\[30.0, 10.0\] is no range"),
+        ({"count": 9}, "count=9 is too small"),
+        ({"units": "letters"}, "units='letters' is unknown; known: words, characters"),
+        ({"batch": 0}, "batch=0 is below 1"),
+    ],
+)
+def test_an_argument_that_makes_no_set_is_named(source, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        WordSequences(source, **arguments)
+
+
+def test_more_words_than_a_split_has_clips_are_refused_before_training(made):
+    with pytest.raises(ValueError, match=r"words=\[1, 14\] are more than the 13 clips for validation"):
+        made("fit", words=(1, 14))
+
+
+def test_a_source_that_is_not_there_is_said_before_training(tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"^{tmp_path}.*Speech Commands is not there"):
+        WordSequences(SpeechCommands(("yes",), str(tmp_path))).prepare_data()
+
+
+# Manifests.
+
+
+@pytest.fixture
+def file(made, tmp_path):
+    """The test set of another protocol than the default one's, as a manifest."""
+    data = made(words=(3, 4), count=70)
+    data.write_manifest(tmp_path / "three-or-four.jsonl")
+    return tmp_path / "three-or-four.jsonl"
+
+
+def altered(file, number, **changes):
+    """The manifest with another line of that number, from 1 on, and a sum that is true."""
+    utterances = read_manifest(file)
+    utterances[number - 1] = dataclasses.replace(utterances[number - 1], **changes)
+    write_manifest(utterances, file)
+    return file
+
+
+def test_a_manifest_is_the_test_set_that_was_written(made, file):
+    drawn = made(words=(3, 4), count=70).read("test")
+    read = made(manifests=[str(file)], snr_db=(-5, -5), gap_ms=(7, 7)).read("test")
+    assert len(read) == len(drawn) == 7 and read.utterances == drawn.utterances
+    assert_same(batch_of(read, 7), batch_of(drawn, 7))
+
+
+def test_writing_gives_the_sum_that_is_kept_beside_the_manifest(made, tmp_path):
+    data = made()
+    digest = data.write_manifest(str(tmp_path / "words.jsonl"))
+    content = (tmp_path / "words.jsonl").read_bytes()
+    assert digest == hashlib.sha256(content).hexdigest()
+    assert (tmp_path / "SHA256SUMS").read_text() == f"{digest}  words.jsonl\n"
+    assert [json.loads(line)["id"] for line in content.splitlines()] == [f"test-{number:04}" for number in range(11)]
+    assert made(seed=8).write_manifest(tmp_path / "again.jsonl") == digest
+
+
+def test_what_is_written_is_drawn_whatever_manifests_there_are(made, file, tmp_path):
+    one, other = made(), made(manifests=[str(file)])
+    assert other.write_manifest(tmp_path / "a.jsonl") == one.write_manifest(tmp_path / "b.jsonl")
+
+
+def test_a_manifest_changes_neither_training_nor_validation(made, file):
+    one, other = made(), made(manifests=[str(file)])
+    assert_same(batch_of(one.train), batch_of(other.train))
+    assert one.validation.utterances == other.validation.utterances
+
+
+def test_of_several_manifests_the_first_is_the_test_set_and_each_is_there_by_its_name(made, file, tmp_path):
+    made(words=(5, 5)).write_manifest(tmp_path / "five.jsonl")
+    data = made(manifests=[str(tmp_path / "five.jsonl"), str(file)])
+    assert {name: len(items) for name, items in data.tests().items()} == {"five": 11, "three-or-four": 7}
+    assert data.read("test").utterances == read_manifest(tmp_path / "five.jsonl")
+    assert list(made().tests()) == ["drawn"]
+
+
+def test_a_manifest_that_comes_with_the_package_goes_by_its_name(made, file, monkeypatch):
+    monkeypatch.setattr(word_sequences, "MANIFESTS", file.parent)
+    data = made(manifests=["three-or-four"])
+    data.prepare_data()
+    assert len(data.read("test")) == 7 and list(data.tests()) == ["three-or-four"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"words": ["go", "banana", "stop"]}, "the word 'banana' is outside the vocabulary.*seven.*go.*stop"),
+        ({"clips": ["go/0", "go/7001", "stop/0"]}, "the clip go/.* is not in the test split"),
+        ({"noise": ["wind", 0]}, "the noise wind is not there"),
+    ],
+)
+def test_what_the_source_has_not_is_named_with_its_line(made, file, changes, message):
+    three = next(number for number, said in enumerate(read_manifest(file), 1) if len(said.words) == 3)
+    altered(file, three, **changes)
+    with pytest.raises(ValueError, match=f"^{re.escape(str(file))}: line {three}: {message}"):
+        made(manifests=[str(file)]).read("test")
+
+
+def test_a_clip_of_another_split_is_named_with_its_line(made, source, file):
+    known = {clip.name for clip in source.word_clips("test")}
+    other = next(clip for clip in source.word_clips("train") if clip.name not in known)
+    utterance = read_manifest(file)[4]
+    altered(file, 5, words=[other.word, *utterance.words[1:]], clips=[other.name, *utterance.clips[1:]])
+    with pytest.raises(ValueError, match=f"line 5: the clip {other.name} is not in the test split"):
+        made(manifests=[str(file)]).read("test")
+
+
+def test_a_clip_of_another_word_is_named_with_its_line(made, source, file):
+    said = read_manifest(file)[2].words
+    other = next(word for word in source.words if word != said[0])
+    altered(file, 3, words=[other, *said[1:]])
+    with pytest.raises(ValueError, match=f"line 3: the clip {said[0]}/.* says '{said[0]}', not '{other}'"):
+        made(manifests=[str(file)]).read("test")
+
+
+def test_a_cut_that_its_clip_does_not_hold_is_named_with_its_line(made, source, file):
+    utterance = read_manifest(file)[1]
+    length = next(len(clip.samples) for clip in source.word_clips("test") if clip.name == utterance.clips[0])
+    cuts = [[1, length], *utterance.cuts[1:]]
+    made(manifests=[str(altered(file, 2, cuts=cuts))]).read("test")
+    altered(file, 2, cuts=[[2, length + 1], *utterance.cuts[1:]])
+    with pytest.raises(ValueError, match=f"line 2: the clip {utterance.clips[0]} is not .* or shorter than its cut"):
+        made(manifests=[str(file)]).read("test")
+
+
+def test_an_altered_manifest_is_refused_before_training(made, file):
+    content = bytearray(file.read_bytes())
+    content[content.index(b'"snr_db":') + 9] ^= 1  # one digit
+    file.write_bytes(content)
+    for ask in (WordSequences.prepare_data, lambda data: data.read("test")):
+        with pytest.raises(
+            ValueError, match=f"^{re.escape(str(file))}: its sha256 is [0-9a-f]{{64}}, but SHA256SUMS says"
+        ):
+            ask(made(manifests=[str(file)]))
+
+
+def test_a_missing_manifest_is_refused_before_training(made, tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"^{tmp_path}/none.jsonl: no such manifest"):
+        made(manifests=[str(tmp_path / "none.jsonl")]).prepare_data()
+
+
+# What comes with the package: words of Speech Commands, so that results can be compared.
+OWN = {"speech-commands-1-7": (1, 7, 1000), "speech-commands-8-12": (8, 12, 300)}  # fewest and most words, utterances
+TWELVE = "bed cat happy down go left right up eight one zero five".split()
+
+
+def test_the_manifests_that_come_with_the_package_are_unaltered():
+    assert {file.stem for file in word_sequences.MANIFESTS.glob("*.jsonl")} == set(OWN)
+    assert set(read_sums(word_sequences.MANIFESTS / "SHA256SUMS")) == {f"{name}.jsonl" for name in OWN}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_an_own_manifest_says_what_its_clips_say_in_as_many_words_as_its_name_has(name):
+    fewest, most, count = OWN[name]
+    utterances = read_manifest(manifest_file(name))
+    assert len({utterance.id for utterance in utterances}) == len(utterances) == count
+    assert {len(utterance.words) for utterance in utterances} == set(range(fewest, most + 1))
+    for utterance in utterances:
+        assert [clip.partition("/")[0] for clip in utterance.clips] == utterance.words
+    assert {word for utterance in utterances for word in utterance.words} == set(TWELVE)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", OWN)
+def test_an_own_manifest_is_what_the_protocol_draws_from_the_real_set(name):
+    fewest, most, count = OWN[name]
+    data = WordSequences(SpeechCommands(TWELVE), words=(fewest, most), count=10 * count, manifests=[name])
+    test = data.read("test")
+    assert test.utterances == data.drawn("test", test.drawing).utterances
+    assert batch_of(test).waveforms.any(1).all()

@@ -1,0 +1,499 @@
+"""Effective fields: against exact Jacobians, the theory of deep stacks, and networks whose fields are known by hand.
+
+Shapes: B inputs, C channels, R rows, W columns, T moments, M mel bins, L layers.
+"""
+
+import itertools
+from dataclasses import replace
+from math import inf
+
+import numpy
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import SpeechClassifier
+from vitspeech.receptive.fields import effective
+from vitspeech.receptive.fields.effective import effective_fields
+from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.fields.layers import INPUT, Layer
+
+MEL = Layer("tokens.log_mel", "mel")
+
+
+class Residual(nn.Module):
+    """x + what a branch makes of it, times a factor."""
+
+    def __init__(self, branch, factor=1.0):
+        super().__init__()
+        self.branch, self.factor = branch, factor
+
+    def forward(self, x):
+        return x + self.branch(x) * self.factor
+
+
+class Applied(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def stack(*modules):
+    return nn.Sequential(*modules).eval().requires_grad_(False)
+
+
+def pictures(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def picking(kernel, stride, place):
+    """A convolution that hands on the pixel at one place of its kernel."""
+    convolution = nn.Conv2d(1, 1, kernel, stride, bias=False)
+    nn.init.zeros_(convolution.weight)
+    convolution.weight.data[0, 0, place[0], place[1]] = 1
+    return convolution
+
+
+def energy_by_offset(field):
+    """Where there is any energy, of all inputs together: (row's offset, column's offset) -> energy."""
+    return {
+        (float(field.rows[i]), float(field.columns[j])): float(field.energy.sum(0)[i, j])
+        for i, j in field.energy.sum(0).nonzero().tolist()
+    }
+
+
+# What is estimated.
+
+
+def test_the_mean_over_all_probes_is_the_squared_norm_of_the_exact_jacobian(monkeypatch):
+    torch.manual_seed(0)
+    network = stack(nn.Conv2d(2, 5, 3, padding=1), nn.GELU(), nn.Conv2d(5, 3, 3, padding=1), nn.Tanh()).double()
+    inputs = pictures(2, 2, 7, 11, dtype=torch.float64)
+    probes = itertools.cycle(itertools.product((0, 1), repeat=3))
+    monkeypatch.setattr(torch, "randint", lambda low, high, shape, generator: torch.tensor([next(probes)] * shape[0]))
+    field = effective_fields(network, inputs, [Layer("3")], units=1, probes=8)[0].cumulative
+    (row, column) = field.units[0]
+    assert (row, column) == (3, 5)
+    jacobian = torch.autograd.functional.jacobian(lambda x: network(x)[:, :, row, column], inputs)  # (B, 3, B, 2, R, W)
+    exact = torch.stack([jacobian[b, :, b].square().sum((0, 1)) for b in range(2)])
+    assert_close(field.energy[:, 6 - 3 : 13 - 3, 10 - 5 : 21 - 5], exact.float())
+    assert_close(field.energy.sum(), exact.sum().float())
+
+
+def test_random_probes_come_near_the_exact_jacobian():
+    torch.manual_seed(0)
+    network = stack(nn.Conv2d(2, 7, 3, padding=1), nn.GELU())
+    inputs = pictures(2, 2, 5, 5)
+    field = effective_fields(network, inputs, [Layer("1")], units=1, probes=1000)[0].cumulative
+    jacobian = torch.autograd.functional.jacobian(lambda x: network(x)[:, :, 2, 2], inputs)
+    exact = torch.stack([jacobian[b, :, b].square().sum((0, 1)) for b in range(2)])
+    assert_close(field.energy[:, 2:7, 2:7], exact, rtol=0.15, atol=0.01 * float(exact.max()))
+
+
+def test_the_field_is_the_mean_over_units_each_around_its_own_centre():
+    network = stack(picking(3, 1, (0, 1)), Applied(lambda x: x * x))
+    inputs = pictures(3, 1, 9, 9).requires_grad_(False)
+    field = effective_fields(network, inputs, [Layer("1")], units=4)[0].cumulative
+    assert field.units == [(2, 2), (2, 4), (4, 2), (4, 4)]
+    seen = torch.stack([inputs[:, 0, row, column + 1] for row, column in field.units])
+    # d(x²)/dx = 2x at the pixel above the unit's centre.
+    assert energy_by_offset(field) == {(-1, 0): pytest.approx(float((2 * seen).square().mean(0).sum()), rel=1e-5)}
+
+
+@pytest.mark.parametrize(
+    "kernel, stride, place, offset",
+    [
+        (1, 1, (0, 0), (0, 0)),
+        (3, 1, (2, 0), (1, -1)),
+        (2, 1, (0, 1), (-0.5, 0.5)),  # the 2×2 whitening
+        (2, 2, (1, 0), (0.5, -0.5)),  # pixel (2r + 1, 2c)
+        (3, 2, (1, 2), (0, 1)),
+        (3, 3, (0, 2), (-1, 1)),
+        (4, 4, (3, 0), (1.5, -1.5)),  # patches of 4
+        (5, 4, (4, 2), (2, 0)),
+    ],
+)
+def test_fields_are_centred_for_even_and_odd_kernels_and_strides(kernel, stride, place, offset):
+    inputs = torch.ones(2, 1, 23 * stride + kernel - stride, 23 * stride + kernel - stride)
+    field = effective_fields(stack(picking(kernel, stride, place)), inputs, [Layer("0")])[0]
+    assert field.stride == stride and field.grid == (23, 23)
+    assert energy_by_offset(field.cumulative) == {offset: pytest.approx(2)}
+    half = (kernel - 1) / 2
+    assert [(span.low, span.high, span.centre) for span in field.cumulative.theoretical] == [(-half, half, 0)] * 2
+    row, column = field.cumulative.units[0]
+    assert field.cumulative.centre == (row * stride + half, column * stride + half)
+
+
+def test_places_merged_by_reshaping_are_centred_by_their_grid():
+    pick = nn.Conv2d(4, 1, 1, bias=False)
+    pick.weight.data = torch.tensor([0.0, 0, 1, 0]).reshape(1, 4, 1, 1)  # of a square's four pixels the lower left
+    fields = effective_fields(stack(nn.PixelUnshuffle(2), pick), torch.ones(2, 1, 22, 22), [Layer("1")])[0]
+    assert fields.stride == 2 and energy_by_offset(fields.cumulative) == {(0.5, -0.5): pytest.approx(2)}
+    assert all(span.size == inf for span in fields.cumulative.theoretical) and fields.cumulative.known
+
+
+@pytest.mark.parametrize(
+    "layers, share, squared", [(5, 0.66, 0.488), (10, 0.49, 0.355), (20, 0.36, 0.254), (40, 0.26, 0.181)]
+)
+def test_effective_width_grows_as_the_square_root_of_depth(layers, share, squared):
+    network = stack(*(nn.Conv2d(1, 1, 3, padding=1, bias=False) for _ in range(layers)))
+    for convolution in network:
+        nn.init.constant_(convolution.weight, 1 / 9)
+    field = effective_fields(network, pictures(2, 1, *[2 * layers + 7] * 2), [Layer(str(layers - 1))], units=1)[
+        0
+    ].cumulative
+    assert field.theoretical[0].size == 2 * layers + 1
+    of_gradient = extent(replace(field, energy=field.energy.sqrt()))["of_theoretical"].value
+    # Each layer adds the variance 2/3 of a uniform step of three pixels.
+    assert of_gradient == pytest.approx(4 * (2 * layers / 3) ** 0.5 / (2 * layers + 1), rel=1e-4)
+    assert of_gradient == pytest.approx(share, abs=0.006)
+    walk = numpy.ones(1)
+    for _ in range(layers):
+        walk = numpy.convolve(walk, numpy.ones(3) / 3)
+    walk = walk**2 / (walk**2).sum()
+    deviation = (walk @ numpy.arange(-layers, layers + 1) ** 2) ** 0.5
+    of_energy = extent(field)["of_theoretical"].value
+    assert of_energy == pytest.approx(4 * deviation / (2 * layers + 1), rel=1e-4)
+    assert of_energy == pytest.approx(squared, abs=0.0006) == pytest.approx(of_gradient / 2**0.5, rel=0.05)
+
+
+# What numbers of it do not depend on.
+
+
+@pytest.mark.parametrize("identity", [nn.Identity, lambda: nn.Conv2d(3, 3, 1), lambda: Residual(nn.Conv2d(3, 3, 1))])
+def test_an_identity_sees_one_cell(identity):
+    torch.manual_seed(0)
+    network = stack(identity(), nn.ReLU(), identity())
+    for fields in effective_fields(network, pictures(3, 3, 13, 13), [Layer("0"), Layer("2")]):
+        for field in (fields.cumulative, fields.block):
+            found = {name: number.value for name, number in extent(field).items()}
+            assert found["radius_50"] == found["radius_90"] == found["width"] == 0
+            assert all(0 < found[f"side_{part}"] <= 1 for part in (20, 30, 50, 90, 99))
+            assert found["effective_pixels"] == found["anisotropy"] == found["own_share"] == 1
+
+
+@pytest.mark.parametrize("factor", [1e6, 1e-6])
+def test_no_number_changes_when_a_layers_output_is_scaled(factor):
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 5, 3, 2, 1), nn.GELU(), nn.Conv2d(5, 7, 3, 1, 1)]
+    networks = stack(*layers, nn.Identity()), stack(*layers, Applied(lambda x: x * factor))
+    inputs = pictures(5, 3, 17, 17)
+    plain, scaled = (effective_fields(network, inputs, [Layer("0"), Layer("3")])[1] for network in networks)
+    assert float(scaled.cumulative.energy.sum() / plain.cumulative.energy.sum()) == pytest.approx(factor**2, rel=1e-4)
+    for before, after in ((plain.cumulative, scaled.cumulative), (plain.block, scaled.block)):
+        numbers, same = extent(before), extent(after)
+        assert {name: tuple(number) for name, number in same.items()} == {
+            name: pytest.approx(tuple(number), rel=1e-5) for name, number in numbers.items()
+        }
+
+
+@pytest.mark.parametrize("factor", [1e6, 1e-6])
+def test_no_number_of_speech_changes_when_a_layers_output_is_scaled(factor):
+    torch.manual_seed(0)
+    layers = [Applied(lambda x: x.transpose(1, 2)), nn.Conv1d(5, 7, 5, 2), nn.GELU(), nn.Conv1d(7, 3, 3)]
+    networks = stack(*layers, nn.Identity()), stack(*layers, Applied(lambda x: x * factor))
+    inputs, source = pictures(5, 31, 5), Layer(INPUT, "mel")
+    plain, scaled = (
+        effective_fields(network, inputs, [Layer("4", "NCT")], source=source)[0].cumulative for network in networks
+    )
+    centres = torch.tensor([100.0, 300, 700, 1300, 2900])
+    for measure in (lambda field: extent_in_time(field, cell_ms=10), lambda field: extent_in_frequency(field, centres)):
+        numbers = {name: pytest.approx(tuple(number), rel=1e-5) for name, number in measure(plain).items()}
+        assert {name: tuple(number) for name, number in measure(scaled).items()} == numbers
+
+
+class LaidOut(nn.Module):
+    """Two convolutions whose results are handed on in some layout, by way of two modules that can be measured."""
+
+    def __init__(self, there, back):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Conv2d(2, 3, 3, 2, 1), nn.Conv2d(3, 5, 3, 1, 1)
+        self.a, self.b, self.back = Applied(there), Applied(there), back
+
+    def forward(self, x):
+        return self.b(self.second(self.back(self.a(self.first(x).tanh()))))
+
+
+def with_tokens_before(count):
+    def there(x):
+        return torch.cat((x.new_ones(len(x), count, x.shape[1]), x.flatten(2).transpose(1, 2)), 1)
+
+    return there, lambda x: x[:, count:].transpose(1, 2).unflatten(2, (7, 7))
+
+
+@pytest.mark.parametrize(
+    "layout, class_tokens, there, back",
+    [
+        ("NHWC", 0, lambda x: x.movedim(1, -1), lambda x: x.movedim(-1, 1)),
+        ("tokens", 0, *with_tokens_before(0)),
+        ("tokens", 1, *with_tokens_before(1)),
+        ("tokens", 2, *with_tokens_before(2)),
+    ],
+    ids=["NHWC", "tokens", "class token", "two class tokens"],
+)
+def test_pictures_laid_out_differently_have_the_same_fields(layout, class_tokens, there, back):
+    inputs = pictures(3, 2, 14, 14)
+    networks = [LaidOut(lambda x: x, lambda x: x), LaidOut(there, back)]
+    layers = [[Layer(name) for name in "ab"], [Layer(name, layout, class_tokens) for name in "ab"]]
+    plain, other = (effective_fields(n.eval(), inputs, some) for n, some in zip(networks, layers, strict=True))
+    for ours, theirs in zip(plain, other, strict=True):
+        assert (ours.grid, ours.stride, ours.block_stride) == (theirs.grid, theirs.stride, theirs.block_stride)
+        for kind in ("cumulative", "block"):
+            mine, its = getattr(ours, kind), getattr(theirs, kind)
+            assert_close(mine.energy, its.energy)
+            assert torch.equal(mine.rows, its.rows) and torch.equal(mine.columns, its.columns)
+            assert mine.theoretical == its.theoretical and mine.units == its.units
+
+
+def test_moments_laid_out_differently_have_the_same_fields():
+    torch.manual_seed(0)
+    turn, turn_back = Applied(lambda x: x.transpose(1, 2)), Applied(lambda x: x.transpose(1, 2))
+    network = stack(turn, nn.Conv1d(5, 3, 5, 2), nn.GELU(), nn.Conv1d(3, 1, 3), turn_back)
+    inputs, source = pictures(3, 31, 5), Layer(INPUT, "mel")
+    found = {
+        layout: effective_fields(network, inputs, [Layer("1", "NCT"), layer], source=source)[1]
+        for layout, layer in {
+            "NCT": Layer("3", "NCT"),
+            "frames": Layer("4", "frames"),
+            "mel": Layer("4", "mel"),  # with a single bin the two are the same
+        }.items()
+    }
+    for layout in ("frames", "mel"):
+        for kind in ("cumulative", "block"):
+            mine, its = getattr(found["NCT"], kind), getattr(found[layout], kind)
+            assert_close(mine.energy, its.energy)
+            assert torch.equal(mine.rows, its.rows) and mine.theoretical == its.theoretical
+    cumulative, block = found["NCT"].cumulative, found["NCT"].block
+    assert cumulative.energy.shape == (3, 61, 5) and cumulative.columns.tolist() == [0, 1, 2, 3, 4]
+    assert block.energy.shape == (3, 2 * 14 - 1, 1) and block.columns.tolist() == [0]
+    assert (cumulative.theoretical[0].low, cumulative.theoretical[0].high) == (-4, 4)
+    assert (block.theoretical[0].low, block.theoretical[0].high) == (-1, 1) and found["NCT"].block_stride == 2
+
+
+def test_inputs_in_several_batches_have_the_fields_of_one(monkeypatch):
+    torch.manual_seed(0)
+    network = stack(nn.Conv2d(2, 3, 3), nn.GELU(), nn.Conv2d(3, 1, 3))  # of one channel signs do not matter
+    inputs, told = pictures(5, 2, 11, 11), []
+    whole = effective_fields(network, inputs, [Layer("2")])[0].cumulative
+    monkeypatch.setattr(effective, "BATCH", 2)
+    parts = effective_fields(network, inputs, [Layer("2")], progress=lambda: told.append(1))[0].cumulative
+    assert_close(parts.energy, whole.energy)
+    assert parts.theoretical == whole.theoretical and len(told) == 3
+    assert parts.outside == pytest.approx(0, abs=1e-6)
+
+
+def test_the_seed_alone_says_which_probes_are_drawn():
+    torch.manual_seed(0)
+    network, inputs = stack(nn.Conv2d(2, 7, 3)), pictures(3, 2, 11, 11)
+    fields = [effective_fields(network, inputs, [Layer("0")], seed=seed)[0].cumulative.energy for seed in (0, 0, 1)]
+    assert torch.equal(fields[0], fields[1]) and not torch.allclose(fields[0], fields[2])
+
+
+# Paths, cut and whole, from the input and from the layer before.
+
+
+def test_a_cut_field_is_that_of_the_branch_alone():
+    torch.manual_seed(0)
+    branch, inputs = nn.Conv2d(1, 1, (3, 5), padding=(1, 2)), pictures(3, 1, 11, 11)  # one channel: signs don't matter
+    whole = effective_fields(stack(Residual(branch)), inputs, [Layer("0")])[0]
+    alone = effective_fields(stack(branch), inputs, [Layer("0")])[0]
+    assert alone.cumulative_cut is None and alone.block_cut is None  # there is nothing to cut
+    alone = alone.cumulative
+    assert_close(whole.cumulative_cut.energy, alone.energy)
+    assert torch.equal(whole.block_cut.energy, whole.cumulative_cut.energy)
+    off_centre = torch.ones(21, 21, dtype=torch.bool)
+    off_centre[10, 10] = False
+    assert_close(whole.cumulative.energy[:, off_centre], alone.energy[:, off_centre])
+    own = (1 + branch.weight[0, 0, 1, 2]) ** 2
+    assert_close(whole.cumulative.energy[:, 10, 10], own.expand(3))
+
+
+def test_a_branch_that_is_multiplied_by_zero_leaves_no_cut_field():
+    fields = effective_fields(stack(Residual(nn.Conv2d(3, 3, 3, padding=1), 0.0)), pictures(3, 3, 9, 9), [Layer("0")])
+    assert fields[0].cumulative_cut is None and extent(fields[0].cumulative)["effective_pixels"].value == 1
+
+
+def test_block_fields_are_measured_from_the_layer_before():
+    torch.manual_seed(0)
+    network = stack(nn.Conv2d(2, 3, 5, 2, 2), nn.GELU(), nn.Conv2d(3, 1, 3, 1, 1), Residual(nn.Conv2d(1, 1, 3, 1, 1)))
+    fields = effective_fields(network, pictures(3, 2, 26, 26), [Layer("0"), Layer("2"), Layer("3")])
+    assert [field.stride for field in fields] == [2, 2, 2] and [field.block_stride for field in fields] == [1, 2, 2]
+    assert [field.block.theoretical[0].size for field in fields] == [5, 3, 3]
+    assert [field.cumulative.theoretical[0].size for field in fields] == [5, 9, 13]
+    assert torch.equal(fields[0].block.energy, fields[0].cumulative.energy)
+    assert [field.cumulative_cut is None for field in fields] == [True, True, False]
+    # What a block mixes does not depend on what lies before it, in one channel with no activation.
+    last = stack(Residual(network[3].branch))
+    alone = effective_fields(last, pictures(3, 1, 13, 13), [Layer("0")])[0]
+    assert_close(fields[2].block.energy, alone.cumulative.energy)
+    assert_close(fields[2].block_cut.energy, alone.cumulative_cut.energy)
+
+
+def test_cumulative_fields_can_be_measured_alone():
+    torch.manual_seed(0)
+    network = stack(Residual(nn.Conv2d(1, 1, 3, padding=1)), nn.GELU(), nn.Conv2d(1, 1, 3, padding=1))
+    inputs, layers = pictures(3, 1, 11, 11), [Layer("0"), Layer("2")]
+    alone = effective_fields(network, inputs, layers, cumulative_only=True)
+    for all_of_it, part in zip(effective_fields(network, inputs, layers), alone, strict=True):
+        assert torch.equal(part.cumulative.energy, all_of_it.cumulative.energy)
+        assert part.cumulative.theoretical == all_of_it.cumulative.theoretical
+        assert part.cumulative_cut is part.block is part.block_cut is None is not all_of_it.block
+
+
+def test_the_network_is_left_as_it_was():
+    torch.manual_seed(0)
+    network = stack(Residual(nn.Conv2d(1, 1, 3, padding=1)), nn.Conv2d(1, 1, 3))
+    inputs = pictures(3, 1, 9, 9)
+    before = network(inputs)
+    effective_fields(network, inputs, [Layer("0"), Layer("1")])
+    assert torch.equal(network(inputs), before) and not inputs.requires_grad
+    assert all(not module._forward_hooks for module in network.modules())
+
+
+# Speech: truncated attention.
+
+
+def recogniser(left, right, *, stem="convolutional", stride=2, depth=3):
+    torch.manual_seed(0)
+    tokens = SpeechTokens(8, mels=5, stem=stem, stride=stride)
+    return SpeechClassifier(3, tokens, depth=depth, heads=2, left=left, right=right).eval().requires_grad_(False)
+
+
+@pytest.mark.parametrize("stem, centre", [("convolutional", 3), ("stacked", 0.5)])
+def test_a_truncated_encoder_sees_exactly_its_windows_and_its_stem(stem, centre):
+    left, right = [2, 1, 3], [1, 0, 2]
+    network = recogniser(left, right, stem=stem)
+    layers = [Layer("tokens.frames", "frames"), *(Layer(f"encoder.blocks.{n}", "frames") for n in range(3))]
+    fields = effective_fields(network, 0.1 * pictures(3, 16000), layers, source=MEL, units=5)
+    for number, field in enumerate(fields):
+        low, high = -2 * sum(left[:number]) - centre, 2 * sum(right[:number]) + centre
+        assert (field.cumulative.theoretical[0].low, field.cumulative.theoretical[0].high) == (low, high)
+        rows, energy = field.cumulative.rows, field.cumulative.energy.sum((0, 2))
+        outside = (rows < low) | (rows > high)
+        assert not energy[outside].any() and (energy[~outside] > 0).all()
+        assert field.stride == 2 and field.cumulative.known and field.cumulative.energy.shape == (3, 195, 5)
+        if number:
+            block = field.block.theoretical[0]
+            assert (block.low, block.high) == (-left[number - 1], right[number - 1]) and field.block_stride == 2
+            inside = (field.block.rows >= block.low) & (field.block.rows <= block.high)
+            assert torch.equal(field.block.energy.sum((0, 2)) > 0, inside)
+
+
+def test_a_causal_encoder_sees_nothing_ahead_beyond_its_stem():
+    fields = effective_fields(
+        recogniser(4, 0), 0.1 * pictures(3, 16000), [Layer("encoder.blocks.2", "frames")], source=MEL
+    )[0]
+    assert (fields.cumulative.theoretical[0].low, fields.cumulative.theoretical[0].high) == (-24 - 3, 3)
+    assert not fields.cumulative.energy[:, fields.cumulative.rows > 3].any()
+    unlimited = effective_fields(
+        recogniser(None, 0), 0.1 * pictures(3, 16000), [Layer("encoder.blocks.2", "frames")], source=MEL
+    )[0].cumulative
+    assert (unlimited.theoretical[0].low, unlimited.theoretical[0].high) == (-inf, 3)
+    assert not unlimited.energy[:, unlimited.rows > 3].any()
+
+
+def test_full_attention_sees_without_a_limit():
+    layers = [Layer("encoder.blocks.0", "frames")]
+    field = effective_fields(recogniser(None, None), 0.1 * pictures(2, 9000), layers, source=MEL, units=1)[0].cumulative
+    assert (field.theoretical[0].low, field.theoretical[0].high) == (-inf, inf)
+    ((row, _),) = field.units
+    lit = field.energy.sum((0, 2)) > 0
+    frames = 1 + (9000 - 400) // 160
+    centre = 2 * row + 3
+    tokens = 1 + (frames - 7) // 2
+    assert field.rows[lit].tolist() == list(range(-centre, 2 * (tokens - 1) + 7 - centre))
+
+
+def test_a_windowed_layer_that_is_measured_itself_has_its_window():
+    layers = [Layer("tokens.frames", "frames"), Layer("encoder.blocks.0.attention", "frames")]
+    field = effective_fields(recogniser(2, 1), 0.1 * pictures(2, 9000), layers, source=MEL)[1]
+    assert (field.block.theoretical[0].low, field.block.theoretical[0].high) == (-2, 1)
+
+
+# What the theoretical field does not hold is noticed.
+
+
+def test_mixing_that_is_not_read_is_seen_in_the_share_outside():
+    network = stack(Applied(lambda x: x + 0.5 * x.flip(3)))
+    fields = effective_fields(network, pictures(3, 1, 12, 12), [Layer("0")])[0]
+    assert len(fields.cumulative.units) == 9
+    assert fields.cumulative.outside == pytest.approx(0.25 / 1.25, rel=1e-5) and not fields.cumulative.known
+    assert "of_theoretical" not in extent(fields.cumulative)
+    known = effective_fields(stack(nn.Conv2d(1, 1, 3)), pictures(3, 1, 12, 12), [Layer("0")])[0].cumulative
+    assert known.known and "of_theoretical" in extent(known)
+
+
+def test_a_field_on_its_source_lies_where_the_unit_looked():
+    torch.manual_seed(0)
+    network, inputs = stack(nn.Conv2d(2, 1, 3, 2, 1), nn.Tanh()), pictures(2, 2, 10, 14)
+    field = effective_fields(network, inputs, [Layer("1")], units=1)[0].cumulative
+    row, column = field.units[0]
+    exact = torch.autograd.functional.jacobian(lambda x: network(x)[:, 0, row, column].sum(), inputs)
+    assert_close(field.on_source(), exact.square().sum(1))
+    with pytest.raises(ValueError, match="the fields of 9 units are added up"):
+        effective_fields(network, inputs, [Layer("1")])[0].cumulative.on_source()
+
+
+def test_a_fields_mean_weighs_inputs_by_their_energy():
+    network = stack(Applied(lambda x: x * x))
+    inputs = torch.ones(2, 1, 3, 3) * torch.tensor([1.0, 3]).reshape(2, 1, 1, 1)
+    field = effective_fields(network, inputs, [Layer("0")], units=1)[0].cumulative
+    assert field.energy[:, 2, 2].tolist() == [4, 36] and field.mean[2, 2] == 1 and field.size == 3
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"inputs": torch.zeros(1, 2, 9, 9)}, "1 input: an estimate with an interval needs at least 2"),
+        ({"units": 0}, "units=0 or probes=1 is below 1"),
+        ({"probes": 0}, "units=9 or probes=0 is below 1"),
+        ({"layers": [Layer("nowhere")]}, "no layer 'nowhere'"),
+        ({"layers": [Layer("0", "tokens")]}, r"layer '0' gives \(3, 3, 9, 9\), which is not laid out as tokens"),
+        ({"layers": [Layer("1"), Layer("0")]}, "layer '0' does not depend on 1: no gradient"),
+        ({"layers": [Layer("2")]}, "layer '2' does not depend on the input: no gradient"),
+        ({"layers": [Layer("3")]}, "layer '3' does not depend on the input: no gradient"),
+    ],
+)
+def test_what_cannot_be_measured_is_named(arguments, message):
+    constant, cut = Applied(torch.ones_like), Applied(lambda x: x * 0)
+    network = stack(nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(3, 3, 3), constant, cut)
+    arguments = {"inputs": pictures(3, 2, 9, 9), "layers": [Layer("0")]} | arguments
+    with pytest.raises(ValueError, match=message):
+        effective_fields(network, **arguments)
+
+
+@pytest.mark.parametrize(
+    "shape, units, places",
+    [
+        ((2, 3, 9, 13), 9, [(row, column) for row in (2, 4, 6) for column in (3, 6, 9)]),
+        ((2, 3, 9, 13), 1, [(4, 6)]),
+        ((2, 3, 1, 1), 9, [(0, 0)]),
+        ((2, 3, 2, 2), 9, [(0, 0), (0, 1), (1, 0), (1, 1)]),
+        ((2, 3, 41, 1), 5, [(10, 0), (15, 0), (20, 0), (25, 0), (30, 0)]),
+    ],
+)
+def test_units_are_spread_over_the_middle_half(shape, units, places):
+    assert effective.chosen(torch.zeros(shape), units) == places
+
+
+@pytest.mark.parametrize("depth", [4, 8, 12])
+def test_stacks_without_padding_are_centred(depth):
+    centre = torch.zeros(1, 1, 3, 3)
+    centre[0, 0, 1, 1] = 1
+    network = nn.Sequential(*(nn.Conv2d(1, 1, 3, bias=False) for _ in range(depth))).eval()
+    for convolution in network:
+        convolution.weight.data = centre
+    field = effective_fields(network, torch.ones(2, 1, 32, 32), [Layer(str(depth - 1))])[0]
+    assert field.stride == 1 and field.cumulative.theoretical[0].size == 2 * depth + 1
+    assert field.cumulative.energy[:, 31, 31].sum() == field.cumulative.energy.sum()

@@ -1,0 +1,293 @@
+"""Numbers of fields that are written down by hand, and their bootstrap intervals.
+
+Shapes: B inputs, I rows, J columns of offsets around the unit.
+"""
+
+from dataclasses import replace
+from math import inf, sqrt
+
+import pytest
+import torch
+
+from vitspeech.receptive.fields.effective import Field
+from vitspeech.receptive.fields.extent import Estimate, extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.fields.theoretical import Span
+
+
+def around(places, *, half=5, apart=0.0, side=inf):
+    """A field over pictures that holds this energy at these offsets (down, across): two equal inputs."""
+    offsets = torch.arange(-half, half + 1) + apart
+    energy = torch.zeros(len(offsets), len(offsets))
+    for (down, across), share in places.items():
+        energy[round(down - apart) + half, round(across - apart) + half] = share
+    span = Span(-(side - 1) / 2, (side - 1) / 2, 0)
+    return Field(energy.expand(2, -1, -1), offsets, offsets, (span, span), [(0, 0)], (0.0, 0.0), 0.0)
+
+
+def in_time(shares, bins=(1.0,), apart=0.0, low=-inf, high=inf):
+    """A field over 9 moments and some mel bins, offsets -8 .. 8: two equal inputs."""
+    rows = torch.arange(-8, 9) + apart
+    energy = torch.zeros(len(rows))
+    for offset, share in shares.items():
+        energy[round(offset - apart) + 8] = share
+    energy = energy[:, None] * torch.tensor(bins)
+    columns = torch.arange(len(bins))
+    return Field(energy.expand(2, -1, -1), rows, columns, (Span(low, high, 0),) * 2, [(0, 0)], (0.0, 0.0), 0.0)
+
+
+def values(numbers):
+    return {name: number.value for name, number in numbers.items()}
+
+
+def approximately(numbers, **expected):
+    found = values(numbers)
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def square(side):
+    """An even square of that side, around a pixel or between four of them."""
+    offsets = [place - (side - 1) / 2 for place in range(side)]
+    return around({(a, b): 1.0 for a in offsets for b in offsets}, apart=0.0 if side % 2 else 0.5)
+
+
+def test_one_place_has_no_extent():
+    approximately(
+        extent(around({(0, 0): 7.0}, side=9)),
+        side_20=0.2,
+        side_50=0.5,
+        side_90=0.9,
+        radius_50=0,
+        radius_90=0,
+        width=0,
+        anisotropy=1,
+        effective_pixels=1,
+        own_share=1,
+        of_theoretical=0,
+    )
+
+
+def test_two_places():
+    approximately(
+        extent(around({(0, 0): 0.6, (3, -4): 0.4}, half=8, side=9)),
+        side_20=0.2 / 0.6,  # squares of sides 0, 1, 3, 5, 7 and 9 hold 0, 0.6, …, 0.6 and 1
+        side_30=0.5,
+        side_50=0.5 / 0.6,
+        side_90=7 + 2 * 0.3 / 0.4,
+        side_99=7 + 2 * 0.39 / 0.4,
+        radius_50=0,
+        radius_90=sqrt(20) + (5 - sqrt(20)) * 0.3 / 0.4,  # next below 5 is the distance of (2, 4)
+        width=4 * sqrt(0.6 * 0.4 * (9 + 16) / 2),
+        effective_pixels=1 / (0.36 + 0.16),
+        own_share=0.6,
+        of_theoretical=4 * sqrt(3) / 9,
+    )
+
+
+def test_a_ring_around_a_centre():
+    ring = {place: 0.2 for place in [(0, 2), (2, 0), (0, -2), (-2, 0)]} | {(0, 0): 0.2}
+    approximately(
+        extent(around(ring)),
+        side_20=1,
+        side_50=3 + 2 * 0.3 / 0.8,
+        radius_50=sqrt(2) + (2 - sqrt(2)) * 0.3 / 0.8,
+        radius_90=sqrt(2) + (2 - sqrt(2)) * 0.7 / 0.8,
+        width=4 * sqrt(0.4 * 4),
+        anisotropy=1,
+        effective_pixels=5,
+        own_share=0.2,
+        of_theoretical=4 * sqrt(1.6) / 6,  # the field was measured in a picture of six rows
+    )
+    without = {place: 1.0 for place in ring if place != (0, 0)}
+    approximately(extent(around(without)), side_50=4, own_share=0, effective_pixels=4)
+    approximately(extent(around(without)), radius_50=sqrt(2) + (2 - sqrt(2)) / 2)
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 4, 5, 8])
+def test_an_even_square(side):
+    inner = max(side - 2, 0)
+    approximately(
+        extent(square(side)),
+        width=4 * sqrt((side**2 - 1) / 12),
+        effective_pixels=side**2,
+        anisotropy=1,
+        side_99=inner + (side - inner) * (0.99 - (inner / side) ** 2) / (1 - (inner / side) ** 2),
+        own_share=(1 if side % 2 else 0) / side**2,
+    )
+
+
+def test_a_square_of_five_is_interpolated_between_its_rings():
+    approximately(
+        extent(square(5)),
+        side_20=1 + 2 * (0.2 - 0.04) / (0.36 - 0.04),
+        side_30=1 + 2 * (0.3 - 0.04) / (0.36 - 0.04),
+        side_50=3 + 2 * (0.5 - 0.36) / 0.64,
+        side_90=3 + 2 * (0.9 - 0.36) / 0.64,
+        # Discs of radius 0, 1, √2, 2, √5, √8 hold 1, 5, 9, 13, 21 and 25 of 25 pixels.
+        radius_50=sqrt(2) + (2 - sqrt(2)) * (12.5 - 9) / 4,
+        radius_90=sqrt(5) + (sqrt(8) - sqrt(5)) * (22.5 - 21) / 4,
+    )
+
+
+def test_lengths_are_in_cells_and_areas_in_their_squares():
+    one, four = values(extent(square(5), own=3)), values(extent(square(5), cell=4, own=3))
+    assert four.pop("effective_pixels") == 16 * one.pop("effective_pixels")
+    for name in ("anisotropy", "own_share", "of_theoretical"):
+        assert four.pop(name) == one.pop(name)
+    assert four == pytest.approx({name: 4 * number for name, number in one.items()})
+    assert {*one} == {"side_20", "side_30", "side_50", "side_90", "side_99", "radius_50", "radius_90", "width"}
+
+
+@pytest.mark.parametrize("side, own, share", [(5, 1, 1), (5, 3, 9), (5, 4, 9), (5, 5, 25), (4, 2, 4), (4, 4, 16)])
+def test_a_units_own_share_is_that_of_its_cell(side, own, share):
+    assert extent(square(side), own=own)["own_share"].value == pytest.approx(share / side**2)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_anisotropy_is_the_ratio_of_the_axes(turned):
+    rows, columns = [-1, 0, 1], [-3, -2, -1, 0, 1, 2, 3]
+    rectangle = {(b, a) if turned else (a, b): 1.0 for a in rows for b in columns}
+    approximately(extent(around(rectangle)), anisotropy=sqrt((49 - 1) / (9 - 1)))
+
+
+def test_anisotropy_sees_axes_that_lie_aslant():
+    # Variances (9 + 1) / 2 along the one diagonal and 1/2 along the other, times 2.
+    aslant = {(3, 3): 1.0, (-3, -3): 1.0, (1, -1): 1.0, (-1, 1): 1.0}
+    approximately(extent(around(aslant)), anisotropy=3)
+
+
+@pytest.mark.parametrize("line", [[(0, -3), (0, 1), (0, 2)], [(-2, -2), (0, 0), (4, 4)], [(1, 0), (-1, 0)]])
+def test_a_line_has_no_shorter_axis(line):
+    assert extent(around(dict.fromkeys(line, 1.0)))["anisotropy"].value > 1e5
+
+
+def test_the_width_is_around_the_fields_own_mean():
+    shifted = {(a + 2, b - 1): 1.0 for a in (-1, 0, 1) for b in (-1, 0, 1)}
+    approximately(extent(around(shifted)), width=4 * sqrt(8 / 12), anisotropy=1, effective_pixels=9, own_share=0)
+
+
+def test_the_theoretical_field_counts_as_far_as_the_picture_goes():
+    width = 4 * sqrt(24 / 12)
+    for side, base in ((5, 5), (6, 6), (7, 6), (inf, 6)):
+        field = around({(a, b): 1.0 for a in range(-2, 3) for b in range(-2, 3)}, side=side)
+        approximately(extent(field), of_theoretical=width / base)
+    assert "of_theoretical" not in extent(replace(field, outside=0.5))
+
+
+# Time and frequency.
+
+SHARES = {-3: 0.2, -1: 0.3, 0: 0.1, 1: 0.15, 2: 0.25}
+
+
+def test_past_and_future_are_told_apart():
+    mean, square = -0.25, 0.2 * 9 + 0.3 + 0.15 + 0.25 * 4
+    found = extent_in_time(in_time(SHARES, bins=(0.5, 0.25, 0.25), low=-4, high=2), cell_ms=10)
+    approximately(
+        found,
+        # Up to offsets 0, 1, 2, 3 before lie 1/6, 4/6, 4/6 and all of 0.6; up to 0, 1, 2 after 2/10, 5/10, all of 0.5.
+        back_50=10 * (1 / 2 - 1 / 6) / (3 / 6),
+        back_90=10 * (2 + (0.9 - 4 / 6) / (2 / 6)),
+        ahead_50=10.0,
+        ahead_90=10 * (1 + 0.4 / 0.5),
+        ahead_share=0.4 / 0.9,
+        # Stretches of 1, 3, 5 and 7 frames hold 0.1, 0.55, 0.8 and 1.
+        span_20=10 * (1 + 2 * 0.1 / 0.45),
+        span_50=10 * (1 + 2 * 0.4 / 0.45),
+        span_90=10 * (5 + 2 * 0.1 / 0.2),
+        width=10 * 4 * sqrt(square - mean**2),
+        effective_ms=10 / (0.04 + 0.09 + 0.01 + 0.0225 + 0.0625),
+        of_theoretical=4 * sqrt(square - mean**2) / 7,
+    )
+
+
+def test_between_two_frames_each_half_counts_to_its_own_side():
+    field = in_time({-1.5: 0.3, -0.5: 0.1, 0.5: 0.2, 1.5: 0.2, 2.5: 0.2}, apart=0.5)
+    approximately(
+        extent_in_time(field, cell_ms=10),
+        back_50=10 * (0.5 + 0.25 / 0.75),
+        back_90=10 * (0.5 + 0.65 / 0.75),
+        ahead_50=10 * (0.5 + 1 / 2),
+        ahead_share=0.4 / 0.7,
+        span_30=20,
+        span_50=10 * (2 + 2 * 0.2 / 0.5),
+        of_theoretical=4 * sqrt(2.45 - 0.4**2) / 9,
+    )
+
+
+@pytest.mark.parametrize(
+    "shares, back, ahead, ahead_share",
+    [({0: 1.0}, 0, 0, 0.5), ({0: 0.5, -4: 0.5}, 38, 0, 0), ({-4: 1.0}, 39, 0, 0), ({0: 0.5, 3: 0.5}, 0, 28, 1)],
+    ids=["itself", "causal", "the past alone", "the future"],
+)
+def test_a_side_without_energy_has_no_extent(shares, back, ahead, ahead_share):
+    found = extent_in_time(in_time(shares), cell_ms=10)
+    approximately(found, back_90=back, ahead_90=ahead, ahead_share=ahead_share)
+
+
+def test_frequency_is_that_of_the_bins_share():
+    centres = torch.tensor([100.0, 300, 700, 1500, 3100])
+    shares = (0.02, 0.08, 0.5, 0.36, 0.04)
+    found = extent_in_frequency(in_time(SHARES, bins=shares), centres)
+    approximately(
+        found,
+        effective_bins=1 / sum(share**2 for share in shares),
+        low_hz=200 + 300 * 0.03 / 0.08,
+        high_hz=1100 + 1200 * 0.35 / 0.36,
+    )
+    alone = extent_in_frequency(in_time(SHARES, bins=(0.0, 0, 1, 0, 0)), centres)
+    approximately(alone, effective_bins=1, low_hz=500 + 600 * 0.05, high_hz=500 + 600 * 0.95)
+    even = extent_in_frequency(in_time(SHARES, bins=(1.0, 1, 1, 1, 1)), centres)
+    approximately(even, effective_bins=5, low_hz=200 * 0.25, high_hz=2300 + 1600 * 0.75)
+
+
+# Intervals.
+
+
+def random_field(inputs, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    offsets = torch.arange(-4, 5)
+    bell = torch.exp(-(offsets[:, None].square() + offsets.square()) / 8)
+    return replace(around({}, half=4), energy=bell * torch.rand(inputs, 9, 9, generator=generator) ** 4)
+
+
+def numbers_of(field):
+    field_in_time = replace(field, columns=torch.arange(9))
+    centres = torch.arange(1, 10) * 100.0
+    return extent(field) | extent_in_time(field_in_time, cell_ms=10) | extent_in_frequency(field_in_time, centres)
+
+
+def test_a_number_lies_within_its_interval():
+    for seed in range(5):
+        for number in numbers_of(random_field(40, seed)).values():
+            assert number.low <= number.value <= number.high and number.low < number.high
+
+
+def test_intervals_shrink_as_the_root_of_the_inputs():
+    few, many = (numbers_of(random_field(inputs)) for inputs in (30, 30 * 16))
+    ratios = {name: (many[name].high - many[name].low) / (few[name].high - few[name].low) for name in few}
+    assert sum(ratios.values()) / len(ratios) == pytest.approx(1 / 4, rel=0.2) and max(ratios.values()) < 0.5
+
+
+def test_equal_inputs_leave_no_doubt():
+    field = random_field(1)
+    for number in numbers_of(replace(field, energy=field.energy.expand(7, -1, -1))).values():
+        assert number.high - number.low == pytest.approx(0, abs=1e-9) and number.value == pytest.approx(number.low)
+
+
+def test_of_two_inputs_the_interval_ends_at_each_alone():
+    first, second = square(3).energy[0], square(5).energy[0]
+    first, second = first / first.sum(), second / second.sum()
+    found = extent(replace(square(5), energy=torch.stack((first, second))))["width"]
+    both = 4 * sqrt((8 / 12 + 24 / 12) / 2)
+    assert found == pytest.approx((both, 4 * sqrt(8 / 12), 4 * sqrt(24 / 12)))
+    assert isinstance(found, Estimate)
+
+
+def test_inputs_count_by_their_energy():
+    field = square(5)
+    mixed = torch.stack((3 * square(3).energy[0] / 9, field.energy[0] / 25))
+    found = extent(replace(field, energy=mixed))["width"].value
+    assert found == pytest.approx(4 * sqrt(0.75 * 8 / 12 + 0.25 * 24 / 12))
+
+
+def test_numbers_are_the_same_each_time():
+    assert numbers_of(random_field(9)) == numbers_of(random_field(9))

@@ -1,0 +1,123 @@
+"""Layers in numbers: px and ms of fields whose places are known, the reach of truncated encoders, the mel scale.
+
+Shapes: B inputs, N image side or samples of a clip, M mel bins.
+"""
+
+from math import inf
+
+import pytest
+import torch
+from tiny import ROOT
+from torch import nn
+
+from vitspeech import checkpoint
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import SpeechClassifier, ViT
+from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.fields.layer_numbers import layer_numbers
+from vitspeech.receptive.fields.layers import INPUT, Layer
+from vitspeech.receptive.subjects import layers_of
+
+PIXELS, MEL = Layer(INPUT), Layer("tokens.log_mel", "mel")
+
+
+def noise(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+
+
+def recogniser(left, right, **options):
+    torch.manual_seed(0)
+    tokens = SpeechTokens(8, mels=5, stride=3, **options)
+    return SpeechClassifier(3, tokens, depth=2, heads=2, left=left, right=right).eval().requires_grad_(False)
+
+
+def test_a_picture_is_measured_in_pixels():
+    torch.manual_seed(0)
+    network = ViT(5, image=20, patch=4, width=8, depth=2, heads=2).eval()
+    images = noise(3, 3, 20, 20)
+    patches, first, second = layer_numbers(network, images, layers_of(network, images), PIXELS)
+    assert [layer.name for layer in (patches, first, second)] == ["patches", "encoder.blocks.0", "encoder.blocks.1"]
+    assert [layer.depth for layer in (patches, first, second)] == [1 / 3, 2 / 3, 1]
+    assert all(layer.cell == 1 and layer.stride == 4 and layer.frequency is None for layer in (patches, first, second))
+    assert patches.cumulative["own_share"].value == 1 and patches.cumulative["side_99"].value < 4
+    assert patches.reach == (1.5, 1.5) and first.reach == (inf, inf)
+    assert patches.cumulative["of_theoretical"].value <= 4 / 12**0.5
+    assert patches.cumulative_cut is None and patches.block == patches.cumulative
+    # From block to block a place is a patch of 4 px.
+    assert second.block == extent(second.fields.block, cell=4, own=1)
+    assert second.cumulative == extent(second.fields.cumulative, own=4)
+    assert second.cumulative_cut == extent(second.fields.cumulative_cut, own=4)
+    assert second.block_cut == extent(second.fields.block_cut, cell=4, own=1)
+    assert second.block["own_share"].value > 0.5 > second.block_cut["own_share"].value
+
+
+def test_a_block_that_changes_nothing_sees_one_cell():
+    network = nn.Sequential(nn.Conv2d(3, 7, 4, 4), nn.Identity(), nn.ReLU()).eval()
+    layers = [Layer("0"), Layer("1"), Layer("2")]
+    for layer in layer_numbers(network, noise(3, 3, 24, 24), layers, PIXELS)[1:]:
+        block = {name: number.value for name, number in layer.block.items()}
+        assert block["radius_90"] == block["width"] == 0 and block["effective_pixels"] == 16
+        assert 0 < block["side_99"] <= 4 and block["own_share"] == block["anisotropy"] == 1
+
+
+def test_a_clip_is_measured_in_milliseconds():
+    network = recogniser([3, 2], [1, 0], hop_ms=8.0)
+    clips = 0.1 * noise(3, 12000)
+    frames, first, second = layer_numbers(network, clips, layers_of(network, clips), MEL)
+    assert frames.cell == 8 and [layer.stride for layer in (frames, first, second)] == [24, 24, 24]
+    # A token is in the middle of 7 frames; 3 frames lie between tokens.
+    assert [layer.reach for layer in (frames, first, second)] == [(24, 24), (24 + 72, 24 + 24), (24 + 120, 24 + 24)]
+    assert second.cumulative == extent_in_time(second.fields.cumulative, cell_ms=8)
+    assert second.cumulative_cut == extent_in_time(second.fields.cumulative_cut, cell_ms=8)
+    assert second.block == extent_in_time(second.fields.block, cell_ms=24)
+    assert second.block_cut == extent_in_time(second.fields.block_cut, cell_ms=24)
+    centres = network.tokens.log_mel.centres_hz
+    assert second.frequency == extent_in_frequency(second.fields.cumulative, centres)
+    assert 0 < second.block["back_90"].value <= 48 and second.block["ahead_90"].value == 0
+    assert second.block["ahead_share"].value == 0 < first.block["ahead_share"].value
+
+
+def test_a_released_recognisers_reach_is_its_context_and_its_stem():
+    network = checkpoint.load(ROOT / "checkpoints" / "speech-commands-truncated").network.requires_grad_(False)
+    clips = 0.1 * noise(2, 16000)
+    layers = layer_numbers(network, clips, layers_of(network, clips), MEL, cumulative_only=True)
+    # 8 tokens of 40 ms back and 2 ahead in each of 6 blocks; 3 frames of 10 ms to both sides in the stem.
+    assert [layer.reach for layer in layers] == [(30 + 320 * blocks, 30 + 80 * blocks) for blocks in range(7)]
+    assert network.context_ms["look_back_ms"] == 320 * 6 and network.context_ms["look_ahead_ms"] == 80 * 6
+    for layer in layers:
+        back, ahead = (side / 10 for side in layer.reach)
+        rows, energy = layer.fields.cumulative.rows, layer.fields.cumulative.energy
+        assert not energy[:, (rows < -back) | (rows > ahead)].any()
+
+
+@pytest.mark.parametrize(
+    "name, strides, sizes",
+    [
+        # 2×2 whitening; then in each group 3×3 convolution, 2×2 pooling (first layer), 3×3 convolution (second).
+        ("cnn-cifar10", [1, 2, 2, 4, 4, 8, 8], [2, 5, 9, 15, 23, 35, 51]),
+        # Twice 3×3 convolution and 3×3 pooling of stride 2; then attention.
+        ("vit-cifar10", [2, *[4] * 7], [5, 13, *[inf] * 6]),
+    ],
+)
+def test_a_released_classifiers_layers_see_what_their_kernels_let_them(name, strides, sizes):
+    network = checkpoint.load(ROOT / "checkpoints" / name).network.requires_grad_(False)
+    images = noise(2, 3, 32, 32)
+    layers = layer_numbers(network, images, layers_of(network, images), PIXELS, cumulative_only=True)
+    assert [layer.stride for layer in layers] == strides
+    assert [layer.fields.cumulative.theoretical[0].size for layer in layers] == sizes
+    assert all(sum(layer.reach) + 1 == size for layer, size in zip(layers, sizes, strict=True))
+    for layer in layers:
+        assert layer.fields.cumulative.known and layer.block is layer.block_cut is layer.cumulative_cut is None
+        assert 0 < layer.cumulative["width"].value <= 32 and layer.cumulative["of_theoretical"].value < 1.2
+
+
+class Flip(nn.Module):
+    """Mixes places in a way of which the graph does not tell."""
+
+    def forward(self, x):
+        return x + x.flip(2)
+
+
+def test_an_unknown_reach_is_not_given():
+    (layer,) = layer_numbers(nn.Sequential(Flip()), noise(2, 1, 12, 12), [Layer("0")], PIXELS)
+    assert layer.reach is None and "of_theoretical" not in layer.cumulative

@@ -1,0 +1,199 @@
+"""Layers by name and their outputs as grids: each layout laid out by hand, and what is refused.
+
+Shapes: B = 2 batch, C = 3 channels, R = 5 rows, W = 7 columns, T tokens or moments, M = 11 mel bins.
+"""
+
+import pytest
+import torch
+from torch import nn
+
+from vitspeech.receptive.fields.layers import LAYOUTS, Layer, module_named, recorded
+
+
+class Block(nn.Module):
+    """Something with a name of its own, x + f(x)."""
+
+    def __init__(self):
+        super().__init__()
+        self.expand = nn.Conv2d(3, 3, 1)
+        self.activation = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        return x + self.activation(self.expand(x))
+
+
+class Network(nn.Module):
+    """Two blocks that have names, a pair and a count that are no grids."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(Block(), Block())
+        self.pair = nn.Identity()
+        self.pair.forward = lambda x: (x, x)
+        self.head = nn.Flatten()
+
+    def forward(self, x):
+        return self.head(self.pair(self.blocks(x))[0])
+
+
+@pytest.mark.parametrize(
+    "layer, index",
+    [
+        (Layer("a"), lambda b, c, r, w: (b, c, r, w)),
+        (Layer("a", "NHWC"), lambda b, c, r, w: (b, r, w, c)),
+    ],
+    ids=["NCHW", "NHWC"],
+)
+def test_pictures_become_channels_rows_and_columns(layer, index):
+    output = torch.randn(index(2, 3, 5, 7))
+    grid = layer.grid(output)
+    assert grid.shape == (2, 3, 5, 7) and not layer.in_time
+    assert all(grid[place] == output[index(*place)] for place in [(0, 0, 0, 0), (1, 2, 4, 6), (1, 0, 3, 2)])
+
+
+@pytest.mark.parametrize("class_tokens", [0, 1, 2])
+def test_tokens_lie_in_raster_order_behind_the_class_tokens(class_tokens):
+    output = torch.randn(2, 9 + class_tokens, 5)
+    grid = Layer("a", "tokens", class_tokens).grid(output)
+    assert grid.shape == (2, 5, 3, 3)
+    for row in range(3):
+        for column in range(3):
+            assert torch.equal(grid[:, :, row, column], output[:, class_tokens + 3 * row + column])
+
+
+@pytest.mark.parametrize(
+    "layout, shape, axes",
+    [("frames", (2, 13, 5), (2, 5, 13, 1)), ("NCT", (2, 5, 13), (2, 5, 13, 1)), ("mel", (2, 13, 11), (2, 1, 13, 11))],
+)
+def test_moments_are_rows_and_mel_bins_columns(layout, shape, axes):
+    output = torch.randn(shape)
+    layer = Layer("a", layout)
+    grid = layer.grid(output)
+    assert grid.shape == axes and layer.in_time
+    if layout == "mel":
+        assert torch.equal(grid[:, 0], output)
+    else:
+        moments_first = output if layout == "frames" else output.transpose(1, 2)
+        assert torch.equal(grid[..., 0].transpose(1, 2), moments_first)
+
+
+def test_a_grid_passes_gradients_back_to_the_output():
+    output = torch.randn(2, 5, 7, requires_grad=True)
+    Layer("a", "tokens", 1).grid(output)[1, 3, 0, 1].backward()
+    assert output.grad.nonzero().tolist() == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("a", "NCWH"), "layout='NCWH' is unknown; known: NCHW, NHWC, tokens, frames, NCT, mel"),
+        (("a", "tokens", -1), "class_tokens=-1 of layout 'tokens'"),
+        (("a", "frames", 1), "class_tokens=1 of layout 'frames'"),
+    ],
+)
+def test_a_layer_that_can_be_none_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Layer(*arguments)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_output_of_other_dimensions_is_refused_by_name(layout):
+    with pytest.raises(ValueError, match=rf"layer 'stem' gives \(2, 3\), which is not laid out as {layout}"):
+        Layer("stem", layout).grid(torch.zeros(2, 3))
+    other = (2, 3, 5) if layout in ("NCHW", "NHWC") else (2, 3, 5, 7)
+    with pytest.raises(ValueError, match="not laid out"):
+        Layer("stem", layout).grid(torch.zeros(other))
+
+
+@pytest.mark.parametrize("tokens, class_tokens", [(8, 0), (9, 1), (10, 0)])
+def test_tokens_that_are_no_square_are_refused_by_number(tokens, class_tokens):
+    message = f"layer 'stem' gives {tokens} tokens, {class_tokens} of them class tokens, which are no square"
+    with pytest.raises(ValueError, match=message):
+        Layer("stem", "tokens", class_tokens).grid(torch.zeros(2, tokens, 5))
+
+
+def test_a_module_is_found_by_its_name():
+    network = Network()
+    assert module_named(network, "blocks.1.expand") is network.blocks[1].expand
+
+
+def test_an_unknown_layers_message_lists_close_names():
+    with pytest.raises(ValueError, match=r"Network has no layer 'block\.1'; close names: blocks\.1, .*blocks\.0"):
+        module_named(Network(), "block.1")
+    with pytest.raises(ValueError, match="no layer 'zzz'; close names: none"):
+        module_named(Network(), "zzz")
+    with pytest.raises(ValueError, match="no layer ''"):
+        module_named(Network(), "")
+
+
+def test_outputs_are_recorded_and_can_be_differentiated_by():
+    network, x = Network(), torch.randn(2, 3, 5, 7, requires_grad=True)
+    with recorded(network, ["blocks.0", "blocks.1.expand", ""]) as outputs:
+        assert outputs == {}
+        result = network(x)
+    assert list(outputs) == ["blocks.0", "blocks.1.expand"]
+    assert torch.equal(outputs["blocks.0"], network.blocks[0](x))
+    assert torch.equal(result, network(x))
+    assert torch.autograd.grad(result.sum(), outputs["blocks.0"], retain_graph=True)[0].shape == x.shape
+    assert torch.autograd.grad(outputs["blocks.1.expand"].sum(), outputs["blocks.0"])[0].abs().sum() > 0
+
+
+def test_an_output_that_the_next_module_changes_in_place_is_recorded_as_it_was():
+    network, x = Network(), torch.randn(2, 3, 5, 7)
+    with recorded(network, ["blocks.0.expand"]) as outputs:
+        network(x)
+    assert torch.equal(outputs["blocks.0.expand"], network.blocks[0].expand(x))
+    assert (outputs["blocks.0.expand"] < 0).any()
+
+
+def test_an_output_that_depends_on_nothing_becomes_where_the_graph_begins():
+    network = Network().requires_grad_(False)
+    with recorded(network, ["blocks.0", "blocks.1"]) as outputs:
+        network(torch.randn(2, 3, 5, 7))
+    assert outputs["blocks.0"].is_leaf and outputs["blocks.0"].requires_grad
+    assert not outputs["blocks.1"].is_leaf
+
+
+def hooks(network):
+    return sum(len(module._forward_hooks) for module in network.modules())
+
+
+def test_hooks_are_removed_afterwards_also_after_an_error():
+    network = Network()
+    with recorded(network, ["blocks.0"]):
+        assert hooks(network) == 1
+    assert hooks(network) == 0
+    with pytest.raises(RuntimeError), recorded(network, ["blocks.0"]):
+        network(torch.zeros(2, 4, 5, 7))
+    assert hooks(network) == 0
+
+
+def test_an_unknown_layer_is_refused_at_once():
+    network = Network()
+    with pytest.raises(ValueError, match="no layer 'bloks'"), recorded(network, ["bloks"]):
+        raise AssertionError("recorded a layer that is not there")
+    assert hooks(network) == 0
+
+
+def test_an_output_that_is_no_tensor_is_refused_by_name():
+    network = Network()
+    with pytest.raises(ValueError, match="layer 'pair' gives a tuple, not a tensor"), recorded(network, ["pair"]):
+        network(torch.zeros(2, 3, 5, 7))
+    assert hooks(network) == 0
+
+
+def test_no_hook_is_left_where_a_later_layer_is_unknown():
+    network = nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU())
+    with pytest.raises(ValueError, match="no layer 'x'"), recorded(network, ["0", "x"]):
+        pass
+    assert not network[0]._forward_hooks
+
+
+def test_fewer_tokens_than_class_tokens_are_refused_by_number():
+    with pytest.raises(ValueError, match="layer 'a' gives 3 tokens, 5 of them class tokens, which are no square"):
+        Layer("a", "tokens", 5).grid(torch.zeros(2, 3, 7))
+
+
+def test_a_module_is_found_by_each_of_its_names():
+    shared = nn.ReLU()
+    assert module_named(nn.Sequential(shared, nn.Tanh(), shared), "2") is shared

@@ -1,0 +1,287 @@
+"""Measures of attention heads against numbers worked out by hand, and against their definitions as loops."""
+
+import math
+from itertools import product
+
+import numpy
+import pytest
+import timm
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from vitspeech.attention import attention_from_convolution, window_mask
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import SpeechClassifier, ViT
+from vitspeech.receptive.heads.measures import (
+    ConvolutionLikeness,
+    class_tokens_of,
+    diagonality,
+    entropy,
+    head_measures,
+    look,
+    mean_distance,
+    relative_distance,
+    without_class_tokens,
+)
+from vitspeech.receptive.heads.weights import NotRecomputable, written_out
+
+
+def grid(rows, columns, patch_px=1.0):
+    """The centres of patches in raster order."""
+    places = torch.tensor(list(product(range(rows), range(columns))), dtype=torch.float64)
+    return patch_px * (places + 0.5)
+
+
+def moments(tokens, hop_ms=1.0):
+    return 7.0 + hop_ms * torch.arange(tokens)[:, None]
+
+
+def shared(allowed):
+    """One input and one head that shares attention equally among what is allowed."""
+    return (allowed.double() / allowed.sum(-1, keepdim=True))[None, None]
+
+
+def attention(*shape, seed=0, sharpness=2.0):
+    """Softmax of random scores."""
+    scores = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return (sharpness * scores).softmax(-1)
+
+
+def near(places, reach_px):
+    """Pairs at most that far apart along each axis."""
+    return (places - places[:, None]).abs().amax(-1) <= reach_px
+
+
+def likeness(weights, places, allowed=None):
+    made = ConvolutionLikeness(places, allowed)
+    made.update(weights)
+    return made.compute()
+
+
+def everything(tokens):
+    return torch.ones(tokens, tokens, dtype=torch.bool)
+
+
+def test_uniform_attention_over_8_by_8_patches_of_4_px_spans_16_55_px():
+    places = grid(8, 8, 4)
+    found = mean_distance(shared(everything(64)), places)
+    pairs = [4 * math.dist(one, other) for one in product(range(8), repeat=2) for other in product(range(8), repeat=2)]
+    assert found.shape == (1, 1)
+    assert found.item() == pytest.approx(sum(pairs) / 64**2) == pytest.approx(16.55, abs=0.005)
+
+
+def test_box_of_3_by_3_patches_spans_4_29_px_and_less_at_borders():
+    places = grid(8, 8, 4)
+    box = shared(near(places, 4))
+    inner = box.clone()
+    inner[..., [t for t in range(64) if t % 8 in (0, 7) or t // 8 in (0, 7)], :] = 0  # left out of the mean
+    diagonal = math.sqrt(32)
+    assert (
+        mean_distance(inner, places).item()
+        == pytest.approx((4 * 4 + 4 * diagonal) / 9)
+        == pytest.approx(4.29, abs=0.005)
+    )
+    corner, edge = (2 * 4 + diagonal) / 4, (3 * 4 + 2 * diagonal) / 6
+    expected = (4 * corner + 24 * edge + 36 * (4 * 4 + 4 * diagonal) / 9) / 64
+    assert mean_distance(box, places).item() == pytest.approx(expected) == pytest.approx(4.08, abs=0.005)
+
+
+def test_distance_is_in_the_unit_of_the_places_and_a_mean_over_queries():
+    weights = torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.25, 0.0, 0.75]])[None, None]
+    assert mean_distance(weights, moments(3, 40.0)).item() == pytest.approx((20 + 0 + 20) / 3)
+
+
+def test_each_head_and_input_has_its_own_distance():
+    weights, places = attention(2, 3, 15, 15), grid(3, 5, 2)
+    found = mean_distance(weights, places)
+    assert found.shape == (2, 3)
+    for b, h in product(range(2), range(3)):
+        pairs = product(range(15), repeat=2)
+        total = sum(weights[b, h, q, k].item() * math.dist(places[q], places[k]) for q, k in pairs)
+        assert found[b, h].item() == pytest.approx(total / 15)
+
+
+def test_relative_distance_of_uniform_attention_is_one_also_within_a_window():
+    places, window = moments(23, 40.0), window_mask(23, 23, 5, 2)
+    truncated = shared(window)
+    assert_close(relative_distance(shared(everything(23)), places), torch.ones(1, 1, dtype=torch.float64))
+    assert_close(relative_distance(truncated, places, window), torch.ones(1, 1, dtype=torch.float64))
+    assert relative_distance(truncated, places).item() < 0.4
+    # Each query's mean over its window, by hand.
+    by_query = [[abs(s - t) for s in range(max(t - 5, 0), min(t + 3, 23))] for t in range(23)]
+    expected = 40 * sum(sum(keys) / len(keys) for keys in by_query) / 23
+    assert mean_distance(truncated, places).item() == pytest.approx(expected)
+
+
+def test_query_that_sees_itself_alone_has_no_relative_distance():
+    assert relative_distance(torch.eye(7)[None, None], moments(7), torch.eye(7, dtype=torch.bool)).isnan().all()
+
+
+@pytest.mark.parametrize("allowed", [None, window_mask(23, 23, 5, 2), window_mask(23, 23, None, 0)])
+def test_entropy_of_uniform_attention_is_one_and_of_a_single_key_zero(allowed):
+    uniform = shared(everything(23) if allowed is None else allowed)
+    assert_close(entropy(uniform, allowed), torch.ones(1, 1, dtype=torch.float64))
+    assert entropy(torch.eye(23)[None, None], allowed).item() == 0
+
+
+def test_entropy_is_that_of_each_row_by_its_own_number_of_keys():
+    weights = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.25, 0.25]], dtype=torch.float64)[None, None]
+    of_two, of_three = 1.0, 1.5 * math.log(2) / math.log(3)
+    assert entropy(weights, window_mask(3, 3, None, 0)).item() == pytest.approx((of_two + of_three) / 2)
+    assert entropy(weights).item() == pytest.approx((0 + math.log(2) / math.log(3) + of_three) / 3)
+    assert entropy(weights, torch.eye(3, dtype=torch.bool)).isnan().all()
+
+
+@pytest.mark.parametrize("measure", [entropy, diagonality, lambda weights: mean_distance(weights, moments(3))])
+def test_rows_are_measured_whatever_their_sum_and_left_out_if_it_is_zero(measure):
+    weights = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.2, 0.8], [0.5, 0.25, 0.25]], dtype=torch.float64)
+    scaled = torch.tensor([0.1, 1.0, 7.0])[:, None] * weights
+    assert_close(measure(scaled[None, None]), measure(weights[None, None]))
+    rows = [measure((weights * (torch.arange(3) == row)[:, None])[None, None]) for row in range(3)]
+    assert_close(torch.stack(rows).mean(0), measure(weights[None, None]))
+    assert measure(torch.zeros(1, 1, 3, 3)).isnan().all()
+
+
+def test_diagonality_is_one_for_itself_alone_and_zero_for_the_farthest_key():
+    farthest = torch.zeros(1, 1, 5, 5)
+    farthest[..., torch.arange(5), torch.tensor([4, 4, 0, 0, 0])] = 1
+    assert diagonality(torch.eye(5)[None, None]).item() == 1
+    assert diagonality(farthest).item() == 0
+    # |i - j| / max_j |i - j| of three tokens: 0 ½ 1, 1 0 1, 1 ½ 0.
+    assert diagonality(shared(everything(3))).item() == pytest.approx(1 - (1.5 + 2 + 1.5) / 9)
+    assert diagonality(torch.ones(1, 1, 1, 1)).item() == 1
+
+
+def test_back_and_ahead_are_what_a_distance_is_made_of():
+    weights = torch.tensor([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5], [1.0, 0.0, 0.0]])[None, None]
+    back, ahead = look(weights, moments(3, 40.0)[:, 0])
+    assert (back.item(), ahead.item()) == pytest.approx(((0 + 10 + 80) / 3, (20 + 20 + 0) / 3))
+    assert back + ahead == pytest.approx(mean_distance(weights, moments(3, 40.0)))
+    assert look(shared(window_mask(23, 23, None, 0)), moments(23)[:, 0])[1].item() == 0
+
+
+def test_removing_class_tokens_divides_rows_by_what_is_left():
+    weights = torch.tensor([[0.2, 0.3, 0.5], [0.5, 0.1, 0.4], [0.0, 0.25, 0.75]])[None, None]
+    assert_close(without_class_tokens(weights, 1), torch.tensor([[0.2, 0.8], [0.25, 0.75]])[None, None])
+    assert without_class_tokens(weights, 0) is weights
+    to_class_alone = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])[None, None]
+    assert_close(without_class_tokens(to_class_alone, 1)[0, 0], torch.tensor([[0.0, 0.0], [0.5, 0.5]]))
+    for number in (-1, 3):
+        with pytest.raises(ValueError, match=f"class_tokens={number} of 3 tokens"):
+            without_class_tokens(weights, number)
+
+
+def test_convolution_as_attention_is_like_a_convolution_and_attention_by_content_is_not():
+    torch.manual_seed(0)
+    layer = attention_from_convolution(nn.Conv2d(2, 3, 3, padding=1, dtype=torch.float64)).eval()
+    with written_out(layer) as weights:
+        layer(torch.randn(2, 2, 5, 7, dtype=torch.float64))
+    assert_close(likeness(weights[""], grid(5, 7)), torch.ones(9, dtype=torch.float64), rtol=0, atol=1e-9)
+    assert (likeness(attention(2, 3, 35, 35), grid(5, 7)) < 0.3).all()
+
+
+def test_soft_kernel_over_a_line_is_a_convolution_until_rows_are_divided_at_the_borders():
+    shift = torch.arange(23) - torch.arange(23)[:, None]
+    kernel = torch.exp(-0.5 * (shift - 2.0).square())[None, None]
+    assert likeness(kernel, moments(23)).item() == pytest.approx(1)
+    assert 0.5 < likeness(kernel / kernel.sum(-1, keepdim=True), moments(23)).item() < 0.999
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_uniform_head_is_explained_by_a_constant_kernel_whatever_its_rounding(dtype):
+    weights = torch.full((2, 1, 35, 35), 1 / 35, dtype=dtype)
+    weights += torch.finfo(dtype).eps / 35 * torch.randn(weights.shape, dtype=dtype)
+    assert likeness(weights, grid(5, 7)).item() == 1
+
+
+def test_same_map_of_every_image_is_no_convolution():
+    fixed = attention(1, 1, 35, 35).expand(5, -1, -1, -1)
+    assert likeness(fixed, grid(5, 7)).item() < 0.3
+
+
+def test_likeness_is_what_its_definition_gives_however_inputs_are_batched():
+    weights, places, allowed = attention(5, 2, 15, 15), grid(3, 5, 4), near(grid(3, 5, 4), 8)
+    weights = weights * allowed
+    weights = weights / weights.sum(-1, keepdim=True)
+    array, uniform = weights.numpy(), (allowed / allowed.sum(-1, keepdim=True)).double().numpy()
+    pairs = {}
+    for q, k in product(range(15), repeat=2):
+        pairs.setdefault((k // 5 - q // 5, k % 5 - q % 5), []).append((q, k))
+    unexplained = numpy.zeros(2)
+    for group in pairs.values():
+        same = numpy.stack([array[:, :, q, k] for q, k in group])
+        unexplained += ((same - same.mean((0, 1))) ** 2).sum((0, 1))
+    expected = 1 - unexplained / ((array - uniform) ** 2).sum((0, 2, 3))
+    made = ConvolutionLikeness(places, allowed)
+    for part in weights.split(2):
+        made.update(part)
+    numpy.testing.assert_allclose(made.compute(), expected, rtol=1e-10)
+
+
+def vit(**options):
+    torch.manual_seed(0)
+    return ViT(7, 12, 4, **{"width": 30, "depth": 2, "heads": 3} | options).double().eval()
+
+
+@pytest.mark.parametrize("pooling, class_tokens", [("class", 1), ("mean", 0)])
+@pytest.mark.parametrize("left", [None, 4])
+def test_head_measures_are_those_of_every_layer_and_head_over_all_images(pooling, class_tokens, left):
+    network, places = vit(pooling=pooling, left=left), grid(3, 3, 4)
+    images = torch.randn(5, 3, 12, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = head_measures(network, images, places, class_tokens=class_tokens_of(network), batch=2)
+    assert class_tokens_of(network) == class_tokens
+    assert found.layers == ["encoder.blocks.0.attention", "encoder.blocks.1.attention"]
+    assert (found.diagonality, found.look_back, found.look_ahead) == (None, None, None)
+    with written_out(network) as weights:
+        network(images)
+    seen = everything(9) if left is None else everything(9).triu(-left)
+    for number, layer in enumerate(weights.values()):
+        layer = layer.detach()[..., class_tokens:, class_tokens:]
+        layer = layer / layer.sum(-1, keepdim=True)
+        assert_close(found.distance[number], mean_distance(layer, places).mean(0))
+        assert_close(found.relative_distance[number], relative_distance(layer, places, seen).mean(0))
+        assert_close(found.entropy[number], entropy(layer, seen).mean(0))
+        assert_close(found.convolution_likeness[number], likeness(layer, places, seen))
+
+
+def test_truncated_speech_is_measured_by_its_window():
+    torch.manual_seed(0)
+    tokens = SpeechTokens(22, mels=20, stride=3)
+    network = SpeechClassifier(7, tokens, 2, 1, left=5, right=[2, 0]).eval()
+    for block in network.encoder.blocks:  # all scores are equal
+        nn.init.zeros_(block.attention.query.weight)
+    waveforms = torch.randn(3, 16_000) / 10
+    count = network.forward_tokens(waveforms).shape[1]
+    found = head_measures(network, waveforms, moments(count, 30.0))
+    one = torch.ones(2, 1, dtype=torch.float64)
+    assert_close(found.relative_distance, one, rtol=1e-6, atol=0)
+    assert_close(found.entropy, one, rtol=1e-6, atol=0)
+    assert_close(found.look_back + found.look_ahead, found.distance)
+    assert found.look_ahead[1].item() == 0 and 0 < found.look_ahead[0].item() < 60
+    assert 75 - 10 < found.look_back[1].item() < 75  # five of 30 ms and itself, fewer at the beginning
+    assert (found.diagonality > 0.8).all()
+
+
+def test_timm_has_a_class_token_or_registers_without_a_place():
+    options = {"img_size": 32, "depth": 1}
+    network = timm.create_model("vit_tiny_patch16_224", reg_tokens=3, **options).eval()
+    assert class_tokens_of(network) == 4
+    found = head_measures(network, torch.randn(3, 3, 32, 32), grid(2, 2, 16), class_tokens=4)
+    assert found.distance.shape == (1, 3)
+
+
+def test_other_number_of_places_is_an_error():
+    with pytest.raises(ValueError, match="9 tokens, 1 of them without a place, have 9 places"):
+        head_measures(vit(), torch.randn(2, 3, 12, 12).double(), grid(3, 3), class_tokens=1)
+
+
+def test_layers_of_different_sizes_are_an_error():
+    network = timm.create_model("visformer_tiny", img_size=32, depth=(0, 1, 1)).eval()
+    with pytest.raises(ValueError, match=r"differ in \(heads, tokens\).*'stage2.0.attn': \(3, 4\)"):
+        head_measures(network, torch.randn(2, 3, 32, 32), grid(2, 2))
+
+
+def test_network_without_attention_is_an_error():
+    with pytest.raises(NotRecomputable, match="ResNet has no attention layer"):
+        head_measures(timm.create_model("resnet18").eval(), torch.randn(2, 3, 32, 32), grid(2, 2))

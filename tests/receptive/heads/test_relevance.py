@@ -1,0 +1,235 @@
+"""Rollout and relevance against closed forms, numbers worked out by hand and finite differences."""
+
+import pytest
+import timm
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from vitspeech.attention import SelfAttentivePooling
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import SpeechClassifier, TimmModel, ViT
+from vitspeech.receptive.heads.measures import class_tokens_of
+from vitspeech.receptive.heads.relevance import at_head, relevance, rollout, token_relevance
+from vitspeech.receptive.heads.weights import NotRecomputable, written_out
+
+
+class Kernel(nn.Module):
+    """Attention over (B, T, D) by the fused kernel, the queries scaled."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x):
+        x = x[:, None]
+        return F.scaled_dot_product_attention(self.scale * x, x, x)[:, 0]
+
+
+class TwoLayers(nn.Module):
+    """x + attention, twice; a logit for each channel of the first token."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Kernel(1.5), Kernel(-0.7)
+
+    def forward(self, x):
+        x = x + self.first(x)
+        return (x + self.second(x))[:, 0]
+
+
+class OneLayer(nn.Module):
+    """Attention without a residual path; a logit for each channel of the first token."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = Kernel(1.0)
+
+    def forward(self, x):
+        return self.layer(x)[:, 0]
+
+
+def drawn(*shape, seed=1):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def vit(**options):
+    torch.manual_seed(0)
+    return ViT(7, 12, 4, **{"width": 30, "depth": 2, "heads": 3} | options).double().eval()
+
+
+def small_timm(**options):
+    torch.manual_seed(0)
+    options = {"img_size": 32, "depth": 2, "num_classes": 7} | options
+    return timm.create_model("vit_tiny_patch16_224", **options).double().eval()
+
+
+def test_rollout_of_uniform_attention_halves_what_a_token_keeps_of_itself():
+    uniform = {str(layer): torch.full((2, 3, 5, 5), 1 / 5) for layer in range(4)}
+    found = rollout(uniform)
+    assert found.shape == (4, 2, 5, 5)
+    for layer, kept in enumerate((1 / 2, 1 / 4, 1 / 8, 1 / 16)):
+        assert_close(found[layer, 1], kept * torch.eye(5) + (1 - kept) / 5)
+
+
+def test_rollout_of_two_layers_by_hand():
+    first = torch.tensor([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]])[None]  # heads' mean ½ ½, ½ ½
+    second = torch.tensor([[[0.0, 1.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]])[None]
+    found = rollout({"first": first, "second": second})
+    assert_close(found[0, 0], torch.tensor([[0.75, 0.25], [0.25, 0.75]]))
+    # [½ ½; 0 1] · [¾ ¼; ¼ ¾]
+    assert_close(found[1, 0], torch.tensor([[0.5, 0.5], [0.25, 0.75]]))
+
+
+def test_rollout_divides_rows_that_do_not_sum_to_one():
+    relu = torch.tensor([[0.0, 0.5], [0.0, 0.0]])[None, None]
+    assert_close(rollout({"layer": relu})[0, 0], torch.tensor([[2 / 3, 1 / 3], [0.0, 1.0]]))
+
+
+def test_relevance_of_two_tokens_by_hand():
+    x = torch.tensor([[[1.0, -1.0], [3.0, 2.0]]], dtype=torch.float64)
+    score = torch.tensor([2.0, 1.0]) / 2**0.5  # of the first token's query: 1·1 + 1·1 and 3 - 2
+    first, second = score.softmax(0).tolist()
+    # The gradient of logit c by A[0, s] is x[s, c]; that by the second token's row is zero.
+    for target, row in ((0, [1 + first * 1, second * 3]), (1, [1.0, second * 2])):
+        found = relevance(OneLayer().eval(), x, torch.tensor([target]))
+        assert_close(found, torch.tensor([[row, [0.0, 1.0]]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("target", [None, [2, 0, 4]])
+def test_relevance_of_two_layers_by_finite_differences(target):
+    network, x = TwoLayers().eval(), drawn(3, 7, 5)
+    classes = network(x).argmax(-1).tolist() if target is None else target
+    for number, chosen in enumerate(classes):
+        start = x[number]
+        first = (1.5 * start @ start.T / 5**0.5).softmax(-1)
+        middle = start + first @ start
+        second = (-0.7 * middle @ middle.T / 5**0.5).softmax(-1)
+
+        def logit(one, two=None, start=start, chosen=chosen):
+            middle = start + one @ start
+            two = (-0.7 * middle @ middle.T / 5**0.5).softmax(-1) if two is None else two
+            return (middle + two @ middle)[0, chosen]
+
+        expected = torch.eye(7, dtype=torch.float64)
+        for weights, changed in ((first, logit), (second, lambda two, one=first, logit=logit: logit(one, two))):
+            gradient = torch.zeros(7, 7, dtype=torch.float64)
+            for t in range(7):
+                for s in range(7):
+                    step = torch.zeros(7, 7, dtype=torch.float64)
+                    step[t, s] = 1e-5
+                    gradient[t, s] = (changed(weights + step) - changed(weights - step)) / 2e-5
+            expected = expected + (gradient * weights).clamp(min=0) @ expected
+        found = relevance(network, x, None if target is None else torch.tensor(target))
+        assert_close(found[number], expected, rtol=1e-7, atol=1e-9)
+
+
+def test_relevance_of_several_heads_is_their_mean_of_what_speaks_for_the_class():
+    network, images = vit(depth=1), drawn(5, 3, 12, 12)
+    with written_out(network) as weights:
+        logits = network(images)
+    (layer,) = weights.values()
+    (gradient,) = torch.autograd.grad(logits[:, 3].sum(), layer)
+    heads = [(gradient[:, head] * layer[:, head]).relu() for head in range(3)]
+    expected = torch.eye(9, dtype=torch.float64) + sum(heads) / 3
+    assert_close(relevance(network, images, torch.full((5,), 3)), expected.detach())
+
+
+def test_relevance_needs_no_parameter_that_is_trained_and_leaves_no_gradient():
+    network, images = vit(), drawn(2, 3, 12, 12)
+    expected = relevance(network, images)
+    assert all(parameter.grad is None for parameter in network.parameters())
+    with torch.no_grad():
+        assert torch.equal(relevance(network.requires_grad_(False), images), expected)
+    assert not expected.requires_grad and not images.requires_grad
+
+
+def test_inputs_do_not_change_each_others_relevance():
+    network, images = vit(), drawn(3, 3, 12, 12)
+    alone = torch.cat([relevance(network, image[None]) for image in images])
+    assert_close(relevance(network, images), alone)
+
+
+def test_class_token_stands_for_the_network_and_not_for_a_place():
+    network, images = vit(pooling="class"), drawn(5, 3, 12, 12)
+    assert_close(token_relevance(network, images), relevance(network, images)[:, 0, 1:])
+
+
+def gained(network, inputs):
+    """What attention adds to the identity that the relevance begins as."""
+    found = relevance(network, inputs)
+    return found - torch.eye(found.shape[-1]).to(found)
+
+
+def test_averaged_tokens_count_alike():
+    network, images = vit(pooling="mean"), drawn(5, 3, 12, 12)
+    assert_close(token_relevance(network, images), gained(network, images).mean(1))
+
+
+def test_speech_tokens_count_as_their_pooling_weighs_them():
+    torch.manual_seed(0)
+    tokens = SpeechTokens(22, mels=20, stride=3)
+    network = SpeechClassifier(7, tokens, 2, 1, pooling=SelfAttentivePooling(22, hidden=5, hops=3)).eval()
+    waveforms = torch.randn(3, 8000) / 10
+    shares = network.pooling.weights(network.forward_tokens(waveforms)).mean(1)
+    expected = torch.einsum("bt,bts->bs", shares, gained(network, waveforms))
+    assert_close(token_relevance(network, waveforms), expected.detach())
+    assert not network.pooling._forward_pre_hooks
+
+
+@pytest.mark.parametrize(
+    "options, rows",
+    [
+        ({}, slice(0, 1)),
+        ({"reg_tokens": 3}, slice(0, 1)),
+        ({"global_pool": "avg"}, slice(1, 5)),
+        ({"global_pool": "avg", "pool_include_prefix": True}, slice(0, 5)),
+        ({"global_pool": "avg", "class_token": False}, slice(0, 4)),
+    ],
+)
+def test_timm_is_read_by_its_own_pooling(options, rows):
+    network, images = small_timm(**options), drawn(5, 3, 32, 32)
+    expected = gained(network, images)[:, rows].mean(1)[:, class_tokens_of(network) :]
+    assert expected.shape == (5, 4)
+    assert_close(token_relevance(network, images), expected)
+
+
+def test_wrapper_of_timm_is_read_alike():
+    torch.manual_seed(0)
+    network, images = (
+        TimmModel(7, "vit_tiny_patch16_224", {"img_size": 32, "depth": 2}).double().eval(),
+        drawn(2, 3, 32, 32),
+    )
+    assert_close(token_relevance(network, images), token_relevance(network.network, images))
+
+
+def test_rollout_can_be_read_at_the_head():
+    network, images = vit(pooling="class"), drawn(5, 3, 12, 12)
+    with written_out(network) as weights:
+        network(images)
+    gathered = rollout(weights)[-1]
+    found = at_head(network, images, gathered)
+    assert_close(found, gathered[:, 0, 1:])
+    assert (found.sum(-1) < 1).all()
+
+
+def test_other_pooling_is_an_error():
+    with pytest.raises(ValueError, match=r"VisionTransformer pools tokens by .*: global_pool='max'"):
+        token_relevance(small_timm(global_pool="max"), drawn(2, 3, 32, 32))
+
+
+def test_logits_of_every_token_are_an_error():
+    with pytest.raises(ValueError, match=r"logits \(2, 7, 5\) of Kernel are not"):
+        relevance(Kernel(1.0).eval(), drawn(2, 7, 5))
+
+
+def test_layers_of_different_sizes_are_an_error():
+    network = timm.create_model("visformer_tiny", img_size=32, depth=(0, 1, 1)).eval()
+    with pytest.raises(ValueError, match=r"differ in \(heads, tokens\)"):
+        relevance(network, torch.randn(2, 3, 32, 32))
+
+
+def test_network_without_attention_is_an_error():
+    with pytest.raises(NotRecomputable, match="ResNet has no attention layer"):
+        relevance(timm.create_model("resnet18").eval(), torch.randn(2, 3, 32, 32))

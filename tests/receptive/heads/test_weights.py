@@ -1,0 +1,377 @@
+"""Attention written out: the same outputs, weights as their definition gives them, and a reason where it cannot be."""
+
+import math
+
+import pytest
+import timm
+import torch
+from tiny import ROOT
+from torch import nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from vitspeech import checkpoint
+from vitspeech.attention import Encoder, MultiHeadAttention, attention_from_convolution, window_mask
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import CNN, SpeechClassifier, TimmModel, ViT
+from vitspeech.receptive.heads.weights import NotRecomputable, scaled_dot_product, written_out
+
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+def made(network, *arguments, dtype=torch.float64, **options):
+    torch.manual_seed(0)
+    return network(*arguments, **options).to(dtype).eval()
+
+
+def vit(**options):
+    return made(ViT, 7, 12, 4, **{"width": 30, "depth": 2, "heads": 3} | options)
+
+
+def speech(**options):
+    return made(SpeechClassifier, 7, SpeechTokens(22, mels=20, stride=3), **{"depth": 2, "heads": 1} | options)
+
+
+def small_timm(name="vit_tiny_patch16_224", **options):
+    options = {"img_size": 32, "depth": 2, "num_classes": 7} | options
+    return made(timm.create_model, name, **options)
+
+
+def drawn(*shape, dtype=torch.float64):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+
+
+class Fused(nn.Module):
+    """Attention over (B, T, D) by the fused kernel, with one head."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+
+    def forward(self, x):
+        x = x[:, None]
+        return F.scaled_dot_product_attention(x, 2 * x, 3 * x, **self.options)[:, 0]
+
+
+class Explicit(nn.Module):
+    """Attention without it."""
+
+    def __init__(self):
+        super().__init__()
+        self.over_keys = nn.Softmax(dim=-1)
+
+    def forward(self, x):
+        return self.over_keys(x @ x.transpose(1, 2)) @ x
+
+
+class Pooled(nn.Module):
+    """Attention, then a single query that pools the tokens by the same kernel, and one that does by hand."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = Fused()
+
+    def forward(self, x):
+        x = self.layer(x)
+        scores = x[:, :1] @ x.transpose(1, 2)
+        return F.scaled_dot_product_attention(x[:, :1], x, x) + scores.softmax(-1) @ x
+
+
+class Crossed(nn.Module):
+    """Self-attention and cross-attention to the first two tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.own, self.cross = MultiHeadAttention(10, 2), MultiHeadAttention(10, 5)
+
+    def forward(self, x):
+        return self.cross(self.own(x), x[:, :2])
+
+
+class Louder(MultiHeadAttention):
+    """A layer that is not what its weights and values give."""
+
+    def forward(self, x):
+        return 1.001 * super().forward(x)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pooling": "mean"},
+        {"pooling": "class"},
+        {"pooling": "self_attentive"},
+        {"score": "additive", "positions": "relative"},
+        {"score": "cosine", "positions": "rotary"},
+        {"normaliser": "relu", "left": 2},
+    ],
+)
+def test_vit_gives_the_same_logits(options):
+    network, images = vit(**options), drawn(5, 3, 12, 12)
+    tokens = 10 if options.get("pooling") == "class" else 9
+    with written_out(network) as weights:
+        logits = network(images)
+    assert_close(logits, network(images), **EXACT)
+    assert list(weights) == ["encoder.blocks.0.attention", "encoder.blocks.1.attention"]
+    assert all(layer.shape == (5, 3, tokens, tokens) for layer in weights.values())
+
+
+@pytest.mark.parametrize("window", [{}, {"left": 5, "right": 2}, {"right": 0}, {"left": 40}])
+def test_speech_gives_the_same_logits_and_no_weight_outside_the_window(window):
+    network, waveforms = speech(**window), drawn(3, 32_000) / 10
+    with written_out(network) as weights:
+        logits = network(waveforms)
+    assert_close(logits, network(waveforms), **EXACT)
+    layer = weights["encoder.blocks.1.attention"]
+    tokens = layer.shape[-1]
+    assert layer.shape == (3, 1, tokens, tokens) and tokens > 60  # too long to be computed whole where truncated
+    seen = window_mask(tokens, tokens, window.get("left"), window.get("right"))
+    assert not layer[..., ~seen].any()
+    assert_close(layer.sum(-1), torch.ones(3, 1, tokens, dtype=torch.float64), **EXACT)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "vit_relpos_small_patch16_224"])
+def test_timm_gives_the_same_logits_whatever_it_computes_attention_by(name, fused):
+    network, images = small_timm(name), drawn(5, 3, 32, 32)
+    for block in network.blocks:
+        block.attn.fused_attn = fused
+    plain = network(images)
+    with written_out(network) as weights:
+        assert_close(network(images), plain, **EXACT)
+    assert list(weights) == ["blocks.0.attn", "blocks.1.attn"]
+    assert [block.attn.fused_attn for block in network.blocks] == [fused, fused]
+
+
+def test_timm_in_our_wrapper_is_the_same():
+    network = made(TimmModel, 7, "vit_tiny_patch16_224", {"img_size": 32, "depth": 2})
+    with written_out(network) as weights:
+        logits = network(drawn(5, 3, 32, 32))
+    assert_close(logits, network(drawn(5, 3, 32, 32)), **EXACT)
+    assert [layer.shape for layer in weights.values()] == [(5, 3, 5, 5)] * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_lower_precision_is_within_its_tolerance(dtype):
+    for network in (vit().to(dtype), small_timm().to(dtype)):
+        side = 12 if isinstance(network, ViT) else 32
+        with written_out(network) as weights:
+            network(drawn(5, 3, side, side, dtype=dtype))
+        assert len(weights) == 2
+
+
+@pytest.mark.parametrize("name, shape", [("vit-cifar10", (3, 32, 32)), ("speech-commands-truncated", (16_000,))])
+def test_released_models_give_the_same_logits(name, shape):
+    network, inputs = checkpoint.load(ROOT / "checkpoints" / name).network, drawn(2, *shape, dtype=torch.float32)
+    plain = network(inputs)
+    with written_out(network) as weights:
+        assert_close(network(inputs), plain, rtol=1e-4, atol=1e-4)
+    assert len(weights) == len(network.encoder.blocks)
+
+
+def test_weights_are_the_softmax_of_scaled_products_in_the_window():
+    layer, x = made(MultiHeadAttention, 10, 2, left=2, right=1), drawn(3, 7, 10)
+    with written_out(layer) as weights:
+        layer(x)
+    query, key = (part(x).view(3, 7, 2, 5).double() for part in (layer.query, layer.key))
+    scores = torch.einsum("bthk,bshk->bhts", query, key) / math.sqrt(5)
+    for t in range(7):
+        scores[:, :, t, [s for s in range(7) if not t - 2 <= s <= t + 1]] = -math.inf
+    exponents = scores.exp()
+    assert_close(weights[""], exponents / exponents.sum(-1, keepdim=True), **EXACT)
+
+
+def test_weights_of_padding_are_zero():
+    network, padding = made(Encoder, 10, 2, 5), torch.arange(7) < torch.tensor([7, 3])[:, None]
+    with written_out(network) as weights:
+        output = network(drawn(2, 7, 10), padding=padding)
+    assert_close(output, network(drawn(2, 7, 10), padding), **EXACT)
+    assert not weights["blocks.1.attention"][1, ..., 3:].any()
+    assert weights["blocks.1.attention"][0].all()
+
+
+@pytest.mark.parametrize("normaliser", ["softmax", "relu"])
+def test_weights_are_in_the_graph_of_the_output(normaliser):
+    layer, x = made(MultiHeadAttention, 10, 2, normaliser=normaliser), drawn(3, 7, 10)
+    with written_out(layer) as weights:
+        output = layer(x)
+    (gradient,) = torch.autograd.grad(output[1, 4, 9], weights[""])
+    assert not gradient[[0, 2]].any() and not gradient[:, :, [0, 1, 2, 3, 5, 6]].any()
+    # The output is linear in the weights, by the values and one row of the last projection.
+    value = layer.value(x)[1].view(7, 2, 5)
+    assert_close(gradient[1, :, 4], torch.einsum("shk,hk->hs", value, layer.output.weight[9].view(2, 5)), **EXACT)
+
+
+def test_weights_of_the_fused_kernel_are_in_the_graph():
+    network, x = Fused().eval(), drawn(3, 7, 5)
+    with written_out(network) as weights:
+        output = network(x.requires_grad_())
+    (gradient,) = torch.autograd.grad(output.sum(), weights[""])
+    assert_close(gradient, (3 * x).sum(-1)[:, None, None].expand(3, 1, 7, 7), **EXACT)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"is_causal": True},
+        {"scale": 0.3},
+        {"attn_mask": torch.ones(7, 11, dtype=torch.bool).triu(2)[:, torch.arange(10, -1, -1)]},
+        {"attn_mask": drawn(3, 1, 7, 11)},
+        {"enable_gqa": True},
+    ],
+)
+def test_definition_is_that_of_the_fused_kernel(options):
+    query, key, value = drawn(3, 6, 7, 5), drawn(3, 6, 11, 5), drawn(3, 6, 11, 13)
+    if "enable_gqa" in options:
+        key, value = key[:, :2], value[:, :2]
+    attended, weights = scaled_dot_product(query, key, value, **options)
+    assert_close(attended, F.scaled_dot_product_attention(query, key, value, **options), **EXACT)
+    assert weights.shape == (3, 6, 7, 11)
+
+
+def test_torchs_own_layer_gives_the_weights_that_it_gives_when_asked():
+    layer = nn.TransformerEncoderLayer(10, 2, 13, batch_first=True, dtype=torch.float64)
+    network, x = nn.TransformerEncoder(layer, 2).eval(), drawn(3, 7, 10)
+    with torch.no_grad():
+        plain = network(x)
+        with written_out(network) as weights:
+            assert_close(network(x), plain, **EXACT)
+        asked = network.layers[0].self_attn(x, x, x, average_attn_weights=False)[1]
+    assert list(weights) == ["layers.0.self_attn", "layers.1.self_attn"]
+    assert_close(weights["layers.0.self_attn"], asked, **EXACT)
+
+
+def test_convolution_as_attention_sees_one_pixel_a_head():
+    torch.manual_seed(0)
+    convolution = nn.Conv2d(2, 3, 3, padding=1, dtype=torch.float64)
+    layer, image = attention_from_convolution(convolution).eval(), drawn(5, 2, 7, 11)
+    with written_out(layer) as weights:
+        assert_close(layer(image), convolution(image), **EXACT)
+    heads = weights[""].view(5, 9, 7, 11, 7, 11)
+    assert_close(heads[4, 0, 3, 5, 2, 4].item(), 1.0)  # the first head looks up and to the left
+    assert heads[:, 0, 0].sum() < 1e-12  # from the topmost row it sees zeros, which are no pixels
+    assert heads[:, 4].sum() == 5 * 7 * 11
+
+
+def test_convolution_as_attention_is_written_out_between_other_layers():
+    torch.manual_seed(0)
+    layer = attention_from_convolution(nn.Conv2d(2, 3, 3, padding=1))
+    network, image = nn.Sequential(nn.Conv2d(5, 2, 1), layer, nn.ReLU()).double().eval(), drawn(3, 5, 7, 11)
+    plain = network(image)
+    with written_out(network) as weights:
+        assert_close(network(image), plain, **EXACT)
+    assert list(weights) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "name, options, reason",
+    [
+        (
+            "swin_tiny_patch4_window7_224",
+            {"img_size": 32},
+            r"^layers\.0\.blocks\.0\.attn \(WindowAttention\): .* 20 windows of 5 inputs",
+        ),
+        (
+            "xcit_nano_12_p16_224",
+            {"img_size": 32, "depth": 1},
+            r"^blocks\.0\.attn \(XCA\): its 32 queries are not the tokens of its input \(5, 4, 128\)",
+        ),
+        (
+            "cait_xxs24_224",
+            {"img_size": 32, "depth": 1},
+            r"^blocks\.0\.attn \(TalkingHeadAttn\): its softmax over \(5, 4, 4, 4\) is not within",
+        ),
+        ("pvt_v2_b0", {"depths": (1, 1, 1, 1)}, r"^stages\.0\.blocks\.0\.attn .* its 64 queries and 1 keys"),
+        ("resnet18", {}, "^ResNet has no attention layer"),
+    ],
+)
+def test_other_networks_of_timm_are_refused_with_the_reason(name, options, reason):
+    network = made(timm.create_model, name, **options)
+    with pytest.raises(NotRecomputable, match=reason), written_out(network):
+        network(drawn(5, 3, 32, 32))
+
+
+def test_network_without_attention_is_named_without_its_wrapper():
+    for network, name in ((made(TimmModel, 7, "resnet18"), "ResNet"), (made(CNN, 7), "CNN")):
+        with pytest.raises(NotRecomputable, match=f"^{name} has no attention layer"), written_out(network):
+            network(drawn(2, 3, 32, 32))
+
+
+@pytest.mark.parametrize(
+    "layer, reason",
+    [
+        (Explicit(), r"1 \(Explicit\): its softmax over \(3, 8, 8\)"),
+        (Fused(dropout_p=0.5), r"1 \(Fused\): it drops 0.5"),
+        (
+            nn.Sequential(nn.Unflatten(1, (4, 2)), nn.Flatten(0, 1), Fused()),
+            r"1.2 \(Fused\): .* 12 windows of 3 inputs",
+        ),
+        (nn.Sequential(nn.Unflatten(1, (4, 2)), Fused()), r"1.1 \(Fused\): its weights \(3, 1, 4, 2, 2\) .* windows"),
+        (Louder(10, 2), r"1 \(Louder\): written out it differs by .* from its own output"),
+        (nn.Sequential(*[Fused()] * 2), r"1.0 \(Fused\): it attends more than once"),
+    ],
+)
+def test_layer_is_refused_with_the_reason(layer, reason):
+    network = nn.Sequential(nn.Identity(), layer).double().eval()
+    with pytest.raises(NotRecomputable, match=f"^{reason}"), written_out(network):
+        network(drawn(3, 8, 10))
+
+
+def test_convolution_without_padding_has_other_queries_than_keys():
+    layer = attention_from_convolution(nn.Conv2d(2, 3, 3)).eval()
+    with (
+        pytest.raises(NotRecomputable, match=r"\(QuadraticAttention\): .* queries are not its keys"),
+        written_out(layer),
+    ):
+        layer(drawn(5, 2, 7, 11, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("network, name", [(Pooled(), "layer"), (Crossed(), "own")])
+def test_pooling_query_and_cross_attention_are_left_as_they_are(network, name):
+    network, x = network.double().eval(), drawn(3, 7, 10)
+    with written_out(network) as weights:
+        output = network(x)
+    assert_close(output, network(x), **EXACT)
+    assert list(weights) == [name]
+
+
+def test_training_mode_is_refused_by_name():
+    network = vit(dropout=0.1)
+    network.encoder.blocks[1].dropout.train()
+    with pytest.raises(ValueError, match=r"^encoder\.blocks\.1\.dropout is in training mode"), written_out(network):
+        pass
+
+
+def test_dictionary_holds_the_latest_pass():
+    network = small_timm()
+    with written_out(network) as weights:
+        for batch in (2, 5):
+            network(drawn(batch, 3, 32, 32))
+            assert [len(layer) for layer in weights.values()] == [batch] * 2
+
+
+def test_pass_after_a_failed_one_is_complete():
+    network = nn.Sequential(nn.TransformerEncoderLayer(10, 2, 13, batch_first=True), Fused()).eval()
+    with written_out(network) as weights:
+        with pytest.raises(AssertionError, match="embedding dimension"):  # in the first layer's attention
+            network(drawn(3, 7, 11, dtype=torch.float32))
+        network(drawn(3, 7, 10, dtype=torch.float32))
+    assert list(weights) == ["0.self_attn", "1"]
+
+
+@pytest.mark.parametrize("side", [32, 33])
+def test_everything_is_restored_also_after_an_error(side):
+    network, images = small_timm(), drawn(2, 3, 32, 32)
+    network.blocks[0].attn.fused_attn = False
+    plain, kernel = network(images), F.scaled_dot_product_attention
+    try:
+        with written_out(network) as weights:
+            network(drawn(2, 3, side, side))
+    except AssertionError:
+        assert side == 33
+    taken = dict(weights)
+    assert torch.equal(network(images), plain)
+    assert weights == taken and F.scaled_dot_product_attention is kernel
+    assert [block.attn.fused_attn for block in network.blocks] == [False, True]
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in network.modules())

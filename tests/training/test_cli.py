@@ -1,0 +1,209 @@
+"""A run: what it keeps, and that an interrupted one ends as if it had been left alone."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from tiny import ROOT, TINY, TINY_SEQUENCES, TINY_SPEECH
+
+from vitspeech.tasks import Recognition
+from vitspeech.training.cli import TrainingCLI, run_folder, with_resumed_config
+
+SOURCES_OF_CHANCE = [
+    "--data.init_args.augment.cutout=5",
+    "--data.init_args.augment.mixup=0.5",
+    "--model.network.init_args.dropout=0.1",
+    "--model.network.init_args.drop_path=0.1",
+    "--trainer.max_epochs=4",
+]
+AVERAGED = [
+    "--trainer.callbacks+=lightning.pytorch.callbacks.EMAWeightAveraging",
+    "--trainer.callbacks.decay=0.9",
+]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model" / "model.safetensors")
+
+
+def test_a_run_keeps_everything(finished_run):
+    names = {path.name for path in finished_run.iterdir()}
+    assert names >= {"config.yaml", "run.json", "logs", "last.ckpt", "best.ckpt", "model", "metrics.csv"}
+    assert names >= {"learning_curves.png", "confusion_matrix.png"}
+    assert {path.name for path in (finished_run / "logs/0").iterdir()} >= {"metrics.csv"}
+    assert list((finished_run / "logs/0").glob("events.out.tfevents*"))
+    config = yaml.safe_load((finished_run / "config.yaml").read_text())
+    assert config["model"]["network"]["class_path"] == "vitspeech.ViT"
+    assert config["data"]["class_path"] == "vitspeech.Shapes"
+    assert json.loads((finished_run / "run.json").read_text()).keys() == {"commit", "hardware", "versions"}
+
+
+def test_a_run_from_the_kept_config_ends_with_the_same_weights(finished_run, tmp_path):
+    again = tmp_path / "again"
+    TrainingCLI([f"--config={finished_run}/config.yaml", f"--run={again}"]).train()
+    for name, tensor in weights(finished_run).items():
+        assert torch.equal(tensor, weights(again)[name]), name
+
+
+def test_a_speech_run_is_a_function_of_its_seed_and_states_its_context(finished_speech_run, tmp_path):
+    again = tmp_path / "again"
+    TrainingCLI([*TINY_SPEECH, f"--run={again}"]).train()
+    for name, tensor in weights(finished_speech_run).items():
+        assert torch.equal(tensor, weights(again)[name]), name
+    config, card = (again / "config.yaml").read_text(), json.loads((again / "model/card.json").read_text())
+    # Two blocks of 8 and 2 tokens of 40 ms; a token is made of 85 ms.
+    for name, milliseconds in (("look_back_ms", 640), ("look_ahead_ms", 160), ("delay_ms", 245)):
+        assert f"# {name}: {float(milliseconds)}" in config and card[name] == milliseconds
+    assert card["metrics"]["word_clips"] == 20 and card["metrics"]["clips"] == 24
+    assert 0 <= card["metrics"]["word_accuracy"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("fixture", "task", "first", "shown", "judged_by", "best"),
+    [
+        ("finished_recognizer_run", "recognition", "word_error_rate", "errors.txt", "val_error_rate", min),
+        ("finished_transcriber_run", "transcription", "word_error_rate", "errors.txt", "val_error_rate", min),
+        ("finished_labeller_run", "labelling", "frame_accuracy", "confusion_matrix.png", "val_accuracy", max),
+    ],
+)
+def test_a_run_over_utterances_keeps_what_its_task_has_to_show(request, fixture, task, first, shown, judged_by, best):
+    run = request.getfixturevalue(fixture)
+    names = {path.name for path in run.iterdir()}
+    assert names >= {"config.yaml", "run.json", "logs", "last.ckpt", "best.ckpt", "model", "metrics.csv"}
+    assert names & {"learning_curves.png", "errors.txt", "confusion_matrix.png"} == {"learning_curves.png", shown}
+    assert yaml.safe_load((run / "config.yaml").read_text())["task"] == task
+    card = json.loads((run / "model/card.json").read_text())
+    assert next(iter(card["metrics"])) == first and card["metrics"]["test_set"] == "drawn"
+    rows = csv.DictReader((run / "metrics.csv").read_text().splitlines())
+    values = [float(row[judged_by]) for row in rows if row[judged_by]]
+    kept = torch.load(run / "best.ckpt", weights_only=True)
+    scores = [state["best_model_score"] for state in kept["callbacks"].values() if "best_model_score" in state]
+    assert len(values) == 2 and pytest.approx(best(values)) in [float(score) for score in scores if score is not None]
+
+
+def test_a_recognisers_run_broken_off_and_resumed_ends_with_the_same_weights_bit_for_bit(tmp_path, monkeypatch):
+    chance = ["--model.network.init_args.dropout=0.1", "--model.network.init_args.drop_path=0.1"]
+    arguments = [*TINY_SEQUENCES, *chance, "--trainer.max_epochs=3"]
+    alone, broken = tmp_path / "alone", tmp_path / "broken"
+    TrainingCLI([*arguments, f"--run={alone}"]).train()
+    healthy = Recognition.part_loss
+
+    def breaks(task: Recognition, *part: torch.Tensor) -> torch.Tensor:
+        if task.training and task.trainer.global_step == 7:  # the second of three steps of the last epoch
+            raise RuntimeError("the power is gone")
+        return healthy(task, *part)
+
+    monkeypatch.setattr(Recognition, "part_loss", breaks)
+    with pytest.raises(RuntimeError, match="the power is gone"):
+        TrainingCLI([*arguments, f"--run={broken}"]).train()
+    assert not (broken / "model").exists()
+    monkeypatch.setattr(Recognition, "part_loss", healthy)
+    TrainingCLI([f"--resume={broken}"]).train()
+    assert weights(alone).keys() == weights(broken).keys()
+    for name, tensor in weights(alone).items():
+        assert torch.equal(tensor, weights(broken)[name]), name
+
+
+def killed_in_epoch(arguments: list[str], run: Path, epoch: int) -> None:
+    """Start a run in a process of its own and kill it somewhere in that epoch, without a word."""
+    process = subprocess.Popen(
+        [sys.executable, ROOT / "scripts/train.py", *arguments, f"--run={run}"],
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    log = run / "logs/0/metrics.csv"
+    deadline = time.monotonic() + 120
+    while not (log.exists() and any(line.startswith(f"{epoch},") for line in log.read_text().splitlines())):
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline, "the run did not get that far"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.parametrize("averaging", [[], AVERAGED], ids=["plain", "averaged"])
+def test_a_run_killed_and_resumed_ends_with_the_same_weights_bit_for_bit(tmp_path, averaging):
+    arguments = [*TINY, *SOURCES_OF_CHANCE, *averaging, "--trainer.log_every_n_steps=1"]
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    TrainingCLI([*arguments, f"--run={alone}"]).train()
+    killed_in_epoch([*arguments, "--data.init_args.count=250"], killed, epoch=2)
+    assert not (killed / "model").exists()
+    TrainingCLI([f"--resume={killed}"]).train()
+    assert weights(alone).keys() == weights(killed).keys()
+    for name, tensor in weights(alone).items():
+        assert torch.equal(tensor, weights(killed)[name]), name
+    # Nothing is lost from the log, and no epoch stands in it twice.
+    rows = [line.split(",") for line in (killed / "metrics.csv").read_text().splitlines()]
+    validated = [row[0] for row in rows[1:] if row[rows[0].index("val_loss")]]
+    assert validated == ["0", "1", "2", "3"]
+
+
+def test_a_run_killed_after_its_last_epoch_still_tests_the_averaged_weights(tmp_path):
+    run = tmp_path / "late"
+    TrainingCLI([*TINY, *AVERAGED, f"--run={run}"]).train()
+    before = weights(run)
+    shutil.rmtree(run / "model")
+    TrainingCLI([f"--resume={run}"]).train()
+    for name, tensor in before.items():
+        assert torch.equal(tensor, weights(run)[name]), name
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(finished_run, tmp_path):
+    early = tmp_path / "early"
+    early.mkdir()
+    (early / "config.yaml").write_text((finished_run / "config.yaml").read_text())
+    TrainingCLI(["--resume", str(early)]).train()
+    for name, tensor in weights(finished_run).items():
+        assert torch.equal(tensor, weights(early)[name]), name
+
+
+def test_resuming_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no run to resume"):
+        with_resumed_config(["--resume", str(tmp_path)])
+
+
+def test_runs_are_numbered_under_their_configs_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number in range(12):
+        folder = run_folder(None, None, [Path("configs/cifar10/vit.yaml")])
+        assert str(folder) == f"runs/cifar10-vit/{number}"
+        folder.mkdir(parents=True)
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(finished_run):
+    with pytest.raises(FileExistsError, match="--resume"):
+        run_folder(None, str(finished_run), None)
+
+
+@pytest.mark.slow
+def test_two_processes_train_together(tmp_path):
+    run = tmp_path / "pair"
+    together = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp", f"--run={run}"]
+    subprocess.run([sys.executable, ROOT / "scripts/train.py", *TINY, *together], check=True, timeout=280)
+    assert (run / "model" / "card.json").exists()
+
+
+@pytest.mark.gpu
+def test_a_run_on_a_gpu_in_bf16_and_compiled_comes_to_its_end(tmp_path):
+    run = tmp_path / "gpu"
+    TrainingCLI([*TINY, f"--config={ROOT}/configs/trainer/gpu.yaml", "--trainer.max_epochs=2", f"--run={run}"]).train()
+    assert (run / "model" / "card.json").exists()
+
+
+def test_a_task_that_does_not_fit_the_data_is_refused_before_there_is_a_run(tmp_path):
+    run = tmp_path / "run"
+    with pytest.raises(
+        ValueError, match="task: classification does not fit WordSequences, whose items have transcripts"
+    ):
+        TrainingCLI([*TINY_SEQUENCES, "--task=classification", f"--run={run}"]).train()
+    assert not (run / "config.yaml").exists()

@@ -1,0 +1,256 @@
+"""Truncated attention by blocks, forward and backward, in plain products that stay in a CPU's cache.
+
+The backward pass computes the weights again from queries and keys instead of storing them (as Dao et al. 2022,
+arXiv:2205.14135, do on a GPU). It is written out by hand: autograd through overlapping slabs would make a full
+gradient for each, and compiled it is silently wrong (PyTorch issue 191837).
+
+Shapes: B batch, H heads, T tokens, K head width, M blocks at once, R queries a block, W keys a slab, C clip.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from vitspeech.attention.positions import distances, skew, unskew
+from vitspeech.attention.windowed.blocks import BLOCK, SCORES_AT_ONCE, WIDE_AT_ONCE, Buffers, Part, Piece, parts, pieces
+
+BUFFERS = Buffers()
+
+
+@dataclass(frozen=True)
+class Window:
+    """What is computed, but for the tensors that gradients go to.
+
+    Args:
+        left: Past context in tokens, below T.
+        right: Look-ahead in tokens, below T.
+        scale: What dot products are multiplied by.
+        normaliser: `softmax` or `relu`.
+        hidden: (B, T), added to the scores of each key: 0, or `lowest` where it is padding.
+        factor: (B or 1, T), what each query's result is multiplied by: 0 where it may attend to nothing.
+        dropout: Share of weights dropped.
+        seed: Draws the dropped weights, the same in both passes.
+        block: Queries of an inner block.
+    """
+
+    left: int
+    right: int
+    scale: float
+    normaliser: str = "softmax"
+    hidden: Tensor | None = None
+    factor: Tensor | None = None
+    dropout: float = 0.0
+    seed: int = 0
+    block: int = BLOCK
+
+
+class Blockwise(torch.autograd.Function):
+    """query, key, value (B, H, T, K), energy (H, K), the tables of relative positions (2C + 1, K) -> (B, H, T, K)."""
+
+    @staticmethod
+    def forward(ctx: Any, query, key, value, energy, relative_key, relative_value, window: Window) -> Tensor:
+        ctx.save_for_backward(query, key, value, energy, relative_key, relative_value)
+        ctx.window = window
+        attended = query.new_empty((*query.shape[:3], value.shape[3]))
+        with torch.autocast(query.device.type, enabled=False):
+            for part, band in all_parts(query, energy, window):
+                step = Step(part, band, window, query, key, value, energy, relative_key, relative_value)
+                result = part.queries(attended)
+                result.copy_(step.attend().view(result.shape))
+                if window.factor is not None:
+                    result.mul_(part.queries(per_query(window.factor, query)))
+        return attended
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, window = ctx.saved_tensors, ctx.window
+        query, key, value = inputs[:3]
+        # Block by block into rows that several slabs share; small tables are summed in single precision.
+        grads = [torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)]
+        exact = torch.promote_types(query.dtype, torch.float32)
+        grads += [None if table is None else torch.zeros_like(table, dtype=exact) for table in inputs[3:]]
+        with torch.autocast(query.device.type, enabled=False):
+            for part, band in all_parts(query, inputs[3], window):
+                Step(part, band, window, *inputs).propagate(gradient, *grads)
+        grads[3:] = [None if grad is None else grad.to(query.dtype) for grad in grads[3:]]
+        return *grads, None
+
+
+def all_parts(query: Tensor, energy: Tensor | None, window: Window) -> Iterator[tuple[Part, Tensor]]:
+    """The whole work in numbered parts whose scores fit into cache, each with its `band_of`."""
+    batch, heads, tokens, width = query.shape
+    number = 0
+    for piece in pieces(tokens, window.left, window.right, window.block):
+        at_once = SCORES_AT_ONCE.get(query.device.type, SCORES_AT_ONCE["cuda"])
+        if piece.blocks == 1 or energy is not None:
+            at_once = max(at_once, WIDE_AT_ONCE)
+        size = piece.queries * piece.keys * (1 if energy is None else width)
+        band = band_of(piece, window, query)
+        for part in parts(piece, batch, heads, at_once // size, number):
+            yield part, band
+            number += 1
+
+
+class Step:
+    """One part: its blocks in contiguous buffers, (M, R, K) queries and (M, W, K) keys and values."""
+
+    def __init__(
+        self, part: Part, band: Tensor, window: Window, query, key, value, energy, relative_key, relative_value
+    ) -> None:
+        self.part, self.band, self.window = part, band, window
+        self.query = packed("query", part.queries(query))
+        self.key = packed("key", part.keys(key))
+        self.value = packed("value", part.keys(value))
+        self.energy = None if energy is None else self.by_block(energy)
+        self.tables = None
+        if relative_key is not None:
+            piece, clip = part.piece, relative_key.shape[0] // 2
+            self.rows = distances(piece.key - piece.query, piece.queries, piece.keys, clip, query.device)
+            self.tables = relative_key[self.rows], relative_value[self.rows]
+
+    def attend(self) -> Tensor:
+        """The blocks' results (M, R, K), before the window's factor."""
+        weights = self.dropped(self.weights())
+        out = self.buffer("attended", *self.query.shape[:2], self.value.shape[2])
+        attended = torch.bmm(weights, self.value, out=out)
+        if self.tables is not None:
+            attended += unskew(weights) @ self.tables[1]
+        return attended
+
+    def weights(self) -> Tensor:
+        """The weights before dropout (M, R, W)."""
+        scores = self.buffer("scores", *self.query.shape[:2], self.key.shape[1])
+        if self.energy is None:
+            torch.bmm(self.query, self.key.transpose(1, 2), out=scores)
+        else:
+            torch.bmm(self.sums().flatten(1, 2), self.energy[:, :, None], out=scores.view(len(scores), -1, 1))
+        if self.tables is not None:
+            scores += skew(self.query @ self.tables[0].T, scores.shape[2])
+        torch.add(self.band, scores, alpha=self.window.scale, out=scores)
+        if self.window.hidden is not None:
+            self.hide_padding(scores)
+        if self.window.normaliser == "relu":
+            return scores.relu_()
+        return torch.softmax(scores, -1, out=scores)
+
+    def propagate(self, gradient: Tensor, d_query, d_key, d_value, d_energy, d_relative_key, d_relative_value) -> None:
+        """Write the queries' gradients, add to all others what this part's results pass on of `gradient`."""
+        part, scale = self.part, self.window.scale
+        d_attended = packed("d_attended", part.queries(gradient))
+        if self.window.factor is not None:
+            factor = part.queries(per_query(self.window.factor, gradient))
+            d_attended.view(*factor.shape[:-1], -1).mul_(factor)
+        weights = self.weights()
+        d_weights = torch.bmm(d_attended, self.value.transpose(1, 2), out=self.buffer("d_weights", *weights.shape))
+        kept = self.dropped(weights)
+        d_values = torch.bmm(kept.transpose(1, 2), d_attended, out=self.buffer("d_slab", *self.value.shape))
+        self.spread(d_value, d_values)
+        if self.tables is not None:
+            d_weights += skew(d_attended @ self.tables[1].T, weights.shape[2])
+            self.collect(d_relative_value, kept, d_attended)
+        self.dropped(d_weights, out=d_weights)
+        d_scores = self.through_normaliser(weights, d_weights)
+        if self.energy is None:
+            d_rows = torch.bmm(d_scores, self.key, out=self.buffer("attended", *self.query.shape))
+            d_keys = torch.bmm(d_scores.transpose(1, 2), self.query, out=self.buffer("d_slab", *self.key.shape))
+            self.spread(d_key, d_keys, scale)
+        else:
+            d_rows = self.through_energy(d_scores, d_key, d_energy)
+        if self.tables is not None:
+            d_rows += unskew(d_scores) @ self.tables[0]
+            self.collect(d_relative_key, d_scores, self.query, scale)
+        target = part.queries(d_query)
+        torch.mul(d_rows.view(target.shape), scale, out=target)
+
+    def through_normaliser(self, weights: Tensor, d_weights: Tensor) -> Tensor:
+        """The scores' gradient, in place of the weights'."""
+        if self.window.normaliser == "relu":
+            return d_weights.mul_(weights > 0)
+        return torch.ops.aten._softmax_backward_data.out(d_weights, weights, -1, weights.dtype, grad_input=d_weights)
+
+    def sums(self) -> Tensor:
+        """tanh(q + k) of every pair (M, R, W, K)."""
+        shape = (*self.query.shape[:2], *self.key.shape[1:])
+        sums = torch.add(self.query[:, :, None], self.key[:, None], out=self.buffer("sums", *shape))
+        return sums.tanh_()
+
+    def through_energy(self, d_scores: Tensor, d_key: Tensor, d_energy: Tensor) -> Tensor:
+        """The same for v·tanh(q + k): adds the keys' and v's gradients, returns the queries' (M, R, K)."""
+        scale, sums = self.window.scale, self.sums()
+        d_by_block = (d_scores.flatten(1)[:, None] @ sums.flatten(1, 2))[:, 0] * scale
+        heads = d_by_block.view(*self.outer(), -1).to(d_energy.dtype).sum((0, 2))
+        d_energy[self.part.heads] += heads
+        d_sums = sums.square_().neg_().add_(1).mul_(self.energy[:, None, None]).mul_(d_scores[..., None])
+        self.spread(d_key, d_sums.sum(1), scale)
+        return d_sums.sum(2)
+
+    def dropped(self, weights: Tensor, out: Tensor | None = None) -> Tensor:
+        """A random share made zero, the rest scaled up; the same share at every call."""
+        if self.window.dropout == 0:
+            return weights
+        generator = torch.Generator(weights.device).manual_seed(self.window.seed + self.part.number)
+        kept = self.buffer("kept", *weights.shape).bernoulli_(1 - self.window.dropout, generator=generator)
+        return torch.mul(weights, kept.div_(1 - self.window.dropout), out=kept if out is None else out)
+
+    def hide_padding(self, scores: Tensor) -> None:
+        """Put the scores of padded keys as far down as those outside of the window."""
+        rows = self.part.keys(self.window.hidden[:, None, :, None].expand(-1, self.part.heads.stop, -1, -1))
+        scores.view(*self.outer(), *scores.shape[1:]).add_(rows.transpose(3, 4))
+
+    def spread(self, target: Tensor, slabs: Tensor, scale: float = 1.0) -> None:
+        """Add the slabs' rows (M, W, K) to those of `target` (B, H, T, K); neighbouring slabs overlap."""
+        slabs, step = slabs.view(*self.outer(), *slabs.shape[1:]), self.part.piece.queries
+        for start in range(0, slabs.shape[3], step):
+            rows = slabs[:, :, :, start : start + step]
+            self.part.keys(target, start, rows.shape[3]).add_(rows, alpha=scale)
+
+    def collect(self, table: Tensor, pairs: Tensor, vectors: Tensor, scale: float = 1.0) -> None:
+        """Add to the rows of a table what the pairs (M, R, W) of their distances take of the vectors (M, R, K)."""
+        by_distance = unskew(pairs).flatten(0, 1).T @ vectors.flatten(0, 1)
+        table.index_add_(0, self.rows, by_distance.to(table.dtype), alpha=scale)
+
+    def by_block(self, per_head: Tensor) -> Tensor:
+        """(H, K) -> (M, K): each block's head's."""
+        batch, heads, blocks = self.outer()
+        return per_head[self.part.heads][None, :, None].expand(batch, heads, blocks, -1).flatten(0, 2)
+
+    def outer(self) -> tuple[int, int, int]:
+        """Sequences, heads and blocks that M counts."""
+        part = self.part
+        blocks = part.blocks
+        heads = part.heads.stop - part.heads.start
+        return self.query.shape[0] // (heads * blocks), heads, blocks
+
+    def buffer(self, name: str, *shape: int) -> Tensor:
+        return BUFFERS(name, shape, self.query)
+
+
+def packed(name: str, rows: Tensor) -> Tensor:
+    """Blocks or slabs (B', H', N, rows, K) copied into a buffer (M, rows, K): overlapping ones, too."""
+    shape = (rows.shape[0] * rows.shape[1] * rows.shape[2], *rows.shape[3:])
+    buffer = BUFFERS(name, shape, rows)
+    buffer.view(rows.shape).copy_(rows)
+    return buffer
+
+
+def per_query(factor: Tensor, like: Tensor) -> Tensor:
+    """(B or 1, T) as (B, H, T, 1) without a copy."""
+    return factor[:, None, :, None].expand(*like.shape[:3], 1)
+
+
+def band_of(piece: Piece, window: Window, like: Tensor) -> Tensor:
+    """What is added to the scores of a block (R, W): 0 in the window, the lowest outside."""
+    key = torch.arange(piece.key, piece.key + piece.keys, device=like.device)
+    distance = key - torch.arange(piece.query, piece.query + piece.queries, device=like.device)[:, None]
+    outside = (distance < -window.left) | (distance > window.right)
+    return like.new_zeros(outside.shape).masked_fill_(outside, lowest(like.dtype))
+
+
+def lowest(dtype: torch.dtype) -> float:
+    """A score that no softmax gives weight beside another, twice of which is still finite."""
+    return torch.finfo(dtype).min / 4

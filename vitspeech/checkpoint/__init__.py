@@ -1,0 +1,5 @@
+"""Released models: save, load, and release a finished run."""
+
+from vitspeech.checkpoint.folder import CARD, CONFIG, WEIGHTS, Model, build, load, save
+
+__all__ = ["CARD", "CONFIG", "WEIGHTS", "Model", "build", "load", "save"]

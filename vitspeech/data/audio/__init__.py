@@ -1,0 +1,1 @@
+"""Reading recordings, lists of recordings, and speech synthesis."""

@@ -1,0 +1,1 @@
+"""Clips with one label each, and their augmentation."""

@@ -1,0 +1,1 @@
+"""Images with one label each, and their augmentation."""

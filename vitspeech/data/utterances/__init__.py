@@ -1,0 +1,1 @@
+"""Utterances with transcripts: composed from single words, or recorded."""

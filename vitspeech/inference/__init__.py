@@ -1,0 +1,1 @@
+"""Predict, transcribe and stream with a released model."""

@@ -1,0 +1,1 @@
+"""Word errors, word times and confidence intervals."""

@@ -1,0 +1,1 @@
+"""Theoretical and effective receptive fields, and their extent."""

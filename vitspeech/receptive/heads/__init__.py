@@ -1,0 +1,1 @@
+"""The attention weights of any network, and measures of its heads."""

@@ -1,0 +1,1 @@
+"""Accuracy against what stays visible of the input."""

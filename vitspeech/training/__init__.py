@@ -1,0 +1,1 @@
+"""The command line of training, and the distance probe."""
