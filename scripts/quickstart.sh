@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From nothing to three trained models: a small ViT and a small CNN on the embedded shapes, and a small recogniser of
-# synthesised words; each evaluated and tried on a file, the last on a stream, too. Needs Python 3.11 and, the first
+# From nothing to three trained models: a small ViT and a small CNN on the embedded shapes, and a small recognizer of
+# synthesized words; each evaluated and tried on a file, the last on a stream, too. Needs Python 3.11 and, the first
 # time, the package index.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Listen to a recording of any length, or live, and print words with their times as they are recognised.
+"""Listen to a recording of any length, or live, and print words with their times as they are recognized.
 
 stream.py checkpoints/speech-commands-truncated talk.wav                   # single words among other sound
 stream.py checkpoints/spoken-words-ctc talk.wav                            # every word, one after the other

@@ -15,11 +15,11 @@ confusion matrix or listing of errors, and the final model in the released form.
   --help-all            every key there is, the trainer's hundreds of lines included
 
 A config names a task and has three parts, each key an argument of a constructor:
-  task      classification (the default), labelling, recognition (CTC), transcription (encoder-decoder)
+  task      classification (the default), labeling, recognition (CTC), transcription (encoder-decoder)
   data      vitspeech.Cifar, ImageFolder, Shapes,           --data.help vitspeech.Cifar
             SpeechCommands, AudioFolder, SpokenWords; with several words WordSequences, TranscribedAudio
   model     network: vitspeech.ViT, CNN, TimmModel,         --model.network.help vitspeech.ViT
-            SpeechClassifier, SpeechCNN; SpeechLabeller, SpeechRecognizer, SpeechTranscriber
+            SpeechClassifier, SpeechCNN; SpeechLabeler, SpeechRecognizer, SpeechTranscriber
             optimizer of torch.optim or timm.optim, warmup, decay, compile, and the task's label_smoothing, ctc_weight
   trainer   Lightning's: max_epochs, precision, accelerator, gradient_clip_val, callbacks, …
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write down what is said in recordings of up to a minute, with a recogniser (CTC) or an encoder-decoder.
+"""Write down what is said in recordings of up to a minute, with a recognizer (CTC) or an encoder-decoder.
 
 transcribe.py checkpoints/spoken-words-ctc talk.wav recordings/
 transcribe.py checkpoints/spoken-words-ctc talk.wav --times --picture talk.png

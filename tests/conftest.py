@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import TINY, TINY_LABELLER, TINY_SEQUENCES, TINY_SPEECH, TINY_TRANSCRIBER
+from tiny import TINY, TINY_LABELER, TINY_SEQUENCES, TINY_SPEECH, TINY_TRANSCRIBER
 
 from vitspeech.training.cli import TrainingCLI
 
@@ -31,7 +31,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def finished_speech_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny truncated recogniser trained for two epochs on 100 synthesised words."""
+    """A tiny truncated recognizer trained for two epochs on 100 synthesized words."""
     run = tmp_path_factory.mktemp("runs") / "tiny-speech" / "0"
     TrainingCLI([*TINY_SPEECH, f"--run={run}"]).train()
     return run
@@ -39,7 +39,7 @@ def finished_speech_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def finished_recognizer_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny truncated recogniser (CTC) trained for two epochs on 60 utterances of synthesised words."""
+    """A tiny truncated recognizer (CTC) trained for two epochs on 60 utterances of synthesized words."""
     run = tmp_path_factory.mktemp("runs") / "tiny-recognizer" / "0"
     TrainingCLI([*TINY_SEQUENCES, f"--run={run}"]).train()
     return run
@@ -54,8 +54,8 @@ def finished_transcriber_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def finished_labeller_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny labeller of frames, trained on the same."""
-    run = tmp_path_factory.mktemp("runs") / "tiny-labeller" / "0"
-    TrainingCLI([*TINY_LABELLER, f"--run={run}"]).train()
+def finished_labeler_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny labeler of frames, trained on the same."""
+    run = tmp_path_factory.mktemp("runs") / "tiny-labeler" / "0"
+    TrainingCLI([*TINY_LABELER, f"--run={run}"]).train()
     return run

@@ -45,7 +45,7 @@ def rows_of(network: torch.nn.Module, waveforms: torch.Tensor, lengths: torch.Te
     return {logits.shape[-1]}
 
 
-TASK_OF = {"SpeechRecognizer": "recognition", "SpeechTranscriber": "transcription", "SpeechLabeller": "labelling"}
+TASK_OF = {"SpeechRecognizer": "recognition", "SpeechTranscriber": "transcription", "SpeechLabeler": "labeling"}
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=name)
@@ -62,7 +62,7 @@ def test_every_experiments_task_is_the_one_that_its_network_needs(path):
         (["--config=one.yaml"], "recognition"),
         (["--config", "one.yaml"], "recognition"),
         (["--config=one.yaml", "--config", "none.yaml"], "recognition"),
-        (["--config=one.yaml", "--config", "other.yaml"], "labelling"),
+        (["--config=one.yaml", "--config", "other.yaml"], "labeling"),
         (["--config=other.yaml", "--config", "one.yaml"], "recognition"),
         (["--config=one.yaml", "--task=transcription", "--config=other.yaml"], "transcription"),
         (["--task", "transcription", "--config=one.yaml"], "transcription"),
@@ -73,7 +73,7 @@ def test_the_last_config_says_the_task_unless_the_command_line_does(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     texts = {
         "one": "task: recognition",
-        "other": "{task: labelling, data: {}}",
+        "other": "{task: labeling, data: {}}",
         "none": "data: {}",
         "broken": "task: [",
     }
@@ -83,7 +83,7 @@ def test_the_last_config_says_the_task_unless_the_command_line_does(tmp_path, mo
 
 
 @pytest.mark.parametrize(
-    ("text", "named"), [("task: recognising", "recognising"), ("task: [recognition]", "recognition"), ("task: 3", "3")]
+    ("text", "named"), [("task: recognizing", "recognizing"), ("task: [recognition]", "recognition"), ("task: 3", "3")]
 )
 def test_an_unknown_task_is_one_line_that_names_it(tmp_path, capsys, text, named):
     (tmp_path / "wrong.yaml").write_text(text)
@@ -97,9 +97,9 @@ def test_an_unknown_task_is_one_line_that_names_it(tmp_path, capsys, text, named
 
 def test_an_unknown_task_on_the_command_line_is_a_mistake_of_usage(capsys):
     with pytest.raises(SystemExit) as stopped:
-        TrainingCLI([f"--config={ROOT / 'configs/shapes/vit.yaml'}", "--task=recognising"])
+        TrainingCLI([f"--config={ROOT / 'configs/shapes/vit.yaml'}", "--task=recognizing"])
     message = capsys.readouterr().err
-    assert stopped.value.code == 2 and "recognising" in message and message.count("\n") == 1
+    assert stopped.value.code == 2 and "recognizing" in message and message.count("\n") == 1
 
 
 @pytest.mark.parametrize("path", OVERLAYS, ids=name)

@@ -77,12 +77,12 @@ def test_a_released_model_is_right_as_often_as_its_card_says(path):
     test = data.read("test")
     places = torch.linspace(0, len(test) - 1, 1000).long()
     with torch.inference_mode():
-        given = model.network(data.normalised(test.inputs[places])).argmax(1)
+        given = model.network(data.normalized(test.inputs[places])).argmax(1)
     share, card = (given == test.labels[places]).float().mean().item(), model.card["metrics"]["test_accuracy"]
     assert abs(share - card) < 4 * (card * (1 - card) / 1000) ** 0.5
 
 
-def test_the_streaming_recogniser_is_within_its_bound():
+def test_the_streaming_recognizer_is_within_its_bound():
     """Eight in a hundred words: twice what single words are mistaken in."""
     card = json.loads((ROOT / "checkpoints/spoken-words-ctc/card.json").read_text())
     assert card["metrics"]["word_error_rate"] <= 0.08 and card["metrics"]["words"] > 4000

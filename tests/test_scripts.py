@@ -241,7 +241,7 @@ def test_stream_refuses_a_model_that_sees(script, finished_run, words):
     [
         ("finished_recognizer_run", "word_error_rate"),
         ("finished_transcriber_run", "word_error_rate"),
-        ("finished_labeller_run", "frame_accuracy"),
+        ("finished_labeler_run", "frame_accuracy"),
     ],
 )
 def test_evaluate_gives_the_cards_number_again_for_every_task(request, script, fixture, name):
@@ -319,9 +319,9 @@ def test_transcribe_says_in_one_line_what_is_wrong(script, finished_recognizer_r
     assert message in one_line(script("transcribe.py", finished_recognizer_run, *arguments))
 
 
-def test_transcribe_refuses_what_gives_labels(script, finished_speech_run, finished_labeller_run, words):
+def test_transcribe_refuses_what_gives_labels(script, finished_speech_run, finished_labeler_run, words):
     assert "use vitspeech.predict" in one_line(script("transcribe.py", finished_speech_run, words))
-    assert "use vitspeech.stream" in one_line(script("transcribe.py", finished_labeller_run, words))
+    assert "use vitspeech.stream" in one_line(script("transcribe.py", finished_labeler_run, words))
 
 
 def test_a_picture_is_of_one_recording(script, finished_recognizer_run, words):
@@ -337,7 +337,7 @@ def test_transcribe_says_which_choices_there_are(script):
     assert "stream.py takes recordings of any length" in text
 
 
-def test_stream_prints_what_a_recogniser_hears_with_its_times(script, finished_recognizer_run, words):
+def test_stream_prints_what_a_recognizer_hears_with_its_times(script, finished_recognizer_run, words):
     result = script("stream.py", finished_recognizer_run, words)
     first, *lines, last = result.stdout.splitlines()
     model = vitspeech.load(finished_recognizer_run)
@@ -352,7 +352,7 @@ def test_stream_prints_what_a_recogniser_hears_with_its_times(script, finished_r
     ("fixture", "message"),
     [
         ("finished_transcriber_run", "SpeechTranscriber gives no transcript as it listens"),
-        ("finished_labeller_run", "SpeechLabeller gives no label of a whole clip"),
+        ("finished_labeler_run", "SpeechLabeler gives no label of a whole clip"),
     ],
 )
 def test_stream_refuses_what_says_nothing_as_it_listens(request, script, words, fixture, message):

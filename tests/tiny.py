@@ -1,4 +1,4 @@
-"""The smallest runs, in fp32: a tiny ViT on a few shapes, tiny models of a few synthesised words, alone and in rows;
+"""The smallest runs, in fp32: a tiny ViT on a few shapes, tiny models of a few synthesized words, alone and in rows;
 and a batch of noise that passes for utterances."""
 
 from collections.abc import Sequence
@@ -54,10 +54,10 @@ TINY_TRANSCRIBER = [
     "--model.ctc_weight=0.3",
 ]
 
-TINY_LABELLER = [
+TINY_LABELER = [
     *TINY_SEQUENCES,
-    "--task=labelling",
-    "--model.network=vitspeech.SpeechLabeller",
+    "--task=labeling",
+    "--model.network=vitspeech.SpeechLabeler",
     "--model.network.init_args.classes=9",
 ]
 

@@ -35,13 +35,13 @@ from vitspeech.models import (
     CNN,
     SpeechClassifier,
     SpeechCNN,
-    SpeechLabeller,
+    SpeechLabeler,
     SpeechRecognizer,
     SpeechTranscriber,
     TimmModel,
     ViT,
 )
-from vitspeech.tasks import Classification, Labelling, Recognition, Transcription
+from vitspeech.tasks import Classification, Labeling, Recognition, Transcription
 
 __all__ = [
     "CNN",
@@ -52,7 +52,7 @@ __all__ = [
     "Decoder",
     "Encoder",
     "ImageFolder",
-    "Labelling",
+    "Labeling",
     "MultiHeadAttention",
     "Recognition",
     "RelativePositions",
@@ -65,7 +65,7 @@ __all__ = [
     "SpeechCNN",
     "SpeechClassifier",
     "SpeechCommands",
-    "SpeechLabeller",
+    "SpeechLabeler",
     "SpeechRecognizer",
     "SpeechTokens",
     "SpeechTranscriber",

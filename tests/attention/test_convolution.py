@@ -104,15 +104,15 @@ def test_each_head_looks_at_one_shift_and_its_weights_sum_to_one(kernel, dtype):
     looked_at = weights.argmax(-1)
     query = torch.cartesian_prod(torch.arange(11) + above, torch.arange(13) + left)
     shift = torch.stack((looked_at // columns, looked_at % columns), dim=-1) - query
-    assert torch.equal(shift, ours.centres.detach().long()[:, None].expand_as(shift))
-    assert len(ours.centres.unique(dim=0)) == ours.heads == reference.weight[0, 0].numel()
+    assert torch.equal(shift, ours.centers.detach().long()[:, None].expand_as(shift))
+    assert len(ours.centers.unique(dim=0)) == ours.heads == reference.weight[0, 0].numel()
 
 
-def test_heads_of_a_3x3_kernel_are_centred_around_the_pixel_and_those_of_a_2x2_below_and_to_the_right():
-    centres = attention_from_convolution(convolution(kernel_size=3)).centres.tolist()
-    assert centres == [[row, column] for row in (-1, 0, 1) for column in (-1, 0, 1)]
-    centres = attention_from_convolution(convolution(kernel_size=2)).centres.tolist()
-    assert centres == [[row, column] for row in (0, 1) for column in (0, 1)]
+def test_heads_of_a_3x3_kernel_are_centerd_around_the_pixel_and_those_of_a_2x2_below_and_to_the_right():
+    centers = attention_from_convolution(convolution(kernel_size=3)).centers.tolist()
+    assert centers == [[row, column] for row in (-1, 0, 1) for column in (-1, 0, 1)]
+    centers = attention_from_convolution(convolution(kernel_size=2)).centers.tolist()
+    assert centers == [[row, column] for row in (0, 1) for column in (0, 1)]
 
 
 def test_softer_heads_are_no_convolution_and_harder_ones_the_same():
@@ -137,7 +137,7 @@ def written_out(ours, x, padding, margin):
     output = ours.output.weight.unflatten(1, (ours.heads, -1))
     weights, result = [], ours.output.bias[:, None]
     for head in range(ours.heads):
-        away = (keys - queries[:, None]) - ours.centres[head]
+        away = (keys - queries[:, None]) - ours.centers[head]
         weights.append((-ours.sharpness[head] * away.norm(dim=-1) ** 2).softmax(-1))
         result = result + output[:, head] @ value[head] @ padded.flatten(2) @ weights[-1].T
     return result, torch.stack(weights)
@@ -166,7 +166,7 @@ def test_gradients_flow_to_every_parameter(made):
         ours = attention_from_convolution(convolution(dtype=torch.float32, kernel_size=3, padding=1))
     ours(image(dtype=torch.float32)).square().sum().backward()
     assert {name for name, _ in ours.named_parameters()} == {
-        *("centres", "sharpness", "value.weight", "output.weight", "output.bias")
+        *("centers", "sharpness", "value.weight", "output.weight", "output.bias")
     }
     for name, parameter in ours.named_parameters():
         assert parameter.grad.isfinite().all() and (parameter.grad != 0).any(), name
@@ -181,7 +181,7 @@ def test_training_finds_the_shift_of_a_convolution():
         optimizer.zero_grad()
         (ours(x) - shifted).square().mean().backward()
         optimizer.step()
-    assert_close(ours.centres.detach(), torch.tensor([[1.0, -1.0]]), atol=0.1, rtol=0)
+    assert_close(ours.centers.detach(), torch.tensor([[1.0, -1.0]]), atol=0.1, rtol=0)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 from vitspeech.attention import RelativePositions, padding_mask
 from vitspeech.attention.decoder import Decoder, DecoderBlock
-from vitspeech.attention.scores import NORMALISERS, SCORES
+from vitspeech.attention.scores import NORMALIZERS, SCORES
 
 LENGTHS = torch.tensor([11, 7, 2])
 SOURCE_PADDING = padding_mask(torch.tensor([5, 13, 1]), 13)
@@ -108,11 +108,11 @@ def test_decoder_equals_pytorch_in_values_and_gradients(padded, left):
 
 @pytest.mark.parametrize("left", [None, 0, 4])
 @pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("normaliser", NORMALISERS)
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("score", SCORES)
 @torch.no_grad()
-def test_steps_equal_the_whole_sequence(score, normaliser, positions, left):
-    ours = decoder(score=score, normaliser=normaliser, positions=POSITIONS[positions], left=left)
+def test_steps_equal_the_whole_sequence(score, normalizer, positions, left):
+    ours = decoder(score=score, normalizer=normalizer, positions=POSITIONS[positions], left=left)
     x, source = tokens_and_source()
     whole = ours(x, source, source_padding=SOURCE_PADDING)
     for lengths in ((1,) * 11, (3, 1, 7)):
@@ -226,10 +226,10 @@ def test_reach_grows_by_the_window_with_every_block():
     assert x.grad[0].abs().sum(-1).nonzero().flatten().tolist() == list(range(8 - 3 * 2, 8 + 1))
 
 
-def test_score_and_normaliser_hold_for_both_attentions_and_positions_for_one():
-    block = DecoderBlock(10, 5, score="cosine", normaliser="relu", positions="rotary")
+def test_score_and_normalizer_hold_for_both_attentions_and_positions_for_one():
+    block = DecoderBlock(10, 5, score="cosine", normalizer="relu", positions="rotary")
     for attention in (block.attention, block.cross_attention):
-        assert type(attention.score) is SCORES["cosine"] and attention.normaliser == "relu"
+        assert type(attention.score) is SCORES["cosine"] and attention.normalizer == "relu"
     assert block.attention.rotary is not None and block.cross_attention.rotary is None
     relative = DecoderBlock(10, 5, positions="relative")
     assert relative.attention.relative is not None and relative.cross_attention.relative is None

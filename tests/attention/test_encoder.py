@@ -18,7 +18,7 @@ def sequence(*shape, seed=1):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def randomised(module):
+def randomized(module):
     """In float64, every parameter drawn at random (norms and biases too, which start out neutral)."""
     torch.manual_seed(0)
     for parameter in module.double().parameters():
@@ -63,7 +63,7 @@ def reference(ours, hidden):
 
 @pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
 def test_encoder_equals_pytorch_in_values_and_gradients(padded):
-    ours, x = randomised(Encoder(35, 3, 5, mlp_ratio=2)), sequence(3, 11, 35).requires_grad_()
+    ours, x = randomized(Encoder(35, 3, 5, mlp_ratio=2)), sequence(3, 11, 35).requires_grad_()
     padding = padding_mask(LENGTHS, 11) if padded else None
     result = ours(x, padding)
     expected = reference(ours, 70)(x, src_key_padding_mask=~padding if padded else None)
@@ -72,7 +72,7 @@ def test_encoder_equals_pytorch_in_values_and_gradients(padded):
 
 
 def test_block_adds_attention_then_mlp_each_of_the_normed_sum():
-    ours, x = randomised(EncoderBlock(35, 5, left=2, right=1)), sequence(3, 11, 35)
+    ours, x = randomized(EncoderBlock(35, 5, left=2, right=1)), sequence(3, 11, 35)
     theirs = nn.TransformerEncoderLayer(35, 5, 140, dropout=0.0, batch_first=True, dtype=torch.float64)
     copy_block(ours, theirs)
     offset = torch.arange(11) - torch.arange(11)[:, None]
@@ -84,21 +84,21 @@ def test_block_adds_attention_then_mlp_each_of_the_normed_sum():
 
 
 def test_valid_outputs_do_not_know_what_the_padding_holds():
-    ours, x, padding = randomised(Encoder(35, 3, 5)), sequence(3, 11, 35), padding_mask(LENGTHS, 11)
+    ours, x, padding = randomized(Encoder(35, 3, 5)), sequence(3, 11, 35), padding_mask(LENGTHS, 11)
     other = torch.where(padding[..., None], x, sequence(3, 11, 35, seed=2))
     assert not torch.equal(ours(x)[padding], ours(other)[padding])
     assert torch.equal(ours(x, padding)[padding], ours(other, padding)[padding])
 
 
 def test_padded_sequence_is_encoded_as_the_shorter_one():
-    ours, x = randomised(Encoder(35, 3, 5)), sequence(3, 11, 35)
+    ours, x = randomized(Encoder(35, 3, 5)), sequence(3, 11, 35)
     encoded = ours(x, padding_mask(LENGTHS, 11))
     for b, length in enumerate(LENGTHS):
         assert_close(encoded[b, :length], ours(x[b : b + 1, :length])[0])
 
 
 def test_reach_grows_by_the_window_with_every_block():
-    ours, x = randomised(Encoder(35, 3, 5, left=2, right=1)), sequence(1, 19, 35).requires_grad_()
+    ours, x = randomized(Encoder(35, 3, 5, left=2, right=1)), sequence(1, 19, 35).requires_grad_()
     ours(x)[0, 8].square().sum().backward()
     seen = x.grad[0].abs().sum(-1).nonzero().flatten().tolist()
     assert seen == list(range(8 - 3 * 2, 8 + 3 * 1 + 1))
@@ -106,8 +106,8 @@ def test_reach_grows_by_the_window_with_every_block():
 
 def test_dropout_acts_in_training_only():
     dropping, plain, x = (
-        randomised(Encoder(35, 2, 5, dropout=0.4)),
-        randomised(Encoder(35, 2, 5)),
+        randomized(Encoder(35, 2, 5, dropout=0.4)),
+        randomized(Encoder(35, 2, 5)),
         sequence(3, 11, 35),
     )
     assert not torch.allclose(dropping.train()(x), dropping(x))
@@ -136,7 +136,7 @@ def test_drop_path_keeps_the_precision_of_its_branch():
 
 def test_skipped_branches_leave_the_block_the_identity_for_those_sequences():
     torch.manual_seed(0)
-    block, x = randomised(EncoderBlock(35, 5, drop_path=0.6)).train(), sequence(101, 2, 35)
+    block, x = randomized(EncoderBlock(35, 5, drop_path=0.6)).train(), sequence(101, 2, 35)
     untouched = (block(x) == x).all(-1)
     assert torch.equal(untouched.all(1), untouched.any(1))
     assert 0.2 < untouched.all(1).double().mean() < 0.55  # 0.6 twice: 0.36

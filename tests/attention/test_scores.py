@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from vitspeech.attention.scores import NORMALISERS, SCORES, named, weights_of
+from vitspeech.attention.scores import NORMALIZERS, SCORES, named, weights_of
 
 
 def drawn(*shape, seed=0):
@@ -96,11 +96,11 @@ def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
     assert (scores == 0).all() and query.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("normaliser", NORMALISERS)
-def test_weights_are_zero_where_not_allowed(normaliser):
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+def test_weights_are_zero_where_not_allowed(normalizer):
     mask = random_mask((2, 3, 5, 11))
     mask[..., 0] = True
-    weights = weights_of(drawn(2, 3, 5, 11), mask, normaliser)
+    weights = weights_of(drawn(2, 3, 5, 11), mask, normalizer)
     assert (weights[~mask] == 0).all() and (weights[mask] >= 0).all() and (weights[mask] > 0).any()
 
 
@@ -121,11 +121,11 @@ def test_relu_weights_do_not_grow_with_the_number_of_keys():
     assert_close(sums[0], sums[1], rtol=0.1, atol=0)
 
 
-@pytest.mark.parametrize("normaliser", NORMALISERS)
-def test_query_that_may_attend_to_nothing_gets_weights_of_zero_and_finite_gradients(normaliser):
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+def test_query_that_may_attend_to_nothing_gets_weights_of_zero_and_finite_gradients(normalizer):
     scores = drawn(2, 3, 5, 11).requires_grad_()
     mask = random_mask((5, 1)).expand(5, 11)
-    weights = weights_of(scores, mask, normaliser)
+    weights = weights_of(scores, mask, normalizer)
     weights.square().sum().backward()
     assert not mask[:, 0].all() and (weights[:, :, ~mask[:, 0]] == 0).all() and scores.grad.isfinite().all()
 
@@ -137,5 +137,5 @@ def test_huge_scores_do_not_overflow():
 def test_unknown_name_is_an_error_that_lists_the_known():
     with pytest.raises(ValueError, match=r"^score='bilinear' is unknown; known: scaled_dot, dot, general, additive, "):
         named(SCORES, "score", "bilinear")
-    with pytest.raises(ValueError, match=r"^normaliser='sparsemax' is unknown; known: softmax, relu$"):
-        named(NORMALISERS, "normaliser", "sparsemax")
+    with pytest.raises(ValueError, match=r"^normalizer='sparsemax' is unknown; known: softmax, relu$"):
+        named(NORMALIZERS, "normalizer", "sparsemax")

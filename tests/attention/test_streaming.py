@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 
 from vitspeech.attention import Encoder
-from vitspeech.attention.scores import NORMALISERS, SCORES
+from vitspeech.attention.scores import NORMALIZERS, SCORES
 from vitspeech.attention.streaming import PART, EncoderStream
 
 WIDTH, HEADS = 12, 3
@@ -38,13 +38,13 @@ def streamed(network, x, sizes):
     sizes=draw.lists(draw.integers(0, 29), min_size=1, max_size=5),
     positions=draw.sampled_from([None, "relative", "rotary"]),
     score=draw.sampled_from(sorted(SCORES)),
-    normaliser=draw.sampled_from(sorted(NORMALISERS)),
+    normalizer=draw.sampled_from(sorted(NORMALIZERS)),
     seed=draw.integers(0, 99),
 )
 @torch.no_grad()
-def test_a_stream_equals_the_whole_sequence(contexts, tokens, sizes, positions, score, normaliser, seed):
+def test_a_stream_equals_the_whole_sequence(contexts, tokens, sizes, positions, score, normalizer, seed):
     left, right = (list(side) for side in zip(*contexts, strict=True))
-    options = {"positions": positions, "score": score, "normaliser": normaliser}
+    options = {"positions": positions, "score": score, "normalizer": normalizer}
     network = encoder(seed, depth=len(contexts), left=left, right=right, **options)
     x = torch.randn(2, tokens, WIDTH, dtype=torch.float64)
     got, expected = streamed(network, x, sizes), network(x)

@@ -78,7 +78,7 @@ def test_classes_that_the_model_does_not_know_are_named(finished_run):
         card_data(model, None)
 
 
-def test_a_recogniser_is_released_with_its_errors_and_listed_by_its_error_rate(finished_recognizer_run, tmp_path):
+def test_a_recognizer_is_released_with_its_errors_and_listed_by_its_error_rate(finished_recognizer_run, tmp_path):
     card = release(finished_recognizer_run, tmp_path / "checkpoints/words")
     assert next(iter(card["metrics"])) == "word_error_rate" and card["delay_ms"] == 245
     listed = (tmp_path / "checkpoints/words/errors.txt").read_text()
@@ -88,8 +88,8 @@ def test_a_recogniser_is_released_with_its_errors_and_listed_by_its_error_rate(f
     assert vitspeech.load(tmp_path / "checkpoints/words").network.head.out_features == 9
 
 
-def test_a_labeller_is_listed_by_its_share_of_frames(finished_labeller_run, tmp_path):
-    card = release(finished_labeller_run, tmp_path / "frames")
+def test_a_labeler_is_listed_by_its_share_of_frames(finished_labeler_run, tmp_path):
+    card = release(finished_labeler_run, tmp_path / "frames")
     assert (tmp_path / "frames/confusion_matrix.png").exists() and not (tmp_path / "frames/errors.txt").exists()
     assert f"| frames {100 * card['metrics']['frame_accuracy']:.2f} % |" in (tmp_path / "README.md").read_text()
 

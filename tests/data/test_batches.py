@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from vitspeech.data.batches import Batches, held_out
-from vitspeech.data.images.module import normalised
+from vitspeech.data.images.module import normalized
 from vitspeech.data.images.shapes import Shapes
 
 
@@ -67,11 +67,11 @@ def test_held_out_leaves_something_to_train_on():
         held_out(10, 10)
 
 
-def test_normalised_is_the_textbook_formula():
+def test_normalized_is_the_textbook_formula():
     images = torch.randint(0, 256, (2, 3, 5, 7), dtype=torch.uint8)
-    mean, deviation = (0.1, 0.5, 0.7), (0.2, 0.3, 0.4)
-    expected = (images.numpy() / 255 - numpy.reshape(mean, (3, 1, 1))) / numpy.reshape(deviation, (3, 1, 1))
-    assert torch.allclose(normalised(images, mean, deviation).double(), torch.from_numpy(expected), atol=1e-5)
+    mean, std = (0.1, 0.5, 0.7), (0.2, 0.3, 0.4)
+    expected = (images.numpy() / 255 - numpy.reshape(mean, (3, 1, 1))) / numpy.reshape(std, (3, 1, 1))
+    assert torch.allclose(normalized(images, mean, std).double(), torch.from_numpy(expected), atol=1e-5)
 
 
 def test_training_batches_are_augmented_and_validation_batches_are_not():
@@ -84,9 +84,9 @@ def test_training_batches_are_augmented_and_validation_batches_are_not():
     batch = next(iter(data.train_dataloader()))
     first, again = (data.on_after_batch_transfer(batch, 0)[0] for _ in range(2))
     assert torch.equal(first, again)  # the batch carries its own seed
-    assert not torch.equal(first, data.normalised(batch[0]))
+    assert not torch.equal(first, data.normalized(batch[0]))
     data.trainer.training = False
-    assert torch.equal(data.on_after_batch_transfer(batch, 0)[0], data.normalised(batch[0]))
+    assert torch.equal(data.on_after_batch_transfer(batch, 0)[0], data.normalized(batch[0]))
 
 
 def test_a_batch_below_one_is_refused():

@@ -82,7 +82,7 @@ def ctc_probabilities(utterance):
     return found
 
 
-def normalised(total, length, alpha):
+def normalized(total, length, alpha):
     return total / ((5 + length) / 6) ** alpha
 
 
@@ -93,7 +93,7 @@ def ranking(utterance, alpha, weight=0.0):
         total = (1 - weight) * probability(utterance, units)
         if weight:
             total += weight * math.log(ctc_probabilities(utterance)[units])
-        found.append((normalised(total, len(units) + 1, alpha), units, total))
+        found.append((normalized(total, len(units) + 1, alpha), units, total))
     return sorted(found, reverse=True)
 
 
@@ -108,7 +108,7 @@ def plain_beam(utterance, beam, alpha, longest=LONGEST):
         ]
         every.sort(key=lambda candidate: -candidate[1])
         ended += [
-            (normalised(total, length, alpha), units[:-1], total) for units, total in every[:beam] if units[-1] == END
+            (normalized(total, length, alpha), units[:-1], total) for units, total in every[:beam] if units[-1] == END
         ]
         if length > longest:
             break
@@ -221,7 +221,7 @@ def test_a_step_that_never_ends_is_cut_at_the_longest_length():
     for hypotheses in search(0, 1, beam=3, longest=5, step=never_ends):
         assert [(len(hypothesis.units), hypothesis.ended) for hypothesis in hypotheses] == [(5, False)] * 3
         best = hypotheses[0]
-        assert best.score == pytest.approx(normalised(best.log_probability, 5, 0.6))
+        assert best.score == pytest.approx(normalized(best.log_probability, 5, 0.6))
     one = search(0, 1, beam=1, longest=5, step=never_ends, length_penalty=0.0)
     assert [hypotheses[0] for hypotheses in one] == found
 

@@ -32,7 +32,7 @@ few = {
 
 
 def every_path(log_probs):
-    """Each path with its labelling and its log-probability."""
+    """Each path with its labeling and its log-probability."""
     tokens, classes = log_probs.shape
     rows = log_probs.tolist()
     for path in product(range(classes), repeat=tokens):
@@ -40,8 +40,8 @@ def every_path(log_probs):
         yield path, units, math.fsum(row[unit] for row, unit in zip(rows, path, strict=True))
 
 
-def labellings(log_probs):
-    """Of every possible labelling: the log-probability of all its paths, and of its best path."""
+def labelings(log_probs):
+    """Of every possible labeling: the log-probability of all its paths, and of its best path."""
     found = {}
     for _, units, score in every_path(log_probs):
         if score > -math.inf:
@@ -68,9 +68,9 @@ def searched(search, log_probs, cuts=()):
 
 @settings(deadline=None, max_examples=120)
 @given(**few)
-def test_a_beam_for_every_prefix_finds_every_labelling_with_its_exact_probability(tokens, classes, seed, impossible):
+def test_a_beam_for_every_prefix_finds_every_labeling_with_its_exact_probability(tokens, classes, seed, impossible):
     log_probs = log_probabilities(tokens, classes, seed, impossible)
-    expected = labellings(log_probs)
+    expected = labelings(log_probs)
     found = searched(PrefixBeamSearch(EVERY_PREFIX), log_probs).hypotheses()
     assert {hypothesis.units for hypothesis in found} == set(expected)
     for hypothesis in found:
@@ -87,7 +87,7 @@ def test_a_beam_for_every_prefix_finds_every_labelling_with_its_exact_probabilit
 @given(**few, beam=draw.integers(1, 5))
 def test_a_narrow_beam_claims_no_more_than_the_exact_probability(tokens, classes, seed, impossible, beam):
     log_probs = log_probabilities(tokens, classes, seed, impossible)
-    expected = labellings(log_probs)
+    expected = labelings(log_probs)
     found = searched(PrefixBeamSearch(beam), log_probs).hypotheses()
     assert 1 <= len(found) <= beam
     assert len({hypothesis.units for hypothesis in found}) == len(found)
@@ -109,11 +109,11 @@ def test_torch_s_loss_gives_the_same_probability(beam):
         exact = -F.ctc_loss(log_probs[:, None], targets, *lengths, blank=4, reduction="none").item()
         assert hypothesis.log_probability <= exact + 1e-9
         assert align(log_probs, hypothesis.units).log_probability <= exact
-        if beam == 1000:  # of 10 ** 12 labellings: what the pruned ones would have brought is little
+        if beam == 1000:  # of 10 ** 12 labelings: what the pruned ones would have brought is little
             assert hypothesis.log_probability == pytest.approx(exact, abs=1e-3)
 
 
-def test_the_most_probable_labelling_is_not_that_of_the_best_path():
+def test_the_most_probable_labeling_is_not_that_of_the_best_path():
     # P(blank) 0.6, 0.55 and P(unit 0) 0.4, 0.45. The best path is two blanks: 0.33. Unit 0 has the paths
     # (0, blank) 0.22, (blank, 0) 0.27 and (0, 0) 0.18: 0.67 together.
     log_probs = torch.tensor([[0.4, 0.6], [0.45, 0.55]], dtype=torch.float64).log()
@@ -204,7 +204,7 @@ def test_where_no_class_is_possible_nothing_is_found_and_nothing_breaks():
 def test_an_alignment_is_the_best_of_all_paths_that_say_the_units(tokens, classes, seed, impossible, data):
     log_probs = log_probabilities(tokens, classes, seed, impossible)
     units = data.draw(draw.lists(draw.integers(0, classes - 2), min_size=1, max_size=4))
-    scores = [score for _, labelling, score in every_path(log_probs) if labelling == tuple(units)]
+    scores = [score for _, labeling, score in every_path(log_probs) if labeling == tuple(units)]
     assert bool(scores) == (tokens >= tokens_needed(units))
     if not scores:
         with pytest.raises(ValueError, match=f"units need {tokens_needed(units)} tokens with CTC, got T={tokens}"):

@@ -9,7 +9,7 @@ from vitspeech import evaluation
 from vitspeech.checkpoint.release import card_data
 from vitspeech.evaluation import Report, evaluate
 from vitspeech.inference.transcribe import Search
-from vitspeech.models import SpeechClassifier, SpeechLabeller, SpeechRecognizer, SpeechTranscriber, ViT
+from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber, ViT
 
 
 def test_the_first_metric_is_what_a_model_is_judged_by(tmp_path):
@@ -24,11 +24,11 @@ def test_the_first_metric_is_what_a_model_is_judged_by(tmp_path):
         (lambda: SpeechClassifier(3), "classification"),
         (lambda: SpeechRecognizer(3), "recognition"),
         (lambda: SpeechTranscriber(3), "recognition"),
-        (lambda: SpeechLabeller(3), "labelling"),
+        (lambda: SpeechLabeler(3), "labeling"),
     ],
 )
 def test_each_network_is_evaluated_its_own_way(monkeypatch, network, way):
-    for name in ("classification", "recognition", "labelling"):
+    for name in ("classification", "recognition", "labeling"):
         said = SimpleNamespace(evaluate=lambda *_, name=name, **options: (name, options))
         monkeypatch.setattr(evaluation, name, said)
     search = Search(beam=3)
@@ -41,7 +41,7 @@ def test_each_network_is_evaluated_its_own_way(monkeypatch, network, way):
     [
         ("finished_recognizer_run", "word_error_rate", "errors.txt"),
         ("finished_transcriber_run", "word_error_rate", "errors.txt"),
-        ("finished_labeller_run", "frame_accuracy", "confusion_matrix.png"),
+        ("finished_labeler_run", "frame_accuracy", "confusion_matrix.png"),
     ],
 )
 def test_a_runs_evaluation_comes_out_again(request, tmp_path, fixture, first, file):

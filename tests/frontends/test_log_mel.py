@@ -23,7 +23,7 @@ def noise(samples=4801, batch=3, seed=0, loudness=0.1, dtype=torch.float32):
 
 
 def torchaudios(waveforms, mels, rate_hz=16_000, window=WINDOW, hop=HOP, transform=512, low_hz=20.0, high_hz=7600.0):
-    """(B, N) -> (B, F, M). torchaudio centres the window within the transform, so that many zeros go before."""
+    """(B, N) -> (B, F, M). torchaudio centers the window within the transform, so that many zeros go before."""
     spectrogram = MelSpectrogram(
         rate_hz,
         n_fft=transform,
@@ -151,7 +151,7 @@ def test_a_silent_sample_scales_to_finite_frames():
 def test_mean_and_deviation_are_saved_and_window_and_filters_are_not():
     fitted, loaded = LogMel(23), LogMel(23)
     fitted.fit(noise(seed=1))
-    assert set(fitted.state_dict()) == {"mean", "deviation"} and not list(fitted.parameters())
+    assert set(fitted.state_dict()) == {"mean", "std"} and not list(fitted.parameters())
     assert not torch.equal(loaded(noise()), fitted(noise()))
     loaded.load_state_dict(fitted.state_dict())
     assert torch.equal(loaded(noise()), fitted(noise()))
@@ -219,7 +219,7 @@ def test_the_hop_is_that_of_the_samples():
 
 @pytest.mark.parametrize("mels", [11, 40, 80])
 def test_bins_lie_where_the_mel_scale_says(mels):
-    found = LogMel(mels).centres_hz
+    found = LogMel(mels).centers_hz
 
     def mel(hz):
         return 2595 * log10(1 + hz / 700)

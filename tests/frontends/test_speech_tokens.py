@@ -108,8 +108,8 @@ def test_hop_and_window_of_a_token_follow_from_those_of_the_log_mel_frames(stem)
 
 
 def test_an_argument_of_no_part_is_an_error():
-    with pytest.raises(TypeError, match="colour"):
-        SpeechTokens(11, colour="red")
+    with pytest.raises(TypeError, match="color"):
+        SpeechTokens(11, color="red")
 
 
 @pytest.mark.parametrize("stem, kind", [("stacked", StackedFrames), ("convolutional", ConvolutionalFrames)])

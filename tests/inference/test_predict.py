@@ -89,7 +89,7 @@ def test_a_model_that_hears_takes_no_pictures_and_the_other_way_round(
     [
         ("finished_recognizer_run", "SpeechRecognizer", r"vitspeech\.transcribe \(scripts/transcribe\.py\)"),
         ("finished_transcriber_run", "SpeechTranscriber", r"vitspeech\.transcribe \(scripts/transcribe\.py\)"),
-        ("finished_labeller_run", "SpeechLabeller", r"vitspeech\.stream"),
+        ("finished_labeler_run", "SpeechLabeler", r"vitspeech\.stream"),
     ],
 )
 def test_a_model_of_utterances_is_refused_and_what_to_use_is_said(request, recordings, fixture, name, use):

@@ -35,12 +35,12 @@ def heard(listener, logits, sizes=(1,)):
     found, place, number = [], 0, 0
     while place < len(logits):
         size = sizes[number % len(sizes)]
-        found += listener.recognised(logits[place : place + size])
+        found += listener.recognized(logits[place : place + size])
         place, number = place + size, number + 1
     return found
 
 
-def test_a_word_is_said_once_with_the_stretch_it_was_recognised_in():
+def test_a_word_is_said_once_with_the_stretch_it_was_recognized_in():
     found = heard(spotter(), rows(("silence", 50), ("go", 20), ("silence", 50)))
     assert [word.label for word in found] == ["go"]
     # Of 23 rows averaged, 14 say go: 9 · 14/23 against 9 · 9/23 are the first logits whose softmax is above 0.8.

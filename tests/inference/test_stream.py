@@ -16,7 +16,7 @@ def network(dtype=torch.float64, **arguments):
     options = {"left": 5, "right": 2, "depth": 2, "heads": 3} | arguments
     tokens = SpeechTokens(12, mels=17, stride=options.pop("stride", 2), stem=options.pop("stem", "convolutional"))
     made = SpeechClassifier(7, tokens, **options).to(dtype).eval()
-    made.initialise(0.1 * torch.randn(3, 16_000, dtype=dtype))
+    made.initialize(0.1 * torch.randn(3, 16_000, dtype=dtype))
     return made
 
 

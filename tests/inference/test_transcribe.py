@@ -1,4 +1,4 @@
-"""From utterances to transcripts: the search against every labelling there is, and times against their definition.
+"""From utterances to transcripts: the search against every labeling there is, and times against their definition.
 
 A token of the networks here sees 1,360 samples (85 ms) every 480 (30 ms).
 """
@@ -16,7 +16,7 @@ import vitspeech
 from vitspeech.checkpoint.folder import Model
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.transcribe import Said, Search, is_transcribing, transcribe, transcribed
-from vitspeech.models import SpeechLabeller, SpeechRecognizer, SpeechTranscriber
+from vitspeech.models import SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 
 LABELS = ["go", "stop"]
 LAST = 2  # the class of the blank, and of the end
@@ -29,7 +29,7 @@ EVERYTHING = 500  # hypotheses: more than there are
 def made(kind=SpeechRecognizer, units=2, dtype=torch.float64, last=0.0, **arguments):
     torch.manual_seed(3)
     network = kind(units, SpeechTokens(12, mels=17, stride=3), depth=1, heads=3, **arguments).to(dtype).eval()
-    network.initialise(torch.randn(5, 16_000, dtype=dtype))
+    network.initialize(torch.randn(5, 16_000, dtype=dtype))
     for head in (network.head, getattr(network, "ctc_head", None)):
         if head is not None:
             head.weight.data *= 9  # surer than at random, and as much of one as of another
@@ -72,7 +72,7 @@ def test_greedy_search_is_the_likeliest_class_of_each_token_collapsed(seed):
     assert texts(network, GREEDY, seed=seed) == expected
 
 
-def all_labellings(longest):
+def all_labelings(longest):
     return [units for length in range(longest + 1) for units in product(range(2), repeat=length)]
 
 
@@ -86,18 +86,18 @@ def ctc(rows, units):
 
 @pytest.mark.parametrize("seed", range(5))
 @torch.no_grad()
-def test_a_beam_that_holds_everything_finds_the_most_probable_labelling(seed):
+def test_a_beam_that_holds_everything_finds_the_most_probable_labeling(seed):
     network = made()
     found = transcribed(network, LABELS, utterances(seed), SAMPLES, Search(beam=EVERYTHING))
     for transcript, waveform, samples in zip(found, utterances(seed), SAMPLES, strict=True):
         rows = network(waveform[None, :samples])[0][0].log_softmax(-1)
-        best = max(all_labellings(len(rows)), key=lambda units: ctc(rows, units))
+        best = max(all_labelings(len(rows)), key=lambda units: ctc(rows, units))
         assert transcript.text == " ".join(LABELS[unit] for unit in best)
         assert transcript.log_probability == pytest.approx(ctc(rows, best), abs=1e-5)
 
 
 def said_by_teacher_forcing(network, waveform, longest):
-    """log p of every labelling and the end behind it, as a decoder finds them."""
+    """log p of every labeling and the end behind it, as a decoder finds them."""
     found = {}
     for length in range(longest + 1):
         units = torch.tensor(list(product(range(2), repeat=length))).view(2**length, length).long()
@@ -150,11 +150,11 @@ def test_a_decoders_greedy_search_says_the_likeliest_unit_after_those_before_it(
 
 
 @pytest.mark.parametrize("search", [GREEDY, Search()], ids=["greedy", "beam"])
-def test_a_unit_lasts_a_hop_around_the_centre_of_each_token_that_says_it(search):
+def test_a_unit_lasts_a_hop_around_the_center_of_each_token_that_says_it(search):
     network = made()
     network.head = Forced(path_rows([2, 0, 0, 2]))
     found = transcribed(network, LABELS, utterances()[:1], torch.tensor([2800]), search)[0]
-    # Token 1 sees samples 480 .. 1839, with its centre at 1160; 480 samples around it begin at 920. Token 2 ends at
+    # Token 1 sees samples 480 .. 1839, with its center at 1160; 480 samples around it begin at 920. Token 2 ends at
     # 1880. At 16 kHz that is 57.5 ms and 117.5 ms.
     assert found.text == "go" and found.units == (Said("go", 0.0575, 0.1175),)
     shares = torch.tensor(path_rows([2, 0, 0, 2])).softmax(-1)
@@ -268,10 +268,10 @@ def test_recordings_of_any_rate_are_written_down_in_their_order(recordings, kind
 
 
 def test_what_gives_transcripts_is_told_from_what_gives_labels(recordings, finished_speech_run):
-    labeller = made(SpeechLabeller)
-    assert is_transcribing(made()) and is_transcribing(made(SpeechTranscriber)) and not is_transcribing(labeller)
-    with pytest.raises(ValueError, match=r"SpeechLabeller gives labels, not transcripts; use vitspeech\.stream"):
-        next(transcribe(model(labeller), [recordings]))
+    labeler = made(SpeechLabeler)
+    assert is_transcribing(made()) and is_transcribing(made(SpeechTranscriber)) and not is_transcribing(labeler)
+    with pytest.raises(ValueError, match=r"SpeechLabeler gives labels, not transcripts; use vitspeech\.stream"):
+        next(transcribe(model(labeler), [recordings]))
     with pytest.raises(ValueError, match=r"SpeechClassifier gives labels, not transcripts; use vitspeech\.predict"):
         next(transcribe(vitspeech.load(finished_speech_run), [recordings]))
 

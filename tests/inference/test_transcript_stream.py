@@ -9,18 +9,18 @@ import vitspeech
 from vitspeech.checkpoint.folder import Model
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.transcribe import Search, transcribed
-from vitspeech.models import SpeechClassifier, SpeechLabeller, SpeechRecognizer, SpeechTranscriber
+from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 
 LABELS = ["go", "stop", "left", "up", "no"]
 
 
 def model(kind=SpeechRecognizer, dtype=torch.float64, labels=LABELS, **arguments) -> Model:
-    """A recogniser with short tokens, so that little sound says much."""
+    """A recognizer with short tokens, so that little sound says much."""
     torch.manual_seed(0)
     tokens = SpeechTokens(12, mels=17, stem="stacked", stride=arguments.pop("stride", 3))
     options = {"left": 5, "right": 2, "depth": 2, "heads": 3} | arguments
     network = kind(len(labels), tokens, **options).to(dtype).eval()
-    network.initialise(0.1 * torch.randn(3, 16_000, dtype=dtype))
+    network.initialize(0.1 * torch.randn(3, 16_000, dtype=dtype))
     network.head.weight.data *= 6
     return Model(network, labels, {"sample_rate_hz": 16_000}, {}, {})
 
@@ -176,7 +176,7 @@ def test_characters_come_one_by_one_with_the_spaces_between_words():
         (lambda: model(SpeechTranscriber), "SpeechTranscriber gives no transcript as it listens"),
         (lambda: model(SpeechTranscriber, ctc=True), "a SpeechRecognizer .CTC. does"),
         (lambda: model(SpeechClassifier), "SpeechClassifier gives no transcript"),
-        (lambda: model(SpeechLabeller), "SpeechLabeller gives no transcript"),
+        (lambda: model(SpeechLabeler), "SpeechLabeler gives no transcript"),
     ],
 )
 def test_what_can_not_be_streamed_is_refused_with_the_reason(heard, reason):

@@ -12,7 +12,7 @@ from vitspeech.metrics.word_times import TimedWord, frame_labels, matched, word_
 SILENCE = 5
 
 
-def labelled(spans_s, labels, **arguments):
+def labeled(spans_s, labels, **arguments):
     options = {"silence": SILENCE, "frames": 7, "first_s": 0.0, "frame_s": 0.1} | arguments
     return frame_labels(torch.tensor(spans_s, dtype=torch.float64), torch.tensor(labels), **options)
 
@@ -40,23 +40,23 @@ def most_matched(reference, found, **arguments):
     return max(sum(one[place][number] for place, number in enumerate(order)) for order in orders)
 
 
-def test_a_frame_has_the_word_in_which_its_centre_is():
-    # Centres are 0.05, 0.15, .. 0.65.
-    assert labelled([(0.12, 0.26), (0.31, 0.36)], [3, 0]).tolist() == [5, 3, 3, 0, 5, 5, 5]
-    assert labelled([(0.12, 0.24), (0.36, 0.41)], [3, 0]).tolist() == [5, 3, 5, 5, 5, 5, 5]
+def test_a_frame_has_the_word_in_which_its_center_is():
+    # Centers are 0.05, 0.15, .. 0.65.
+    assert labeled([(0.12, 0.26), (0.31, 0.36)], [3, 0]).tolist() == [5, 3, 3, 0, 5, 5, 5]
+    assert labeled([(0.12, 0.24), (0.36, 0.41)], [3, 0]).tolist() == [5, 3, 5, 5, 5, 5, 5]
 
 
 def test_a_span_holds_its_start_and_not_its_end():
-    assert labelled([(0.25, 0.75)], [2], first_s=0.0, frame_s=0.5, frames=3).tolist() == [2, 5, 5]
+    assert labeled([(0.25, 0.75)], [2], first_s=0.0, frame_s=0.5, frames=3).tolist() == [2, 5, 5]
 
 
 def test_frames_begin_where_they_are_said_to():
-    # Centres are 0.13, 0.23, 0.33, ..
-    assert labelled([(0.12, 0.28)], [3], first_s=0.08).tolist() == [3, 3, 5, 5, 5, 5, 5]
+    # Centers are 0.13, 0.23, 0.33, ..
+    assert labeled([(0.12, 0.28)], [3], first_s=0.08).tolist() == [3, 3, 5, 5, 5, 5, 5]
 
 
 def test_where_spans_overlap_the_later_has_the_frame():
-    assert labelled([(0.1, 0.5), (0.3, 0.6)], [1, 0]).tolist() == [5, 1, 1, 0, 0, 0, 5]
+    assert labeled([(0.1, 0.5), (0.3, 0.6)], [1, 0]).tolist() == [5, 1, 1, 0, 0, 0, 5]
 
 
 def test_without_words_every_frame_is_silence():
@@ -66,12 +66,12 @@ def test_without_words_every_frame_is_silence():
 
 def test_a_batch_is_padded_with_labels_that_are_no_words():
     spans_s = [[(0.1, 0.3), (0.4, 0.6)], [(0.0, 0.2), (0.0, 0.7)]]
-    assert labelled(spans_s, [[0, 1], [2, -1]]).tolist() == [[5, 0, 0, 5, 1, 1, 5], [2, 2, 5, 5, 5, 5, 5]]
+    assert labeled(spans_s, [[0, 1], [2, -1]]).tolist() == [[5, 0, 0, 5, 1, 1, 5], [2, 2, 5, 5, 5, 5, 5]]
 
 
 def test_spans_that_do_not_fit_the_labels_are_refused_with_both_shapes():
     with pytest.raises(ValueError, match=r"\(3, 2\) .* \(2,\)"):
-        labelled([(0.0, 0.1)] * 3, [1, 1])
+        labeled([(0.0, 0.1)] * 3, [1, 1])
 
 
 def test_runs_are_words_with_times():

@@ -24,12 +24,12 @@ def cnn(body="small"):
 
 
 def photographs(batch=97):
-    """Normalised images whose neighbouring pixels and channels resemble each other, as in photographs."""
+    """Normalized images whose neighboring pixels and channels resemble each other, as in photographs."""
     torch.manual_seed(0)
     smooth = F.interpolate(torch.randn(batch, 3, 5, 5), size=17, mode="bilinear")
     grainy = smooth + torch.randn(batch, 1, 17, 17) + 0.3 * torch.randn(batch, 3, 17, 17)
-    mean, deviation = (of(grainy, (0, 2, 3), keepdim=True) for of in (torch.mean, torch.std))
-    return (grainy - mean) / deviation
+    mean, std = (of(grainy, (0, 2, 3), keepdim=True) for of in (torch.mean, torch.std))
+    return (grainy - mean) / std
 
 
 @BODIES
@@ -76,14 +76,14 @@ def test_whitening_responses_have_unit_variance_and_are_uncorrelated():
     patches = F.unfold(sample, 2).transpose(1, 2).flatten(0, 1)
     correlated = torch.cov(patches.T)
     assert (correlated - correlated.diag().diag()).abs().max() > 0.3
-    network.initialise(sample)
+    network.initialize(sample)
     responses = F.conv2d(sample, network.body.whitening.weight[:12]).transpose(0, 1).flatten(1)
     assert_close(torch.cov(responses), torch.eye(12), atol=0.02, rtol=0)
 
 
 def test_whitening_floor_keeps_absent_components_small():
     network, sample = cnn(), photographs()[:, :1].expand(-1, 3, -1, -1)
-    network.initialise(sample)
+    network.initialize(sample)
     responses = F.conv2d(sample, network.body.whitening.weight[:12]).transpose(0, 1).flatten(1)
     variances = responses.var(1).sort().values
     assert (variances[:8] < 1e-3).all()
@@ -93,7 +93,7 @@ def test_whitening_floor_keeps_absent_components_small():
 
 def test_second_half_of_the_whitening_filters_are_the_negatives_of_the_first():
     network = cnn()
-    network.initialise(photographs())
+    network.initialize(photographs())
     weight = network.body.whitening.weight
     assert weight.shape == (24, 3, 2, 2)
     assert torch.equal(weight[12:], -weight[:12])
@@ -101,7 +101,7 @@ def test_second_half_of_the_whitening_filters_are_the_negatives_of_the_first():
 
 def test_whitening_filters_are_not_trained():
     network = cnn().train()
-    network.initialise(photographs())
+    network.initialize(photographs())
     before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.1, weight_decay=0.1)
     network(images()).square().sum().backward()
@@ -110,10 +110,10 @@ def test_whitening_filters_are_not_trained():
     assert kept == ["body.whitening.weight"]
 
 
-def test_initialising_changes_nothing_else():
+def test_initializing_changes_nothing_else():
     for network in (cnn(), cnn("resnet18")):
         before = {name: value.clone() for name, value in network.state_dict().items()}
-        network.initialise(photographs(5))
+        network.initialize(photographs(5))
         after = network.state_dict()
         changed = [name for name in after if not torch.equal(after[name], before[name])]
         assert changed == (["body.whitening.weight"] if hasattr(network.body, "whitening") else [])

@@ -33,7 +33,7 @@ def test_a_token_reaches_as_far_as_its_kernels_do():
 def test_it_learns():
     made = network(depth=1, kernel=3)
     waveforms, labels = torch.randn(14, 16_000) * torch.linspace(0.01, 1, 14)[:, None], torch.arange(14) // 2
-    made.initialise(waveforms)
+    made.initialize(waveforms)
     optimizer = torch.optim.AdamW(made.parameters(), lr=1e-2)
     losses = []
     for _ in range(25):

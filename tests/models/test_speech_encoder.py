@@ -93,9 +93,9 @@ def test_the_context_is_that_of_all_blocks_together():
     assert encoder().context_ms == {"look_back_ms": None, "look_ahead_ms": None, "delay_ms": None}
 
 
-def test_initialise_sets_the_scale_of_the_frames():
+def test_initialize_sets_the_scale_of_the_frames():
     network = encoder()
-    network.initialise(0.1 * waveforms())
+    network.initialize(0.1 * waveforms())
     frames = network.tokens.log_mel(0.1 * waveforms()).flatten(0, 1)
     assert frames.mean(0).abs().max() < 1e-9 and (frames.std(0) - 1).abs().max() < 1e-9
 

@@ -1,4 +1,4 @@
-"""The speech recogniser: a row a token with a class for the blank, alike alone, in a batch and in a stream."""
+"""The speech recognizer: a row a token with a class for the blank, alike alone, in a batch and in a stream."""
 
 import pytest
 import torch

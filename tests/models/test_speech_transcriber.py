@@ -103,10 +103,10 @@ def test_selected_sequences_go_on_as_they_would_have():
     assert_close(row, expected.log_softmax(-1), atol=1e-10, rtol=1e-10)
 
 
-@pytest.mark.parametrize("score, normaliser", [("scaled_dot", "softmax"), ("additive", "relu")])
+@pytest.mark.parametrize("score, normalizer", [("scaled_dot", "softmax"), ("additive", "relu")])
 @torch.no_grad()
-def test_cross_attention_times_the_values_is_what_the_blocks_add(score, normaliser):
-    network = transcriber(torch.float64, decoder_depth=3, score=score, normaliser=normaliser)
+def test_cross_attention_times_the_values_is_what_the_blocks_add(score, normalizer):
+    network = transcriber(torch.float64, decoder_depth=3, score=score, normalizer=normalizer)
     encoded, padding = network.encode(waveforms(torch.float64), LENGTHS)
     added = []
     for block in network.decoder.blocks:
@@ -115,7 +115,7 @@ def test_cross_attention_times_the_values_is_what_the_blocks_add(score, normalis
     weights = network.cross_attention(encoded, padding, GIVEN)
     assert weights.shape == (3, 3, 3, 6, 31)
     assert not weights[:, ~padding[:, None, None].expand(3, 3, 6, 31)].any()
-    if normaliser == "softmax":
+    if normalizer == "softmax":
         assert_close(weights.sum(-1), torch.ones(3, 3, 3, 6, dtype=torch.float64))
     for block, shares, expected in zip(network.decoder.blocks, weights, added, strict=True):
         attention = block.cross_attention
@@ -134,10 +134,10 @@ def test_every_parameter_is_trained():
 
 
 def test_encoder_and_decoder_share_what_both_have():
-    network = transcriber(mlp_ratio=3, dropout=0.2, score="cosine", normaliser="relu", left=4, drop_path=0.1)
+    network = transcriber(mlp_ratio=3, dropout=0.2, score="cosine", normalizer="relu", left=4, drop_path=0.1)
     for block in (*network.encoder.blocks, *network.decoder.blocks):
         assert block.mlp[0].out_features == 36 and block.dropout.p == 0.2 and block.attention.dropout == 0.2
-        assert type(block.attention.score).__name__ == "Cosine" and block.attention.normaliser == "relu"
+        assert type(block.attention.score).__name__ == "Cosine" and block.attention.normalizer == "relu"
     assert {block.attention.left for block in network.encoder.blocks} == {4}
     assert {block.attention.left for block in network.decoder.blocks} == {None}
     assert all(block.attention.rotary is not None for block in transcriber(positions=None).decoder.blocks)
@@ -149,9 +149,9 @@ def test_context_is_the_encoders_and_there_is_no_delay():
     assert context == {"look_back_ms": 180, "look_ahead_ms": 60, "delay_ms": None}
 
 
-def test_initialise_sets_the_scale_of_the_frames():
+def test_initialize_sets_the_scale_of_the_frames():
     network = transcriber()
-    network.initialise(0.1 * waveforms())
+    network.initialize(0.1 * waveforms())
     frames = network.tokens.log_mel(0.1 * waveforms()).flatten(0, 1)
     assert frames.mean(0).abs().max() < 1e-3 and (frames.std(0) - 1).abs().max() < 1e-3
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from vitspeech.attention import NORMALISERS, SCORES, SelfAttentivePooling
+from vitspeech.attention import NORMALIZERS, SCORES, SelfAttentivePooling
 from vitspeech.models import ViT
 
 SIZE = {"classes": 7, "image": 12, "patch": 4, "width": 10, "depth": 2, "heads": 5}
@@ -48,11 +48,11 @@ def test_without_positions_patches_are_a_set(pooling):
     assert_close(network(whole), network(whole.roll((4, 4), (2, 3))))
 
 
-@pytest.mark.parametrize("normaliser", NORMALISERS)
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("positions", ["learned", "relative", "rotary"])
-def test_every_score_normaliser_and_window_trains(score, normaliser, positions):
-    network = vit(score=score, normaliser=normaliser, positions=positions, left=3, right=2).train()
+def test_every_score_normalizer_and_window_trains(score, normalizer, positions):
+    network = vit(score=score, normalizer=normalizer, positions=positions, left=3, right=2).train()
     network(images()).square().sum().backward()
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all(), name
@@ -62,7 +62,7 @@ def test_unknown_names_are_errors_that_list_the_known():
     for argument, known in (
         ("positions", "learned, sinusoidal, none, relative, rotary"),
         ("score", "scaled_dot, dot, general, additive, cosine"),
-        ("normaliser", "softmax, relu"),
+        ("normalizer", "softmax, relu"),
     ):
         with pytest.raises(ValueError, match=f"^{argument}='other' is unknown; known: {known}$"):
             vit(**{argument: "other"})

@@ -87,7 +87,7 @@ def test_a_token_is_drawn_around_the_middle_of_its_samples():
     "options",
     [
         {"left": 6, "right": 2, "pooling": "self_attentive"},
-        {"pooling": SelfAttentivePooling(16, hops=3), "normaliser": "relu", "depth": 1},
+        {"pooling": SelfAttentivePooling(16, hops=3), "normalizer": "relu", "depth": 1},
     ],
 )
 def test_a_picture_is_drawn(options, recording, tmp_path):

@@ -70,7 +70,7 @@ def waveform(recording):
 
 @pytest.fixture
 def drawn(recording, tmp_path, monkeypatch):
-    """Draw a model's picture: its panels by what they are, the colour bars left out, and the figure."""
+    """Draw a model's picture: its panels by what they are, the color bars left out, and the figure."""
     figures = []
 
     def made(**options):

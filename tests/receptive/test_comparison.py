@@ -41,7 +41,7 @@ def of_timm(folder, timm_name, **options):
     data = {"class_path": "vitspeech.Shapes", "init_args": {"count": 250}}
     torch.manual_seed(5)
     labels = "circle ring square triangle star cross crescent heart bar semicircle".split()
-    preprocessing = {"image": 32, "mean": [0.5] * 3, "deviation": [0.25] * 3}
+    preprocessing = {"image": 32, "mean": [0.5] * 3, "std": [0.25] * 3}
     network = checkpoint.build(config).eval()
     checkpoint.save(checkpoint.Model(network, labels, preprocessing, {"data": data}, config), folder)
     return subject(str(folder))

@@ -20,7 +20,7 @@ from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.subjects import subject, subjects_named
 
 LABELS = ["a", "b", "c"]
-PICTURES = {"image": 24, "mean": [0.5, 0.25, 0.75], "deviation": [0.25, 0.5, 0.125]}
+PICTURES = {"image": 24, "mean": [0.5, 0.25, 0.75], "std": [0.25, 0.5, 0.125]}
 CLIPS = {"sample_rate_hz": 16000, "seconds": 0.5}
 MEL = Layer("tokens.log_mel", "mel")
 
@@ -101,7 +101,7 @@ def test_an_untrained_network_takes_from_its_sample_what_depends_on_data(release
     images = found.inputs(torch.randint(0, 256, (29, 3, 24, 24), dtype=torch.uint8))
     plain, network = found.network(trained=False), found.network(trained=False, sample=images)
     whitened = CNN(3, widths=(5, 7, 11))
-    whitened.initialise(images)
+    whitened.initialize(images)
     assert_close(network.body.whitening.weight, whitened.body.whitening.weight)
     assert not torch.allclose(plain.body.whitening.weight, network.body.whitening.weight)
     # The statistics of a norm are those of what it gets.
@@ -114,7 +114,7 @@ def test_an_untrained_network_takes_from_its_sample_what_depends_on_data(release
     assert norm.momentum == plain.body.groups[1][2].momentum and not norm.training
 
 
-def test_an_untrained_recogniser_takes_its_bins_from_the_sample(released):
+def test_an_untrained_recognizer_takes_its_bins_from_the_sample(released):
     found = released("SpeechClassifier", CLIPS, tokens=TOKENS, depth=1, heads=2)
     clips = 0.1 * noise(7, 8000)
     network = found.network(trained=False, sample=clips)
@@ -181,11 +181,11 @@ def test_networks_of_timm_are_made_for_the_first_models_pictures(released):
 # Inputs.
 
 
-def test_pictures_of_the_models_size_are_normalised_alone(released):
+def test_pictures_of_the_models_size_are_normalized_alone(released):
     found = released("ViT", **VIT)
     raw = torch.randint(0, 256, (2, 3, 24, 24), dtype=torch.uint8)
-    mean, deviation = (torch.tensor(PICTURES[name])[:, None, None] for name in ("mean", "deviation"))
-    assert_close(found.inputs(raw), (raw / 255 - mean) / deviation)
+    mean, std = (torch.tensor(PICTURES[name])[:, None, None] for name in ("mean", "std"))
+    assert_close(found.inputs(raw), (raw / 255 - mean) / std)
 
 
 @pytest.mark.parametrize("size", [36, 12])
@@ -193,11 +193,11 @@ def test_pictures_are_scaled_within_the_range_of_pixels(released, size):
     found = released("ViT", **VIT)
     raw = torch.randint(0, 2, (2, 3, 24, 24), dtype=torch.uint8) * 255
     inputs = found.inputs(raw, size)
-    mean, deviation = (torch.tensor(PICTURES[name])[:, None, None] for name in ("mean", "deviation"))
-    pixels = inputs * deviation + mean
+    mean, std = (torch.tensor(PICTURES[name])[:, None, None] for name in ("mean", "std"))
+    pixels = inputs * std + mean
     assert inputs.shape == (2, 3, size, size) and pixels.min() >= -1e-6 and pixels.max() <= 1 + 1e-6
     even = found.inputs(torch.full((2, 3, 24, 24), 51, dtype=torch.uint8), size)
-    assert_close(even, ((0.2 - mean) / deviation).expand(2, 3, size, size))
+    assert_close(even, ((0.2 - mean) / std).expand(2, 3, size, size))
 
 
 def test_clips_are_followed_by_the_next_ones(released):

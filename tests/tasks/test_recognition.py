@@ -173,7 +173,7 @@ class Train:
 
 
 def test_the_sample_is_utterances_end_to_end_without_padding():
-    data = SimpleNamespace(train=Train(), seed=23, normalised=lambda samples: samples / 8)
+    data = SimpleNamespace(train=Train(), seed=23, normalized=lambda samples: samples / 8)
     found = task(Rows()).sample(data)
     assert found.tolist() == [[(number + 1) / 8 for number in range(10) for _ in range(number + 5)]]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from vitspeech.tasks import TASKS, Classification, Labelling, Recognition, Transcription
+from vitspeech.tasks import TASKS, Classification, Labeling, Recognition, Transcription
 from vitspeech.tasks.task import Task, check_share
 
 
@@ -19,11 +19,11 @@ class Sampled(Task):
 
 
 class Fitted(nn.Linear):
-    """A network that keeps what it was initialised with, and whether it was compiled."""
+    """A network that keeps what it was initialized with, and whether it was compiled."""
 
     given, compiled = None, False
 
-    def initialise(self, inputs: torch.Tensor) -> None:
+    def initialize(self, inputs: torch.Tensor) -> None:
         self.given = inputs
 
     def compile(self) -> None:
@@ -37,14 +37,14 @@ def prepared(stage: str, network: nn.Module, **options) -> Task:
     return task
 
 
-def test_a_network_is_initialised_with_the_sample_before_training_alone():
+def test_a_network_is_initialized_with_the_sample_before_training_alone():
     task = prepared("fit", Fitted(5, 2))
     assert torch.equal(task.network.given, torch.ones(3, 5)) and not task.network.compiled
     assert task.labels == ["a", "b"]
     assert prepared("validate", Fitted(5, 2), compile=True).network.given is None
 
 
-def test_a_network_with_nothing_to_initialise_is_trained_as_it_is():
+def test_a_network_with_nothing_to_initialize_is_trained_as_it_is():
     assert prepared("fit", nn.Linear(5, 2)).labels == ["a", "b"]
 
 
@@ -76,10 +76,10 @@ def test_a_share_out_of_its_range_is_named(share):
 def test_the_tasks_have_the_names_that_configs_write():
     assert {
         "classification": Classification,
-        "labelling": Labelling,
+        "labeling": Labeling,
         "recognition": Recognition,
         "transcription": Transcription,
     } == TASKS
     judged_by = {name: (task.monitor, task.mode) for name, task in TASKS.items()}
-    assert judged_by["classification"] == judged_by["labelling"] == ("val_accuracy", "max")
+    assert judged_by["classification"] == judged_by["labeling"] == ("val_accuracy", "max")
     assert judged_by["recognition"] == judged_by["transcription"] == ("val_error_rate", "min")

@@ -73,7 +73,7 @@ def test_a_speech_run_is_a_function_of_its_seed_and_states_its_context(finished_
     [
         ("finished_recognizer_run", "recognition", "word_error_rate", "errors.txt", "val_error_rate", min),
         ("finished_transcriber_run", "transcription", "word_error_rate", "errors.txt", "val_error_rate", min),
-        ("finished_labeller_run", "labelling", "frame_accuracy", "confusion_matrix.png", "val_accuracy", max),
+        ("finished_labeler_run", "labeling", "frame_accuracy", "confusion_matrix.png", "val_accuracy", max),
     ],
 )
 def test_a_run_over_utterances_keeps_what_its_task_has_to_show(request, fixture, task, first, shown, judged_by, best):
@@ -91,7 +91,7 @@ def test_a_run_over_utterances_keeps_what_its_task_has_to_show(request, fixture,
     assert len(values) == 2 and pytest.approx(best(values)) in [float(score) for score in scores if score is not None]
 
 
-def test_a_recognisers_run_broken_off_and_resumed_ends_with_the_same_weights_bit_for_bit(tmp_path, monkeypatch):
+def test_a_recognizers_run_broken_off_and_resumed_ends_with_the_same_weights_bit_for_bit(tmp_path, monkeypatch):
     chance = ["--model.network.init_args.dropout=0.1", "--model.network.init_args.drop_path=0.1"]
     arguments = [*TINY_SEQUENCES, *chance, "--trainer.max_epochs=3"]
     alone, broken = tmp_path / "alone", tmp_path / "broken"

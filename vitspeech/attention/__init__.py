@@ -14,11 +14,11 @@ from vitspeech.attention.positions import (
     sinusoidal,
     sinusoidal_2d,
 )
-from vitspeech.attention.scores import NORMALISERS, SCORES, Additive, Cosine, Dot, General, ScaledDot
+from vitspeech.attention.scores import NORMALIZERS, SCORES, Additive, Cosine, Dot, General, ScaledDot
 from vitspeech.attention.windowed.truncated import truncated_attention
 
 __all__ = [
-    "NORMALISERS",
+    "NORMALIZERS",
     "SCORES",
     "Additive",
     "ClassToken",

@@ -14,10 +14,10 @@ from vitspeech.attention.scores import weights_of
 
 Sides = tuple[int, int, int, int]
 
-# A head of sharpness α centred on a pixel gives all other pixels together less than (1 + 3 e^-α)² - 1 ≈ 6 e^-α: along
+# A head of sharpness α centerd on a pixel gives all other pixels together less than (1 + 3 e^-α)² - 1 ≈ 6 e^-α: along
 # each axis their squared distances are 1, 4, 9, … At 46 this is 6e-20, below float64's (and any narrower type's)
-# rounding by half, 1.1e-16: the centre's weight rounds to 1, and what the others add is lost in rounding. It suffices,
-# and leaves centres a gradient, if a faint one; from 104 (float32) or 746 (float64) on the other weights would be 0.
+# rounding by half, 1.1e-16: the center's weight rounds to 1, and what the others add is lost in rounding. It suffices,
+# and leaves centers a gradient, if a faint one; from 104 (float32) or 746 (float64) on the other weights would be 0.
 HARD = 46.0
 
 
@@ -25,7 +25,7 @@ class QuadraticAttention(nn.Module):
     """Self-attention over pixels by quadratic relative positions alone (Cordonnier et al. 2020, sec. 3.1, eq. 9).
 
     Head h scores key pixel k for query pixel q by -α_h ‖(k - q) - Δ_h‖², so that softmax makes it a round spot of
-    learned centre Δ_h (rows, columns) and sharpness α_h. Values, joined heads and output are those of
+    learned center Δ_h (rows, columns) and sharpness α_h. Values, joined heads and output are those of
     `MultiHeadAttention`, but values have no bias: a pixel of the zero padding is worth zero. The score is a sum over
     rows and columns, so the softmax is a product of two, and no (T, S) weights are made.
 
@@ -63,7 +63,7 @@ class QuadraticAttention(nn.Module):
         self.heads = heads
         self.padding = on_four_sides("padding", padding)
         self.margin = self.padding if margin is None else on_four_sides("margin", margin)
-        self.centres = nn.Parameter(torch.randn(heads, 2))
+        self.centers = nn.Parameter(torch.randn(heads, 2))
         self.sharpness = nn.Parameter(torch.ones(heads))
         self.value = nn.Linear(width_in, heads * head_width, bias=False)
         self.output = nn.Linear(heads * head_width, width_out)
@@ -93,21 +93,21 @@ class QuadraticAttention(nn.Module):
         """The weights along the rows (axis 0) or the columns (1) of an image: (H, queries, keys with padding)."""
         before, after = self.padding[2 * axis : 2 * axis + 2]
         first, last = self.margin[2 * axis : 2 * axis + 2]
-        keys = torch.arange(before + pixels + after, device=self.centres.device)
+        keys = torch.arange(before + pixels + after, device=self.centers.device)
         queries = keys[first : max(len(keys) - last, 0)]
         if not len(queries):
             name = ("rows", "columns")[axis]
             raise ValueError(f"margin={self.margin} leaves no query of {len(keys)} {name}, padding included")
-        shift = (keys - queries[:, None]).to(self.centres.dtype)
-        away = shift - self.centres[:, axis, None, None]
+        shift = (keys - queries[:, None]).to(self.centers.dtype)
+        away = shift - self.centers[:, axis, None, None]
         return weights_of(-self.sharpness[:, None, None] * away.square())
 
 
 def attention_from_convolution(convolution: nn.Conv2d) -> QuadraticAttention:
     """The self-attention that equals a convolution of stride 1 (Cordonnier et al. 2020, Theorem 1).
 
-    One head for each place of the kernel, centred on the shift that the place stands for and so sharp (`HARD`) that
-    in floating point it sees this pixel alone; to train the centres, too, lower `sharpness`. A kernel's slice, (E, D)
+    One head for each place of the kernel, centerd on the shift that the place stands for and so sharp (`HARD`) that
+    in floating point it sees this pixel alone; to train the centers, too, lower `sharpness`. A kernel's slice, (E, D)
     at one place, is the head's value or its output weight, whichever leaves the other, the identity, the smaller. The
     zeros around the image are pixels to attend to, which makes it equal at the border, too.
 
@@ -123,7 +123,7 @@ def attention_from_convolution(convolution: nn.Conv2d) -> QuadraticAttention:
             raise ValueError(f"{name}={got!r} of the convolution is not supported, only {name}={supported!r}")
     width_in, width_out, kernel = convolution.in_channels, convolution.out_channels, convolution.kernel_size
     reach = [gap * (places - 1) for gap, places in zip(convolution.dilation, kernel, strict=True)]
-    # Where the kernel's centre lies: PyTorch's "same" puts the odd pixel of an even kernel below and to the right.
+    # Where the kernel's center lies: PyTorch's "same" puts the odd pixel of an even kernel below and to the right.
     margin = tuple(side for whole in reach for side in (whole // 2, whole - whole // 2))
     if isinstance(convolution.padding, str):
         padding = {"same": margin, "valid": 0}[convolution.padding]
@@ -137,7 +137,7 @@ def attention_from_convolution(convolution: nn.Conv2d) -> QuadraticAttention:
     identity = torch.eye(min(width_in, width_out)).expand(heads, -1, -1)
     value, output = (identity, slices) if width_in <= width_out else (slices, identity)
     with torch.no_grad():
-        attention.centres.copy_(places * torch.tensor(convolution.dilation) - torch.tensor(margin[::2]))
+        attention.centers.copy_(places * torch.tensor(convolution.dilation) - torch.tensor(margin[::2]))
         attention.sharpness.fill_(HARD)
         attention.value.weight.copy_(value.flatten(0, 1))
         attention.output.weight.copy_(output.permute(1, 0, 2).flatten(1))

@@ -66,7 +66,7 @@ class DecoderBlock(nn.Module):
         mlp_ratio: Width of the MLP's hidden layer in model widths.
         dropout: Share dropped of attention weights and of the branches' results.
         score: How relevant a key is, in both attentions; as in `MultiHeadAttention`.
-        normaliser: How scores become weights, in both attentions: `softmax` or `relu`.
+        normalizer: How scores become weights, in both attentions: `softmax` or `relu`.
         positions: As in `MultiHeadAttention`, of the self-attention alone: a distance between tokens of two sequences
             means nothing.
 
@@ -86,12 +86,12 @@ class DecoderBlock(nn.Module):
         mlp_ratio: float = 4.0,
         dropout: float = 0.0,
         score: Literal["scaled_dot", "dot", "general", "additive", "cosine"] = "scaled_dot",
-        normaliser: Literal["softmax", "relu"] = "softmax",
+        normalizer: Literal["softmax", "relu"] = "softmax",
         positions: Literal["relative", "rotary"] | nn.Module | None = None,
     ) -> None:
         super().__init__()
         hidden = int(width * mlp_ratio)
-        attention = {"dropout": dropout, "score": score, "normaliser": normaliser}
+        attention = {"dropout": dropout, "score": score, "normalizer": normalizer}
         self.attention_norm = nn.LayerNorm(width)
         self.attention = MultiHeadAttention(width, heads, left=left, right=0, positions=positions, **attention)
         self.cross_norm = nn.LayerNorm(width)
@@ -153,7 +153,7 @@ class Decoder(nn.Module):
         width: Model width D.
         depth: Number of blocks.
         heads: Number of heads H; must divide D.
-        **block: What else `DecoderBlock` takes: `left`, `mlp_ratio`, `dropout`, `score`, `normaliser`, `positions`.
+        **block: What else `DecoderBlock` takes: `left`, `mlp_ratio`, `dropout`, `score`, `normalizer`, `positions`.
 
     Shape:
         x (B, T, D), source (B, S, D), padding (B, T) or None, source_padding (B, S) or None -> (B, T, D)

@@ -23,7 +23,7 @@ def attend(
     *,
     scale: float | None = None,
     energy: Tensor | None = None,
-    normaliser: str = "softmax",
+    normalizer: str = "softmax",
     relative: RelativePositions | None = None,
     first: int = 0,
     dropout: float = 0.0,
@@ -37,7 +37,7 @@ def attend(
         mask: True where attention is allowed; `None` allows everything.
         scale: What the dot products are multiplied by; `None` is 1/√K.
         energy: v of the additive score (H, K), in place of the dot product.
-        normaliser: `softmax` or `relu`.
+        normalizer: `softmax` or `relu`.
         relative: Adds its vectors to keys and values.
         first: Distance of the first key from the first query, for `relative`.
         dropout: Share of weights dropped.
@@ -51,7 +51,7 @@ def attend(
         scores = compare(query, key, scale, None if energy is None else energy.to(query.dtype))
         if relative is not None:
             scores = scores + relative.scores(query, key.shape[-2], first) * scale
-        weights = weights_of(scores, mask, normaliser)
+        weights = weights_of(scores, mask, normalizer)
         kept = F.dropout(weights, dropout) if dropout else weights
         attended = kept @ value
         if relative is not None:
@@ -84,9 +84,9 @@ def attend_fused(
     return attended.masked_fill(~mask.any(-1, keepdim=True), 0)
 
 
-def can_be_fused(score: Score, normaliser: str, relative: RelativePositions | None) -> bool:
+def can_be_fused(score: Score, normalizer: str, relative: RelativePositions | None) -> bool:
     """Whether the fused kernel computes this: dot products, softmax, nothing between them."""
-    return score.energy is None and normaliser == "softmax" and relative is None
+    return score.energy is None and normalizer == "softmax" and relative is None
 
 
 def fused_is_faster(query: Tensor, key: Tensor) -> bool:

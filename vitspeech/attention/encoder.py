@@ -49,7 +49,7 @@ class EncoderBlock(nn.Module):
         mlp_ratio: Width of the MLP's hidden layer in model widths.
         dropout: Share dropped of attention weights and of both branches' results.
         drop_path: How often a sequence skips a branch in training.
-        **attention: What else `MultiHeadAttention` takes: `left`, `right`, `score`, `normaliser`, `positions`.
+        **attention: What else `MultiHeadAttention` takes: `left`, `right`, `score`, `normalizer`, `positions`.
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D)
@@ -96,7 +96,7 @@ class Encoder(nn.Module):
         left: Past context in tokens, one for all blocks or one for each; `None` is unlimited.
         right: Look-ahead in tokens, likewise; 0 is causal.
         drop_path: How often a sequence skips a branch of the last block in training.
-        **block: What else `EncoderBlock` takes: `mlp_ratio`, `dropout`, and of attention `score`, `normaliser`,
+        **block: What else `EncoderBlock` takes: `mlp_ratio`, `dropout`, and of attention `score`, `normalizer`,
             `positions`.
 
     Shape:

@@ -14,7 +14,7 @@ from vitspeech.attention.dense import FUSED_FROM_KEYS, attend, attend_fused, can
 from vitspeech.attention.linear import Linear, linear
 from vitspeech.attention.masks import check_context, check_mask, check_padding, window_mask
 from vitspeech.attention.positions import IN_ATTENTION, RelativePositions, Rotary
-from vitspeech.attention.scores import NORMALISERS, SCORES, named
+from vitspeech.attention.scores import NORMALIZERS, SCORES, named
 from vitspeech.attention.windowed.truncated import truncated_attention
 
 
@@ -35,7 +35,7 @@ class MultiHeadAttention(nn.Module):
         right: Look-ahead in tokens; `None` is unlimited, 0 is causal.
         dropout: Share of attention weights dropped in training.
         score: How relevant a key is to a query: `scaled_dot`, `dot`, `general`, `additive` or `cosine`.
-        normaliser: How scores become weights: `softmax` or `relu`.
+        normalizer: How scores become weights: `softmax` or `relu`.
         positions: `relative` (`RelativePositions`), `rotary` (`Rotary`), or one of these modules of width K, which is
             copied, so that layers share no weights; `None` tells nothing of positions.
 
@@ -57,7 +57,7 @@ class MultiHeadAttention(nn.Module):
         right: int | None = None,
         dropout: float = 0.0,
         score: Literal["scaled_dot", "dot", "general", "additive", "cosine"] = "scaled_dot",
-        normaliser: Literal["softmax", "relu"] = "softmax",
+        normalizer: Literal["softmax", "relu"] = "softmax",
         positions: Literal["relative", "rotary"] | nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class MultiHeadAttention(nn.Module):
             nn.init.xavier_uniform_(projection.weight)
             nn.init.zeros_(projection.bias)
         self.score = named(SCORES, "score", score)(heads, width // heads)
-        self.normaliser = named(NORMALISERS, "normaliser", normaliser)
+        self.normalizer = named(NORMALIZERS, "normalizer", normalizer)
         self.rotary, self.relative = in_attention(positions, width // heads)
 
     def forward(
@@ -89,7 +89,7 @@ class MultiHeadAttention(nn.Module):
         """Attend from every token of `x` to the allowed tokens of `source` (of `x` where it is `None`)."""
         query, key, value = self.project(x, source)
         dropout = self.dropout if self.training else 0.0
-        fusable = can_be_fused(self.score, self.normaliser, self.relative)
+        fusable = can_be_fused(self.score, self.normalizer, self.relative)
         windowed = self.left is not None or self.right is not None
         large = self.score.energy is not None or (not fusable and key.shape[2] >= FUSED_FROM_KEYS)
         if source is None and mask is None and (windowed or large):
@@ -101,7 +101,7 @@ class MultiHeadAttention(nn.Module):
                 self.right,
                 padding=padding,
                 score=self.score,
-                normaliser=self.normaliser,
+                normalizer=self.normalizer,
                 relative=self.relative,
                 dropout=dropout,
             )
@@ -169,7 +169,7 @@ class MultiHeadAttention(nn.Module):
             allowed,
             scale=self.score.scale,
             energy=self.score.energy,
-            normaliser=self.normaliser,
+            normalizer=self.normalizer,
             relative=self.relative,
             first=first,
             dropout=dropout,

@@ -90,8 +90,8 @@ class SelfAttentivePooling(nn.Module):
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         weights = self.weights(x, padding)
-        penalised = self.training and self.penalty > 0
-        self.auxiliary_loss = self.penalty * redundancy_penalty(weights) if penalised else None
+        penalized = self.training and self.penalty > 0
+        self.auxiliary_loss = self.penalty * redundancy_penalty(weights) if penalized else None
         return (weights @ x).flatten(1)
 
     def weights(self, x: Tensor, padding: Tensor | None = None) -> Tensor:

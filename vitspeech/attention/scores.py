@@ -96,7 +96,7 @@ class Cosine(Score):
 
 
 SCORES = {"scaled_dot": ScaledDot, "dot": Dot, "general": General, "additive": Additive, "cosine": Cosine}
-NORMALISERS = ("softmax", "relu")
+NORMALIZERS = ("softmax", "relu")
 
 
 def compare(query: Tensor, key: Tensor, scale: float = 1.0, energy: Tensor | None = None) -> Tensor:
@@ -112,7 +112,7 @@ def compare(query: Tensor, key: Tensor, scale: float = 1.0, energy: Tensor | Non
     return ((query.unsqueeze(-2) + key.unsqueeze(-3)).tanh() @ energy[..., None, :, None]).squeeze(-1)
 
 
-def weights_of(scores: Tensor, mask: Tensor | None = None, normaliser: str = "softmax") -> Tensor:
+def weights_of(scores: Tensor, mask: Tensor | None = None, normalizer: str = "softmax") -> Tensor:
     """Weights over the allowed keys; a query that may attend to none gets weights of zero, not NaN.
 
     `softmax` makes them sum to one. `relu` divides max(score, 0) by the number of allowed keys, so that the sum does
@@ -121,13 +121,13 @@ def weights_of(scores: Tensor, mask: Tensor | None = None, normaliser: str = "so
     Args:
         scores: How relevant each key is to each query.
         mask: True where attention is allowed, broadcastable to `scores`; `None` allows everything.
-        normaliser: `softmax` or `relu`.
+        normalizer: `softmax` or `relu`.
 
     Shape:
         (…, T, S) -> (…, T, S)
     """
     hidden = None if mask is None else ~mask
-    if normaliser == "relu":
+    if normalizer == "relu":
         counts = scores.shape[-1] if mask is None else mask.expand(scores.shape).sum(-1, keepdim=True).clamp(min=1)
         weights = scores.relu() / counts
     elif hidden is None:

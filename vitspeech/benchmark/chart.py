@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from vitspeech.benchmark.variants import PASSES
 
-# Okabe and Ito's colours, told apart by colour-blind readers; markers tell the lines apart in grey.
+# Okabe and Ito's colors, told apart by color-blind readers; markers tell the lines apart in gray.
 STYLES = {
     "ours": ("#0072B2", "o"),
     "full": ("#000000", "s"),
@@ -69,13 +69,13 @@ def memory_lines(cells: list[dict[str, Any]]) -> Lines:
 
 
 def panel(axes: pyplot.Axes, lines: Lines, title: str, label: str, lengths: list[int]) -> None:
-    """One line a variant, in its own colour and marker; ours is drawn over the others."""
+    """One line a variant, in its own color and marker; ours is drawn over the others."""
     for name, points in lines.items():
-        colour, marker = STYLES[name]
+        color, marker = STYLES[name]
         mine = name == "ours"
         axes.plot(
             *zip(*points, strict=True),
-            color=colour,
+            color=color,
             marker=marker,
             markersize=6,
             linewidth=2.8 if mine else 1.4,

@@ -20,6 +20,7 @@ from torch import nn
 import vitspeech.attention
 import vitspeech.frontends
 import vitspeech.models
+from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
 
@@ -31,7 +32,7 @@ class Model:
     Args:
         network: In evaluation mode.
         labels: The name of each class.
-        preprocessing: `image` (side in pixels), `mean` and `deviation` (per channel, of 0..1).
+        preprocessing: `image` (side in pixels), `mean` and `std` (per channel, of 0..1).
         card: What is known of the network: data, split, metrics and so on.
         config: The network's `class_path` and `init_args`.
     """
@@ -61,7 +62,7 @@ def save(model: Model, folder: str | Path) -> None:
     config = {"network": model.config, "labels": model.labels, "preprocessing": model.preprocessing}
     (draft / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     sums = {"sha256": sha256(draft / WEIGHTS), "config_sha256": sha256(draft / CONFIG)}
-    (draft / CARD).write_text(json.dumps(model.card | sums, indent=2) + "\n")
+    (draft / CARD).write_text(json.dumps(model.card | {"format": FORMAT} | sums, indent=2) + "\n")
     shutil.rmtree(folder, ignore_errors=True)
     draft.rename(folder)
 
@@ -90,9 +91,11 @@ def load(folder: str | Path) -> Model:
         if sha256(folder / name) != card[key]:
             raise ValueError(f"{folder / name}: altered; its sha256 is not the one in {CARD}")
     config = read_mapping(folder / CONFIG, ("network", "labels", "preprocessing"))
+    old = card.get("format", 1) < FORMAT
     try:
-        network = build(config["network"])
-        network.load_state_dict(load_file(folder / WEIGHTS))
+        config = upgraded_config(config) if old else config
+        network, weights = build(config["network"]), load_file(folder / WEIGHTS)
+        network.load_state_dict(upgraded_weights(weights) if old else weights)
     except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{folder}: the network can't be made from its configuration and weights: {reason}") from None

@@ -57,7 +57,7 @@ class Batches(Sampler):
                 yield indices, 0
             return
 
-        # NumPy's seed sequence spreads small neighbouring numbers over the whole space of seeds.
+        # NumPy's seed sequence spreads small neighboring numbers over the whole space of seeds.
         def drawn(*place: int) -> int:
             return int(numpy.random.SeedSequence((self.seed, self.epoch, *place)).generate_state(1)[0])
 
@@ -84,7 +84,7 @@ class Items(Dataset):
 class InMemoryData(lightning.LightningDataModule):
     """Three sets of inputs and labels: training, validation and test. A data set names its `labels` and reads itself.
 
-    `ImageData` and `WaveformData` say what `normalised` and `augmented` do; a data set is a subclass of one of them
+    `ImageData` and `WaveformData` say what `normalized` and `augmented` do; a data set is a subclass of one of them
     that sets `labels` and implements `read`.
 
     Args:
@@ -115,7 +115,7 @@ class InMemoryData(lightning.LightningDataModule):
         """The split `train`, `validation` or `test` as a data set indexed by (indices, seed)."""
         raise NotImplementedError
 
-    def normalised(self, inputs: Tensor) -> Tensor:
+    def normalized(self, inputs: Tensor) -> Tensor:
         """Integers as they are held -> floats as the network takes them."""
         raise NotImplementedError
 
@@ -153,7 +153,7 @@ class InMemoryData(lightning.LightningDataModule):
     def on_after_batch_transfer(self, batch: tuple[Tensor, Tensor, int], dataloader_idx: int) -> tuple[Tensor, Tensor]:
         """Integers, labels (B,), seed -> floats, labels (B,) or (B, classes) after mixing."""
         inputs, labels, seed = batch
-        return self.training_batch(inputs, labels, seed) if self.trainer.training else (self.normalised(inputs), labels)
+        return self.training_batch(inputs, labels, seed) if self.trainer.training else (self.normalized(inputs), labels)
 
     def training_batch(self, inputs: Tensor, labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """An augmented batch. Everything random in the step follows from the batch's own seed: the augmentation, and

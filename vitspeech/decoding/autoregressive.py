@@ -34,7 +34,7 @@ class Hypothesis:
     Attributes:
         units: Without the end.
         log_probability: Natural logarithm, the end included if it ended; with a scorer, the weighted mean of both.
-        score: What hypotheses are ordered by: `log_probability` over the normaliser of its length.
+        score: What hypotheses are ordered by: `log_probability` over the normalizer of its length.
         ended: Whether it came to its end; otherwise it was cut at the longest length.
     """
 
@@ -44,7 +44,7 @@ class Hypothesis:
     ended: bool
 
 
-def length_normaliser(length: int, alpha: float) -> float:
+def length_normalizer(length: int, alpha: float) -> float:
     """((5 + length) / 6)^alpha (Wu et al. 2016, arXiv:1609.08144, eq. 14); the end counts as a unit of the length."""
     return ((5 + length) / 6) ** alpha
 
@@ -114,7 +114,7 @@ def beam_search(
         batch: Utterances B.
         longest: Units of a transcript at most.
         beam: Hypotheses K.
-        length_penalty: The exponent of `length_normaliser`; 0 orders by probability, which favours the short.
+        length_penalty: The exponent of `length_normalizer`; 0 orders by probability, which favors the short.
         scorer: CTC's opinion of the same utterances.
         ctc_weight: w in (1 - w) log p + w log p of CTC (Watanabe et al. 2017, doi:10.1109/JSTSP.2017.2763455); at 1
             the step has no say.
@@ -131,7 +131,7 @@ def beam_search(
     said = torch.empty(batch, 1, 0, dtype=torch.long)
     for length in range(1, longest + 2):
         log_probs, cache = step(units, cache)
-        end, normaliser = log_probs.shape[1] - 1, length_normaliser(length, length_penalty)
+        end, normalizer = log_probs.shape[1] - 1, length_normalizer(length, length_penalty)
         attention, totals, said = (kept.to(log_probs.device) for kept in (attention, totals, said))
         likelier = attention[..., None] + at_least_single(log_probs).unflatten(0, attention.shape)
         extended = likelier
@@ -143,18 +143,18 @@ def beam_search(
         ends = extended[..., end]
         for place, row in ((ends >= threshold) & (ends > -torch.inf)).nonzero().tolist():
             total = ends[place, row].item()
-            found = Hypothesis(tuple(said[place, row].tolist()), total, total / normaliser, True)
+            found = Hypothesis(tuple(said[place, row].tolist()), total, total / normalizer, True)
             ended[searched[place]].append(found)
 
         others = extended[..., :end].flatten(1)
         best, chosen = others.topk(min(beam, others.shape[1]))
         # Probabilities only fall: no beginning can do better than its own, at the length that divides it most.
-        bounds = (best[:, 0] / length_normaliser(longest + 1, length_penalty)).tolist()
+        bounds = (best[:, 0] / length_normalizer(longest + 1, length_penalty)).tolist()
         left = [place for place, number in enumerate(searched) if can_improve(ended[number], bounds[place])]
         left = left if length <= longest else []
         for place in set(range(len(searched))) - set(left):
             if not ended[searched[place]]:
-                divisor = length_normaliser(length - 1, length_penalty)
+                divisor = length_normalizer(length - 1, length_penalty)
                 ended[searched[place]] = beginnings(said[place], totals[place], divisor)
         if not left:
             break
@@ -179,11 +179,11 @@ def can_improve(ended: list[Hypothesis], bound: float) -> bool:
     return bound > max((hypothesis.score for hypothesis in ended), default=-torch.inf)
 
 
-def beginnings(said: Tensor, totals: Tensor, normaliser: float) -> list[Hypothesis]:
+def beginnings(said: Tensor, totals: Tensor, normalizer: float) -> list[Hypothesis]:
     """What did not end, of one utterance: (K, L), (K,) -> K hypotheses, or fewer where some are impossible."""
     possible = max(int((totals > -torch.inf).sum()), 1)
     found = list(zip(said.tolist(), totals.tolist(), strict=True))[:possible]
-    return [Hypothesis(tuple(units), total, total / normaliser, False) for units, total in found]
+    return [Hypothesis(tuple(units), total, total / normalizer, False) for units, total in found]
 
 
 def at_least_single(log_probs: Tensor) -> Tensor:

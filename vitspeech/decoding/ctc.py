@@ -1,10 +1,10 @@
-"""CTC's searches, token by token: the best path, the most probable labelling, and a given labelling's best path.
+"""CTC's searches, token by token: the best path, the most probable labeling, and a given labeling's best path.
 
-A path names one class a token. Its labelling is what is left when runs of one class are merged and blanks are dropped
-(Graves et al. 2006), so that a unit said twice needs a blank between. Many paths have one labelling.
+A path names one class a token. Its labeling is what is left when runs of one class are merged and blanks are dropped
+(Graves et al. 2006), so that a unit said twice needs a blank between. Many paths have one labeling.
 
 The searches are our own since a stream's must go on from push to push: torchaudio 2.11 has none any more,
-fast-ctc-decode takes whole utterances and gives one labelling without its probability, pyctcdecode stays below NumPy 2.
+fast-ctc-decode takes whole utterances and gives one labeling without its probability, pyctcdecode stays below NumPy 2.
 
 Shapes: T tokens, C classes, of which the first C - 1 are units and the last is the blank; P prefixes of the beam.
 """
@@ -25,7 +25,7 @@ IMPOSSIBLE = -1e30  # less than any sum of possible ones, and sums of it are fin
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A labelling that was found.
+    """A labeling that was found.
 
     Args:
         units: Which, in order.
@@ -41,7 +41,7 @@ class Hypothesis:
 class GreedySearch:
     """The best path, as far as it has come (Graves et al. 2006, sec. 3.2, "best path decoding").
 
-    The likeliest class of every token; of two that are alike the first. Its labelling needn't be the most probable
+    The likeliest class of every token; of two that are alike the first. Its labeling needn't be the most probable
     one: that is what `PrefixBeamSearch` looks for. `log_probability` is the path's.
     """
 
@@ -67,7 +67,7 @@ class GreedySearch:
             self.follow(rows.argmax(-1).tolist(), rows.max(-1).tolist())
 
     def best(self) -> Hypothesis:
-        """The labelling of the best path up to here."""
+        """The labeling of the best path up to here."""
         return Hypothesis(tuple(self.units), self.log_probability, tuple(self.spans))
 
     def follow(self, path: Sequence[int], log_probs: Sequence[float]) -> None:
@@ -90,13 +90,13 @@ NO_PATH: Path = (-math.inf, None)
 
 
 class PrefixBeamSearch:
-    """The most probable labelling, by a beam of its prefixes (Graves 2012, sec. 7.5; Hannun et al. 2014,
+    """The most probable labeling, by a beam of its prefixes (Graves 2012, sec. 7.5; Hannun et al. 2014,
     arXiv:1408.2873, alg. 1 without a language model).
 
     A prefix's probability is the sum over its paths, those that end in blank and those that end in its last unit
     apart, because the same unit again is a new one after a blank alone. After every token the `beam` most probable
     prefixes are kept, of all that the token can make of them: no unit is left out beforehand. `log_probability` is
-    that of the labelling, exact while the beam holds every prefix, and otherwise short of what went by pruned ones.
+    that of the labeling, exact while the beam holds every prefix, and otherwise short of what went by pruned ones.
     A token depends on those before it alone, so a stream's hypotheses are those of the whole utterance.
 
     Args:
@@ -132,15 +132,15 @@ class PrefixBeamSearch:
             self.step(row)
 
     def best(self) -> Hypothesis:
-        """The most probable labelling of what was pushed."""
+        """The most probable labeling of what was pushed."""
         return self.hypothesis(0)
 
     def hypotheses(self) -> list[Hypothesis]:
-        """Every labelling in the beam, the most probable first."""
+        """Every labeling in the beam, the most probable first."""
         return [self.hypothesis(place) for place in range(len(self.prefixes))]
 
     def hypothesis(self, place: int) -> Hypothesis:
-        """The labelling at that place of the beam."""
+        """The labeling at that place of the beam."""
         spans, (_, linked) = [], likelier(*self.paths[place])
         while linked is not None:
             linked, first, end = linked

@@ -3,10 +3,10 @@
 from lightning import LightningDataModule
 from torch import nn
 
-from vitspeech.evaluation import classification, labelling, recognition
+from vitspeech.evaluation import classification, labeling, recognition
 from vitspeech.evaluation.report import Report
 from vitspeech.inference.transcribe import Search, is_transcribing
-from vitspeech.models import SpeechLabeller
+from vitspeech.models import SpeechLabeler
 
 __all__ = ["Report", "evaluate"]
 
@@ -24,6 +24,6 @@ def evaluate(
     """
     if is_transcribing(network):
         return recognition.evaluate(network, data, search=search, progress=progress)
-    if isinstance(network, SpeechLabeller):
-        return labelling.evaluate(network, data, progress=progress)
+    if isinstance(network, SpeechLabeler):
+        return labeling.evaluate(network, data, progress=progress)
     return classification.evaluate(network, data, progress=progress)

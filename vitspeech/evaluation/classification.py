@@ -1,4 +1,4 @@
-"""How well a classifier does on a labelled set: accuracy, its interval, the confusion matrix."""
+"""How well a classifier does on a labeled set: accuracy, its interval, the confusion matrix."""
 
 import math
 from pathlib import Path
@@ -32,7 +32,7 @@ def confusion_matrix(network: nn.Module, data: LightningDataModule, *, progress:
 
     Args:
         network: In evaluation mode, on the device to use.
-        data: A data module with `labels`, `test_dataloader` and `normalised`.
+        data: A data module with `labels`, `test_dataloader` and `normalized`.
         progress: Show a bar.
 
     Shape:
@@ -42,7 +42,7 @@ def confusion_matrix(network: nn.Module, data: LightningDataModule, *, progress:
     classes = len(data.labels)
     counts = torch.zeros(classes, classes, dtype=torch.long)
     for inputs, labels, _ in tqdm(data.test_dataloader(), desc="test", disable=not progress, leave=False):
-        given = network(data.normalised(inputs.to(device))).argmax(-1).cpu()
+        given = network(data.normalized(inputs.to(device))).argmax(-1).cpu()
         counts += multiclass_confusion_matrix(given, labels, classes)
     return counts
 
@@ -88,6 +88,6 @@ def accuracy(counts: Tensor) -> float:
 def wilson_interval(share: float, count: int) -> tuple[float, float]:
     """The 95 % confidence interval of a share seen in `count` draws (Wilson 1927)."""
     z = 1.959964
-    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
+    center = (share + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    return centre - half, centre + half
+    return center - half, center + half

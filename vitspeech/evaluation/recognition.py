@@ -59,7 +59,7 @@ def transcripts(
     """What is understood of each utterance, in their order."""
     device, heard = next(network.parameters()).device, []
     for speech, _ in tqdm(data.evaluation_loader(utterances), desc="test", disable=not progress, leave=False):
-        waveforms, lengths = data.normalised(speech.waveforms.to(device)), speech.lengths.to(device)
+        waveforms, lengths = data.normalized(speech.waveforms.to(device)), speech.lengths.to(device)
         heard += [found.text for found in transcribed(network, data.labels, waveforms, lengths, search)]
     return heard
 

@@ -13,10 +13,10 @@ SLICE = 8  # seconds of sound whose spectrum stays in a core's cache; of 1 to 12
 
 
 class LogMel(nn.Module):
-    """log(mel + ε) of the power spectrum of Hann-windowed frames, scaled by each bin's mean and deviation.
+    """log(mel + ε) of the power spectrum of Hann-windowed frames, scaled by each bin's mean and std.
 
     Davis and Mermelstein 1980 (doi:10.1109/TASSP.1980.1163420) without the cosine transform. Filters are torchaudio's
-    (HTK scale). Frame f covers samples f·H .. f·H + W - 1: nothing is padded. Mean and deviation are those of the
+    (HTK scale). Frame f covers samples f·H .. f·H + W - 1: nothing is padded. Mean and std are those of the
     training set (`fit`), never of the utterance.
 
     Args:
@@ -60,12 +60,12 @@ class LogMel(nn.Module):
         self.register_buffer("window", torch.hann_window(self.window_samples), persistent=False)
         self.register_buffer("filters", filters, persistent=False)
         self.register_buffer("mean", torch.zeros(mels))
-        self.register_buffer("deviation", torch.ones(mels))
+        self.register_buffer("std", torch.ones(mels))
 
     def forward(self, waveforms: Tensor) -> Tensor:
         # Half precision has no room for the energies of speech, and autocast would take the filters to it.
         with torch.autocast(waveforms.device.type, enabled=False):
-            return self.log_energies(waveforms.to(self.window.dtype)).sub_(self.mean).div_(self.deviation)
+            return self.log_energies(waveforms.to(self.window.dtype)).sub_(self.mean).div_(self.std)
 
     def log_energies(self, waveforms: Tensor) -> Tensor:
         """log(mel + ε) before the scaling: (B, N) -> (B, F, M)."""
@@ -89,15 +89,15 @@ class LogMel(nn.Module):
         return 1000 * self.hop_samples / self.sample_rate_hz
 
     @property
-    def centres_hz(self) -> Tensor:
-        """The centre of gravity of each mel bin's filter: (M,)."""
+    def centers_hz(self) -> Tensor:
+        """The center of gravity of each mel bin's filter: (M,)."""
         lines_hz = torch.linspace(0, self.sample_rate_hz / 2, len(self.filters), dtype=torch.double)
         filters = self.filters.cpu().double()
         return lines_hz @ filters / filters.sum(0)
 
     @torch.no_grad()
     def fit(self, waveforms: Tensor) -> None:
-        """Set mean and deviation of each bin from a sample of training waveforms (B, N)."""
+        """Set mean and std of each bin from a sample of training waveforms (B, N)."""
         energies = self.log_energies(waveforms).flatten(0, 1)
         self.mean.copy_(energies.mean(0))
-        self.deviation.copy_(energies.std(0).clamp(min=1e-3))
+        self.std.copy_(energies.std(0).clamp(min=1e-3))

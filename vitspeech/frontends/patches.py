@@ -17,7 +17,7 @@ class LinearPatches(nn.Module):
         image: Image side N in pixels.
         patch: Patch side P in pixels; must divide N.
         width: Model width D.
-        channels: Colour channels C.
+        channels: Color channels C.
 
     Shape:
         (B, C, N, N) -> (B, T, D)
@@ -49,7 +49,7 @@ class ConvolutionalPatches(nn.Module):
         image: Image side N in pixels.
         patch: Pixels a token stands for, a power of two from 2; must divide N.
         width: Model width D.
-        channels: Colour channels C.
+        channels: Color channels C.
 
     Shape:
         (B, C, N, N) -> (B, T, D)

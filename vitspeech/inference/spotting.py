@@ -19,11 +19,11 @@ from vitspeech.inference.stream import stream
 
 @dataclass(frozen=True)
 class Word:
-    """A word that was recognised.
+    """A word that was recognized.
 
     Args:
         label: Which.
-        start_s: Where the stretch of sound begins in which it was recognised, in seconds from the stream's beginning.
+        start_s: Where the stretch of sound begins in which it was recognized, in seconds from the stream's beginning.
         end_s: Where that stretch ends.
         probability: Of the label in that stretch.
     """
@@ -35,15 +35,15 @@ class Word:
 
 
 class WordSpotter:
-    """Words of a stream, each as soon as it is recognised.
+    """Words of a stream, each as soon as it is recognized.
 
     The rows of logits of the last `seconds` (the length of the clips that the model was trained on) are averaged, as
-    mean pooling does in a clip; a word is recognised when its probability reaches `threshold`. `unknown` and `silence`
+    mean pooling does in a clip; a word is recognized when its probability reaches `threshold`. `unknown` and `silence`
     are no words. The same word comes again only after its probability has fallen below the threshold.
 
     Args:
         model: A speech model from `vitspeech.load` that can be streamed, with mean pooling.
-        threshold: Probability from which on a word is recognised.
+        threshold: Probability from which on a word is recognized.
         refractory_s: Seconds after a word in which there is no other.
 
     Raises:
@@ -71,14 +71,14 @@ class WordSpotter:
         self.last_s, self.last_label = -math.inf, None
 
     def words(self, parts: Iterable[Tensor]) -> Iterator[Word]:
-        """The words of sound that comes in parts (N,), each as soon as it is recognised, to the end of the sound."""
+        """The words of sound that comes in parts (N,), each as soon as it is recognized, to the end of the sound."""
         for part in parts:
             yield from self.push(part)
         yield from self.flush()
 
     def push(self, samples: Tensor) -> list[Word]:
-        """The next samples, int16 or floats within ±1: (N,) -> the words recognised with them."""
-        return self.recognised(self.stream.push(samples))
+        """The next samples, int16 or floats within ±1: (N,) -> the words recognized with them."""
+        return self.recognized(self.stream.push(samples))
 
     def flush(self) -> list[Word]:
         """The words in the tail, when no sound comes any more."""
@@ -86,9 +86,9 @@ class WordSpotter:
         short = self.frames == 0 and len(self.recent) + len(rows) < self.window
         if short and len(self.recent) + len(rows):
             self.window = len(self.recent) + len(rows)  # less sound than one clip: the stretch is all of it
-        return self.recognised(rows)
+        return self.recognized(rows)
 
-    def recognised(self, rows: Tensor) -> list[Word]:
+    def recognized(self, rows: Tensor) -> list[Word]:
         """Go on by rows of logits (T, C)."""
         self.recent = torch.cat((self.recent, rows.cpu()))
         count = len(self.recent) - self.window + 1

@@ -17,7 +17,7 @@ from vitspeech.data.audio.reading import find_audio, read_clip
 from vitspeech.decoding import autoregressive, ctc
 from vitspeech.decoding.prefix_scores import PrefixScores
 from vitspeech.frontends import SpeechTokens
-from vitspeech.models import SpeechLabeller, SpeechRecognizer, SpeechTranscriber
+from vitspeech.models import SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def transcribe(
     """Write down what is said in recordings of any rate, of up to a minute each.
 
     Args:
-        model: A recogniser or transcriber from `vitspeech.load`.
+        model: A recognizer or transcriber from `vitspeech.load`.
         paths: Files, and folders whose recordings are all taken.
         search: How; `None` is `Search()`.
         batch: Recordings a forward pass.
@@ -105,7 +105,7 @@ def transcribe(
         ValueError: If a file is empty, broken or too long, or the model gives no transcripts.
     """
     if not is_transcribing(model.network):
-        use = "stream" if isinstance(model.network, SpeechLabeller) else "predict"
+        use = "stream" if isinstance(model.network, SpeechLabeler) else "predict"
         raise ValueError(f"{type(model.network).__name__} gives labels, not transcripts; use vitspeech.{use}")
     files, device = find_audio(paths), next(model.network.parameters()).device
     rate_hz = model.preprocessing["sample_rate_hz"]
@@ -168,7 +168,7 @@ def log_probabilities(logits: Tensor, tokens: Tensor) -> list[Tensor]:
 
 
 def found_by(search: Search, log_probs: Tensor) -> ctc.Hypothesis:
-    """The best labelling of an utterance: (T, C) -> hypothesis."""
+    """The best labeling of an utterance: (T, C) -> hypothesis."""
     searching = ctc_search(search)
     searching.push(log_probs)
     return searching.best()
@@ -190,7 +190,7 @@ def timed(found: autoregressive.Hypothesis, log_probs: Tensor | None) -> ctc.Hyp
 def transcript(found: ctc.Hypothesis, labels: Sequence[str], tokens: SpeechTokens) -> Transcript:
     """A hypothesis to be read, its times in seconds.
 
-    A token stands at the centre of the samples that it sees, and lasts for a hop around it.
+    A token stands at the center of the samples that it sees, and lasts for a hop around it.
     """
     names = [labels[unit] for unit in found.units]
     text = ("" if " " in labels else " ").join(names)

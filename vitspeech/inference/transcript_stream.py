@@ -18,7 +18,7 @@ from vitspeech.models import SpeechRecognizer
 class TranscriptStream:
     """Samples in, the transcript so far out.
 
-    The recogniser's rows are those of the whole recording (`AudioStream`), and the search goes on from row to row; so
+    The recognizer's rows are those of the whole recording (`AudioStream`), and the search goes on from row to row; so
     after `flush` the transcript is the one that `vitspeech.transcribe` gives, however the sound was cut into pushes.
     With greedy search what has been said stays said; a beam may still change its last words.
 

@@ -30,7 +30,7 @@ class TimedWord:
 def frame_labels(
     spans_s: Tensor, labels: Tensor, *, silence: int, frames: int, first_s: float, frame_s: float
 ) -> Tensor:
-    """The label of each frame: that of the word in whose span the frame's centre is, else `silence`.
+    """The label of each frame: that of the word in whose span the frame's center is, else `silence`.
 
     Frame f lasts from `first_s` + f · `frame_s` to where f + 1 begins. A span holds its start but not its end; where
     spans overlap, the later in the list has the frame.
@@ -51,9 +51,9 @@ def frame_labels(
     """
     if spans_s.shape != (*labels.shape, 2):
         raise ValueError(f"spans of shape {tuple(spans_s.shape)} are not one for each of labels {tuple(labels.shape)}")
-    centres_s = first_s + (torch.arange(frames, device=labels.device) + 0.5) * frame_s
+    centers_s = first_s + (torch.arange(frames, device=labels.device) + 0.5) * frame_s
     starts_s, ends_s = spans_s.unsqueeze(-3).unbind(-1)
-    inside = (starts_s <= centres_s[:, None]) & (centres_s[:, None] < ends_s) & (labels >= 0).unsqueeze(-2)
+    inside = (starts_s <= centers_s[:, None]) & (centers_s[:, None] < ends_s) & (labels >= 0).unsqueeze(-2)
     # Silence is word 0, in every frame, and any word that is there comes later.
     places = torch.arange(1, labels.shape[-1] + 1, device=labels.device)
     last = torch.nn.functional.pad(inside * places, (1, 0)).amax(-1)
@@ -63,7 +63,7 @@ def frame_labels(
 def words_of(
     labels: Tensor, *, silence: int, first_s: float, frame_s: float, shortest_s: float = 0.05
 ) -> list[TimedWord]:
-    """The words of labelled frames, in order: each run of one label that is not `silence`.
+    """The words of labeled frames, in order: each run of one label that is not `silence`.
 
     A run shorter than `shortest_s` is dropped: no word is, and a label that flickers would be many. Nothing is joined,
     so that a word with another label in its midst is two.
@@ -97,7 +97,7 @@ def matched(
 
     Args:
         reference: What was said.
-        found: What was recognised.
+        found: What was recognized.
         tolerance_s: How far a start or an end may be off.
         onset_only: Whether starts alone have to be within the tolerance.
     """

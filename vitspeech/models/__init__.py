@@ -3,7 +3,7 @@
 from vitspeech.models.cnn import CNN
 from vitspeech.models.speech_classifier import SpeechClassifier
 from vitspeech.models.speech_cnn import SpeechCNN
-from vitspeech.models.speech_labeller import SpeechLabeller
+from vitspeech.models.speech_labeler import SpeechLabeler
 from vitspeech.models.speech_recognizer import SpeechRecognizer
 from vitspeech.models.speech_transcriber import SpeechTranscriber
 from vitspeech.models.timm_model import TimmModel
@@ -13,7 +13,7 @@ __all__ = [
     "CNN",
     "SpeechCNN",
     "SpeechClassifier",
-    "SpeechLabeller",
+    "SpeechLabeler",
     "SpeechRecognizer",
     "SpeechTranscriber",
     "TimmModel",

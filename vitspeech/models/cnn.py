@@ -23,7 +23,7 @@ class CNN(nn.Module):
         widths: Channels of the small body's three groups; `resnet18` has its own.
 
     Shape:
-        normalised pixels (B, 3, N, N) -> logits (B, classes); `small` takes N from 16 up
+        normalized pixels (B, 3, N, N) -> logits (B, classes); `small` takes N from 16 up
 
     Raises:
         ValueError: If the body is unknown or `widths` are not three.
@@ -57,8 +57,8 @@ class CNN(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.forward_features(images))
 
-    def initialise(self, images: Tensor) -> None:
-        """Set what depends on the data from a sample of normalised training images (B, 3, N, N)."""
+    def initialize(self, images: Tensor) -> None:
+        """Set what depends on the data from a sample of normalized training images (B, 3, N, N)."""
         if isinstance(self.body, SmallBody):
             self.body.whiten(images)
 

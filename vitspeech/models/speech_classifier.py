@@ -28,7 +28,7 @@ class SpeechClassifier(SpeechEncoder):
         pooling: `mean`, `self_attentive`, or a pooling of width D.
         positions: `rotary` or `relative` tell attention the distance; `None` leaves order to the tokens' stem.
         **encoder: What else `vitspeech.Encoder` takes: `left`, `right`, `mlp_ratio`, `dropout`, `drop_path`, `score`,
-            `normaliser`.
+            `normalizer`.
 
     Shape:
         samples within ±1 (B, N) -> logits (B, classes)

@@ -47,7 +47,7 @@ class SpeechCNN(nn.Module):
     def forward(self, waveforms: Tensor) -> Tensor:
         return self.head(self.forward_features(waveforms))
 
-    def initialise(self, waveforms: Tensor) -> None:
+    def initialize(self, waveforms: Tensor) -> None:
         """Set what depends on the data from a sample of training waveforms (B, N)."""
         self.tokens.log_mel.fit(waveforms)
 

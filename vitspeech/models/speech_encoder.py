@@ -23,7 +23,7 @@ class SpeechEncoder(nn.Module):
         heads: Attention heads; must divide D.
         positions: `rotary` or `relative` tell attention the distance; `None` leaves order to the tokens' stem.
         **encoder: What else `vitspeech.Encoder` takes: `left`, `right`, `mlp_ratio`, `dropout`, `drop_path`, `score`,
-            `normaliser`.
+            `normalizer`.
 
     Raises:
         ValueError: If `heads` does not divide the width or a name is unknown.
@@ -71,7 +71,7 @@ class SpeechEncoder(nn.Module):
         padding = torch.arange(tokens.shape[1], device=tokens.device) < counts[:, None]
         return self.encoder(tokens, padding), padding
 
-    def initialise(self, waveforms: Tensor) -> None:
+    def initialize(self, waveforms: Tensor) -> None:
         """Set what depends on the data from a sample of training waveforms (B, N)."""
         self.tokens.log_mel.fit(waveforms)
 

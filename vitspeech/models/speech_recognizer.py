@@ -1,4 +1,4 @@
-"""The speech recogniser: waveform -> tokens -> attention encoder -> a row of units or blank for each token (CTC).
+"""The speech recognizer: waveform -> tokens -> attention encoder -> a row of units or blank for each token (CTC).
 
 Shapes: B batch, N samples, T tokens, D model width, U units.
 """
@@ -25,7 +25,7 @@ class SpeechRecognizer(SpeechEncoder):
         heads: Attention heads; must divide D.
         positions: `rotary` or `relative` tell attention the distance; `None` leaves order to the tokens' stem.
         **encoder: What else `vitspeech.Encoder` takes: `left`, `right`, `mlp_ratio`, `dropout`, `drop_path`, `score`,
-            `normaliser`.
+            `normalizer`.
 
     Shape:
         samples within ±1 (B, N), lengths (B,) or None -> logits (B, T, U + 1), tokens of each utterance (B,)

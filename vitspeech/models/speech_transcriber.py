@@ -13,7 +13,7 @@ from vitspeech.attention import Decoder, DecoderCache
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models.speech_encoder import SpeechEncoder
 
-SHARED = ("mlp_ratio", "dropout", "score", "normaliser")  # what encoder and decoder have in common
+SHARED = ("mlp_ratio", "dropout", "score", "normalizer")  # what encoder and decoder have in common
 
 
 class TranscriberOutput(NamedTuple):
@@ -47,7 +47,7 @@ class SpeechTranscriber(SpeechEncoder):
         positions: Of the encoder: `rotary` or `relative` tell attention the distance; `None` leaves order to the
             tokens' stem. The decoder's are rotary.
         **encoder: What else `vitspeech.Encoder` takes: `left`, `right`, `drop_path`, and for the decoder, too,
-            `mlp_ratio`, `dropout`, `score`, `normaliser`.
+            `mlp_ratio`, `dropout`, `score`, `normalizer`.
 
     Attributes:
         start_unit: What stands before a transcript's first unit: U.

@@ -19,7 +19,7 @@ class TimmModel(nn.Module):
         options: What else `timm.create_model` takes for that network, for example `{img_size: 32}`.
 
     Shape:
-        normalised pixels (B, 3, N, N) -> logits (B, classes)
+        normalized pixels (B, 3, N, N) -> logits (B, classes)
 
     Raises:
         ValueError: If timm has no network of that name, or an option would load weights.

@@ -37,10 +37,10 @@ class ViT(nn.Module):
         pooling: `mean`, `class` (a class token), `self_attentive`, or a pooling of width D
             (`vitspeech.SelfAttentivePooling` with its own hidden width, hops and penalty).
         **encoder: What else `vitspeech.Encoder` takes: `mlp_ratio`, `dropout`, `drop_path`, `left`, `right`,
-            `score`, `normaliser`.
+            `score`, `normalizer`.
 
     Shape:
-        normalised pixels (B, 3, N, N) -> logits (B, classes)
+        normalized pixels (B, 3, N, N) -> logits (B, classes)
 
     Raises:
         ValueError: If `patch` does not divide `image`, `heads` does not divide `width`, or a name is unknown.

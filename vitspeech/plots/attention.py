@@ -19,7 +19,7 @@ from vitspeech.inference.predict import readers
 from vitspeech.models import SpeechClassifier
 from vitspeech.plots.run import BLUE, ORANGE
 
-LINES = ((BLUE, "-"), (ORANGE, "--"), ("#009E73", ":"))  # dashes tell them apart in grey
+LINES = ((BLUE, "-"), (ORANGE, "--"), ("#009E73", ":"))  # dashes tell them apart in gray
 TICKS_HZ = (250, 500, 1000, 2000, 4000, 8000, 16_000)
 SCALE = {"1/8": 1 / 8, "1/4": 1 / 4, "1/2": 1 / 2, "1": 1, "2": 2, "4": 4, "8": 8}  # one, so that pictures compare
 
@@ -59,7 +59,7 @@ def draw_attention(model: Model, file: Path, path: Path) -> None:
     """Draw one recording's spectrogram, what each layer attends to, the labels over time, and the last layer's map.
 
     Times are the clip's: the stretch of most energy of a longer recording, or a shorter one padded on both sides. A
-    token stands at the centre of its samples. Attention is a multiple of what each key would get if every query shared
+    token stands at the center of its samples. Attention is a multiple of what each key would get if every query shared
     equally among those it may see: 1 / T, or more in a window.
 
     Args:
@@ -104,7 +104,7 @@ def draw_attention(model: Model, file: Path, path: Path) -> None:
     panels[-1].set(xlabel="time in the clip (s)", xlim=(0, waveforms.shape[1] / log_mel.sample_rate_hz))
     pairs, last = right.subplots(subplot_kw={"box_aspect": 1}), weights[-1] / uniform[-1]
     draw_times(pairs, last.numpy(), tuple(borders[[0, -1, -1, 0]]), location="bottom", shrink=0.8)
-    window = "" if allowed[-1].all() else "; grey: outside its window"
+    window = "" if allowed[-1].all() else "; gray: outside its window"
     pairs.set(title=f"last layer, mean over heads{window}", xlabel="time of key (s)", ylabel="time of query (s)")
     figure.savefig(path, dpi=130, format=path.suffix[1:] or "png")
 
@@ -116,25 +116,25 @@ def draw_spectrogram(axes: Axes, log_mel: LogMel, waveforms: Tensor) -> None:
     span = (*borders[[0, -1]], -0.5, len(energies) - 0.5)
     image = axes.imshow(energies, cmap="magma", aspect="auto", origin="lower", extent=span)
     axes.figure.colorbar(image, ax=axes, label="energy (dB)", pad=0.01)
-    centres_hz = log_mel.centres_hz.numpy()
-    ticks = [tick for tick in TICKS_HZ if centres_hz[0] < tick < centres_hz[-1]]
-    axes.set_yticks(numpy.interp(ticks, centres_hz, range(len(energies))), [f"{tick:,}" for tick in ticks])
+    centers_hz = log_mel.centers_hz.numpy()
+    ticks = [tick for tick in TICKS_HZ if centers_hz[0] < tick < centers_hz[-1]]
+    axes.set_yticks(numpy.interp(ticks, centers_hz, range(len(energies))), [f"{tick:,}" for tick in ticks])
     axes.set_ylabel("frequency (Hz), mel scale")
 
 
 def draw_labels(axes: Axes, clip: Tensor, tokens: numpy.ndarray, labels: list[str], borders: numpy.ndarray) -> None:
     """Probabilities of the clip's likeliest labels (C,) at each token (T, C)."""
     likeliest, middles = clip.argsort(descending=True).tolist(), (borders[1:] + borders[:-1]) / 2
-    for (colour, dashes), place in zip(LINES, likeliest, strict=False):
+    for (color, dashes), place in zip(LINES, likeliest, strict=False):
         label = f"“{labels[place]}”, clip {clip[place]:.3f}"
-        axes.plot(middles, tokens[:, place], dashes, color=colour, linewidth=2, label=label)
+        axes.plot(middles, tokens[:, place], dashes, color=color, linewidth=2, label=label)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(LINES), columnspacing=1.5, frameon=False)
     axes.set(ylabel="probability\nat each token", ylim=(0, 1.02))
     axes.grid(alpha=0.3)
 
 
 def draw_times(axes: Axes, times: numpy.ndarray, span: tuple[float, ...], **bar: object) -> None:
-    """Attention as a multiple of the uniform: white is 1, orange more, purple less, grey (NaN) can't be seen."""
+    """Attention as a multiple of the uniform: white is 1, orange more, purple less, gray (NaN) can't be seen."""
     norm = LogNorm(SCALE["1/8"], SCALE["8"])
     shown = numpy.maximum(times, norm.vmin)  # zero, which a weight may be, has no logarithm
     image = axes.imshow(shown, cmap="PuOr_r", norm=norm, aspect="auto", interpolation="nearest", extent=span)
@@ -145,5 +145,5 @@ def draw_times(axes: Axes, times: numpy.ndarray, span: tuple[float, ...], **bar:
 
 
 def cells(count: int, hop: int, window: int, rate_hz: int) -> numpy.ndarray:
-    """Borders in seconds of `count` cells, a hop wide, each around the centre of its window: (count + 1,)."""
+    """Borders in seconds of `count` cells, a hop wide, each around the center of its window: (count + 1,)."""
     return ((numpy.arange(count + 1) - 0.5) * hop + window / 2) / rate_hz

@@ -10,7 +10,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from torch import Tensor
 
-# Okabe and Ito's colours, told apart by colour-blind readers.
+# Okabe and Ito's colors, told apart by color-blind readers.
 BLUE, ORANGE = "#0072B2", "#D55E00"
 
 
@@ -38,12 +38,12 @@ def draw_learning_curves(rows: Sequence[dict[str, str]], path: Path) -> None:
     """Loss, and accuracy or error rate, against the epoch: training and validation."""
     figure, (losses, rates) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 
-    def draw(axes: pyplot.Axes, name: str, label: str, colour: str) -> None:
+    def draw(axes: pyplot.Axes, name: str, label: str, color: str) -> None:
         points = [(int(row["epoch"]) + 1, float(row[name])) for row in rows if row.get(name)]
         if points:
             axes.plot(
                 *zip(*points, strict=True),
-                color=colour,
+                color=color,
                 label=label,
                 marker="o" if len(points) < 20 else None,
             )

@@ -1,4 +1,4 @@
-"""What a recogniser hears in one recording, drawn under its spectrogram.
+"""What a recognizer hears in one recording, drawn under its spectrogram.
 
 Shapes: N samples, T tokens, C classes, of which the last is the blank or the end, L units of the transcript, S rows.
 """
@@ -25,11 +25,11 @@ from vitspeech.plots.attention import cells, draw_spectrogram
 from vitspeech.plots.run import BLUE, ORANGE
 
 FEW, MOST, LEAST = 15, 20, 0.05  # so many units are all shown; of more, at most so many, which reach this probability
-GREY = "0.45"
+GRAY = "0.45"
 ROW_INCHES, LETTER_INCHES, BAR_INCHES = 0.19, 0.08, 0.11
 NARROWEST_INCHES, WIDEST_INCHES, HIGHEST_INCHES = 9, 40, 12
 
-Mark = tuple[Said, str]  # a word and its colour
+Mark = tuple[Said, str]  # a word and its color
 Lane = tuple[str, list[Mark]]  # its name and its words
 
 
@@ -43,7 +43,7 @@ class Map:
         title: What is drawn.
         row: What a row is.
         value: What a value is.
-        highest: The value of the darkest colour; `None` is the highest there is.
+        highest: The value of the darkest color; `None` is the highest there is.
     """
 
     values: numpy.ndarray
@@ -82,7 +82,7 @@ def draw_transcript(
 
     Over the whole recording, not cut or padded: the decoder's cross-attention, a row for each unit said and one for the
     end, if there is a decoder; the probability of each unit and of the blank at each token, if CTC was trained. Of more
-    than 15 units those are shown that reach 0.05, 20 at most, in the order of their peaks. A token stands at the centre
+    than 15 units those are shown that reach 0.05, 20 at most, in the order of their peaks. A token stands at the center
     of its samples. The words' times are those of CTC's best alignment.
 
     Args:
@@ -112,7 +112,7 @@ def draw_transcript(
     lanes = lanes_of(heard.words, said, alignment, letter_s)
     title = title_of(file.name, heard.text, alignment, letters=int(10 * width))
     heights = [0.27 * len(lanes)] if lanes else []
-    heights += [20 * BAR_INCHES, *(drawn.height_inches for drawn in heard.maps)]  # a colour bar is 20 times as high
+    heights += [20 * BAR_INCHES, *(drawn.height_inches for drawn in heard.maps)]  # a color bar is 20 times as high
     height = 0.9 + 0.25 * title.count("\n") + sum(heights) + 0.3 * len(heights)
     figure = Figure(figsize=(width, height), layout="constrained")
     figure.suptitle(title, parse_math=False)
@@ -125,7 +125,7 @@ def draw_transcript(
         draw_map(axes, drawn, borders)
         for word in said or ():
             for time_s in (word.start_s, word.end_s):
-                axes.axvline(time_s, color=GREY, linestyle=":", linewidth=1)
+                axes.axvline(time_s, color=GRAY, linestyle=":", linewidth=1)
     panels[-1].set(xlabel="time (s)", xlim=(0, seconds))
     figure.align_ylabels()
     figure.savefig(path, dpi=130, format=path.suffix[1:] or "png")
@@ -204,23 +204,23 @@ def lanes_of(
     pairs = [(word.label, word.label) for word in words or ()] if alignment is None else alignment.pairs
     lanes = []
     if said is not None:
-        colours = [GREY if one == other else ORANGE for one, other in pairs if one is not None]
-        lanes += apart("said", list(zip(said, colours, strict=True)), letter_s)
+        colors = [GRAY if one == other else ORANGE for one, other in pairs if one is not None]
+        lanes += apart("said", list(zip(said, colors, strict=True)), letter_s)
     if words is not None:
-        colours = [BLUE if one == other else ORANGE for one, other in pairs if other is not None]
-        lanes += apart("heard", list(zip(words, colours, strict=True)), letter_s)
+        colors = [BLUE if one == other else ORANGE for one, other in pairs if other is not None]
+        lanes += apart("heard", list(zip(words, colors, strict=True)), letter_s)
     return lanes
 
 
 def apart(name: str, marks: Sequence[Mark], letter_s: float) -> list[Lane]:
     """One lane, or more where words would otherwise be written over one another; the first has the name."""
     lanes, ends_s = [[]], [-math.inf]
-    for word, colour in marks:
+    for word, color in marks:
         free = next((place for place, end_s in enumerate(ends_s) if end_s <= word.start_s), len(lanes))
         if free == len(lanes):
             lanes.append([])
             ends_s.append(-math.inf)
-        lanes[free].append((word, colour))
+        lanes[free].append((word, color))
         ends_s[free] = word.end_s + (0 if fits(word, letter_s) else (len(word.label) + 1) * letter_s)
     return [("" if place else name, lane) for place, lane in enumerate(lanes)]
 
@@ -233,10 +233,10 @@ def fits(word: Said, letter_s: float) -> bool:
 def draw_words(axes: Axes, lanes: Sequence[Lane], letter_s: float) -> None:
     """A box for each word's time, with its name; what is wrong is bold, too."""
     for place, (_, marks) in enumerate(lanes):
-        for word, colour in marks:
+        for word, color in marks:
             inside, lasts_s = fits(word, letter_s), word.end_s - word.start_s
-            face, weight = to_rgba(colour, 0.25 if inside else 1), "bold" if colour == ORANGE else "normal"
-            axes.barh(place, lasts_s, 0.8, word.start_s, facecolor=face, edgecolor=colour)
+            face, weight = to_rgba(color, 0.25 if inside else 1), "bold" if color == ORANGE else "normal"
+            axes.barh(place, lasts_s, 0.8, word.start_s, facecolor=face, edgecolor=color)
             at_s, side = (word.start_s + lasts_s / 2, "center") if inside else (word.end_s + letter_s / 2, "left")
             text = axes.text(at_s, place, word.label, ha=side, va="center", weight=weight, parse_math=False)
             text.set_in_layout(False)  # a name that goes beyond the right edge would make the panels narrower

@@ -230,10 +230,10 @@ def visible(subject: Subject, network: nn.Module, sample: Sample, size: float) -
     log_mel = network.tokens.log_mel
     with torch.no_grad():
         frames = log_mel(inputs)[:, None]
-    centres = ((sample.middles - log_mel.window_samples / 2) / log_mel.hop_samples).clamp(0, frames.shape[2] - 1)
+    centers = ((sample.middles - log_mel.window_samples / 2) / log_mel.hop_samples).clamp(0, frames.shape[2] - 1)
     radii = [radius / log_mel.hop_ms for radius in RADII_MS]
     answer = partial(of_frames, network)
-    return visible_accuracy(answer, frames, labels, radii, centres=centres, axes=(2,))
+    return visible_accuracy(answer, frames, labels, radii, centers=centers, axes=(2,))
 
 
 def of_frames(network: nn.Module, frames: Tensor) -> Tensor:

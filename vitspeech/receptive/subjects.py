@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech import checkpoint
-from vitspeech.data.images.module import normalised
+from vitspeech.data.images.module import normalized
 from vitspeech.models import SpeechTranscriber, TimmModel, ViT
 from vitspeech.receptive.fields.known_layers import layers_of
 from vitspeech.receptive.fields.layers import INPUT, Layer
@@ -34,7 +34,7 @@ class Subject:
         name: What it is called in the report.
         trained: Whether its weights are there; those of timm's networks are only fetched on demand.
         size: Side in px of the pictures, or seconds of the clips, that it was made for.
-        preprocessing: `image`, `mean` and `deviation` of pictures, or `sample_rate_hz` and `seconds` of clips.
+        preprocessing: `image`, `mean` and `std` of pictures, or `sample_rate_hz` and `seconds` of clips.
         labels: Of its answers; `None` where they are not known, or where it gives transcripts.
         model: The released model.
         timm_name: The network's name in timm.
@@ -131,7 +131,7 @@ class Subject:
             return joined[:, :count] / 32768
         if raw.shape[-1] != size:
             raw = F.interpolate(raw.float(), int(size), mode="bicubic", antialias=True).clamp(0, 255)
-        return normalised(raw, self.preprocessing["mean"], self.preprocessing["deviation"])
+        return normalized(raw, self.preprocessing["mean"], self.preprocessing["std"])
 
     def layers(self, network: nn.Module, inputs: Tensor) -> list[Layer]:
         """The layers that are measured; see `layers_of`."""
@@ -167,15 +167,15 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False) -> 
         raise ValueError(f"{name}: not a network of timm; close names: {close}")
     own = resolve_data_config(pretrained_cfg=timm.get_pretrained_cfg(timm_name).to_dict())
     side = size or own["input_size"][-1]
-    preprocessing = {"image": side, "mean": list(own["mean"]), "deviation": list(own["std"])}
+    preprocessing = {"image": side, "mean": list(own["mean"]), "std": list(own["std"])}
     return Subject(name, pretrained, side, preprocessing, None, timm_name=timm_name)
 
 
 @torch.no_grad()
 def as_at_first_step(network: nn.Module, inputs: Tensor) -> None:
     """Set what an untrained network takes from data: its own start, and the statistics of batch norms."""
-    if hasattr(network, "initialise"):
-        network.initialise(inputs)
+    if hasattr(network, "initialize"):
+        network.initialize(inputs)
     norms = [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]
     for norm in norms:

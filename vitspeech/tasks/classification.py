@@ -48,7 +48,7 @@ class Classification(Task):
         # From all over the set, which may be in order of its labels.
         places = torch.linspace(0, len(data.train) - 1, min(2000, len(data.train))).long()
         inputs, _, _ = data.train[places, 0]
-        return data.normalised(inputs)
+        return data.normalized(inputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
         logits = self.network(inputs)
@@ -64,7 +64,7 @@ class Classification(Task):
         inputs, labels = batch
         logits = self(inputs)
         loss = F.cross_entropy(logits, labels)
-        self.stop_if_broken(loss, "validation")
+        self.check_finite(loss, "validation")
         self.accuracy(logits, labels)
         self.log("val_loss", loss, prog_bar=True, sync_dist=True)
         self.log("val_accuracy", self.accuracy, prog_bar=True)

@@ -15,7 +15,7 @@ def parameter_groups(network: nn.Module) -> list[dict]:
     """Trained parameters in two groups: matrices and kernels decay as the optimizer says, the rest does not.
 
     Norms, biases, class tokens and position tables stay out of weight decay, and out of Muon's
-    orthogonalisation, which means a matrix by a matrix (`use_fallback` is timm's word for that).
+    orthogonalization, which means a matrix by a matrix (`use_fallback` is timm's word for that).
     """
     tables = {id(m.table) for m in network.modules() if isinstance(getattr(m, "table", None), nn.Parameter)}
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]

@@ -46,7 +46,7 @@ class Recognition(Task):
         """Utterances end to end, so that no padding counts."""
         (waveforms, lengths, *_), _ = data.train[torch.arange(min(256, len(data.train))), data.seed]
         rows = [row[:length] for row, length in zip(waveforms, lengths.tolist(), strict=True)]
-        return data.normalised(torch.cat(rows))[None]
+        return data.normalized(torch.cat(rows))[None]
 
     def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
         """Nats a unit."""
@@ -93,7 +93,7 @@ class Recognition(Task):
             loss = loss + self.part_loss(*part)
             said = [" ".join(map(str, row)) for row in transcripts(part[2])]
             self.error_rate([" ".join(map(str, row)) for row in self.decoded(part[0], part[1])], said)
-        self.stop_if_broken(loss, "validation")
+        self.check_finite(loss, "validation")
         self.log("val_loss", loss / units, prog_bar=True, sync_dist=True, batch_size=len(batch[0]))
         self.log("val_error_rate", self.error_rate, prog_bar=True, batch_size=len(batch[0]))
 

@@ -14,7 +14,7 @@ from vitspeech.tasks.optimizer import Decay, learning_rate, parameter_groups
 class Task(lightning.LightningModule):
     """Trains a network: a subclass says what the loss of a batch is, and how well the network does on validation.
 
-    The network may have `initialise(inputs)`, which sets what depends on the data before training, and any of its
+    The network may have `initialize(inputs)`, which sets what depends on the data before training, and any of its
     modules may leave an `auxiliary_loss` after a forward pass, which is added to the loss.
 
     Args:
@@ -51,8 +51,8 @@ class Task(lightning.LightningModule):
         data = self.trainer.datamodule
         self.labels = list(data.labels)
         if stage == "fit":
-            if hasattr(self.network, "initialise"):
-                self.network.initialise(self.sample(data))
+            if hasattr(self.network, "initialize"):
+                self.network.initialize(self.sample(data))
             if self.compiled:
                 self.network.compile()
 
@@ -70,11 +70,11 @@ class Task(lightning.LightningModule):
             if getattr(module, "auxiliary_loss", None) is not None:
                 loss = loss + module.auxiliary_loss
                 module.auxiliary_loss = None  # a module that holds a graph can't be copied, for averaging say
-        self.stop_if_broken(loss.detach(), "training")
+        self.check_finite(loss.detach(), "training")
         self.log("train_loss", loss.detach(), prog_bar=True, on_step=True, on_epoch=True, batch_size=len(batch[0]))
         return loss
 
-    def stop_if_broken(self, loss: Tensor, phase: str) -> None:
+    def check_finite(self, loss: Tensor, phase: str) -> None:
         """Stop a run whose loss is no number any more, before such weights are saved."""
         if torch.isfinite(loss):
             return

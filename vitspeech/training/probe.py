@@ -26,7 +26,7 @@ from vitspeech.provenance import provenance
 from vitspeech.training.cli import TrainingCLI
 
 CHANCE = 1 / len(TwoMarks.labels)
-STYLES = ((BLUE, "o", "-"), (ORANGE, "s", "--"), ("#009E73", "^", "-."), ("#CC79A7", "D", ":"))  # in grey, too
+STYLES = ((BLUE, "o", "-"), (ORANGE, "s", "--"), ("#009E73", "^", "-."), ("#CC79A7", "D", ":"))  # in gray, too
 
 
 def probe_distance(
@@ -120,16 +120,16 @@ def draw(report: dict[str, Any], path: Path) -> None:
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes, rows = figure.subplots(), report["rows"]
     lines = {row["config"]: row for row in rows}
-    for (name, first), (colour, marker, dashes) in zip(lines.items(), cycle(STYLES), strict=False):
+    for (name, first), (color, marker, dashes) in zip(lines.items(), cycle(STYLES), strict=False):
         own = [row for row in rows if row["config"] == name]
         for row in own:
             low, high = (100 * bound for bound in row["interval"])
-            axes.plot([row["distance_px"]] * 2, [low, high], color=colour, linewidth=1, alpha=0.6)
-            axes.plot(row["distance_px"], 100 * row["accuracy"], marker, color=colour, fillstyle="none")
+            axes.plot([row["distance_px"]] * 2, [low, high], color=color, linewidth=1, alpha=0.6)
+            axes.plot(row["distance_px"], 100 * row["accuracy"], marker, color=color, fillstyle="none")
         distances = sorted({row["distance_px"] for row in own})
         means = [100 * mean(row["accuracy"] for row in own if row["distance_px"] == distance) for distance in distances]
         label = f"{first['model']}, {first['parameters']:,} parameters ({name})"
-        axes.plot(distances, means, dashes, marker=marker, color=colour, label=label)
+        axes.plot(distances, means, dashes, marker=marker, color=color, label=label)
     axes.axhline(100 * CHANCE, color="0.4", linestyle=(0, (2, 3)), label="chance")
     axes.set(xlabel="distance between the two marks (px)", ylabel="accuracy on test pictures (%)")
     axes.set_xticks(sorted({row["distance_px"] for row in rows}))

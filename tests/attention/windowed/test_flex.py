@@ -84,7 +84,7 @@ def test_cuda_equals_the_dense_mask_in_values_and_gradients(tokens, left, right,
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("options", [{"dropout": 0.0, "normaliser": "relu"}, {"dropout": 0.5}], ids=["relu", "dropout"])
+@pytest.mark.parametrize("options", [{"dropout": 0.0, "normalizer": "relu"}, {"dropout": 0.5}], ids=["relu", "dropout"])
 def test_cuda_by_blocks_where_the_kernel_can_not(options):
     inputs = drawn(1031, "cuda")
     result = truncated_attention(*inputs, 32, 32, **options)
@@ -92,5 +92,5 @@ def test_cuda_by_blocks_where_the_kernel_can_not(options):
     assert result.isfinite().all() and all(tensor.grad.isfinite().all() for tensor in inputs)
     if not options["dropout"]:
         mask = window_mask(1031, 1031, 32, 32, torch.device("cuda"))
-        expected = attend(*(tensor.double() for tensor in inputs), mask, normaliser="relu")[0]
+        expected = attend(*(tensor.double() for tensor in inputs), mask, normalizer="relu")[0]
         assert_close(result.double(), expected, atol=1e-3, rtol=1e-3)

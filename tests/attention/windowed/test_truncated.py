@@ -15,15 +15,13 @@ from torch.testing import assert_close
 from vitspeech.attention import (
     MultiHeadAttention,
     RelativePositions,
-    blocks,
-    blockwise,
     padding_mask,
-    truncated,
     truncated_attention,
     window_mask,
 )
 from vitspeech.attention.dense import attend, attend_fused, can_be_fused
-from vitspeech.attention.scores import NORMALISERS, SCORES
+from vitspeech.attention.scores import NORMALIZERS, SCORES
+from vitspeech.attention.windowed import blocks, blockwise, truncated
 from vitspeech.attention.windowed.blocks import pieces
 
 CONTEXTS = st.none() | st.integers(0, 9) | st.integers(0, 140)
@@ -42,12 +40,12 @@ def drawn(batch, heads, tokens, *widths, dtype=torch.float64, seed=0):
     return [tensor.to(dtype).requires_grad_() for tensor in made]
 
 
-def dense(query, key, value, left, right, padding=None, score=None, normaliser="softmax", relative=None):
+def dense(query, key, value, left, right, padding=None, score=None, normalizer="softmax", relative=None):
     """The same with a mask of T x T."""
     score = SCORES["scaled_dot"](query.shape[1], query.shape[3]) if score is None else score
     mask = window_mask(query.shape[2], query.shape[2], left, right)
     mask = mask if padding is None else mask & padding[:, None, None]
-    options = {"scale": score.scale, "energy": score.energy, "normaliser": normaliser, "relative": relative}
+    options = {"scale": score.scale, "energy": score.energy, "normalizer": normalizer, "relative": relative}
     return attend(*score.prepare(query, key), value, mask, **options)[0]
 
 
@@ -90,12 +88,12 @@ def test_equals_the_dense_mask_in_values_and_gradients(tokens, left, right, batc
     left=CONTEXTS,
     right=CONTEXTS,
     name=st.sampled_from(list(SCORES)),
-    normaliser=st.sampled_from(NORMALISERS),
+    normalizer=st.sampled_from(NORMALIZERS),
     clip=st.none() | st.integers(0, 20),
     lengths=st.none() | st.tuples(st.integers(0, 90), st.integers(0, 90)),
 )
-def test_every_score_normaliser_and_relative_position_equals_the_dense_mask(
-    tokens, left, right, name, normaliser, clip, lengths
+def test_every_score_normalizer_and_relative_position_equals_the_dense_mask(
+    tokens, left, right, name, normalizer, clip, lengths
 ):
     torch.manual_seed(0)
     score = SCORES[name](2, 3).double()
@@ -103,7 +101,7 @@ def test_every_score_normaliser_and_relative_position_equals_the_dense_mask(
     padding = None if lengths is None else padding_mask(torch.tensor(lengths).clamp(max=tokens), tokens)
     inputs = drawn(2, 2, tokens, 3, 3, 3)
     given = (*inputs, left, right)
-    options = {"padding": padding, "score": score, "normaliser": normaliser, "relative": relative}
+    options = {"padding": padding, "score": score, "normalizer": normalizer, "relative": relative}
     parameters = [*score.parameters(), *([] if relative is None else relative.parameters())]
     assert_same(truncated_attention(*given, **options), dense(*given, **options), inputs + parameters)
 
@@ -171,19 +169,19 @@ def test_result_of_inference_mode_leaves_training_alone():
     assert_close(before.clone(), dense(*inputs, 13, 2).detach())
 
 
-@pytest.mark.parametrize("normaliser", NORMALISERS)
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("name", ["scaled_dot", "additive"])
-def test_dropout_has_the_gradient_of_what_it_computed(name, normaliser):
+def test_dropout_has_the_gradient_of_what_it_computed(name, normalizer):
     torch.manual_seed(0)
     score, relative = SCORES[name](2, 3).double(), RelativePositions(3, 4).double()
     inputs = drawn(1, 2, 41, 3, 3, 3)
 
     def dropping(*inputs):
         torch.manual_seed(5)
-        options = {"score": score, "normaliser": normaliser, "relative": relative, "dropout": 0.3}
+        options = {"score": score, "normalizer": normalizer, "relative": relative, "dropout": 0.3}
         return truncated_attention(*inputs, 5, 2, **options)
 
-    assert not torch.allclose(dropping(*inputs), dense(*inputs, 5, 2, None, score, normaliser, relative))
+    assert not torch.allclose(dropping(*inputs), dense(*inputs, 5, 2, None, score, normalizer, relative))
     assert torch.autograd.gradcheck(dropping, inputs)
 
 
@@ -201,12 +199,12 @@ def test_dropout_drops_its_share_of_single_weights_and_keeps_the_expectation():
     assert not torch.equal(dropped[0, 0], dropped[0, 1])
 
 
-@pytest.mark.parametrize("normaliser", NORMALISERS)
-def test_query_whose_window_is_padding_gets_zero_and_passes_no_gradient(normaliser):
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+def test_query_whose_window_is_padding_gets_zero_and_passes_no_gradient(normalizer):
     inputs = drawn(2, 3, 97, 3, 3, 3)
     padding = padding_mask(torch.tensor([97, 20]), 97)
     with torch.autograd.set_detect_anomaly(True):
-        attended = truncated_attention(*inputs, 7, 4, padding=padding, normaliser=normaliser)
+        attended = truncated_attention(*inputs, 7, 4, padding=padding, normalizer=normalizer)
         gradients = torch.autograd.grad(attended.square().sum(), inputs)
     assert (attended[1, :, 27:] == 0).all() and (attended[1, :, 26] != 0).any()
     assert all(gradient.isfinite().all() for gradient in gradients)
@@ -239,12 +237,12 @@ def test_second_derivative_is_refused_rather_than_wrong():
 
 @pytest.mark.parametrize("tokens", [0, 1])
 @pytest.mark.parametrize("left, right", [(None, None), (0, 0), (3, 1), (None, 0)])
-@pytest.mark.parametrize("normaliser", NORMALISERS)
-def test_no_token_and_one_token(tokens, left, right, normaliser):
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+def test_no_token_and_one_token(tokens, left, right, normalizer):
     inputs = drawn(2, 3, tokens, 5, 5, 7)
-    result = truncated_attention(*inputs, left, right, normaliser=normaliser)
+    result = truncated_attention(*inputs, left, right, normalizer=normalizer)
     assert result.shape == (2, 3, tokens, 7)
-    assert_same(result, dense(*inputs, left, right, normaliser=normaliser), inputs)
+    assert_same(result, dense(*inputs, left, right, normalizer=normalizer), inputs)
 
 
 @pytest.mark.parametrize("left", [None, 1030, 5000])
@@ -282,9 +280,9 @@ def test_padding_of_the_wrong_shape_is_an_error_that_names_both_shapes(shape):
     assert str(shape) in str(error.value) and "(2, 13)" in str(error.value)
 
 
-def test_unknown_normaliser_is_an_error_that_lists_the_known():
-    with pytest.raises(ValueError, match=r"^normaliser='sparsemax' is unknown; known: softmax, relu$"):
-        truncated_attention(*drawn(1, 1, 5, 3, 3, 3), 1, 1, normaliser="sparsemax")
+def test_unknown_normalizer_is_an_error_that_lists_the_known():
+    with pytest.raises(ValueError, match=r"^normalizer='sparsemax' is unknown; known: softmax, relu$"):
+        truncated_attention(*drawn(1, 1, 5, 3, 3, 3), 1, 1, normalizer="sparsemax")
 
 
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own, on its way to compile
@@ -303,9 +301,9 @@ def test_compiled_module_has_the_same_values_and_gradients(backend):
 
 
 def attentions():
-    options = itertools.product(SCORES, NORMALISERS, [None, "relative", "rotary"])
+    options = itertools.product(SCORES, NORMALIZERS, [None, "relative", "rotary"])
     return [
-        {"score": score, "normaliser": normaliser, "positions": positions} for score, normaliser, positions in options
+        {"score": score, "normalizer": normalizer, "positions": positions} for score, normalizer, positions in options
     ]
 
 

@@ -1,4 +1,4 @@
-"""Synthesised speech: the same again in any process, and what is asked for can be measured in it."""
+"""Synthesized speech: the same again in any process, and what is asked for can be measured in it."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ from vitspeech.data.audio.synthesis import (
     voices_of,
 )
 
-pytest.importorskip("espeakng_loader", reason="synthesised speech needs the extra `spoken`")
+pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
 WORDS = ("yes", "no", "seven", "house", "off", "happy")
 
 

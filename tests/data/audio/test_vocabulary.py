@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from vitspeech.data.audio.synthesis import ACCENTS, Synthesiser, Voice
+from vitspeech.data.audio.synthesis import ACCENTS, Synthesizer, Voice
 from vitspeech.data.audio.vocabulary import SPLITS, vocabulary
 
 EVERY = tuple(word for split in SPLITS for word in vocabulary(split))
@@ -14,9 +14,9 @@ PHONEMES_OF_UTF8, IPA = 1, 2  # of speak_lib.h
 
 
 @pytest.fixture
-def synthesiser():
-    pytest.importorskip("espeakng_loader", reason="synthesised speech needs the extra `spoken`")
-    with Synthesiser() as made:
+def synthesizer():
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
+    with Synthesizer() as made:
         yield made
 
 
@@ -63,16 +63,16 @@ def test_no_word_is_an_inflection_of_another():
     assert [(word, base) for word in EVERY for base in bases(word) if base in known - {word}] == []
 
 
-def test_every_word_can_be_said(synthesiser):
-    lengths = [len(synthesiser.speak(word, Voice(rate_wpm=300))) for word in EVERY]
+def test_every_word_can_be_said(synthesizer):
+    lengths = [len(synthesizer.speak(word, Voice(rate_wpm=300))) for word in EVERY]
     assert min(lengths) > 1000
 
 
 @pytest.mark.parametrize("accent", ACCENTS)
-def test_no_two_words_sound_the_same(synthesiser, accent):
-    phonemes = synthesiser.library.espeak_TextToPhonemes
+def test_no_two_words_sound_the_same(synthesizer, accent):
+    phonemes = synthesizer.library.espeak_TextToPhonemes
     phonemes.restype, phonemes.argtypes = ctypes.c_char_p, [ctypes.POINTER(ctypes.c_char_p), ctypes.c_int, ctypes.c_int]
-    assert synthesiser.library.espeak_SetVoiceByName(accent.encode()) == 0
+    assert synthesizer.library.espeak_SetVoiceByName(accent.encode()) == 0
     alike = collections.defaultdict(list)
     for word in EVERY:
         sound = phonemes(ctypes.byref(ctypes.c_char_p(word.encode())), PHONEMES_OF_UTF8, IPA).decode()

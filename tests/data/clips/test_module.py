@@ -33,13 +33,13 @@ def clips(batch=BATCH, loudness=0.1, seed=0):
     return loudness * torch.randn(batch, SAMPLES, generator=torch.Generator().manual_seed(seed))
 
 
-def bump(centre=MIDDLE, width=5.0):
-    """A clip with one smooth bump, or one for each centre."""
+def bump(center=MIDDLE, width=5.0):
+    """A clip with one smooth bump, or one for each center."""
     place = torch.arange(SAMPLES, dtype=torch.float64)
-    return (-((place - centre) ** 2) / (2 * width**2)).exp()
+    return (-((place - center) ** 2) / (2 * width**2)).exp()
 
 
-def centres(waveforms):
+def centers(waveforms):
     """Where each clip's bump is: (B, 1)."""
     weights = waveforms.double()
     return (weights * torch.arange(SAMPLES)).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
@@ -55,7 +55,7 @@ def test_all_at_zero_is_the_identity():
 
 def test_shift_moves_both_ways_by_up_to_its_bound_and_keeps_the_form():
     after = changed(bump().float().expand(BATCH, -1), shift_ms=37)
-    shift = centres(after) - MIDDLE
+    shift = centers(after) - MIDDLE
     assert shift.abs().max() <= 37.01 and shift.min() < -30 and shift.max() > 30
     assert len(shift.round().unique()) > 40
     # The bump at its new place, as its formula has it: nothing but the place has changed.
@@ -74,7 +74,7 @@ def test_a_shift_by_whole_samples_is_a_slice(monkeypatch, drawn, shift):
 def test_shift_is_in_milliseconds_at_any_rate():
     torch.manual_seed(0)
     after = only(shift_ms=37)(bump().float().expand(BATCH, -1), NOISE, 8 * RATE_HZ)
-    shift = centres(after) - MIDDLE
+    shift = centers(after) - MIDDLE
     assert 8 * 30 < shift.abs().max() <= 8 * 37 + 0.01
 
 
@@ -111,7 +111,7 @@ def test_speed_lengthens_and_shortens_a_word():
     spread = (after * (torch.arange(SAMPLES) - MIDDLE).square()).sum(1) / after.sum(1)
     stretch = spread.sqrt() / width
     assert 1 / 1.201 < stretch.min() < 0.87 and 1.2 < stretch.max() < 1 / 0.799
-    assert (centres(after) - MIDDLE).abs().max() < 1e-2
+    assert (centers(after) - MIDDLE).abs().max() < 1e-2
 
 
 def test_noise_is_within_the_range_of_decibels_below_the_clip():
@@ -225,7 +225,7 @@ def test_a_range_of_decibels_goes_from_low_to_high():
 
 
 class Numbers(WaveformData):
-    """Clips of noise, labelled by their number."""
+    """Clips of noise, labeled by their number."""
 
     labels = ["low", "high"]
 
@@ -252,7 +252,7 @@ def fitted(**arguments):
 
 def test_int16_is_within_one():
     given = torch.tensor([[-32768, -16384, 0, 1, 32767]], dtype=torch.int16)
-    floats = Numbers().normalised(given)
+    floats = Numbers().normalized(given)
     assert floats.dtype == torch.float32 and floats.tolist() == (given.numpy() / 2**15).tolist()
 
 
@@ -277,7 +277,7 @@ def test_training_batches_are_augmented_and_validation_batches_are_not():
     batch = next(iter(data.train_dataloader()))
     first, again = (data.on_after_batch_transfer(batch, 0)[0] for _ in range(2))
     assert torch.equal(first, again)  # the batch carries its own seed
-    assert not (first == data.normalised(batch[0])).all(1).any()
+    assert not (first == data.normalized(batch[0])).all(1).any()
     data.trainer.training = False
     for held in (batch, *data.val_dataloader(), *data.test_dataloader()):
         inputs, labels = data.on_after_batch_transfer(held, 0)
@@ -290,7 +290,7 @@ def test_the_augmentation_given_is_the_one_used_with_the_sets_rate_and_noise():
     data.noise = torch.zeros(1600, dtype=torch.int16)
     data.noise[800] = 9000
     inputs = data.train.inputs[:37]
-    added = data.training_batch(inputs, data.train.labels[:37], 0)[0] - data.normalised(inputs)
+    added = data.training_batch(inputs, data.train.labels[:37], 0)[0] - data.normalized(inputs)
     assert (added.abs() > 1e-3).sum(1).tolist() == [1] * 37 and (added[:, 800] > 1).all()
     data.augment = only(shift_ms=10)
     ones = torch.full((37, 1600), 9000, dtype=torch.int16)

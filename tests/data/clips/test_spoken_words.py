@@ -1,4 +1,4 @@
-"""Synthesised words: labels, splits, and the same clips every time."""
+"""Synthesized words: labels, splits, and the same clips every time."""
 
 import numpy
 import pytest

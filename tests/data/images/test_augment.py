@@ -47,7 +47,7 @@ def test_cutout_clears_one_square_and_leaves_the_rest():
     assert (holes[:, 0] == holes[:, 1]).all()
     rows, columns = holes[:, 0].any(2).sum(1), holes[:, 0].any(1).sum(1)
     assert (holes[:, 0].sum((1, 2)) == rows * columns).all()
-    assert rows.max() == 5 and rows.min() >= 3  # centred in the image, so at most half hangs over the border
+    assert rows.max() == 5 and rows.min() >= 3  # centerd in the image, so at most half hangs over the border
 
 
 def test_mixup_blends_labels_as_it_blends_pixels():

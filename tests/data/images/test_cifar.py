@@ -40,10 +40,10 @@ def test_the_three_sets_are_the_official_images_without_overlap():
 
 
 @pytest.mark.data
-def test_normalised_training_images_have_mean_zero_and_variance_one():
+def test_normalized_training_images_have_mean_zero_and_variance_one():
     data = Cifar(10)
     data.setup("fit")
-    pixels = data.normalised(data.train.inputs[:5000])
+    pixels = data.normalized(data.train.inputs[:5000])
     assert pixels.mean((0, 2, 3)).abs().max() < 0.02 and (pixels.std((0, 2, 3)) - 1).abs().max() < 0.02
 
 

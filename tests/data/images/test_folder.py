@@ -11,11 +11,11 @@ from vitspeech.data.images.folder import ImageFolder
 
 
 def fill(folder: Path, classes: dict[str, int]) -> Path:
-    """Pictures of a grey that is the class's own, of different sizes."""
-    for grey, (name, count) in enumerate(classes.items()):
+    """Pictures of a gray that is the class's own, of different sizes."""
+    for gray, (name, count) in enumerate(classes.items()):
         (folder / name).mkdir(parents=True)
         for number in range(count):
-            Image.new("L", (20 + number, 31), 40 * grey).save(folder / name / f"{number}.png")
+            Image.new("L", (20 + number, 31), 40 * gray).save(folder / name / f"{number}.png")
     return folder
 
 
@@ -58,7 +58,7 @@ def test_a_set_too_large_for_memory_is_read_batch_by_batch(tmp_path, monkeypatch
         assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1]) and one[2] == other[2]
 
 
-def test_both_kinds_of_set_give_the_sample_that_networks_are_initialised_from(tmp_path, monkeypatch):
+def test_both_kinds_of_set_give_the_sample_that_networks_are_initialized_from(tmp_path, monkeypatch):
     folder = str(fill(tmp_path, {"ape": 15, "bee": 15}))
     samples = []
     for most in (image_folder.IN_MEMORY_BYTES, 1):

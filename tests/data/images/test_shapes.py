@@ -1,4 +1,4 @@
-"""The embedded set: the same again for the same seed, and not to be had by colours or places."""
+"""The embedded set: the same again for the same seed, and not to be had by colors or places."""
 
 import pytest
 import torch
@@ -43,9 +43,9 @@ def test_a_linear_model_stays_under_forty_per_cent():
     data = Shapes(5000)
     data.setup("fit")
     train, test = data.train, data.read("test")
-    flat = [data.normalised(images.inputs).flatten(1) for images in (train, test)]
+    flat = [data.normalized(images.inputs).flatten(1) for images in (train, test)]
     targets = torch.nn.functional.one_hot(train.labels, 10).float()
-    # Ridge regression in its dual form: the best of several strengths, chosen in the linear model's favour.
+    # Ridge regression in its dual form: the best of several strengths, chosen in the linear model's favor.
     gram = flat[0] @ flat[0].T
     best = 0.0
     for ridge in (1e3, 1e4, 1e5):

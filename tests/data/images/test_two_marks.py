@@ -21,7 +21,7 @@ def pictures(marks: Marks, seed: int = 1, **shown: bool) -> torch.Tensor:
 
 
 def ink(images: torch.Tensor) -> torch.Tensor:
-    """How far each 2×2 pixels are from their picture's mean colour, whatever it is: (B, 3, 32, 32) -> (B, 256)."""
+    """How far each 2×2 pixels are from their picture's mean color, whatever it is: (B, 3, 32, 32) -> (B, 256)."""
     images = images / 255
     off = (images - images.mean((2, 3), keepdim=True)).norm(dim=1, keepdim=True)
     return nn.functional.avg_pool2d(off, 2).flatten(1).double()
@@ -125,9 +125,9 @@ def test_leaving_out_a_mark_changes_nothing_elsewhere():
 
 def test_marks_stand_out_from_their_ground():
     ground = torch.rand(1009, 3, 1, 1, generator=torch.Generator().manual_seed(3)) * 0.8 + 0.1
-    colour = contrasting(ground, torch.Generator().manual_seed(5))
-    assert torch.allclose((colour - ground).norm(dim=1), torch.tensor(0.6), atol=1e-5)
-    assert (colour.clamp(0, 1) - ground).norm(dim=1).min() > 0.25
+    color = contrasting(ground, torch.Generator().manual_seed(5))
+    assert torch.allclose((color - ground).norm(dim=1), torch.tensor(0.6), atol=1e-5)
+    assert (color.clamp(0, 1) - ground).norm(dim=1).min() > 0.25
 
 
 def test_mirrored_pictures_keep_their_label():
@@ -154,7 +154,7 @@ def test_augmentation_mirrors_and_does_nothing_else():
     data.setup("fit")
     torch.manual_seed(0)
     inputs, labels = data.augmented(data.train.inputs, data.train.labels)
-    plain = data.normalised(data.train.inputs)
+    plain = data.normalized(data.train.inputs)
     kept, mirrored = ((inputs == other).flatten(1).all(1) for other in (plain, plain.flip(-1)))
     assert (kept ^ mirrored).all() and 15 < kept.sum() < 45
     assert torch.equal(labels, data.train.labels)
@@ -213,7 +213,7 @@ def trained_accuracy(distance: float, steps: int = 300) -> float:
         schedule.step()
     test, network = data.read("test"), network.eval()
     with torch.inference_mode():
-        return (network(data.normalised(test.inputs)).argmax(1) == test.labels).float().mean().item()
+        return (network(data.normalized(test.inputs)).argmax(1) == test.labels).float().mean().item()
 
 
 @pytest.mark.slow

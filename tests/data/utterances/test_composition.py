@@ -144,7 +144,7 @@ def test_fades_that_overlap_add():
     assert numpy.abs(both - first - second).max() <= 1.5  # three roundings
 
 
-def test_a_fade_lies_over_its_neighbour_where_there_is_no_silence():
+def test_a_fade_lies_over_its_neighbor_where_there_is_no_silence():
     sound = sound_of(("c", 1009, 2003, 5003), ("c", 1009, 2003, 5997)) / (LEVEL * 32768)
     assert sound[5996] == pytest.approx(2, abs=5e-3) and sound[5997] == pytest.approx(2, abs=5e-3)
     assert sound[5003:5356] == pytest.approx(1, abs=5e-3)
@@ -362,7 +362,7 @@ def test_a_manifest_of_no_utterances_is_refused(tmp_path):
         ("[1, 2]", "mapping"),
         ("7", "mapping"),
         ('{"id": "u"}', "missing 7 required"),
-        (line(colour="red"), "'colour'"),
+        (line(color="red"), "'color'"),
         (line(words=[], clips=[], cuts=[], starts=[]), "its transcript is empty"),
         (line(words=["go"]), "words, clips, cuts and starts are 1, 2, 2, 2, not as many"),
         (line(starts=[1, 2, 3]), "are 2, 2, 2, 3, not as many"),

@@ -7,7 +7,7 @@ import numpy
 import pytest
 import torch
 
-from vitspeech.data.audio.synthesis import Synthesiser, Voice
+from vitspeech.data.audio.synthesis import Synthesizer, Voice
 from vitspeech.data.audio.vocabulary import SPLITS, vocabulary
 from vitspeech.data.clips.module import hiss
 from vitspeech.data.utterances.spoken_vocabulary import SpokenVocabulary
@@ -17,7 +17,7 @@ COUNT = 1130  # training says 130 of its words twice; validation and test say 13
 
 @pytest.fixture(scope="module")
 def source():
-    pytest.importorskip("espeakng_loader", reason="synthesised speech needs the extra `spoken`")
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
     return SpokenVocabulary(COUNT)
 
 
@@ -67,8 +67,8 @@ def test_a_clip_is_named_once_and_is_all_word(clips):
 
 def test_a_clip_says_its_word(clips):
     # No two takes are alike, but a long word lasts longer than a short one by any voice, on the whole.
-    with Synthesiser() as synthesiser:
-        alone = {text: len(synthesiser.speak(text, Voice())) for text in vocabulary("test")}
+    with Synthesizer() as synthesizer:
+        alone = {text: len(synthesizer.speak(text, Voice())) for text in vocabulary("test")}
     lasts = [len(clip.samples) for clip in clips["test"]]
     assert numpy.corrcoef(lasts, [alone[clip.word] for clip in clips["test"]])[0, 1] > 0.5
 

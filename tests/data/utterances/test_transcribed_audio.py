@@ -362,8 +362,8 @@ SAID = ("go left", "stop", "left go stop", "go", "stop left", "left", "go stop",
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    """Twenty-four synthesised recordings, and the config of a tiny recogniser of what is said in them."""
-    pytest.importorskip("espeakng_loader", reason="synthesised speech needs the extra `spoken`")
+    """Twenty-four synthesized recordings, and the config of a tiny recognizer of what is said in them."""
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
     root = tmp_path_factory.mktemp("recordings")
     texts = [said for said in SAID for _ in range(3)]
     voices = [Voice(rate_wpm=120 + number) for number in range(len(texts))]
@@ -418,10 +418,10 @@ def test_a_run_is_a_function_of_its_seed(config, run, tmp_path):
     assert all(torch.equal(tensor, again[name]) for name, tensor in load(run).network.state_dict().items())
 
 
-def test_labelling_says_that_it_needs_times(config, tmp_path):
+def test_labeling_says_that_it_needs_times(config, tmp_path):
     network = {"classes": 4, "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16}}, "depth": 1}
-    settings = yaml.safe_load(config.read_text()) | {"task": "labelling"}
-    settings["model"]["network"] = {"class_path": "vitspeech.SpeechLabeller", "init_args": network | {"heads": 2}}
-    (tmp_path / "labelling.yaml").write_text(yaml.safe_dump(settings))
+    settings = yaml.safe_load(config.read_text()) | {"task": "labeling"}
+    settings["model"]["network"] = {"class_path": "vitspeech.SpeechLabeler", "init_args": network | {"heads": 2}}
+    (tmp_path / "labeling.yaml").write_text(yaml.safe_dump(settings))
     with pytest.raises(ValueError, match="spans"):
-        trained(tmp_path / "labelling.yaml", tmp_path / "run")
+        trained(tmp_path / "labeling.yaml", tmp_path / "run")

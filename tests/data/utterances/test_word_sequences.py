@@ -24,7 +24,7 @@ UNCHANGED = SequenceAugment(speed=0.0, gain_db=0.0)
 
 @pytest.fixture(scope="module")
 def source():
-    pytest.importorskip("espeakng_loader", reason="synthesised speech needs the extra `spoken`")
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
     source = SpokenWords(WORDS, count=67)
     source.word_clips = functools.cache(source.word_clips)
     return source
@@ -118,13 +118,13 @@ def test_validation_and_test_have_other_utterances_and_other_clips(made):
     assert throats[0].isdisjoint(throats[1])
 
 
-def test_words_are_labelled_by_the_sources_numbers(made):
+def test_words_are_labeled_by_the_sources_numbers(made):
     data = made()
     assert data.labels == list(WORDS)
     assert transcripts(data, batch_of(data.validation, 11)) == [said.words for said in data.validation.utterances]
 
 
-def test_characters_are_labelled_with_a_space_between_words(made):
+def test_characters_are_labeled_with_a_space_between_words(made):
     data = made(units="characters", words=(2, 4))
     assert data.labels == [" ", "'", *string.ascii_lowercase] and len(data.labels) == 28
     speech = batch_of(data.validation, 11)
@@ -164,7 +164,7 @@ def test_sound_is_where_the_spans_say(made):
         outside = sound.clone()
         for start, end in spans[spans[:, 1] > 0].tolist():
             assert 0 <= start < end <= length and sound[start : start + 320].any() and sound[end - 320 : end].any()
-            outside[start:end] = 0  # synthesised clips are all word: nothing to fade
+            outside[start:end] = 0  # synthesized clips are all word: nothing to fade
         assert not outside.any()
 
 
@@ -195,7 +195,7 @@ def test_training_has_the_ratios_of_its_augmentation_and_evaluation_those_of_the
 
 def test_int16_is_within_one(source):
     given = torch.tensor([[-32768, -16384, 0, 1, 32767]], dtype=torch.int16)
-    floats = WordSequences(source).normalised(given)
+    floats = WordSequences(source).normalized(given)
     assert floats.dtype == torch.float32 and floats.tolist() == (given.numpy() / 2**15).tolist()
 
 

@@ -97,13 +97,13 @@ def test_random_probes_come_near_the_exact_jacobian():
     assert_close(field.energy[:, 2:7, 2:7], exact, rtol=0.15, atol=0.01 * float(exact.max()))
 
 
-def test_the_field_is_the_mean_over_units_each_around_its_own_centre():
+def test_the_field_is_the_mean_over_units_each_around_its_own_center():
     network = stack(picking(3, 1, (0, 1)), Applied(lambda x: x * x))
     inputs = pictures(3, 1, 9, 9).requires_grad_(False)
     field = effective_fields(network, inputs, [Layer("1")], units=4)[0].cumulative
     assert field.units == [(2, 2), (2, 4), (4, 2), (4, 4)]
     seen = torch.stack([inputs[:, 0, row, column + 1] for row, column in field.units])
-    # d(x²)/dx = 2x at the pixel above the unit's centre.
+    # d(x²)/dx = 2x at the pixel above the unit's center.
     assert energy_by_offset(field) == {(-1, 0): pytest.approx(float((2 * seen).square().mean(0).sum()), rel=1e-5)}
 
 
@@ -120,18 +120,18 @@ def test_the_field_is_the_mean_over_units_each_around_its_own_centre():
         (5, 4, (4, 2), (2, 0)),
     ],
 )
-def test_fields_are_centred_for_even_and_odd_kernels_and_strides(kernel, stride, place, offset):
+def test_fields_are_centerd_for_even_and_odd_kernels_and_strides(kernel, stride, place, offset):
     inputs = torch.ones(2, 1, 23 * stride + kernel - stride, 23 * stride + kernel - stride)
     field = effective_fields(stack(picking(kernel, stride, place)), inputs, [Layer("0")])[0]
     assert field.stride == stride and field.grid == (23, 23)
     assert energy_by_offset(field.cumulative) == {offset: pytest.approx(2)}
     half = (kernel - 1) / 2
-    assert [(span.low, span.high, span.centre) for span in field.cumulative.theoretical] == [(-half, half, 0)] * 2
+    assert [(span.low, span.high, span.center) for span in field.cumulative.theoretical] == [(-half, half, 0)] * 2
     row, column = field.cumulative.units[0]
-    assert field.cumulative.centre == (row * stride + half, column * stride + half)
+    assert field.cumulative.center == (row * stride + half, column * stride + half)
 
 
-def test_places_merged_by_reshaping_are_centred_by_their_grid():
+def test_places_merged_by_reshaping_are_centerd_by_their_grid():
     pick = nn.Conv2d(4, 1, 1, bias=False)
     pick.weight.data = torch.tensor([0.0, 0, 1, 0]).reshape(1, 4, 1, 1)  # of a square's four pixels the lower left
     fields = effective_fields(stack(nn.PixelUnshuffle(2), pick), torch.ones(2, 1, 22, 22), [Layer("1")])[0]
@@ -203,8 +203,8 @@ def test_no_number_of_speech_changes_when_a_layers_output_is_scaled(factor):
     plain, scaled = (
         effective_fields(network, inputs, [Layer("4", "NCT")], source=source)[0].cumulative for network in networks
     )
-    centres = torch.tensor([100.0, 300, 700, 1300, 2900])
-    for measure in (lambda field: extent_in_time(field, cell_ms=10), lambda field: extent_in_frequency(field, centres)):
+    centers = torch.tensor([100.0, 300, 700, 1300, 2900])
+    for measure in (lambda field: extent_in_time(field, cell_ms=10), lambda field: extent_in_frequency(field, centers)):
         numbers = {name: pytest.approx(tuple(number), rel=1e-5) for name, number in measure(plain).items()}
         assert {name: tuple(number) for name, number in measure(scaled).items()} == numbers
 
@@ -309,9 +309,9 @@ def test_a_cut_field_is_that_of_the_branch_alone():
     alone = alone.cumulative
     assert_close(whole.cumulative_cut.energy, alone.energy)
     assert torch.equal(whole.block_cut.energy, whole.cumulative_cut.energy)
-    off_centre = torch.ones(21, 21, dtype=torch.bool)
-    off_centre[10, 10] = False
-    assert_close(whole.cumulative.energy[:, off_centre], alone.energy[:, off_centre])
+    off_center = torch.ones(21, 21, dtype=torch.bool)
+    off_center[10, 10] = False
+    assert_close(whole.cumulative.energy[:, off_center], alone.energy[:, off_center])
     own = (1 + branch.weight[0, 0, 1, 2]) ** 2
     assert_close(whole.cumulative.energy[:, 10, 10], own.expand(3))
 
@@ -361,20 +361,20 @@ def test_the_network_is_left_as_it_was():
 # Speech: truncated attention.
 
 
-def recogniser(left, right, *, stem="convolutional", stride=2, depth=3):
+def recognizer(left, right, *, stem="convolutional", stride=2, depth=3):
     torch.manual_seed(0)
     tokens = SpeechTokens(8, mels=5, stem=stem, stride=stride)
     return SpeechClassifier(3, tokens, depth=depth, heads=2, left=left, right=right).eval().requires_grad_(False)
 
 
-@pytest.mark.parametrize("stem, centre", [("convolutional", 3), ("stacked", 0.5)])
-def test_a_truncated_encoder_sees_exactly_its_windows_and_its_stem(stem, centre):
+@pytest.mark.parametrize("stem, center", [("convolutional", 3), ("stacked", 0.5)])
+def test_a_truncated_encoder_sees_exactly_its_windows_and_its_stem(stem, center):
     left, right = [2, 1, 3], [1, 0, 2]
-    network = recogniser(left, right, stem=stem)
+    network = recognizer(left, right, stem=stem)
     layers = [Layer("tokens.frames", "frames"), *(Layer(f"encoder.blocks.{n}", "frames") for n in range(3))]
     fields = effective_fields(network, 0.1 * pictures(3, 16000), layers, source=MEL, units=5)
     for number, field in enumerate(fields):
-        low, high = -2 * sum(left[:number]) - centre, 2 * sum(right[:number]) + centre
+        low, high = -2 * sum(left[:number]) - center, 2 * sum(right[:number]) + center
         assert (field.cumulative.theoretical[0].low, field.cumulative.theoretical[0].high) == (low, high)
         rows, energy = field.cumulative.rows, field.cumulative.energy.sum((0, 2))
         outside = (rows < low) | (rows > high)
@@ -389,12 +389,12 @@ def test_a_truncated_encoder_sees_exactly_its_windows_and_its_stem(stem, centre)
 
 def test_a_causal_encoder_sees_nothing_ahead_beyond_its_stem():
     fields = effective_fields(
-        recogniser(4, 0), 0.1 * pictures(3, 16000), [Layer("encoder.blocks.2", "frames")], source=MEL
+        recognizer(4, 0), 0.1 * pictures(3, 16000), [Layer("encoder.blocks.2", "frames")], source=MEL
     )[0]
     assert (fields.cumulative.theoretical[0].low, fields.cumulative.theoretical[0].high) == (-24 - 3, 3)
     assert not fields.cumulative.energy[:, fields.cumulative.rows > 3].any()
     unlimited = effective_fields(
-        recogniser(None, 0), 0.1 * pictures(3, 16000), [Layer("encoder.blocks.2", "frames")], source=MEL
+        recognizer(None, 0), 0.1 * pictures(3, 16000), [Layer("encoder.blocks.2", "frames")], source=MEL
     )[0].cumulative
     assert (unlimited.theoretical[0].low, unlimited.theoretical[0].high) == (-inf, 3)
     assert not unlimited.energy[:, unlimited.rows > 3].any()
@@ -402,19 +402,19 @@ def test_a_causal_encoder_sees_nothing_ahead_beyond_its_stem():
 
 def test_full_attention_sees_without_a_limit():
     layers = [Layer("encoder.blocks.0", "frames")]
-    field = effective_fields(recogniser(None, None), 0.1 * pictures(2, 9000), layers, source=MEL, units=1)[0].cumulative
+    field = effective_fields(recognizer(None, None), 0.1 * pictures(2, 9000), layers, source=MEL, units=1)[0].cumulative
     assert (field.theoretical[0].low, field.theoretical[0].high) == (-inf, inf)
     ((row, _),) = field.units
     lit = field.energy.sum((0, 2)) > 0
     frames = 1 + (9000 - 400) // 160
-    centre = 2 * row + 3
+    center = 2 * row + 3
     tokens = 1 + (frames - 7) // 2
-    assert field.rows[lit].tolist() == list(range(-centre, 2 * (tokens - 1) + 7 - centre))
+    assert field.rows[lit].tolist() == list(range(-center, 2 * (tokens - 1) + 7 - center))
 
 
 def test_a_windowed_layer_that_is_measured_itself_has_its_window():
     layers = [Layer("tokens.frames", "frames"), Layer("encoder.blocks.0.attention", "frames")]
-    field = effective_fields(recogniser(2, 1), 0.1 * pictures(2, 9000), layers, source=MEL)[1]
+    field = effective_fields(recognizer(2, 1), 0.1 * pictures(2, 9000), layers, source=MEL)[1]
     assert (field.block.theoretical[0].low, field.block.theoretical[0].high) == (-2, 1)
 
 
@@ -488,12 +488,12 @@ def test_units_are_spread_over_the_middle_half(shape, units, places):
 
 
 @pytest.mark.parametrize("depth", [4, 8, 12])
-def test_stacks_without_padding_are_centred(depth):
-    centre = torch.zeros(1, 1, 3, 3)
-    centre[0, 0, 1, 1] = 1
+def test_stacks_without_padding_are_centerd(depth):
+    center = torch.zeros(1, 1, 3, 3)
+    center[0, 0, 1, 1] = 1
     network = nn.Sequential(*(nn.Conv2d(1, 1, 3, bias=False) for _ in range(depth))).eval()
     for convolution in network:
-        convolution.weight.data = centre
+        convolution.weight.data = center
     field = effective_fields(network, torch.ones(2, 1, 32, 32), [Layer(str(depth - 1))])[0]
     assert field.stride == 1 and field.cumulative.theoretical[0].size == 2 * depth + 1
     assert field.cumulative.energy[:, 31, 31].sum() == field.cumulative.energy.sum()

@@ -83,7 +83,7 @@ def test_two_places():
     )
 
 
-def test_a_ring_around_a_centre():
+def test_a_ring_around_a_center():
     ring = {place: 0.2 for place in [(0, 2), (2, 0), (0, -2), (-2, 0)]} | {(0, 0): 0.2}
     approximately(
         extent(around(ring)),
@@ -224,18 +224,18 @@ def test_a_side_without_energy_has_no_extent(shares, back, ahead, ahead_share):
 
 
 def test_frequency_is_that_of_the_bins_share():
-    centres = torch.tensor([100.0, 300, 700, 1500, 3100])
+    centers = torch.tensor([100.0, 300, 700, 1500, 3100])
     shares = (0.02, 0.08, 0.5, 0.36, 0.04)
-    found = extent_in_frequency(in_time(SHARES, bins=shares), centres)
+    found = extent_in_frequency(in_time(SHARES, bins=shares), centers)
     approximately(
         found,
         effective_bins=1 / sum(share**2 for share in shares),
         low_hz=200 + 300 * 0.03 / 0.08,
         high_hz=1100 + 1200 * 0.35 / 0.36,
     )
-    alone = extent_in_frequency(in_time(SHARES, bins=(0.0, 0, 1, 0, 0)), centres)
+    alone = extent_in_frequency(in_time(SHARES, bins=(0.0, 0, 1, 0, 0)), centers)
     approximately(alone, effective_bins=1, low_hz=500 + 600 * 0.05, high_hz=500 + 600 * 0.95)
-    even = extent_in_frequency(in_time(SHARES, bins=(1.0, 1, 1, 1, 1)), centres)
+    even = extent_in_frequency(in_time(SHARES, bins=(1.0, 1, 1, 1, 1)), centers)
     approximately(even, effective_bins=5, low_hz=200 * 0.25, high_hz=2300 + 1600 * 0.75)
 
 
@@ -251,8 +251,8 @@ def random_field(inputs, seed=0):
 
 def numbers_of(field):
     field_in_time = replace(field, columns=torch.arange(9))
-    centres = torch.arange(1, 10) * 100.0
-    return extent(field) | extent_in_time(field_in_time, cell_ms=10) | extent_in_frequency(field_in_time, centres)
+    centers = torch.arange(1, 10) * 100.0
+    return extent(field) | extent_in_time(field_in_time, cell_ms=10) | extent_in_frequency(field_in_time, centers)
 
 
 def test_a_number_lies_within_its_interval():

@@ -25,7 +25,7 @@ def noise(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
-def recogniser(left, right, **options):
+def recognizer(left, right, **options):
     torch.manual_seed(0)
     tokens = SpeechTokens(8, mels=5, stride=3, **options)
     return SpeechClassifier(3, tokens, depth=2, heads=2, left=left, right=right).eval().requires_grad_(False)
@@ -61,7 +61,7 @@ def test_a_block_that_changes_nothing_sees_one_cell():
 
 
 def test_a_clip_is_measured_in_milliseconds():
-    network = recogniser([3, 2], [1, 0], hop_ms=8.0)
+    network = recognizer([3, 2], [1, 0], hop_ms=8.0)
     clips = 0.1 * noise(3, 12000)
     frames, first, second = layer_numbers(network, clips, layers_of(network, clips), MEL)
     assert frames.cell == 8 and [layer.stride for layer in (frames, first, second)] == [24, 24, 24]
@@ -71,13 +71,13 @@ def test_a_clip_is_measured_in_milliseconds():
     assert second.cumulative_cut == extent_in_time(second.fields.cumulative_cut, cell_ms=8)
     assert second.block == extent_in_time(second.fields.block, cell_ms=24)
     assert second.block_cut == extent_in_time(second.fields.block_cut, cell_ms=24)
-    centres = network.tokens.log_mel.centres_hz
-    assert second.frequency == extent_in_frequency(second.fields.cumulative, centres)
+    centers = network.tokens.log_mel.centers_hz
+    assert second.frequency == extent_in_frequency(second.fields.cumulative, centers)
     assert 0 < second.block["back_90"].value <= 48 and second.block["ahead_90"].value == 0
     assert second.block["ahead_share"].value == 0 < first.block["ahead_share"].value
 
 
-def test_a_released_recognisers_reach_is_its_context_and_its_stem():
+def test_a_released_recognizers_reach_is_its_context_and_its_stem():
     network = checkpoint.load(ROOT / "checkpoints" / "speech-commands-truncated").network.requires_grad_(False)
     clips = 0.1 * noise(2, 16000)
     layers = layer_numbers(network, clips, layers_of(network, clips), MEL, cumulative_only=True)

@@ -90,7 +90,7 @@ def test_a_stacks_field_is_that_of_the_formula_and_of_the_gradient(layers, extra
     output = nn.Sequential(*(made(*layer) for layer in layers))(source)
     found = Reader().field(output, source, tuple(place))
     assert boxes(found) == box
-    assert [span.centre for span in found] == [(low + high) / 2 for low, high in box]
+    assert [span.center for span in found] == [(low + high) / 2 for low, high in box]
     inside = support(output, source, place)
     if any(kind == "maximum" for kind, *_ in layers):
         assert all(low >= box[axis][0] and high <= box[axis][1] for axis, (low, high) in enumerate(inside))
@@ -254,7 +254,7 @@ def test_padding_moves_what_is_seen():
     with reading(network) as reader:
         output = network(x)
     assert support(output, x, (6, 9)) == [(4, 4), (4, 4)]
-    assert [(span.low, span.high, span.centre) for span in reader.field(output, x, (6, 9))] == [(4, 4, 4)] * 2
+    assert [(span.low, span.high, span.center) for span in reader.field(output, x, (6, 9))] == [(4, 4, 4)] * 2
 
 
 def test_reading_leaves_no_hooks():

@@ -116,7 +116,7 @@ def pictures():
 @pytest.fixture(scope="module")
 def speech():
     """Two models that hear, one of them without attention."""
-    return figures_of_speech([hears("recogniser"), hears("convolutional", attention=False)])
+    return figures_of_speech([hears("recognizer"), hears("convolutional", attention=False)])
 
 
 def images(drawn):
@@ -129,7 +129,7 @@ def lines(axes, dashes=None):
 
 
 def labels(figure):
-    """All that is written along axes, colour bars included."""
+    """All that is written along axes, color bars included."""
     sides = [figure.get_supxlabel(), figure.get_supylabel()]
     return [*sides, *(label for axes in figure.axes for label in (axes.get_xlabel(), axes.get_ylabel()))]
 
@@ -168,7 +168,7 @@ def test_axes_carry_their_units(pictures, speech):
 
 
 @pytest.mark.parametrize("which, largest", [("pictures", 0.75), ("speech", 0.75 / MELS)])
-def test_one_scale_of_colours_is_for_all_panels(which, largest, request):
+def test_one_scale_of_colors_is_for_all_panels(which, largest, request):
     drawn = images(request.getfixturevalue(which))
     assert len(drawn) == {"pictures": 3 + 5, "speech": 2 + 2}[which]
     assert len({id(image.norm) for image in drawn}) == 1 and isinstance(drawn[0].norm, LogNorm)
@@ -185,7 +185,7 @@ def test_a_pixel_lies_around_its_offset(pictures):
     image = images(pictures)[1]
     left, right, bottom, top = image.get_extent()
     assert (left, right, bottom, top) == (-10.5, 10.5, 10.5, -10.5)
-    assert image.get_array()[SIDE - 1 + 2, SIDE - 1] == 0.75 and image.get_array().count() == 2  # the rest is grey
+    assert image.get_array()[SIDE - 1 + 2, SIDE - 1] == 0.75 and image.get_array().count() == 2  # the rest is gray
 
 
 def test_speech_runs_from_left_to_right_and_upwards(speech):
@@ -313,9 +313,9 @@ def test_range_of_frequencies_is_drawn_in_hz(speech):
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6])
-def test_up_to_six_models_differ_in_colour_in_dashes_and_in_marker(count):
+def test_up_to_six_models_differ_in_color_in_dashes_and_in_marker(count):
     styles = [look for _, look in with_looks([sees(str(number)) for number in range(count)])]
-    assert len({look.colour for look in styles}) == count
+    assert len({look.color for look in styles}) == count
     assert len({look.marker for look in styles}) == count
     assert len({look.dashes for look in styles}) == count
 
@@ -345,7 +345,7 @@ def test_what_is_not_known_or_has_no_end_is_survived():
 
     for drawn, result, kept in (
         (figures_of_pictures, sees("vit", attention=False), "side_90"),
-        (figures_of_speech, hears("recogniser", attention=False), "ahead_share"),
+        (figures_of_speech, hears("recognizer", attention=False), "ahead_share"),
     ):
         layers = [broken(layer, kept) for layer in result.main.layers]
         result.states = [State(state.trained, state.size, layers) for state in result.states]

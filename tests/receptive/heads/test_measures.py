@@ -28,7 +28,7 @@ from vitspeech.receptive.heads.weights import NotRecomputable, written_out
 
 
 def grid(rows, columns, patch_px=1.0):
-    """The centres of patches in raster order."""
+    """The centers of patches in raster order."""
     places = torch.tensor(list(product(range(rows), range(columns))), dtype=torch.float64)
     return patch_px * (places + 0.5)
 

@@ -103,7 +103,7 @@ class Louder(MultiHeadAttention):
         {"pooling": "self_attentive"},
         {"score": "additive", "positions": "relative"},
         {"score": "cosine", "positions": "rotary"},
-        {"normaliser": "relu", "left": 2},
+        {"normalizer": "relu", "left": 2},
     ],
 )
 def test_vit_gives_the_same_logits(options):
@@ -190,9 +190,9 @@ def test_weights_of_padding_are_zero():
     assert weights["blocks.1.attention"][0].all()
 
 
-@pytest.mark.parametrize("normaliser", ["softmax", "relu"])
-def test_weights_are_in_the_graph_of_the_output(normaliser):
-    layer, x = made(MultiHeadAttention, 10, 2, normaliser=normaliser), drawn(3, 7, 10)
+@pytest.mark.parametrize("normalizer", ["softmax", "relu"])
+def test_weights_are_in_the_graph_of_the_output(normalizer):
+    layer, x = made(MultiHeadAttention, 10, 2, normalizer=normalizer), drawn(3, 7, 10)
     with written_out(layer) as weights:
         output = layer(x)
     (gradient,) = torch.autograd.grad(output[1, 4, 9], weights[""])

@@ -32,7 +32,7 @@ def share_of_class_zero(labels):
 
 
 @pytest.mark.parametrize("replacement", REPLACEMENTS)
-def test_a_model_that_reads_the_centre_is_as_good_at_the_smallest_radius(replacement):
+def test_a_model_that_reads_the_center_is_as_good_at_the_smallest_radius(replacement):
     inputs, labels = marked(6, 5)
     found = visible_accuracy(reads(6, 5), inputs, labels, [0.5, 2, 4], replacements=[replacement])
     assert found.radii == [0, 0.5, 2, 4, 6]
@@ -52,14 +52,14 @@ def test_accuracy_drops_where_the_window_passes_the_pixel_that_the_model_needs(r
     assert found.keeps(0.9)["mean"] == pytest.approx(distance - 1 + (0.9 - chance) / (1 - chance))
 
 
-def test_windows_in_time_are_centred_at_each_clips_word():
+def test_windows_in_time_are_centerd_at_each_clips_word():
     random = torch.Generator().manual_seed(5)
     labels = torch.randint(CLASSES, (COUNT,), generator=random)
     words = torch.randint(17, (COUNT,), generator=random)
     words[:2] = torch.tensor([0, 16])
     frames = torch.zeros(COUNT, 1, 17, CLASSES)
     frames[range(COUNT), 0, words, labels] = 1.0
-    found = visible_accuracy(lambda shown: shown.amax((1, 2)), frames, labels, [1], centres=words, axes=(2,), batch=7)
+    found = visible_accuracy(lambda shown: shown.amax((1, 2)), frames, labels, [1], centers=words, axes=(2,), batch=7)
     assert found.accuracy["mean"][1] == 1 and found.nothing["mean"] == share_of_class_zero(labels)
     assert found.radii == [0, 1, 16]
     away = visible_accuracy(lambda shown: shown.amax((1, 2)), frames, labels, [1], axes=(2,), batch=7)
@@ -96,8 +96,8 @@ def test_without_labels_it_is_agreement_with_the_answers_to_whole_inputs():
     answer = network(7, 8)
     found = visible_accuracy(answer, inputs, None, [2.5], batch=7)
     assert found.whole == 1 and found.nothing.keys() == set(REPLACEMENTS)
-    labelled = visible_accuracy(answer, inputs, answer(inputs).argmax(1), [2.5], batch=7)
-    assert found == labelled and 0 < found.accuracy["blur"][1] < 1
+    labeled = visible_accuracy(answer, inputs, answer(inputs).argmax(1), [2.5], batch=7)
+    assert found == labeled and 0 < found.accuracy["blur"][1] < 1
 
 
 def test_radii_that_show_everything_are_left_to_the_last():
@@ -170,7 +170,7 @@ def test_a_share_that_is_none_is_named(share):
         ({"batch": 0}, "batch=0 is below 1"),
         ({"answer": lambda shown: shown.sum(1)}, r"the model answers \(53, 7, 8\) to 53 inputs"),
         ({"answer": lambda shown: shown[:2, :, 0, 0]}, r"the model answers \(2, 2\) to 53 inputs"),
-        ({"centres": torch.zeros(52, 2)}, r"centres \(52, 2\) do not fit 53 inputs"),
+        ({"centers": torch.zeros(52, 2)}, r"centers \(52, 2\) do not fit 53 inputs"),
     ],
 )
 def test_bad_input_is_named(arguments, message):

@@ -56,7 +56,7 @@ def test_inside_is_the_input_and_outside_the_replacement(rows, columns, radius):
 
 @pytest.mark.parametrize("replacement", REPLACEMENTS)
 @pytest.mark.parametrize("rows, columns", SIDES)
-def test_radius_zero_shows_nothing_not_even_the_centre(rows, columns, replacement):
+def test_radius_zero_shows_nothing_not_even_the_center(rows, columns, replacement):
     inputs = pictures(rows, columns)
     without = masked(inputs, 0, replacement)
     wanted = {"mean": torch.zeros_like(inputs), "blur": blurred(inputs), "shuffle": without}[replacement]
@@ -96,34 +96,34 @@ def test_the_same_seed_gives_the_same_order_and_another_seed_another():
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
-@pytest.mark.parametrize("centres", [[0, 5, 10], [0.5, 9.5, 3.25]])
+@pytest.mark.parametrize("centers", [[0, 5, 10], [0.5, 9.5, 3.25]])
 @pytest.mark.parametrize("radius", [0.25, 1, 4, 10])
-def test_windows_in_time_follow_their_centres_and_show_every_bin(centres, radius):
+def test_windows_in_time_follow_their_centers_and_show_every_bin(centers, radius):
     frames = pictures(11, 5)
-    places = torch.tensor(centres)
-    visible = torch.stack([inside(11, 5, radius, row=centre, column=2)[:, 2] for centre in centres])
-    assert torch.equal(masked(frames, radius, "mean", centres=places, axes=(2,)), frames * visible[:, None, :, None])
-    found = masked(frames, radius, "blur", centres=places, axes=(2,))
+    places = torch.tensor(centers)
+    visible = torch.stack([inside(11, 5, radius, row=center, column=2)[:, 2] for center in centers])
+    assert torch.equal(masked(frames, radius, "mean", centers=places, axes=(2,)), frames * visible[:, None, :, None])
+    found = masked(frames, radius, "blur", centers=places, axes=(2,))
     torch.testing.assert_close(found, torch.where(visible[:, None, :, None], frames, blurred(frames)))
 
 
 def test_shuffle_in_time_moves_frames_as_wholes():
     frames = pictures(11, 5)
-    centres = torch.tensor([0, 5, 10])
-    found = masked(frames, 2, "shuffle", centres=centres, axes=(2,))
-    for item, centre in enumerate(centres.tolist()):
-        visible = inside(11, 5, 2, row=centre, column=2)[:, 2]
+    centers = torch.tensor([0, 5, 10])
+    found = masked(frames, 2, "shuffle", centers=centers, axes=(2,))
+    for item, center in enumerate(centers.tolist()):
+        visible = inside(11, 5, 2, row=center, column=2)[:, 2]
         assert torch.equal(found[item][:, visible], frames[item][:, visible])
         before, after = (clip[item][:, ~visible].transpose(0, 1) for clip in (frames, found))
         assert not torch.equal(before, after)
         assert sorted(before.flatten(1).tolist()) == sorted(after.flatten(1).tolist())
 
 
-def test_windows_of_pictures_follow_their_centres_in_rows_and_columns():
+def test_windows_of_pictures_follow_their_centers_in_rows_and_columns():
     inputs = pictures(11, 5)
-    centres = [(0, 4), (10, 0.5), (3, 2)]
-    visible = torch.stack([inside(11, 5, 1.5, *centre) for centre in centres])
-    assert torch.equal(masked(inputs, 1.5, "mean", centres=torch.tensor(centres)), inputs * visible[:, None])
+    centers = [(0, 4), (10, 0.5), (3, 2)]
+    visible = torch.stack([inside(11, 5, 1.5, *center) for center in centers])
+    assert torch.equal(masked(inputs, 1.5, "mean", centers=torch.tensor(centers)), inputs * visible[:, None])
 
 
 def test_one_window_after_another_is_as_if_each_were_alone():
@@ -151,11 +151,11 @@ def test_inputs_are_left_alone():
         ({"axes": (3,)}, r"axes=\(3,\)"),
         ({"inputs": torch.zeros(3, 2, 7, 5, dtype=torch.uint8)}, r"torch.uint8 \(3, 2, 7, 5\)"),
         ({"inputs": torch.zeros(3, 7, 5)}, r"torch.float32 \(3, 7, 5\)"),
-        ({"centres": torch.zeros(2, 2)}, r"centres \(2, 2\) do not fit 3 inputs and axes \(2, 3\)"),
-        ({"centres": torch.zeros(3)}, r"centres \(3,\) do not fit 3 inputs and axes \(2, 3\)"),
-        ({"centres": torch.tensor([0.0, 3.0, 6.5]), "axes": (2,)}, r"\[0.0, 3.0, 6.5\] are not all within 0 .. \[6\]"),
-        ({"centres": torch.tensor([0.0, -1.0, 6.0]), "axes": (2,)}, "not all within"),
-        ({"centres": torch.tensor([0.0, float("nan"), 6.0]), "axes": (2,)}, "not all within"),
+        ({"centers": torch.zeros(2, 2)}, r"centers \(2, 2\) do not fit 3 inputs and axes \(2, 3\)"),
+        ({"centers": torch.zeros(3)}, r"centers \(3,\) do not fit 3 inputs and axes \(2, 3\)"),
+        ({"centers": torch.tensor([0.0, 3.0, 6.5]), "axes": (2,)}, r"\[0.0, 3.0, 6.5\] are not all within 0 .. \[6\]"),
+        ({"centers": torch.tensor([0.0, -1.0, 6.0]), "axes": (2,)}, "not all within"),
+        ({"centers": torch.tensor([0.0, float("nan"), 6.0]), "axes": (2,)}, "not all within"),
     ],
 )
 def test_bad_input_is_named(arguments, message):

@@ -33,7 +33,7 @@ def pictures(finished_run, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def speech(finished_speech_run, tmp_path_factory):
-    """A tiny truncated recogniser."""
+    """A tiny truncated recognizer."""
     subjects = [subject(str(finished_speech_run))]
     sample = sample_for(subjects, None, 5)
     results = compare(subjects, sample, PLAN)

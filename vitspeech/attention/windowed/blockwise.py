@@ -29,7 +29,7 @@ class Window:
         left: Past context in tokens, below T.
         right: Look-ahead in tokens, below T.
         scale: What dot products are multiplied by.
-        normaliser: `softmax` or `relu`.
+        normalizer: `softmax` or `relu`.
         hidden: (B, T), added to the scores of each key: 0, or `lowest` where it is padding.
         factor: (B or 1, T), what each query's result is multiplied by: 0 where it may attend to nothing.
         dropout: Share of weights dropped.
@@ -40,7 +40,7 @@ class Window:
     left: int
     right: int
     scale: float
-    normaliser: str = "softmax"
+    normalizer: str = "softmax"
     hidden: Tensor | None = None
     factor: Tensor | None = None
     dropout: float = 0.0
@@ -134,7 +134,7 @@ class Step:
         torch.add(self.band, scores, alpha=self.window.scale, out=scores)
         if self.window.hidden is not None:
             self.hide_padding(scores)
-        if self.window.normaliser == "relu":
+        if self.window.normalizer == "relu":
             return scores.relu_()
         return torch.softmax(scores, -1, out=scores)
 
@@ -154,7 +154,7 @@ class Step:
             d_weights += skew(d_attended @ self.tables[1].T, weights.shape[2])
             self.collect(d_relative_value, kept, d_attended)
         self.dropped(d_weights, out=d_weights)
-        d_scores = self.through_normaliser(weights, d_weights)
+        d_scores = self.through_normalizer(weights, d_weights)
         if self.energy is None:
             d_rows = torch.bmm(d_scores, self.key, out=self.buffer("attended", *self.query.shape))
             d_keys = torch.bmm(d_scores.transpose(1, 2), self.query, out=self.buffer("d_slab", *self.key.shape))
@@ -167,9 +167,9 @@ class Step:
         target = part.queries(d_query)
         torch.mul(d_rows.view(target.shape), scale, out=target)
 
-    def through_normaliser(self, weights: Tensor, d_weights: Tensor) -> Tensor:
+    def through_normalizer(self, weights: Tensor, d_weights: Tensor) -> Tensor:
         """The scores' gradient, in place of the weights'."""
-        if self.window.normaliser == "relu":
+        if self.window.normalizer == "relu":
             return d_weights.mul_(weights > 0)
         return torch.ops.aten._softmax_backward_data.out(d_weights, weights, -1, weights.dtype, grad_input=d_weights)
 
@@ -203,7 +203,7 @@ class Step:
         scores.view(*self.outer(), *scores.shape[1:]).add_(rows.transpose(3, 4))
 
     def spread(self, target: Tensor, slabs: Tensor, scale: float = 1.0) -> None:
-        """Add the slabs' rows (M, W, K) to those of `target` (B, H, T, K); neighbouring slabs overlap."""
+        """Add the slabs' rows (M, W, K) to those of `target` (B, H, T, K); neighboring slabs overlap."""
         slabs, step = slabs.view(*self.outer(), *slabs.shape[1:]), self.part.piece.queries
         for start in range(0, slabs.shape[3], step):
             rows = slabs[:, :, :, start : start + step]

@@ -11,7 +11,7 @@ from torch import Tensor
 from vitspeech.attention.dense import FUSED_FROM_KEYS, attend, attend_fused, can_be_fused
 from vitspeech.attention.masks import check_context, check_padding, window_counts, window_mask
 from vitspeech.attention.positions import RelativePositions
-from vitspeech.attention.scores import NORMALISERS, ScaledDot, Score, named
+from vitspeech.attention.scores import NORMALIZERS, ScaledDot, Score, named
 from vitspeech.attention.windowed import flex
 from vitspeech.attention.windowed.blocks import BLOCK
 from vitspeech.attention.windowed.blockwise import Blockwise, Window, lowest
@@ -26,7 +26,7 @@ def truncated_attention(
     *,
     padding: Tensor | None = None,
     score: Score | None = None,
-    normaliser: str = "softmax",
+    normalizer: str = "softmax",
     relative: RelativePositions | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
@@ -46,7 +46,7 @@ def truncated_attention(
         right: Look-ahead in tokens; `None` is unlimited, 0 is causal.
         padding: True for valid tokens; others are attended by none.
         score: How relevant a key is; `None` is `ScaledDot`.
-        normaliser: `softmax` or `relu`.
+        normalizer: `softmax` or `relu`.
         relative: Relative positions for keys and values.
         dropout: Share of weights dropped.
 
@@ -55,10 +55,10 @@ def truncated_attention(
         gets zeros
 
     Raises:
-        ValueError: If a context is negative, the shapes do not fit, or `normaliser` is unknown.
+        ValueError: If a context is negative, the shapes do not fit, or `normalizer` is unknown.
     """
     check_context(left, right)
-    named(NORMALISERS, "normaliser", normaliser)
+    named(NORMALIZERS, "normalizer", normalizer)
     if query.ndim != 4 or key.shape != query.shape or value.shape[:3] != query.shape[:3] or value.ndim != 4:
         shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
         raise ValueError(f"{shapes}: not (B, H, T, K) twice and (B, H, T, V)")
@@ -68,10 +68,10 @@ def truncated_attention(
     score = ScaledDot(heads, width) if score is None else score
     query, key = (part.to(value.dtype) for part in score.prepare(query, key))
     left, right = (max(tokens - 1, 0) if side is None else min(side, max(tokens - 1, 0)) for side in (left, right))
-    fusable = can_be_fused(score, normaliser, relative) and dropout == 0  # with dropout the kernel holds all weights
+    fusable = can_be_fused(score, normalizer, relative) and dropout == 0  # with dropout the kernel holds all weights
     if fusable and flex.serves(query, value):
         return flex.attend(query, key, value, left, right, padding, score.scale)
-    options = {"scale": score.scale, "normaliser": normaliser, "dropout": dropout}
+    options = {"scale": score.scale, "normalizer": normalizer, "dropout": dropout}
     if padding is None and left >= tokens - 1 and right == 0 and tokens >= FUSED_FROM_KEYS and fusable:
         return attend_fused(query, key, value, scale=score.scale, causal=True)
     if tokens <= min(left + right + BLOCK, FUSED_FROM_KEYS) and score.energy is None:
@@ -92,10 +92,10 @@ def window_of(
     Args:
         counts: How many keys each query may attend to (B or 1, T).
         dtype: That of the results.
-        **options: `scale` and `normaliser`.
+        **options: `scale` and `normalizer`.
     """
     factor = None
-    if options["normaliser"] == "relu":
+    if options["normalizer"] == "relu":
         factor = (counts > 0).to(dtype) / counts.clamp(min=1)
     elif padding is not None:
         factor = (counts > 0).to(dtype)

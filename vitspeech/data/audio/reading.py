@@ -29,7 +29,7 @@ FULL_SCALE = 32767
 SILENT_PEAK = 16  # -66 dBFS
 CLIPPED_SAMPLES, CLIPPED_SHARE = 8, 0.001
 
-UNRECOGNISED, UNKNOWN_FRAMES = 1, 2**63 - 1  # libsndfile's SF_ERR_UNRECOGNISED_FORMAT and SF_COUNT_MAX
+UNRECOGNIZED, UNKNOWN_FRAMES = 1, 2**63 - 1  # libsndfile's SF_ERR_UNRECOGNIZED_FORMAT and SF_COUNT_MAX
 UNKNOWN_BYTES = 0x7FFF0000  # tools that write a WAV to a pipe promise 0x7FFFF000 bytes or more: as many as come
 # libsndfile reads what there is of a truncated WAV, AIFF or AU without an error; only its log tells.
 PROMISED = re.compile(r"^ *(?:data|SSND|Data Size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
@@ -66,7 +66,7 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
             exact = recording.subtype == "PCM_16" and recording.channels == 1 and rate_hz == sample_rate_hz
             read = torch.from_numpy(recording.read(frames, dtype="int16" if exact else "float32"))
     except LibsndfileError as error:
-        problem = "not a recording that can be read" if error.code == UNRECOGNISED else "broken or truncated recording"
+        problem = "not a recording that can be read" if error.code == UNRECOGNIZED else "broken or truncated recording"
         raise ValueError(f"{path}: {problem} ({error.error_string.strip(' .')})") from None
     if len(read) < frames:
         raise ValueError(f"{path}: truncated: {len(read):,} of {frames:,} samples are there")

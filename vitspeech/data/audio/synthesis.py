@@ -1,7 +1,7 @@
 """Words spoken by eSpeak NG, through its C interface: any vocabulary, many voices.
 
 A voice is an English accent in one of eSpeak's variants, a throat of its own, at a rate and a pitch. The same texts in
-the same order give the same samples, whatever was spoken before. To that end every `Synthesiser` loads the library
+the same order give the same samples, whatever was spoken before. To that end every `Synthesizer` loads the library
 afresh: its flutter, roughness and gain control go on from where they stood, and nothing else sets them back.
 
 Shapes: N samples.
@@ -69,7 +69,7 @@ class Voice:
                 raise ValueError(f"{name}={getattr(self, name)} is not within {low} to {high}")
 
 
-class Synthesiser:
+class Synthesizer:
     """eSpeak NG, to be used in a `with`: there it has a folder with a copy of the library that nobody else loads.
 
     Raises:
@@ -126,9 +126,9 @@ class Synthesiser:
 
 
 def spoken(texts: Sequence[str], voices: Sequence[Voice]) -> list[Tensor]:
-    """Each text by the voice beside it, as from one `Synthesiser`; making that costs as much as some dozen words."""
-    with Synthesiser() as synthesiser:
-        return [synthesiser.speak(text, voice) for text, voice in zip(texts, voices, strict=True)]
+    """Each text by the voice beside it, as from one `Synthesizer`; making that costs as much as some dozen words."""
+    with Synthesizer() as synthesizer:
+        return [synthesizer.speak(text, voice) for text, voice in zip(texts, voices, strict=True)]
 
 
 @functools.cache
@@ -155,7 +155,7 @@ def installed() -> tuple[Path, Path]:
     try:
         import espeakng_loader
     except ImportError:
-        raise ImportError("synthesised speech needs the extra `spoken`: pip install vitspeech[spoken]") from None
+        raise ImportError("synthesized speech needs the extra `spoken`: pip install vitspeech[spoken]") from None
     return Path(espeakng_loader.get_library_path()), Path(espeakng_loader.get_data_path())
 
 

@@ -1,7 +1,7 @@
 """Twelve hundred everyday English words, to write what is heard letter by letter, also words that nobody trained on.
 
 The list was written for this package, word by word, and stands under no terms but its own. It has no names, no two
-words that sound the same in any accent of the synthesiser, and of each family, as `walk` and `walked`, a single word:
+words that sound the same in any accent of the synthesizer, and of each family, as `walk` and `walked`, a single word:
 so a word that is held out is new by more than its ending.
 """
 

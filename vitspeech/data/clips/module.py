@@ -116,9 +116,9 @@ class WaveformData(InMemoryData):
         noise = self.noise.to(inputs.device)
         # On CPU a few clips at a time stay in the cache: twice as fast as the whole batch.
         slices = inputs.split(16 if inputs.device.type == "cpu" else len(inputs))
-        return torch.cat([self.augment(self.normalised(some), noise, self.sample_rate_hz) for some in slices]), labels
+        return torch.cat([self.augment(self.normalized(some), noise, self.sample_rate_hz) for some in slices]), labels
 
-    def normalised(self, inputs: Tensor) -> Tensor:
+    def normalized(self, inputs: Tensor) -> Tensor:
         """int16 samples (B, N) -> floats within ±1."""
         return inputs / 32768
 

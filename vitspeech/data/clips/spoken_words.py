@@ -1,4 +1,4 @@
-"""Words synthesised on the spot: a set to try speech on, without a file and with any vocabulary.
+"""Words synthesized on the spot: a set to try speech on, without a file and with any vocabulary.
 
 Training, validation and test clips are spoken by different voices. It is no stand-in for people: what a model reaches
 here says that it learns, not how well it hears.
@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from tqdm import tqdm
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, fitted
-from vitspeech.data.audio.synthesis import SPLITS, Synthesiser, Voice, draw_voice
+from vitspeech.data.audio.synthesis import SPLITS, Synthesizer, Voice, draw_voice
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.module import WaveformAugment, WaveformData, hiss
 from vitspeech.data.clips.speech_commands import SILENCE, UNKNOWN, part
@@ -107,10 +107,10 @@ def generator_of(split: str, drawn_from: int) -> torch.Generator:
 def spoken(texts: Sequence[str], split: str, generator: torch.Generator) -> list[tuple[Voice, Tensor]]:
     """Each text by a voice of the split that is drawn for it: int16 (N,), as long as it lasts."""
     said = []
-    with Synthesiser() as synthesiser:
+    with Synthesizer() as synthesizer:
         for text in tqdm(texts, desc=f"speaking {split}", leave=False, disable=None):
             voice = draw_voice(split, generator)
-            said.append((voice, synthesiser.speak(text, voice)))
+            said.append((voice, synthesizer.speak(text, voice)))
     return said
 
 
@@ -135,6 +135,6 @@ def save_example(path: str | Path, words: Sequence[str] = ("left", "stop", "go")
     """Write words spoken one after the other by a voice that no training clip has, with pauses around each."""
     voice = draw_voice("test", torch.Generator().manual_seed(7))
     pause = torch.zeros(round(pause_s * SAMPLE_RATE_HZ), dtype=torch.int16)
-    with Synthesiser() as synthesiser:
-        said = [part for word in words for part in (pause, synthesiser.speak(word, voice))]
+    with Synthesizer() as synthesizer:
+        said = [part for word in words for part in (pause, synthesizer.speak(word, voice))]
     soundfile.write(path, torch.cat([*said, pause]).numpy(), SAMPLE_RATE_HZ)

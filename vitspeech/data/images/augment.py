@@ -21,7 +21,7 @@ class Augment:
     Args:
         flip: Mirror left and right, for half of the images.
         translate: Shift by up to this many pixels each way; the border is reflected.
-        cutout: Side in pixels of a square set to the mean colour (DeVries and Taylor 2017, arXiv:1708.04552).
+        cutout: Side in pixels of a square set to the mean color (DeVries and Taylor 2017, arXiv:1708.04552).
         randaugment: Operations of RandAugment (Cubuk et al. 2019, arXiv:1909.13719); groups of sixteen images
             share their draw.
         mixup: Beta parameter of mixup (Zhang et al. 2018, arXiv:1710.09412); 0 is off.
@@ -57,7 +57,7 @@ class Augment:
         return images
 
     def erase(self, images: Tensor) -> Tensor:
-        """Cut squares out of normalised images, whose mean is 0: (B, C, N, N) -> (B, C, N, N)."""
+        """Cut squares out of normalized images, whose mean is 0: (B, C, N, N) -> (B, C, N, N)."""
         return cut_out(images, self.cutout) if self.cutout else images
 
     def mix(self, images: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
@@ -85,7 +85,7 @@ def translated(images: Tensor, reach: int) -> Tensor:
 
 
 def cut_out(images: Tensor, side: int) -> Tensor:
-    """Each image with one square of `side` pixels, centred anywhere in it, set to zero."""
+    """Each image with one square of `side` pixels, centerd anywhere in it, set to zero."""
     count, _, height, width = images.shape
 
     def hidden(length: int) -> Tensor:

@@ -30,7 +30,7 @@ class Cifar(ImageData):
     """
 
     mean = (0.4914, 0.4822, 0.4465)
-    deviation = (0.2470, 0.2435, 0.2616)
+    std = (0.2470, 0.2435, 0.2616)
 
     def __init__(
         self,

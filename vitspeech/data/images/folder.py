@@ -36,7 +36,7 @@ class ImageFolder(ImageData):
     """
 
     mean = (0.485, 0.456, 0.406)
-    deviation = (0.229, 0.224, 0.225)
+    std = (0.229, 0.224, 0.225)
 
     def __init__(
         self,

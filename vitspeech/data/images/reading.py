@@ -46,8 +46,8 @@ def in_rgb(picture: Image.Image) -> Image.Image:
         values = numpy.asarray(picture, dtype=numpy.float64)
         # 16-bit files use their whole range; floats and 32-bit integers have none that is agreed on.
         low, high = (0, 65535) if picture.mode.startswith("I;16") else (values.min(), values.max())
-        grey = (values - low) / max(high - low, 1e-12) * 255
-        return Image.fromarray(grey.round().astype(numpy.uint8)).convert("RGB")
+        gray = (values - low) / max(high - low, 1e-12) * 255
+        return Image.fromarray(gray.round().astype(numpy.uint8)).convert("RGB")
     if picture.has_transparency_data:
         layer = picture.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")

@@ -1,7 +1,7 @@
 """Ten classes of shapes, made on the spot: a data set to try everything on, without a file.
 
-Each picture holds one shape of random place, size, rotation and colour on a textured background, among smaller
-distractors. Neither colour nor place tells the class, so a linear model learns next to nothing.
+Each picture holds one shape of random place, size, rotation and color on a textured background, among smaller
+distractors. Neither color nor place tells the class, so a linear model learns next to nothing.
 
 Shapes: B batch, N image side.
 """
@@ -19,7 +19,7 @@ from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 
 LABELS = ("circle", "ring", "square", "triangle", "star", "cross", "crescent", "heart", "bar", "semicircle")
-CONTRAST = 0.6  # distance of the shape's colour from the ground's in RGB of 0..1
+CONTRAST = 0.6  # distance of the shape's color from the ground's in RGB of 0..1
 DISTRACTORS = 3
 SPLITS = ("train", "validation", "test")
 
@@ -76,17 +76,17 @@ def draw(labels: Tensor, side: int, generator: torch.Generator) -> Tensor:
         kinds = torch.randint(0, len(LABELS), (count,), generator=generator)
         cover = covered(kinds, uniform(0, side, 2), uniform(1.5, 3.0), uniform(0, 2 * math.pi), side)
         canvas = torch.where(cover[:, None] > 0.5, uniform(0, 1, 3, 1, 1), canvas)
-    colour = contrasting(ground, generator)
+    color = contrasting(ground, generator)
     radius = uniform(side / 4.5, side / 2.8)
     place = radius[:, None] * 0.8 + uniform(0, 1, 2) * (side - 1.6 * radius[:, None])
     cover = covered(labels, place, radius, uniform(0, 2 * math.pi), side)[:, None]
-    painted = colour + 0.3 * texture(count, side, generator)
+    painted = color + 0.3 * texture(count, side, generator)
     noise = 0.04 * torch.randn(count, 3, side, side, generator=generator)
     return ((cover * painted + (1 - cover) * canvas + noise).clamp(0, 1) * 255).round().to(torch.uint8)
 
 
 def contrasting(ground: Tensor, generator: torch.Generator) -> Tensor:
-    """A random colour `CONTRAST` away from the ground's: (B, 3, 1, 1) -> (B, 3, 1, 1)."""
+    """A random color `CONTRAST` away from the ground's: (B, 3, 1, 1) -> (B, 3, 1, 1)."""
     step = CONTRAST * F.normalize(torch.randn(ground.shape, generator=generator), dim=1)
     return torch.where((ground + step - 0.5).abs() > 0.5, ground - step, ground + step)
 

@@ -31,7 +31,7 @@ class TwoMarks(ImageData):
     The same number draws the same pictures at any distance, but for where the dot lies.
 
     Args:
-        distance: From the crescent's centre to the dot's, in px.
+        distance: From the crescent's center to the dot's, in px.
         count: Training pictures; validation and test have 2,000 each, so that a probe with few is still a sharp one.
         drawn_from: Seed of the pictures themselves; the same number gives the same pictures.
         batch: Pictures a training batch, on each device.
@@ -44,7 +44,7 @@ class TwoMarks(ImageData):
             50.
     """
 
-    labels = ["away", "towards"]
+    labels = ["away", "toward"]
     image = 32
 
     def __init__(
@@ -77,9 +77,9 @@ class Marks(NamedTuple):
     """Where the marks of a batch of pictures lie; places are (down, across) in px from the upper left corner.
 
     Attributes:
-        crescent: Its centre (B, 2).
+        crescent: Its center (B, 2).
         angle: Where it opens, in radians clockwise from the right (B,).
-        dot: Its centre (B, 2).
+        dot: Its center (B, 2).
         labels: 1 where the dot lies on the open side, 0 where it lies behind (B,).
     """
 
@@ -111,10 +111,10 @@ def draw(marks: Marks, side: int, generator: torch.Generator, *, crescent: bool 
         (crescent, CRESCENT, marks.crescent, CRESCENT_RADIUS),
         (dot, DOT, marks.dot, DOT_RADIUS),
     ):
-        colour = contrasting(ground, generator)
+        color = contrasting(ground, generator)
         if shown:
             kinds, radii = torch.full((count,), kind), torch.full((count,), radius)
             cover = covered(kinds, place, radii, marks.angle, side)[:, None]
-            picture = cover * colour + (1 - cover) * picture
+            picture = cover * color + (1 - cover) * picture
     noise = 0.04 * torch.randn(count, 3, side, side, generator=generator)
     return ((picture + noise).clamp(0, 1) * 255).round().to(torch.uint8)

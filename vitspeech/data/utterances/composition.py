@@ -27,7 +27,7 @@ from torch import Tensor
 
 from vitspeech.data.utterances.word_clips import WordClip
 
-FADE = 640  # samples: 40 ms before and after each word, in which it fades in and out, over its neighbours, too
+FADE = 640  # samples: 40 ms before and after each word, in which it fades in and out, over its neighbors, too
 LEVEL = 0.05  # root mean square of every word, of full scale: -26 dB
 QUIETEST = 1e-4  # root mean square of noise that counts as silent
 SUMS = "SHA256SUMS"

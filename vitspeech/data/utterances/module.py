@@ -28,7 +28,7 @@ class UtteranceData(InMemoryData):
     """A set of utterances: a subclass sets `labels`, and implements `read` and `tests`. Batches are (`Speech`, seed).
 
     Args:
-        units: What is recognised: `words`, or `characters` (a space between words).
+        units: What is recognized: `words`, or `characters` (a space between words).
         batch: Utterances a training batch, on each device.
         augment: What happens to training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
@@ -75,7 +75,7 @@ class UtteranceData(InMemoryData):
             raise ValueError(f"{strange!r} of {' '.join(words)!r} is outside the vocabulary {known}")
         return [self.numbers[unit] for unit in said]
 
-    def normalised(self, inputs: Tensor) -> Tensor:
+    def normalized(self, inputs: Tensor) -> Tensor:
         """int16 samples (B, N) -> floats within ±1."""
         return inputs / 32768
 
@@ -86,7 +86,7 @@ class UtteranceData(InMemoryData):
     def on_after_batch_transfer(self, batch: tuple[Speech, int], dataloader_idx: int) -> Speech:
         """Utterances as integers, seed -> floats, augmented in training."""
         speech, seed = batch
-        speech = speech._replace(waveforms=self.normalised(speech.waveforms))
+        speech = speech._replace(waveforms=self.normalized(speech.waveforms))
         if not self.trainer.training:
             return speech
         torch.manual_seed(seed)

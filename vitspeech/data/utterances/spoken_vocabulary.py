@@ -1,4 +1,4 @@
-"""A thousand words synthesised to train on, and others to test on: what hearing letter by letter is tried with.
+"""A thousand words synthesized to train on, and others to test on: what hearing letter by letter is tried with.
 
 Validation and test say words that training never says, by voices that training never has. As with `SpokenWords`, what
 a model reaches here says that it learns, not how well it hears.

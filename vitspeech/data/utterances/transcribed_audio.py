@@ -56,11 +56,11 @@ class TranscribedAudio(UtteranceData):
     drawing knows no speakers, so where they should be apart, say who is in which split.
 
     Training utterances have pink noise under them, at a ratio to the whole recording's energy that is drawn from
-    `snr_db` of `augment`. When each word is said is not known, so nothing that needs it can be trained (`labelling`).
+    `snr_db` of `augment`. When each word is said is not known, so nothing that needs it can be trained (`labeling`).
 
     Args:
         root: The folder described above.
-        units: What is recognised: `words`, or `characters` (a space between words).
+        units: What is recognized: `words`, or `characters` (a space between words).
         vocabulary: Every word, or every character with the space, that a transcript may have; `None` is the words of
             train.csv, sorted, or the space, the apostrophe and the letters a to z.
         batch: Utterances a training batch, on each device.

@@ -28,7 +28,7 @@ class WordSequences(UtteranceData):
     An utterance has as many words as are drawn, each count as often. Its first clip is drawn from all of the split; the
     others are of the same speaker, none twice, and where the speaker has too few, the rest are anyone's. Words are cut
     at their ends (`word_span`), brought to one loudness, and stand apart by silences drawn from `gap_ms`, one before
-    the first and one after the last, too; 40 ms on either side of a word fade in and out, over its neighbour where the
+    the first and one after the last, too; 40 ms on either side of a word fade in and out, over its neighbor where the
     silence is shorter. Noise from the split's own recordings lies under all of it. No clip, speaker or stretch of noise
     of one split is in another, since the source's splits are apart.
 
@@ -37,7 +37,7 @@ class WordSequences(UtteranceData):
 
     Args:
         source: Single words: `SpeechCommands`, `SpokenWords` or `SpokenVocabulary`.
-        units: What is recognised: the source's `words`, or `characters` (a space between words).
+        units: What is recognized: the source's `words`, or `characters` (a space between words).
         words: How many words an utterance has: the fewest and the most.
         gap_ms: Silence between words: the shortest and the longest.
         snr_db: The words' energy over the noise's, in decibels: the lowest and the highest.

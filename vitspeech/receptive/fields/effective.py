@@ -5,7 +5,7 @@ the layer's channels. Since E[v vᵀ] is the identity, J is an unbiased estimate
 columns (Hutchinson 1990, doi:10.1080/03610919008812866). After Luo et al. 2016 (arXiv:1701.04128), who take one channel
 and the gradient's absolute value; there is no ReLU, no logarithm and no class here. `extent.py` makes numbers of it.
 
-Shapes: B inputs, R rows, W columns of the source; I, J rows and columns of a re-centred field.
+Shapes: B inputs, R rows, W columns of the source; I, J rows and columns of a re-centerd field.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,15 +27,15 @@ ROUNDING = 1e-4  # share of the energy that may lie outside of the theoretical f
 
 @dataclass(frozen=True)
 class Field:
-    """A field around its unit, in places of what it is traced back to; of speech, columns are mel bins, not re-centred.
+    """A field around its unit, in places of what it is traced back to; of speech, columns are mel bins, not re-centerd.
 
     Args:
-        energy: J of every input by itself, the mean over units and probes, not yet normalised (B, I, J).
-        rows: Offset of each row from the unit's centre; positive is below, in speech later (I,).
+        energy: J of every input by itself, the mean over units and probes, not yet normalized (B, I, J).
+        rows: Offset of each row from the unit's center; positive is below, in speech later (I,).
         columns: Likewise of each column; of speech the number of the mel bin (J,).
-        theoretical: Around the centre likewise what the unit could see, padding included.
+        theoretical: Around the center likewise what the unit could see, padding included.
         units: At which (row, column) of the layer it was measured.
-        centre: Row and column of the source at which the first of them lies.
+        center: Row and column of the source at which the first of them lies.
         outside: Share of the energy that lies outside of the theoretical field; zero but for rounding if that is right.
     """
 
@@ -44,7 +44,7 @@ class Field:
     columns: Tensor
     theoretical: Spans
     units: list[tuple[int, int]]
-    centre: tuple[float, float]
+    center: tuple[float, float]
     outside: float
 
     @property
@@ -66,8 +66,8 @@ class Field:
         if len(self.units) > 1:
             raise ValueError(f"the fields of {len(self.units)} units are added up; measure one")
         # Mel bins are numbered from 0; offsets of pixels begin below it.
-        columns = self.columns if self.columns[0] == 0 else self.columns + self.centre[1]
-        rows = self.rows + self.centre[0]
+        columns = self.columns if self.columns[0] == 0 else self.columns + self.center[1]
+        rows = self.rows + self.center[0]
         size = (self.size, int(columns.max()) + 1 if self.columns[0] == 0 else (len(columns) + 1) // 2)
         inside = [
             (places.round() >= 0) & (places.round() < count)
@@ -196,8 +196,8 @@ class Probe:
         grid = self.layer.grid(output)
         spans = [self.spans(origin, unit) for unit in self.units]
         shape = origin.grid(source).shape[2:]
-        recentred = [True, not (origin.in_time and shape[1] > 1)]
-        canvas = torch.zeros(len(grid), *(2 * n - 1 if moved else n for n, moved in zip(shape, recentred, strict=True)))
+        recenterd = [True, not (origin.in_time and shape[1] > 1)]
+        canvas = torch.zeros(len(grid), *(2 * n - 1 if moved else n for n, moved in zip(shape, recenterd, strict=True)))
         outside = 0.0
         with Cut(skipping) if cut else nullcontext():
             for unit, (row, column) in zip(self.units, spans, strict=True):
@@ -210,11 +210,11 @@ class Probe:
                     within(rest, (row, column)).zero_()
                     outside += float(rest.sum())
                     top = shape[0] - 1 - middle(row, shape[0])
-                    left = shape[1] - 1 - middle(column, shape[1]) if recentred[1] else 0
+                    left = shape[1] - 1 - middle(column, shape[1]) if recenterd[1] else 0
                     canvas[:, top : top + shape[0], left : left + shape[1]] += energy
         rows = torch.arange(canvas.shape[1]) - (shape[0] - 1) - fraction(spans[0][0])
         columns = torch.arange(canvas.shape[2]).to(rows)
-        if recentred[1]:
+        if recenterd[1]:
             columns = columns - (shape[1] - 1) - fraction(spans[0][1])
         if cut and not canvas.any():
             return None  # before training some networks' branches are multiplied by zero
@@ -222,9 +222,9 @@ class Probe:
             raise ValueError(f"layer {self.layer.name!r} does not depend on {origin.name or 'the input'}: no gradient")
         outside /= max(float(canvas.sum()), 1e-300)
         canvas /= len(self.units) * self.probes
-        around = tuple(Span(span.low - span.centre, span.high - span.centre, 0) for span in spans[0])
-        centre = (spans[0][0].centre, spans[0][1].centre)
-        return Field(canvas, rows, columns, around, self.units, centre, outside)
+        around = tuple(Span(span.low - span.center, span.high - span.center, 0) for span in spans[0])
+        center = (spans[0][0].center, spans[0][1].center)
+        return Field(canvas, rows, columns, around, self.units, center, outside)
 
     def spans(self, origin: Layer, unit: tuple[int, int]) -> Spans:
         """The unit's theoretical field in `origin`; where the graph can't be read, everything around its own place."""
@@ -237,8 +237,8 @@ class Probe:
         # Places may also be merged by reshaping (Swin), which leaves no stride: then the units are not in the middle.
         first, after = (self.reader.field(output, source, (number, number)) for number in (0, 1))
         for axis in (0,) if origin.in_time else (0, 1):
-            stride = after[axis].centre - first[axis].centre
-            middle_unit = first[axis].centre + stride * (here[axis] - 1) / 2
+            stride = after[axis].center - first[axis].center
+            middle_unit = first[axis].center + stride * (here[axis] - 1) / 2
             # Padding alike on both sides and rows left over at the end move it by less than half a stride.
             if abs(middle_unit - (there[axis] - 1) / 2) >= stride / 2:
                 return own
@@ -246,7 +246,7 @@ class Probe:
 
     def stride(self, origin: Layer) -> float:
         """Places of `origin` from one unit to the next, along the rows."""
-        return self.spans(origin, (1, 0))[0].centre - self.spans(origin, (0, 0))[0].centre
+        return self.spans(origin, (1, 0))[0].center - self.spans(origin, (0, 0))[0].center
 
 
 def chosen(grid: Tensor, units: int) -> list[tuple[int, int]]:
@@ -262,13 +262,13 @@ def chosen(grid: Tensor, units: int) -> list[tuple[int, int]]:
 
 
 def middle(span: Span, size: int) -> int:
-    """The place of a grid at a span's centre, or just before it."""
-    return min(max(floor(span.centre), 0), size - 1)
+    """The place of a grid at a span's center, or just before it."""
+    return min(max(floor(span.center), 0), size - 1)
 
 
 def fraction(span: Span) -> float:
-    """How far a span's centre lies behind that place."""
-    return span.centre - floor(span.centre)
+    """How far a span's center lies behind that place."""
+    return span.center - floor(span.center)
 
 
 def within(energy: Tensor, spans: Spans) -> Tensor:

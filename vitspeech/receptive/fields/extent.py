@@ -34,15 +34,15 @@ Numbers = dict[str, Estimate]
 def extent(field: Field, *, cell: float = 1.0, own: float = 1.0) -> Numbers:
     """What is said of a field over pictures.
 
-    - `side_T`, T of 20, 30, 50, 90, 99: side in px of the smallest centred square that holds T % of the energy,
+    - `side_T`, T of 20, 30, 50, 90, 99: side in px of the smallest centerd square that holds T % of the energy,
       interpolated linearly between the squares that end with a row of cells.
-    - `radius_50`, `radius_90`: radius in px of the disc that holds so much, from cell centre to cell centre; 0 if the
+    - `radius_50`, `radius_90`: radius in px of the disc that holds so much, from cell center to cell center; 0 if the
       unit sees only its own place.
     - `width`: four standard deviations in px, the quadratic mean of rows and columns; an even square of side s has
       1.15 s.
     - `anisotropy`: the longer over the shorter axis of the ellipse with the field's second moments; 1 is round.
     - `effective_pixels`: (Σp)² / Σp², in px: the size of an even field that is as concentrated.
-    - `own_share`: share of the energy within the unit's own cell, in whole places around its centre.
+    - `own_share`: share of the energy within the unit's own cell, in whole places around its center.
     - `of_theoretical`: `width` over the side of the theoretical field, or of the picture if that is smaller; left out
       where the theoretical field is not known.
 
@@ -70,7 +70,7 @@ def extent(field: Field, *, cell: float = 1.0, own: float = 1.0) -> Numbers:
 def extent_in_time(field: Field, *, cell_ms: float) -> Numbers:
     """What is said of a field over speech.
 
-    - `span_T`: ms of the smallest centred stretch that holds T % of the energy, interpolated as the sides of squares.
+    - `span_T`: ms of the smallest centerd stretch that holds T % of the energy, interpolated as the sides of squares.
     - `back_50`, `back_90`, `ahead_50`, `ahead_90`: so much of the energy before (after) the unit's own moment lies
       within that many ms of it; the moment itself counts to both.
     - `ahead_share`: energy after the moment over energy before and after it.
@@ -102,20 +102,20 @@ def extent_in_time(field: Field, *, cell_ms: float) -> Numbers:
     return {name: estimate(values) for name, values in found.items()}
 
 
-def extent_in_frequency(field: Field, centres_hz: Tensor) -> Numbers:
+def extent_in_frequency(field: Field, centers_hz: Tensor) -> Numbers:
     """How a field over log-mel frames lies in frequency.
 
     - `effective_bins`: (Σp)² / Σp² of the share of each mel bin.
-    - `low_hz`, `high_hz`: 5 % of the energy lies below, 5 % above; a bin's is spread evenly between its neighbours'.
+    - `low_hz`, `high_hz`: 5 % of the energy lies below, 5 % above; a bin's is spread evenly between its neighbors'.
 
     Args:
         field: Its columns are mel bins.
-        centres_hz: Of each bin (J,).
+        centers_hz: Of each bin (J,).
     """
     share = drawn(field).unflatten(1, (len(field.rows), -1)).sum(1)
-    centres = centres_hz.double().cpu()
-    between = (centres[1:] + centres[:-1]) / 2  # where a bin's energy ends and the next one's begins
-    lowest, highest = (2 * centres[0] - between[0]).clamp(min=0), 2 * centres[-1] - between[-1]
+    centers = centers_hz.double().cpu()
+    between = (centers[1:] + centers[:-1]) / 2  # where a bin's energy ends and the next one's begins
+    lowest, highest = (2 * centers[0] - between[0]).clamp(min=0), 2 * centers[-1] - between[-1]
     ends = torch.cat((between, highest[None]))
     found = {"effective_bins": effective_number(share)}
     for name, part in (("low_hz", 0.05), ("high_hz", 0.95)):

@@ -50,9 +50,9 @@ class LayerNumbers:
 
     @property
     def reach(self) -> tuple[float, float] | None:
-        """How far before (above) and after (below) a unit's centre the layer could look, in px or ms.
+        """How far before (above) and after (below) a unit's center the layer could look, in px or ms.
 
-        From the centre to the farthest place; inf is without a limit, and `None` is not known: something mixes places
+        From the center to the farthest place; inf is without a limit, and `None` is not known: something mixes places
         that the graph does not tell of.
         """
         span = self.fields.cumulative.theoretical[0]
@@ -89,7 +89,7 @@ def layer_numbers(
                 numbers_of(fields.cumulative_cut, 1.0),
                 numbers_of(fields.block, fields.block_stride),
                 numbers_of(fields.block_cut, fields.block_stride),
-                None if log_mel is None else extent_in_frequency(fields.cumulative, log_mel.centres_hz),
+                None if log_mel is None else extent_in_frequency(fields.cumulative, log_mel.centers_hz),
             )
         )
     return found

@@ -29,12 +29,12 @@ class Span:
     Args:
         low: First place; −inf is everything before.
         high: Last place; inf is everything after.
-        centre: Where the unit itself lies, whatever it attends to.
+        center: Where the unit itself lies, whatever it attends to.
     """
 
     low: float
     high: float
-    centre: float
+    center: float
 
     @property
     def size(self) -> float:
@@ -47,7 +47,7 @@ class Span:
         return Span(
             self.low * stride - padding,
             self.high * stride - padding + reach,
-            self.centre * stride - padding + reach / 2,
+            self.center * stride - padding + reach / 2,
         )
 
     def widened(self, left: int | None, right: int | None) -> "Span":

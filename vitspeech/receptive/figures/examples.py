@@ -50,7 +50,7 @@ def draw_examples(results: Sequence[Result], sample: Sample) -> Drawn:
 
 
 def draw_pictures(results: Sequence[Result], sample: Sample) -> Figure:
-    """A row an input: the picture, then each model's maps over it in grey."""
+    """A row an input: the picture, then each model's maps over it in gray."""
     columns = [(result, example) for result in results for example in result.examples]
     count = len(columns[0][1].maps)
     figure = Figure(figsize=(1.5 * (1 + len(columns)), 1.62 * count + 0.7), layout="constrained")
@@ -70,7 +70,7 @@ def draw_pictures(results: Sequence[Result], sample: Sample) -> Figure:
 
 
 def lay_over(axes: Axes, picture: numpy.ndarray, example: Example, number: int) -> None:
-    """One map over a grey picture, both as large as the map."""
+    """One map over a gray picture, both as large as the map."""
     seen = example.maps[number].numpy()
     edge = (-0.5, seen.shape[1] - 0.5, seen.shape[0] - 0.5, -0.5)
     axes.imshow(picture.mean(2), cmap="gray", extent=edge, vmin=0, vmax=255)
@@ -122,12 +122,12 @@ def draw_lines(axes: Axes, results: Sequence[Result], way: str, number: int) -> 
                 moments = example.maps[number, :, 0].numpy()
                 times = moments_ms(result.main.layers[-1], len(moments))
                 axes.plot(
-                    times, moments, linestyle=look.dashes, color=look.colour, label=result.subject.name, linewidth=1.6
+                    times, moments, linestyle=look.dashes, color=look.color, label=result.subject.name, linewidth=1.6
                 )
 
 
 def moments_ms(layer: LayerNumbers, count: int) -> numpy.ndarray:
     """Where a layer's units lie over the spectrogram, whose first frame is drawn from 0 to one hop: (count,)."""
     field = layer.fields.cumulative
-    first = field.centre[0] - field.units[0][0] * layer.fields.stride
+    first = field.center[0] - field.units[0][0] * layer.fields.stride
     return (first + numpy.arange(count) * layer.fields.stride + 0.5) * layer.cell

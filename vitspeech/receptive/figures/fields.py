@@ -1,6 +1,6 @@
-"""Effective fields side by side: a row a model, a column a layer, one scale of colours for all.
+"""Effective fields side by side: a row a model, a column a layer, one scale of colors for all.
 
-Shapes: I, J rows and columns of a re-centred field.
+Shapes: I, J rows and columns of a re-centerd field.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 from vitspeech.receptive.figures.layout import WIDTH, shortened, wrapped
 
 COLUMNS = 8
-DECADES = 5  # of energy that colours tell apart
+DECADES = 5  # of energy that colors tell apart
 NOTHING = "0.7"  # where there is no energy at all
 SMALL = 8.5  # letters above a panel
 
@@ -41,7 +41,7 @@ def shared_norm(results: Sequence[Result]) -> LogNorm:
 def draw_image(
     axes: Axes, field: Field, norm: LogNorm, extent: tuple[float, ...], *, in_time: bool = False, origin: str = "upper"
 ) -> AxesImage:
-    """A field's mean over inputs, grey where it is zero.
+    """A field's mean over inputs, gray where it is zero.
 
     Args:
         axes: Where.
@@ -52,20 +52,20 @@ def draw_image(
         origin: Where the first row drawn is: `upper` or `lower`.
     """
     mean = field.mean.numpy()
-    colours = colormaps["magma"].with_extremes(bad=NOTHING)
+    colors = colormaps["magma"].with_extremes(bad=NOTHING)
     shown = numpy.ma.masked_equal(mean.T if in_time else mean, 0)
-    return axes.imshow(shown, cmap=colours, norm=norm, extent=extent, origin=origin, interpolation="nearest")
+    return axes.imshow(shown, cmap=colors, norm=norm, extent=extent, origin=origin, interpolation="nearest")
 
 
 def draw_grid(
     results: Sequence[Result], draw: DrawField, *, label: str, **options: object
 ) -> tuple[Figure, numpy.ndarray]:
-    """The grid of panels with its colour bar; panels of models that have fewer layers stay empty.
+    """The grid of panels with its color bar; panels of models that have fewer layers stay empty.
 
     Args:
         results: A row each.
         draw: Draws one panel.
-        label: Of the colour bar.
+        label: Of the color bar.
         options: Of `Figure.subplots`.
 
     Returns:
@@ -73,7 +73,7 @@ def draw_grid(
     """
     chosen, norm = [shown_layers(result) for result in results], shared_norm(results)
     columns = max(map(len, chosen))
-    side = min((WIDTH - 2.4) / columns, 2.4)  # of a panel: names and the colour bar take the rest
+    side = min((WIDTH - 2.4) / columns, 2.4)  # of a panel: names and the color bar take the rest
     figure = Figure(figsize=(WIDTH, (side + 0.5) * len(results) + 0.9), layout="constrained")
     panels = figure.subplots(len(results), columns, squeeze=False, sharex=True, **options)
     for result, layers, row in zip(results, chosen, panels, strict=True):

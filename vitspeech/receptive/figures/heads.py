@@ -27,7 +27,7 @@ def with_heads(results: Sequence[Result]) -> list[tuple[Result, Look]]:
 
 
 def scatter(axes: Axes, results: Sequence[Result], x: str, y: str) -> PathCollection:
-    """Two measures against each other; colours are depths, markers models."""
+    """Two measures against each other; colors are depths, markers models."""
     for result, look in with_heads(results):
         points = axes.scatter(
             getattr(result.heads, x).numpy(),
@@ -50,6 +50,6 @@ def against_depth(axes: Axes, results: Sequence[Result], measure: str, label: st
         values = getattr(result.heads, measure)
         if values is not None:
             places = depths(result)
-            axes.scatter(places, values.numpy(), color=look.colour, marker=look.marker, s=26, alpha=0.55, linewidths=0)
-            axes.plot(places[:, 0], values.nanmean(1).numpy(), linestyle=look.dashes, color=look.colour, linewidth=1.5)
+            axes.scatter(places, values.numpy(), color=look.color, marker=look.marker, s=26, alpha=0.55, linewidths=0)
+            axes.plot(places[:, 0], values.nanmean(1).numpy(), linestyle=look.dashes, color=look.color, linewidth=1.5)
     axes.set(xlabel=DEPTH, ylabel=label, xlim=(0, 1.05))

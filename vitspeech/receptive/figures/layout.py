@@ -1,7 +1,7 @@
 """What the figures of pictures and of speech share: how models and their states are told apart, legends, names, bands.
 
-A model has its colour and marker in every figure. Where several states are drawn, dashes tell them apart; elsewhere
-they, too, tell models apart, so that every figure reads in grey.
+A model has its color and marker in every figure. Where several states are drawn, dashes tell them apart; elsewhere
+they, too, tell models apart, so that every figure reads in gray.
 
 Shapes: L layers.
 """
@@ -22,8 +22,8 @@ from vitspeech.receptive.fields.extent import Estimate
 
 Dashes = str | tuple[int, tuple[float, ...]]
 
-# Okabe and Ito's colours, told apart by colour-blind readers; dashes and markers tell them apart in grey.
-COLOURS = (
+# Okabe and Ito's colors, told apart by color-blind readers; dashes and markers tell them apart in gray.
+COLORS = (
     ("#0072B2", "-"),
     ("#D55E00", "--"),
     ("#009E73", ":"),
@@ -57,14 +57,14 @@ class Drawn:
 class Look:
     """How a model is drawn in all figures."""
 
-    colour: str
+    color: str
     dashes: Dashes
     marker: str
 
 
 def with_looks(results: Sequence[Result]) -> list[tuple[Result, Look]]:
-    """Each model with its look; up to six differ in colour, in dashes and in marker."""
-    styles = zip(cycle(COLOURS), cycle(MARKERS), strict=False)
+    """Each model with its look; up to six differ in color, in dashes and in marker."""
+    styles = zip(cycle(COLORS), cycle(MARKERS), strict=False)
     return [(result, Look(*pair, marker)) for result, (pair, marker) in zip(results, styles, strict=False)]
 
 
@@ -110,7 +110,7 @@ def add_legend(
         Line2D(
             [],
             [],
-            color=look.colour,
+            color=look.color,
             marker=look.marker,
             linestyle="-" if kinds else look.dashes,
             label=result.subject.name,
@@ -173,8 +173,8 @@ def draw_estimates(
         scale: What all numbers are multiplied by.
     """
     value, low, high = scale * finite(estimates).T
-    axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
-    axes.plot(places, value, linestyle=dashes, color=look.colour, marker=look.marker, markersize=4.5, linewidth=1.6)
+    axes.fill_between(places, low, high, color=look.color, alpha=0.15, linewidth=0)
+    axes.plot(places, value, linestyle=dashes, color=look.color, marker=look.marker, markersize=4.5, linewidth=1.6)
 
 
 def finite(estimates: Sequence[Estimate | None]) -> numpy.ndarray:

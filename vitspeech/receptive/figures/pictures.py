@@ -57,20 +57,20 @@ def figures_of_pictures(results: Sequence[Result]) -> dict[str, Drawn]:
             draw_fields(results),
             "Effective fields",
             "Share of the energy of the gradient that each pixel has, around the unit in the middle; axes in px from "
-            "the unit's centre, one logarithmic colour scale for all panels, grey where there is nothing. Columns are "
+            "the unit's center, one logarithmic color scale for all panels, gray where there is nothing. Columns are "
             "layers of each model by their depth. Blue line: the theoretical field, where it fits into the panel. "
             "Dashed: the square that holds 90 % of the energy.",
         ),
         "energy": Drawn(
             draw_energy(results),
             "Energy within a radius, last layer",
-            "Share of the energy within a radius in px of the unit's centre. A line that rises further left sees less "
+            "Share of the energy within a radius in px of the unit's center. A line that rises further left sees less "
             "far. The thin lines across are at 50 % and 90 %.",
         ),
         "depth": Drawn(
             draw_depth(results),
             "Width against depth",
-            "Side of the centred square that holds 50 % (left) and 90 % (right) of the energy, against the layer's "
+            "Side of the centerd square that holds 50 % (left) and 90 % (right) of the energy, against the layer's "
             "depth, with its 95 % interval over inputs. Above in px, before and after training; below as a share of "
             "the picture's side, at two sizes of the input. Thin lines without marks are the sides of the theoretical "
             "fields; those that leave a panel go on above it, or have no limit.",
@@ -93,7 +93,7 @@ def figures_of_pictures(results: Sequence[Result]) -> dict[str, Drawn]:
             ),
             "Training and size of the input, last layer",
             "Radius of the discs that hold 50 % (open) and 90 % (filled) of the energy, with 95 % intervals over "
-            "inputs: left in px, right as a share of the picture's side. A grey line is the state that the other "
+            "inputs: left in px, right as a share of the picture's side. A gray line is the state that the other "
             "figures are about. If two models change places from one line to the next, or from left to right, the "
             "conclusion depends on training or on the size.",
         ),
@@ -111,7 +111,7 @@ def figures_of_pictures(results: Sequence[Result]) -> dict[str, Drawn]:
         drawn["visible"] = Drawn(
             draw_visible(results, unit="px", window="half side of the window"),
             "Accuracy against what is visible",
-            "Accuracy when only a centred square window of the picture is visible, against half its side in px, with "
+            "Accuracy when only a centerd square window of the picture is visible, against half its side in px, with "
             "95 % intervals; the last point is the whole picture. The panels differ in what stands outside. A tick "
             "marks from where on 90 % of the accuracy on whole pictures is kept. A model whose labels are not known "
             "is compared with its own answers to whole pictures.",
@@ -137,12 +137,12 @@ def draw_fields(results: Sequence[Result]) -> Figure:
         return image
 
     figure, _ = draw_grid(results, draw, label="share of the energy\nper pixel", sharey=True)
-    figure.supxlabel("px from the unit's centre")
-    figure.supylabel("px from the unit's centre")
+    figure.supxlabel("px from the unit's center")
+    figure.supylabel("px from the unit's center")
     place_legend(
         figure,
-        [Line2D([], [], color=colour, linestyle=dashes, label=name) for name, (colour, dashes) in OUTLINES.items()],
-        frameon=True,  # white shows on grey alone
+        [Line2D([], [], color=color, linestyle=dashes, label=name) for name, (color, dashes) in OUTLINES.items()],
+        frameon=True,  # white shows on gray alone
         facecolor=NOTHING,
     )
     return figure
@@ -150,8 +150,8 @@ def draw_fields(results: Sequence[Result]) -> Figure:
 
 def outline(axes: Axes, what: str, across: tuple[float, float], down: tuple[float, float]) -> None:
     """A rectangle, one of `OUTLINES`, from its first to its last px."""
-    colour, dashes = OUTLINES[what]
-    line = {"edgecolor": colour, "linestyle": dashes, "linewidth": 1}
+    color, dashes = OUTLINES[what]
+    line = {"edgecolor": color, "linestyle": dashes, "linewidth": 1}
     corner, width, height = (across[0], down[0]), across[1] - across[0], down[1] - down[0]
     axes.add_patch(Rectangle(corner, width, height, fill=False, **line))
 
@@ -167,8 +167,8 @@ def draw_energy(results: Sequence[Result]) -> Figure:
         kind = state_of(result, state)
         width = 2 if state.trained else 1.1
         every = (0.02 * MARKERS.index(look.marker), 0.14)  # so that they do not lie on each other
-        axes.plot(radii, summed, STATES[kind], color=look.colour, marker=look.marker, markevery=every, linewidth=width)
-    axes.set(xlabel="radius around the unit's centre (px)", ylabel="share of the energy within it", ylim=(0, 1.02))
+        axes.plot(radii, summed, STATES[kind], color=look.color, marker=look.marker, markevery=every, linewidth=width)
+    axes.set(xlabel="radius around the unit's center (px)", ylabel="share of the energy within it", ylim=(0, 1.02))
     axes.set_xlim(left=0)
     add_legend(figure, with_looks(results), kinds=kinds_of(states))
     return figure
@@ -224,7 +224,7 @@ def draw_limit(axes: Axes, state: State, look: Look, scale: float) -> None:
     """The sides of the theoretical fields, where they are known."""
     known = [layer for layer in state.layers if layer.reach is not None]
     sides = [scale * min(sum(layer.reach) + layer.cell, FAR * state.size) for layer in known]
-    axes.plot([layer.depth for layer in known], sides, color=look.colour, **THIN)
+    axes.plot([layer.depth for layer in known], sides, color=look.color, **THIN)
 
 
 def draw_heads(results: Sequence[Result]) -> Figure:

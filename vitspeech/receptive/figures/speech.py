@@ -61,7 +61,7 @@ def figures_of_speech(results: Sequence[Result]) -> dict[str, Drawn]:
             draw_fields(results),
             "Effective fields",
             "Share of the energy of the gradient that each log-mel frame (across, in ms from the unit's moment; left "
-            "is the past) and each mel bin (upwards, in Hz) has. One logarithmic colour scale for all panels, grey "
+            "is the past) and each mel bin (upwards, in Hz) has. One logarithmic color scale for all panels, gray "
             "where there is nothing. Columns are layers of each model by their depth. Blue lines: where the "
             "theoretical window begins and ends, if that is within the panel.",
         ),
@@ -98,7 +98,7 @@ def figures_of_speech(results: Sequence[Result]) -> dict[str, Drawn]:
             "Training and length of the clip, last layer",
             "Within which time from the unit's moment 50 % (open) and 90 % (filled) of the energy of the past (left "
             "of zero) and of the look-ahead (right) lie, with 95 % intervals over inputs: in ms, and as a share of "
-            "the clip. A grey line is the state that the other figures are about. If two models change places from "
+            "the clip. A gray line is the state that the other figures are about. If two models change places from "
             "one line to the next, the conclusion depends on training or on the length.",
         ),
         "frequency": Drawn(
@@ -149,9 +149,9 @@ def draw_fields(results: Sequence[Result]) -> Figure:
     label = "share of the energy\nper frame and mel bin"
     figure, panels = draw_grid(results, draw, label=label, sharey="row")
     for result, row in zip(results, panels, strict=True):
-        centres_hz = result.subject.model.network.tokens.log_mel.centres_hz
-        ticks = [tick for tick in TICKS_HZ if centres_hz[0] < tick < centres_hz[-1]]
-        row[0].set_yticks(numpy.interp(ticks, centres_hz, range(len(centres_hz))), [f"{tick:,}" for tick in ticks])
+        centers_hz = result.subject.model.network.tokens.log_mel.centers_hz
+        ticks = [tick for tick in TICKS_HZ if centers_hz[0] < tick < centers_hz[-1]]
+        row[0].set_yticks(numpy.interp(ticks, centers_hz, range(len(centers_hz))), [f"{tick:,}" for tick in ticks])
     figure.supxlabel("ms from the unit's moment (past | look-ahead)")
     figure.supylabel("frequency (Hz), mel scale")
     place_legend(figure, [Line2D([], [], label="theoretical window", **LIMIT)])
@@ -178,7 +178,7 @@ def draw_energy(results: Sequence[Result]) -> Figure:
         axes, layer = panel_of[id(result)], state.layers[-1]
         times, density = density_over_time(layer)
         line = {"linewidth": 1.8} if state.trained else {"linewidth": 1.0, "alpha": 0.8}
-        axes.semilogy(times, density, STATES[state_of(result, state)], color=look.colour, **line)
+        axes.semilogy(times, density, STATES[state_of(result, state)], color=look.color, **line)
         if state is result.main:
             draw_window(axes, layer, longest, color="0.3", linewidth=0.9)
             axes.axvline(0, color="0.6", linewidth=0.8)
@@ -236,7 +236,7 @@ def draw_limits(axes: Axes, state: State, look: Look) -> None:
     known = [layer for layer in state.layers if layer.reach is not None]
     for side, sign in enumerate(SIDES.values()):
         reach = [sign * min(layer.reach[side], FAR * state.size) for layer in known]
-        axes.plot([layer.depth for layer in known], reach, color=look.colour, **THIN)
+        axes.plot([layer.depth for layer in known], reach, color=look.color, **THIN)
 
 
 def draw_heads(results: Sequence[Result]) -> Figure:

@@ -54,7 +54,7 @@ def draw_states(
     name_models(lengths, lines, places)
     mirrored = any(mark.side < 0 for mark in marks)
     sides = " (past | look-ahead)" if mirrored else ""
-    lengths.set_xlabel(f"{unit} from the unit's {'moment' if mirrored else 'centre'}{sides}")
+    lengths.set_xlabel(f"{unit} from the unit's {'moment' if mirrored else 'center'}{sides}")
     shares.set_xlabel(f"share of the {'clip' if mirrored else 'side of the picture'}{sides}")
     for axes in (lengths, shares):
         axes.axvline(0, color="0.5", linewidth=0.8)
@@ -88,7 +88,7 @@ def name_models(axes: Axes, lines: Sequence[tuple[Result, State, Look]], places:
             textcoords="offset points",
             ha="right",
             va="center",
-            color=look.colour,
+            color=look.color,
             fontweight="bold",
         )
 
@@ -98,10 +98,10 @@ def draw_state(axes: Axes, place: float, state: State, marks: Sequence[Mark], lo
     numbers = state.layers[-1].cumulative
     found = finite([numbers.get(mark.number) for mark in marks]) * scale
     ends = [mark.side * value for mark, value in zip(marks, found[:, 0], strict=True)]
-    axes.plot(ends, [place] * len(ends), color=look.colour, linewidth=0.8, alpha=0.6)
+    axes.plot(ends, [place] * len(ends), color=look.color, linewidth=0.8, alpha=0.6)
     for mark, (value, low, high) in zip(marks, found, strict=True):
         # Of a number that is bounded the interval need not hold the number itself.
         interval = [mark.side * low, mark.side * high]
-        axes.plot(interval, [place] * 2, color=look.colour, marker="|", markersize=7, linewidth=1.6)
-        face = look.colour if mark.filled else "white"
-        axes.plot(mark.side * value, place, color=look.colour, marker=look.marker, markersize=6.5, markerfacecolor=face)
+        axes.plot(interval, [place] * 2, color=look.color, marker="|", markersize=7, linewidth=1.6)
+        face = look.color if mark.filled else "white"
+        axes.plot(mark.side * value, place, color=look.color, marker=look.marker, markersize=6.5, markerfacecolor=face)

@@ -60,8 +60,8 @@ def draw_curve(axes: Axes, result: Result, name: str, look: Look, whole: float) 
     """
     visible, radii = result.visible, radii_of(result)
     drawn = numpy.append(radii[:-1], whole)
-    axes.fill_between(drawn, *numpy.transpose(visible.interval[name]), color=look.colour, alpha=0.12, linewidth=0)
-    line = {"linestyle": look.dashes, "color": look.colour, "marker": look.marker, "markersize": 4.5}
+    axes.fill_between(drawn, *numpy.transpose(visible.interval[name]), color=look.color, alpha=0.12, linewidth=0)
+    line = {"linestyle": look.dashes, "color": look.color, "marker": look.marker, "markersize": 4.5}
     axes.plot(drawn, visible.accuracy[name], **line)
     kept = numpy.interp(visible.keeps(KEPT)[name] * result.main.layers[0].cell, radii, drawn)
-    axes.plot(kept, KEPT * visible.whole, "|", color=look.colour, markersize=18, markeredgewidth=2.2)
+    axes.plot(kept, KEPT * visible.whole, "|", color=look.color, markersize=18, markeredgewidth=2.2)

@@ -55,7 +55,7 @@ def head_measures(
     Args:
         network: In evaluation mode; `written_out` says what is known.
         inputs: As the network takes them, on its device.
-        places: The centres of the tokens: px, or ms on a single axis, on which places are moments.
+        places: The centers of the tokens: px, or ms on a single axis, on which places are moments.
         class_tokens: How many first tokens have no place; `class_tokens_of` says it.
         batch: Inputs at once.
 
@@ -110,7 +110,7 @@ def without_class_tokens(weights: Tensor, class_tokens: int) -> Tensor:
     """
     if not 0 <= class_tokens < weights.shape[-1]:
         raise ValueError(f"class_tokens={class_tokens} of {weights.shape[-1]} tokens leaves none that has a place")
-    return normalised(weights[..., class_tokens:, class_tokens:]) if class_tokens else weights
+    return normalized(weights[..., class_tokens:, class_tokens:]) if class_tokens else weights
 
 
 def mean_distance(weights: Tensor, places: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ def relative_distance(weights: Tensor, places: Tensor, allowed: Tensor | None = 
 
     Args:
         weights: A layer's.
-        places: The tokens' centres.
+        places: The tokens' centers.
         allowed: True for keys that a query may see; `None` allows all.
 
     Shape:
@@ -149,7 +149,7 @@ def entropy(weights: Tensor, allowed: Tensor | None = None) -> Tensor:
     Shape:
         weights (B, H, T, T), allowed (T, T) or None -> (B, H)
     """
-    shares = normalised(weights.double())
+    shares = normalized(weights.double())
     choices = shares.new_full(shares.shape[-1:], shares.shape[-1]) if allowed is None else allowed.sum(-1).double()
     rows = -torch.special.xlogy(shares, shares).sum(-1) / choices.log()
     return mean_where(rows, (shares.sum(-1) > 0) & (choices > 1))
@@ -187,7 +187,7 @@ class ConvolutionLikeness:
     explains, it may be worse. A head that is uniform but for rounding is explained by a constant kernel: 1.
 
     Args:
-        places: The tokens' centres on a grid (T, A).
+        places: The tokens' centers on a grid (T, A).
         allowed: True for keys that a query may see (T, T); `None` allows all.
     """
 
@@ -228,17 +228,17 @@ def uniform(places: Tensor, allowed: Tensor | None) -> Tensor:
     """Attention shared equally among the keys that a query may see: (T, T)."""
     if allowed is None:
         allowed = torch.ones(len(places), len(places), device=places.device)
-    return normalised(allowed.double())
+    return normalized(allowed.double())
 
 
-def normalised(weights: Tensor) -> Tensor:
+def normalized(weights: Tensor) -> Tensor:
     """Each row divided by its sum; zeros stay zeros."""
     return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
 def over_queries(weights: Tensor, values: Tensor) -> Tensor:
     """The mean over queries of what their keys are worth: (B, H, T, T), (T, T) -> (B, H)."""
-    shares = normalised(weights.double())
+    shares = normalized(weights.double())
     return mean_where((shares * values).sum(-1), shares.sum(-1) > 0)
 
 

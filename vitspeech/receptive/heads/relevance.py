@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import ClassToken, MeanPooling, SelfAttentivePooling
-from vitspeech.receptive.heads.measures import check_sizes, class_tokens_of, normalised
+from vitspeech.receptive.heads.measures import check_sizes, class_tokens_of, normalized
 from vitspeech.receptive.heads.weights import unwrapped, written_out
 
 
@@ -30,7 +30,7 @@ def rollout(weights: Mapping[str, Tensor]) -> Tensor:
     """
     identity, layers = torch.eye(check_sizes(weights)[1]), []
     for layer in weights.values():
-        mixed = normalised(0.5 * layer.mean(1) + 0.5 * identity.to(layer))
+        mixed = normalized(0.5 * layer.mean(1) + 0.5 * identity.to(layer))
         layers.append(mixed @ layers[-1] if layers else mixed)
     return torch.stack(layers)
 
@@ -122,4 +122,4 @@ def shares_of_pooling(network: nn.Module, inputs: Tensor, gathered: Tensor) -> T
     else:
         how = f"global_pool={pooled_by!r}" if pooling is None else type(pooling).__name__
         raise ValueError(f"{type(unwrapped(network)).__name__} pools tokens by neither class token nor mean: {how}")
-    return normalised(shares).to(gathered)
+    return normalized(shares).to(gathered)

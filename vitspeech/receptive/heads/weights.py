@@ -35,7 +35,7 @@ def written_out(network: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Within it, calling the network leaves the weights of its layers of self-attention.
 
     The dictionary is empty at first and then holds the latest pass: module names as in `named_modules`, in the order in
-    which they ran. Known are `MultiHeadAttention` (any score, normaliser, positions and window), `QuadraticAttention`
+    which they ran. Known are `MultiHeadAttention` (any score, normalizer, positions and window), `QuadraticAttention`
     (its keys are the image's own pixels; what a query gives to the zeros around them is missing from its row),
     `nn.MultiheadAttention`, and whatever calls `F.scaled_dot_product_attention`, as timm's vision transformers do.
     Cross-attention, and a single query that pools the tokens, are left as they are. Outputs change by rounding alone.

@@ -73,7 +73,7 @@ def visible_accuracy(
     radii: Sequence[float],
     *,
     replacements: Sequence[str] = REPLACEMENTS,
-    centres: Tensor | None = None,
+    centers: Tensor | None = None,
     axes: Sequence[int] = (2, 3),
     batch: int = 100,
     progress: Callable[[int], object] | None = None,
@@ -82,29 +82,29 @@ def visible_accuracy(
 
     Covering a part of the picture and looking at the answer is Zeiler and Fergus 2014 (arXiv:1311.2901, sec. 4.2);
     here all but one part is covered. What a replacement does to a model beyond taking information away (no picture
-    it was trained on has a grey frame) differs from one to another, so read the three together.
+    it was trained on has a gray frame) differs from one to another, so read the three together.
 
     Args:
         answer: The model, in evaluation mode; of its logits the highest is the answer.
-        inputs: Normalised floats: pictures, or log-mel frames as pictures of one channel.
+        inputs: Normalized floats: pictures, or log-mel frames as pictures of one channel.
         labels: `None` takes the answers to the whole inputs instead, for models without labels: the accuracy is
             then agreement with itself, and `whole` is 1.
         radii: Rising, in rows and columns; nothing and everything are measured anyhow. From the middle of an even side
             the distances are n + 1/2, so radii of that kind say exactly how far the model saw.
         replacements: What stands outside the window, of `REPLACEMENTS`.
-        centres: Where each input's window is centred, as at a word; `None` is the exact middle.
+        centers: Where each input's window is centerd, as at a word; `None` is the exact middle.
         axes: What the window bounds: rows and columns (2, 3), or rows alone (2,), as for frames.
         batch: Inputs that go through the model at once; the result does not depend on it.
         progress: Called after each batch with its number of inputs: `update` of a bar.
 
     Shape:
-        `answer` (B, C, R, W) -> (B, K); labels (B,); centres (B, A), or (B,) for rows alone
+        `answer` (B, C, R, W) -> (B, K); labels (B,); centers (B, A), or (B,) for rows alone
 
     Raises:
         ValueError: If there are fewer than two inputs, or an argument does not fit the others.
     """
     check(inputs, labels, radii, replacements, batch)
-    extent = distances(inputs.shape, centres, axes).max().item()
+    extent = distances(inputs.shape, centers, axes).max().item()
     measured = [0.0, *(float(radius) for radius in radii if 0 < radius < extent)]
     right = {name: [0] * len(measured) for name in replacements}
     whole, random = 0, torch.Generator().manual_seed(0)
@@ -116,7 +116,7 @@ def visible_accuracy(
         return logits.argmax(-1)
 
     for part in torch.arange(len(inputs)).split(batch):
-        windows = Windowed(inputs[part], centres=None if centres is None else centres[part], axes=axes, random=random)
+        windows = Windowed(inputs[part], centers=None if centers is None else centers[part], axes=axes, random=random)
         given = answers(windows.inputs)
         wanted = given if labels is None else labels[part].to(given.device)
         whole += (given == wanted).sum().item()

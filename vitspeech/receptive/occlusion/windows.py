@@ -18,40 +18,40 @@ class Windowed:
     """A batch of inputs as seen through a window of any radius.
 
     What lies outside the window is replaced by
-    - `mean`: 0, which is the training set's mean for normalised inputs. The batch's own mean would tell of the batch;
+    - `mean`: 0, which is the training set's mean for normalized inputs. The batch's own mean would tell of the batch;
     - `blur`: the same input, blurred by a Gaussian whose deviation is an eighth of the side, over rows and columns;
-    - `shuffle`: the places outside in a random order: their colours stay, their arrangement goes. Every input has
+    - `shuffle`: the places outside in a random order: their colors stay, their arrangement goes. Every input has
       its own order, and log-mel frames stay whole.
 
     Args:
-        inputs: Normalised floats.
-        centres: Where each input's window is centred, in rows (and columns); `None` is the exact middle.
+        inputs: Normalized floats.
+        centers: Where each input's window is centerd, in rows (and columns); `None` is the exact middle.
         axes: What the window bounds: rows and columns (2, 3), or rows alone (2,).
         random: Draws the order of `shuffle`; `None` is a generator of seed 0.
 
     Raises:
-        ValueError: If the inputs are no batch of floats, or the centres or axes do not fit them.
+        ValueError: If the inputs are no batch of floats, or the centers or axes do not fit them.
     """
 
     def __init__(
         self,
         inputs: Tensor,
         *,
-        centres: Tensor | None = None,
+        centers: Tensor | None = None,
         axes: Sequence[int] = (2, 3),
         random: torch.Generator | None = None,
     ) -> None:
         if inputs.dim() != 4 or not inputs.is_floating_point():
             raise ValueError(f"inputs are {inputs.dtype} {tuple(inputs.shape)}, not floats (B, C, rows, columns)")
         self.inputs = inputs
-        self.distance = distances(inputs.shape, centres, axes).to(inputs.device)
+        self.distance = distances(inputs.shape, centers, axes).to(inputs.device)
         self.random = random or torch.Generator().manual_seed(0)
 
     def masked(self, radius: float, replacement: str) -> Tensor:
-        """The inputs as they are where the distance to the centre is at most `radius`, elsewhere replaced.
+        """The inputs as they are where the distance to the center is at most `radius`, elsewhere replaced.
 
         Args:
-            radius: In rows and columns; 0 shows nothing, not even what lies exactly on the centre.
+            radius: In rows and columns; 0 shows nothing, not even what lies exactly on the center.
             replacement: One of `REPLACEMENTS`.
 
         Shape:
@@ -103,64 +103,64 @@ def masked(
     radius: float,
     replacement: str,
     *,
-    centres: Tensor | None = None,
+    centers: Tensor | None = None,
     axes: Sequence[int] = (2, 3),
     seed: int = 0,
 ) -> Tensor:
     """Inputs of which only a window stays visible; see `Windowed`, which is faster for several radii.
 
     Args:
-        inputs: Normalised floats.
-        radius: In rows and columns, from the centre; 0 shows nothing.
+        inputs: Normalized floats.
+        radius: In rows and columns, from the center; 0 shows nothing.
         replacement: What stands outside: one of `REPLACEMENTS`.
-        centres: Where each input's window is centred; `None` is the exact middle.
+        centers: Where each input's window is centerd; `None` is the exact middle.
         axes: What the window bounds: rows and columns (2, 3), or rows alone (2,).
         seed: Of the order of `shuffle`.
 
     Shape:
-        inputs (B, C, R, W), centres (B, A), or (B,) for rows alone -> (B, C, R, W)
+        inputs (B, C, R, W), centers (B, A), or (B,) for rows alone -> (B, C, R, W)
 
     Raises:
         ValueError: If an argument does not fit the others.
     """
     random = torch.Generator().manual_seed(seed)
-    return Windowed(inputs, centres=centres, axes=axes, random=random).masked(radius, replacement)
+    return Windowed(inputs, centers=centers, axes=axes, random=random).masked(radius, replacement)
 
 
-def distances(shape: Sequence[int], centres: Tensor | None, axes: Sequence[int]) -> Tensor:
-    """How far each place lies from the window's centre, along the axis on which that is more.
+def distances(shape: Sequence[int], centers: Tensor | None, axes: Sequence[int]) -> Tensor:
+    """How far each place lies from the window's center, along the axis on which that is more.
 
-    Places of equal distance form a square around the centre. The middle of a side of N is (N - 1) / 2, so the places
-    of a centred window are at most that far, and a radius of N / 2 shows everything.
+    Places of equal distance form a square around the center. The middle of a side of N is (N - 1) / 2, so the places
+    of a centerd window are at most that far, and a radius of N / 2 shows everything.
 
     Args:
         shape: The inputs': (B, C, R, W).
-        centres: (B, A), or (B,) for rows alone; `None` is the middle.
+        centers: (B, A), or (B,) for rows alone; `None` is the middle.
         axes: (2, 3) or (2,).
 
     Shape:
-        -> (B, 1, R, W), for rows alone (B, 1, R, 1); without centres B is 1
+        -> (B, 1, R, W), for rows alone (B, 1, R, 1); without centers B is 1
 
     Raises:
-        ValueError: If the axes are others, or the centres are not as many as the inputs or not within them.
+        ValueError: If the axes are others, or the centers are not as many as the inputs or not within them.
     """
     if tuple(axes) not in ((2,), (2, 3)):
         raise ValueError(f"axes={tuple(axes)}; a window bounds rows and columns (2, 3) or rows alone (2,)")
     sizes = torch.tensor([shape[axis] for axis in axes])
-    if centres is None:
+    if centers is None:
         places = (sizes - 1)[None] / 2
     else:
-        places = centres.cpu().reshape(len(centres), -1)
+        places = centers.cpu().reshape(len(centers), -1)
         if places.shape != (shape[0], len(axes)):
-            raise ValueError(f"centres {tuple(centres.shape)} do not fit {shape[0]} inputs and axes {tuple(axes)}")
+            raise ValueError(f"centers {tuple(centers.shape)} do not fit {shape[0]} inputs and axes {tuple(axes)}")
         if not ((places >= 0) & (places <= sizes - 1)).all():
-            raise ValueError(f"centres {centres.tolist()} are not all within 0 .. {(sizes - 1).tolist()}")
+            raise ValueError(f"centers {centers.tolist()} are not all within 0 .. {(sizes - 1).tolist()}")
     rows, *columns = ((torch.arange(shape[axis]) - places[:, [i]]).abs() for i, axis in enumerate(axes))
     rows = rows[:, None, :, None]
     return torch.maximum(rows, columns[0][:, None, None]) if columns else rows
 
 
 def gaussian(side: int) -> Tensor:
-    """The blur of a side as a matrix: each row the normalised weights of all places for one, with no padding."""
+    """The blur of a side as a matrix: each row the normalized weights of all places for one, with no padding."""
     places = torch.arange(side, dtype=torch.float64)
     return ((places[:, None] - places) / (BLUR * side)).square().div(-2).softmax(-1)

@@ -1,4 +1,4 @@
-"""How well frames are labelled, and how well the words that they make up stand in time."""
+"""How well frames are labeled, and how well the words that they make up stand in time."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     """Frame accuracy, and F1 of words whose start and end both lie within 50 ms of the true ones.
 
     Args:
-        network: `SpeechLabeller`; in evaluation mode, on the device to use.
+        network: `SpeechLabeler`; in evaluation mode, on the device to use.
         data: `WordSequences` with words as units.
         progress: Show a bar.
     """
@@ -30,7 +30,7 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     counts = torch.zeros(none + 1, none + 1, dtype=torch.long)
     references, found = [], []
     for speech, _ in tqdm(data.test_dataloader(), desc="test", disable=not progress, leave=False):
-        waveforms = data.normalised(speech.waveforms.to(device))
+        waveforms = data.normalized(speech.waveforms.to(device))
         logits, frames = network(waveforms, speech.lengths.to(device))
         given, spans_s = logits.argmax(-1).cpu(), speech.spans / rate_hz
         true = frame_labels(spans_s, speech.units, silence=none, frames=given.shape[1], **times)

@@ -1,6 +1,6 @@
 """Frame accuracy and F1 of words, of labels made by hand.
 
-Frames of 10 ms from 20 ms on: frame f's centre is at 25 + 10 f milliseconds.
+Frames of 10 ms from 20 ms on: frame f's center is at 25 + 10 f milliseconds.
 """
 
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from vitspeech.data.utterances.composition import Speech
-from vitspeech.evaluation.labelling import evaluate
+from vitspeech.evaluation.labeling import evaluate
 
 GO, STOP, NONE = 0, 1, 2
 
@@ -33,7 +33,7 @@ def of_milliseconds(*spans):
     return torch.tensor(spans) * 16
 
 
-# The first utterance of 30 frames: go from 40 to 140 ms (centres 45 .. 135: frames 2 .. 11), stop from 200 to 280 ms
+# The first utterance of 30 frames: go from 40 to 140 ms (centers 45 .. 135: frames 2 .. 11), stop from 200 to 280 ms
 # (18 .. 25). Go is heard in frames 2 .. 9, so to 120 ms: within 50 ms; stop in 18 .. 29, to 320 ms: within 50 ms.
 FIRST = [NONE] * 2 + [GO] * 8 + [NONE] * 8 + [STOP] * 12
 # The second of 20 frames: stop from 30 to 130 ms (frames 1 .. 10). It is heard in frames 1 .. 18, to 210 ms: its start
@@ -53,7 +53,7 @@ def data():
         labels=["go", "stop"],
         preprocessing={"sample_rate_hz": 16_000},
         manifests=[],
-        normalised=lambda samples: samples,
+        normalized=lambda samples: samples,
         test_dataloader=lambda: [(speech, 0)],
     )
 
@@ -87,7 +87,7 @@ def test_the_report_names_the_test_set_and_can_be_read(data):
 def test_what_is_to_be_looked_at_is_the_confusion_of_words_and_none(data, monkeypatch, tmp_path):
     drawn = []
     monkeypatch.setattr(
-        "vitspeech.evaluation.labelling.draw_confusion_matrix",
+        "vitspeech.evaluation.labeling.draw_confusion_matrix",
         lambda counts, labels, path, items: drawn.append((counts.tolist(), labels, path, items)),
     )
     path = evaluate(Given(), data, progress=False).write(tmp_path)

@@ -16,7 +16,7 @@ from vitspeech.tasks.recognition import Recognition, parts
 OUTSIDE = -100  # frames that are padding count for nothing
 
 
-class Labelling(Recognition):
+class Labeling(Recognition):
     """Trains a network that gives a row of logits a frame, by the cross-entropy of each frame's label.
 
     `val_accuracy` is the share of frames with the right label.
@@ -52,7 +52,7 @@ class Labelling(Recognition):
     def rows(self, waveforms: Tensor, lengths: Tensor, words: Tensor, spans: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and labels of all frames of a part: (B · F, C), (B · F,)."""
         if spans.shape[1] != words.shape[1]:
-            raise ValueError("labelling needs the spans of words: this data has words without times, or other units")
+            raise ValueError("labeling needs the spans of words: this data has words without times, or other units")
         logits, frames = self.network(waveforms, lengths)
         if logits.shape[-1] != len(self.labels) + 1:
             raise ValueError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} words and none")
@@ -70,7 +70,7 @@ class Labelling(Recognition):
     def validation_step(self, batch: tuple[Tensor, ...], number: int) -> None:
         found = [self.rows(*part) for part in parts(batch)]
         loss = self.nats(found)
-        self.stop_if_broken(loss, "validation")
+        self.check_finite(loss, "validation")
         for rows in found:
             self.accuracy(*rows)
         self.log("val_loss", loss, prog_bar=True, sync_dist=True, batch_size=len(batch[0]))

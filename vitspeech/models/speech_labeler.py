@@ -1,7 +1,7 @@
-"""The speech labeller: waveform -> tokens -> attention encoder -> a row of logits for each log-mel frame.
+"""The speech labeler: waveform -> tokens -> attention encoder -> a row of logits for each log-mel frame.
 
 Shapes: B batch, N samples, T tokens, D model width, S frames from token to token, R frames a token sees, F = T · S
-labelled frames.
+labeled frames.
 """
 
 from typing import Any, Literal
@@ -12,11 +12,11 @@ from vitspeech.frontends import SpeechTokens
 from vitspeech.models.speech_encoder import SpeechEncoder
 
 
-class SpeechLabeller(SpeechEncoder):
+class SpeechLabeler(SpeechEncoder):
     """What is said at every 10 ms: each token names the S frames in the middle of the R that it sees.
 
     Token i sees log-mel frames i·S .. i·S + R - 1 and names S of them from i·S + (R - S) // 2 on, so that the tokens'
-    frames lie side by side: labelled frame f lasts from `first_frame_ms` + f · `frame_ms` to where f + 1 begins. The
+    frames lie side by side: labeled frame f lasts from `first_frame_ms` + f · `frame_ms` to where f + 1 begins. The
     few frames before the first and after the last have no label.
 
     With `left` and `right` in tokens it is truncated self-attention (Yeh et al. 2019, arXiv:1910.12977), and with a
@@ -29,7 +29,7 @@ class SpeechLabeller(SpeechEncoder):
         heads: Attention heads; must divide D.
         positions: `rotary` or `relative` tell attention the distance; `None` leaves order to the tokens' stem.
         **encoder: What else `vitspeech.Encoder` takes: `left`, `right`, `mlp_ratio`, `dropout`, `drop_path`, `score`,
-            `normaliser`.
+            `normalizer`.
 
     Shape:
         samples within ±1 (B, N), lengths (B,) or None -> logits (B, F, classes), frames of each utterance (B,)
@@ -65,12 +65,12 @@ class SpeechLabeller(SpeechEncoder):
 
     @property
     def frame_ms(self) -> float:
-        """From one labelled frame to the next."""
+        """From one labeled frame to the next."""
         return self.tokens.milliseconds(self.tokens.log_mel.hop_samples)
 
     @property
     def first_frame_ms(self) -> float:
-        """Where the first labelled frame begins.
+        """Where the first labeled frame begins.
 
         Log-mel frames overlap: a frame's own is as much of the middle of its window as lies between two frames.
         """

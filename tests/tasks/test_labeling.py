@@ -1,4 +1,4 @@
-"""Labelling: cross-entropy over an utterance's own frames, each named by the word in which its centre lies."""
+"""Labeling: cross-entropy over an utterance's own frames, each named by the word in which its center lies."""
 
 from types import SimpleNamespace
 
@@ -8,8 +8,8 @@ from tiny import noise
 from torch.nn import functional as F
 
 from vitspeech.frontends import SpeechTokens
-from vitspeech.models import SpeechLabeller
-from vitspeech.tasks import Labelling
+from vitspeech.models import SpeechLabeler
+from vitspeech.tasks import Labeling
 
 LABELS, NONE = ["go", "stop", "left"], 3
 LENGTHS = [4003, 9001, 6007, 12_011, 2003]
@@ -23,9 +23,9 @@ SAID = [
 ]
 
 
-def labeller() -> SpeechLabeller:
+def labeler() -> SpeechLabeler:
     torch.manual_seed(0)
-    network = SpeechLabeller(4, SpeechTokens(12, mels=17, stride=2), depth=2, heads=3).double().eval()
+    network = SpeechLabeler(4, SpeechTokens(12, mels=17, stride=2), depth=2, heads=3).double().eval()
     network.head.weight.data *= 5
     return network
 
@@ -38,26 +38,26 @@ def speech():
     return made
 
 
-def task(network, labels=LABELS) -> Labelling:
-    made = Labelling(network)
+def task(network, labels=LABELS) -> Labeling:
+    made = Labeling(network)
     data = SimpleNamespace(labels=labels, preprocessing={"sample_rate_hz": 16_000})
     made.trainer = SimpleNamespace(datamodule=data)
     made.setup("validate")
     return made.eval()
 
 
-def labelled(network) -> tuple[list[torch.Tensor], list[list[int]]]:
-    """Each utterance's logits by itself, and its frames' labels by their centres in samples."""
+def labeled(network) -> tuple[list[torch.Tensor], list[list[int]]]:
+    """Each utterance's logits by itself, and its frames' labels by their centers in samples."""
     rows, labels = [], []
     made = speech()
     for waveform, length, said in zip(made.waveforms, LENGTHS, SAID, strict=True):
         logits = network(waveform[None, :length])[0][0]
         # A convolutional token of stride 2 sees seven frames of 25 ms every 10 ms and names the third and the fourth,
         # each for the 10 ms in the middle of its window.
-        centres = [320 + 120 + 160 * frame + 80 for frame in range(len(logits))]
+        centers = [320 + 120 + 160 * frame + 80 for frame in range(len(logits))]
         assert len(logits) == 2 * (1 + (length - 1360) // 320)
         rows.append(logits)
-        labels.append([next((w for w, first, end in said if first <= at < end), NONE) for at in centres])
+        labels.append([next((w for w, first, end in said if first <= at < end), NONE) for at in centers])
     return rows, labels
 
 
@@ -65,8 +65,8 @@ def labelled(network) -> tuple[list[torch.Tensor], list[list[int]]]:
 @pytest.mark.parametrize("further", [0, 4000])
 @torch.no_grad()
 def test_the_loss_is_cross_entropy_over_the_frames_of_all_utterances(order, further):
-    network = labeller()
-    rows, labels = labelled(network)
+    network = labeler()
+    rows, labels = labeled(network)
     total = sum(
         -row.log_softmax(-1)[label].item()
         for some, names in zip(rows, labels, strict=True)
@@ -81,8 +81,8 @@ def test_the_loss_is_cross_entropy_over_the_frames_of_all_utterances(order, furt
 
 @torch.no_grad()
 def test_validation_counts_the_frames_that_are_right_and_no_padding():
-    network, logged = labeller(), {}
-    rows, labels = labelled(network)
+    network, logged = labeler(), {}
+    rows, labels = labeled(network)
     right = [
         row.argmax().item() == name
         for some, names in zip(rows, labels, strict=True)
@@ -99,7 +99,7 @@ def test_validation_counts_the_frames_that_are_right_and_no_padding():
 def test_what_is_behind_an_utterances_end_changes_no_gradient():
     gradients = []
     for value in (0.0, 3.0):
-        network, made = labeller(), speech()
+        network, made = labeler(), speech()
         beyond = torch.arange(made.waveforms.shape[1]) >= made.lengths[:, None]
         task(network).loss(made._replace(waveforms=made.waveforms.masked_fill(beyond, value))).backward()
         gradients.append(network.head.weight.grad)
@@ -108,4 +108,4 @@ def test_what_is_behind_an_utterances_end_changes_no_gradient():
 
 def test_a_network_needs_a_class_for_each_word_and_one_for_none():
     with pytest.raises(ValueError, match="the network has classes=4, the data 4 words and none"):
-        task(labeller(), ["a", "b", "c", "d"]).loss(speech())
+        task(labeler(), ["a", "b", "c", "d"]).loss(speech())

@@ -1,31 +1,31 @@
-"""The speech labeller: a row for each frame, where that frame is, and the same rows in a batch and in a stream."""
+"""The speech labeler: a row for each frame, where that frame is, and the same rows in a batch and in a stream."""
 
 import pytest
 import torch
 
 import vitspeech
 from vitspeech.frontends import SpeechTokens
-from vitspeech.models.speech_labeller import SpeechLabeller
+from vitspeech.models.speech_labeler import SpeechLabeler
 
 SAMPLES = 16_000
 
 
-def labeller(dtype=torch.float32, stem="convolutional", stride=3, **arguments):
+def labeler(dtype=torch.float32, stem="convolutional", stride=3, **arguments):
     torch.manual_seed(0)
     tokens = SpeechTokens(12, mels=17, stride=stride, stem=stem)
-    return SpeechLabeller(7, tokens, **({"depth": 2, "heads": 3} | arguments)).to(dtype).eval()
+    return SpeechLabeler(7, tokens, **({"depth": 2, "heads": 3} | arguments)).to(dtype).eval()
 
 
 @pytest.mark.parametrize("positions", [None, "relative", "rotary"])
 def test_every_token_gives_a_row_for_each_of_its_frames(positions):
-    logits, frames = labeller(positions=positions)(torch.randn(5, SAMPLES))
+    logits, frames = labeler(positions=positions)(torch.randn(5, SAMPLES))
     assert logits.shape == (5, 93, 7)
     assert frames.tolist() == [93] * 5 and frames.dtype == torch.long
 
 
 @torch.no_grad()
 def test_a_tokens_rows_are_one_after_the_other():
-    network, encoded = labeller(torch.float64), torch.randn(2, 5, 12, dtype=torch.float64)
+    network, encoded = labeler(torch.float64), torch.randn(2, 5, 12, dtype=torch.float64)
     rows = network.forward_head(encoded)
     for token in range(5):
         for place in range(3):
@@ -44,8 +44,8 @@ def test_a_tokens_rows_are_one_after_the_other():
         ("stacked", 3, 7.5),
     ],
 )
-def test_labelled_frames_begin_in_the_middle_of_what_the_first_token_sees(stem, stride, first_ms):
-    network = labeller(torch.float64, stem, stride, left=0, right=0)
+def test_labeled_frames_begin_in_the_middle_of_what_the_first_token_sees(stem, stride, first_ms):
+    network = labeler(torch.float64, stem, stride, left=0, right=0)
     assert network.first_frame_ms == first_ms and network.frame_ms == 10.0
     waveform = torch.randn(1, SAMPLES, dtype=torch.float64, requires_grad=True)
     network(waveform)[0][0, :stride].square().sum().backward()
@@ -56,7 +56,7 @@ def test_labelled_frames_begin_in_the_middle_of_what_the_first_token_sees(stem, 
 
 def test_where_frames_are_follows_from_the_front_ends_own_numbers():
     tokens = SpeechTokens(12, mels=17, stride=2, window_ms=32.0, hop_ms=8.0, sample_rate_hz=8000, high_hz=3800.0)
-    network = SpeechLabeller(7, tokens, depth=1, heads=3)
+    network = SpeechLabeler(7, tokens, depth=1, heads=3)
     assert network.frame_ms == 8.0 and network.first_frame_ms == 2 * 8 + 12
 
 
@@ -64,7 +64,7 @@ def test_where_frames_are_follows_from_the_front_ends_own_numbers():
 @pytest.mark.parametrize("positions", [None, "relative", "rotary"])
 @torch.no_grad()
 def test_rows_of_a_padded_utterance_are_those_of_the_utterance_alone(positions, contexts):
-    network = labeller(torch.float64, positions=positions, **contexts)
+    network = labeler(torch.float64, positions=positions, **contexts)
     lengths = torch.tensor([7001, 1360, 11_213])
     waveforms = torch.randn(3, 13_000, dtype=torch.float64)  # what is no utterance is noise, not zeros
     logits, frames = network(waveforms, lengths)
@@ -78,7 +78,7 @@ def test_rows_of_a_padded_utterance_are_those_of_the_utterance_alone(positions, 
 @pytest.mark.parametrize(("stem", "stride"), [("convolutional", 1), ("convolutional", 2), ("stacked", 5)])
 @torch.no_grad()
 def test_a_stream_equals_the_whole_recording(stem, stride, size):
-    network = labeller(torch.float64, stem, stride, left=5, right=[2, 1])
+    network = labeler(torch.float64, stem, stride, left=5, right=[2, 1])
     waveform = 0.1 * torch.randn(SAMPLES, dtype=torch.float64)
     expected = network(waveform[None])[0][0]
     stream = vitspeech.stream(network)
@@ -87,7 +87,7 @@ def test_a_stream_equals_the_whole_recording(stem, stride, size):
 
 
 def test_a_stream_gives_all_rows_of_a_token_at_once_with_the_sample_that_the_delay_says():
-    network = labeller(left=5, right=[2, 1])
+    network = labeler(left=5, right=[2, 1])
     stream, waveform = vitspeech.stream(network), torch.randn(SAMPLES)
     assert 1000 * stream.delay_samples / stream.sample_rate_hz == network.context_ms["delay_ms"]
     assert stream.push(waveform[: stream.delay_samples - 1]).shape == (0, 7)
@@ -95,7 +95,7 @@ def test_a_stream_gives_all_rows_of_a_token_at_once_with_the_sample_that_the_del
 
 
 def test_an_utterance_too_short_for_a_token_is_named():
-    network, waveforms = labeller(), torch.randn(3, SAMPLES)
+    network, waveforms = labeler(), torch.randn(3, SAMPLES)
     with pytest.raises(ValueError, match=r"utterance 1 of the batch, of 1359 samples is below the 1360 of one token"):
         network(waveforms, torch.tensor([SAMPLES, 1359, 2000]))
     with pytest.raises(ValueError, match=r"a waveform of 1359 samples is below the 1360 of one token"):
