@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vitspeech import command_line
 from vitspeech.benchmark import attention, layer, loader, speech, vit
-from vitspeech.benchmark.measure import write_json
+from vitspeech.data.files import write_json
 from vitspeech.provenance import provenance
 
 RUNS = Path("runs/benchmark")

@@ -10,7 +10,7 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech.checkpoint.release import card_data, table
-from vitspeech.data.utterances.composition import sha256
+from vitspeech.data.files import sha256
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation.recognition import transcripts
 from vitspeech.inference.transcribe import Search

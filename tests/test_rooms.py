@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "data": {"data"},
     "decoding": {"decoding"},
     "models": {"models", "attention", "frontends"},
-    "checkpoint": {"checkpoint", "models", "frontends", "attention"},
+    "checkpoint": {"checkpoint", "models", "frontends", "attention", "data"},
 }
 MAY_NOT_IMPORT = {"tasks": {"models", "data", "frontends"}}
 FORBIDDEN_NAMES = {"utils", "common", "misc", "helpers", "base"}

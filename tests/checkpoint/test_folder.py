@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 import vitspeech
 from vitspeech import checkpoint
+from vitspeech.data.files import sha256
 from vitspeech.models import CNN, TimmModel, ViT
 
 NETWORKS = [
@@ -72,7 +73,7 @@ def resealed(released, **changes) -> None:
     config["network"] |= changes
     (released / "config.yaml").write_text(yaml.safe_dump(config))
     card = json.loads((released / "card.json").read_text())
-    card["config_sha256"] = checkpoint.sha256(released / "config.yaml")
+    card["config_sha256"] = sha256(released / "config.yaml")
     (released / "card.json").write_text(json.dumps(card))
 
 

@@ -23,10 +23,10 @@ from vitspeech.benchmark.measure import (
     describe,
     interleaved,
     origin,
-    write_json,
 )
 from vitspeech.benchmark.memory import in_fresh_process
 from vitspeech.benchmark.variants import PASSES, VARIANTS, Case, prepare, projected
+from vitspeech.data.files import write_json
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from matplotlib import pyplot
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from vitspeech.benchmark.variants import PASSES
+from vitspeech.plots.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY_BLUE, VERMILION
 
-# Okabe and Ito's colors, told apart by color-blind readers; markers tell the lines apart in gray.
 STYLES = {
-    "ours": ("#0072B2", "o"),
-    "full": ("#000000", "s"),
-    "dense mask": ("#CC79A7", "D"),
-    "local-attention": ("#D55E00", "^"),
-    "flex by hand": ("#56B4E9", "v"),
-    "LSTM": ("#E69F00", "P"),
-    "convolution": ("#009E73", "X"),
+    "ours": (BLUE, "o"),
+    "full": (BLACK, "s"),
+    "dense mask": (PURPLE, "D"),
+    "local-attention": (VERMILION, "^"),
+    "flex by hand": (SKY_BLUE, "v"),
+    "LSTM": (ORANGE, "P"),
+    "convolution": (GREEN, "X"),
 }
 Lines = dict[str, list[tuple[int, float]]]
 

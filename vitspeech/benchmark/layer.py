@@ -24,8 +24,8 @@ from vitspeech.benchmark.measure import (
     describe,
     interleaved,
     origin,
-    write_json,
 )
+from vitspeech.data.files import write_json
 
 
 @dataclass(frozen=True)

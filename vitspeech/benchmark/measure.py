@@ -1,14 +1,12 @@
 """How time is taken: variants interleaved after a warm-up, every sample kept; and how it is written down."""
 
 import gc
-import json
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -162,14 +160,6 @@ def origin() -> dict[str, Any]:
             found["versions"][name] = None
     environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     return {**found, "platform": sys.platform, "threads": torch.get_num_threads(), "environment": environment}
-
-
-def write_json(report: dict[str, Any], path: Path) -> None:
-    """Write the report whole or not at all, in place of an earlier one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".draft")
-    draft.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    os.replace(draft, path)
 
 
 def aligned(rows: Iterable[Iterable[str]]) -> str:

@@ -24,6 +24,7 @@ from vitspeech.checkpoint.folder import load
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, find_audio, read_audio
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.module import WaveformData, hiss
+from vitspeech.data.files import write_json
 from vitspeech.frontends import SpeechTokens
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.inference.stream import AudioStream, stream
@@ -226,7 +227,7 @@ def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
         for name, part in bar:
             report[name] = part(settings, lambda text, name=name: measure.describe(bar, f"{name}: {text}"))
             report["complete"] = name == "stream"
-            measure.write_json(report, path)
+            write_json(report, path)
     return report
 
 

@@ -30,8 +30,8 @@ from vitspeech.benchmark.measure import (
     interleaved,
     not_installed,
     origin,
-    write_json,
 )
+from vitspeech.data.files import write_json
 from vitspeech.frontends import LinearPatches
 from vitspeech.models import ViT
 

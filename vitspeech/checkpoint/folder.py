@@ -5,7 +5,6 @@ NAME/config.yaml         network, labels, preprocessing
 NAME/card.json           data, split, metrics, seeds, commit, hardware, minutes, sha256 of the two files above
 """
 
-import hashlib
 import json
 import shutil
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import vitspeech.attention
 import vitspeech.frontends
 import vitspeech.models
 from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
+from vitspeech.data.files import sha256
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
 
@@ -127,9 +127,3 @@ def read_mapping(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
     if missing:
         raise ValueError(f"{path}: has no {', '.join(missing)}")
     return mapping
-
-
-def sha256(path: Path) -> str:
-    """The file's SHA-256 in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,44 +1,76 @@
-"""Finding the files that a user names, and writing files whole or not at all."""
+"""Finding the files that a user names, writing files whole or not at all, and their checksums."""
 
 import csv
+import hashlib
+import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str) -> list[Path]:
-    """The files named, and in each folder named all below it with one of the endings, in order of their names.
+    """The named files, and all files with one of the endings in the named folders, sorted by name.
 
     Args:
-        paths: Files and folders.
-        endings: Of the files looked for, with the dot, in small letters.
-        kind: What such a file is called in a message.
+        paths: Files and folders; folders are searched recursively.
+        endings: File name endings to look for, with the dot, in lower case.
+        kind: What such a file is called in an error message.
 
     Raises:
         FileNotFoundError: If a path does not exist or a folder holds no such file.
     """
-    found = []
+    files = []
     for path in map(Path, paths):
         if path.is_dir():
             inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in endings and file.is_file())
             if not inside:
                 raise FileNotFoundError(f"{path}: no {kind} in this folder ({', '.join(sorted(endings))})")
-            found += inside
+            files += inside
         elif path.exists():
-            found.append(path)
+            files.append(path)
         else:
             raise FileNotFoundError(f"{path}: no such file or folder")
-    return found
+    return files
 
 
-def write_csv(file: Path, columns: Sequence[str], rows: Iterable[Sequence]) -> None:
-    """Write a table that is there as a whole or not at all, also where making the rows fails halfway."""
-    draft = file.with_name(file.name + ".draft")
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a draft beside `path` to write to; it replaces `path` at the end, and is removed if an error is raised.
+
+    A reader, or a run killed in the middle, never meets half a file.
+    """
+    path = Path(path)
+    draft = path.with_name(path.name + ".draft")
     try:
-        with draft.open("w", newline="") as opened:
-            writer = csv.writer(opened)
-            writer.writerow(columns)
-            writer.writerows(rows)
-        os.replace(draft, file)
+        yield draft
+        os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def write_text(text: str, path: str | Path) -> None:
+    """Write a text file, whole or not at all."""
+    with replacing(path) as draft:
+        draft.write_text(text)
+
+
+def write_json(value: Any, path: str | Path) -> None:
+    """Write a JSON file with indentation, whole or not at all; the folder is created if it is missing."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", path)
+
+
+def write_csv(path: str | Path, columns: Sequence[str], rows: Iterable[Sequence]) -> None:
+    """Write a table, whole or not at all, even if an error is raised while the rows are produced."""
+    with replacing(path) as draft, draft.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(rows)
+
+
+def sha256(path: str | Path) -> str:
+    """The file's SHA-256 in hexadecimal."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

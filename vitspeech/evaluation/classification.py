@@ -1,6 +1,5 @@
 """How well a classifier does on a labeled set: accuracy, its interval, the confusion matrix."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from torchmetrics.functional.classification import multiclass_confusion_matrix
 from tqdm import tqdm
 
 from vitspeech.evaluation.report import Report
+from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.plots.run import draw_confusion_matrix
 
 
@@ -83,11 +83,3 @@ def described(found: dict[str, Any]) -> str:
 def accuracy(counts: Tensor) -> float:
     """The share on the diagonal of a confusion matrix."""
     return counts.trace().item() / counts.sum().item()
-
-
-def wilson_interval(share: float, count: int) -> tuple[float, float]:
-    """The 95 % confidence interval of a share seen in `count` draws (Wilson 1927)."""
-    z = 1.959964
-    center = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    return center - half, center + half

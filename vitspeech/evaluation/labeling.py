@@ -8,8 +8,8 @@ from lightning import LightningDataModule
 from torch import nn
 from tqdm import tqdm
 
-from vitspeech.evaluation.classification import wilson_interval
 from vitspeech.evaluation.report import Report
+from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.metrics.word_times import TimedWord, frame_labels, word_f1, words_of
 from vitspeech.plots.run import draw_confusion_matrix
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from vitspeech.data.utterances.composition import sha256
+from vitspeech.data.files import sha256
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation.report import Report
 from vitspeech.inference.transcribe import Search, transcribed

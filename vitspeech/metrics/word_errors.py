@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 from torchmetrics.functional.text import char_error_rate, word_error_rate
+
+from vitspeech.metrics.intervals import bootstrap_ratio_interval
 
 RESAMPLES = 1000
 MISSING = "***"
@@ -155,7 +156,7 @@ def score(references: Sequence[str], hypotheses: Sequence[str]) -> Score:
     found = alignments(references, hypotheses)
     errors = torch.tensor([alignment.errors for alignment in found], dtype=torch.float64)
     lengths = torch.tensor([alignment.length for alignment in found], dtype=torch.float64)
-    low, high = interval(errors, lengths)
+    low, high = bootstrap_ratio_interval(errors, lengths, resamples=RESAMPLES)
     return Score(
         wer=word_error_rate(list(hypotheses), list(references)).item(),
         wer_low=low,
@@ -199,14 +200,6 @@ def confusions(alignments: Iterable[Alignment]) -> list[tuple[str, str, int]]:
     """Which words are taken for which: (reference, hypothesis, count), the most common first, then by the alphabet."""
     pairs = (pair for alignment in alignments for pair in alignment.pairs if mark(*pair) == "S")
     return sorted(((*pair, number) for pair, number in Counter(pairs).items()), key=lambda row: (-row[2], row))
-
-
-def interval(errors: Tensor, lengths: Tensor) -> tuple[float, float]:
-    """The 95 % interval of Σ errors / Σ lengths when utterances (U,) are drawn anew, as many, R times."""
-    drawn = torch.randint(len(errors), (RESAMPLES, len(errors)), generator=torch.Generator().manual_seed(0))
-    rates = errors[drawn].sum(1) / lengths[drawn].sum(1)
-    low, high = rates.quantile(torch.tensor([0.025, 0.975], dtype=rates.dtype)).tolist()
-    return low, high
 
 
 def check(references: Sequence[str], hypotheses: Sequence[str]) -> None:

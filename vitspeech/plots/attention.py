@@ -17,9 +17,9 @@ from vitspeech.checkpoint.folder import Model
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.inference.predict import readers
 from vitspeech.models import SpeechClassifier
-from vitspeech.plots.run import BLUE, ORANGE
+from vitspeech.plots.style import BLUE, GREEN, SPECTROGRAM, VERMILION
 
-LINES = ((BLUE, "-"), (ORANGE, "--"), ("#009E73", ":"))  # dashes tell them apart in gray
+LINES = ((BLUE, "-"), (VERMILION, "--"), (GREEN, ":"))  # dashes tell them apart in gray
 TICKS_HZ = (250, 500, 1000, 2000, 4000, 8000, 16_000)
 SCALE = {"1/8": 1 / 8, "1/4": 1 / 4, "1/2": 1 / 2, "1": 1, "2": 2, "4": 4, "8": 8}  # one, so that pictures compare
 
@@ -114,7 +114,7 @@ def draw_spectrogram(axes: Axes, log_mel: LogMel, waveforms: Tensor) -> None:
     energies = log_mel.log_energies(waveforms)[0].T.cpu().numpy() * (10 / numpy.log(10))
     borders = cells(energies.shape[1], log_mel.hop_samples, log_mel.window_samples, log_mel.sample_rate_hz)
     span = (*borders[[0, -1]], -0.5, len(energies) - 0.5)
-    image = axes.imshow(energies, cmap="magma", aspect="auto", origin="lower", extent=span)
+    image = axes.imshow(energies, cmap=SPECTROGRAM, aspect="auto", origin="lower", extent=span)
     axes.figure.colorbar(image, ax=axes, label="energy (dB)", pad=0.01)
     centers_hz = log_mel.centers_hz.numpy()
     ticks = [tick for tick in TICKS_HZ if centers_hz[0] < tick < centers_hz[-1]]

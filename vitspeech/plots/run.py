@@ -10,8 +10,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from torch import Tensor
 
-# Okabe and Ito's colors, told apart by color-blind readers.
-BLUE, ORANGE = "#0072B2", "#D55E00"
+from vitspeech.plots.style import BLUE, COUNTS, VERMILION
 
 
 def merge_metrics(run: Path) -> list[dict[str, str]]:
@@ -48,7 +47,7 @@ def draw_learning_curves(rows: Sequence[dict[str, str]], path: Path) -> None:
                 marker="o" if len(points) < 20 else None,
             )
 
-    draw(losses, "train_loss_epoch", "training (augmented, as trained)", ORANGE)
+    draw(losses, "train_loss_epoch", "training (augmented, as trained)", VERMILION)
     draw(losses, "val_loss", "validation", BLUE)
     counts_errors = any(row.get("val_error_rate") for row in rows)
     draw(rates, "val_error_rate" if counts_errors else "val_accuracy", "validation", BLUE)
@@ -69,7 +68,7 @@ def draw_confusion_matrix(counts: Tensor, labels: Sequence[str], path: Path, ite
     shares = (counts / counts.sum(1, keepdim=True).clamp(min=1)).numpy()
     size = max(5.0, min(0.55 * len(labels) + 2, 16))
     figure, axes = pyplot.subplots(figsize=(size, size), layout="constrained")
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    axes.imshow(shares, cmap=COUNTS, vmin=0, vmax=1)
     ticks = range(len(labels))
     small = 8 if len(labels) <= 20 else 5
     axes.set_xticks(

@@ -22,10 +22,9 @@ from vitspeech.inference.transcribe import Said, Search, is_transcribing, transc
 from vitspeech.metrics.word_errors import Alignment, align
 from vitspeech.models import SpeechTranscriber
 from vitspeech.plots.attention import cells, draw_spectrogram
-from vitspeech.plots.run import BLUE, ORANGE
+from vitspeech.plots.style import BLUE, GRAY, PROBABILITY, VERMILION
 
 FEW, MOST, LEAST = 15, 20, 0.05  # so many units are all shown; of more, at most so many, which reach this probability
-GRAY = "0.45"
 ROW_INCHES, LETTER_INCHES, BAR_INCHES = 0.19, 0.08, 0.11
 NARROWEST_INCHES, WIDEST_INCHES, HIGHEST_INCHES = 9, 40, 12
 
@@ -204,10 +203,10 @@ def lanes_of(
     pairs = [(word.label, word.label) for word in words or ()] if alignment is None else alignment.pairs
     lanes = []
     if said is not None:
-        colors = [GRAY if one == other else ORANGE for one, other in pairs if one is not None]
+        colors = [GRAY if one == other else VERMILION for one, other in pairs if one is not None]
         lanes += apart("said", list(zip(said, colors, strict=True)), letter_s)
     if words is not None:
-        colors = [BLUE if one == other else ORANGE for one, other in pairs if other is not None]
+        colors = [BLUE if one == other else VERMILION for one, other in pairs if other is not None]
         lanes += apart("heard", list(zip(words, colors, strict=True)), letter_s)
     return lanes
 
@@ -235,7 +234,7 @@ def draw_words(axes: Axes, lanes: Sequence[Lane], letter_s: float) -> None:
     for place, (_, marks) in enumerate(lanes):
         for word, color in marks:
             inside, lasts_s = fits(word, letter_s), word.end_s - word.start_s
-            face, weight = to_rgba(color, 0.25 if inside else 1), "bold" if color == ORANGE else "normal"
+            face, weight = to_rgba(color, 0.25 if inside else 1), "bold" if color == VERMILION else "normal"
             axes.barh(place, lasts_s, 0.8, word.start_s, facecolor=face, edgecolor=color)
             at_s, side = (word.start_s + lasts_s / 2, "center") if inside else (word.end_s + letter_s / 2, "left")
             text = axes.text(at_s, place, word.label, ha=side, va="center", weight=weight, parse_math=False)
@@ -249,7 +248,7 @@ def draw_words(axes: Axes, lanes: Sequence[Lane], letter_s: float) -> None:
 def draw_map(axes: Axes, drawn: Map, borders: numpy.ndarray) -> None:
     """Rows over time, light to dark, with every name or, where there are too many, every so many."""
     span, scale = (*borders[[0, -1]], len(drawn.names) - 0.5, -0.5), {"vmin": 0, "vmax": drawn.highest}
-    image = axes.imshow(drawn.values, cmap="magma_r", aspect="auto", interpolation="nearest", extent=span, **scale)
+    image = axes.imshow(drawn.values, cmap=PROBABILITY, aspect="auto", interpolation="nearest", extent=span, **scale)
     axes.figure.colorbar(image, ax=axes, label=drawn.value, pad=0.01, aspect=drawn.height_inches / BAR_INCHES)
     step = math.ceil(len(drawn.names) * ROW_INCHES / HIGHEST_INCHES)
     names = ["␣" if name == " " else name for name in drawn.names]

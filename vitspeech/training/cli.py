@@ -28,6 +28,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from vitspeech import checkpoint
 from vitspeech.data.batches import InMemoryData
+from vitspeech.data.files import write_text
 from vitspeech.evaluation import evaluate
 from vitspeech.plots.run import draw_learning_curves, merge_metrics
 from vitspeech.provenance import provenance
@@ -128,11 +129,10 @@ class TrainingCLI(LightningCLI):
         config = self.config.clone()
         for name in ("config", "run", "resume"):
             config.pop(name, None)
-        draft = self.folder / "config.yaml.draft"
         context = getattr(self.model.network, "context_ms", {})
         stated = "".join(f"# {name}: {value}\n" for name, value in context.items())
-        draft.write_text(stated + self.parser.dump(config, skip_none=False, skip_link_targets=True))
-        draft.replace(self.folder / "config.yaml")  # a run killed here still has the config it is resumed from
+        text = stated + self.parser.dump(config, skip_none=False, skip_link_targets=True)
+        write_text(text, self.folder / "config.yaml")
         if not (self.folder / "run.json").exists():
             (self.folder / "run.json").write_text(json.dumps(provenance(), indent=2) + "\n")
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())

@@ -21,12 +21,12 @@ from matplotlib.figure import Figure
 
 from vitspeech.checkpoint.folder import CARD, CONFIG, read_mapping
 from vitspeech.data import TwoMarks
-from vitspeech.plots.run import BLUE, ORANGE
+from vitspeech.data.files import write_json
+from vitspeech.plots.style import COLORS, DASHES, MARKERS
 from vitspeech.provenance import provenance
 from vitspeech.training.cli import TrainingCLI
 
 CHANCE = 1 / len(TwoMarks.labels)
-STYLES = ((BLUE, "o", "-"), (ORANGE, "s", "--"), ("#009E73", "^", "-."), ("#CC79A7", "D", ":"))  # in gray, too
 
 
 def probe_distance(
@@ -73,7 +73,7 @@ def probe_distance(
     # Seed by seed, so that a probe broken off has whole lines to show.
     plan = [(seed, distance, name) for seed in range(seeds) for distance in distances for name in named]
     report = {"rows": [], "complete": False, "settings": settings, **provenance()}
-    write(report, report_file)
+    write_json(report, report_file)
     for number, (seed, distance, name) in enumerate(plan, start=1):
         run = folder / f"{name.replace('/', '-')}-{distance:g}px" / str(seed)
         note(f"run {number} of {len(plan)}: {name}, {distance:g} px, seed {seed}")
@@ -81,7 +81,7 @@ def probe_distance(
         train(run, [f"--config={named[name]}", *chosen])
         report["rows"].append({"config": name, "distance_px": distance, "seed": seed, **found(run)})
         report["complete"] = number == len(plan)
-        write(report, report_file)
+        write_json(report, report_file)
         draw(report, folder / "probe.png")
     return report
 
@@ -107,20 +107,14 @@ def found(run: Path) -> dict[str, Any]:
     }
 
 
-def write(report: dict[str, Any], path: Path) -> None:
-    """Write the report, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".draft")
-    draft.write_text(json.dumps(report, indent=2) + "\n")
-    draft.replace(path)
-
-
 def draw(report: dict[str, Any], path: Path) -> None:
     """A line for each config through the means over seeds; each run is a point with its 95 % interval."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes, rows = figure.subplots(), report["rows"]
     lines = {row["config"]: row for row in rows}
-    for (name, first), (color, marker, dashes) in zip(lines.items(), cycle(STYLES), strict=False):
+    for (name, first), (color, marker, dashes) in zip(
+        lines.items(), cycle(zip(COLORS, MARKERS, DASHES, strict=False)), strict=False
+    ):
         own = [row for row in rows if row["config"] == name]
         for row in own:
             low, high = (100 * bound for bound in row["interval"])

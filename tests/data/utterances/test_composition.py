@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from vitspeech.data.files import sha256
 from vitspeech.data.utterances.composition import (
     Utterance,
     check,
     collated,
     composed,
     read_manifest,
-    sha256,
     write_manifest,
 )
 from vitspeech.data.utterances.word_clips import WordClip

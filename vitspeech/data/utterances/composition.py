@@ -12,7 +12,6 @@ A manifest is a file of JSON lines, one utterance each. All numbers of it are sa
 Shapes: B utterances, N samples, U units, W words.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -25,6 +24,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from vitspeech.data.files import sha256
 from vitspeech.data.utterances.word_clips import WordClip
 
 FADE = 640  # samples: 40 ms before and after each word, in which it fades in and out, over its neighbors, too
@@ -166,9 +166,3 @@ def check(utterance: Utterance) -> None:
 def read_sums(file: Path) -> dict[str, str]:
     """The sha256 of each name, as `sha256sum` writes them; nothing where there is no such file."""
     return {name: digest for digest, name in SUM.findall(file.read_text())} if file.exists() else {}
-
-
-def sha256(file: Path) -> str:
-    """The file's SHA-256 in hexadecimal."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

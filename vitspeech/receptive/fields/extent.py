@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from vitspeech.metrics.intervals import bootstrap_indices, percentile_interval
 from vitspeech.receptive.fields.effective import Field
 
 SHARES = (0.2, 0.3, 0.5, 0.9, 0.99)
@@ -131,8 +132,7 @@ def grid_of(field: Field) -> list[Tensor]:
 def drawn(field: Field) -> Tensor:
     """The field's shares for the inputs themselves and for every bootstrap draw: (K, P)."""
     count = len(field.energy)
-    generator = torch.Generator().manual_seed(FIXED)
-    chosen = torch.randint(0, count, (DRAWS, count), generator=generator)
+    chosen = bootstrap_indices(count, DRAWS, seed=FIXED)
     weights = torch.zeros(DRAWS, count, dtype=torch.double).scatter_add_(1, chosen, torch.ones(DRAWS, count).double())
     energy = torch.cat((torch.ones(1, count).double(), weights)) @ field.energy.double().flatten(1)
     return energy / energy.sum(1, keepdim=True)
@@ -181,5 +181,4 @@ def effective_number(share: Tensor) -> Tensor:
 
 def estimate(values: Tensor) -> Estimate:
     """The number for the inputs themselves, and between which numbers 95 % of the draws lie."""
-    low, high = values[1:].quantile(torch.tensor([0.025, 0.975], dtype=values.dtype)).tolist()
-    return Estimate(float(values[0]), low, high)
+    return Estimate(float(values[0]), *percentile_interval(values[1:]))

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 
+from vitspeech.plots.style import VERMILION
 from vitspeech.receptive.comparison import Result
 from vitspeech.receptive.examples import Example
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
@@ -23,7 +24,7 @@ WAYS = {
 }
 OVER_TIME = ("rollout", "relevance")
 SHORT = {"field": "field", "rollout": "rollout", "relevance": "relevance"}
-SEEN = LinearSegmentedColormap.from_list("seen", [to_rgba("#D55E00", 0), to_rgba("#D55E00", 0.9)])  # clear to orange
+SEEN = LinearSegmentedColormap.from_list("seen", [to_rgba(VERMILION, 0), to_rgba(VERMILION, 0.9)])  # clear to orange
 
 
 def draw_examples(results: Sequence[Result], sample: Sample) -> Drawn:

@@ -17,21 +17,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from vitspeech.plots.style import COLORS, DASHES, MARKERS
 from vitspeech.receptive.comparison import Result, State
 from vitspeech.receptive.fields.extent import Estimate
 
 Dashes = str | tuple[int, tuple[float, ...]]
 
-# Okabe and Ito's colors, told apart by color-blind readers; dashes and markers tell them apart in gray.
-COLORS = (
-    ("#0072B2", "-"),
-    ("#D55E00", "--"),
-    ("#009E73", ":"),
-    ("#CC79A7", "-."),
-    ("#E69F00", (0, (6, 1, 1, 1, 1, 1))),
-    ("#56B4E9", (0, (8, 2))),
-)
-MARKERS = "os^DvPX"
 STATES = {"trained": "-", "untrained": "--", "other size": ":"}
 WIDTH = 11.0  # of a figure in inches: at 120 dpi its letters stay readable when a page shrinks it to 900 px
 THIN = {"linewidth": 0.9, "alpha": 0.9}  # theoretical limits
@@ -64,7 +55,7 @@ class Look:
 
 def with_looks(results: Sequence[Result]) -> list[tuple[Result, Look]]:
     """Each model with its look; up to six differ in color, in dashes and in marker."""
-    styles = zip(cycle(COLORS), cycle(MARKERS), strict=False)
+    styles = zip(cycle(zip(COLORS, DASHES, strict=True)), cycle(MARKERS), strict=False)
     return [(result, Look(*pair, marker)) for result, (pair, marker) in zip(results, styles, strict=False)]
 
 

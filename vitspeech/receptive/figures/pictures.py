@@ -14,6 +14,7 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from vitspeech.plots.style import MARKERS, SKY_BLUE
 from vitspeech.receptive.comparison import Result, State
 from vitspeech.receptive.fields.effective import Field
 from vitspeech.receptive.fields.extent import grid_of
@@ -23,7 +24,6 @@ from vitspeech.receptive.figures.fields import NOTHING, draw_grid, draw_image
 from vitspeech.receptive.figures.heads import DEPTH as DEPTH_OF_ATTENTION
 from vitspeech.receptive.figures.heads import against_depth, scatter, with_heads
 from vitspeech.receptive.figures.layout import (
-    MARKERS,
     STATES,
     THIN,
     Drawn,
@@ -43,7 +43,7 @@ from vitspeech.receptive.figures.visible import draw_visible
 
 FAR = 10  # sides of the picture: beyond every panel
 ROUNDING = 1e-6  # share of the energy
-OUTLINES = {"theoretical field": ("#56B4E9", "-"), "square with 90 % of the energy": ("white", "--")}
+OUTLINES = {"theoretical field": (SKY_BLUE, "-"), "square with 90 % of the energy": ("white", "--")}
 
 
 def figures_of_pictures(results: Sequence[Result]) -> dict[str, Drawn]:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 
+from vitspeech.plots.style import SKY_BLUE
 from vitspeech.receptive.comparison import Result, State
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 from vitspeech.receptive.figures.blocks import DEPTH, draw_blocks
@@ -41,7 +42,7 @@ from vitspeech.receptive.figures.visible import draw_visible
 
 TICKS_HZ = (250, 1000, 4000)
 RANGE_HZ = (50, 100, 200, 500, 1000, 2000, 5000)
-LIMIT = {"color": "#56B4E9", "linestyle": "-", "linewidth": 0.9}
+LIMIT = {"color": SKY_BLUE, "linestyle": "-", "linewidth": 0.9}
 DENSITY_MS = 10
 LOWEST = 1e-6  # of a density that is drawn
 FAR = 10_000  # ms in a second of clip: beyond every panel

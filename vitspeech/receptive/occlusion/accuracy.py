@@ -10,7 +10,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from vitspeech.evaluation.classification import wilson_interval
+from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.receptive.occlusion.windows import REPLACEMENTS, Windowed, distances
 
 ROUNDING = 1e-9  # far below what one input changes in an accuracy

@@ -1,0 +1,76 @@
+"""Which classes a configuration may name: those of vitspeech and its libraries, and of modules the user trusts.
+
+A configuration names classes by import path (`class_path: mine.Net`), and importing a module runs its code. Classes of
+vitspeech, torch, timm, lightning and torchmetrics are always accepted. Every other module has to be trusted by name:
+`trust=["mine"]` in Python, `--trust mine` on the command line.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+KNOWN_PACKAGES = ("vitspeech", "torch", "timm", "lightning", "torchmetrics")
+
+
+def check_trusted(class_path: str, trust: Sequence[str] = ()) -> None:
+    """Refuse a class path outside the known packages and the trusted modules.
+
+    Args:
+        class_path: Import path of a class, such as `mine.Net`.
+        trust: Modules whose code may run; trusting `mine` includes `mine.networks`.
+
+    Raises:
+        ValueError: If the class is in none of them.
+    """
+    allowed = (*KNOWN_PACKAGES, *trust)
+    if not any(class_path.startswith(f"{package}.") for package in allowed):
+        module = class_path.rpartition(".")[0] or class_path
+        raise ValueError(
+            f"{class_path} is not part of vitspeech, and loading it runs its code; if you trust it, pass "
+            f"--trust {module} (in Python: trust=[{module!r}])"
+        )
+
+
+def check_config(config: Any, trust: Sequence[str] = ()) -> None:
+    """`check_trusted` for every class that a configuration names.
+
+    Raises:
+        ValueError: If one of them is not trusted.
+    """
+    for class_path in class_paths(config):
+        check_trusted(class_path, trust)
+
+
+def class_paths(config: Any) -> Iterator[str]:
+    """Every `class_path` in nested dictionaries and lists."""
+    if isinstance(config, dict):
+        if isinstance(config.get("class_path"), str):
+            yield config["class_path"]
+        for value in config.values():
+            yield from class_paths(value)
+    elif isinstance(config, list | tuple):
+        for value in config:
+            yield from class_paths(value)
+
+
+def import_trusted(class_path: str, trust: Sequence[str]) -> Any:
+    """Import a class of a trusted module, which may lie in the current folder.
+
+    Raises:
+        ValueError: If the class is not trusted, or there is no such module or class.
+    """
+    check_trusted(class_path, trust)
+    module, _, name = class_path.rpartition(".")
+    search_current_folder()
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{class_path}: cannot be imported: {error}") from None
+
+
+def search_current_folder() -> None:
+    """Let imports find the user's modules in the current folder, after everything that is installed."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
