@@ -15,7 +15,7 @@ from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.transcribe import Said, Search, transcribe
 from vitspeech.models import SpeechClassifier, SpeechRecognizer, SpeechTranscriber, ViT
 from vitspeech.plots import transcript as transcript_picture
-from vitspeech.plots.run import BLUE, ORANGE
+from vitspeech.plots.style import BLUE, VERMILION
 from vitspeech.plots.transcript import apart, draw_transcript, joined, shown_classes
 
 RATE_HZ = 16_000
@@ -187,7 +187,7 @@ def test_nothing_heard_is_drawn_with_the_end_alone(ctc, drawn):
 def test_nothing_heard_by_ctc_is_all_missing(drawn):
     panels, figure = drawn(always(released(), 4), said=[Said("up", 0.1, 0.9), Said("left", 0.9, 1.2)])
     assert names(panels["words"]) == ["said", "heard"]
-    assert [box.get_edgecolor() for box in panels["words"].patches] == [to_rgba(ORANGE)] * 2
+    assert [box.get_edgecolor() for box in panels["words"].patches] == [to_rgba(VERMILION)] * 2
     assert figure.get_suptitle().endswith("nothing is heard\nword errors: 2 in 2 (orange)")
 
 
@@ -199,7 +199,9 @@ def test_words_stand_where_the_transcript_has_them_and_what_is_wrong_is_orange(d
     boxes = [(box.get_x(), box.get_x() + box.get_width()) for box in panels["words"].patches]
     word = transcript.units[0]
     assert boxes == [pytest.approx(pair) for pair in ((0.25, 0.75), (0.75, 1.25), (word.start_s, word.end_s))]
-    assert [box.get_edgecolor()[:3] for box in panels["words"].patches] == [to_rgb(c) for c in ("0.45", ORANGE, BLUE)]
+    assert [box.get_edgecolor()[:3] for box in panels["words"].patches] == [
+        to_rgb(c) for c in ("0.45", VERMILION, BLUE)
+    ]
     assert [text.get_text() for text in panels["words"].texts] == ["$5 $6", "up", "$5 $6"]
     assert [text.get_weight() for text in panels["words"].texts] == ["normal", "bold", "normal"]
     assert figure.get_suptitle().endswith("\nword errors: 1 in 2 (orange)")
