@@ -2,7 +2,9 @@
 
 from vitspeech.attention import (
     Decoder,
+    DecoderConfig,
     Encoder,
+    EncoderConfig,
     MultiHeadAttention,
     RelativePositions,
     Rotary,
@@ -50,7 +52,9 @@ __all__ = [
     "Cifar",
     "Classification",
     "Decoder",
+    "DecoderConfig",
     "Encoder",
+    "EncoderConfig",
     "ImageFolder",
     "Labeling",
     "MultiHeadAttention",

@@ -39,7 +39,7 @@ def task(network: nn.Module) -> Recognition:
 
 def recognizer() -> SpeechRecognizer:
     torch.manual_seed(0)
-    network = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), depth=2, heads=3).double().eval()
+    network = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), encoder={"depth": 2, "heads": 3}).double().eval()
     network.head.weight.data *= 5  # surer than at random
     return network
 

@@ -373,13 +373,17 @@ def config(tmp_path_factory):
     listing(root, "train", *rows[::3], *rows[1::3])
     listing(root, "test", *rows[2::3])
     tokens = {"width": 16, "mels": 40, "stem": "convolutional", "stride": 2}
-    network = {"units": 3, "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": tokens}, "depth": 1}
+    network = {
+        "units": 3,
+        "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": tokens},
+        "encoder": {"depth": 1, "heads": 2},
+    }
     settings = {
         "seed_everything": 3,
         "task": "recognition",
         "data": {"class_path": "vitspeech.TranscribedAudio", "init_args": {"root": str(root), "batch": 5}},
         "model": {
-            "network": {"class_path": "vitspeech.SpeechRecognizer", "init_args": network | {"heads": 2}},
+            "network": {"class_path": "vitspeech.SpeechRecognizer", "init_args": network},
             "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.003}},
         },
         "trainer": {"max_epochs": 2, "enable_progress_bar": False, "accelerator": "cpu"},
@@ -419,9 +423,9 @@ def test_a_run_is_a_function_of_its_seed(config, run, tmp_path):
 
 
 def test_labeling_says_that_it_needs_times(config, tmp_path):
-    network = {"classes": 4, "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16}}, "depth": 1}
+    network = {"classes": 4, "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16}}}
     settings = yaml.safe_load(config.read_text()) | {"task": "labeling"}
-    settings["model"]["network"] = {"class_path": "vitspeech.SpeechLabeler", "init_args": network | {"heads": 2}}
+    settings["model"]["network"] = {"class_path": "vitspeech.SpeechLabeler", "init_args": network}
     (tmp_path / "labeling.yaml").write_text(yaml.safe_dump(settings))
     with pytest.raises(ValueError, match="spans"):
         trained(tmp_path / "labeling.yaml", tmp_path / "run")
