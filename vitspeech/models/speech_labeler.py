@@ -40,7 +40,7 @@ class SpeechLabeler(SpeechEncoder):
 
     def __init__(
         self,
-        classes: int,
+        classes: int = 0,
         tokens: SpeechTokens | None = None,
         depth: int = 6,
         heads: int = 4,

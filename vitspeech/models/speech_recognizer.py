@@ -36,7 +36,7 @@ class SpeechRecognizer(SpeechEncoder):
 
     def __init__(
         self,
-        units: int,
+        units: int = 0,
         tokens: SpeechTokens | None = None,
         depth: int = 6,
         heads: int = 4,

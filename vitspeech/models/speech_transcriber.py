@@ -62,7 +62,7 @@ class SpeechTranscriber(SpeechEncoder):
 
     def __init__(
         self,
-        units: int,
+        units: int = 0,
         tokens: SpeechTokens | None = None,
         depth: int = 6,
         heads: int = 4,

@@ -48,7 +48,7 @@ class ViT(nn.Module):
 
     def __init__(
         self,
-        classes: int,
+        classes: int = 0,
         image: int = 32,
         patch: int = 4,
         width: int = 192,
