@@ -101,7 +101,14 @@ def load(folder: str | Path) -> Model:
     except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{folder}: the network can't be made from its configuration and weights: {reason}") from None
-    return Model(network.eval(), config["labels"], config["preprocessing"], card, config["network"], config.get("task", Model.task))
+    return Model(
+        network.eval(),
+        config["labels"],
+        config["preprocessing"],
+        card,
+        config["network"],
+        config.get("task", Model.task),
+    )
 
 
 def build(config: dict[str, Any]) -> nn.Module:

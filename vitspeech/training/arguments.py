@@ -52,7 +52,7 @@ def prepare(arguments: Sequence[str]) -> Arguments:
 
     Raises:
         FileNotFoundError: If a config or the run to resume does not exist.
-        ValueError: If a config has the shape of an earlier version, or a class of a module that is not trusted is named.
+        ValueError: If a config has the shape of an earlier version, or names a class of a module that is not trusted.
     """
     runs, rest = take_option(arguments, "--run")
     resumes, rest = take_option(rest, "--resume")

@@ -118,17 +118,15 @@ class TrainingCLI(LightningCLI):
             raise ValueError(readable(str(error))) from error
 
     def fill_sizes(self) -> None:
-        """Set `classes` and `units` of the network from the labels of the data where the config leaves them out.
-
-        Raises:
-            ValueError: If the config gives a network of vitspeech another number.
-        """
+        """Set `classes` and `units` of the network from the labels of the data where the config leaves them out."""
         network = self.config.model.init_args.get("network")
         sizes = getattr(network, "init_args", None) or {}
         missing = [name for name in ("classes", "units") if name in sizes and not sizes[name]]
         if missing:
             labels = read_labels(self.datamodule)
-            for name, size in find_task(self.config.model.class_path, self.arguments.trust).network_sizes(labels).items():
+            for name, size in (
+                find_task(self.config.model.class_path, self.arguments.trust).network_sizes(labels).items()
+            ):
                 if name in missing:
                     sizes[name] = size
 

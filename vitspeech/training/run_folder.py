@@ -4,7 +4,7 @@ RUN/config.yaml          the resolved config
 RUN/run.json             commit, hardware, versions
 RUN/logs/                CSV and TensorBoard logs, one folder for each start of the run
 RUN/last.ckpt best.ckpt  checkpoints of the last epoch and of the best one by the task's validation metric
-RUN/model/               the final weights as a released model, with their card; written last: a run that has it is finished
+RUN/model/               the final weights as a released model with their card; written last, so the run is finished
 RUN/metrics.csv learning_curves.png
 RUN/confusion_matrix.png or errors.txt: the errors on the test set
 """
