@@ -12,8 +12,8 @@ import torch
 import vitspeech
 from vitspeech import command_line
 from vitspeech.checkpoint.release import card_data
-from vitspeech.evaluation import evaluate
 from vitspeech.inference.transcribe import Search
+from vitspeech.tasks import find_task
 
 
 def main() -> None:
@@ -29,7 +29,9 @@ def main() -> None:
     network = model.network.to("cuda" if torch.cuda.is_available() else "cpu")
     given = {"beam": arguments.beam, "ctc_weight": arguments.ctc_weight}
     chosen = {name: value for name, value in given.items() if value is not None}
-    report = evaluate(network, data, search=Search(**model.card["metrics"].get("search", {}) | chosen))
+    report = find_task(model.task).evaluate(
+        network, data, search=Search(**model.card["metrics"].get("search", {}) | chosen)
+    )
     name, value = report.headline
     print(f"{report.text}; the card says {model.card['metrics'][name]:.4f}")
     print(f"{name} {value:.4f}")

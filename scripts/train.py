@@ -41,9 +41,9 @@ def main() -> None:
     if not sys.argv[1:] or {"-h", "--help"} & set(sys.argv[1:]):
         print(__doc__)
         sys.exit(0 if sys.argv[1:] else 2)
-    from vitspeech.training.cli import TrainingCLI
+    from vitspeech.training.cli import train
 
-    TrainingCLI(arguments).train()
+    train(arguments)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ class Model:
         preprocessing: `image` (side in pixels), `mean` and `std` (per channel, of 0..1).
         card: What is known of the network: data, split, metrics and so on.
         config: The network's `class_path` and `init_args`.
+        task: Class path of the task that trained the network.
     """
 
     network: nn.Module
@@ -42,6 +43,7 @@ class Model:
     preprocessing: dict[str, Any]
     card: dict[str, Any]
     config: dict[str, Any]
+    task: str = "vitspeech.Classification"
 
 
 def save(model: Model, folder: str | Path) -> None:
@@ -59,7 +61,7 @@ def save(model: Model, folder: str | Path) -> None:
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.network.state_dict().items()}
     save_file(weights, draft / WEIGHTS)
     (draft / WEIGHTS).chmod(0o644)  # safetensors leaves it to its owner alone
-    config = {"network": model.config, "labels": model.labels, "preprocessing": model.preprocessing}
+    config = {"task": model.task, "network": model.config, "labels": model.labels, "preprocessing": model.preprocessing}
     (draft / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     sums = {"sha256": sha256(draft / WEIGHTS), "config_sha256": sha256(draft / CONFIG)}
     (draft / CARD).write_text(json.dumps(model.card | {"format": FORMAT} | sums, indent=2) + "\n")
@@ -99,7 +101,14 @@ def load(folder: str | Path) -> Model:
     except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{folder}: the network can't be made from its configuration and weights: {reason}") from None
-    return Model(network.eval(), config["labels"], config["preprocessing"], card, config["network"])
+    return Model(
+        network.eval(),
+        config["labels"],
+        config["preprocessing"],
+        card,
+        config["network"],
+        config.get("task", Model.task),
+    )
 
 
 def build(config: dict[str, Any]) -> nn.Module:
