@@ -34,7 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if path:
             write_json({"loader": rates, **provenance()}, path)
     elif name == "attention":
-        options["variants"] = options["variants"] or module.VARIANTS
         print(module.tables(module.benchmark(module.Settings(**options), path)))
         print(f"\n{path}, {path.with_suffix('.png')}")
     else:
@@ -57,7 +56,8 @@ def parser() -> argparse.ArgumentParser:
 
     attention = add("attention", "truncated attention against other implementations: time and peak memory")
     attention.add_argument("--tokens", type=int, nargs="+", default=[256, 1024, 4096, 16384], help="lengths")
-    attention.add_argument("--variants", nargs="+", help="implementations to measure; None measures all")
+    names = "implementations to measure besides ours (default: all)"
+    attention.add_argument("--variants", nargs="+", default=argparse.SUPPRESS, help=names)
     attention.add_argument("--heads", type=int, default=4, help="attention heads")
     attention.add_argument("--width", type=int, default=64, help="width of one head")
     attention.add_argument("--left", type=int, default=32, help="past context in tokens")

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.checkpoint.release import card_data
     from vitspeech.evaluation import evaluate
 
-    model = vitspeech.load(options.checkpoint)
+    model = vitspeech.load(options.checkpoint, trust=options.trust)
     data = card_data(model, options.data)
     network = model.network.to("cuda" if torch.cuda.is_available() else "cpu")
     overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}

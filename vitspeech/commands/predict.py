@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.data.files import write_csv
     from vitspeech.plots.attention import draw_attention
 
-    model = vitspeech.load(options.checkpoint)
+    model = vitspeech.load(options.checkpoint, trust=options.trust)
     if options.attention:
         # First, so that nothing is printed before a model without attention is refused.
         draw_attention(model, Path(options.paths[0]), options.attention)

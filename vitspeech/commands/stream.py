@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.inference.transcribe import is_transcribing
 
     torch.set_num_threads(1)  # parts of a tenth of a second are too small for more threads
-    model = vitspeech.load(options.checkpoint)
+    model = vitspeech.load(options.checkpoint, trust=options.trust)
     if is_transcribing(model.network):
         listener = vitspeech.TranscriptStream(model, search=vitspeech.Search(beam=1))
     else:

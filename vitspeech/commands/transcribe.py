@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     settings = {name: getattr(options, name) for name in ("beam", "length_penalty", "ctc_weight")}
     search = vitspeech.Search(**{name: value for name, value in settings.items() if value is not None})
-    model = vitspeech.load(options.checkpoint)
+    model = vitspeech.load(options.checkpoint, trust=options.trust)
     # Lines on a terminal show progress by themselves.
     progress = options.csv is not None or not sys.stdout.isatty()
     transcripts = vitspeech.transcribe(model, options.paths, search=search, progress=progress)
