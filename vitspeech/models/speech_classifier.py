@@ -36,7 +36,7 @@ class SpeechClassifier(SpeechEncoder):
 
     def __init__(
         self,
-        classes: int,
+        classes: int = 0,
         tokens: SpeechTokens | None = None,
         encoder: EncoderConfig | None = None,
         *,

@@ -38,7 +38,7 @@ class SpeechLabeler(SpeechEncoder):
 
     def __init__(
         self,
-        classes: int,
+        classes: int = 0,
         tokens: SpeechTokens | None = None,
         encoder: EncoderConfig | None = None,
         *,

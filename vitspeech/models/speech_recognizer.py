@@ -34,7 +34,7 @@ class SpeechRecognizer(SpeechEncoder):
 
     def __init__(
         self,
-        units: int,
+        units: int = 0,
         tokens: SpeechTokens | None = None,
         encoder: EncoderConfig | None = None,
         *,

@@ -58,7 +58,7 @@ class SpeechTranscriber(SpeechEncoder):
 
     def __init__(
         self,
-        units: int,
+        units: int = 0,
         tokens: SpeechTokens | None = None,
         encoder: EncoderConfig | None = None,
         *,

@@ -45,7 +45,7 @@ class ViT(nn.Module):
 
     def __init__(
         self,
-        classes: int,
+        classes: int = 0,
         image: int = 32,
         patch: int = 4,
         *,
