@@ -52,7 +52,7 @@ def waveform():
 def test_one_pass_gives_the_networks_own_encoding_and_weights_that_sum_to_one(options, waveform):
     network = classifier(**options)
     encoded, weights = encode(network, waveform[None])
-    assert torch.allclose(encoded, network.forward_tokens(waveform[None]), atol=1e-5)
+    assert torch.allclose(encoded, network.forward_features(waveform[None]), atol=1e-5)
     assert weights.shape == (2, 1, 4, 31, 31) and (weights >= 0).all()
     assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
     assert torch.equal(weights[:, 0], attention_weights(network, waveform))

@@ -33,7 +33,7 @@ class AudioStream:
     """
 
     def __init__(self, network: nn.Module) -> None:
-        parts = ("tokens", "encoder", "forward_head")
+        parts = ("tokens", "encoder", "frame_logits")
         if not all(hasattr(network, part) for part in parts):
             raise ValueError(f"{type(network).__name__} has no attention encoder over speech tokens to stream")
         self.network, self.tokens = network, network.tokens
@@ -44,7 +44,7 @@ class AudioStream:
         parameter = next(network.parameters())
         self.kept = parameter.new_zeros(1, 0)
         self.nothing = parameter.new_zeros(1, 0, self.tokens.width)
-        self.no_rows = network.forward_head(self.nothing)[0].detach()
+        self.no_rows = network.frame_logits(self.nothing)[0].detach()
 
     @torch.inference_mode()
     def push(self, samples: Tensor | numpy.ndarray) -> Tensor:
@@ -80,7 +80,7 @@ class AudioStream:
 
     def rows(self, encoded: Tensor) -> Tensor:
         """Logits (T, C) of what the encoder gave (1, T, D)."""
-        return self.network.forward_head(encoded)[0]
+        return self.network.frame_logits(encoded)[0]
 
 
 def stream(model: Model | nn.Module) -> AudioStream:

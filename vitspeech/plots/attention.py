@@ -26,7 +26,7 @@ SCALE = {"1/8": 1 / 8, "1/4": 1 / 4, "1/2": 1 / 2, "1": 1, "2": 2, "4": 4, "8": 
 
 @torch.no_grad()
 def encode(network: SpeechClassifier, waveforms: Tensor) -> tuple[Tensor, Tensor]:
-    """`forward_tokens` with its attention written out, so that the same pass gives the weights, too.
+    """`forward_features` with its attention written out, so that the same pass gives the weights, too.
 
     Shape:
         (B, N) -> (B, T, D), weights (L, B, H, T, T)
@@ -100,7 +100,7 @@ def draw_attention(model: Model, file: Path, path: Path) -> None:
     panels[1].set_yticks(range(len(rows)), rows)
     panels[1].set(ylabel="layer", title="attention that each moment receives, mean over heads and queries")
     if single:  # otherwise the head takes all hops at once, and nothing can be said of one token
-        draw_labels(panels[2], clip, network.forward_head(encoded)[0].softmax(-1).cpu().numpy(), model.labels, borders)
+        draw_labels(panels[2], clip, network.frame_logits(encoded)[0].softmax(-1).cpu().numpy(), model.labels, borders)
     panels[-1].set(xlabel="time in the clip (s)", xlim=(0, waveforms.shape[1] / log_mel.sample_rate_hz))
     pairs, last = right.subplots(subplot_kw={"box_aspect": 1}), weights[-1] / uniform[-1]
     draw_times(pairs, last.numpy(), tuple(borders[[0, -1, -1, 0]]), location="bottom", shrink=0.8)
