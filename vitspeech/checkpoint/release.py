@@ -10,7 +10,7 @@ from typing import Any
 
 import vitspeech.data
 from vitspeech import checkpoint
-from vitspeech.data.batches import InMemoryData
+from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_clips import WordSource
 
 SHOWN = ("learning_curves.png", "confusion_matrix.png", "errors.txt")  # of which a run has what its task gives

@@ -48,7 +48,7 @@ class Classification(Task):
         # From all over the set, which may be in order of its labels.
         places = torch.linspace(0, len(data.train) - 1, min(2000, len(data.train))).long()
         inputs, _, _ = data.train[places, 0]
-        return data.normalized(inputs)
+        return data.normalize(inputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
         logits = self.network(inputs)

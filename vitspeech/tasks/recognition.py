@@ -46,7 +46,7 @@ class Recognition(Task):
         """Utterances end to end, so that no padding counts."""
         (waveforms, lengths, *_), _ = data.train[torch.arange(min(256, len(data.train))), data.seed]
         rows = [row[:length] for row, length in zip(waveforms, lengths.tolist(), strict=True)]
-        return data.normalized(torch.cat(rows))[None]
+        return data.normalize(torch.cat(rows))[None]
 
     def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
         """Nats a unit."""

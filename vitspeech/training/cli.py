@@ -27,8 +27,8 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from vitspeech import checkpoint
-from vitspeech.data.batches import InMemoryData
 from vitspeech.data.files import write_text
+from vitspeech.data.module import InMemoryData
 from vitspeech.evaluation import evaluate
 from vitspeech.plots.run import draw_learning_curves, merge_metrics
 from vitspeech.provenance import provenance
