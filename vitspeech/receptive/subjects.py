@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech import checkpoint
-from vitspeech.data.images.module import normalized
+from vitspeech.data.images.module import normalize
 from vitspeech.models import SpeechTranscriber, TimmModel, ViT
 from vitspeech.receptive.fields.known_layers import layers_of
 from vitspeech.receptive.fields.layers import INPUT, Layer
@@ -132,7 +132,7 @@ class Subject:
             return joined[:, :count] / 32768
         if raw.shape[-1] != size:
             raw = F.interpolate(raw.float(), int(size), mode="bicubic", antialias=True).clamp(0, 255)
-        return normalized(raw, self.preprocessing["mean"], self.preprocessing["std"])
+        return normalize(raw, self.preprocessing["mean"], self.preprocessing["std"])
 
     def layers(self, network: nn.Module, inputs: Tensor) -> list[Layer]:
         """The layers that are measured; see `layers_of`."""
