@@ -17,8 +17,8 @@ import vitspeech
 from vitspeech import command_line
 from vitspeech.data.audio.reading import read_audio
 from vitspeech.inference.microphone import listen
-from vitspeech.inference.spotting import Word, WordSpotter, alarms_per_hour
-from vitspeech.inference.transcribe import Said, is_transcribing
+from vitspeech.inference.spotting import Detection, WordSpotter, alarms_per_hour
+from vitspeech.inference.transcribe import Segment, is_transcribing
 
 PART_S = 0.1
 
@@ -59,12 +59,12 @@ def main() -> None:
         print(f"false alarms an hour: {mean:.1f} (95 % interval {low:.1f} to {high:.1f})")
 
 
-def show(words: Iterable[Word | Said]) -> int:
+def show(words: Iterable[Detection | Segment]) -> int:
     """Print each word on a line of its own as it comes, and count them."""
     count = 0
     for word in words:
         count += 1
-        sure = f" {word.probability:.2f}" if isinstance(word, Word) else ""
+        sure = f" {word.probability:.2f}" if isinstance(word, Detection) else ""
         print(f"{word.start_s:8.2f} – {word.end_s:.2f} s  {word.label:12}{sure}".rstrip(), flush=True)
     return count
 

@@ -10,7 +10,7 @@ import vitspeech
 from vitspeech.checkpoint.release import card_data
 from vitspeech.evaluation import recognition
 from vitspeech.evaluation.recognition import evaluate
-from vitspeech.inference.transcribe import Search, transcribed
+from vitspeech.inference.transcribe import Search, transcribe_batch
 
 SAID = {"short": ["go stop", "left", "go go go"], "long": ["up down up down", "no"]}
 # short: stop taken for left; right; one go missing and up added before. long: right; no deleted.
@@ -108,5 +108,5 @@ def test_transcripts_are_those_of_each_utterance_in_order_through_batches(finish
     expected = []
     for place in range(len(utterances)):
         speech, _ = utterances[torch.tensor([place]), 0]
-        expected += transcribed(model.network, model.labels, speech.waveforms / 32768, speech.lengths, search)
+        expected += transcribe_batch(model.network, model.labels, speech.waveforms / 32768, speech.lengths, search)
     assert found == [transcript.text for transcript in expected] and len(set(found)) > 1

@@ -30,7 +30,7 @@ from vitspeech import checkpoint
 from vitspeech.data.batches import InMemoryData
 from vitspeech.data.files import write_text
 from vitspeech.evaluation import evaluate
-from vitspeech.plots.run import draw_learning_curves, merge_metrics
+from vitspeech.plots.curves import draw_learning_curves, merge_metrics
 from vitspeech.provenance import provenance
 from vitspeech.tasks import TASKS
 
