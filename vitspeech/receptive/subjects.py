@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from vitspeech import checkpoint
 from vitspeech.data.images.module import normalized
 from vitspeech.models import SpeechTranscriber, TimmModel, ViT
-from vitspeech.receptive.fields.known_layers import layers_of
+from vitspeech.receptive.fields.default_layers import default_layers
 from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.initialization import initialize_from
 
@@ -135,8 +135,8 @@ class Subject:
         return normalized(raw, self.preprocessing["mean"], self.preprocessing["std"])
 
     def layers(self, network: nn.Module, inputs: Tensor) -> list[Layer]:
-        """The layers that are measured; see `layers_of`."""
-        return layers_of(network, inputs)
+        """The layers that are measured; see `default_layers`."""
+        return default_layers(network, inputs)
 
 
 def subject(name: str, *, size: int | None = None, pretrained: bool = False) -> Subject:
