@@ -80,8 +80,8 @@ def depth_alt(results: Sequence[Result]) -> str:
 def reach_alt(results: Sequence[Result]) -> str:
     """For past and look-ahead against depth."""
     return (
-        "Lines of the time that holds 90 % of the energy of the past and of the look-ahead, by depth. Last layer, past, "
-        f"largest first: {ranked(results, last('back_90'), 'ms', digits=0)}; look-ahead: "
+        "Lines of the time that holds 90 % of the energy of the past and of the look-ahead, by depth. Last layer, "
+        f"past, largest first: {ranked(results, last('back_90'), 'ms', digits=0)}; look-ahead: "
         f"{ranked(results, last('ahead_90'), 'ms', digits=0)}."
     )
 

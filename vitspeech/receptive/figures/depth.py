@@ -1,7 +1,6 @@
 """The extent of receptive fields against the depth of the layer, with the theoretical fields.
 
-Axes are logarithmic, and theoretical fields without a limit are drawn at a tick "∞", so that every line stays within its
-panel.
+Axes are logarithmic. Unlimited theoretical fields are drawn at a tick "∞", so that every line stays within its panel.
 
 Shapes: L layers.
 """

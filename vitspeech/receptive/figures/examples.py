@@ -113,7 +113,7 @@ def draw_clips(results: Sequence[Result], sample: Sample) -> Figure:
             axes.set_ylim(0, 1.05)
             axes.grid(alpha=0.3)
         column[-1].set_xlabel("time (ms)", fontsize=SMALL_FONT)
-    titles = ["mel bin", *(f"{wrapped(result.subject.name, 16)}\nmel bin" for result in results)]
+    titles = ["mel bin", *(wrapped(result.subject.name, 12) for result in results)]
     titles += [f"{name}\n(relative)" for name in names]
     for axes, title in zip(panels[:, 0], titles, strict=True):
         axes.set_ylabel(title, fontsize=SMALL_FONT)

@@ -118,6 +118,8 @@ def draw_grid(
             axes.set_facecolor(EMPTY_GRAY)
         for axes in row[len(layers) :]:
             axes.set_axis_off()
-    bar = figure.colorbar(image, ax=panels, label=label, extend="min", pad=0.01, aspect=12 * len(results), fraction=0.04)
+    bar = figure.colorbar(
+        image, ax=panels, label=label, extend="min", pad=0.01, aspect=12 * len(results), fraction=0.04
+    )
     bar.ax.tick_params(labelsize=SMALL_FONT)
     return figure, panels

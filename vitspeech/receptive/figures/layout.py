@@ -84,9 +84,7 @@ def all_states(results: Sequence[Result]) -> list[tuple[Result, State, SeriesSty
 
 def main_size_states(results: Sequence[Result]) -> list[tuple[Result, State, SeriesStyle]]:
     """The states at the input size that the report is about: untrained, and trained if there are weights."""
-    return [
-        (result, state, style) for result, state, style in all_states(results) if state.size == result.main.size
-    ]
+    return [(result, state, style) for result, state, style in all_states(results) if state.size == result.main.size]
 
 
 def labels_present(states: Iterable[tuple[Result, State, SeriesStyle]]) -> list[str]:
@@ -134,12 +132,30 @@ def add_legend(
         )
         for result, style in models
     ]
-    place_legend(figure, [*handles, *state_handles(states), *others])
+    place_legend(figure, [*handles, *state_handles(states, [result for result, _ in models]), *others])
 
 
-def state_handles(states: Sequence[str]) -> list[Line2D]:
-    """Legend entries for the dashes of states."""
-    return [Line2D([], [], color=DARK_GRAY, linestyle=STATES[state], label=state) for state in states]
+def state_handles(states: Sequence[str], results: Sequence[Result]) -> list[Line2D]:
+    """Legend entries for the dashes of states; "untrained*" refers to `zero_init_note`."""
+    switched_on = any(state.zero_init for result in results for state in result.states)
+    labels = {state: f"{state}*" if switched_on and state == "untrained" else state for state in states}
+    return [Line2D([], [], color=DARK_GRAY, linestyle=STATES[state], label=labels[state]) for state in states]
+
+
+def zero_init_note(results: Sequence[Result], *, main_only: bool = False) -> str:
+    """A sentence about untrained networks whose residual branches were switched on; empty if there are none.
+
+    Args:
+        results: The models that a figure draws.
+        main_only: Whether the figure draws only the main state of each model.
+    """
+    notes = {
+        result.subject.name: state.zero_init
+        for result in results
+        for state in ([result.main] if main_only else result.states)
+        if state.zero_init
+    }
+    return "".join(f" * {name}, untrained: {note}." for name, note in notes.items())
 
 
 def place_legend(figure: Figure, handles: Sequence[Line2D], **options: object) -> None:

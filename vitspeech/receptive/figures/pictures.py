@@ -37,6 +37,7 @@ from vitspeech.receptive.figures.layout import (
     state_label,
     subplots,
     with_styles,
+    zero_init_note,
 )
 from vitspeech.receptive.figures.states import Mark, draw_states
 from vitspeech.receptive.figures.visible import draw_visible
@@ -52,6 +53,7 @@ def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
     Args:
         results: Image models, from `compare`.
     """
+    note, main_note = zero_init_note(results), zero_init_note(results, main_only=True)
     figures = {
         "fields": CaptionedFigure(
             draw_fields(results),
@@ -60,14 +62,14 @@ def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "relative depth. Panels have different extents: each is zoomed to its field, and its ticks give the scale "
             "in px, which is the same on both axes. All panels share one logarithmic color scale; gray means no "
             "energy. Blue: the theoretical receptive field, if it fits into the panel. Dashed: the centered square "
-            "with 90 % of the energy.",
+            "with 90 % of the energy." + main_note,
             alt_text.fields_alt(results, number="side_90", unit="px", digits=1),
         ),
         "energy": CaptionedFigure(
             draw_energy(results),
             "Energy within a radius, last layer",
             "Fraction of the energy within a radius in px around the unit's center. The farther left a curve rises, "
-            "the smaller the effective receptive field. Horizontal lines: 50 % and 90 %.",
+            "the smaller the effective receptive field. Horizontal lines: 50 % and 90 %." + note,
             alt_text.energy_alt(results),
         ),
         "depth": CaptionedFigure(
@@ -76,7 +78,7 @@ def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Side of the centered square that contains 50 % (left) and 90 % (right) of the energy, against the "
             "relative depth of the layer, on a logarithmic axis, with 95 % intervals over inputs. Top: in px, before "
             "and after training. Bottom: as a fraction of the image side, at two image sizes. Thin lines without "
-            "markers: sides of the theoretical receptive fields; ∞ means unlimited.",
+            "markers: sides of the theoretical receptive fields; ∞ means unlimited." + note,
             alt_text.depth_alt(results),
         ),
         "blocks": CaptionedFigure(
@@ -85,7 +87,7 @@ def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Width of each block's own receptive field, measured from the previous layer shown: four standard "
             "deviations in px, against relative depth. Left: the complete block. Right: without its residual paths; "
             "blocks without residual paths, and blocks in which no gradient is left, appear on the left only. If the "
-            "width on the right is much larger, the block mostly passes its input on.",
+            "width on the right is much larger, the block mostly passes its input on." + main_note,
             alt_text.blocks_alt(results, "px"),
         ),
         "states": CaptionedFigure(
@@ -100,7 +102,7 @@ def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Radius of the discs that contain 50 % (open) and 90 % (filled) of the energy, with 95 % intervals over "
             "inputs: left in px, right as a fraction of the image side. The gray row is the state shown in the other "
             "figures. If the order of two models differs between rows, or between left and right, the conclusion "
-            "depends on training or on the image size.",
+            "depends on training or on the image size." + note,
             alt_text.states_alt(results, number="radius_90", unit="px", digits=1),
         ),
     }
@@ -111,7 +113,7 @@ def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Each point is one head. Left: mean attention distance relative to uniform attention (1), and entropy "
             "relative to its maximum; brighter points are deeper. Middle: mean attention distance in px by relative "
             "depth among the attention layers. Right: how well one kernel, the same at every position, reproduces the "
-            "head's weights (1: exactly a convolution). Lines: means over the heads of a layer.",
+            "head's weights (1: exactly a convolution). Lines: means over the heads of a layer." + main_note,
             alt_text.heads_alt(results, "px"),
         )
     if any(result.visible is not None for result in results):
@@ -122,7 +124,7 @@ def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "95 % intervals; the last point is the complete image. The panels differ in what replaces the rest. The "
             "tick on a curve marks the window from which on the model keeps 90 % of its accuracy on complete images. "
             "For a model whose labels do not match the data, accuracy is agreement with its own output on complete "
-            "images.",
+            "images." + main_note,
             alt_text.visible_alt(results, "px"),
         )
     return figures

@@ -34,6 +34,7 @@ from vitspeech.receptive.figures.layout import (
     subplots,
     with_styles,
     wrapped,
+    zero_init_note,
 )
 from vitspeech.receptive.figures.states import Mark, draw_states
 from vitspeech.receptive.figures.visible import draw_visible
@@ -52,6 +53,7 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
     Args:
         results: Speech models, from `compare`.
     """
+    note, main_note = zero_init_note(results), zero_init_note(results, main_only=True)
     figures = {
         "fields": CaptionedFigure(
             draw_fields(results),
@@ -59,7 +61,8 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Fraction of the gradient energy at each log-mel frame (x axis: ms from the unit; the past is left) and "
             "each mel bin (y axis: Hz). Columns are layers, by relative depth. Panels have different extents: each is "
             "zoomed to its field in time, and its ticks give the scale in ms. All panels share one logarithmic color "
-            "scale; gray means no energy. Blue: start and end of the theoretical receptive field, if within the panel.",
+            "scale; gray means no energy. Blue: start and end of the theoretical receptive field, if within the panel."
+            + main_note,
             alt_text.fields_alt(results, number="span_90", unit="ms", digits=0),
         ),
         "energy": CaptionedFigure(
@@ -67,7 +70,7 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Energy over time, last layer",
             "Fraction of the energy per 10 ms, on a logarithmic axis, against the time from the unit in ms: the past "
             "is left, the look-ahead right. Values below 10⁻⁶ are not drawn. Vertical lines: start and end of the "
-            "theoretical receptive field, if within the panel.",
+            "theoretical receptive field, if within the panel." + note,
             alt_text.energy_over_time_alt(results),
         ),
         "depth": CaptionedFigure(
@@ -76,7 +79,7 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Time that contains 90 % of the energy of the past (below zero) and 90 % of the energy of the look-ahead "
             "(above), against the relative depth of the layer, with 95 % intervals over inputs. The time axis is "
             "logarithmic beyond 10 ms. Thin lines without markers: reach of the theoretical receptive fields; ∞ means "
-            "unlimited.",
+            "unlimited." + note,
             alt_text.reach_alt(results),
         ),
         "blocks": CaptionedFigure(
@@ -85,7 +88,7 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Width of each block's own receptive field, measured from the previous layer shown: four standard "
             "deviations in ms, against relative depth. Left: the complete block. Right: without its residual paths; "
             "blocks without residual paths, and blocks in which no gradient is left, appear on the left only. If the "
-            "width on the right is much larger, the block mostly passes its input on.",
+            "width on the right is much larger, the block mostly passes its input on." + main_note,
             alt_text.blocks_alt(results, "ms"),
         ),
         "states": CaptionedFigure(
@@ -100,7 +103,7 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Time that contains 50 % (open) and 90 % (filled) of the energy of the past (left of zero) and of the "
             "look-ahead (right), with 95 % intervals over inputs: in ms, and as a fraction of the clip. The gray row "
             "is the state shown in the other figures. If the order of two models differs between rows, the conclusion "
-            "depends on training or on the clip length.",
+            "depends on training or on the clip length." + note,
             alt_text.states_alt(results, number="back_90", unit="ms", digits=0),
         ),
         "frequency": CaptionedFigure(
@@ -108,7 +111,7 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Frequency range by depth",
             "Left: the frequencies in Hz below and above which 5 % of the energy lies; 90 % lies between the two lines "
             "of a model. Right: the effective number of mel bins, (Σp)² / Σp² of their fractions p of the energy. Both "
-            "against the relative depth of the layer, with 95 % intervals over inputs.",
+            "against the relative depth of the layer, with 95 % intervals over inputs." + main_note,
             alt_text.frequency_alt(results),
         ),
     }
@@ -120,7 +123,8 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "relative to its maximum, and the parts of the mean distance that lie in the past and in the look-ahead, "
             "in ms; brighter points are deeper. Other panels, against relative depth among the attention layers: mean "
             "attention distance in ms, how well one kernel reproduces the head's weights (1: exactly a convolution), "
-            "diagonality (1: each token attends to itself only), and entropy. Lines: means over the heads of a layer.",
+            "diagonality (1: each token attends to itself only), and entropy. Lines: means over the heads of a layer."
+            + main_note,
             alt_text.heads_alt(results, "ms"),
         )
     if any(result.visible is not None for result in results):
@@ -131,7 +135,7 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "95 % intervals; the last point is the complete clip. The panels differ in what replaces the rest. The "
             "tick on a curve marks the window from which on the model keeps 90 % of its accuracy on complete clips. "
             "For a model whose labels do not match the data, accuracy is agreement with its own output on complete "
-            "clips.",
+            "clips." + main_note,
             alt_text.visible_alt(results, "ms"),
         )
     return figures
@@ -195,7 +199,7 @@ def draw_energy(results: Sequence[Result]) -> Figure:
     figure.supxlabel("ms from the unit (past | look-ahead)", fontsize="medium")
     figure.supylabel(f"fraction of the energy per {DENSITY_MS} ms", fontsize="medium")
     limit = Line2D([], [], color=DARK_GRAY, linewidth=1.1, label="theoretical field")
-    place_legend(figure, [*state_handles(labels_present(main_size_states(results))), limit])
+    place_legend(figure, [*state_handles(labels_present(main_size_states(results)), results), limit])
     return figure
 
 

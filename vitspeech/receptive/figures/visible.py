@@ -64,7 +64,13 @@ def draw_curve(axes: Axes, result: Result, name: str, style: SeriesStyle, comple
     visible, radii = result.visible, radii_of(result)
     positions = numpy.append(radii[:-1], complete)
     axes.fill_between(positions, *numpy.transpose(visible.interval[name]), color=style.color, alpha=0.12, linewidth=0)
-    line = {"linewidth": 1.7, "linestyle": style.dashes, "color": style.color, "marker": style.marker, "markersize": 4.5}
+    line = {
+        "linewidth": 1.7,
+        "linestyle": style.dashes,
+        "color": style.color,
+        "marker": style.marker,
+        "markersize": 4.5,
+    }
     axes.plot(positions, visible.accuracy[name], **line)
     threshold = numpy.interp(visible.keeps(KEPT)[name] * result.main.layers[0].cell, radii, positions)
     axes.plot(threshold, KEPT * visible.whole, "|", color=style.color, markersize=20, markeredgewidth=2.4)
