@@ -18,6 +18,7 @@ from vitspeech.data.audio.synthesis import Voice, synthesize
 from vitspeech.data.clips.augment import pink_noise
 from vitspeech.data.utterances import transcribed_audio
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise
+from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.module import CHARACTERS
 from vitspeech.data.utterances.transcribed_audio import TranscribedAudio
 from vitspeech.evaluation import evaluate
@@ -77,7 +78,7 @@ def test_splits_are_as_their_csv_files_say(tmp_path):
     assert data.labels == ["go", "left", "stop"]
     assert values(data, "train") == [1000, 1001, 1002, 1003, 1004]
     assert values(data, "validation") == [1100, 1101] and values(data, "test") == [1200, 1201, 1202]
-    assert [some.tolist() for some in data.train.units] == [[0, 1], [2], [1, 1, 0], [0], [2, 1]]
+    assert data.train.units == [[0, 1], [2], [1, 1, 0], [0], [2, 1]]
     assert {sound.dtype for sound in data.train.sounds} == {torch.int16}
     assert data.preprocessing == {"sample_rate_hz": 16_000, "units": "words"}
 
@@ -110,7 +111,7 @@ def test_a_split_without_a_csv_is_a_tenth_of_training_whatever_the_seed(tmp_path
         recordings = one.read(split)
         said = [some.words for some in recordings.utterances]
         assert said == [[["go"], ["left"]][value % 2] for value in values(one, split)]
-        assert [some.tolist() for some in recordings.units] == [[value % 2] for value in values(one, split)]
+        assert recordings.units == [[value % 2] for value in values(one, split)]
 
 
 def test_words_of_held_out_recordings_are_in_the_vocabulary(tmp_path):
@@ -122,7 +123,7 @@ def test_transcripts_are_taken_as_they_stand(tmp_path):
     fill(tmp_path, '"Well,   go on!"', "go\ton", "größer go")
     data = made(tmp_path, vocabulary=["größer", "on!", "on", "go", "Well,", "never"])
     assert data.labels == ["größer", "on!", "on", "go", "Well,", "never"]
-    every = {tuple(units.tolist()) for split in data.splits for units in data.read(split).units}
+    every = {tuple(units) for split in data.splits for units in data.read(split).units}
     assert every == {(4, 3, 1), (3, 2), (0, 3)}
 
 
@@ -130,7 +131,7 @@ def test_characters_are_those_of_english_or_the_ones_given(tmp_path):
     fill(tmp_path, "go  on", "don't", "o")
     data = made(tmp_path, units="characters")
     assert data.labels == list(CHARACTERS) and data.preprocessing["units"] == "characters"
-    every = {tuple(units.tolist()) for split in data.splits for units in data.read(split).units}
+    every = {tuple(units) for split in data.splits for units in data.read(split).units}
     assert tuple(CHARACTERS.index(letter) for letter in "go on") in every
     assert tuple(CHARACTERS.index(letter) for letter in "don't") in every
     assert made(tmp_path, units="characters", vocabulary=[*"ntgod' "]).labels == [*"ntgod' "]
