@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from vitspeech.evaluation.report import Report
 from vitspeech.metrics.intervals import wilson_interval
-from vitspeech.plots.run import draw_confusion_matrix
+from vitspeech.plots.confusion import draw_confusion_matrix
 
 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from vitspeech.evaluation.report import Report
 from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.metrics.word_times import TimedWord, frame_labels, word_f1, words_of
-from vitspeech.plots.run import draw_confusion_matrix
+from vitspeech.plots.confusion import draw_confusion_matrix
 
 TOLERANCE_S = 0.05
 

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from vitspeech.data.files import sha256
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation.report import Report
-from vitspeech.inference.transcribe import Search, transcribed
+from vitspeech.inference.transcribe import Search, transcribe_batch
 from vitspeech.metrics.word_errors import alignments, character_error_rate, confusions, score, worst
 
 
@@ -60,7 +60,7 @@ def transcripts(
     device, heard = next(network.parameters()).device, []
     for speech, _ in tqdm(data.evaluation_loader(utterances), desc="test", disable=not progress, leave=False):
         waveforms, lengths = data.normalize(speech.waveforms.to(device)), speech.lengths.to(device)
-        heard += [found.text for found in transcribed(network, data.labels, waveforms, lengths, search)]
+        heard += [found.text for found in transcribe_batch(network, data.labels, waveforms, lengths, search)]
     return heard
 
 
