@@ -247,7 +247,7 @@ def test_recordings_of_any_rate_and_channels_are_resampled(tmp_path):
         ("test", "path,transcript\ntest/0.wav,\n", "line 2: empty transcript"),
         ("test", "path,transcript\n,go\n", "line 2: empty path"),
         ("train", "path,transcript\ntrain/0.wav\n", "line 2: 1 fields, but 2 in the header"),
-        ("train", "path,transcript\ntrain/0.wav,go, left\n", "line 2: 3 fields, but 2 in the header; quote a field"),
+        ("train", "path,transcript\ntrain/0.wav,go, left\n", "line 2: 3 fields, but 2 in the header; quote fields"),
         ("train", 'path,transcript\ntrain/0.wav,"go left\ntrain/1.wav,go\n', "line 2: unexpected end of data"),
         ("train", "path,transcript\ntrain/0.wav,go\ntrain/1.wav,größer\n", "line 3: not UTF-8"),
         (
@@ -414,7 +414,7 @@ def test_a_run_ends_with_a_card_that_comes_out_again(config, run):
     assert model.labels == ["go", "left", "stop"]
     data = card_data(model, str(config.parent))
     assert Recognition.evaluate(model.network, data, progress=False).metrics == metrics
-    with pytest.raises(ValueError, match="TranscribedAudio has no place of its own"):
+    with pytest.raises(ValueError, match="name the folder of the data with --data: TranscribedAudio has no default"):
         card_data(model, None)
 
 
