@@ -105,7 +105,7 @@ def test_rows_may_be_selected_in_any_order_and_repeatedly():
     scorer = PrefixScores(log_probs(2, 11, 5), torch.tensor([11, 7]))
     state = scorer.select(scorer.start(3), torch.arange(6), torch.tensor([0, 1, 2, 3, 0, 1]))
     selected = scorer.select(state, torch.tensor([4, 0, 0, 5]), torch.tensor([0, 0, 3, 2]))
-    alone = state_after(scorer, (0, 0)), state_of(scorer, (0, 3)), state_of(scorer, (1, 2))
+    alone = state_after(scorer, (0, 0)), state_after(scorer, (0, 3)), state_after(scorer, (1, 2))
     expected = [scorer.extend(alone[which])[utterance] for which, utterance in ((0, 1), (0, 0), (1, 0), (2, 1))]
     assert selected.utterances.tolist() == [1, 0, 0, 1] and selected.last.tolist() == [0, 0, 3, 2]
     assert_close(scorer.extend(selected), torch.stack(expected))
