@@ -101,7 +101,7 @@ def test_usage_errors_have_status_two(script, finished_run, star):
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        ("--model.network.init_args.heads=5", "heads=5 does not divide width=64"),
+        ("--model.network.init_args.encoder.heads=5", "heads=5 does not divide width=64"),
         ("--model.network.init_args.patch=5", "patch=5 does not divide image=32"),
     ],
 )

@@ -30,7 +30,7 @@ def data(tmp_path):
         for name, said in SAID.items()
     }
     manifests = [str(tmp_path / f"{name}.jsonl") for name in SAID]
-    return SimpleNamespace(units="words", manifests=manifests, tests=lambda: sets)
+    return SimpleNamespace(units="words", manifests=manifests, test_sets=lambda: sets)
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def test_each_test_set_says_which_manifest_it_was(report):
 
 
 def test_a_drawn_test_set_has_no_manifest_and_nothing_beside_it(data, monkeypatch):
-    sets = {"drawn": data.tests()["short"]}
-    drawn = SimpleNamespace(units="words", manifests=[], tests=lambda: sets)
+    sets = {"drawn": data.test_sets()["short"]}
+    drawn = SimpleNamespace(units="words", manifests=[], test_sets=lambda: sets)
     monkeypatch.setattr(recognition, "transcripts", lambda *_: HEARD["short"])
     found = evaluate(None, drawn, progress=False).metrics
     assert found["test_set"] == "drawn" and not found.keys() & {"also", "manifest_sha256"}

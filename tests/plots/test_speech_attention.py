@@ -8,6 +8,7 @@ import numpy
 import pytest
 import soundfile
 import torch
+from arguments import nested
 from PIL import Image
 from tiny import ROOT
 
@@ -28,7 +29,7 @@ KEYWORDS = {"sample_rate_hz": RATE_HZ, "seconds": 1.0}
 def classifier(**arguments):
     torch.manual_seed(0)
     arguments = {"depth": 2, "heads": 4, **arguments}
-    return SpeechClassifier(len(LABELS), SpeechTokens(16, mels=20, stride=3), **arguments).eval()
+    return SpeechClassifier(len(LABELS), SpeechTokens(16, mels=20, stride=3), **nested(**arguments)).eval()
 
 
 def released(network, labels=LABELS, preprocessing=KEYWORDS):
@@ -121,7 +122,7 @@ def test_uniform_attention_is_drawn_as_one_inside_the_window(window, recording, 
 
 
 def test_a_clip_of_one_token_and_two_labels_can_be_drawn(recording, tmp_path):
-    network = SpeechClassifier(2, SpeechTokens(16, mels=20), depth=1, heads=2).eval()
+    network = SpeechClassifier(2, SpeechTokens(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
     assert forward_with_attention(network, torch.zeros(1, 1600)).tokens.shape[1] == 1
     draw_attention(released(network, ["no", "yes"], KEYWORDS | {"seconds": 0.1}), recording, tmp_path / "out")
     assert (tmp_path / "out").read_bytes().startswith(b"\x89PNG")
@@ -139,7 +140,7 @@ def test_the_network_runs_once(recording, tmp_path):
 def predict(monkeypatch, tmp_path):
     """Run scripts/predict.py in this process with a tiny model."""
     tokens = {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16, "mels": 20, "stride": 3}}
-    arguments = {"classes": len(LABELS), "tokens": tokens, "depth": 2, "heads": 4}
+    arguments = {"classes": len(LABELS), "tokens": tokens, "encoder": {"depth": 2, "heads": 4}}
     config = {"class_path": "vitspeech.SpeechClassifier", "init_args": arguments}
     save(Model(classifier(), LABELS, KEYWORDS, {}, config), tmp_path / "model")
 

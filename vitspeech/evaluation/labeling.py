@@ -30,7 +30,7 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     counts = torch.zeros(none + 1, none + 1, dtype=torch.long)
     references, found = [], []
     for speech, _ in tqdm(data.test_dataloader(), desc="test", disable=not progress, leave=False):
-        waveforms = data.normalized(speech.waveforms.to(device))
+        waveforms = data.normalize(speech.waveforms.to(device))
         logits, frames = network(waveforms, speech.lengths.to(device))
         given, spans_s = logits.argmax(-1).cpu(), speech.spans / rate_hz
         true = frame_labels(spans_s, speech.units, silence=none, frames=given.shape[1], **times)

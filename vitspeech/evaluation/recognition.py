@@ -34,7 +34,7 @@ def evaluate(
     search = search or Search()
     sums = {Path(manifest).stem: sha256(manifest_file(manifest)) for manifest in data.manifests}
     found, texts, listings = {}, [], []
-    for name, utterances in data.tests().items():
+    for name, utterances in data.test_sets().items():
         said = [" ".join(utterance.words) for utterance in utterances.utterances]
         heard = transcripts(network, data, utterances, search, progress)
         of_set = metrics(said, heard, characters=data.units == "characters")
@@ -59,7 +59,7 @@ def transcripts(
     """What is understood of each utterance, in their order."""
     device, heard = next(network.parameters()).device, []
     for speech, _ in tqdm(data.evaluation_loader(utterances), desc="test", disable=not progress, leave=False):
-        waveforms, lengths = data.normalized(speech.waveforms.to(device)), speech.lengths.to(device)
+        waveforms, lengths = data.normalize(speech.waveforms.to(device)), speech.lengths.to(device)
         heard += [found.text for found in transcribe_batch(network, data.labels, waveforms, lengths, search)]
     return heard
 

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.audio.reading import find_audio, read_clips
-from vitspeech.data.images.module import normalized
+from vitspeech.data.images.module import normalize
 from vitspeech.data.images.reading import find_pictures, read_picture
 from vitspeech.inference.transcribe import is_transcribing
 
@@ -69,7 +69,7 @@ def readers(preprocessing: dict[str, Any]) -> tuple[Callable[..., list[Path]], C
 
 def read_pictures(files: Sequence[Path], image: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """Read images to normalized pixels: (B, 3, N, N)."""
-    return normalized(torch.stack([read_picture(file, image) for file in files]), mean, std)
+    return normalize(torch.stack([read_picture(file, image) for file in files]), mean, std)
 
 
 def read_waveforms(files: Sequence[Path], sample_rate_hz: int, seconds: float) -> Tensor:
