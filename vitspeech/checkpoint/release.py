@@ -155,7 +155,9 @@ def build_data(description: dict[str, Any], kind: type, root: str | None, trust:
     class_path = str(description["class_path"])
     package, _, name = class_path.rpartition(".")
     if class_path.startswith("vitspeech."):
-        data_class = getattr(vitspeech.data, name) if package == "vitspeech" and name in vitspeech.data.__all__ else None
+        data_class = (
+            getattr(vitspeech.data, name) if package == "vitspeech" and name in vitspeech.data.__all__ else None
+        )
     else:
         data_class = import_trusted(class_path, trust)
     if not (isinstance(data_class, type) and issubclass(data_class, kind)):

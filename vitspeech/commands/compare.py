@@ -46,9 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.receptive.subjects import subjects_named
 
     plan = Plan(options.inputs, options.answers, tuple(options.factors), options.layers)
-    subjects = subjects_named(
-        options.models, size=options.size, pretrained=options.pretrained, trust=options.trust
-    )
+    subjects = subjects_named(options.models, size=options.size, pretrained=options.pretrained, trust=options.trust)
     sample = sample_for(subjects, options.data, max(options.inputs, options.answers))
     start = time.perf_counter()
     results = compare(subjects, sample, plan, progress=True)

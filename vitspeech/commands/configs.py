@@ -39,7 +39,7 @@ def summary(text: str) -> str:
 
 
 def portable(path: Path) -> str:
-    """The text of a config that works in any folder: a shipped config that it extends is named, not given by its path."""
+    """The text of a config, with the shipped config that it extends given by name, so that it works in any folder."""
     from vitspeech.training.configs import config_folder
 
     def named(match: re.Match) -> str:

@@ -139,9 +139,7 @@ class Subject:
         return layers_of(network, inputs)
 
 
-def subject(
-    name: str, *, size: int | None = None, pretrained: bool = False, trust: Sequence[str] = ()
-) -> Subject:
+def subject(name: str, *, size: int | None = None, pretrained: bool = False, trust: Sequence[str] = ()) -> Subject:
     """A model by what the command line calls it.
 
     Args:
