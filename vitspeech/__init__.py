@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vitspeech.attention import (
         Decoder,
+        DecoderConfig,
         Encoder,
+        EncoderConfig,
         MultiHeadAttention,
         RelativePositions,
         Rotary,
@@ -50,8 +52,7 @@ if TYPE_CHECKING:
         TimmModel,
         ViT,
     )
-    from vitspeech.tasks import Classification, Labeling, Recognition, Transcription
-    from vitspeech.tasks.task import Task
+    from vitspeech.tasks import Classification, Labeling, Recognition, Task, Transcription
 
 __version__ = "0.2.0"
 
@@ -62,7 +63,9 @@ __all__ = [
     "Cifar",
     "Classification",
     "Decoder",
+    "DecoderConfig",
     "Encoder",
+    "EncoderConfig",
     "ImageFolder",
     "Labeling",
     "Model",
@@ -103,8 +106,8 @@ __all__ = [
 ]
 
 _NAMES_IN_MODULE = {
-    "attention": """Decoder Encoder MultiHeadAttention RelativePositions Rotary SelfAttentivePooling
-        attention_from_convolution truncated_attention""",
+    "attention": """Decoder DecoderConfig Encoder EncoderConfig MultiHeadAttention RelativePositions Rotary
+        SelfAttentivePooling attention_from_convolution truncated_attention""",
     "checkpoint": "Model load",
     "data": """AudioFolder Augment Cifar ImageFolder SequenceAugment Shapes SpeechCommands SpokenVocabulary
         SpokenWords TranscribedAudio TwoMarks WaveformAugment WordSequences""",
@@ -115,8 +118,7 @@ _NAMES_IN_MODULE = {
     "inference.transcribe": "Search transcribe",
     "inference.transcript_stream": "TranscriptStream",
     "models": """CNN SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel ViT""",
-    "tasks": "Classification Labeling Recognition Transcription",
-    "tasks.task": "Task",
+    "tasks": "Classification Labeling Recognition Task Transcription",
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}
 _RENAMED = {"Labelling": "Labeling", "SpeechLabeller": "SpeechLabeler"}

@@ -15,12 +15,15 @@ from vitspeech.data.files import sha256
 from vitspeech.models import CNN, TimmModel, ViT
 
 NETWORKS = [
-    (ViT(3, image=8, patch=4, width=8, depth=1, heads=2), {"image": 8, "patch": 4, "width": 8, "depth": 1, "heads": 2}),
+    (
+        ViT(3, image=8, patch=4, width=8, encoder={"depth": 1, "heads": 2}),
+        {"image": 8, "patch": 4, "width": 8, "encoder": {"depth": 1, "heads": 2}},
+    ),
     (CNN(3, widths=(4, 5, 7)), {"widths": [4, 5, 7]}),
     (TimmModel(3, "mobilenetv3_small_050"), {"timm_name": "mobilenetv3_small_050"}),
     (
-        ViT(3, 8, 4, 8, depth=1, heads=2, pooling=vitspeech.SelfAttentivePooling(8, 5, 2)),
-        {"image": 8, "patch": 4, "width": 8, "depth": 1, "heads": 2}
+        ViT(3, 8, 4, width=8, pooling=vitspeech.SelfAttentivePooling(8, 5, 2), encoder={"depth": 1, "heads": 2}),
+        {"image": 8, "patch": 4, "width": 8, "encoder": {"depth": 1, "heads": 2}}
         | {
             "pooling": {
                 "class_path": "vitspeech.SelfAttentivePooling",
@@ -163,7 +166,7 @@ def test_a_score_of_the_users_own_is_refused_by_its_name(released):
 
 
 def test_weights_that_do_not_fit_are_refused(released):
-    resealed(released, init_args={"classes": 10, "width": 32, "depth": 1, "heads": 2})
+    resealed(released, init_args={"classes": 10, "width": 32, "encoder": {"depth": 1, "heads": 2}})
     with pytest.raises(ValueError, match="the network cannot be built"):
         vitspeech.load(released)
 

@@ -8,7 +8,7 @@ from tiny import ROOT
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        ("--model.network.init_args.heads=5", "heads=5 does not divide width=64"),
+        ("--model.network.init_args.encoder.heads=5", "heads=5 does not divide width=64"),
         ("--model.network.init_args.patch=5", "patch=5 does not divide image=32"),
     ],
 )

@@ -16,7 +16,9 @@ WINDOW = 23  # rows of a clip of one second
 
 def model():
     torch.manual_seed(0)
-    network = SpeechClassifier(4, SpeechTokens(8, mels=11, stride=4), depth=1, heads=2, left=3, right=1).eval()
+    network = SpeechClassifier(
+        4, SpeechTokens(8, mels=11, stride=4), encoder={"depth": 1, "heads": 2, "left": 3, "right": 1}
+    ).eval()
     return Model(network, LABELS, {"sample_rate_hz": 16_000, "seconds": 1.0}, {}, {})
 
 
@@ -117,6 +119,8 @@ def test_numbers_out_of_their_range_are_refused(options):
 
 def test_a_pooling_that_is_no_mean_is_refused():
     tokens = SpeechTokens(8, mels=11, stride=4)
-    network = SpeechClassifier(4, tokens, depth=1, heads=2, left=3, right=1, pooling="self_attentive").eval()
+    network = SpeechClassifier(
+        4, tokens, pooling="self_attentive", encoder={"depth": 1, "heads": 2, "left": 3, "right": 1}
+    ).eval()
     with pytest.raises(ValueError, match="SelfAttentivePooling: the mean of a stream's rows"):
         WordSpotter(Model(network, LABELS, {"sample_rate_hz": 16_000, "seconds": 1.0}, {}, {}))

@@ -3,6 +3,7 @@
 import numpy
 import pytest
 import torch
+from arguments import nested
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 
@@ -15,7 +16,7 @@ def network(dtype=torch.float64, **arguments):
     torch.manual_seed(0)
     options = {"left": 5, "right": 2, "depth": 2, "heads": 3} | arguments
     tokens = SpeechTokens(12, mels=17, stride=options.pop("stride", 2), stem=options.pop("stem", "convolutional"))
-    made = SpeechClassifier(7, tokens, **options).to(dtype).eval()
+    made = SpeechClassifier(7, tokens, **nested(**options)).to(dtype).eval()
     made.initialize(0.1 * torch.randn(3, 16_000, dtype=dtype))
     return made
 

@@ -9,6 +9,7 @@ import numpy
 import pytest
 import soundfile
 import torch
+from arguments import nested
 from torch import nn
 from torch.nn import functional as F
 
@@ -28,7 +29,7 @@ EVERYTHING = 500  # hypotheses: more than there are
 
 def made(kind=SpeechRecognizer, units=2, dtype=torch.float64, last=0.0, **arguments):
     torch.manual_seed(3)
-    network = kind(units, SpeechTokens(12, mels=17, stride=3), depth=1, heads=3, **arguments).to(dtype).eval()
+    network = kind(units, SpeechTokens(12, mels=17, stride=3), **nested(depth=1, heads=3, **arguments)).to(dtype).eval()
     network.initialize(torch.randn(5, 16_000, dtype=dtype))
     for head in (network.head, getattr(network, "ctc_head", None)):
         if head is not None:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from arguments import nested
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 
@@ -19,7 +20,7 @@ def model(kind=SpeechRecognizer, dtype=torch.float64, labels=LABELS, **arguments
     torch.manual_seed(0)
     tokens = SpeechTokens(12, mels=17, stem="stacked", stride=arguments.pop("stride", 3))
     options = {"left": 5, "right": 2, "depth": 2, "heads": 3} | arguments
-    network = kind(len(labels), tokens, **options).to(dtype).eval()
+    network = kind(len(labels), tokens, **nested(**options)).to(dtype).eval()
     network.initialize(0.1 * torch.randn(3, 16_000, dtype=dtype))
     network.head.weight.data *= 6
     return Model(network, labels, {"sample_rate_hz": 16_000}, {}, {})

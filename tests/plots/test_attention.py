@@ -8,6 +8,7 @@ import numpy
 import pytest
 import soundfile
 import torch
+from arguments import nested
 from PIL import Image
 from tiny import ROOT
 
@@ -26,7 +27,7 @@ KEYWORDS = {"sample_rate_hz": RATE_HZ, "seconds": 1.0}
 def classifier(**arguments):
     torch.manual_seed(0)
     arguments = {"depth": 2, "heads": 4, **arguments}
-    return SpeechClassifier(len(LABELS), SpeechTokens(16, mels=20, stride=3), **arguments).eval()
+    return SpeechClassifier(len(LABELS), SpeechTokens(16, mels=20, stride=3), **nested(**arguments)).eval()
 
 
 def released(network, labels=LABELS, preprocessing=KEYWORDS):
@@ -118,7 +119,7 @@ def test_attention_that_prefers_nothing_is_drawn_as_one_wherever_it_may_look(win
 
 
 def test_a_clip_of_one_token_and_two_labels_can_be_drawn(recording, tmp_path):
-    network = SpeechClassifier(2, SpeechTokens(16, mels=20), depth=1, heads=2).eval()
+    network = SpeechClassifier(2, SpeechTokens(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
     assert len(encode(network, torch.zeros(1, 1600))[0][0]) == 1
     draw_attention(released(network, ["no", "yes"], KEYWORDS | {"seconds": 0.1}), recording, tmp_path / "out")
     assert (tmp_path / "out").read_bytes().startswith(b"\x89PNG")
@@ -135,7 +136,11 @@ def test_a_forward_pass_is_done_once(recording, tmp_path):
 @pytest.mark.parametrize(
     ("network", "preprocessing", "message"),
     [
-        (ViT(5, image=8, patch=4, width=8, depth=1, heads=2), {"image": 8}, "of speech; ViT sees pictures"),
+        (
+            ViT(5, image=8, patch=4, width=8, encoder={"depth": 1, "heads": 2}),
+            {"image": 8},
+            "of speech; ViT sees pictures",
+        ),
         (
             SpeechCNN(5, SpeechTokens(8, mels=20), depth=1),
             KEYWORDS,
@@ -152,7 +157,7 @@ def test_a_network_without_attention_over_speech_is_refused(network, preprocessi
 def predict(monkeypatch, tmp_path):
     """Run scripts/predict.py in this process with a tiny model's folder before its arguments."""
     tokens = {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16, "mels": 20, "stride": 3}}
-    arguments = {"classes": len(LABELS), "tokens": tokens, "depth": 2, "heads": 4}
+    arguments = {"classes": len(LABELS), "tokens": tokens, "encoder": {"depth": 2, "heads": 4}}
     config = {"class_path": "vitspeech.SpeechClassifier", "init_args": arguments}
     save(Model(classifier(), LABELS, KEYWORDS, {}, config), tmp_path / "model")
 

@@ -6,6 +6,7 @@ import numpy
 import pytest
 import soundfile
 import torch
+from arguments import nested
 from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
 from PIL import Image
@@ -27,7 +28,7 @@ GREEDY = Search(beam=1, ctc_weight=0.0)
 
 def released(kind=SpeechRecognizer, labels=WORDS, **arguments):
     torch.manual_seed(3)
-    network = kind(len(labels), SpeechTokens(16, mels=20, stride=3), depth=1, heads=2, **arguments)
+    network = kind(len(labels), SpeechTokens(16, mels=20, stride=3), **nested(depth=1, heads=2, **arguments))
     return Model(network.eval(), labels, {"sample_rate_hz": RATE_HZ, "units": "words"}, {}, {})
 
 
@@ -272,11 +273,11 @@ def test_more_rows_than_there_is_room_for_are_named_every_so_many(drawn):
 
 
 def test_a_model_of_labels_is_refused(recording, tmp_path):
-    network = SpeechClassifier(4, SpeechTokens(16, mels=20), depth=1, heads=2).eval()
+    network = SpeechClassifier(4, SpeechTokens(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
     with pytest.raises(ValueError, match="SpeechClassifier gives labels, not transcripts"):
         draw_transcript(Model(network, WORDS, {"sample_rate_hz": RATE_HZ}, {}, {}), recording, tmp_path / "out.png")
     with pytest.raises(ValueError, match="ViT gives labels, not transcripts"):
-        vit = ViT(4, image=8, patch=4, width=8, depth=1, heads=2)
+        vit = ViT(4, image=8, patch=4, width=8, encoder={"depth": 1, "heads": 2})
         draw_transcript(Model(vit, WORDS, {"image": 8}, {}, {}), recording, tmp_path / "out.png")
     assert not (tmp_path / "out.png").exists()
 

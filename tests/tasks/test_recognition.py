@@ -1,4 +1,4 @@
-"""Recognition: CTC's loss against its definition, whatever the batch's order, padding and parts; what can't be trained.
+"""Recognition: the CTC loss against its definition, for any order, padding and grouping of the batch; refused batches.
 
 Shapes: B utterances, T tokens, C = 4 classes, of which the last is the blank, U units.
 """
@@ -16,8 +16,9 @@ from torch.nn.utils.rnn import pad_sequence
 from vitspeech.data.utterances.composition import Speech
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import SpeechRecognizer
-from vitspeech.tasks import Recognition, recognition
-from vitspeech.tasks.recognition import parts, transcripts
+from vitspeech.tasks import Recognition, utterance_task
+from vitspeech.tasks.recognition import transcripts
+from vitspeech.tasks.utterance_task import length_groups
 
 LABELS, BLANK = ["go", "stop", "left"], 3
 SAID = [[0], [1, 1], [2, 0, 2], [0, 0, 0], [1], [2, 1], [0, 1, 2]]
@@ -39,7 +40,7 @@ def task(network: nn.Module) -> Recognition:
 
 def recognizer() -> SpeechRecognizer:
     torch.manual_seed(0)
-    network = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), depth=2, heads=3).double().eval()
+    network = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), encoder={"depth": 2, "heads": 3}).double().eval()
     network.head.weight.data *= 5  # surer than at random
     return network
 
@@ -85,10 +86,10 @@ def test_the_loss_is_that_of_each_utterance_alone_whatever_the_order_and_the_pad
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 20])
 @torch.no_grad()
-def test_the_loss_and_its_gradient_do_not_depend_on_the_number_of_parts(monkeypatch, number):
+def test_the_loss_and_its_gradient_do_not_depend_on_the_number_of_groups(monkeypatch, number):
     network, speech, gradients = recognizer(), noise(SAID, LENGTHS), []
     for count in (1, number):
-        monkeypatch.setattr(recognition, "PARTS", count)
+        monkeypatch.setattr(utterance_task, "GROUPS", count)
         network.zero_grad()
         with torch.enable_grad():
             task(network).loss(speech).backward()
@@ -98,13 +99,13 @@ def test_the_loss_and_its_gradient_do_not_depend_on_the_number_of_parts(monkeypa
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 10])
-def test_parts_have_every_utterance_once_and_no_more_padding_than_they_need(count):
+def test_groups_have_every_utterance_once_and_no_more_padding_than_they_need(count):
     lengths = torch.randperm(50, generator=torch.Generator().manual_seed(count))[:count] + 3
     said = [[(place + 1) % 5] * (1 + place % 3) for place in range(count)]
     speech = noise(said, lengths.tolist())
     speech.waveforms[:, 0] = torch.arange(count)
     seen, longest = [], 0
-    for waveforms, of_part, units, spans in parts(speech):
+    for waveforms, of_part, units, spans in length_groups(speech):
         assert waveforms.shape[1] == of_part.max() and of_part.min() >= longest
         assert units.shape[1] == spans.shape[1] == (units >= 0).sum(1).max()
         longest = of_part.max()
@@ -117,9 +118,9 @@ def test_parts_have_every_utterance_once_and_no_more_padding_than_they_need(coun
     assert sorted(seen) == list(range(count))
 
 
-def test_utterances_without_spans_have_parts_too():
+def test_utterances_without_spans_are_split_too():
     speech = noise(SAID, LENGTHS)._replace(spans=torch.zeros(7, 0, 2, dtype=torch.long))
-    assert sum(len(waveforms) for waveforms, _, _, spans in parts(speech) if spans.shape[1:] == (0, 2)) == 7
+    assert sum(len(waveforms) for waveforms, _, _, spans in length_groups(speech) if spans.shape[1:] == (0, 2)) == 7
 
 
 @pytest.mark.parametrize(("said", "tokens", "needed"), [([0, 1, 2], 2, 3), ([2, 2], 2, 3), ([1, 1, 1], 4, 5)])

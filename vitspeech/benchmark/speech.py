@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torchaudio.transforms import MelSpectrogram
 from tqdm import tqdm
 
+from vitspeech.attention import EncoderConfig
 from vitspeech.benchmark import measure, memory
 from vitspeech.checkpoint.folder import load
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, find_audio, read_audio
@@ -79,9 +80,10 @@ def networks(settings: Settings) -> dict[str, nn.Module]:
             raise ValueError(f"{settings.checkpoint}: {type(network).__name__} takes no waveforms")
         return {Path(settings.checkpoint).resolve().name: network.to(settings.device)}
     tokens = partial(SpeechTokens, 128, mels=settings.mels, stride=4)
-    attending = partial(SpeechClassifier, 14, depth=6, heads=4, mlp_ratio=2.0)
     windows = {"full": {}, "truncated": {"left": 8, "right": 2}, "causal": {"left": 8, "right": 0}}
-    made = {name: attending(tokens(), **window) for name, window in windows.items()}
+    made = {
+        name: SpeechClassifier(14, tokens(), EncoderConfig(mlp_ratio=2.0, **window)) for name, window in windows.items()
+    }
     made["cnn"] = SpeechCNN(14, tokens(), depth=3, kernel=7)
     return {name: network.to(settings.device).eval() for name, network in made.items()}
 

@@ -1,9 +1,10 @@
 """Config files: the shipped ones by name, and overlays that extend another config.
 
-A config that begins with `extends: full.yaml` holds only what differs from that file. The path is relative to the config
-itself; a shipped config may also be named (`extends: speech_commands/full`).
+A config that begins with `extends: full.yaml` holds only what differs from that file. The path is relative to the
+config itself; a shipped config may also be named (`extends: speech_commands/full`).
 """
 
+import os
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -54,7 +55,7 @@ def config_chain(path: Path) -> list[Path]:
     while (extends := read_config(chain[0]).get("extends")) is not None:
         if not isinstance(extends, str):
             raise ValueError(f"{chain[0]}: extends: {extends!r} is not the path of a config")
-        beside = chain[0].parent / extends
+        beside = Path(os.path.normpath(chain[0].parent / extends))
         try:
             parent = beside if beside.is_file() else find_config(extends)
         except FileNotFoundError as error:

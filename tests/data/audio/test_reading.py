@@ -119,7 +119,7 @@ def test_no_recording_is_said_so(tmp_path):
     (tmp_path / "empty.wav").touch()
     refused(tmp_path / "empty.wav", "empty (0 bytes)")
     (tmp_path / "text.wav").write_text("no recording\n" * 100)
-    refused(tmp_path / "text.wav", "not a recording that can be read (Format not recognized)")
+    refused(tmp_path / "text.wav", "not a recording that can be read (Format not recognised)")
     refused(written(tmp_path / "void.wav", NOISE[:0]), "no samples")
     refused(wav(tmp_path, riff_size=0xFFFFFFFF, samples=NOISE[:0], data_size=0xFFFFFFFF), "no samples")
     refused(written(tmp_path / "slow.wav", NOISE, 10), "10 Hz is no rate of speech")

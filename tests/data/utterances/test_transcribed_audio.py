@@ -21,8 +21,8 @@ from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.composition import Speech
 from vitspeech.data.utterances.module import CHARACTERS
 from vitspeech.data.utterances.transcribed_audio import TranscribedAudio, noisy
-from vitspeech.evaluation import evaluate
-from vitspeech.tasks.recognition import parts
+from vitspeech.tasks import Recognition
+from vitspeech.tasks.utterance_task import length_groups
 from vitspeech.training.cli import TrainingCLI
 
 PLAIN = SequenceAugment(snr_db=(100, 100), speed=0, gain_db=0)  # noise of less than a step of 16 bits
@@ -146,7 +146,7 @@ def test_a_batch_is_padded_at_the_ends_and_knows_no_times(tmp_path):
         assert (row[:length] == value).all() and not row[length:].any()
     assert speech.units.tolist() == [[1, 1, 0], [0, 1, -1], [2, 1, -1]]
     assert speech.spans.shape == (3, 0, 2)
-    in_parts = list(parts(speech))
+    in_parts = list(length_groups(speech))
     assert [part[1].tolist() for part in in_parts] == [[1601], [1623], [1645]]
     assert [part[2].tolist() for part in in_parts] == [[[0, 1]], [[1, 1, 0]], [[2, 1]]]
 
@@ -373,14 +373,19 @@ def config(tmp_path_factory):
     listing(root, "train", *rows[::3], *rows[1::3])
     listing(root, "test", *rows[2::3])
     tokens = {"width": 16, "mels": 40, "stem": "convolutional", "stride": 2}
-    network = {"units": 3, "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": tokens}, "depth": 1}
+    network = {
+        "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": tokens},
+        "encoder": {"depth": 1, "heads": 2},
+    }
     settings = {
         "seed_everything": 3,
-        "task": "recognition",
         "data": {"class_path": "vitspeech.TranscribedAudio", "init_args": {"root": str(root), "batch": 5}},
         "model": {
-            "network": {"class_path": "vitspeech.SpeechRecognizer", "init_args": network | {"heads": 2}},
-            "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.003}},
+            "class_path": "vitspeech.Recognition",
+            "init_args": {
+                "network": {"class_path": "vitspeech.SpeechRecognizer", "init_args": network},
+                "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.003}},
+            },
         },
         "trainer": {"max_epochs": 2, "enable_progress_bar": False, "accelerator": "cpu"},
     }
@@ -408,7 +413,7 @@ def test_a_run_ends_with_a_card_that_comes_out_again(config, run):
     model = load(run)
     assert model.labels == ["go", "left", "stop"]
     data = card_data(model, str(config.parent))
-    assert evaluate(model.network, data, progress=False).metrics == metrics
+    assert Recognition.evaluate(model.network, data, progress=False).metrics == metrics
     with pytest.raises(ValueError, match="TranscribedAudio has no place of its own"):
         card_data(model, None)
 
@@ -419,9 +424,11 @@ def test_a_run_is_a_function_of_its_seed(config, run, tmp_path):
 
 
 def test_labeling_says_that_it_needs_times(config, tmp_path):
-    network = {"classes": 4, "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16}}, "depth": 1}
-    settings = yaml.safe_load(config.read_text()) | {"task": "labeling"}
-    settings["model"]["network"] = {"class_path": "vitspeech.SpeechLabeler", "init_args": network | {"heads": 2}}
+    network = {"tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16}}}
+    settings = yaml.safe_load(config.read_text())
+    network["encoder"] = {"depth": 1, "heads": 2}
+    labeler = {"class_path": "vitspeech.SpeechLabeler", "init_args": network}
+    settings["model"] = {"class_path": "vitspeech.Labeling", "init_args": {"network": labeler}}
     (tmp_path / "labeling.yaml").write_text(yaml.safe_dump(settings))
-    with pytest.raises(ValueError, match="spans"):
+    with pytest.raises(ValueError, match="words without times"):
         trained(tmp_path / "labeling.yaml", tmp_path / "run")
