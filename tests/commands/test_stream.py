@@ -42,7 +42,7 @@ def test_stream_needs_a_file_or_the_microphone(command, finished_speech_run):
 
 
 def test_stream_refuses_a_model_that_sees(command, finished_run, words):
-    assert "ViT has no attention encoder over speech tokens" in one_line(command("stream", finished_run, words))
+    assert "ViT can't be streamed: it has no encoder" in one_line(command("stream", finished_run, words))
 
 
 def test_stream_prints_what_a_recognizer_hears_with_its_times(command, finished_recognizer_run, words):
@@ -59,8 +59,8 @@ def test_stream_prints_what_a_recognizer_hears_with_its_times(command, finished_
 @pytest.mark.parametrize(
     ("fixture", "message"),
     [
-        ("finished_transcriber_run", "SpeechTranscriber gives no transcript as it listens"),
-        ("finished_labeler_run", "SpeechLabeler gives no label of a whole clip"),
+        ("finished_transcriber_run", "SpeechTranscriber can't transcribe a stream"),
+        ("finished_labeler_run", "SpeechLabeler does not classify clips"),
     ],
 )
 def test_stream_refuses_what_says_nothing_as_it_listens(request, command, words, fixture, message):

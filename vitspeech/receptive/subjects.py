@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech import checkpoint
-from vitspeech.data.images.module import normalized
+from vitspeech.data.images.module import normalize
 from vitspeech.models import SpeechTranscriber, TimmModel, ViT
-from vitspeech.receptive.fields.known_layers import layers_of
+from vitspeech.receptive.fields.default_layers import default_layers
 from vitspeech.receptive.fields.layers import INPUT, Layer
+from vitspeech.receptive.initialization import initialize_from
 
 TIMM = "timm:"
 SEED = 0  # of untrained weights
@@ -87,7 +88,7 @@ class Subject:
                 raise ValueError(f"{self.name} can't take {self.described(size)}: {error}") from None
         made = made.eval().requires_grad_(False)
         if not trained and sample is not None:
-            as_at_first_step(made, sample)
+            initialize_from(made, sample)
         return made
 
     def described(self, size: float) -> str:
@@ -132,11 +133,11 @@ class Subject:
             return joined[:, :count] / 32768
         if raw.shape[-1] != size:
             raw = F.interpolate(raw.float(), int(size), mode="bicubic", antialias=True).clamp(0, 255)
-        return normalized(raw, self.preprocessing["mean"], self.preprocessing["std"])
+        return normalize(raw, self.preprocessing["mean"], self.preprocessing["std"])
 
     def layers(self, network: nn.Module, inputs: Tensor) -> list[Layer]:
-        """The layers that are measured; see `layers_of`."""
-        return layers_of(network, inputs)
+        """The layers that are measured; see `default_layers`."""
+        return default_layers(network, inputs)
 
 
 def subject(name: str, *, size: int | None = None, pretrained: bool = False, trust: Sequence[str] = ()) -> Subject:
@@ -171,20 +172,6 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False, tru
     side = size or own["input_size"][-1]
     preprocessing = {"image": side, "mean": list(own["mean"]), "std": list(own["std"])}
     return Subject(name, pretrained, side, preprocessing, None, timm_name=timm_name)
-
-
-@torch.no_grad()
-def as_at_first_step(network: nn.Module, inputs: Tensor) -> None:
-    """Set what an untrained network takes from data: its own start, and the statistics of batch norms."""
-    if hasattr(network, "initialize"):
-        network.initialize(inputs)
-    norms = [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.train().momentum = 1.0  # the statistics become those of the inputs
-    network(inputs)
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.eval().momentum = momentum
 
 
 def subjects_named(
