@@ -25,7 +25,10 @@ if TYPE_CHECKING:
         AudioFolder,
         Augment,
         Cifar,
+        ImageData,
         ImageFolder,
+        InMemoryData,
+        Items,
         SequenceAugment,
         Shapes,
         SpeechCommands,
@@ -33,8 +36,12 @@ if TYPE_CHECKING:
         SpokenWords,
         TranscribedAudio,
         TwoMarks,
+        UtteranceData,
         WaveformAugment,
+        WaveformData,
+        WordClip,
         WordSequences,
+        WordSource,
     )
     from vitspeech.evaluation import Report
     from vitspeech.frontends import SpecAugment, SpeechTokens
@@ -66,7 +73,10 @@ __all__ = [
     "DecoderConfig",
     "Encoder",
     "EncoderConfig",
+    "ImageData",
     "ImageFolder",
+    "InMemoryData",
+    "Items",
     "Labeling",
     "Model",
     "MultiHeadAttention",
@@ -94,9 +104,13 @@ __all__ = [
     "TranscriptStream",
     "Transcription",
     "TwoMarks",
+    "UtteranceData",
     "ViT",
     "WaveformAugment",
+    "WaveformData",
+    "WordClip",
     "WordSequences",
+    "WordSource",
     "attention_from_convolution",
     "load",
     "predict",
@@ -109,8 +123,9 @@ _NAMES_IN_MODULE = {
     "attention": """Decoder DecoderConfig Encoder EncoderConfig MultiHeadAttention RelativePositions Rotary
         SelfAttentivePooling attention_from_convolution truncated_attention""",
     "checkpoint": "Model load",
-    "data": """AudioFolder Augment Cifar ImageFolder SequenceAugment Shapes SpeechCommands SpokenVocabulary
-        SpokenWords TranscribedAudio TwoMarks WaveformAugment WordSequences""",
+    "data": """AudioFolder Augment Cifar ImageData ImageFolder InMemoryData Items SequenceAugment Shapes SpeechCommands
+        SpokenVocabulary SpokenWords TranscribedAudio TwoMarks UtteranceData WaveformAugment WaveformData WordClip
+        WordSequences WordSource""",
     "evaluation": "Report",
     "frontends": "SpecAugment SpeechTokens",
     "inference.predict": "predict",
