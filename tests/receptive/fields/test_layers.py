@@ -190,9 +190,7 @@ def test_no_hook_is_left_where_a_later_layer_is_unknown():
 
 
 def test_fewer_tokens_than_class_tokens_are_refused_by_number():
-    with pytest.raises(
-        ValueError, match="layer 'a' gives 3 tokens, 5 of them class tokens, which do not form"
-    ):
+    with pytest.raises(ValueError, match="layer 'a' gives 3 tokens, 5 of them class tokens, which do not form"):
         Layer("a", "tokens", 5).grid(torch.zeros(2, 3, 7))
 
 
