@@ -377,5 +377,5 @@ def test_tokens_before_the_class_token_can_be_measured():
 
 
 def test_a_model_that_takes_a_transcript_is_refused(finished_transcriber_run):
-    with pytest.raises(ValueError, match="SpeechTranscriber takes a transcript, too"):
+    with pytest.raises(ValueError, match="SpeechTranscriber also takes a transcript"):
         subject(str(finished_transcriber_run))
