@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech import checkpoint
-from vitspeech.data.images.module import normalized
+from vitspeech.data.images.module import normalize
 from vitspeech.models import SpeechTranscriber, TimmModel, ViT
 from vitspeech.receptive.fields.default_layers import default_layers
 from vitspeech.receptive.fields.layers import INPUT, Layer
@@ -112,9 +112,10 @@ class Subject:
         config = self.model.config
         arguments = dict(config.get("init_args") or {})
         try:
-            network = checkpoint.build(config | {"init_args": with_size(self.model.network, arguments, int(size))})
+            resized = config | {"init_args": with_size(self.model.network, arguments, int(size))}
+            network = checkpoint.build(resized, self.model.trust)
         except TypeError:  # a timm network that takes images of any size
-            network = checkpoint.build(config)
+            network = checkpoint.build(config, self.model.trust)
         if trained:
             weights = self.model.network.state_dict()
             for name, tensor in network.state_dict().items():
@@ -136,20 +137,21 @@ class Subject:
             return waveforms[:, :count] / 32768
         if raw.shape[-1] != size:
             raw = F.interpolate(raw.float(), int(size), mode="bicubic", antialias=True).clamp(0, 255)
-        return normalized(raw, self.preprocessing["mean"], self.preprocessing["std"])
+        return normalize(raw, self.preprocessing["mean"], self.preprocessing["std"])
 
     def layers(self, network: nn.Module, inputs: Tensor) -> list[Layer]:
         """The layers to measure; see `default_layers`."""
         return default_layers(network, inputs)
 
 
-def subject(name: str, *, size: int | None = None, pretrained: bool = False) -> Subject:
+def subject(name: str, *, size: int | None = None, pretrained: bool = False, trust: Sequence[str] = ()) -> Subject:
     """Load a model by its name on the command line.
 
     Args:
         name: Folder of a released model or a finished run, or `timm:NAME`.
         size: Image side in px for timm networks; `None` is the size of their pretrained weights.
         pretrained: Whether timm networks are loaded with pretrained weights, which timm downloads if necessary.
+        trust: Modules of your own whose classes released models may use; see `vitspeech.load`.
 
     Raises:
         FileNotFoundError: If there is no such folder.
@@ -157,7 +159,7 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False) -> 
             one input.
     """
     if not name.startswith(TIMM):
-        model = checkpoint.load(name)
+        model = checkpoint.load(name, trust=trust)
         if isinstance(model.network, SpeechTranscriber):
             raise ValueError(f"{name}: SpeechTranscriber also takes a transcript; give a model that takes audio only")
         takes_audio = "sample_rate_hz" in model.preprocessing
@@ -176,15 +178,18 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False) -> 
     return Subject(name, pretrained, side, preprocessing, None, timm_name=timm_name)
 
 
-def subjects_named(names: Sequence[str], *, size: int | None = None, pretrained: bool = False) -> list[Subject]:
+def subjects_named(
+    names: Sequence[str], *, size: int | None = None, pretrained: bool = False, trust: Sequence[str] = ()
+) -> list[Subject]:
     """Load models by their names on the command line; see `subject`.
 
     Args:
         names: At least one.
         size: Image side in px for timm networks; `None` is that of the first released model that takes images.
         pretrained: Whether timm networks are loaded with pretrained weights.
+        trust: Modules of your own whose classes released models may use.
     """
-    released = {name: subject(name) for name in names if not name.startswith(TIMM)}
+    released = {name: subject(name, trust=trust) for name in names if not name.startswith(TIMM)}
     sizes = [int(model.size) for model in released.values() if not model.takes_audio]
     size = sizes[0] if size is None and sizes else size
     return [released.get(name) or subject(name, size=size, pretrained=pretrained) for name in names]

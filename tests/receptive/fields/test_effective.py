@@ -364,7 +364,11 @@ def test_the_network_is_left_as_it_was():
 def recognizer(left, right, *, stem="convolutional", stride=2, depth=3):
     torch.manual_seed(0)
     tokens = SpeechTokens(8, mels=5, stem=stem, stride=stride)
-    return SpeechClassifier(3, tokens, depth=depth, heads=2, left=left, right=right).eval().requires_grad_(False)
+    return (
+        SpeechClassifier(3, tokens, encoder={"depth": depth, "heads": 2, "left": left, "right": right})
+        .eval()
+        .requires_grad_(False)
+    )
 
 
 @pytest.mark.parametrize("stem, center", [("convolutional", 3), ("stacked", 0.5)])

@@ -28,12 +28,16 @@ def noise(*shape):
 def recognizer(left, right, **options):
     torch.manual_seed(0)
     tokens = SpeechTokens(8, mels=5, stride=3, **options)
-    return SpeechClassifier(3, tokens, depth=2, heads=2, left=left, right=right).eval().requires_grad_(False)
+    return (
+        SpeechClassifier(3, tokens, encoder={"depth": 2, "heads": 2, "left": left, "right": right})
+        .eval()
+        .requires_grad_(False)
+    )
 
 
 def test_a_picture_is_measured_in_pixels():
     torch.manual_seed(0)
-    network = ViT(5, image=20, patch=4, width=8, depth=2, heads=2).eval()
+    network = ViT(5, image=20, patch=4, width=8, encoder={"depth": 2, "heads": 2}).eval()
     images = noise(3, 3, 20, 20)
     patches, first, second = layer_numbers(network, images, default_layers(network, images), PIXELS)
     assert [layer.name for layer in (patches, first, second)] == ["patches", "encoder.blocks.0", "encoder.blocks.1"]
