@@ -142,8 +142,8 @@ def sentences(result: Result) -> list[str]:
     if result.visible is not None:
         window = "around the middle of the word, of half length" if speech else "around the center, of half side"
         texts.append(
-            f"The accuracy on complete inputs is {100 * result.visible.whole:.1f} %. 90 % of it is kept if the model is "
-            f"given only a window {window} {kept_radii(result, length_unit(result), ' outside')}."
+            f"The accuracy on complete inputs is {100 * result.visible.whole:.1f} %. 90 % of it is kept if the model "
+            f"is given only a window {window} {kept_radii(result, length_unit(result), ' outside')}."
         )
     return texts
 
