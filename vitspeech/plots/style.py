@@ -1,7 +1,7 @@
-"""The colors, dashes and markers of every figure: one place, so that a model looks the same wherever it is drawn.
+"""Colors, dashes and markers of all figures, so that a model looks the same in each of them.
 
-The palette is that of Okabe and Ito (2008), which color-blind readers can tell apart. Dashes and markers repeat the
-distinction in grayscale.
+The palette is that of Okabe and Ito (2008), which color-blind readers can tell apart. Dashes and markers make the same
+distinctions in grayscale.
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,14 @@ REFERENCE_GRAY = "0.5"  # lines at 0, 50 % or 90 %
 EMPTY_GRAY = "0.7"  # cells of a heat map without a value
 HIGHLIGHT_GRAY = "0.92"  # background of a highlighted row
 
-COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY_BLUE)  # in the order in which series take them
+COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY_BLUE)  # in the order in which series are drawn
 DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 2)))
 MARKERS = "os^DvPX"
 
-SPECTROGRAM = "magma"  # color maps by what they show
+SPECTROGRAM = "magma"  # color maps, named after what they show
 PROBABILITY = "magma_r"
 COUNTS = "Blues"
+RELATIVE = "PuOr_r"  # multiples of a reference: white is the reference, orange more, purple less
 ENERGY = "magma"
 DEPTH = "cividis"
 GRAYSCALE = "gray"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from vitspeech.receptive.examples import Example, examples_of
-from vitspeech.receptive.fields.known_layers import laid_out
+from vitspeech.receptive.fields.default_layers import infer_layer
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers, layer_numbers
 from vitspeech.receptive.heads.measures import HeadMeasures, class_tokens_of, head_measures
 from vitspeech.receptive.initialization import switch_on_branches
@@ -34,7 +34,7 @@ class Plan:
         inputs: Of fields.
         answers: Of the accuracy against what is visible.
         factors: The sizes of inputs, in sizes that a model was made for; the report is about the first.
-        layers: Names of the layers to measure; `None` is those of `layers_of`.
+        layers: Names of the layers to measure; `None` is those of `default_layers`.
 
     Raises:
         ValueError: If there are fewer than two inputs, or a factor is not above 0.
@@ -204,7 +204,7 @@ def state_of(
     if names is None:
         layers = subject.layers(network, inputs)
     else:
-        layers = [laid_out(network, name, inputs, in_time=subject.hears) for name in names]
+        layers = [infer_layer(network, name, inputs, in_time=subject.hears) for name in names]
     numbers = layer_numbers(network, inputs, layers, subject.source, cumulative_only=briefly)
     if zero_init is None:
         return State(trained, size, numbers)

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from vitspeech.receptive.fields.graph import backwards, inputs_of, node_of
-from vitspeech.receptive.fields.layers import INPUT, Layer, recorded
+from vitspeech.receptive.fields.graph import backward_order, inputs_of, node_of
+from vitspeech.receptive.fields.layers import INPUT, Layer, record_outputs
 
 SEED = 0  # for weights that are drawn anew
 # LayerScale starts at 1e-6 to 1e-4 in deep networks (ConvNeXt, CaiT, DINOv2); 0.1 in BEiT is no obstacle to gradients.
@@ -112,7 +112,7 @@ def zero_multipliers(network: nn.Module, inputs: Tensor, source: Layer) -> list[
     learnable = [parameter for parameter in network.parameters() if parameter.requires_grad]
     network.requires_grad_(True)
     try:
-        with recorded(network, [source.name]) as outputs, torch.enable_grad():
+        with record_outputs(network, [source.name]) as outputs, torch.enable_grad():
             part = inputs[:2].detach().requires_grad_()
             output = network(part)
             output = output[0] if isinstance(output, tuple) else output  # log-probabilities, lengths
@@ -122,7 +122,7 @@ def zero_multipliers(network: nn.Module, inputs: Tensor, source: Layer) -> list[
         for parameter in learnable:
             parameter.requires_grad_(True)
     names = {id(parameter): name for name, parameter in network.named_parameters()}
-    order = backwards(node_of(output), origin)
+    order = backward_order(node_of(output), origin)
     data = set(order)
     factors = {node: zero_factor(node, names, data) for node in order}
     multipliers = {node: parameter for node, parameter in factors.items() if parameter is not None}
