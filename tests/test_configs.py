@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from tiny import ROOT
 
 from vitspeech.models import SpeechTranscriber
-from vitspeech.training.cli import TrainingCLI, task_of
+from vitspeech.training.cli import TrainingCLI
+from vitspeech.training.configs import config_chain, read_config
 
 CONFIGS = sorted((ROOT / "configs").glob("*/*.yaml"))
 EXPERIMENTS = [path for path in CONFIGS if path.parent.name != "trainer"]
@@ -27,7 +27,7 @@ def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path):
     labels = {"cifar10": 10, "cifar100": 100}.get(path.parent.name) or len(data.labels)
     with torch.no_grad():
         if data.items == "utterances":
-            # A class more than labels: the blank, the end or none.
+            # One class more than labels: the blank, the end or "none".
             assert rows_of(network, torch.randn(2, 16_000), torch.tensor([16_000, 7000])) == {labels + 1}
         else:
             inputs = torch.randn(1, 16_000) if data.items == "clips" else torch.randn(1, 3, 32, 32)
@@ -35,7 +35,7 @@ def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path):
 
 
 def rows_of(network: torch.nn.Module, waveforms: torch.Tensor, lengths: torch.Tensor) -> set[int]:
-    """How many logits the rows have that a network gives utterances."""
+    """The number of logits in each row that a network returns for utterances."""
     if isinstance(network, SpeechTranscriber):
         output = network(waveforms, lengths, torch.tensor([[0, 1], [2, -1]]))
         assert output.logits.shape[:2] == (2, 3) and output.tokens.tolist() == network.tokens.count(lengths).tolist()
@@ -45,68 +45,77 @@ def rows_of(network: torch.nn.Module, waveforms: torch.Tensor, lengths: torch.Te
     return {logits.shape[-1]}
 
 
-TASK_OF = {"SpeechRecognizer": "recognition", "SpeechTranscriber": "transcription", "SpeechLabeler": "labeling"}
-
-
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=name)
-def test_every_experiments_task_is_the_one_that_its_network_needs(path):
-    network = yaml.safe_load(path.read_text())["model"]["network"]["class_path"]
-    assert task_of([f"--config={path}"]) == TASK_OF.get(network.rpartition(".")[2], "classification")
+def test_every_experiment_names_its_task(path):
+    assert config_chain(path)[0].parent.parent == ROOT / "configs"
+    classes = [read_config(config).get("model", {}).get("class_path") for config in config_chain(path)]
+    assert any(str(class_path).startswith("vitspeech.") for class_path in classes)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "task"),
+    ("text", "message"),
     [
-        ([], "classification"),
-        (["--config=none.yaml"], "classification"),
-        (["--config=one.yaml"], "recognition"),
-        (["--config", "one.yaml"], "recognition"),
-        (["--config=one.yaml", "--config", "none.yaml"], "recognition"),
-        (["--config=one.yaml", "--config", "other.yaml"], "labeling"),
-        (["--config=other.yaml", "--config", "one.yaml"], "recognition"),
-        (["--config=one.yaml", "--task=transcription", "--config=other.yaml"], "transcription"),
-        (["--task", "transcription", "--config=one.yaml"], "transcription"),
-        (["--config=one.yaml", "--config=broken.yaml", "--config=missing.yaml"], "recognition"),
+        ("task: recognition", r"write model: \{class_path: vitspeech.Recognition, init_args: \{network: "),
+        ("{task: labelling, model: {warmup: 0.1}}", "class_path: vitspeech.Labeling"),
+        (
+            "model: {network: {class_path: vitspeech.ViT}, warmup: 0.1}",
+            r"`model` has no class_path.*vitspeech.Classification, init_args: \{network: ..., warmup: ...\}",
+        ),
     ],
 )
-def test_the_last_config_says_the_task_unless_the_command_line_does(tmp_path, monkeypatch, arguments, task):
-    monkeypatch.chdir(tmp_path)
-    texts = {
-        "one": "task: recognition",
-        "other": "{task: labeling, data: {}}",
-        "none": "data: {}",
-        "broken": "task: [",
-    }
-    for file, text in texts.items():
-        Path(f"{file}.yaml").write_text(text)
-    assert task_of(arguments) == task
+def test_a_config_of_an_earlier_version_is_refused_with_what_to_write(tmp_path, text, message):
+    (tmp_path / "old.yaml").write_text(text)
+    with pytest.raises(ValueError, match=f"old.yaml: .*{message}") as caught:
+        TrainingCLI([f"--config={tmp_path / 'old.yaml'}"])
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "named"), [("task: recognizing", "recognizing"), ("task: [recognition]", "recognition"), ("task: 3", "3")]
+    "width", ["--model.network.width=16", "--model.network.init_args.width=16", "--model.init_args.network.width=16"]
 )
-def test_an_unknown_task_is_one_line_that_names_it(tmp_path, capsys, text, named):
-    (tmp_path / "wrong.yaml").write_text(text)
-    base = ROOT / "configs/spoken_words/sequences.yaml"
-    with pytest.raises(SystemExit) as stopped:
-        TrainingCLI([f"--config={base}", f"--config={tmp_path / 'wrong.yaml'}"])
-    message = capsys.readouterr().err
-    assert stopped.value.code == 1 and "wrong.yaml: " in message and message.count("\n") == 1
-    assert named in message.partition("Got value: ")[2] and "'recognition'" in message
+def test_overrides_may_leave_out_init_args(width):
+    cli = TrainingCLI(["--config=shapes/vit", width, "--model.warmup=0.2", "--data.count", "300"])
+    assert cli.config.model.init_args.network.init_args.width == 16
+    assert cli.model.warmup == 0.2 and cli.datamodule.count == 300
 
 
-def test_an_unknown_task_on_the_command_line_is_a_mistake_of_usage(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        TrainingCLI([f"--config={ROOT / 'configs/shapes/vit.yaml'}", "--task=recognizing"])
-    message = capsys.readouterr().err
-    assert stopped.value.code == 2 and "recognizing" in message and message.count("\n") == 1
+@pytest.mark.parametrize(
+    ("arguments", "key", "size"),
+    [
+        (["--config=shapes/vit"], "classes", 10),
+        (["--config=two_marks/cnn"], "classes", 2),
+        (["--config=speech_commands/full"], "classes", 14),
+        (["--config=speech_commands/full", "--data.words=[go, stop]", "--data.silence=0"], "classes", 3),
+        (["--config=word_sequences/ctc"], "units", 12),
+        (["--config=spoken_words/characters"], "units", 28),
+        (["--config=word_sequences/attention"], "units", 12),
+        (["--config=word_sequences/labeling"], "classes", 13),
+        (["--config=shapes/vit", "--model.network.classes=0"], "classes", 10),
+        (["--config=shapes/vit", "--model.network.classes=7"], "classes", 7),
+    ],
+)
+def test_classes_and_units_follow_from_the_data_unless_they_are_given(arguments, key, size):
+    assert TrainingCLI(arguments).config.model.init_args.network.init_args[key] == size
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config=shapes/vit", "--model.network.heads=5"], "^heads=5 does not divide width=64$"),
+        (["--config=shapes/vit", "--trainer.accelerator=tpu"], "^trainer: "),
+        (["--config=shapes/vit", "--data.count=7"], "^count=7 is below 50$"),
+    ],
+)
+def test_what_a_constructor_refuses_is_said_without_the_parsers_words(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingCLI(arguments)
 
 
 @pytest.mark.parametrize("path", OVERLAYS, ids=name)
 def test_every_overlay_applies(path, tmp_path):
     config = ROOT / "configs/shapes/vit.yaml"
     cli = TrainingCLI([f"--config={config}", f"--config={path}", *ON_CPU, f"--run={tmp_path / 'run'}"])
-    for key, value in yaml.safe_load(path.read_text())["trainer"].items():
+    for key, value in read_config(path)["trainer"].items():
         if key not in ("accelerator", "devices", "strategy"):
             assert cli.config.trainer[key] == value
 
@@ -116,14 +125,19 @@ def test_every_config_opens_by_saying_what_it_is(path):
     lines = path.read_text().splitlines()
     assert lines[0].startswith("# ")
     if path in EXPERIMENTS:
-        assert any(line.startswith(f"# python scripts/train.py --config {path.relative_to(ROOT)}") for line in lines)
+        assert any(line.startswith(f"# vitspeech train --config {name(path)}") for line in lines)
 
 
 @pytest.mark.parametrize(
     ("text", "key"),
     [
         ("modle: {warmup: 0.1}", "modle"),
-        ("model: {network: {class_path: vitspeech.ViT, init_args: {classes: 10, widht: 192}}}", "widht"),
+        (
+            "model: {init_args: {network: {init_args: {widht: 192}}}}",
+            "model.network: vitspeech.ViT: Option 'widht' is not accepted",
+        ),
+        ("model: {warmpu: 0.1}", "model: vitspeech.Classification: Option 'warmpu' is not accepted"),
+        ("model: {class_path: vitspeech.Recogniton}", "vitspeech.Recogniton"),
         ("data: {class_path: vitspeech.Shape}", "vitspeech.Shape"),
         ("trainer: {max_epoch: 3}", "max_epoch"),
         ("model: [", "parsing"),
@@ -139,7 +153,7 @@ def test_a_mistake_in_a_config_is_one_line_that_names_it(tmp_path, capsys, text,
     assert "wrong.yaml: " in message
 
 
-def test_a_mistake_on_the_command_line_is_one_of_usage(capsys):
+def test_a_mistake_on_the_command_line_is_an_error_of_usage(capsys):
     with pytest.raises(SystemExit) as stopped:
         TrainingCLI([f"--config={ROOT / 'configs/shapes/vit.yaml'}", "--model.warmpu=0.1"])
     message = capsys.readouterr().err

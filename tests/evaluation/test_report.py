@@ -1,15 +1,13 @@
-"""What an evaluation gives, and that each network is evaluated its own way."""
-
-from types import SimpleNamespace
+"""What an evaluation returns, and that each task has its own."""
 
 import pytest
 
 import vitspeech
 from vitspeech import evaluation
 from vitspeech.checkpoint.release import card_data
-from vitspeech.evaluation import Report, evaluate
+from vitspeech.evaluation import Report
 from vitspeech.inference.transcribe import Search
-from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber, ViT
+from vitspeech.tasks import Classification, Labeling, Recognition, Transcription, find_task
 
 
 def test_the_first_metric_is_what_a_model_is_judged_by(tmp_path):
@@ -18,22 +16,19 @@ def test_the_first_metric_is_what_a_model_is_judged_by(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("network", "way"),
+    ("task", "way"),
     [
-        (lambda: ViT(3), "classification"),
-        (lambda: SpeechClassifier(3), "classification"),
-        (lambda: SpeechRecognizer(3), "recognition"),
-        (lambda: SpeechTranscriber(3), "recognition"),
-        (lambda: SpeechLabeler(3), "labeling"),
+        (Classification, "classification"),
+        (Recognition, "recognition"),
+        (Transcription, "recognition"),
+        (Labeling, "labeling"),
     ],
 )
-def test_each_network_is_evaluated_its_own_way(monkeypatch, network, way):
-    for name in ("classification", "recognition", "labeling"):
-        said = SimpleNamespace(evaluate=lambda *_, name=name, **options: (name, options))
-        monkeypatch.setattr(evaluation, name, said)
+def test_each_task_has_its_own_evaluation(monkeypatch, task, way):
+    monkeypatch.setattr(getattr(evaluation, way), "evaluate", lambda *_, **options: options)
     search = Search(beam=3)
-    options = {"search": search} if way == "recognition" else {}  # only what is transcribed is searched
-    assert evaluate(network(), None, search=search, progress=False) == (way, {"progress": False} | options)
+    options = {"search": search} if way == "recognition" else {}  # only transcripts are searched for
+    assert task.evaluate(None, None, search=search, progress=False) == {"progress": False} | options
 
 
 @pytest.mark.parametrize(
@@ -44,9 +39,9 @@ def test_each_network_is_evaluated_its_own_way(monkeypatch, network, way):
         ("finished_labeler_run", "frame_accuracy", "confusion_matrix.png"),
     ],
 )
-def test_a_runs_evaluation_comes_out_again(request, tmp_path, fixture, first, file):
+def test_the_evaluation_of_a_run_is_reproducible(request, tmp_path, fixture, first, file):
     model = vitspeech.load(request.getfixturevalue(fixture))
-    report = evaluate(model.network, card_data(model, None), progress=False)
+    report = find_task(model.task).evaluate(model.network, card_data(model, None), progress=False)
     assert report.headline == (first, model.card["metrics"][first])
     assert report.metrics == model.card["metrics"]
     assert report.write(tmp_path) == tmp_path / file and (tmp_path / file).stat().st_size > 100

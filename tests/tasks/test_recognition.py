@@ -1,4 +1,4 @@
-"""Recognition: CTC's loss against its definition, whatever the batch's order, padding and parts; what can't be trained.
+"""Recognition: the CTC loss against its definition, for any order, padding and grouping of the batch; refused batches.
 
 Shapes: B utterances, T tokens, C = 4 classes, of which the last is the blank, U units.
 """
@@ -13,11 +13,12 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from vitspeech.data.utterances.composition import Speech
+from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import SpeechRecognizer
-from vitspeech.tasks import Recognition, recognition
-from vitspeech.tasks.recognition import parts, transcripts
+from vitspeech.tasks import Recognition, utterance_task
+from vitspeech.tasks.recognition import transcripts
+from vitspeech.tasks.utterance_task import length_groups
 
 LABELS, BLANK = ["go", "stop", "left"], 3
 SAID = [[0], [1, 1], [2, 0, 2], [0, 0, 0], [1], [2, 1], [0, 1, 2]]
@@ -39,12 +40,12 @@ def task(network: nn.Module) -> Recognition:
 
 def recognizer() -> SpeechRecognizer:
     torch.manual_seed(0)
-    network = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), depth=2, heads=3).double().eval()
+    network = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), encoder={"depth": 2, "heads": 3}).double().eval()
     network.head.weight.data *= 5  # surer than at random
     return network
 
 
-def written_out(network, speech: Speech) -> float:
+def written_out(network, speech: SpeechBatch) -> float:
     """The loss utterance by utterance, each by itself and unpadded, in double precision."""
     total = 0.0
     for waveform, length, said in zip(
@@ -77,7 +78,7 @@ def test_the_loss_is_that_of_each_utterance_alone_whatever_the_order_and_the_pad
     network = recognizer()
     speech = noise(SAID, LENGTHS)
     expected = written_out(network, speech)
-    shuffled = Speech(*(part[list(order)] for part in speech))
+    shuffled = SpeechBatch(*(part[list(order)] for part in speech))
     more = torch.randn(7, further, dtype=torch.float64)
     shuffled = shuffled._replace(waveforms=torch.cat((shuffled.waveforms, more), dim=1))
     assert task(network).loss(shuffled).item() == pytest.approx(expected, rel=1e-6)
@@ -85,10 +86,10 @@ def test_the_loss_is_that_of_each_utterance_alone_whatever_the_order_and_the_pad
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 20])
 @torch.no_grad()
-def test_the_loss_and_its_gradient_do_not_depend_on_the_number_of_parts(monkeypatch, number):
+def test_the_loss_and_its_gradient_do_not_depend_on_the_number_of_groups(monkeypatch, number):
     network, speech, gradients = recognizer(), noise(SAID, LENGTHS), []
     for count in (1, number):
-        monkeypatch.setattr(recognition, "PARTS", count)
+        monkeypatch.setattr(utterance_task, "GROUPS", count)
         network.zero_grad()
         with torch.enable_grad():
             task(network).loss(speech).backward()
@@ -98,13 +99,13 @@ def test_the_loss_and_its_gradient_do_not_depend_on_the_number_of_parts(monkeypa
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 10])
-def test_parts_have_every_utterance_once_and_no_more_padding_than_they_need(count):
+def test_groups_have_every_utterance_once_and_no_more_padding_than_they_need(count):
     lengths = torch.randperm(50, generator=torch.Generator().manual_seed(count))[:count] + 3
     said = [[(place + 1) % 5] * (1 + place % 3) for place in range(count)]
     speech = noise(said, lengths.tolist())
     speech.waveforms[:, 0] = torch.arange(count)
     seen, longest = [], 0
-    for waveforms, of_part, units, spans in parts(speech):
+    for waveforms, of_part, units, spans in length_groups(speech):
         assert waveforms.shape[1] == of_part.max() and of_part.min() >= longest
         assert units.shape[1] == spans.shape[1] == (units >= 0).sum(1).max()
         longest = of_part.max()
@@ -117,9 +118,9 @@ def test_parts_have_every_utterance_once_and_no_more_padding_than_they_need(coun
     assert sorted(seen) == list(range(count))
 
 
-def test_utterances_without_spans_have_parts_too():
+def test_utterances_without_spans_are_split_too():
     speech = noise(SAID, LENGTHS)._replace(spans=torch.zeros(7, 0, 2, dtype=torch.long))
-    assert sum(len(waveforms) for waveforms, _, _, spans in parts(speech) if spans.shape[1:] == (0, 2)) == 7
+    assert sum(len(waveforms) for waveforms, _, _, spans in length_groups(speech) if spans.shape[1:] == (0, 2)) == 7
 
 
 @pytest.mark.parametrize(("said", "tokens", "needed"), [([0, 1, 2], 2, 3), ([2, 2], 2, 3), ([1, 1, 1], 4, 5)])
@@ -167,13 +168,13 @@ class Train:
         assert seed == 23
         sounds = [torch.full((int(index) + 5,), int(index) + 1, dtype=torch.int16) for index in indices]
         nothing = torch.zeros(len(sounds), 1)
-        return Speech(
+        return SpeechBatch(
             pad_sequence(sounds, True), torch.tensor([len(sound) for sound in sounds]), nothing, nothing
         ), seed
 
 
 def test_the_sample_is_utterances_end_to_end_without_padding():
-    data = SimpleNamespace(train=Train(), seed=23, normalized=lambda samples: samples / 8)
+    data = SimpleNamespace(train=Train(), seed=23, normalize=lambda samples: samples / 8)
     found = task(Rows()).sample(data)
     assert found.tolist() == [[(number + 1) / 8 for number in range(10) for _ in range(number + 5)]]
 
@@ -192,7 +193,7 @@ def validated(said, paths) -> dict:
     units = pad_sequence([torch.tensor(row) for row in said], True, -1)
     sounds = [spelled(path) for path in paths]
     lengths = torch.tensor([len(sound) for sound in sounds])
-    speech = Speech(pad_sequence(sounds, True), lengths, units, torch.zeros(*units.shape, 2, dtype=torch.long))
+    speech = SpeechBatch(pad_sequence(sounds, True), lengths, units, torch.zeros(*units.shape, 2, dtype=torch.long))
     made.validation_step(speech, 0)
     return logged
 

@@ -1,4 +1,4 @@
-"""What all training shares: what a network is given before it, the schedule, and names of tasks."""
+"""What all tasks share: the initialization of the network, the schedule, and how a task is found."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from vitspeech.tasks import TASKS, Classification, Labeling, Recognition, Transcription
-from vitspeech.tasks.task import Task, check_share
+from vitspeech.tasks import Classification, Labeling, Recognition, Task, Transcription, find_task
+from vitspeech.tasks.task import check_fraction
 
 
 class Sampled(Task):
-    """A task whose sample is a row of ones."""
+    """A task whose sample is all ones."""
 
     def sample(self, data) -> torch.Tensor:
         return torch.ones(3, 5)
@@ -52,10 +52,10 @@ def test_a_network_is_compiled_where_it_is_asked_for():
     assert prepared("fit", Fitted(5, 2), compile=True).network.compiled
 
 
-def test_the_learning_rate_rises_for_the_warmups_share_of_the_steps():
+def test_the_learning_rate_rises_for_the_warmup_fraction_of_the_steps():
     task = prepared("fit", nn.Linear(5, 2), optimizer=lambda groups: torch.optim.SGD(groups, lr=0.8), warmup=0.1)
-    made = task.configure_optimizers()
-    optimizer, schedule = made["optimizer"], made["lr_scheduler"]["scheduler"]
+    configuration = task.configure_optimizers()
+    optimizer, schedule = configuration["optimizer"], configuration["lr_scheduler"]["scheduler"]
     rates = []
     for _ in range(40):
         rates.append(optimizer.param_groups[0]["lr"])
@@ -63,23 +63,59 @@ def test_the_learning_rate_rises_for_the_warmups_share_of_the_steps():
         schedule.step()
     assert rates[:4] == pytest.approx([0.2, 0.4, 0.6, 0.8])
     assert all(one > other for one, other in pairwise(rates[4:]))
-    assert made["lr_scheduler"]["interval"] == "step"
+    assert configuration["lr_scheduler"]["interval"] == "step"
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
-def test_a_share_out_of_its_range_is_named(share):
-    with pytest.raises(ValueError, match=f"warmup={share} is not within 0 .. 1"):
-        Sampled(nn.Linear(5, 2), warmup=share)
-    check_share("warmup", 0.0)
+@pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
+def test_a_fraction_out_of_its_range_is_named(value):
+    with pytest.raises(ValueError, match=f"warmup={value} is not within 0 .. 1"):
+        Sampled(nn.Linear(5, 2), warmup=value)
+    check_fraction("warmup", 0.0)
 
 
-def test_the_tasks_have_the_names_that_configs_write():
-    assert {
-        "classification": Classification,
-        "labeling": Labeling,
-        "recognition": Recognition,
-        "transcription": Transcription,
-    } == TASKS
-    judged_by = {name: (task.monitor, task.mode) for name, task in TASKS.items()}
-    assert judged_by["classification"] == judged_by["labeling"] == ("val_accuracy", "max")
-    assert judged_by["recognition"] == judged_by["transcription"] == ("val_error_rate", "min")
+TASKS = (Classification, Labeling, Recognition, Transcription)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_is_found_by_its_class_path(task):
+    assert find_task(f"vitspeech.{task.__name__}") is task
+
+
+def test_what_is_not_a_task_or_not_trusted_is_refused():
+    with pytest.raises(ValueError, match=r"vitspeech\.ViT is not a task"):
+        find_task("vitspeech.ViT")
+    with pytest.raises(ValueError, match=r"mine\.Task is not part of vitspeech"):
+        find_task("mine.Task")
+
+
+def test_the_best_checkpoint_is_that_of_accuracy_or_error_rate():
+    assert {task.__name__: (task.monitor, task.mode) for task in TASKS} == {
+        "Classification": ("val_accuracy", "max"),
+        "Labeling": ("val_accuracy", "max"),
+        "Recognition": ("val_error_rate", "min"),
+        "Transcription": ("val_error_rate", "min"),
+    }
+
+
+def test_the_size_of_the_head_follows_from_the_labels():
+    assert [task.network_sizes(["a", "b", "c"]) for task in TASKS] == [
+        {"classes": 3, "units": 3},
+        {"classes": 4},  # the words and "none"
+        {"classes": 3, "units": 3},
+        {"classes": 3, "units": 3},
+    ]
+
+
+def test_a_labeler_is_not_a_recognizer():
+    assert not issubclass(Labeling, Recognition)
+
+
+@pytest.mark.parametrize("items", ["images", "clips", "utterances"])
+@pytest.mark.parametrize("task", TASKS)
+def test_utterances_and_single_labels_need_different_tasks(task, items):
+    data = SimpleNamespace(items=items)
+    if (task is Classification) == (items != "utterances"):
+        task.check_data(data)
+    else:
+        with pytest.raises(ValueError, match=f"{task.__name__} does not fit SimpleNamespace"):
+            task.check_data(data)

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from arguments import nested
 from tiny import noise
 from torch.nn import functional as F
 
@@ -20,7 +21,7 @@ LENGTHS = [4003, 9001, 6007, 12_011, 2003, 5003, 8009]
 def transcriber(**options) -> SpeechTranscriber:
     torch.manual_seed(0)
     tokens = SpeechTokens(12, mels=17, stride=3)
-    network = SpeechTranscriber(3, tokens, depth=1, heads=3, decoder_depth=2, **options).double().eval()
+    network = SpeechTranscriber(3, tokens, **nested(depth=1, heads=3, decoder_depth=2, **options)).double().eval()
     network.head.weight.data *= 5  # surer than at random
     return network
 
@@ -111,7 +112,7 @@ def test_an_utterance_too_short_for_ctc_is_named_where_ctc_counts():
 def test_what_is_decoded_is_the_likeliest_unit_after_those_before_it():
     network, speech = transcriber(), noise(SAID, LENGTHS)
     network.head.bias[END] += 0.5
-    found = task(network).decoded(speech.waveforms, speech.lengths)
+    found = task(network).greedy_transcripts(speech.waveforms, speech.lengths)
     lengths = set()
     for waveform, length, units in zip(speech.waveforms, LENGTHS, found, strict=True):
         said, tokens = [], int(network.tokens.count(torch.tensor(length)))
@@ -130,7 +131,7 @@ def test_what_is_decoded_is_the_likeliest_unit_after_those_before_it():
 def test_a_decoder_that_finds_no_end_says_a_unit_a_token_and_no_more():
     network, speech = transcriber(), noise(SAID, LENGTHS)
     network.head.bias[END] = -1e6
-    found = task(network).decoded(speech.waveforms, speech.lengths)
+    found = task(network).greedy_transcripts(speech.waveforms, speech.lengths)
     assert [len(units) for units in found] == network.tokens.count(speech.lengths).tolist()
 
 
@@ -145,5 +146,5 @@ def test_the_error_rate_is_that_of_what_is_decoded():
     made.log = lambda name, value, **_: logged.update({name: value})
     made.validation_step(speech, 0)
     assert logged["val_error_rate"].compute().item() == 1.0
-    assert made.decoded(speech.waveforms, speech.lengths) == [()] * 7
+    assert made.greedy_transcripts(speech.waveforms, speech.lengths) == [()] * 7
     assert transcripts(speech.units) == SAID

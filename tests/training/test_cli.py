@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from safetensors.torch import load_file
 from tiny import ROOT, TINY, TINY_SEQUENCES, TINY_SPEECH
 
 from vitspeech.tasks import Recognition
-from vitspeech.training.cli import TrainingCLI, run_folder, with_resumed_config
+from vitspeech.training.cli import TrainingCLI, train
+from vitspeech.training.run_folder import create_folder
 
 SOURCES_OF_CHANCE = [
     "--data.init_args.augment.cutout=5",
@@ -43,7 +45,9 @@ def test_a_run_keeps_everything(finished_run):
     assert {path.name for path in (finished_run / "logs/0").iterdir()} >= {"metrics.csv"}
     assert list((finished_run / "logs/0").glob("events.out.tfevents*"))
     config = yaml.safe_load((finished_run / "config.yaml").read_text())
-    assert config["model"]["network"]["class_path"] == "vitspeech.ViT"
+    assert config["model"]["class_path"] == "vitspeech.Classification"
+    assert config["model"]["init_args"]["network"]["class_path"] == "vitspeech.ViT"
+    assert config["model"]["init_args"]["network"]["init_args"]["classes"] == 10  # from the data
     assert config["data"]["class_path"] == "vitspeech.Shapes"
     assert json.loads((finished_run / "run.json").read_text()).keys() == {"commit", "hardware", "versions"}
 
@@ -71,9 +75,9 @@ def test_a_speech_run_is_a_function_of_its_seed_and_states_its_context(finished_
 @pytest.mark.parametrize(
     ("fixture", "task", "first", "shown", "judged_by", "best"),
     [
-        ("finished_recognizer_run", "recognition", "word_error_rate", "errors.txt", "val_error_rate", min),
-        ("finished_transcriber_run", "transcription", "word_error_rate", "errors.txt", "val_error_rate", min),
-        ("finished_labeler_run", "labeling", "frame_accuracy", "confusion_matrix.png", "val_accuracy", max),
+        ("finished_recognizer_run", "Recognition", "word_error_rate", "errors.txt", "val_error_rate", min),
+        ("finished_transcriber_run", "Transcription", "word_error_rate", "errors.txt", "val_error_rate", min),
+        ("finished_labeler_run", "Labeling", "frame_accuracy", "confusion_matrix.png", "val_accuracy", max),
     ],
 )
 def test_a_run_over_utterances_keeps_what_its_task_has_to_show(request, fixture, task, first, shown, judged_by, best):
@@ -81,7 +85,8 @@ def test_a_run_over_utterances_keeps_what_its_task_has_to_show(request, fixture,
     names = {path.name for path in run.iterdir()}
     assert names >= {"config.yaml", "run.json", "logs", "last.ckpt", "best.ckpt", "model", "metrics.csv"}
     assert names & {"learning_curves.png", "errors.txt", "confusion_matrix.png"} == {"learning_curves.png", shown}
-    assert yaml.safe_load((run / "config.yaml").read_text())["task"] == task
+    assert yaml.safe_load((run / "config.yaml").read_text())["model"]["class_path"] == f"vitspeech.{task}"
+    assert yaml.safe_load((run / "model/config.yaml").read_text())["task"] == f"vitspeech.{task}"
     card = json.loads((run / "model/card.json").read_text())
     assert next(iter(card["metrics"])) == first and card["metrics"]["test_set"] == "drawn"
     rows = csv.DictReader((run / "metrics.csv").read_text().splitlines())
@@ -96,18 +101,18 @@ def test_a_recognizers_run_broken_off_and_resumed_ends_with_the_same_weights_bit
     arguments = [*TINY_SEQUENCES, *chance, "--trainer.max_epochs=3"]
     alone, broken = tmp_path / "alone", tmp_path / "broken"
     TrainingCLI([*arguments, f"--run={alone}"]).train()
-    healthy = Recognition.part_loss
+    healthy = Recognition.group_loss
 
     def breaks(task: Recognition, *part: torch.Tensor) -> torch.Tensor:
         if task.training and task.trainer.global_step == 7:  # the second of three steps of the last epoch
             raise RuntimeError("the power is gone")
         return healthy(task, *part)
 
-    monkeypatch.setattr(Recognition, "part_loss", breaks)
+    monkeypatch.setattr(Recognition, "group_loss", breaks)
     with pytest.raises(RuntimeError, match="the power is gone"):
         TrainingCLI([*arguments, f"--run={broken}"]).train()
     assert not (broken / "model").exists()
-    monkeypatch.setattr(Recognition, "part_loss", healthy)
+    monkeypatch.setattr(Recognition, "group_loss", healthy)
     TrainingCLI([f"--resume={broken}"]).train()
     assert weights(alone).keys() == weights(broken).keys()
     for name, tensor in weights(alone).items():
@@ -169,28 +174,92 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(finished_run, tmp
 
 def test_resuming_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no run to resume"):
-        with_resumed_config(["--resume", str(tmp_path)])
+        train(["--resume", str(tmp_path)])
 
 
 def test_runs_are_numbered_under_their_configs_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number in range(12):
-        folder = run_folder(None, None, [Path("configs/cifar10/vit.yaml")])
-        assert str(folder) == f"runs/cifar10-vit/{number}"
-        folder.mkdir(parents=True)
+        assert str(create_folder(None, [Path("configs/cifar10/vit.yaml")])) == f"runs/cifar10-vit/{number}"
+
+
+def test_runs_that_start_together_get_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(lambda _: create_folder(None, [Path("configs/cifar10/vit.yaml")]), range(40)))
+    assert sorted(int(folder.name) for folder in folders) == list(range(40))
+
+
+def test_further_processes_of_a_run_use_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = create_folder(None, [Path("a/b.yaml")])
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert create_folder(None, [Path("a/b.yaml")]) == folder
+    monkeypatch.delenv("VITSPEECH_RUN")
+    with pytest.raises(ValueError, match="--run FOLDER"):
+        create_folder(None, [Path("a/b.yaml")])
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(finished_run):
     with pytest.raises(FileExistsError, match="--resume"):
-        run_folder(None, str(finished_run), None)
+        TrainingCLI([*TINY, f"--run={finished_run}"]).train()
+
+
+def test_resuming_a_finished_run_says_so_and_changes_nothing(finished_run, capsys):
+    before = {path: path.stat().st_mtime_ns for path in finished_run.rglob("*")}
+    train(["--resume", str(finished_run)])
+    assert capsys.readouterr().out == f"{finished_run} is finished; there is nothing to resume\n"
+    assert {path: path.stat().st_mtime_ns for path in finished_run.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    "wrong", ["--model.network.classes=7", "--data.init_args.batch=5000", "--model.network.init_args.width=15"]
+)
+def test_a_run_that_cannot_start_leaves_no_folder(tmp_path, monkeypatch, wrong):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError):
+        train([*TINY, wrong])
+    assert not list(tmp_path.iterdir())
+
+
+RANKS = """
+from pathlib import Path
+import lightning, torch
+
+class KeepWeights(lightning.Callback):
+    def __init__(self, folder: str):
+        self.folder = folder
+
+    def on_train_end(self, trainer, task):
+        torch.save(task.network.state_dict(), Path(self.folder) / f"rank{trainer.global_rank}.pt")
+"""
 
 
 @pytest.mark.slow
-def test_two_processes_train_together(tmp_path):
-    run = tmp_path / "pair"
-    together = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp", f"--run={run}"]
-    subprocess.run([sys.executable, ROOT / "scripts/train.py", *TINY, *together], check=True, timeout=280)
-    assert (run / "model" / "card.json").exists()
+def test_two_processes_end_with_the_same_weights_and_those_of_one_process_with_batches_of_both(tmp_path):
+    """Both train on the same items at each step: one process on 50, two on 25 each. A linear stem and no augmentation
+    leave nothing that depends on the process (batch norm, draws)."""
+    (tmp_path / "ranks.py").write_text(RANKS)
+    alike = [
+        *TINY,
+        "--model.network.stem=linear",
+        "--data.augment.flip=false",
+        "--data.augment.translate=0",
+        "--model.optimizer=torch.optim.SGD",
+        "--model.optimizer.lr=0.1",
+    ]
+    kept = ["--trust=ranks", "--trainer.callbacks+=ranks.KeepWeights", f"--trainer.callbacks.folder={tmp_path}"]
+    together = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp", "--data.batch=25"]
+    command = [sys.executable, ROOT / "scripts/train.py", *alike, *kept, *together, f"--run={tmp_path / 'pair'}"]
+    subprocess.run(command, check=True, timeout=280, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    ranks = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in (0, 1)]
+    TrainingCLI([*alike, "--data.batch=50", f"--run={tmp_path / 'one'}"]).train()
+    pair, one = weights(tmp_path / "pair"), weights(tmp_path / "one")
+    start = TrainingCLI(alike).model.network.state_dict()
+    for name, tensor in one.items():
+        assert torch.equal(ranks[0][name], ranks[1][name]) and torch.equal(ranks[0][name], pair[name]), name
+        assert torch.allclose(pair[name], tensor, atol=1e-5), name
+    assert any((one[name] - start[name]).abs().max() > 1e-2 for name in one)
 
 
 @pytest.mark.gpu
@@ -202,8 +271,7 @@ def test_a_run_on_a_gpu_in_bf16_and_compiled_comes_to_its_end(tmp_path):
 
 def test_a_task_that_does_not_fit_the_data_is_refused_before_there_is_a_run(tmp_path):
     run = tmp_path / "run"
-    with pytest.raises(
-        ValueError, match="task: classification does not fit WordSequences, whose items have transcripts"
-    ):
-        TrainingCLI([*TINY_SEQUENCES, "--task=classification", f"--run={run}"]).train()
-    assert not (run / "config.yaml").exists()
+    with pytest.raises(ValueError, match="Classification does not fit WordSequences: it needs one label per item"):
+        arguments = [*TINY_SEQUENCES, "--model=vitspeech.Classification", f"--run={run}"]
+        TrainingCLI(arguments).train()
+    assert not run.exists()

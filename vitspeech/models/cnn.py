@@ -31,7 +31,7 @@ class CNN(nn.Module):
 
     def __init__(
         self,
-        classes: int,
+        classes: int = 0,
         body: Literal["small", "resnet18"] = "small",
         widths: tuple[int, int, int] = (64, 256, 256),
     ) -> None:

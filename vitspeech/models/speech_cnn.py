@@ -27,7 +27,7 @@ class SpeechCNN(nn.Module):
         ValueError: If `depth` is below 1 or `kernel` is even.
     """
 
-    def __init__(self, classes: int, tokens: SpeechTokens | None = None, depth: int = 3, kernel: int = 9) -> None:
+    def __init__(self, classes: int = 0, tokens: SpeechTokens | None = None, depth: int = 3, kernel: int = 9) -> None:
         super().__init__()
         if depth < 1 or kernel < 1 or kernel % 2 == 0:
             raise ValueError(f"depth={depth} is below 1 or kernel={kernel} is not odd")

@@ -1,15 +1,9 @@
-"""Lightning modules: what is trained, whatever the network."""
+"""Tasks: the loss, metrics, optimizer and evaluation of a network, as Lightning modules."""
 
 from vitspeech.tasks.classification import Classification
 from vitspeech.tasks.labeling import Labeling
 from vitspeech.tasks.recognition import Recognition
+from vitspeech.tasks.task import Task, find_task
 from vitspeech.tasks.transcription import Transcription
 
-TASKS = {
-    "classification": Classification,
-    "labeling": Labeling,
-    "recognition": Recognition,
-    "transcription": Transcription,
-}
-
-__all__ = ["TASKS", "Classification", "Labeling", "Recognition", "Transcription"]
+__all__ = ["Classification", "Labeling", "Recognition", "Task", "Transcription", "find_task"]

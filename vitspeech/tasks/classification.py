@@ -1,4 +1,4 @@
-"""One label for an input: loss, metrics, optimizer.
+"""Classification: one label per image or clip.
 
 Shapes: B batch.
 """
@@ -12,20 +12,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
-from vitspeech.tasks.task import Task, check_share
+from vitspeech.evaluation import Report, classification
+from vitspeech.inference.transcribe import Search
+from vitspeech.tasks.task import Task, check_fraction
 
 
 class Classification(Task):
-    """Trains a network that gives one row of logits an input.
+    """Trains a network that returns one row of logits per input, by cross-entropy.
 
     Args:
         network: Inputs to logits (B, classes).
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
-        label_smoothing: Share of the label's weight spread over all classes.
-        **training: What else `Task` takes: `warmup`, `decay`, `compile`.
+        label_smoothing: Probability mass that is spread evenly over all classes.
+        **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
     Raises:
-        ValueError: If a share is not within 0 .. 1.
+        ValueError: If `label_smoothing` or `warmup` is not within 0 .. 1.
     """
 
     def __init__(
@@ -37,18 +39,38 @@ class Classification(Task):
         **training: Any,
     ) -> None:
         super().__init__(network, optimizer, **training)
-        check_share("label_smoothing", label_smoothing)
+        check_fraction("label_smoothing", label_smoothing)
         self.label_smoothing = label_smoothing
+
+    @classmethod
+    def evaluate(
+        cls,
+        network: nn.Module,
+        data: lightning.LightningDataModule,
+        *,
+        search: Search | None = None,
+        progress: bool = True,
+    ) -> Report:
+        """Accuracy with its interval, and the confusion matrix; `search` is not used."""
+        return classification.evaluate(network, data, progress=progress)
+
+    @classmethod
+    def check_data(cls, data: lightning.LightningDataModule) -> None:
+        if data.items == "utterances":
+            raise ValueError(
+                f"{cls.__name__} does not fit {type(data).__name__}: it needs one label per item, and utterances have "
+                "transcripts; use vitspeech.Recognition, Transcription or Labeling"
+            )
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
         self.accuracy = MulticlassAccuracy(len(self.labels), average="micro")
 
     def sample(self, data: lightning.LightningDataModule) -> Tensor:
-        # From all over the set, which may be in order of its labels.
-        places = torch.linspace(0, len(data.train) - 1, min(2000, len(data.train))).long()
-        inputs, _, _ = data.train[places, 0]
-        return data.normalized(inputs)
+        # Spread over the whole set, which may be sorted by label.
+        indices = torch.linspace(0, len(data.train) - 1, min(2000, len(data.train))).long()
+        inputs, _, _ = data.train[indices, 0]
+        return data.normalize(inputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
         logits = self.network(inputs)

@@ -1,59 +1,83 @@
-"""A label for every frame of an utterance: which word is being said, or none.
+"""Labeling: one label per frame of an utterance, which is the word being spoken or "none".
 
 A batch is (waveforms (B, N) padded at the end, lengths (B,), words (B, W) padded with -1, spans in samples (B, W, 2)).
 
-Shapes: B batch, N samples, W words, F frames, C classes, of which the last is "none".
+Shapes: B batch, N samples, W words, F frames, C classes; the last class is "none".
 """
 
+from collections.abc import Sequence
+
+import lightning
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
+from vitspeech.evaluation import Report, labeling
+from vitspeech.inference.transcribe import Search
 from vitspeech.metrics.word_times import frame_labels
-from vitspeech.tasks.recognition import Recognition, parts
+from vitspeech.tasks.utterance_task import UtteranceTask, length_groups
 
-OUTSIDE = -100  # frames that are padding count for nothing
+IGNORED = -100  # the label of padding frames, which count in neither loss nor accuracy
 
 
-class Labeling(Recognition):
-    """Trains a network that gives a row of logits a frame, by the cross-entropy of each frame's label.
+class Labeling(UtteranceTask):
+    """Trains a network that returns one row of logits per frame, by the cross-entropy of each frame's label.
 
-    `val_accuracy` is the share of frames with the right label.
+    `val_accuracy` is the fraction of frames with the right label.
 
     Args:
-        network: Waveforms (B, N) and lengths (B,) to logits (B, F, C) and frames (B,); `first_frame_ms` and `frame_ms`
-            say when they are. The class after the words is "none".
+        network: Waveforms (B, N) and lengths (B,) to logits (B, F, C) and the number of frames (B,). Its attributes
+            `first_frame_ms` and `frame_ms` give the times of the frames. The class after the words is "none".
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
-        **training: What else `Task` takes: `warmup`, `decay`, `compile`.
+        **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
     Raises:
-        ValueError: If a share is not within 0 .. 1, or network and data do not have the same labels.
+        ValueError: If `warmup` is not within 0 .. 1, or network and data do not have the same labels.
     """
 
-    monitor, mode = "val_accuracy", "max"
+    @classmethod
+    def evaluate(
+        cls,
+        network: nn.Module,
+        data: lightning.LightningDataModule,
+        *,
+        search: Search | None = None,
+        progress: bool = True,
+    ) -> Report:
+        """Frame accuracy and the F1 score of words with their times; `search` is not used."""
+        return labeling.evaluate(network, data, progress=progress)
+
+    @classmethod
+    def network_sizes(cls, labels: Sequence[str]) -> dict[str, int]:
+        """`classes` counts the words and "none"."""
+        return {"classes": len(labels) + 1}
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
         self.sample_rate_hz = self.trainer.datamodule.preprocessing["sample_rate_hz"]
-        self.accuracy = MulticlassAccuracy(len(self.labels) + 1, average="micro", ignore_index=OUTSIDE)
+        self.accuracy = MulticlassAccuracy(len(self.labels) + 1, average="micro", ignore_index=IGNORED)
 
     def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
-        """Nats a frame."""
-        return self.nats([self.rows(*part) for part in parts(batch)])
+        """Cross-entropy per frame, in nats."""
+        return self.frame_loss([self.frames(*group) for group in length_groups(batch)])
 
-    def nats(self, found: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """The mean over all frames of parts that are not padding, from their logits and labels."""
-        frames = sum((labels != OUTSIDE).sum() for _, labels in found)
+    def frame_loss(self, groups: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """The mean cross-entropy of all frames that are not padding, from the logits and labels of each group."""
+        count = sum((labels != IGNORED).sum() for _, labels in groups)
         return (
-            sum(F.cross_entropy(rows, labels, ignore_index=OUTSIDE, reduction="sum") for rows, labels in found) / frames
+            sum(F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum") for logits, labels in groups)
+            / count
         )
 
-    def rows(self, waveforms: Tensor, lengths: Tensor, words: Tensor, spans: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and labels of all frames of a part: (B · F, C), (B · F,)."""
+    def frames(self, waveforms: Tensor, lengths: Tensor, words: Tensor, spans: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits and labels of all frames of a group: (B · F, C), (B · F,)."""
         if spans.shape[1] != words.shape[1]:
-            raise ValueError("labeling needs the spans of words: this data has words without times, or other units")
-        logits, frames = self.network(waveforms, lengths)
+            raise ValueError(
+                "Labeling needs the start and end of each word: this data has words without times, or its units are "
+                "not words"
+            )
+        logits, counts = self.network(waveforms, lengths)
         if logits.shape[-1] != len(self.labels) + 1:
             raise ValueError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} words and none")
         labels = frame_labels(
@@ -64,14 +88,14 @@ class Labeling(Recognition):
             first_s=self.network.first_frame_ms / 1000,
             frame_s=self.network.frame_ms / 1000,
         )
-        padded = torch.arange(logits.shape[1], device=labels.device) >= frames[:, None]
-        return logits.float().flatten(0, 1), labels.masked_fill(padded, OUTSIDE).flatten()
+        padding = torch.arange(logits.shape[1], device=labels.device) >= counts[:, None]
+        return logits.float().flatten(0, 1), labels.masked_fill(padding, IGNORED).flatten()
 
     def validation_step(self, batch: tuple[Tensor, ...], number: int) -> None:
-        found = [self.rows(*part) for part in parts(batch)]
-        loss = self.nats(found)
+        groups = [self.frames(*group) for group in length_groups(batch)]
+        loss = self.frame_loss(groups)
         self.check_finite(loss, "validation")
-        for rows in found:
-            self.accuracy(*rows)
+        for logits, labels in groups:
+            self.accuracy(logits, labels)
         self.log("val_loss", loss, prog_bar=True, sync_dist=True, batch_size=len(batch[0]))
         self.log("val_accuracy", self.accuracy, prog_bar=True, batch_size=len(batch[0]))

@@ -1,4 +1,4 @@
-"""Which parameters decay, and how the learning rate moves through a run."""
+"""Parameter groups for weight decay, and the learning rate schedule."""
 
 import math
 from collections.abc import Callable
@@ -12,16 +12,16 @@ Decay = Literal["cosine", "linear", "constant"]
 
 
 def parameter_groups(network: nn.Module) -> list[dict]:
-    """Trained parameters in two groups: matrices and kernels decay as the optimizer says, the rest does not.
+    """The trained parameters in two groups: matrices and kernels with weight decay, all others without.
 
-    Norms, biases, class tokens and position tables stay out of weight decay, and out of Muon's
-    orthogonalization, which means a matrix by a matrix (`use_fallback` is timm's word for that).
+    Norms, biases, class tokens and position tables have no weight decay. Muon's orthogonalization is meant for weight
+    matrices, so these parameters also take its fallback optimizer (timm's key `use_fallback`).
     """
     tables = {id(m.table) for m in network.modules() if isinstance(getattr(m, "table", None), nn.Parameter)}
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     decayed = [parameter for parameter in trained if parameter.ndim > 1 and id(parameter) not in tables]
-    chosen = {id(parameter) for parameter in decayed}
-    plain = [parameter for parameter in trained if id(parameter) not in chosen]
+    decayed_ids = {id(parameter) for parameter in decayed}
+    plain = [parameter for parameter in trained if id(parameter) not in decayed_ids]
     groups = [{"params": decayed}, {"params": plain, "weight_decay": 0.0, "use_fallback": True}]
     return [group for group in groups if group["params"]]
 
@@ -30,9 +30,9 @@ def learning_rate(optimizer: Optimizer, *, steps: int, warmup_steps: int, decay:
     """Linear warm-up to the optimizer's learning rate, then decay to zero at the last step.
 
     Args:
-        optimizer: Whose learning rates move.
-        steps: Optimizer steps of the whole run.
-        warmup_steps: Steps until the full learning rate is reached.
+        optimizer: The optimizer whose learning rates are scheduled.
+        steps: Number of optimizer steps of the run.
+        warmup_steps: Number of steps until the full learning rate is reached.
         decay: `cosine` (Loshchilov and Hutter 2017, arXiv:1608.03983), `linear`, or `constant`.
 
     Raises:

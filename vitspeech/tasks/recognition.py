@@ -1,60 +1,62 @@
-"""A sequence of units for an utterance, as many as there are: connectionist temporal classification.
+"""Recognition: a sequence of units of variable length per utterance, by connectionist temporal classification (CTC).
 
 A batch is (waveforms (B, N) padded at the end, lengths (B,), units (B, U) padded with -1, spans).
 
-Shapes: B batch, N samples, T tokens, C classes, of which the last is the blank, U units of a transcript.
+Shapes: B batch, N samples, T tokens, C classes, U units of a transcript; the last class is the blank.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import lightning
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.text import WordErrorRate
 
 from vitspeech.decoding.ctc import GreedySearch, tokens_needed
-from vitspeech.tasks.task import Task
+from vitspeech.evaluation import Report, recognition
+from vitspeech.inference.transcribe import Search
+from vitspeech.tasks.utterance_task import UtteranceTask, length_groups
 
-PARTS = 4  # a batch of 1 to 7 words in one part is half padding, in four parts sorted by length a fifth
 
+class Recognition(UtteranceTask):
+    """Trains a network that returns one row of logits per token, by the CTC loss.
 
-class Recognition(Task):
-    """Trains a network that gives a row of logits a token by the probability of the transcript over all alignments.
-
-    Graves et al. 2006 (doi:10.1145/1143844.1143891). `val_error_rate` is the share of wrong units of greedy search:
-    the word error rate where units are words, the character error rate where they are characters.
+    The loss is the negative log-probability of the transcript, summed over all alignments (Graves et al. 2006,
+    doi:10.1145/1143844.1143891). `val_error_rate` is the error rate of greedy search over units: the word error rate if
+    units are words, the character error rate if they are characters.
 
     Args:
-        network: Waveforms (B, N) and lengths (B,) to logits (B, T, C) and tokens (B,).
+        network: Waveforms (B, N) and lengths (B,) to logits (B, T, C) and the number of tokens (B,).
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
-        **training: What else `Task` takes: `warmup`, `decay`, `compile`.
+        **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
     Raises:
-        ValueError: If a share is not within 0 .. 1; in training, if an utterance is too short for its transcript.
+        ValueError: If `warmup` is not within 0 .. 1; in training, if an utterance is too short for its transcript.
     """
 
     monitor, mode = "val_error_rate", "min"
-    sequences = True
+
+    @classmethod
+    def evaluate(
+        cls,
+        network: nn.Module,
+        data: lightning.LightningDataModule,
+        *,
+        search: Search | None = None,
+        progress: bool = True,
+    ) -> Report:
+        """Word error rate on every test set of the data, and a listing of the errors."""
+        return recognition.evaluate(network, data, search=search, progress=progress)
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
         self.error_rate = WordErrorRate()
 
-    def sample(self, data: lightning.LightningDataModule) -> Tensor:
-        """Utterances end to end, so that no padding counts."""
-        (waveforms, lengths, *_), _ = data.train[torch.arange(min(256, len(data.train))), data.seed]
-        rows = [row[:length] for row, length in zip(waveforms, lengths.tolist(), strict=True)]
-        return data.normalized(torch.cat(rows))[None]
-
     def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
-        """Nats a unit."""
+        """The loss per unit, in nats."""
         units = (batch[2] >= 0).sum()
-        return sum(self.part_loss(*part) for part in parts(batch)) / units
+        return sum(self.group_loss(*group) for group in length_groups(batch)) / units
 
-    def part_loss(self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor) -> Tensor:
-        """The sum over a part of a batch, in nats."""
+    def group_loss(self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor) -> Tensor:
+        """The sum of the loss over the utterances of a group, in nats."""
         logits, tokens = self.network(waveforms, lengths)
         return self.ctc_loss(logits, tokens, units)
 
@@ -72,43 +74,44 @@ class Recognition(Task):
         return F.ctc_loss(log_probs, units.clamp(min=0), tokens, counts, blank=len(self.labels), reduction="sum")
 
     def check_lengths(self, tokens: Tensor, units: Tensor) -> None:
-        """Refuse what would be an infinite loss.
+        """Refuse utterances whose CTC loss would be infinite.
 
         Raises:
             ValueError: If a transcript is empty, or longer than its utterance allows.
         """
-        for count, said in zip(tokens.tolist(), transcripts(units), strict=True):
-            if not said:
+        for count, transcript in zip(tokens.tolist(), transcripts(units), strict=True):
+            if not transcript:
                 raise ValueError("an utterance of the batch has an empty transcript")
-            if count < tokens_needed(said):
+            if count < tokens_needed(transcript):
                 raise ValueError(
-                    f"the utterance {self.text(said)!r}: its {count} tokens are fewer than the {tokens_needed(said)} "
-                    "that CTC needs for this transcript; use a smaller stride"
+                    f"the utterance {self.text(transcript)!r}: its {count} tokens are fewer than the "
+                    f"{tokens_needed(transcript)} that CTC needs for this transcript; use a smaller stride"
                 )
 
     def validation_step(self, batch: tuple[Tensor, ...], number: int) -> None:
         units = (batch[2] >= 0).sum()
         loss = 0.0
-        for part in parts(batch):
-            loss = loss + self.part_loss(*part)
-            said = [" ".join(map(str, row)) for row in transcripts(part[2])]
-            self.error_rate([" ".join(map(str, row)) for row in self.decoded(part[0], part[1])], said)
+        for group in length_groups(batch):
+            loss = loss + self.group_loss(*group)
+            references = [" ".join(map(str, row)) for row in transcripts(group[2])]
+            hypotheses = [" ".join(map(str, row)) for row in self.greedy_transcripts(group[0], group[1])]
+            self.error_rate(hypotheses, references)
         self.check_finite(loss, "validation")
         self.log("val_loss", loss / units, prog_bar=True, sync_dist=True, batch_size=len(batch[0]))
         self.log("val_error_rate", self.error_rate, prog_bar=True, batch_size=len(batch[0]))
 
-    def decoded(self, waveforms: Tensor, lengths: Tensor) -> list[tuple[int, ...]]:
+    def greedy_transcripts(self, waveforms: Tensor, lengths: Tensor) -> list[tuple[int, ...]]:
         """The units of each utterance by greedy search."""
         logits, tokens = self.network(waveforms, lengths)
-        found = []
+        hypotheses = []
         for rows, count in zip(logits.float().log_softmax(-1).cpu(), tokens.tolist(), strict=True):
             search = GreedySearch()
             search.push(rows[:count])
-            found.append(search.best().units)
-        return found
+            hypotheses.append(search.best().units)
+        return hypotheses
 
     def text(self, units: list[int]) -> str:
-        """A transcript to be read."""
+        """A transcript as text: words separated by spaces, or the characters as they are."""
         labels = [self.labels[unit] for unit in units]
         return ("" if " " in self.labels else " ").join(labels)
 
@@ -116,13 +119,3 @@ class Recognition(Task):
 def transcripts(units: Tensor) -> list[list[int]]:
     """The units of each utterance, without padding."""
     return [[unit for unit in row if unit >= 0] for row in units.tolist()]
-
-
-def parts(batch: tuple[Tensor, ...]) -> Iterator[tuple[Any, ...]]:
-    """The batch in parts of utterances of like length, each padded only to its own longest."""
-    waveforms, lengths, units, spans = batch
-    order = lengths.argsort()
-    for rows in order.chunk(PARTS):
-        longest, most = int(lengths[rows].max()), int((units[rows] >= 0).sum(1).max())
-        words = int((spans[rows, :, 1] > 0).sum(1).max())
-        yield waveforms[rows, :longest], lengths[rows], units[rows, :most], spans[rows, :words]

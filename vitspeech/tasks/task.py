@@ -1,6 +1,6 @@
-"""What all training shares: the optimizer and its schedule, the data's sample to start from, the stop at a loss that
-is no number."""
+"""The base class of all tasks: the optimizer and its schedule, the network's initialization, the check of the loss."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import lightning
@@ -8,28 +8,37 @@ import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 
+from vitspeech.evaluation import Report
+from vitspeech.inference.transcribe import Search
 from vitspeech.tasks.optimizer import Decay, learning_rate, parameter_groups
+from vitspeech.trust import import_trusted
 
 
 class Task(lightning.LightningModule):
-    """Trains a network: a subclass says what the loss of a batch is, and how well the network does on validation.
+    """Trains and evaluates a network. A config names a subclass of it as the `class_path` of `model`.
 
-    The network may have `initialize(inputs)`, which sets what depends on the data before training, and any of its
-    modules may leave an `auxiliary_loss` after a forward pass, which is added to the loss.
+    A subclass implements `loss`, `validation_step` and `evaluate`, and `sample` if its networks are initialized from
+    data. `validation_step` logs the metric named by `monitor`.
+
+    A network may have a method `initialize(inputs)`, which sets what depends on the data before training. Any of its
+    modules may set an attribute `auxiliary_loss` in its forward pass; it is added to the loss.
 
     Args:
-        network: What is trained.
+        network: The network to train.
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
-        warmup: Share of the run in which the learning rate rises.
-        decay: How it falls afterwards: `cosine`, `linear` or `constant`.
-        compile: Compile the network by `torch.compile` (pays off on a GPU and in long runs).
+        warmup: Fraction of the training steps in which the learning rate rises.
+        decay: How the learning rate falls afterwards: `cosine`, `linear` or `constant`.
+        compile: Compile the network by `torch.compile` (worth it on a GPU and in long runs).
+
+    Attributes:
+        monitor: The validation metric by which the best checkpoint is chosen.
+        mode: `max` or `min`: whether higher or lower values of it are better.
 
     Raises:
-        ValueError: If a share is not within 0 .. 1.
+        ValueError: If `warmup` is not within 0 .. 1.
     """
 
-    monitor, mode = "val_accuracy", "max"  # what the best checkpoint is best in
-    sequences = False  # whether an item of the data has a transcript rather than one label
+    monitor, mode = "val_accuracy", "max"
 
     def __init__(
         self,
@@ -41,11 +50,43 @@ class Task(lightning.LightningModule):
         compile: bool = False,
     ) -> None:
         super().__init__()
-        check_share("warmup", warmup)
+        check_fraction("warmup", warmup)
         self.network = network
         self.make_optimizer = optimizer
         self.warmup, self.decay = warmup, decay
         self.compiled = compile
+
+    @classmethod
+    def evaluate(
+        cls,
+        network: nn.Module,
+        data: lightning.LightningDataModule,
+        *,
+        search: Search | None = None,
+        progress: bool = True,
+    ) -> Report:
+        """Evaluate a trained network on the test set of its data, in fp32, on the device that the network is on.
+
+        Args:
+            network: In evaluation mode.
+            data: A data module with the network's labels.
+            search: How transcripts are decoded, for tasks that give transcripts; `None` is `Search()`.
+            progress: Show a progress bar.
+        """
+        raise NotImplementedError(f"{cls.__name__} does not implement evaluate")
+
+    @classmethod
+    def network_sizes(cls, labels: Sequence[str]) -> dict[str, int]:
+        """The constructor arguments of a network that follow from the labels of the data, by their names."""
+        return {"classes": len(labels), "units": len(labels)}
+
+    @classmethod
+    def check_data(cls, data: lightning.LightningDataModule) -> None:
+        """Refuse data that this task cannot be trained on; by default all data is accepted.
+
+        Raises:
+            ValueError: If the items of `data` do not have what the task needs.
+        """
 
     def setup(self, stage: str) -> None:
         data = self.trainer.datamodule
@@ -57,32 +98,36 @@ class Task(lightning.LightningModule):
                 self.network.compile()
 
     def sample(self, data: lightning.LightningDataModule) -> Tensor:
-        """Training inputs as the network takes them, enough of them to set what depends on the data."""
-        raise NotImplementedError
+        """A sample of normalized training inputs, from which the network is initialized."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement sample, and the network has initialize")
 
     def loss(self, batch: Any) -> Tensor:
-        """What is to become small."""
-        raise NotImplementedError
+        """The training loss of a batch."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement loss")
 
     def training_step(self, batch: Any, number: int) -> Tensor:
         loss = self.loss(batch)
         for module in self.network.modules():
             if getattr(module, "auxiliary_loss", None) is not None:
                 loss = loss + module.auxiliary_loss
-                module.auxiliary_loss = None  # a module that holds a graph can't be copied, for averaging say
+                module.auxiliary_loss = None  # a module that holds a graph cannot be copied, as weight averaging does
         self.check_finite(loss.detach(), "training")
         self.log("train_loss", loss.detach(), prog_bar=True, on_step=True, on_epoch=True, batch_size=len(batch[0]))
         return loss
 
     def check_finite(self, loss: Tensor, phase: str) -> None:
-        """Stop a run whose loss is no number any more, before such weights are saved."""
+        """Stop training at a loss that is not finite, before the broken weights are saved.
+
+        Raises:
+            FloatingPointError: If the loss is infinite or NaN; the message names the last good checkpoint.
+        """
         if torch.isfinite(loss):
             return
-        kept = [callback.best_model_path for callback in self.trainer.checkpoint_callbacks if not callback.monitor]
-        good = next((path for path in kept if path), "none yet")
+        saved = [callback.best_model_path for callback in self.trainer.checkpoint_callbacks if not callback.monitor]
+        last_good = next((path for path in saved if path), "none yet")
         raise FloatingPointError(
             f"{phase} loss is {loss.item()} at step {self.trainer.global_step} of epoch {self.trainer.current_epoch}; "
-            f"last good checkpoint: {good}"
+            f"last good checkpoint: {last_good}"
         )
 
     def configure_optimizers(self) -> dict:
@@ -92,11 +137,27 @@ class Task(lightning.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-def check_share(name: str, share: float) -> None:
-    """Refuse a share that is not within 0 .. 1.
+def check_fraction(name: str, value: float) -> None:
+    """Refuse a fraction or probability that is not within 0 .. 1.
 
     Raises:
-        ValueError: If it is not.
+        ValueError: If `value` is negative, 1 or more, or NaN.
     """
-    if not 0 <= share < 1:
-        raise ValueError(f"{name}={share} is not within 0 .. 1 (1 excluded)")
+    if not 0 <= value < 1:
+        raise ValueError(f"{name}={value} is not within 0 .. 1 (1 excluded)")
+
+
+def find_task(class_path: str, trust: Sequence[str] = ()) -> type[Task]:
+    """The task that a `class_path` names, such as `vitspeech.Recognition`.
+
+    Args:
+        class_path: Import path of the class.
+        trust: Modules outside of vitspeech that may be imported.
+
+    Raises:
+        ValueError: If the class is not trusted, cannot be imported, or is not a task.
+    """
+    task = import_trusted(class_path, trust)
+    if not (isinstance(task, type) and issubclass(task, Task)):
+        raise ValueError(f"{class_path} is not a task; it must be a subclass of vitspeech.Task")
+    return task

@@ -1,39 +1,30 @@
-"""From a config to a finished run: a folder that keeps everything, and goes on where it was interrupted.
+"""Training from the command line: from a config to a finished run, which can be interrupted and resumed at any time.
 
-RUN/config.yaml          the resolved config
-RUN/run.json             commit, hardware, versions
-RUN/logs/                CSV and TensorBoard, one folder for each time the run was started
-RUN/last.ckpt best.ckpt  for resuming: the last epoch's, and the one with the best validation accuracy
-RUN/model/               the final weights in the released form, with their card
-RUN/metrics.csv learning_curves.png
-RUN/confusion_matrix.png or errors.txt: what the test has to show
+`run_folder.py` says what the folder of a run contains.
 """
 
 import argparse
-import json
 import logging
-import os
+import re
 import sys
 import warnings
 from argparse import ArgumentError
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import lightning
-import yaml
+from jsonargparse import Namespace
 from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, Timer, WeightAveraging
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from vitspeech import checkpoint
-from vitspeech.data.batches import InMemoryData
-from vitspeech.data.files import write_text
-from vitspeech.evaluation import evaluate
-from vitspeech.plots.run import draw_learning_curves, merge_metrics
-from vitspeech.provenance import provenance
-from vitspeech.tasks import TASKS
+from vitspeech.data.module import InMemoryData
+from vitspeech.tasks import Task, find_task
+from vitspeech.training import run_folder
+from vitspeech.training.arguments import foreign_modules, prepare, take_option
 
+PROGRAM = "vitspeech train"
 QUIET = (
     "LightningCLI's args parameter",
     ".*does not have many workers",
@@ -43,11 +34,35 @@ QUIET = (
 )
 
 
-class TrainingCLI(LightningCLI):
-    """Three parts, `data`, `model`, `trainer`; configs and overrides apply in the order given.
+def train(arguments: Sequence[str]) -> None:
+    """Train as the command line says. A run that is finished is reported and left as it is.
 
     Args:
         arguments: The command line without the program's name.
+
+    Raises:
+        FileNotFoundError: If a config, the data or the run to resume does not exist.
+        ValueError: If config, network and data do not fit each other, or a class is not trusted.
+    """
+    resumed, _ = take_option(arguments, "--resume")
+    if resumed and run_folder.is_finished(resumed[-1]):
+        run_folder.resumed_config(resumed[-1])
+        print(f"{resumed[-1]} is finished; there is nothing to resume")
+        return
+    TrainingCLI(arguments).train()
+
+
+class TrainingCLI(LightningCLI):
+    """The parser of `train`, and the task, data and trainer that a command line describes.
+
+    A config has three parts: `data`, `model` and `trainer`. Configs and overrides apply in their order.
+
+    Args:
+        arguments: The command line without the program's name.
+
+    Raises:
+        FileNotFoundError: If a config, the data or the run to resume does not exist.
+        ValueError: If config, network and data do not fit each other, or a class is not trusted.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -55,154 +70,187 @@ class TrainingCLI(LightningCLI):
         logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
         for message in QUIET:
             warnings.filterwarnings("ignore", message=message)
-        arguments = with_resumed_config(arguments)
-        self.task = task_of(arguments)
+        self.arguments = prepare(arguments)
         super().__init__(
-            TASKS[self.task],
+            Task,
             InMemoryData,
+            subclass_mode_model=True,
             subclass_mode_data=True,
             run=False,
             save_config_callback=None,
             seed_everything_default=0,
             auto_configure_optimizers=False,
-            # Our batches share themselves out among processes.
+            # `Batches` distributes the items among processes.
             trainer_defaults={"use_distributed_sampler": False, "enable_model_summary": False, "max_epochs": 10},
-            parser_kwargs={"prog": "train.py", "exit_on_error": False},
-            args=arguments,
+            parser_kwargs={"prog": PROGRAM, "exit_on_error": False},
+            args=self.arguments.parsed,
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        parser.add_argument("--task", type=Literal[tuple(TASKS)], default="classification", help="what is trained")
-        parser.add_argument("--run", type=str | None, help="the run's folder; default: runs/CONFIG'S NAME/NUMBER")
-        parser.add_argument("--resume", type=str | None, help="a run's folder: go on where it stopped")
+        parser.add_argument("--extends", type=str | None, help="in a config: the config that it overrides")
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
 
     def parse_arguments(self, parser: LightningArgumentParser, args: list[str]) -> None:
         try:
             super().parse_arguments(parser, args)
         except ArgumentError as error:
-            reason = " ".join(str(error).split())
             file = wrong_config(parser, args, str(error))
-            print(f"train.py: {file + ': ' if file else ''}{reason}", file=sys.stderr)
-            sys.exit(1 if file else 2)  # bad input in a file, or a mistake of usage
+            print(f"{PROGRAM}: {file + ': ' if file else ''}{readable(str(error))}", file=sys.stderr)
+            sys.exit(1 if file else 2)  # 1 for bad input in a file, 2 for wrong usage
+
+    def instantiate_classes(self) -> None:
+        """Build the data first, since the size of the network's head follows from its labels, then all the rest."""
+        self.datamodule = self.instantiate(Namespace(data=self.config.data)).data
+        self.__dict__.pop("config_dump", None)  # Lightning's copy of the config, which has the sizes only from here on
+        self.fill_sizes()
+        others = self.config.clone()
+        del others["data"]
+        self.config_init = self.instantiate(others)
+        self.config_init["data"] = self.datamodule
+        self.model = self.config_init.model
+        self.trainer = self.instantiate_trainer()
+
+    def instantiate(self, config: Namespace) -> Namespace:
+        """Build the classes of a part of the config; their ValueErrors stay as short as they were raised."""
+        try:
+            return self.parser.instantiate_classes(config)
+        except ValueError as error:
+            raise ValueError(readable(str(error))) from error
+
+    def fill_sizes(self) -> None:
+        """Set `classes` and `units` of the network from the labels of the data where the config leaves them out."""
+        network = self.config.model.init_args.get("network")
+        sizes = getattr(network, "init_args", None) or {}
+        missing = [name for name in ("classes", "units") if name in sizes and not sizes[name]]
+        if missing:
+            labels = read_labels(self.datamodule)
+            for name, size in (
+                find_task(self.config.model.class_path, self.arguments.trust).network_sizes(labels).items()
+            ):
+                if name in missing:
+                    sizes[name] = size
+
+    def check_sizes(self) -> None:
+        """Refuse a number of classes or units that the data does not have, before a run is created.
+
+        Raises:
+            ValueError: If the config gives a network of vitspeech such a number.
+        """
+        network = self.config.model.init_args.get("network")
+        if not str(getattr(network, "class_path", "")).startswith("vitspeech."):
+            return
+        for name, size in self.model.network_sizes(list(self.datamodule.labels)).items():
+            value = network.init_args.get(name, size)
+            if value != size:
+                labels = len(self.datamodule.labels)
+                raise ValueError(
+                    f"the network has {name}={value}, the data {labels} labels: leave {name} out of the config, or "
+                    f"give {size}"
+                )
 
     def instantiate_trainer(self, **kwargs: Any) -> lightning.Trainer:
-        """Find the run's folder, then make the trainer that keeps its logs and checkpoints there."""
-        self.folder = run_folder(self.config.resume, self.config.run, self.config.config)
-        attempt = sum(1 for _ in (self.folder / "logs").glob("*"))
-        logs = {"save_dir": self.folder, "name": "logs", "version": str(attempt)}
-        saving = {"dirpath": self.folder, "enable_version_counter": False, "save_on_train_epoch_end": True}
-        task = TASKS[self.task]
+        """Make the trainer. Its logs and checkpoints get their folder in `train`."""
         self.timer = Timer(interval="step", verbose=False)
+        saving = {"enable_version_counter": False, "save_on_train_epoch_end": True}
+        self.checkpoints = [
+            ModelCheckpoint(filename="last", **saving),
+            ModelCheckpoint(filename="best", monitor=self.model.monitor, mode=self.model.mode, **saving),
+        ]
         self.trainer_defaults["callbacks"] = [
             LearningRateMonitor(logging_interval="step"),
             self.timer,
-            ModelCheckpoint(filename="last", **saving),
-            ModelCheckpoint(filename="best", monitor=task.monitor, mode=task.mode, **saving),
+            *self.checkpoints,
         ]
-        loggers = [CSVLogger(**logs, flush_logs_every_n_steps=1), TensorBoardLogger(**logs)]
-        return super().instantiate_trainer(logger=loggers, **kwargs)
+        try:
+            return super().instantiate_trainer(logger=False, **kwargs)
+        except MisconfigurationException as error:
+            raise ValueError(f"trainer: {error}") from error
 
     def train(self) -> None:
-        """Fit, from the last checkpoint if there is one, then look at the test set once."""
-        # What is wrong with the data is said before anything is written.
-        if hasattr(self.datamodule, "units") != self.model.sequences:
-            given = "transcripts" if hasattr(self.datamodule, "units") else "one label each"
-            raise ValueError(
-                f"task: {self.task} does not fit {type(self.datamodule).__name__}, whose items have {given}"
-            )
+        """Train, from the last checkpoint if there is one, then evaluate once on the test set."""
+        given = self.arguments
+        self.model.check_data(self.datamodule)
+        if given.run and not given.resume:
+            run_folder.check_free(given.run)
         self.datamodule.prepare_data()
         self.datamodule.setup("fit")
-        last = self.folder / "last.ckpt"
+        self.check_sizes()
+        self.folder = Path(given.resume) if given.resume else run_folder.create_folder(given.run, given.configs)
+        self.trainer.loggers = run_folder.loggers(self.folder)
+        for callback in self.checkpoints:
+            callback.dirpath = str(self.folder.resolve())
         if self.trainer.is_global_zero:
-            self.keep_config()
+            self.announce()
+        last = self.folder / "last.ckpt"
         try:
             self.trainer.fit(self.model, self.datamodule, ckpt_path=last if last.exists() else None, weights_only=True)
-        except SystemExit:  # how Lightning ends a run at Ctrl-C
-            sys.exit(f"train.py: interrupted; go on with --resume {self.folder}")
+        except SystemExit:  # Lightning exits at Ctrl-C
+            trust = "".join(f" --trust {name}" for name in given.trust)
+            sys.exit(f"{PROGRAM}: interrupted; continue with {PROGRAM} --resume {self.folder}{trust}")
         if self.trainer.is_global_zero:
             self.finish()
 
-    def keep_config(self) -> None:
-        """Write the resolved config and where the run is made, and say what is about to be trained."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def announce(self) -> None:
+        """Write the resolved config into the folder of the run, and print what is trained."""
         config = self.config.clone()
-        for name in ("config", "run", "resume"):
+        for name in ("config", "extends"):
             config.pop(name, None)
         context = getattr(self.model.network, "context_ms", {})
-        stated = "".join(f"# {name}: {value}\n" for name, value in context.items())
-        text = stated + self.parser.dump(config, skip_none=False, skip_link_targets=True)
-        write_text(text, self.folder / "config.yaml")
-        if not (self.folder / "run.json").exists():
-            (self.folder / "run.json").write_text(json.dumps(provenance(), indent=2) + "\n")
+        comments = "".join(f"# {name}: {value}\n" for name, value in context.items())
+        text = comments + self.parser.dump(config, skip_none=False, skip_link_targets=True)
+        run_folder.write_start(self.folder, text)
+        if modules := foreign_modules(config.as_dict()):
+            trust = " ".join(f"--trust {name}" for name in modules)
+            print(f"this model has code of your own: loading it later needs {trust} (in Python: trust={modules})")
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
-        print(f"{self.config.model.network.class_path}, {parameters:,} parameters -> {self.folder}")
+        print(f"{type(self.model.network).__name__}, {parameters:,} parameters -> {self.folder}")
+        if self.arguments.resume:
+            done, epochs = run_folder.epochs_done(self.folder), self.trainer.max_epochs
+            again = f"at epoch {done + 1} of {epochs}" if done != epochs else f"after its last epoch, {epochs}"
+            print(f"resuming {again}")
 
     def finish(self) -> None:
-        """Test the final weights in fp32, write model, curves and what the test has to show, and say where they are."""
-        run, data = self.folder, self.datamodule
+        """Evaluate the final weights in fp32 on the test set, write the results, and print where they are."""
         for callback in self.trainer.callbacks:
             if isinstance(callback, WeightAveraging):
-                # Lightning did this at the end of training, but not if a resumed run had nothing left to train.
+                # Lightning does this at the end of training, but not if a resumed run has nothing left to train.
                 callback.on_train_end(self.trainer, self.model)
         network = self.model.network.eval().float().to(self.trainer.strategy.root_device)
-        report = evaluate(network, data, progress=self.trainer.progress_bar_callback is not None)
-        config = yaml.safe_load((run / "config.yaml").read_text())
-        card = {
-            "name": run.parent.name,
-            "data": test_set(config["data"]),
-            "split": "test",
-            "metrics": report.metrics,
-            "parameters": sum(parameter.numel() for parameter in network.parameters()),
-            **getattr(network, "context_ms", {}),
-            "seeds": [config["seed_everything"]],
-            "minutes": round(self.timer.time_elapsed("train") / 60, 1),
-            **json.loads((run / "run.json").read_text()),
-        }
-        model = checkpoint.Model(network, list(data.labels), data.preprocessing, card, config["model"]["network"])
-        checkpoint.save(model, run / "model")
-        draw_learning_curves(merge_metrics(run), run / "learning_curves.png")
+        progress = self.trainer.progress_bar_callback is not None
+        report = self.model.evaluate(network, self.datamodule, progress=progress)
+        minutes = self.timer.time_elapsed("train") / 60
+        errors = run_folder.write_results(self.folder, network, self.datamodule, report, minutes)
         print(f"test set, final weights: {report.text}")
-        print(f"model {run / 'model'}; to look at: {run / 'learning_curves.png'}, {report.write(run)}")
+        print(f"model: {self.folder / 'model'}; figures: {self.folder / 'learning_curves.png'}, {errors}")
 
 
-def task_of(arguments: Sequence[str]) -> str:
-    """The task that the last config or `--task` on the command line names; what is trained follows from it, and with
-    it which keys `model` has."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config", action="append", default=[])
-    parser.add_argument("--task")
-    known, _ = parser.parse_known_args(arguments)
-    named = known.task
-    for file in known.config:
-        try:
-            config = yaml.safe_load(Path(file).read_text())
-        except (OSError, yaml.YAMLError):
-            continue  # the parser proper says what is wrong with it
-        if isinstance(config, dict) and not known.task:
-            named = config.get("task", named)
-    return named if isinstance(named, str) and named in TASKS else "classification"
+def read_labels(data: InMemoryData) -> list[str]:
+    """The labels of a data set; one whose labels are in files that are not there is fetched first, if it says so."""
+    try:
+        return list(data.labels)
+    except FileNotFoundError:
+        data.prepare_data()
+        return list(data.labels)
 
 
-def with_resumed_config(arguments: Sequence[str]) -> list[str]:
-    """Put the config of the run named by `--resume` before everything else on the command line.
+def readable(error: str) -> str:
+    """The parser's error in one line: `model.network: vitspeech.ViT: Option 'widht' is not accepted`.
 
-    Raises:
-        FileNotFoundError: If there is no such run.
+    The parser nests the errors of nested classes, and says of each class that it might be left out instead.
     """
-    arguments = list(arguments)
-    for place, argument in enumerate(arguments):
-        name, _, value = argument.partition("=")
-        if name == "--resume":
-            run = value or (arguments[place + 1] if place + 1 < len(arguments) else "")
-            if not (Path(run) / "config.yaml").is_file():
-                raise FileNotFoundError(f"{run or '--resume'}: no run to resume; it has no config.yaml")
-            return ["--config", str(Path(run) / "config.yaml"), *arguments]
-    return arguments
+    line = " ".join(error.split())
+    line = re.sub(r"Does not validate against any of the Union subtypes Subtypes: \[.*?\] Errors: - ", "", line)
+    line = re.sub(r"( - Expected a <class 'NoneType'>| Given value type: ).*", "", line)
+    keys = re.findall(r"Parser key \"([^\"]+)\": Problem with given class_path '([^']+)': ", line)
+    if not keys:
+        return line
+    _, last = keys[-1]
+    reason = re.sub(r".*Problem with given class_path '[^']+': ", "", line)
+    return f"{'.'.join(key for key, _ in keys)}: {last}: {reason}"
 
 
 def wrong_config(parser: LightningArgumentParser, arguments: Sequence[str], reason: str) -> str | None:
-    """The config file that by itself, after those before it, gives this error; `None` if the command line does."""
+    """The config file that gives this error together with those before it; `None` if the command line does."""
     finder = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     finder.add_argument("--config", action="append", default=[])
     configs = finder.parse_known_args(list(arguments))[0].config
@@ -213,37 +261,3 @@ def wrong_config(parser: LightningArgumentParser, arguments: Sequence[str], reas
             if str(error) == reason:
                 return configs[count - 1]
     return None
-
-
-def run_folder(resume: str | None, wanted: str | None, configs: Sequence[Any] | None) -> Path:
-    """The folder to resume, the one asked for, or the next number under the first config's name.
-
-    Raises:
-        FileExistsError: If the folder asked for already holds a run.
-    """
-    # A process that Lightning starts for a further device runs the same command and must find the same folder.
-    given = resume or ("LOCAL_RANK" in os.environ and os.environ.get("VITSPEECH_RUN"))
-    if given:
-        return Path(given)
-    if wanted:
-        folder = Path(wanted)
-        if (folder / "config.yaml").exists():
-            raise FileExistsError(f"{folder}: holds a run already; go on with --resume {folder}, or name another")
-    else:
-        first = Path(str(configs[0])).resolve() if configs else Path("run.yaml").resolve()
-        name = f"{first.parent.name}-{first.stem}"
-        taken = [int(path.name) for path in Path("runs", name).glob("*") if path.name.isdigit()]
-        folder = Path("runs", name, str(max(taken, default=-1) + 1))
-    os.environ["VITSPEECH_RUN"] = str(folder)
-    return folder
-
-
-def test_set(data: dict[str, Any]) -> dict[str, Any]:
-    """A data set's configuration without what only training needs, and without this machine's folder."""
-    training_only = {"root", "batch", "augment", "download", "workers"}
-    arguments = {
-        name: test_set(value) if isinstance(value, dict) and "class_path" in value else value
-        for name, value in data["init_args"].items()
-        if name not in training_only
-    }
-    return {"class_path": data["class_path"], "init_args": arguments}

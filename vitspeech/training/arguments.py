@@ -1,0 +1,177 @@
+"""The command line of `train` before it is parsed: the run to resume, configs by name, trusted modules.
+
+What these functions refuse is refused before any class of a config is imported.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vitspeech.training.configs import expand_configs, read_config
+from vitspeech.training.run_folder import resumed_config
+from vitspeech.trust import KNOWN_PACKAGES, check_trusted, search_current_folder
+
+TASKS = {  # what the key `task` of older configs says, and the class that a config names now
+    "classification": "vitspeech.Classification",
+    "labeling": "vitspeech.Labeling",
+    "labelling": "vitspeech.Labeling",
+    "recognition": "vitspeech.Recognition",
+    "transcription": "vitspeech.Transcription",
+}
+DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """A command line of `train`, ready for the parser.
+
+    Args:
+        parsed: What the parser takes: configs as paths, with those that they extend, and overrides in their order.
+        configs: The configs that the command line names.
+        run: The folder that `--run` names.
+        resume: The run that `--resume` names.
+        trust: The modules that `--trust` names.
+    """
+
+    parsed: list[str]
+    configs: list[Path]
+    run: str | None = None
+    resume: str | None = None
+    trust: tuple[str, ...] = ()
+
+
+def prepare(arguments: Sequence[str]) -> Arguments:
+    """Expand the configs of a command line, and refuse what must not or cannot be parsed.
+
+    Raises:
+        FileNotFoundError: If a config or the run to resume does not exist.
+        ValueError: If a config has the shape of an earlier version, or names a class of a module that is not trusted.
+    """
+    runs, rest = take_option(arguments, "--run")
+    resumes, rest = take_option(rest, "--resume")
+    trusted, rest = take_option(rest, "--trust", many=True)
+    trust = tuple(name for value in trusted for name in re.split(r"[\s,]+", value.strip("[]")) if name)
+    resume = resumes[-1] if resumes else None
+    if resume is not None:
+        rest = [f"--config={resumed_config(resume)}", *rest]
+    expanded, configs = expand_configs(rest)
+    check_shape(expanded)
+    check_classes(expanded, trust)
+    if trust:
+        search_current_folder()
+    return Arguments(expanded, configs, runs[-1] if runs else None, resume, trust)
+
+
+def take_option(arguments: Sequence[str], option: str, *, many: bool = False) -> tuple[list[str], list[str]]:
+    """The values of an option, and the command line without it. With `many` it may have several values after it.
+
+    Raises:
+        ValueError: If the option has no value.
+    """
+    values, rest, remaining = [], [], list(arguments)
+    while remaining:
+        name, equals, value = remaining.pop(0).partition("=")
+        if name != option:
+            rest.append(name + equals + value)
+            continue
+        taken = [value] if equals else []
+        while not equals and remaining and not remaining[0].startswith("--") and (many or not taken):
+            taken.append(remaining.pop(0))
+        if not any(taken):
+            raise ValueError(f"{option} needs a value")
+        values += taken
+    return values, rest
+
+
+def config_files(arguments: Sequence[str]) -> list[Path]:
+    """The configs of an expanded command line, in their order."""
+    return [Path(value) for value in take_option(arguments, "--config")[0]]
+
+
+def check_shape(arguments: Sequence[str]) -> None:
+    """Refuse configs of earlier versions, which have a key `task`, or no `class_path` under `model`.
+
+    Raises:
+        ValueError: If there is one; the message says how to change it.
+    """
+    named = any(argument.partition("=")[0] in ("--model", "--model.class_path") for argument in arguments)
+    for file in config_files(arguments):
+        config = read_config(file)
+        model = config.get("model")
+        if "task" in config:
+            task = TASKS.get(str(config["task"]), "vitspeech.Classification")
+            raise ValueError(
+                f"{file}: `task` is no longer a key; the task is the class of the model: remove `task` and write "
+                f"model: {{class_path: {task}, init_args: {{network: ..., optimizer: ..., ...}}}}"
+            )
+        named = named or isinstance(model, str) or (isinstance(model, dict) and "class_path" in model)
+        if isinstance(model, dict) and not named:
+            raise ValueError(
+                f"{file}: `model` has no class_path, and no config before it names one; write model: {{class_path: "
+                f"vitspeech.Classification, init_args: {{{', '.join(f'{key}: ...' for key in model)}}}}} (or Labeling, "
+                "Recognition, Transcription)"
+            )
+
+
+def check_classes(arguments: Sequence[str], trust: Sequence[str]) -> None:
+    """Refuse classes of modules that are not trusted, wherever configs or the command line name them.
+
+    Raises:
+        ValueError: If there is one; the message names it with its file.
+    """
+    for file in config_files(arguments):
+        for name in named_classes(read_config(file)):
+            try:
+                check_trusted(name, trust)
+            except ValueError as error:
+                raise ValueError(f"{file}: {error}") from None
+    for argument in take_option(arguments, "--config")[1]:
+        key, equals, value = argument.partition("=")
+        text = value if equals else key
+        try:
+            content = yaml.safe_load(text)
+        except yaml.YAMLError:
+            continue
+        for name in named_classes({"class_path": content} if key.endswith("class_path") else content):
+            check_trusted(name, trust)
+
+
+def named_classes(config: Any) -> Iterator[str]:
+    """Every string in nested mappings and lists that the parser may import as a class.
+
+    These are all dotted values of `class_path`, and other strings that begin with the name of a module that exists:
+    `network: mine.Net` is short for `network: {class_path: mine.Net}`.
+    """
+    if isinstance(config, dict):
+        for key, value in config.items():
+            if key == "class_path" and isinstance(value, str):
+                yield from [value] if "." in value else []
+            else:
+                yield from named_classes(value)
+    elif isinstance(config, list):
+        for value in config:
+            yield from named_classes(value)
+    elif isinstance(config, str) and DOTTED_NAME.fullmatch(config) and is_module(config.partition(".")[0]):
+        yield config
+
+
+def is_module(name: str) -> bool:
+    """Whether there is a module of that name, in the current folder or installed; it is not imported."""
+    if name in sys.builtin_module_names:
+        return True
+    module = PathFinder.find_spec(name, [*sys.path, os.getcwd()])
+    return module is not None and module.origin is not None
+
+
+def foreign_modules(config: Any) -> list[str]:
+    """The modules outside of vitspeech and its libraries whose classes a resolved config names."""
+    known = tuple(f"{package}." for package in KNOWN_PACKAGES)
+    paths = [name for name in named_classes(config) if not name.startswith(known)]
+    return sorted({path.rpartition(".")[0] for path in paths})
