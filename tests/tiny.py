@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from vitspeech.data.utterances.composition import Speech
+from vitspeech.data.utterances.batch import SpeechBatch
 
 ROOT = Path(__file__).parent.parent
 
@@ -60,11 +60,11 @@ TINY_LABELER = [
 ]
 
 
-def noise(transcripts: Sequence[Sequence[int]], lengths: Sequence[int], seed: int = 1) -> Speech:
+def noise(transcripts: Sequence[Sequence[int]], lengths: Sequence[int], seed: int = 1) -> SpeechBatch:
     """A batch of noise in double precision. The noise fills the padding, too; each word spans the samples 0 .. 6."""
     generator = torch.Generator().manual_seed(seed)
     waveforms = torch.randn(len(transcripts), max(lengths), generator=generator, dtype=torch.float64)
     units = pad_sequence([torch.tensor(row) for row in transcripts], True, -1)
     spans = torch.zeros(*units.shape, 2, dtype=torch.long)
     spans[..., 1] = (units >= 0) * 7
-    return Speech(waveforms, torch.tensor(lengths), units, spans)
+    return SpeechBatch(waveforms, torch.tensor(lengths), units, spans)

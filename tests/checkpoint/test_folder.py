@@ -177,7 +177,9 @@ def test_an_unknown_argument_is_named(released):
         vitspeech.load(released)
 
 
-@pytest.mark.parametrize(("text", "reason"), [("{", "cannot be read"), ("[]", "has no sha256"), ("{}", "has no sha256")])
+@pytest.mark.parametrize(
+    ("text", "reason"), [("{", "cannot be read"), ("[]", "has no sha256"), ("{}", "has no sha256")]
+)
 def test_a_broken_card_is_named(released, text, reason):
     (released / "card.json").write_text(text)
     with pytest.raises(ValueError, match=rf"card\.json: {reason}"):

@@ -14,8 +14,8 @@ from torch.testing import assert_close
 from vitspeech import checkpoint
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, TimmModel, ViT
+from vitspeech.receptive.fields.default_layers import default_layers, infer_layer
 from vitspeech.receptive.fields.effective import effective_fields
-from vitspeech.receptive.fields.known_layers import laid_out, layers_of
 from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.subjects import subject, subjects_named
 
@@ -135,7 +135,13 @@ def test_a_size_that_cannot_be_taken_is_one_line_with_model_and_size(released):
 
 def test_networks_of_timm_are_untrained_and_say_so():
     found = subject("timm:resnet10t", size=32)
-    assert not found.trained and found.labels is None and found.size == 32 and not found.hears and found.gives_labels
+    assert (
+        not found.trained
+        and found.labels is None
+        and found.size == 32
+        and not found.takes_audio
+        and found.predicts_label
+    )
     with pytest.raises(ValueError, match="timm:resnet10t has no trained weights here; --pretrained fetches"):
         found.network()
     first, second = (found.network(trained=False).state_dict() for _ in range(2))
@@ -149,9 +155,9 @@ def test_a_network_of_timm_has_the_size_of_its_own_weights():
 
 
 def test_a_network_that_timm_does_not_have_is_refused_with_close_names():
-    with pytest.raises(ValueError, match="timm:resnet1888: not a network of timm; close names: resnet18, resnet18d"):
+    with pytest.raises(ValueError, match="timm:resnet1888: not a timm network; close names: resnet18, resnet18d"):
         subject("timm:resnet1888")
-    with pytest.raises(ValueError, match=r"timm:hf-hub:a/b: not a network of timm; close names: none"):
+    with pytest.raises(ValueError, match=r"timm:hf-hub:a/b: not a timm network; close names: none"):
         subject("timm:hf-hub:a/b")
 
 
@@ -163,10 +169,10 @@ def test_a_folder_that_is_not_there_is_named():
 def test_a_finished_run_is_called_by_its_folder(finished_run, finished_recognizer_run):
     found = subject(str(finished_run))
     assert found.name == "0" == subject(str(finished_run / "model")).name
-    assert found.size == 32 and found.trained and found.gives_labels and found.labels == found.model.labels
+    assert found.size == 32 and found.trained and found.predicts_label and found.labels == found.model.labels
     assert found.source == Layer(INPUT)
     found = subject(str(finished_recognizer_run))
-    assert found.hears and not found.gives_labels and found.labels is None and found.source == MEL
+    assert found.takes_audio and not found.predicts_label and found.labels is None and found.source == MEL
 
 
 def test_networks_of_timm_are_made_for_the_first_models_pictures(released):
@@ -212,7 +218,7 @@ def test_clips_are_followed_by_the_next_ones(released):
         [3, 3, 1, 1, 2, 2],
     ]
     assert found.inputs(raw, 0.25).shape == (3, 4000)
-    assert found.described(1.25) == "clips of 1.25 s"
+    assert found.size_text(1.25) == "clips of 1.25 s"
 
 
 # Layers.
@@ -287,7 +293,7 @@ def test_every_layer_of_a_network_of_pictures_has_a_grid_and_a_field(name):
     make, expected, strides = NETWORKS[name]
     torch.manual_seed(0)
     network, images = make().eval().requires_grad_(False), noise(2, 3, 32, 32)
-    layers = layers_of(network, images)
+    layers = default_layers(network, images)
     assert layers == expected
     found = measured(network, images, layers)
     assert [fields.stride for fields in found] == strides
@@ -306,7 +312,7 @@ def test_every_layer_of_a_network_of_speech_has_a_grid_and_a_field(kind, stem):
     options = {"encoder": encoder} if kind is SpeechClassifier else {"depth": 2, "kernel": 3}
     network = kind(3, tokens, **options).eval().requires_grad_(False)
     clips = 0.1 * noise(2, 16000)
-    layers = layers_of(network, clips)
+    layers = default_layers(network, clips)
     name, layout = ("encoder.blocks", "frames") if kind is SpeechClassifier else ("blocks", "NCT")
     assert layers == [Layer("tokens.frames", "frames"), Layer(f"{name}.0", layout), Layer(f"{name}.1", layout)]
     count = (98 - tokens.frames.reach) // 3 + 1
@@ -315,7 +321,7 @@ def test_every_layer_of_a_network_of_speech_has_a_grid_and_a_field(kind, stem):
 
 def test_a_network_that_names_no_layers_is_refused():
     with pytest.raises(ValueError, match="Stem does not say what its layers are; name some with --layers"):
-        layers_of(Stem(), noise(2, 3, 8, 8))
+        default_layers(Stem(), noise(2, 3, 8, 8))
 
 
 def test_layers_by_name_are_laid_out_as_they_give_it():
@@ -323,11 +329,11 @@ def test_layers_by_name_are_laid_out_as_they_give_it():
         ViT(3, image=24, patch=4, width=8, pooling="class", encoder={"depth": 1, "heads": 2}).eval(),
         noise(2, 3, 24, 24),
     )
-    assert laid_out(network, "encoder.blocks.0.mlp", images) == Layer("encoder.blocks.0.mlp", "tokens", 1)
+    assert infer_layer(network, "encoder.blocks.0.mlp", images) == Layer("encoder.blocks.0.mlp", "tokens", 1)
     tokens = SpeechTokens(8, mels=5, stride=3)
     network, clips = SpeechCNN(3, tokens, depth=1, kernel=3).eval(), 0.1 * noise(2, 16000)
-    assert laid_out(network, "blocks.0", clips, in_time=True) == Layer("blocks.0", "NCT")
-    assert laid_out(network, "tokens.frames", clips, in_time=True) == Layer("tokens.frames", "frames")
+    assert infer_layer(network, "blocks.0", clips, in_time=True) == Layer("blocks.0", "NCT")
+    assert infer_layer(network, "tokens.frames", clips, in_time=True) == Layer("tokens.frames", "frames")
 
 
 @pytest.mark.parametrize(
@@ -341,7 +347,7 @@ def test_layers_by_name_are_laid_out_as_they_give_it():
 def test_a_layer_that_is_not_there_or_gives_no_grid_is_refused(name, message):
     network = ViT(3, image=24, patch=4, width=8, pooling="class", encoder={"depth": 1, "heads": 2}).eval()
     with pytest.raises(ValueError, match=message):
-        laid_out(network, name, noise(2, 3, 24, 24))
+        infer_layer(network, name, noise(2, 3, 24, 24))
 
 
 def test_a_layer_that_does_not_run_is_refused():
@@ -349,13 +355,13 @@ def test_a_layer_that_does_not_run_is_refused():
     network.spare = nn.Identity()
     network.forward = lambda x: network[0](x)
     with pytest.raises(ValueError, match="layer 'spare' did not run"):
-        laid_out(network, "spare", noise(2, 3, 8, 8))
+        infer_layer(network, "spare", noise(2, 3, 8, 8))
 
 
 def test_a_layer_of_speech_that_gives_no_grid_is_refused():
     network = SpeechClassifier(3, SpeechTokens(8, mels=5), encoder={"depth": 1, "heads": 2}).eval()
     with pytest.raises(ValueError, match=r"layer 'pooling' gives \(2, 8\), which is not laid out as NCHW"):
-        laid_out(network, "pooling", torch.randn(2, 9000), in_time=True)
+        infer_layer(network, "pooling", torch.randn(2, 9000), in_time=True)
 
 
 @pytest.mark.parametrize(
@@ -364,16 +370,16 @@ def test_a_layer_of_speech_that_gives_no_grid_is_refused():
 def test_other_networks_of_timm_have_layers(name, first):
     options = {"img_size": 64} if "224" in name else {}
     network = timm.create_model(name, **options).eval()
-    layers = layers_of(network, torch.randn(2, 3, 64, 64))
+    layers = default_layers(network, torch.randn(2, 3, 64, 64))
     assert layers[0].name.startswith(first) and layers[0].class_tokens == 0
     assert all(layer.layout == ("NHWC" if "volo" in name else layer.layout) for layer in layers)
 
 
 def test_tokens_before_the_class_token_can_be_measured():
     network = ViT(3, image=24, patch=4, width=8, pooling="class", encoder={"depth": 1, "heads": 2}).eval()
-    assert laid_out(network, "patches", torch.randn(2, 3, 24, 24)) == Layer("patches", "tokens")
+    assert infer_layer(network, "patches", torch.randn(2, 3, 24, 24)) == Layer("patches", "tokens")
 
 
 def test_a_model_that_takes_a_transcript_is_refused(finished_transcriber_run):
-    with pytest.raises(ValueError, match="SpeechTranscriber takes a transcript, too"):
+    with pytest.raises(ValueError, match="SpeechTranscriber also takes a transcript"):
         subject(str(finished_transcriber_run))

@@ -24,7 +24,8 @@ from vitspeech.benchmark import measure, memory
 from vitspeech.checkpoint.folder import load
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, find_audio, read_audio
 from vitspeech.data.batches import Items
-from vitspeech.data.clips.module import WaveformData, hiss
+from vitspeech.data.clips.augment import pink_noise
+from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.files import write_json
 from vitspeech.frontends import SpeechTokens
 from vitspeech.frontends.log_mel import LogMel
@@ -139,7 +140,7 @@ def classify(settings: Settings, note: Note) -> list[dict[str, Any]]:
 def reading(settings: Settings, note: Note) -> dict[str, Any]:
     """Files one by one (from the page cache), batches out of memory, and a batch's augmentation on the device."""
     data = WaveformData(seconds=1.0, batch=settings.batch, augment=None, seed=0)
-    data.noise = hiss(BACKGROUND_S * SAMPLE_RATE_HZ // 10).to(settings.device)
+    data.noise = pink_noise(BACKGROUND_S * SAMPLE_RATE_HZ // 10).to(settings.device)
     # NumPy's memory, as in `read_clips`: in huge pages.
     held = torch.from_numpy(numpy.empty((HELD, SAMPLE_RATE_HZ), numpy.int16)).random_(-32768, 32768)
     items, order = Items(held, torch.zeros(HELD, dtype=torch.long)), torch.randint(HELD, (HELD,))

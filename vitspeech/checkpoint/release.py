@@ -10,7 +10,7 @@ from typing import Any
 
 import vitspeech.data
 from vitspeech.checkpoint.folder import CARD, Model, load, save
-from vitspeech.data.batches import InMemoryData
+from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_clips import WordSource
 from vitspeech.trust import import_trusted
 

@@ -39,7 +39,7 @@ def summary(text: str) -> str:
 
 
 def portable(path: Path) -> str:
-    """The text of a config that works in any folder: a shipped config that it extends is named, not given by its path."""
+    """The text of a config that works in any folder: a config that it extends is given by name, not by path."""
     from vitspeech.training.configs import config_folder
 
     def named(match: re.Match) -> str:

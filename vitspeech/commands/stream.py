@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from vitspeech import command_line
 
 if TYPE_CHECKING:
-    from vitspeech.inference.spotting import Word
-    from vitspeech.inference.transcribe import Said
+    from vitspeech.inference.spotting import Detection
+    from vitspeech.inference.transcribe import Segment
 
 PART_S = 0.1  # seconds of audio pushed at a time
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     torch.set_num_threads(1)  # parts of a tenth of a second are too small for more threads
     model = vitspeech.load(options.checkpoint, trust=options.trust)
-    if is_transcribing(model.network):
+    if is_transcribing(model):
         listener = vitspeech.TranscriptStream(model, search=vitspeech.Search(beam=1))
     else:
         listener = WordSpotter(model, threshold=options.threshold, refractory_s=options.refractory)
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"false alarms per hour: {rate_per_hour:.1f} (95 % interval {low:.1f} to {high:.1f})")
 
 
-def print_words(words: "Iterable[Word | Said]") -> int:
+def print_words(words: "Iterable[Detection | Segment]") -> int:
     """Print each word on a line of its own as it comes, and return their number."""
     count = 0
     for count, word in enumerate(words, start=1):  # noqa: B007
