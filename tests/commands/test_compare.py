@@ -23,7 +23,7 @@ def test_compare_receptive_fields_leaves_a_report(command, finished_run, tmp_pat
         (("--layers", "encoder.block.0"), r"ViT has no layer 'encoder.block.0'; close names: encoder.blocks.0"),
         (("--inputs", "1"), r"1 input: an estimate with an interval needs at least 2"),
         (("--factors", "1.03"), r"can't take pictures of 33 px: patch=4 does not divide image=33"),
-        (("timm:resnet81",), r"timm:resnet81: not a network of timm; close names: .*resnet"),
+        (("timm:resnet81",), r"timm:resnet81: not a timm network; close names: .*resnet"),
         (("--factors", "0"), r"factors=\(0.0,\) are not sizes above 0"),
     ],
 )
@@ -35,4 +35,4 @@ def test_compare_receptive_fields_says_in_one_line_what_is_wrong(command, finish
 
 def test_compare_refuses_to_mix_seeing_and_hearing(command, finished_run, finished_speech_run, tmp_path):
     result = command("compare", finished_run, finished_speech_run, "-o", tmp_path / "report")
-    assert "hears and" in one_line(result)
+    assert "takes audio and" in one_line(result)
