@@ -119,8 +119,8 @@ def speech():
     return speech_figures([speech_result("recognizer"), speech_result("convolutional", attention=False)])
 
 
-def images(drawn):
-    return [image for axes in drawn["fields"].figure.axes for image in axes.images]
+def images(figures):
+    return [image for axes in figures["fields"].figure.axes for image in axes.images]
 
 
 def lines(axes, dashes=None):
@@ -145,22 +145,22 @@ def save(figure):
 def test_each_measurement_has_a_captioned_figure(pictures, speech):
     assert set(pictures) == PICTURES
     assert set(speech) == PICTURES | {"frequency"}
-    for drawn in (*pictures.values(), *speech.values()):
-        assert drawn.title and drawn.caption.endswith(".") and drawn.alt.endswith(".")
-        assert len(drawn.title) < 50 and drawn.figure.get_figwidth() == WIDTH
+    for figure in (*pictures.values(), *speech.values()):
+        assert figure.title and figure.caption.endswith(".") and figure.alt.endswith(".")
+        assert len(figure.title) < 50 and figure.figure.get_figwidth() == WIDTH
 
 
 def test_text_is_at_least_7_px_high_in_a_figure_scaled_to_400_px(pictures, speech):
-    for drawn in (*pictures.values(), *speech.values()):
-        drawn.figure.set_layout_engine("none")
-        drawn.figure.draw_without_rendering()
-        texts = [text for text in drawn.figure.findobj(Text) if text.get_text() and text.get_visible()]
+    for figure in (*pictures.values(), *speech.values()):
+        figure.figure.set_layout_engine("none")
+        figure.figure.draw_without_rendering()
+        texts = [text for text in figure.figure.findobj(Text) if text.get_text() and text.get_visible()]
         assert texts and min(text.get_fontsize() for text in texts) * 400 / (72 * WIDTH) >= 7
 
 
 def test_alternative_text_names_every_model_and_states_numbers(pictures, speech):
-    for drawn, names in ((pictures, ("vit", "cnn")), (speech, ("recognizer", "convolutional"))):
-        for name, figure in drawn.items():
+    for figures, names in ((pictures, ("vit", "cnn")), (speech, ("recognizer", "convolutional"))):
+        for name, figure in figures.items():
             assert all(model in figure.alt for model in names), name
             assert figure.alt != figure.title and any(character.isdigit() for character in figure.alt), name
 
@@ -193,11 +193,11 @@ def test_figures_without_measurements_are_left_out():
 
 def test_axes_are_labeled_with_units(pictures, speech):
     units = {"px": pictures, "ms": speech}
-    for unit, drawn in units.items():
-        for name in set(drawn) - {"frequency"}:
-            assert any(f"{unit} " in label or f"({unit})" in label for label in labels(drawn[name].figure)), name
+    for unit, figures in units.items():
+        for name in set(figures) - {"frequency"}:
+            assert any(f"{unit} " in label or f"({unit})" in label for label in labels(figures[name].figure)), name
         other = "ms" if unit == "px" else "px"
-        everything = " ".join(label for figure in drawn.values() for label in labels(figure.figure)).split()
+        everything = " ".join(label for figure in figures.values() for label in labels(figure.figure)).split()
         assert not {other, f"({other})"} & set(everything)
     assert any("Hz" in label for label in labels(speech["fields"].figure))
     assert "frequency (Hz)" in labels(speech["frequency"].figure)
@@ -205,10 +205,10 @@ def test_axes_are_labeled_with_units(pictures, speech):
 
 @pytest.mark.parametrize("which, largest", [("pictures", 0.75), ("speech", 0.75 / MELS)])
 def test_all_panels_share_one_color_scale(which, largest, request):
-    drawn = images(request.getfixturevalue(which))
-    assert len(drawn) == {"pictures": 3 + 5, "speech": 2 + 2}[which]
-    assert len({id(image.norm) for image in drawn}) == 1 and isinstance(drawn[0].norm, LogNorm)
-    assert (drawn[0].norm.vmin, drawn[0].norm.vmax) == pytest.approx((largest / 1e5, largest))
+    panels = images(request.getfixturevalue(which))
+    assert len(panels) == {"pictures": 3 + 5, "speech": 2 + 2}[which]
+    assert len({id(image.norm) for image in panels}) == 1 and isinstance(panels[0].norm, LogNorm)
+    assert (panels[0].norm.vmin, panels[0].norm.vmax) == pytest.approx((largest / 1e5, largest))
 
 
 def test_panels_are_zoomed_to_their_field_and_have_their_own_ticks(pictures):
@@ -331,7 +331,7 @@ def test_blocks_are_drawn_with_and_without_residual_paths(pictures):
 
 
 def test_states_are_drawn_in_px_and_as_a_fraction_of_the_image_side(pictures):
-    lengths, shares = pictures["states"].figure.axes
+    lengths, fractions = pictures["states"].figure.axes
     assert [label.get_text() for label in lengths.get_yticklabels()] == [
         "untrained, 11 px",
         "trained, 11 px",
@@ -341,15 +341,15 @@ def test_states_are_drawn_in_px_and_as_a_fraction_of_the_image_side(pictures):
     ]
     spans = [sorted({x for x, _ in line}) for line in lines(lengths) if len(line) == 2]
     assert spans[:3] == [[6, 7], [5, 7], [6, 8]]  # both radii of the last layer, and their intervals
-    relative = [line[0][0] for line in lines(shares) if len(line) == 2]
+    relative = [line[0][0] for line in lines(fractions) if len(line) == 2]
     assert relative[0] == pytest.approx(6 / 11) and relative[6] == pytest.approx(6 / 17)
 
 
 def test_states_have_the_past_on_the_left_and_the_look_ahead_on_the_right(speech):
-    lengths, shares = speech["states"].figure.axes
+    lengths, fractions = speech["states"].figure.axes
     assert [x for x, _ in lines(lengths)[0]] == [-16, -15, 17, 18]
     assert [[x for x, _ in line] for line in lines(lengths)[1:5]] == [[-15, -17], [-16], [-14, -16], [-15]]
-    assert [x for x, _ in lines(shares)[0]] == pytest.approx([-16 / 250, -15 / 250, 17 / 250, 18 / 250])
+    assert [x for x, _ in lines(fractions)[0]] == pytest.approx([-16 / 250, -15 / 250, 17 / 250, 18 / 250])
 
 
 def test_each_head_is_a_point(pictures, speech):
@@ -361,8 +361,8 @@ def test_each_head_is_a_point(pictures, speech):
 
 
 def test_visible_ends_with_the_complete_input_and_marks_90_percent_of_its_accuracy(pictures, speech):
-    for drawn, cell, last in ((pictures, 1, 3.5), (speech, HOP_MS, 4.0)):
-        panels = drawn["visible"].figure.axes
+    for figures, cell, last in ((pictures, 1, 3.5), (speech, HOP_MS, 4.0)):
+        panels = figures["visible"].figure.axes
         assert len(panels) == 3 and all("outside" in axes.get_title() for axes in panels)
         curve, kept = lines(panels[0])
         assert curve[:3] == [[0, 0.1], [curve[1][0], 0.68], [last * cell, 0.76]] and curve[3][1] == 0.8
@@ -370,7 +370,7 @@ def test_visible_ends_with_the_complete_input_and_marks_90_percent_of_its_accura
         assert panels[0].get_xticklabels()[-1].get_text() == "all" and panels[0].get_xticks()[-1] == curve[3][0]
         halfway = (curve[1][0] + curve[2][0]) / 2
         assert kept[0] == pytest.approx([halfway, 0.72])
-        assert [text.get_text() for text in drawn["visible"].figure.legends[0].texts][1:] == [
+        assert [text.get_text() for text in figures["visible"].figure.legends[0].texts][1:] == [
             "90 % of the full accuracy"
         ]
 
