@@ -124,7 +124,7 @@ def killed_in_epoch(arguments: list[str], run: Path, epoch: int) -> None:
     process = subprocess.Popen(
         [sys.executable, ROOT / "scripts/train.py", *arguments, f"--run={run}"],
         stdout=subprocess.DEVNULL,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )
     log = run / "logs/0/metrics.csv"
     deadline = time.monotonic() + 120

@@ -174,6 +174,7 @@ class TrainingCLI(LightningCLI):
             run_folder.check_free(given.run)
         self.datamodule.prepare_data()
         self.datamodule.setup("fit")
+        self.datamodule.train_dataloader()  # which refuses a batch larger than the set
         self.check_sizes()
         self.folder = Path(given.resume) if given.resume else run_folder.create_folder(given.run, given.configs)
         self.trainer.loggers = run_folder.loggers(self.folder)
