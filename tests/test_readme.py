@@ -77,7 +77,7 @@ def test_a_released_model_is_right_as_often_as_its_card_says(path):
     test = data.read("test")
     places = torch.linspace(0, len(test) - 1, 1000).long()
     with torch.inference_mode():
-        given = model.network(data.normalized(test.inputs[places])).argmax(1)
+        given = model.network(data.normalize(test.inputs[places])).argmax(1)
     share, card = (given == test.labels[places]).float().mean().item(), model.card["metrics"]["test_accuracy"]
     assert abs(share - card) < 4 * (card * (1 - card) / 1000) ** 0.5
 

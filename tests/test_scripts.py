@@ -101,7 +101,7 @@ def test_usage_errors_have_status_two(script, finished_run, star):
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        ("--model.network.init_args.heads=5", "heads=5 does not divide width=64"),
+        ("--model.network.init_args.encoder.heads=5", "heads=5 does not divide width=64"),
         ("--model.network.init_args.patch=5", "patch=5 does not divide image=32"),
     ],
 )
@@ -233,7 +233,7 @@ def test_stream_needs_a_file_or_the_microphone(script, finished_speech_run):
 
 
 def test_stream_refuses_a_model_that_sees(script, finished_run, words):
-    assert "ViT has no attention encoder over speech tokens" in one_line(script("stream.py", finished_run, words))
+    assert "ViT can't be streamed: it has no encoder" in one_line(script("stream.py", finished_run, words))
 
 
 @pytest.mark.parametrize(
@@ -351,8 +351,8 @@ def test_stream_prints_what_a_recognizer_hears_with_its_times(script, finished_r
 @pytest.mark.parametrize(
     ("fixture", "message"),
     [
-        ("finished_transcriber_run", "SpeechTranscriber gives no transcript as it listens"),
-        ("finished_labeler_run", "SpeechLabeler gives no label of a whole clip"),
+        ("finished_transcriber_run", "SpeechTranscriber can't transcribe a stream"),
+        ("finished_labeler_run", "SpeechLabeler does not classify clips"),
     ],
 )
 def test_stream_refuses_what_says_nothing_as_it_listens(request, script, words, fixture, message):

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from vitspeech.data.utterances.composition import Speech
+from vitspeech.data.utterances.batch import SpeechBatch
 
 ROOT = Path(__file__).parent.parent
 
@@ -15,7 +15,7 @@ TINY = [
     "--data.init_args.count=250",
     "--data.init_args.batch=50",
     "--model.network.init_args.width=16",
-    "--model.network.init_args.depth=2",
+    "--model.network.init_args.encoder.depth=2",
     "--trainer.max_epochs=2",
     "--trainer.precision=32-true",
     "--trainer.enable_progress_bar=false",
@@ -26,7 +26,7 @@ TINY_SPEECH = [
     "--data.init_args.count=100",
     "--data.init_args.batch=30",
     "--model.network.init_args.tokens.init_args.width=16",
-    "--model.network.init_args.depth=2",
+    "--model.network.init_args.encoder.depth=2",
     "--trainer.max_epochs=2",
     "--trainer.precision=32-true",
     "--trainer.enable_progress_bar=false",
@@ -38,7 +38,7 @@ TINY_SEQUENCES = [
     "--data.init_args.count=60",
     "--data.init_args.batch=16",
     "--model.network.init_args.tokens.init_args.width=16",
-    "--model.network.init_args.depth=2",
+    "--model.network.init_args.encoder.depth=2",
     "--trainer.max_epochs=2",
     "--trainer.precision=32-true",
     "--trainer.enable_progress_bar=false",
@@ -48,7 +48,7 @@ TINY_TRANSCRIBER = [
     *TINY_SEQUENCES,
     "--model=vitspeech.Transcription",
     "--model.network=vitspeech.SpeechTranscriber",
-    "--model.network.init_args.decoder_depth=1",
+    "--model.network.init_args.decoder.depth=1",
     "--model.network.init_args.ctc=true",
     "--model.ctc_weight=0.3",
 ]
@@ -60,11 +60,11 @@ TINY_LABELER = [
 ]
 
 
-def noise(transcripts: Sequence[Sequence[int]], lengths: Sequence[int], seed: int = 1) -> Speech:
+def noise(transcripts: Sequence[Sequence[int]], lengths: Sequence[int], seed: int = 1) -> SpeechBatch:
     """A batch of noise in double precision. The noise fills the padding, too; each word spans the samples 0 .. 6."""
     generator = torch.Generator().manual_seed(seed)
     waveforms = torch.randn(len(transcripts), max(lengths), generator=generator, dtype=torch.float64)
     units = pad_sequence([torch.tensor(row) for row in transcripts], True, -1)
     spans = torch.zeros(*units.shape, 2, dtype=torch.long)
     spans[..., 1] = (units >= 0) * 7
-    return Speech(waveforms, torch.tensor(lengths), units, spans)
+    return SpeechBatch(waveforms, torch.tensor(lengths), units, spans)

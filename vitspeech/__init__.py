@@ -1,47 +1,61 @@
-"""One multi-head attention core for images and speech: the names that configs and users write."""
+"""One multi-head attention core for images and speech.
 
-from vitspeech.attention import (
-    Decoder,
-    Encoder,
-    MultiHeadAttention,
-    RelativePositions,
-    Rotary,
-    SelfAttentivePooling,
-    attention_from_convolution,
-    truncated_attention,
-)
-from vitspeech.checkpoint.folder import load
-from vitspeech.data import (
-    AudioFolder,
-    Augment,
-    Cifar,
-    ImageFolder,
-    SequenceAugment,
-    Shapes,
-    SpeechCommands,
-    SpokenVocabulary,
-    SpokenWords,
-    TranscribedAudio,
-    TwoMarks,
-    WaveformAugment,
-    WordSequences,
-)
-from vitspeech.frontends import SpecAugment, SpeechTokens
-from vitspeech.inference.predict import predict
-from vitspeech.inference.stream import stream
-from vitspeech.inference.transcribe import Search, transcribe
-from vitspeech.inference.transcript_stream import TranscriptStream
-from vitspeech.models import (
-    CNN,
-    SpeechClassifier,
-    SpeechCNN,
-    SpeechLabeler,
-    SpeechRecognizer,
-    SpeechTranscriber,
-    TimmModel,
-    ViT,
-)
-from vitspeech.tasks import Classification, Labeling, Recognition, Transcription
+The names in `__all__` are the public interface: what configs, scripts and users import. Each is loaded on first use
+(PEP 562), so `import vitspeech` itself takes milliseconds and does not import torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vitspeech.attention import (
+        Decoder,
+        DecoderConfig,
+        Encoder,
+        EncoderConfig,
+        MultiHeadAttention,
+        RelativePositions,
+        Rotary,
+        SelfAttentivePooling,
+        attention_from_convolution,
+        truncated_attention,
+    )
+    from vitspeech.checkpoint import Model, load
+    from vitspeech.data import (
+        AudioFolder,
+        Augment,
+        Cifar,
+        ImageFolder,
+        SequenceAugment,
+        Shapes,
+        SpeechCommands,
+        SpokenVocabulary,
+        SpokenWords,
+        TranscribedAudio,
+        TwoMarks,
+        WaveformAugment,
+        WordSequences,
+    )
+    from vitspeech.evaluation import Report
+    from vitspeech.frontends import SpecAugment, SpeechTokens
+    from vitspeech.inference.predict import predict
+    from vitspeech.inference.stream import stream
+    from vitspeech.inference.transcribe import Search, transcribe
+    from vitspeech.inference.transcript_stream import TranscriptStream
+    from vitspeech.models import (
+        CNN,
+        SpeechClassifier,
+        SpeechCNN,
+        SpeechLabeler,
+        SpeechRecognizer,
+        SpeechTranscriber,
+        TimmModel,
+        ViT,
+    )
+    from vitspeech.tasks import Classification, Labeling, Recognition, Transcription
+    from vitspeech.tasks.task import Task
+
+__version__ = "0.2.0"
 
 __all__ = [
     "CNN",
@@ -50,12 +64,16 @@ __all__ = [
     "Cifar",
     "Classification",
     "Decoder",
+    "DecoderConfig",
     "Encoder",
+    "EncoderConfig",
     "ImageFolder",
     "Labeling",
+    "Model",
     "MultiHeadAttention",
     "Recognition",
     "RelativePositions",
+    "Report",
     "Rotary",
     "Search",
     "SelfAttentivePooling",
@@ -71,6 +89,7 @@ __all__ = [
     "SpeechTranscriber",
     "SpokenVocabulary",
     "SpokenWords",
+    "Task",
     "TimmModel",
     "TranscribedAudio",
     "TranscriptStream",
@@ -86,3 +105,41 @@ __all__ = [
     "transcribe",
     "truncated_attention",
 ]
+
+_NAMES_IN_MODULE = {
+    "attention": """Decoder DecoderConfig Encoder EncoderConfig MultiHeadAttention RelativePositions Rotary
+        SelfAttentivePooling attention_from_convolution truncated_attention""",
+    "checkpoint": "Model load",
+    "data": """AudioFolder Augment Cifar ImageFolder SequenceAugment Shapes SpeechCommands SpokenVocabulary
+        SpokenWords TranscribedAudio TwoMarks WaveformAugment WordSequences""",
+    "evaluation": "Report",
+    "frontends": "SpecAugment SpeechTokens",
+    "inference.predict": "predict",
+    "inference.stream": "stream",
+    "inference.transcribe": "Search transcribe",
+    "inference.transcript_stream": "TranscriptStream",
+    "models": """CNN SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel ViT""",
+    "tasks": "Classification Labeling Recognition Transcription",
+    "tasks.task": "Task",
+}
+_MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}
+_RENAMED = {"Labelling": "Labeling", "SpeechLabeller": "SpeechLabeler"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use; a former name gives the new one with a `DeprecationWarning`."""
+    if name in _RENAMED:
+        import warnings
+
+        message = f"vitspeech.{name} is now vitspeech.{_RENAMED[name]}; the old name will be removed"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return __getattr__(_RENAMED[name])
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'vitspeech' has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,29 +1,60 @@
-"""What every script does with bad input: one line, an exit status, no traceback."""
+"""What all commands share: their parser, and how they report bad input (one line, an exit status, no traceback)."""
 
+import argparse
 import os
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 BAD_INPUT = (ValueError, OSError, FloatingPointError)
+BROKEN_PIPE_STATUS = 141  # what a shell reports for a program ended by SIGPIPE
 
 
-def run(main: Callable[[], None]) -> None:
-    """Run a script's `main`; what it says of bad input is printed as one line, with exit status 1.
+def program(verb: str) -> str:
+    """The command as the user typed it, for messages and usage lines: `predict.py` or `vitspeech predict`."""
+    script = Path(sys.argv[0]).name
+    return script if script.endswith(".py") and script != "__main__.py" else f"vitspeech {verb}"
 
-    A warning is one line, too. With VITSPEECH_TRACEBACK set the traceback is shown instead.
+
+def parser(verb: str, description: str | None, **options: Any) -> argparse.ArgumentParser:
+    """A parser whose help starts with `description` as it is written, usually the module's docstring."""
+    form = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(prog=program(verb), description=description, formatter_class=form, **options)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add `--trust`, for models whose configuration names classes of the user's own modules."""
+    text = "accept classes of this module of your own, whose code then runs; may be repeated"
+    parser.add_argument("--trust", action="append", default=[], metavar="MODULE", help=text)
+
+
+def run(command: Callable[[], None], name: str) -> None:
+    """Run a command and report bad input as one line on standard error, with exit status 1.
+
+    A warning is one line as well. A closed pipe (`| head`) ends the command quietly. If the environment variable
+    VITSPEECH_TRACEBACK is set, the traceback is shown instead.
+
+    Args:
+        command: Parses its arguments and does the work.
+        name: Precedes each message; see `program`.
     """
-    script = os.path.basename(sys.argv[0])
-    usual = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_, **__: f"{script}: warning: {' '.join(str(message).split())}\n"
+    original = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"{name}: warning: {' '.join(str(message).split())}\n"
     if os.environ.get("VITSPEECH_TRACEBACK"):
-        main()
+        command()
         return
     try:
-        main()
+        command()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes standard output once more when it exits, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BROKEN_PIPE_STATUS)
     except BAD_INPUT as error:
-        sys.exit(f"{script}: {' '.join(str(error).split())}")
+        sys.exit(f"{name}: {' '.join(str(error).split())}")
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
-        warnings.formatwarning = usual
+        warnings.formatwarning = original

@@ -1,4 +1,4 @@
-"""Where a number comes from: commit, hardware, versions."""
+"""The origin of a number: commit, hardware, versions."""
 
 import platform
 import subprocess
@@ -8,25 +8,30 @@ from typing import Any
 import lightning
 import torch
 
+from vitspeech import __version__
+
 
 def provenance() -> dict[str, Any]:
-    """Commit of the package's sources (`-dirty` where they were changed), hardware and versions."""
+    """Commit of the package's sources (with `-dirty` if they have uncommitted changes), hardware and versions."""
     versions = {"python": platform.python_version(), "torch": torch.__version__, "lightning": lightning.__version__}
     return {"commit": commit(), "hardware": hardware(), "versions": versions}
 
 
 def commit() -> str:
-    """The commit that the sources were at, `unknown` where they are no git checkout."""
+    """The commit of the sources; for an installed package its version (`vitspeech 0.2.0`)."""
+    folder = Path(__file__).parents[1]
+    if not (folder / ".git").exists():  # a wheel's folder may lie within somebody else's repository
+        return f"vitspeech {__version__}"
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
-        git = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True)
+        git = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     except FileNotFoundError:
         return "unknown"
     return git.stdout.strip() or "unknown"
 
 
 def hardware() -> str:
-    """The GPUs by name, or the processor and how many cores torch uses."""
+    """The GPUs by name, or the processor and the number of cores that torch uses."""
     if torch.cuda.is_available():
         return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
     names = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []

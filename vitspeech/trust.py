@@ -44,10 +44,12 @@ def check_config(config: Any, trust: Sequence[str] = ()) -> None:
 
 
 def class_paths(config: Any) -> Iterator[str]:
-    """Every `class_path` in nested dictionaries and lists."""
+    """Every `class_path` in nested dictionaries and lists, and every `score` that is an import path."""
     if isinstance(config, dict):
         if isinstance(config.get("class_path"), str):
             yield config["class_path"]
+        if isinstance(config.get("score"), str) and "." in config["score"]:
+            yield config["score"]
         for value in config.values():
             yield from class_paths(value)
     elif isinstance(config, list | tuple):

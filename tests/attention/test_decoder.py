@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from vitspeech.attention import RelativePositions, padding_mask
+from vitspeech.attention import DecoderConfig, RelativePositions, padding_mask
 from vitspeech.attention.decoder import Decoder, DecoderBlock
 from vitspeech.attention.scores import NORMALIZERS, SCORES
 
@@ -32,10 +32,10 @@ def tokens_and_source():
     return sequence(3, 11, 10), sequence(3, 13, 10, seed=2)
 
 
-def decoder(depth=2, **options):
+def decoder(depth=2, positions=None, **options):
     """In float64, every parameter drawn at random (norms and biases too, which start out neutral)."""
     torch.manual_seed(0)
-    made = Decoder(10, depth, 5, **options).double()
+    made = Decoder(10, DecoderConfig(depth=depth, heads=5, **options), positions=positions).double()
     for parameter in made.parameters():
         nn.init.normal_(parameter, std=0.5)
     return made
@@ -227,11 +227,11 @@ def test_reach_grows_by_the_window_with_every_block():
 
 
 def test_score_and_normalizer_hold_for_both_attentions_and_positions_for_one():
-    block = DecoderBlock(10, 5, score="cosine", normalizer="relu", positions="rotary")
+    block = DecoderBlock(10, DecoderConfig(heads=5, score="cosine", normalizer="relu"), positions="rotary")
     for attention in (block.attention, block.cross_attention):
         assert type(attention.score) is SCORES["cosine"] and attention.normalizer == "relu"
     assert block.attention.rotary is not None and block.cross_attention.rotary is None
-    relative = DecoderBlock(10, 5, positions="relative")
+    relative = DecoderBlock(10, DecoderConfig(heads=5), positions="relative")
     assert relative.attention.relative is not None and relative.cross_attention.relative is None
 
 
@@ -274,11 +274,11 @@ def test_step_of_another_batch_or_width_is_an_error_that_names_both(shape):
 @pytest.mark.parametrize("depth", [0, -1])
 def test_depth_below_one_is_an_error(depth):
     with pytest.raises(ValueError, match=f"depth={depth} is below 1"):
-        Decoder(10, depth, 5)
+        Decoder(10, DecoderConfig(depth=depth, heads=5))
 
 
 def test_heads_and_contexts_are_checked_as_in_attention():
     with pytest.raises(ValueError, match="heads=5 does not divide width=192"):
-        Decoder(192, 2, 5)
+        Decoder(192, DecoderConfig(heads=5))
     with pytest.raises(ValueError, match="left=-1 is negative"):
-        Decoder(10, 2, 5, left=-1)
+        Decoder(10, DecoderConfig(heads=5, left=-1))

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from vitspeech.attention import DropPath, Encoder, EncoderBlock, padding_mask
+from vitspeech.attention import DropPath, Encoder, EncoderBlock, EncoderConfig, padding_mask
 
 LENGTHS = torch.tensor([11, 7, 2])
 
@@ -63,7 +63,10 @@ def reference(ours, hidden):
 
 @pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
 def test_encoder_equals_pytorch_in_values_and_gradients(padded):
-    ours, x = randomized(Encoder(35, 3, 5, mlp_ratio=2)), sequence(3, 11, 35).requires_grad_()
+    ours, x = (
+        randomized(Encoder(35, EncoderConfig(depth=3, heads=5, mlp_ratio=2))),
+        sequence(3, 11, 35).requires_grad_(),
+    )
     padding = padding_mask(LENGTHS, 11) if padded else None
     result = ours(x, padding)
     expected = reference(ours, 70)(x, src_key_padding_mask=~padding if padded else None)
@@ -72,7 +75,7 @@ def test_encoder_equals_pytorch_in_values_and_gradients(padded):
 
 
 def test_block_adds_attention_then_mlp_each_of_the_normed_sum():
-    ours, x = randomized(EncoderBlock(35, 5, left=2, right=1)), sequence(3, 11, 35)
+    ours, x = randomized(EncoderBlock(35, EncoderConfig(heads=5, left=2, right=1))), sequence(3, 11, 35)
     theirs = nn.TransformerEncoderLayer(35, 5, 140, dropout=0.0, batch_first=True, dtype=torch.float64)
     copy_block(ours, theirs)
     offset = torch.arange(11) - torch.arange(11)[:, None]
@@ -84,21 +87,28 @@ def test_block_adds_attention_then_mlp_each_of_the_normed_sum():
 
 
 def test_valid_outputs_do_not_know_what_the_padding_holds():
-    ours, x, padding = randomized(Encoder(35, 3, 5)), sequence(3, 11, 35), padding_mask(LENGTHS, 11)
+    ours, x, padding = (
+        randomized(Encoder(35, EncoderConfig(depth=3, heads=5))),
+        sequence(3, 11, 35),
+        padding_mask(LENGTHS, 11),
+    )
     other = torch.where(padding[..., None], x, sequence(3, 11, 35, seed=2))
     assert not torch.equal(ours(x)[padding], ours(other)[padding])
     assert torch.equal(ours(x, padding)[padding], ours(other, padding)[padding])
 
 
 def test_padded_sequence_is_encoded_as_the_shorter_one():
-    ours, x = randomized(Encoder(35, 3, 5)), sequence(3, 11, 35)
+    ours, x = randomized(Encoder(35, EncoderConfig(depth=3, heads=5))), sequence(3, 11, 35)
     encoded = ours(x, padding_mask(LENGTHS, 11))
     for b, length in enumerate(LENGTHS):
         assert_close(encoded[b, :length], ours(x[b : b + 1, :length])[0])
 
 
 def test_reach_grows_by_the_window_with_every_block():
-    ours, x = randomized(Encoder(35, 3, 5, left=2, right=1)), sequence(1, 19, 35).requires_grad_()
+    ours, x = (
+        randomized(Encoder(35, EncoderConfig(depth=3, heads=5, left=2, right=1))),
+        sequence(1, 19, 35).requires_grad_(),
+    )
     ours(x)[0, 8].square().sum().backward()
     seen = x.grad[0].abs().sum(-1).nonzero().flatten().tolist()
     assert seen == list(range(8 - 3 * 2, 8 + 3 * 1 + 1))
@@ -106,8 +116,8 @@ def test_reach_grows_by_the_window_with_every_block():
 
 def test_dropout_acts_in_training_only():
     dropping, plain, x = (
-        randomized(Encoder(35, 2, 5, dropout=0.4)),
-        randomized(Encoder(35, 2, 5)),
+        randomized(Encoder(35, EncoderConfig(depth=2, heads=5, dropout=0.4))),
+        randomized(Encoder(35, EncoderConfig(depth=2, heads=5))),
         sequence(3, 11, 35),
     )
     assert not torch.allclose(dropping.train()(x), dropping(x))
@@ -136,14 +146,14 @@ def test_drop_path_keeps_the_precision_of_its_branch():
 
 def test_skipped_branches_leave_the_block_the_identity_for_those_sequences():
     torch.manual_seed(0)
-    block, x = randomized(EncoderBlock(35, 5, drop_path=0.6)).train(), sequence(101, 2, 35)
+    block, x = randomized(EncoderBlock(35, EncoderConfig(heads=5, drop_path=0.6))).train(), sequence(101, 2, 35)
     untouched = (block(x) == x).all(-1)
     assert torch.equal(untouched.all(1), untouched.any(1))
     assert 0.2 < untouched.all(1).double().mean() < 0.55  # 0.6 twice: 0.36
 
 
 def test_drop_path_grows_linearly_over_the_depth():
-    shares = [block.drop_path.share for block in Encoder(35, 5, 5, drop_path=0.2).blocks]
+    shares = [block.drop_path.prob for block in Encoder(35, EncoderConfig(depth=5, heads=5, drop_path=0.2)).blocks]
     assert shares == pytest.approx([0, 0.05, 0.1, 0.15, 0.2])
 
 
@@ -153,29 +163,29 @@ def test_drop_path_outside_its_range_is_an_error(share, depth):
     with pytest.raises(ValueError, match=f"drop_path={share} "):
         DropPath(share)
     with pytest.raises(ValueError, match=f"drop_path={share} "):
-        Encoder(35, depth, 5, drop_path=share)
+        Encoder(35, EncoderConfig(depth=depth, heads=5, drop_path=share))
 
 
 @pytest.mark.parametrize("depth", [0, -1])
 def test_depth_below_one_is_an_error(depth):
     with pytest.raises(ValueError, match=f"depth={depth} is below 1"):
-        Encoder(35, depth, 5)
+        Encoder(35, EncoderConfig(depth=depth, heads=5))
 
 
 def test_heads_and_contexts_are_checked_as_in_attention():
     with pytest.raises(ValueError, match="heads=5 does not divide width=192"):
-        Encoder(192, 2, 5)
+        Encoder(192, EncoderConfig(depth=2, heads=5))
     with pytest.raises(ValueError, match="left=-1 is negative"):
-        Encoder(35, 2, 5, left=-1)
+        Encoder(35, EncoderConfig(depth=2, heads=5, left=-1))
 
 
 def test_contexts_may_differ_from_block_to_block():
-    encoder = Encoder(12, 3, 2, left=[1, None, 4], right=[0, 2, 1])
+    encoder = Encoder(12, EncoderConfig(depth=3, heads=2, left=[1, None, 4], right=[0, 2, 1]))
     assert [(block.attention.left, block.attention.right) for block in encoder.blocks] == [(1, 0), (None, 2), (4, 1)]
     assert encoder.reach == (None, 3)
-    assert Encoder(12, 3, 2, left=5, right=1).reach == (15, 3)
+    assert Encoder(12, EncoderConfig(depth=3, heads=2, left=5, right=1)).reach == (15, 3)
 
 
 def test_contexts_that_are_not_one_for_each_block_are_refused():
-    with pytest.raises(ValueError, match=r"left=\[1, 2\] is not one context for each of depth=3 blocks"):
-        Encoder(12, 3, 2, left=[1, 2])
+    with pytest.raises(ValueError, match=r"left=\[1, 2\] has 2 entries, but there are depth=3 blocks"):
+        Encoder(12, EncoderConfig(depth=3, heads=2, left=[1, 2]))

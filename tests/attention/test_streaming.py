@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 
-from vitspeech.attention import Encoder
+from vitspeech.attention import Encoder, EncoderConfig
 from vitspeech.attention.scores import NORMALIZERS, SCORES
 from vitspeech.attention.streaming import PART, EncoderStream
 
@@ -16,7 +16,9 @@ WIDTH, HEADS = 12, 3
 
 def encoder(seed=0, dtype=torch.float64, **arguments):
     torch.manual_seed(seed)
-    return Encoder(WIDTH, arguments.pop("depth", 2), HEADS, **arguments).to(dtype).eval()
+    positions = arguments.pop("positions", None)
+    config = EncoderConfig(**{"depth": 2, "heads": HEADS} | arguments)
+    return Encoder(WIDTH, config, positions=positions).to(dtype).eval()
 
 
 def streamed(network, x, sizes):

@@ -1,7 +1,8 @@
-"""Released models: what is saved comes back, and what is broken, altered or foreign is refused by name."""
+"""Released models: saving and loading; broken, altered and untrusted ones are refused with a message that names why."""
 
 import json
 import shutil
+import sys
 
 import pytest
 import torch
@@ -14,12 +15,15 @@ from vitspeech.data.files import sha256
 from vitspeech.models import CNN, TimmModel, ViT
 
 NETWORKS = [
-    (ViT(3, image=8, patch=4, width=8, depth=1, heads=2), {"image": 8, "patch": 4, "width": 8, "depth": 1, "heads": 2}),
+    (
+        ViT(3, image=8, patch=4, width=8, encoder={"depth": 1, "heads": 2}),
+        {"image": 8, "patch": 4, "width": 8, "encoder": {"depth": 1, "heads": 2}},
+    ),
     (CNN(3, widths=(4, 5, 7)), {"widths": [4, 5, 7]}),
     (TimmModel(3, "mobilenetv3_small_050"), {"timm_name": "mobilenetv3_small_050"}),
     (
-        ViT(3, 8, 4, 8, depth=1, heads=2, pooling=vitspeech.SelfAttentivePooling(8, 5, 2)),
-        {"image": 8, "patch": 4, "width": 8, "depth": 1, "heads": 2}
+        ViT(3, 8, 4, width=8, pooling=vitspeech.SelfAttentivePooling(8, 5, 2), encoder={"depth": 1, "heads": 2}),
+        {"image": 8, "patch": 4, "width": 8, "encoder": {"depth": 1, "heads": 2}}
         | {
             "pooling": {
                 "class_path": "vitspeech.SelfAttentivePooling",
@@ -77,19 +81,93 @@ def resealed(released, **changes) -> None:
     (released / "card.json").write_text(json.dumps(card))
 
 
-NO_NETWORKS = ["os.system", "vitspeech.load", "vitspeech.Shapes", "vitspeech.training.cli.TrainingCLI"]
+NO_NETWORKS = {
+    "vitspeech.load": "is not a network of vitspeech",
+    "vitspeech.Shapes": "is not a network of vitspeech",
+    "vitspeech.training.cli.TrainingCLI": "is not a network of vitspeech",
+    "torch.hub.load": "is not a network",
+    "torch.utils.data.DataLoader": "is not a network",
+    "os.system": "os.system is not part of vitspeech, .* pass --trust os ",
+    "mine.Net": "mine.Net is not part of vitspeech, .* pass --trust mine ",
+}
 
 
-@pytest.mark.parametrize("path", NO_NETWORKS)
-def test_a_configuration_can_name_nothing_but_networks(released, path):
+@pytest.mark.parametrize(("path", "message"), NO_NETWORKS.items())
+def test_a_configuration_can_name_nothing_but_networks(released, path, message):
     resealed(released, class_path=path)
-    with pytest.raises(ValueError, match="is no network of vitspeech"):
+    with pytest.raises(ValueError, match=message):
+        vitspeech.load(released)
+
+
+OWN = """
+from torch import nn
+import torch
+
+class Scale(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+class Plain:
+    def __init__(self, factor):
+        self.factor = factor
+
+class Net(nn.Module):
+    def __init__(self, classes, scale, stages=()):
+        super().__init__()
+        self.head, self.factor = nn.Linear(3, classes), scale.factor
+
+    def forward(self, images):
+        return self.factor * self.head(images.mean((2, 3)))
+"""
+
+
+@pytest.fixture
+def own_model(tmp_path, monkeypatch):
+    """A released model whose network is a class of the user's module `own_net`, in the current folder."""
+    (tmp_path / "own_net.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    config = {
+        "class_path": "own_net.Net",
+        "init_args": {"classes": 2, "scale": {"class_path": "own_net.Plain", "init_args": {"factor": 7}}},
+    }
+    network = checkpoint.build(config, ["own_net"])
+    task = "own_net.Task"
+    checkpoint.save(checkpoint.Model(network, ["a", "b"], {"image": 5}, {"name": "x"}, config, task), tmp_path / "own")
+    yield tmp_path / "own", network
+    sys.modules.pop("own_net")
+
+
+def test_a_network_of_the_users_own_loads_with_trust(own_model):
+    folder, network = own_model
+    loaded = vitspeech.load(folder, trust=["own_net"])
+    images = torch.randn(3, 3, 5, 5)
+    assert torch.equal(loaded.network(images), network(images))
+    assert (loaded.task, loaded.trust) == ("own_net.Task", ["own_net"])
+
+
+@pytest.mark.parametrize("trust", [[], ["own"], ["own_net.Net"]])
+def test_a_network_of_the_users_own_is_refused_without_trust(own_model, trust):
+    with pytest.raises(ValueError, match=r"own_net\.Net is not part of vitspeech, .* --trust own_net "):
+        vitspeech.load(own_model[0], trust=trust)
+
+
+def test_a_part_of_the_users_own_is_refused_by_its_name(released):
+    resealed(released, init_args={"classes": 10, "pooling": {"class_path": "mine.Pooling"}})
+    with pytest.raises(ValueError, match=r"mine\.Pooling is not part of vitspeech"):
+        vitspeech.load(released)
+
+
+def test_a_score_of_the_users_own_is_refused_by_its_name(released):
+    resealed(released, init_args={"classes": 10, "encoder": {"score": "mine.Score"}})
+    with pytest.raises(ValueError, match=r"mine\.Score is not part of vitspeech"):
         vitspeech.load(released)
 
 
 def test_weights_that_do_not_fit_are_refused(released):
-    resealed(released, init_args={"classes": 10, "width": 32, "depth": 1, "heads": 2})
-    with pytest.raises(ValueError, match="can't be made from its configuration and weights"):
+    resealed(released, init_args={"classes": 10, "width": 32, "encoder": {"depth": 1, "heads": 2}})
+    with pytest.raises(ValueError, match="the network cannot be built"):
         vitspeech.load(released)
 
 
@@ -99,7 +177,9 @@ def test_an_unknown_argument_is_named(released):
         vitspeech.load(released)
 
 
-@pytest.mark.parametrize(("text", "reason"), [("{", "can't be read"), ("[]", "has no sha256"), ("{}", "has no sha256")])
+@pytest.mark.parametrize(
+    ("text", "reason"), [("{", "cannot be read"), ("[]", "has no sha256"), ("{}", "has no sha256")]
+)
 def test_a_broken_card_is_named(released, text, reason):
     (released / "card.json").write_text(text)
     with pytest.raises(ValueError, match=rf"card\.json: {reason}"):
@@ -120,6 +200,6 @@ def test_a_folder_with_something_else_in_it_is_left_alone(released, tmp_path):
     model = vitspeech.load(released)
     (tmp_path / "home").mkdir()
     (tmp_path / "home/letter.txt").touch()
-    with pytest.raises(FileExistsError, match="no released model"):
+    with pytest.raises(FileExistsError, match="not a released model"):
         checkpoint.save(model, tmp_path / "home")
     assert (tmp_path / "home/letter.txt").exists()

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import vitspeech
-from vitspeech.checkpoint.release import card_data, percentages, release
+from vitspeech.checkpoint.release import card_data, percentages, release, write_table
 
 
 def other_seed(finished_run, tmp_path, *, seed, accuracy):
@@ -24,7 +24,7 @@ def test_a_released_card_says_what_the_issue_asks_for(finished_run, tmp_path):
     assert card.keys() >= {"name", "data", "split", "metrics", "seeds", "commit", "hardware", "minutes", "sha256"}
     assert card["name"] == "shapes" and card["split"] == "test" and card["seeds"] == [0]
     assert card["data"]["init_args"] == {"count": 250, "drawn_from": 0}
-    table = (tmp_path / "checkpoints/README.md").read_text()
+    table = write_table(tmp_path / "checkpoints").read_text()
     assert (
         f"| `shapes` | {card['parameters'] / 1e6:.2f} M | accuracy {100 * card['metrics']['test_accuracy']:.2f} %"
         in table
@@ -37,20 +37,21 @@ def test_seeds_give_mean_and_deviation(finished_run, tmp_path):
     metrics = release(first, tmp_path / "out/x", [second])["metrics"]
     assert (metrics["test_accuracy"], metrics["test_accuracy_mean"]) == (0.90, 0.92)
     assert metrics["test_accuracy_sd"] == pytest.approx(0.0283, abs=1e-4)
-    assert "92.00 ± 2.83 % (2)" in (tmp_path / "out/README.md").read_text()
+    assert "92.00 ± 2.83 % (2)" in write_table(tmp_path / "out").read_text()
 
 
 def test_the_table_is_rewritten_and_its_introduction_stays(finished_run, tmp_path):
     (tmp_path / "README.md").write_text("# Ours\n\nA word first.\n")
     for name in ("a", "b"):
         release(finished_run, tmp_path / name)
-    text = (tmp_path / "README.md").read_text()
+    assert (tmp_path / "README.md").read_text() == "# Ours\n\nA word first.\n"  # only write_table changes it
+    text = write_table(tmp_path).read_text()
     assert text.startswith("# Ours\n\nA word first.\n\n| model |") and text.count("| model |") == 1
     assert text.count("| `a` |") == text.count("| `b` |") == 1
 
 
 def test_what_is_not_finished_or_not_alike_is_refused(finished_run, tmp_path):
-    with pytest.raises(FileNotFoundError, match="no finished run"):
+    with pytest.raises(FileNotFoundError, match="not a finished run"):
         release(tmp_path, tmp_path / "x")
     with pytest.raises(ValueError, match="not all different"):
         release(finished_run, tmp_path / "x", [finished_run])
@@ -65,9 +66,13 @@ def test_what_is_not_finished_or_not_alike_is_refused(finished_run, tmp_path):
 
 def test_a_card_can_name_nothing_but_data_sets(finished_run):
     model = vitspeech.load(finished_run)
-    for path in ("os.system", "vitspeech.Augment", "vitspeech.ViT"):
+    for path in ("vitspeech.Augment", "vitspeech.ViT", "torch.hub.load", "torch.nn.Linear"):
         model.card["data"]["class_path"] = path
-        with pytest.raises(ValueError, match="is no data set of vitspeech"):
+        with pytest.raises(ValueError, match="is not a data set"):
+            card_data(model, None)
+    for path in ("os.system", "mine.Digits"):
+        model.card["data"]["class_path"] = path
+        with pytest.raises(ValueError, match=f"{path} is not part of vitspeech"):
             card_data(model, None)
 
 
@@ -83,7 +88,7 @@ def test_a_recognizer_is_released_with_its_errors_and_listed_by_its_error_rate(f
     assert next(iter(card["metrics"])) == "word_error_rate" and card["delay_ms"] == 245
     listed = (tmp_path / "checkpoints/words/errors.txt").read_text()
     assert listed == (finished_recognizer_run / "errors.txt").read_text()
-    table = (tmp_path / "checkpoints/README.md").read_text()
+    table = write_table(tmp_path / "checkpoints").read_text()
     assert f"| `words` | 0.01 M | WER {100 * card['metrics']['word_error_rate']:.2f} % | one seed |" in table
     assert vitspeech.load(tmp_path / "checkpoints/words").network.head.out_features == 9
 
@@ -91,7 +96,7 @@ def test_a_recognizer_is_released_with_its_errors_and_listed_by_its_error_rate(f
 def test_a_labeler_is_listed_by_its_share_of_frames(finished_labeler_run, tmp_path):
     card = release(finished_labeler_run, tmp_path / "frames")
     assert (tmp_path / "frames/confusion_matrix.png").exists() and not (tmp_path / "frames/errors.txt").exists()
-    assert f"| frames {100 * card['metrics']['frame_accuracy']:.2f} % |" in (tmp_path / "README.md").read_text()
+    assert f"| frames {100 * card['metrics']['frame_accuracy']:.2f} % |" in write_table(tmp_path).read_text()
 
 
 def test_a_transcriber_has_no_delay_in_its_card(finished_transcriber_run, tmp_path):
@@ -106,7 +111,7 @@ def test_error_rates_over_seeds_have_mean_and_deviation(finished_recognizer_run,
         (run / "model/card.json").write_text(json.dumps(card))
     metrics = release(runs[0], tmp_path / "out/x", runs[1:])["metrics"]
     assert metrics["word_error_rate_mean"] == 0.12 and metrics["word_error_rate_sd"] == pytest.approx(0.0283, abs=1e-4)
-    assert "| WER 10.00 % | WER 12.00 ± 2.83 % (2) |" in (tmp_path / "out/README.md").read_text()
+    assert "| WER 10.00 % | WER 12.00 ± 2.83 % (2) |" in write_table(tmp_path / "out").read_text()
 
 
 def test_other_test_sets_are_listed_by_their_names():
@@ -123,5 +128,5 @@ def test_a_card_finds_the_words_that_its_utterances_are_made_of(finished_recogni
     assert (type(data).__name__, type(data.source).__name__) == ("WordSequences", "SpokenWords")
     assert (data.count, data.source.count, data.labels) == (60, 100, model.labels)
     model.card["data"]["init_args"]["source"]["class_path"] = "vitspeech.Shapes"
-    with pytest.raises(ValueError, match=r"'vitspeech\.Shapes' is no data set of vitspeech"):
+    with pytest.raises(ValueError, match=r"'vitspeech\.Shapes' is not a data set"):
         card_data(model, None)

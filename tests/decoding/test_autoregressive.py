@@ -267,7 +267,7 @@ def test_a_step_that_allows_nothing_gives_what_came_before():
 def network_and_utterances():
     torch.manual_seed(1)
     tokens = SpeechTokens(12, mels=17, stride=3)
-    network = SpeechTranscriber(7, tokens, depth=1, heads=3, ctc=True).double().eval()
+    network = SpeechTranscriber(7, tokens, ctc=True, encoder={"depth": 1, "heads": 3}).double().eval()
     with torch.no_grad():
         network.head.weight.mul_(5)  # otherwise a fresh network finds everything about as likely
     return network, torch.randn(3, 16_000, dtype=torch.float64), torch.tensor([16_000, 5000, 11_000])

@@ -12,7 +12,7 @@ def test_rows_are_true_labels_and_the_diagonal_is_right(finished_run):
     model, data = vitspeech.load(finished_run), Shapes(250)
     counts = confusion_matrix(model.network, data, progress=False)
     test = data.read("test")
-    given = model.network(data.normalized(test.inputs)).argmax(1)
+    given = model.network(data.normalize(test.inputs)).argmax(1)
     assert torch.equal(counts.sum(1), torch.bincount(test.labels, minlength=10))
     assert torch.equal(counts.sum(0), torch.bincount(given, minlength=10))
     assert accuracy(counts) == (given == test.labels).double().mean().item()

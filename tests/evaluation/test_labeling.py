@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vitspeech.data.utterances.composition import Speech
+from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.evaluation.labeling import evaluate
 
 GO, STOP, NONE = 0, 1, 2
@@ -43,7 +43,7 @@ SECOND = [NONE] + [STOP] * 18 + [NONE] + [GO] * 10
 
 @pytest.fixture
 def data():
-    speech = Speech(
+    speech = SpeechBatch(
         torch.tensor([FIRST, SECOND]),
         torch.tensor([30, 20]),
         torch.tensor([[GO, STOP], [STOP, -1]]),
@@ -53,7 +53,7 @@ def data():
         labels=["go", "stop"],
         preprocessing={"sample_rate_hz": 16_000},
         manifests=[],
-        normalized=lambda samples: samples,
+        normalize=lambda samples: samples,
         test_dataloader=lambda: [(speech, 0)],
     )
 

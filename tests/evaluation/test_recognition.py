@@ -10,7 +10,7 @@ import vitspeech
 from vitspeech.checkpoint.release import card_data
 from vitspeech.evaluation import recognition
 from vitspeech.evaluation.recognition import evaluate
-from vitspeech.inference.transcribe import Search, transcribed
+from vitspeech.inference.transcribe import Search, transcribe_batch
 
 SAID = {"short": ["go stop", "left", "go go go"], "long": ["up down up down", "no"]}
 # short: stop taken for left; right; one go missing and up added before. long: right; no deleted.
@@ -30,7 +30,7 @@ def data(tmp_path):
         for name, said in SAID.items()
     }
     manifests = [str(tmp_path / f"{name}.jsonl") for name in SAID]
-    return SimpleNamespace(units="words", manifests=manifests, tests=lambda: sets)
+    return SimpleNamespace(units="words", manifests=manifests, test_sets=lambda: sets)
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def test_each_test_set_says_which_manifest_it_was(report):
 
 
 def test_a_drawn_test_set_has_no_manifest_and_nothing_beside_it(data, monkeypatch):
-    sets = {"drawn": data.tests()["short"]}
-    drawn = SimpleNamespace(units="words", manifests=[], tests=lambda: sets)
+    sets = {"drawn": data.test_sets()["short"]}
+    drawn = SimpleNamespace(units="words", manifests=[], test_sets=lambda: sets)
     monkeypatch.setattr(recognition, "transcripts", lambda *_: HEARD["short"])
     found = evaluate(None, drawn, progress=False).metrics
     assert found["test_set"] == "drawn" and not found.keys() & {"also", "manifest_sha256"}
@@ -93,9 +93,9 @@ def test_the_list_of_errors_is_to_be_read(report, tmp_path):
     assert report.write(tmp_path) == tmp_path / "errors.txt"
     text = (tmp_path / "errors.txt").read_text(encoding="utf-8")
     assert "   1 × go -> up\n   1 × stop -> left\n" in text
-    assert "short, 00: 1 wrong, 2 said\nREF: go stop\nHYP: go left\n        S\n" in text
+    assert "short, 00: errors 1, words 2\nREF: go stop\nHYP: go left\n        S\n" in text
     assert "short, 01" not in text  # nothing is wrong with it
-    assert "long, 01: 1 wrong, 1 said\nREF: no\nHYP: ***\n     D" in text
+    assert "long, 01: errors 1, words 1\nREF: no\nHYP: ***\n     D" in text
     assert text.index("short: word_error_rate") < text.index("short, 00") < text.index("long: word_error_rate")
 
 
@@ -108,5 +108,5 @@ def test_transcripts_are_those_of_each_utterance_in_order_through_batches(finish
     expected = []
     for place in range(len(utterances)):
         speech, _ = utterances[torch.tensor([place]), 0]
-        expected += transcribed(model.network, model.labels, speech.waveforms / 32768, speech.lengths, search)
+        expected += transcribe_batch(model.network, model.labels, speech.waveforms / 32768, speech.lengths, search)
     assert found == [transcript.text for transcript in expected] and len(set(found)) > 1

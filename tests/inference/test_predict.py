@@ -1,4 +1,4 @@
-"""From files to labels: the same answer however the files come."""
+"""Predictions from files, alone and in folders."""
 
 import numpy
 import pytest
@@ -18,7 +18,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_folder_gives_what_its_files_give_one_by_one(finished_run, folder):
+def test_a_folder_has_the_predictions_of_its_files(finished_run, folder):
     model = vitspeech.load(finished_run)
     together = list(vitspeech.predict(model, [folder], batch=4))
     assert [path.name for path, _ in together] == [
@@ -32,17 +32,19 @@ def test_a_folder_gives_what_its_files_give_one_by_one(finished_run, folder):
     for path, labels in together:
         ((_, alone),) = vitspeech.predict(model, [path])
         assert [label for label, _ in alone] == [label for label, _ in labels]
-        assert [share for _, share in alone] == pytest.approx([share for _, share in labels], abs=1e-5)
+        assert [probability for _, probability in alone] == pytest.approx(
+            [probability for _, probability in labels], abs=1e-5
+        )
 
 
-def test_probabilities_fall_and_sum_to_one(finished_run, folder):
+def test_probabilities_are_sorted_and_sum_to_one(finished_run, folder):
     ((_, labels),) = vitspeech.predict(vitspeech.load(finished_run), [folder / "star.png"], top=99)
-    shares = [share for _, share in labels]
-    assert len(shares) == 10 and sum(shares) == pytest.approx(1, abs=1e-5)
-    assert shares == sorted(shares, reverse=True)
+    probabilities = [probability for _, probability in labels]
+    assert len(probabilities) == 10 and sum(probabilities) == pytest.approx(1, abs=1e-5)
+    assert probabilities == sorted(probabilities, reverse=True)
 
 
-def test_prediction_equals_the_network_on_the_same_pixels(finished_run, folder):
+def test_a_prediction_equals_the_networks_output_on_the_same_pixels(finished_run, folder):
     model = vitspeech.load(finished_run)
     image = Image.open(folder / "star.png").resize((32, 32), Image.Resampling.BICUBIC)
     pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(32, 32, 3).permute(2, 0, 1) / 255
@@ -51,7 +53,7 @@ def test_prediction_equals_the_network_on_the_same_pixels(finished_run, folder):
     assert labels[0][1] == pytest.approx(expected, abs=1e-4)
 
 
-def test_no_label_at_all_is_refused(finished_run, folder):
+def test_top_below_one_is_refused(finished_run, folder):
     with pytest.raises(ValueError, match="top=0 is below 1"):
         next(vitspeech.predict(vitspeech.load(finished_run), [folder], top=0))
 
@@ -64,7 +66,7 @@ def recordings(tmp_path):
     return tmp_path
 
 
-def test_recordings_of_any_rate_and_length_give_what_the_network_gives(finished_speech_run, recordings):
+def test_predictions_of_recordings_equal_the_networks_outputs(finished_speech_run, recordings):
     model = vitspeech.load(finished_speech_run)
     together = list(vitspeech.predict(model, [recordings], top=99))
     assert [path.name for path, _ in together] == ["a.wav", "b.flac", "c.ogg"]
@@ -75,9 +77,7 @@ def test_recordings_of_any_rate_and_length_give_what_the_network_gives(finished_
     assert dict(together[0][1]) == pytest.approx(dict(zip(model.labels, expected.tolist(), strict=True)), abs=1e-5)
 
 
-def test_a_model_that_hears_takes_no_pictures_and_the_other_way_round(
-    finished_run, finished_speech_run, folder, recordings
-):
+def test_files_of_the_other_kind_are_refused(finished_run, finished_speech_run, folder, recordings):
     with pytest.raises(ValueError, match=r"star\.png: not a recording"):
         list(vitspeech.predict(vitspeech.load(finished_speech_run), [folder / "star.png"]))
     with pytest.raises(ValueError, match=r"a\.wav: not a picture"):
@@ -87,12 +87,12 @@ def test_a_model_that_hears_takes_no_pictures_and_the_other_way_round(
 @pytest.mark.parametrize(
     ("fixture", "name", "use"),
     [
-        ("finished_recognizer_run", "SpeechRecognizer", r"vitspeech\.transcribe \(scripts/transcribe\.py\)"),
-        ("finished_transcriber_run", "SpeechTranscriber", r"vitspeech\.transcribe \(scripts/transcribe\.py\)"),
-        ("finished_labeler_run", "SpeechLabeler", r"vitspeech\.stream"),
+        ("finished_recognizer_run", "SpeechRecognizer", r"`vitspeech transcribe` \(vitspeech\.transcribe\)"),
+        ("finished_transcriber_run", "SpeechTranscriber", r"`vitspeech transcribe` \(vitspeech\.transcribe\)"),
+        ("finished_labeler_run", "SpeechLabeler", r"`vitspeech stream` \(vitspeech\.stream\)"),
     ],
 )
-def test_a_model_of_utterances_is_refused_and_what_to_use_is_said(request, recordings, fixture, name, use):
+def test_models_of_utterances_are_refused_with_the_command_to_use(request, recordings, fixture, name, use):
     model = vitspeech.load(request.getfixturevalue(fixture))
-    with pytest.raises(ValueError, match=f"{name} takes utterances of any length, .*; use {use}$"):
+    with pytest.raises(ValueError, match=f"{name} does not classify clips; use {use}$"):
         next(vitspeech.predict(model, [recordings]))

@@ -1,4 +1,4 @@
-"""Words with times: frames by hand, words from frames and back, and a score whose extremes are known."""
+"""Words with times: conversion to frame labels and back, and precision, recall and F1."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as draw
 
-from vitspeech.metrics.word_times import TimedWord, frame_labels, matched, word_f1, words_of
+from vitspeech.metrics.word_times import TimedWord, count_matches, frame_labels, word_f1, words_of
 
 SILENCE = 5
 
@@ -17,45 +17,45 @@ def labeled(spans_s, labels, **arguments):
     return frame_labels(torch.tensor(spans_s, dtype=torch.float64), torch.tensor(labels), **options)
 
 
-def words_in_turn(*words):
-    """(silence before, label, length) one after the other, in seconds."""
-    placed, time = [], 0.0
+def without_overlap(*words):
+    """Words that do not overlap, from (silence before, label, length) in seconds."""
+    words_in_order, time = [], 0.0
     for gap, label, length in words:
-        placed.append(TimedWord(label, time + gap, time + gap + length))
+        words_in_order.append(TimedWord(label, time + gap, time + gap + length))
         time += gap + length
-    return placed
+    return words_in_order
 
 
 SEQUENCES = draw.lists(
     draw.tuples(draw.floats(0.02, 0.4), draw.integers(0, 4), draw.floats(0.07, 0.9)), max_size=7
-).map(lambda words: words_in_turn(*words))
+).map(lambda words: without_overlap(*words))
 LOOSE = draw.lists(draw.builds(TimedWord, draw.integers(0, 1), draw.floats(0, 0.3), draw.floats(0, 0.3)), max_size=5)
 
 
-def most_matched(reference, found, **arguments):
-    """By trying every order of the words found, each place being one word of the reference."""
-    padded = [*found, *[TimedWord(-1, 0.0, 0.0)] * len(reference)]
+def most_matches(reference, output, **arguments):
+    """The maximum number of matches over all assignments of output words to reference words."""
+    padded = [*output, *[TimedWord(-1, 0.0, 0.0)] * len(reference)]
     orders = set(itertools.permutations(range(len(padded)), len(reference)))
-    one = [[matched([word], [other], **arguments) for other in padded] for word in reference]
-    return max(sum(one[place][number] for place, number in enumerate(order)) for order in orders)
+    matches = [[count_matches([word], [other], **arguments) for other in padded] for word in reference]
+    return max(sum(row[index] for row, index in zip(matches, order, strict=True)) for order in orders)
 
 
-def test_a_frame_has_the_word_in_which_its_center_is():
+def test_a_frame_has_the_label_of_the_word_that_contains_its_center():
     # Centers are 0.05, 0.15, .. 0.65.
     assert labeled([(0.12, 0.26), (0.31, 0.36)], [3, 0]).tolist() == [5, 3, 3, 0, 5, 5, 5]
     assert labeled([(0.12, 0.24), (0.36, 0.41)], [3, 0]).tolist() == [5, 3, 5, 5, 5, 5, 5]
 
 
-def test_a_span_holds_its_start_and_not_its_end():
+def test_a_span_includes_its_start_but_not_its_end():
     assert labeled([(0.25, 0.75)], [2], first_s=0.0, frame_s=0.5, frames=3).tolist() == [2, 5, 5]
 
 
-def test_frames_begin_where_they_are_said_to():
+def test_frames_begin_at_first_s():
     # Centers are 0.13, 0.23, 0.33, ..
     assert labeled([(0.12, 0.28)], [3], first_s=0.08).tolist() == [3, 3, 5, 5, 5, 5, 5]
 
 
-def test_where_spans_overlap_the_later_has_the_frame():
+def test_where_spans_overlap_the_last_one_counts():
     assert labeled([(0.1, 0.5), (0.3, 0.6)], [1, 0]).tolist() == [5, 1, 1, 0, 0, 0, 5]
 
 
@@ -64,23 +64,23 @@ def test_without_words_every_frame_is_silence():
     assert none.tolist() == [[5] * 7] * 3
 
 
-def test_a_batch_is_padded_with_labels_that_are_no_words():
+def test_padding_labels_are_ignored():
     spans_s = [[(0.1, 0.3), (0.4, 0.6)], [(0.0, 0.2), (0.0, 0.7)]]
     assert labeled(spans_s, [[0, 1], [2, -1]]).tolist() == [[5, 0, 0, 5, 1, 1, 5], [2, 2, 5, 5, 5, 5, 5]]
 
 
-def test_spans_that_do_not_fit_the_labels_are_refused_with_both_shapes():
+def test_spans_that_do_not_match_the_labels_are_refused_with_both_shapes():
     with pytest.raises(ValueError, match=r"\(3, 2\) .* \(2,\)"):
         labeled([(0.0, 0.1)] * 3, [1, 1])
 
 
-def test_runs_are_words_with_times():
+def test_runs_become_words_with_times():
     labels = torch.tensor([5, 3, 3, 3, 0, 0, 5, 5, 3, 3, 3])
-    found = words_of(labels, silence=5, first_s=0.25, frame_s=0.5, shortest_s=0.0)
-    assert found == [TimedWord(3, 0.75, 2.25), TimedWord(0, 2.25, 3.25), TimedWord(3, 4.25, 5.75)]
+    output = words_of(labels, silence=5, first_s=0.25, frame_s=0.5, shortest_s=0.0)
+    assert output == [TimedWord(3, 0.75, 2.25), TimedWord(0, 2.25, 3.25), TimedWord(3, 4.25, 5.75)]
 
 
-def test_a_run_below_the_shortest_is_dropped_and_one_of_that_length_is_kept():
+def test_runs_below_the_minimum_length_are_dropped():
     labels = torch.tensor([1] * 5 + [5] * 2 + [2] * 4 + [3] * 7)
     assert [word.label for word in words_of(labels, silence=5, first_s=0.0, frame_s=0.01)] == [1, 3]
     assert [word.label for word in words_of(labels, silence=5, first_s=0.0, frame_s=0.01, shortest_s=0.07)] == [3]
@@ -92,61 +92,61 @@ def test_silence_has_no_words(labels):
 
 
 @given(words=SEQUENCES, first_s=draw.floats(0, 0.02), frame_s=draw.floats(0.005, 0.0125))
-def test_words_to_frames_and_back_are_the_words_within_half_a_frame(words, first_s, frame_s):
+def test_conversion_to_frames_and_back_changes_times_by_at_most_half_a_frame(words, first_s, frame_s):
     spans_s = torch.tensor([(word.start_s, word.end_s) for word in words], dtype=torch.float64).reshape(-1, 2)
     labels = torch.tensor([word.label for word in words], dtype=torch.long)
     times = {"silence": SILENCE, "first_s": first_s, "frame_s": frame_s}
     frames = int((words[-1].end_s if words else 1.0) / frame_s) + 2
-    found = words_of(frame_labels(spans_s, labels, frames=frames, **times), **times)
-    assert [word.label for word in found] == [word.label for word in words]
-    for word, other in zip(words, found, strict=True):
+    output = words_of(frame_labels(spans_s, labels, frames=frames, **times), **times)
+    assert [word.label for word in output] == [word.label for word in words]
+    for word, other in zip(words, output, strict=True):
         assert abs(word.start_s - other.start_s) <= frame_s / 2 + 1e-5
         assert abs(word.end_s - other.end_s) <= frame_s / 2 + 1e-5
 
 
-def test_a_match_has_the_label_and_both_ends_within_the_tolerance():
-    said = [TimedWord(1, 1.0, 1.5)]
-    assert matched(said, [TimedWord(1, 1.05, 1.45)]) == 1
-    assert matched(said, [TimedWord(2, 1.0, 1.5)]) == 0
-    assert matched(said, [TimedWord(1, 1.051, 1.5)]) == 0 == matched(said, [TimedWord(1, 0.949, 1.5)])
-    assert matched(said, [TimedWord(1, 1.0, 1.56)]) == 0 == matched(said, [TimedWord(1, 1.0, 1.44)])
-    assert matched(said, [TimedWord(1, 1.0, 1.56)], 0.07) == 1
-    assert matched(said, [TimedWord(1, 1.0, 9.0)], onset_only=True) == 1
-    assert matched(said, [TimedWord(1, 1.1, 1.5)], onset_only=True) == 0
+def test_a_match_requires_the_label_and_both_times_within_the_tolerance():
+    true = [TimedWord(1, 1.0, 1.5)]
+    assert count_matches(true, [TimedWord(1, 1.05, 1.45)]) == 1
+    assert count_matches(true, [TimedWord(2, 1.0, 1.5)]) == 0
+    assert count_matches(true, [TimedWord(1, 1.051, 1.5)]) == 0 == count_matches(true, [TimedWord(1, 0.949, 1.5)])
+    assert count_matches(true, [TimedWord(1, 1.0, 1.56)]) == 0 == count_matches(true, [TimedWord(1, 1.0, 1.44)])
+    assert count_matches(true, [TimedWord(1, 1.0, 1.56)], 0.07) == 1
+    assert count_matches(true, [TimedWord(1, 1.0, 9.0)], onset_only=True) == 1
+    assert count_matches(true, [TimedWord(1, 1.1, 1.5)], onset_only=True) == 0
 
 
 def test_a_word_is_matched_once():
-    said = [TimedWord(1, 1.0, 1.5)]
-    assert matched(said, said * 2) == 1 == matched(said * 2, said)
-    assert matched([], said) == 0 == matched(said, [])
+    true = [TimedWord(1, 1.0, 1.5)]
+    assert count_matches(true, true * 2) == 1 == count_matches(true * 2, true)
+    assert count_matches([], true) == 0 == count_matches(true, [])
 
 
-def test_the_first_that_fits_is_not_taken_from_a_word_that_needs_it():
-    # The nearest would be taken by the first word of the reference, and nothing be left for the second.
-    said = [TimedWord(1, 0.00, 0.50), TimedWord(1, 0.06, 0.56)]
-    assert matched(said, [TimedWord(1, 0.02, 0.52), TimedWord(1, -0.04, 0.46)]) == 2
+def test_an_earlier_word_leaves_the_match_that_a_later_word_needs():
+    # If the first reference word took the nearest match, none would be left for the second.
+    true = [TimedWord(1, 0.00, 0.50), TimedWord(1, 0.06, 0.56)]
+    assert count_matches(true, [TimedWord(1, 0.02, 0.52), TimedWord(1, -0.04, 0.46)]) == 2
 
 
-@given(reference=LOOSE, found=LOOSE)
-def test_by_their_starts_no_choice_matches_more(reference, found):
-    assert matched(reference[:4], found[:3], 0.1, onset_only=True) == most_matched(
-        reference[:4], found[:3], tolerance_s=0.1, onset_only=True
+@given(reference=LOOSE, output=LOOSE)
+def test_no_assignment_has_more_onset_matches(reference, output):
+    assert count_matches(reference[:4], output[:3], 0.1, onset_only=True) == most_matches(
+        reference[:4], output[:3], tolerance_s=0.1, onset_only=True
     )
 
 
-@given(reference=SEQUENCES, found=SEQUENCES)
-def test_of_words_in_turn_no_choice_matches_more(reference, found):
-    said, heard = ([TimedWord(0, word.start_s, word.end_s) for word in words] for words in (reference[:4], found[:3]))
-    assert matched(said, heard, 0.3) == most_matched(said, heard, tolerance_s=0.3)
+@given(reference=SEQUENCES, output=SEQUENCES)
+def test_without_overlap_no_assignment_has_more_matches(reference, output):
+    true, output = ([TimedWord(0, word.start_s, word.end_s) for word in words] for words in (reference[:4], output[:3]))
+    assert count_matches(true, output, 0.3) == most_matches(true, output, tolerance_s=0.3)
 
 
-def test_f1_of_all_utterances_together_by_hand():
-    said = [
+def test_f1_over_all_utterances_computed_by_hand():
+    true = [
         [TimedWord(1, 0.0, 0.5), TimedWord(2, 0.6, 0.9), TimedWord(3, 1.0, 1.4)],
         [TimedWord(0, 0.2, 0.7)],
     ]
-    heard = [[TimedWord(1, 0.04, 0.48), TimedWord(2, 0.62, 1.0)], [TimedWord(4, 0.2, 0.7)]]
-    scores = word_f1(said, heard)
+    output = [[TimedWord(1, 0.04, 0.48), TimedWord(2, 0.62, 1.0)], [TimedWord(4, 0.2, 0.7)]]
+    scores = word_f1(true, output)
     assert {name: scores[name] for name in ("precision", "recall")} == {"precision": 1 / 3, "recall": 1 / 4}
     assert {name: scores[name] for name in ("onset_precision", "onset_recall")} == {
         "onset_precision": 2 / 3,
@@ -162,29 +162,29 @@ def test_a_word_of_another_utterance_is_no_match():
 
 
 @given(draw.lists(SEQUENCES, max_size=3))
-def test_a_perfect_answer_has_1_of_everything(sequences):
+def test_perfect_output_scores_1(sequences):
     assert set(word_f1(sequences, [sequence[::-1] for sequence in sequences]).values()) == {1.0}
 
 
 @given(draw.lists(draw.tuples(LOOSE, LOOSE), max_size=3))
-def test_precision_is_the_recall_of_the_other_way_round(pairs):
-    said, heard = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    there, back = word_f1(said, heard), word_f1(heard, said)
+def test_onset_precision_and_recall_swap_with_the_sides(pairs):
+    true, output = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    there, back = word_f1(true, output), word_f1(output, true)
     assert there["onset_precision"] == back["onset_recall"] and there["onset_recall"] == back["onset_precision"]
     assert there["onset_f1"] == back["onset_f1"]
 
 
-@given(said=SEQUENCES, heard=SEQUENCES)
-def test_of_words_in_turn_precision_is_the_recall_of_the_other_way_round_with_ends_too(said, heard):
-    there, back = word_f1([said], [heard], 0.2), word_f1([heard], [said], 0.2)
+@given(true=SEQUENCES, output=SEQUENCES)
+def test_without_overlap_precision_and_recall_swap_with_the_sides(true, output):
+    there, back = word_f1([true], [output], 0.2), word_f1([output], [true], 0.2)
     assert there["precision"] == back["recall"] and there["recall"] == back["precision"]
 
 
-def test_nothing_found_scores_0():
+def test_no_output_scores_0():
     assert set(word_f1([[TimedWord(1, 0.0, 0.5)]], [[]]).values()) == {0.0}
     assert set(word_f1([[]], [[TimedWord(1, 0.0, 0.5)]]).values()) == {0.0}
 
 
-def test_another_number_of_utterances_is_refused():
-    with pytest.raises(ValueError, match="2 utterances found are not one for each of 1 references"):
+def test_different_numbers_of_utterances_are_refused():
+    with pytest.raises(ValueError, match="2 hypotheses for 1 references"):
         word_f1([[]], [[], []])

@@ -5,6 +5,7 @@ Shapes: B = 5 utterances, D = 12, H = 3, tokens of 1,360 samples every 480.
 
 import pytest
 import torch
+from arguments import nested
 
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models.speech_encoder import SpeechEncoder
@@ -16,7 +17,7 @@ TOKENS = [12, 1, 21, 1, 2]
 def encoder(dtype=torch.float64, stem="convolutional", stride=3, **arguments) -> SpeechEncoder:
     torch.manual_seed(0)
     tokens = SpeechTokens(12, mels=17, stride=stride, stem=stem)
-    return SpeechEncoder(tokens, **({"depth": 2, "heads": 3} | arguments)).to(dtype).eval()
+    return SpeechEncoder(tokens, **nested(**{"depth": 2, "heads": 3} | arguments)).to(dtype).eval()
 
 
 def waveforms(samples=13_000, dtype=torch.float64):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from arguments import nested
 
 import vitspeech
 from vitspeech.frontends import SpeechTokens
@@ -13,7 +14,7 @@ LENGTHS, TOKENS = torch.tensor([7001, 1360, 11_213]), [12, 1, 21]
 def recognizer(dtype=torch.float64, **arguments) -> SpeechRecognizer:
     torch.manual_seed(0)
     tokens = SpeechTokens(12, mels=17, stride=3)
-    return SpeechRecognizer(7, tokens, **({"depth": 2, "heads": 3} | arguments)).to(dtype).eval()
+    return SpeechRecognizer(7, tokens, **nested(**{"depth": 2, "heads": 3} | arguments)).to(dtype).eval()
 
 
 def waveforms(samples=13_000, dtype=torch.float64):

@@ -5,6 +5,7 @@ Shapes: B = 3 utterances of up to N = 16000 samples, T = 31 tokens, D = 12, H = 
 
 import pytest
 import torch
+from arguments import nested
 from torch.nn import functional as F
 from torch.testing import assert_close
 
@@ -20,7 +21,7 @@ UNITS = (5, 3, 0)
 def transcriber(dtype=torch.float32, **arguments):
     torch.manual_seed(0)
     tokens = SpeechTokens(12, mels=17, stride=3)
-    return SpeechTranscriber(7, tokens, depth=2, heads=3, **arguments).to(dtype).eval()
+    return SpeechTranscriber(7, tokens, **nested(depth=2, heads=3, **arguments)).to(dtype).eval()
 
 
 def waveforms(dtype=torch.float32):
@@ -133,7 +134,7 @@ def test_every_parameter_is_trained():
     assert idle == []
 
 
-def test_encoder_and_decoder_share_what_both_have():
+def test_decoder_has_the_settings_of_the_encoder_by_default():
     network = transcriber(mlp_ratio=3, dropout=0.2, score="cosine", normalizer="relu", left=4, drop_path=0.1)
     for block in (*network.encoder.blocks, *network.decoder.blocks):
         assert block.mlp[0].out_features == 36 and block.dropout.p == 0.2 and block.attention.dropout == 0.2
@@ -163,8 +164,15 @@ def test_an_utterance_too_short_for_a_token_is_named():
         transcriber()(waveforms()[:, :1359], None, GIVEN)
 
 
+def test_decoder_may_have_settings_of_its_own():
+    network = transcriber(decoder={"depth": 1, "heads": 6, "left": 2, "mlp_ratio": 2.0})
+    (block,) = network.decoder.blocks
+    assert (block.attention.heads, block.attention.left, block.mlp[0].out_features) == (6, 2, 24)
+    assert block.cross_attention.heads == 6 and network.encoder.blocks[0].attention.heads == 3
+
+
 @pytest.mark.parametrize("arguments", [{"units": 0}, {"decoder_depth": 0}])
 def test_a_number_below_one_is_named(arguments):
-    name = next(iter(arguments))
+    name = next(iter(arguments)).removeprefix("decoder_")
     with pytest.raises(ValueError, match=f"^{name}=0 is below 1$"):
-        SpeechTranscriber(**{"units": 7, "tokens": SpeechTokens(12, mels=17), "heads": 3, **arguments})
+        SpeechTranscriber(**nested(**{"units": 7, "tokens": SpeechTokens(12, mels=17), "heads": 3, **arguments}))

@@ -5,6 +5,7 @@ Shapes: B = 3 images of N = 12 pixels, T = 9 tokens, D = 10, H = 5, 7 classes.
 
 import pytest
 import torch
+from arguments import nested
 from torch.testing import assert_close
 
 from vitspeech.attention import NORMALIZERS, SCORES, SelfAttentivePooling
@@ -21,7 +22,7 @@ def images(batch=3):
 
 def vit(**options):
     torch.manual_seed(0)
-    return ViT(**SIZE | options)
+    return ViT(**nested(**SIZE | options))
 
 
 @EVERY
@@ -122,7 +123,7 @@ def test_pooling_with_several_hops_widens_the_head():
 
 def test_further_arguments_reach_the_encoder():
     network = vit(depth=3, drop_path=0.2, mlp_ratio=1.5, dropout=0.3)
-    assert [block.drop_path.share for block in network.encoder.blocks] == pytest.approx([0, 0.1, 0.2])
+    assert [block.drop_path.prob for block in network.encoder.blocks] == pytest.approx([0, 0.1, 0.2])
     assert all(block.mlp[0].out_features == 15 for block in network.encoder.blocks)
     assert all(block.attention.dropout == 0.3 for block in network.encoder.blocks)
 

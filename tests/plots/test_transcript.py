@@ -1,4 +1,4 @@
-"""Pictures of transcripts: what their panels hold, over which times, and that they are drawn."""
+"""The figures of transcripts: the contents of their panels, their time axes, and their files."""
 
 import math
 
@@ -6,17 +6,18 @@ import numpy
 import pytest
 import soundfile
 import torch
+from arguments import nested
 from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
 from PIL import Image
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.frontends import SpeechTokens
-from vitspeech.inference.transcribe import Said, Search, transcribe
+from vitspeech.inference.transcribe import Search, Segment, transcribe
 from vitspeech.models import SpeechClassifier, SpeechRecognizer, SpeechTranscriber, ViT
-from vitspeech.plots import transcript as transcript_picture
+from vitspeech.plots import transcript as transcript_figure
 from vitspeech.plots.style import BLUE, VERMILION
-from vitspeech.plots.transcript import apart, draw_transcript, joined, shown_classes
+from vitspeech.plots.transcript import classes_to_draw, draw_transcript, join_characters, without_overlap
 
 RATE_HZ = 16_000
 SECONDS = 1.3
@@ -27,28 +28,26 @@ GREEDY = Search(beam=1, ctc_weight=0.0)
 
 def released(kind=SpeechRecognizer, labels=WORDS, **arguments):
     torch.manual_seed(3)
-    network = kind(len(labels), SpeechTokens(16, mels=20, stride=3), depth=1, heads=2, **arguments)
+    network = kind(len(labels), SpeechTokens(16, mels=20, stride=3), **nested(depth=1, heads=2, **arguments))
     return Model(network.eval(), labels, {"sample_rate_hz": RATE_HZ, "units": "words"}, {}, {})
 
 
-def saying(model, *units):
-    """The model with a decoder that says these units, then the end, whatever it is given to listen to."""
+def with_output(model, *units):
+    """The model with a decoder that outputs these units and then the end, whatever its input."""
     network = model.network
-    wanted = torch.tensor([*units, len(model.labels)])
+    script = iter(torch.tensor([*units, len(model.labels)]))
     step = network.step
 
-    def scripted(given, cache):
-        scores, cache = step(given, cache)
-        scripted.said += 1
-        return scores.new_full(scores.shape, -30.0).index_fill(1, wanted[scripted.said - 1], -1e-3), cache
+    def scripted(previous, cache):
+        scores, cache = step(previous, cache)
+        return scores.new_full(scores.shape, -30.0).index_fill(1, next(script), -1e-3), cache
 
-    scripted.said = 0
     network.step = scripted
     return model
 
 
 def always(model, unit):
-    """The model with a CTC head that prefers one class at every token."""
+    """The model with a CTC head whose most probable class is the same at every token."""
     head = model.network.head if isinstance(model.network, SpeechRecognizer) else model.network.ctc_head
     torch.nn.init.zeros_(head.bias)
     head.bias.data[unit] = 20.0
@@ -70,15 +69,15 @@ def waveform(recording):
 
 @pytest.fixture
 def drawn(recording, tmp_path, monkeypatch):
-    """Draw a model's picture: its panels by what they are, the color bars left out, and the figure."""
+    """Draw a model's figure; returns its panels by name, without color bars, and the figure."""
     figures = []
 
-    def made(**options):
+    def new_figure(**options):
         figures.append(Figure(**options))
-        figures[-1].savefig = lambda *_, **__: None  # a file takes a second; what the panels hold is known without
+        figures[-1].savefig = lambda *_, **__: None  # writing a file takes a second and these tests need none
         return figures[-1]
 
-    monkeypatch.setattr(transcript_picture, "Figure", made)
+    monkeypatch.setattr(transcript_figure, "Figure", new_figure)
 
     def draw(model, **options):
         draw_transcript(model, recording, tmp_path / "out.png", **options)
@@ -98,7 +97,7 @@ def values(axes):
 
 
 def posterior(network, waveform):
-    """By hand, from the layers: (T, C)."""
+    """CTC's probabilities, computed from the layers: (T, C)."""
     with torch.no_grad():
         encoded = network.encoder(network.tokens(waveform[None]))[0]
         head = network.head if isinstance(network, SpeechRecognizer) else network.ctc_head
@@ -115,14 +114,14 @@ def posterior(network, waveform):
     ],
     ids=["ctc", "decoder", "both"],
 )
-def test_a_picture_is_drawn(model, search, recording, tmp_path):
+def test_a_figure_is_drawn(model, search, recording, tmp_path):
     draw_transcript(model, recording, tmp_path / "out", search=search)
-    with Image.open(tmp_path / "out") as picture:
-        assert picture.format == "PNG" and picture.width == 1170 and 400 < picture.height < 3000
-        assert numpy.asarray(picture.convert("L")).std() > 20
+    with Image.open(tmp_path / "out") as figure:
+        assert figure.format == "PNG" and figure.width == 1170 and 400 < figure.height < 3000
+        assert numpy.asarray(figure.convert("L")).std() > 20
 
 
-def test_ctcs_rows_are_its_probabilities_with_the_blank_last(drawn, waveform):
+def test_the_ctc_map_holds_the_probabilities_with_the_blank_last(drawn, waveform):
     model = released()
     panels, _ = drawn(model)
     assert list(panels) == ["words", "frequency (Hz), mel scale", "unit"]
@@ -131,8 +130,8 @@ def test_ctcs_rows_are_its_probabilities_with_the_blank_last(drawn, waveform):
     assert panels["unit"].images[0].get_clim() == (0, 1)
 
 
-def test_every_panel_lasts_as_long_as_the_sound_and_is_as_wide_as_the_others(drawn):
-    panels, figure = drawn(released(SpeechTranscriber, ctc=True), said=[Said("up", 0.2, 0.4)])
+def test_all_panels_cover_the_recording_and_have_one_width(drawn):
+    panels, figure = drawn(released(SpeechTranscriber, ctc=True), reference=[Segment("up", 0.2, 0.4)])
     figure.draw_without_rendering()
     assert len(panels) == 4
     for axes in panels.values():
@@ -143,7 +142,7 @@ def test_every_panel_lasts_as_long_as_the_sound_and_is_as_wide_as_the_others(dra
     assert bars == ["energy (dB)", "weight", "probability"] and panels["unit"].get_xlabel() == "time (s)"
 
 
-def test_a_token_is_drawn_around_the_middle_of_its_samples(drawn):
+def test_a_token_is_drawn_at_the_center_of_its_samples(drawn):
     model = released()
     tokens, (panels, _) = model.network.tokens, drawn(model)
     left, right, bottom, top = panels["unit"].images[0].get_extent()
@@ -153,49 +152,49 @@ def test_a_token_is_drawn_around_the_middle_of_its_samples(drawn):
     assert (top, bottom) == (-0.5, 4.5)
 
 
-def test_a_decoders_rows_are_what_it_says_and_the_end(drawn, waveform):
-    model = saying(released(SpeechTranscriber, decoder_depth=2), 2, 3, 2)
+def test_the_decoders_map_has_a_row_per_output_unit_and_one_for_the_end(drawn, waveform):
+    model = with_output(released(SpeechTranscriber, decoder_depth=2), 2, 3, 2)
     panels, figure = drawn(model, search=GREEDY)
-    assert list(panels) == ["frequency (Hz), mel scale", "unit heard"]
-    assert names(panels["unit heard"]) == ["up", "$5 $6", "up", "end"]
+    assert list(panels) == ["frequency (Hz), mel scale", "output unit"]
+    assert names(panels["output unit"]) == ["up", "$5 $6", "up", "end"]
     assert figure.get_suptitle() == "chirp.wav: “up $5 $6 up”"
 
 
-def test_cross_attention_is_the_last_blocks_mean_over_heads(drawn, waveform):
-    model = saying(released(SpeechTranscriber, labels=["left", "right", "up"], decoder_depth=2), 2, 0)
+def test_the_decoders_map_is_the_last_blocks_cross_attention_averaged_over_heads(drawn, waveform):
+    model = with_output(released(SpeechTranscriber, labels=["left", "right", "up"], decoder_depth=2), 2, 0)
     panels, _ = drawn(model, search=GREEDY)
-    network, seen = model.network, []
+    network, inputs = model.network, []
     block = network.decoder.blocks[-1].cross_attention
-    block.register_forward_hook(lambda module, given, _: seen.append(given))
+    block.register_forward_hook(lambda module, args, _: inputs.append(args))
     with torch.no_grad():
         encoded = network.encode(waveform[None])[0]
         network(waveform[None], None, torch.tensor([[2, 0]]))
-        query = block.query(seen[0][0])[0].view(3, 2, 8)
+        query = block.query(inputs[0][0])[0].view(3, 2, 8)
         key = block.key(encoded)[0].view(-1, 2, 8)
     weights = (torch.einsum("lhk,thk->hlt", query, key) / 8**0.5).softmax(-1).mean(0)
-    assert values(panels["unit heard"]) == pytest.approx(weights.numpy(), abs=1e-5)
-    assert values(panels["unit heard"]).sum(1) == pytest.approx(1, abs=1e-5)
+    assert values(panels["output unit"]) == pytest.approx(weights.numpy(), abs=1e-5)
+    assert values(panels["output unit"]).sum(1) == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("ctc", [True, False])
-def test_nothing_heard_is_drawn_with_the_end_alone(ctc, drawn):
-    panels, figure = drawn(saying(released(SpeechTranscriber, ctc=ctc)), search=GREEDY)
-    assert names(panels["unit heard"]) == ["end"] and ("words" in panels) == ctc
-    assert figure.get_suptitle() == "chirp.wav: nothing is heard"
+def test_an_empty_transcript_is_drawn_with_the_end_alone(ctc, drawn):
+    panels, figure = drawn(with_output(released(SpeechTranscriber, ctc=ctc)), search=GREEDY)
+    assert names(panels["output unit"]) == ["end"] and ("words" in panels) == ctc
+    assert figure.get_suptitle() == "chirp.wav: empty transcript"
 
 
-def test_nothing_heard_by_ctc_is_all_missing(drawn):
-    panels, figure = drawn(always(released(), 4), said=[Said("up", 0.1, 0.9), Said("left", 0.9, 1.2)])
-    assert names(panels["words"]) == ["said", "heard"]
+def test_an_empty_transcript_of_ctc_misses_every_word(drawn):
+    panels, figure = drawn(always(released(), 4), reference=[Segment("up", 0.1, 0.9), Segment("left", 0.9, 1.2)])
+    assert names(panels["words"]) == ["reference", "output"]
     assert [box.get_edgecolor() for box in panels["words"].patches] == [to_rgba(VERMILION)] * 2
-    assert figure.get_suptitle().endswith("nothing is heard\nword errors: 2 in 2 (orange)")
+    assert figure.get_suptitle().endswith("empty transcript\nword errors: 2 in 2 (orange)")
 
 
-def test_words_stand_where_the_transcript_has_them_and_what_is_wrong_is_orange(drawn, recording):
+def test_words_are_drawn_at_their_times_and_errors_in_orange(drawn, recording):
     model = always(released(), 3)
     ((_, transcript),) = transcribe(model, [recording])
     assert transcript.text == "$5 $6"
-    panels, figure = drawn(model, said=[Said("$5 $6", 0.25, 0.75), Said("up", 0.75, 1.25)])
+    panels, figure = drawn(model, reference=[Segment("$5 $6", 0.25, 0.75), Segment("up", 0.75, 1.25)])
     boxes = [(box.get_x(), box.get_x() + box.get_width()) for box in panels["words"].patches]
     word = transcript.units[0]
     assert boxes == [pytest.approx(pair) for pair in ((0.25, 0.75), (0.75, 1.25), (word.start_s, word.end_s))]
@@ -210,87 +209,87 @@ def test_words_stand_where_the_transcript_has_them_and_what_is_wrong_is_orange(d
 
 
 def test_without_ctc_words_have_no_times_but_errors_are_known(drawn):
-    model = saying(released(SpeechTranscriber), 1)
-    panels, figure = drawn(model, search=GREEDY, said=[Said("right", 0.1, 0.9)])
-    assert names(panels["words"]) == ["said"] and figure.get_suptitle().endswith("\nword errors: 0 in 1")
+    model = with_output(released(SpeechTranscriber), 1)
+    panels, figure = drawn(model, search=GREEDY, reference=[Segment("right", 0.1, 0.9)])
+    assert names(panels["words"]) == ["reference"] and figure.get_suptitle().endswith("\nword errors: 0 in 1")
 
 
-def test_what_ctc_cannot_say_has_no_times(drawn):
-    model = saying(released(SpeechTranscriber, ctc=True), *[1] * 30)  # of 41 tokens, and 29 blanks between
+def test_a_text_that_ctc_cannot_align_has_no_times(drawn):
+    model = with_output(released(SpeechTranscriber, ctc=True), *[1] * 30)  # of 41 tokens, and 29 blanks between
     panels, _ = drawn(model, search=GREEDY)
-    assert "words" not in panels and names(panels["unit heard"]) == ["right"] * 30 + ["end"]
+    assert "words" not in panels and names(panels["output unit"]) == ["right"] * 30 + ["end"]
 
 
-def test_characters_are_joined_to_words_and_a_space_is_a_sign(drawn):
-    said = [Said(letter, place / 10, place / 10 + 0.05) for place, letter in enumerate(" go  up ")]
-    assert joined(said, CHARACTERS) == [Said("go", 0.1, 0.25), Said("up", 0.5, 0.65)]
-    assert joined(said, ["go", "up"]) == said and joined([], CHARACTERS) == []
+def test_characters_are_joined_to_words_and_spaces_are_visible(drawn):
+    letters = [Segment(letter, index / 10, index / 10 + 0.05) for index, letter in enumerate(" go  up ")]
+    assert join_characters(letters, CHARACTERS) == [Segment("go", 0.1, 0.25), Segment("up", 0.5, 0.65)]
+    assert join_characters(letters, ["go", "up"]) == letters and join_characters([], CHARACTERS) == []
     units = [CHARACTERS.index(letter) for letter in "go  up"]
-    panels, figure = drawn(saying(released(SpeechTranscriber, CHARACTERS), *units), search=GREEDY)
-    assert names(panels["unit heard"]) == ["g", "o", "␣", "␣", "u", "p", "end"]
+    panels, figure = drawn(with_output(released(SpeechTranscriber, CHARACTERS), *units), search=GREEDY)
+    assert names(panels["output unit"]) == ["g", "o", "␣", "␣", "u", "p", "end"]
     assert "“go up”" in figure.get_suptitle()
 
 
-def test_of_many_units_those_are_shown_that_are_likely_in_the_order_of_their_peaks():
+def test_of_many_units_the_probable_ones_are_drawn_in_the_order_of_their_peaks():
     posterior = torch.full((7, 24), 0.001)
     posterior[5, 2], posterior[1, 11], posterior[3, 17], posterior[2, 20] = 0.9, 0.05, 0.5, 0.049
-    assert shown_classes(posterior) == [11, 17, 2, 23]
-    assert shown_classes(posterior[:, :16]) == list(range(16))
+    assert classes_to_draw(posterior) == [11, 17, 2, 23]
+    assert classes_to_draw(posterior[:, :16]) == list(range(16))
     many = torch.rand(11, 62, generator=torch.Generator().manual_seed(0)) / 2 + 0.05
-    shown = shown_classes(many)
+    classes = classes_to_draw(many)
     peaks = many[:, :61].max(0).values
-    assert len(shown) == 21 and shown[-1] == 61
-    assert set(shown[:-1]) == set(peaks.topk(20).indices.tolist())
+    assert len(classes) == 21 and classes[-1] == 61
+    assert set(classes[:-1]) == set(peaks.topk(20).indices.tolist())
 
 
 def test_each_of_many_units_has_its_own_row(drawn, waveform):
     model = released(labels=[f"word{number}" for number in range(17)])
     model.network.head.weight.data *= 8
     panels, _ = drawn(model)
-    shares = posterior(model.network, waveform)
-    shown = [[*model.labels, "blank"].index(name) for name in names(panels["unit"])]
-    assert 3 < len(shown) < 18 and shown != sorted(shown)
-    assert values(panels["unit"]) == pytest.approx(shares.T[shown].numpy(), abs=1e-5)
-    peaks = shares.argmax(0)[shown[:-1]].tolist()
+    probabilities = posterior(model.network, waveform)
+    classes = [[*model.labels, "blank"].index(name) for name in names(panels["unit"])]
+    assert 3 < len(classes) < 18 and classes != sorted(classes)
+    assert values(panels["unit"]) == pytest.approx(probabilities.T[classes].numpy(), abs=1e-5)
+    peaks = probabilities.argmax(0)[classes[:-1]].tolist()
     assert peaks == sorted(peaks)
 
 
-def test_names_are_never_written_over_one_another():
-    marks = [(Said("right", start, start + 0.04), BLUE) for start in (0.1, 0.2, 0.3, 0.9)]
-    lanes = apart("heard", marks, letter_s=0.03)
-    assert [name for name, _ in lanes] == ["heard", "", ""]
+def test_names_of_words_never_overlap():
+    marks = [(Segment("right", start, start + 0.04), BLUE) for start in (0.1, 0.2, 0.3, 0.9)]
+    lanes = without_overlap("output", marks, letter_s=0.03)
+    assert [name for name, _ in lanes] == ["output", "", ""]
     assert [[word.start_s for word, _ in lane] for _, lane in lanes] == [[0.1, 0.9], [0.2], [0.3]]
-    wide = [(Said("up", start, start + 0.1), BLUE) for start in (0.0, 0.1, 0.2)]
-    assert apart("said", wide, letter_s=0.03) == [("said", wide)]
+    wide = [(Segment("up", start, start + 0.1), BLUE) for start in (0.0, 0.1, 0.2)]
+    assert without_overlap("reference", wide, letter_s=0.03) == [("reference", wide)]
 
 
-def test_more_rows_than_there_is_room_for_are_named_every_so_many(drawn):
-    model = saying(released(SpeechTranscriber), *[0, 1, 2] * 11)
+def test_a_map_of_many_rows_stays_within_the_figure(drawn):
+    model = with_output(released(SpeechTranscriber), *[0, 1, 2] * 11)
     panels, figure = drawn(model, search=GREEDY)
-    assert len(names(panels["unit heard"])) == 34
+    assert len(names(panels["output unit"])) == 34
     assert figure.get_figheight() < 12
 
 
-def test_a_model_of_labels_is_refused(recording, tmp_path):
-    network = SpeechClassifier(4, SpeechTokens(16, mels=20), depth=1, heads=2).eval()
-    with pytest.raises(ValueError, match="SpeechClassifier gives labels, not transcripts"):
+def test_a_model_without_transcripts_is_refused(recording, tmp_path):
+    network = SpeechClassifier(4, SpeechTokens(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
+    with pytest.raises(ValueError, match="SpeechClassifier outputs labels, not transcripts"):
         draw_transcript(Model(network, WORDS, {"sample_rate_hz": RATE_HZ}, {}, {}), recording, tmp_path / "out.png")
-    with pytest.raises(ValueError, match="ViT gives labels, not transcripts"):
-        vit = ViT(4, image=8, patch=4, width=8, depth=1, heads=2)
+    with pytest.raises(ValueError, match="ViT outputs labels, not transcripts"):
+        vit = ViT(4, image=8, patch=4, width=8, encoder={"depth": 1, "heads": 2})
         draw_transcript(Model(vit, WORDS, {"image": 8}, {}, {}), recording, tmp_path / "out.png")
     assert not (tmp_path / "out.png").exists()
 
 
-def test_a_recording_or_a_folder_that_is_not_there_is_named(recording, tmp_path):
+def test_a_missing_recording_or_folder_is_named_in_the_error(recording, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"missing\.wav"):
         draw_transcript(released(), tmp_path / "missing.wav", tmp_path / "out.png")
     with pytest.raises(FileNotFoundError, match="nowhere"):
         draw_transcript(released(), recording, tmp_path / "nowhere" / "out.png")
 
 
-def test_a_recording_too_short_for_a_token_is_named_with_its_length(tmp_path):
+def test_a_recording_shorter_than_a_token_is_named_with_its_length(tmp_path):
     model = released()
     model.network.tokens.window_samples = 1601
     soundfile.write(tmp_path / "short.wav", numpy.full(1600, 0.1), RATE_HZ)
-    with pytest.raises(ValueError, match=r"short\.wav: 1600 samples are below the 1601 of one token"):
+    with pytest.raises(ValueError, match=r"short\.wav: 1600 samples are fewer than the 1601 of one token"):
         draw_transcript(model, tmp_path / "short.wav", tmp_path / "out.png")

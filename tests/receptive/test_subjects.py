@@ -14,8 +14,8 @@ from torch.testing import assert_close
 from vitspeech import checkpoint
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, TimmModel, ViT
+from vitspeech.receptive.fields.default_layers import default_layers, infer_layer
 from vitspeech.receptive.fields.effective import effective_fields
-from vitspeech.receptive.fields.known_layers import laid_out, layers_of
 from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.subjects import subject, subjects_named
 
@@ -34,7 +34,7 @@ def released(tmp_path):
     """Saves a network under a seed of its own and gives the subject that it becomes."""
 
     def save(name, preprocessing=PICTURES, **arguments):
-        config = {"class_path": f"vitspeech.{name}", "init_args": {"classes": 3} | arguments}
+        config = {"class_path": f"vitspeech.{name}", "init_args": {"classes": 3, **arguments}}
         torch.manual_seed(5)
         network = checkpoint.build(config).eval()
         model = checkpoint.Model(network, LABELS, preprocessing, {"name": name}, config)
@@ -44,7 +44,7 @@ def released(tmp_path):
     return save
 
 
-VIT = {"image": 24, "patch": 4, "width": 8, "depth": 2, "heads": 2}
+VIT = {"image": 24, "patch": 4, "width": 8, "encoder": {"depth": 2, "heads": 2}}
 TOKENS = {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 8, "mels": 5, "stride": 3}}
 
 
@@ -115,7 +115,7 @@ def test_an_untrained_network_takes_from_its_sample_what_depends_on_data(release
 
 
 def test_an_untrained_recognizer_takes_its_bins_from_the_sample(released):
-    found = released("SpeechClassifier", CLIPS, tokens=TOKENS, depth=1, heads=2)
+    found = released("SpeechClassifier", CLIPS, tokens=TOKENS, encoder={"depth": 1, "heads": 2})
     clips = 0.1 * noise(7, 8000)
     network = found.network(trained=False, sample=clips)
     energies = network.tokens.log_mel.log_energies(clips).flatten(0, 1)
@@ -201,7 +201,7 @@ def test_pictures_are_scaled_within_the_range_of_pixels(released, size):
 
 
 def test_clips_are_followed_by_the_next_ones(released):
-    found = released("SpeechClassifier", CLIPS, tokens=TOKENS, depth=1, heads=2)
+    found = released("SpeechClassifier", CLIPS, tokens=TOKENS, encoder={"depth": 1, "heads": 2})
     raw = torch.arange(1, 4, dtype=torch.int16)[:, None].expand(3, 8000) * 1000
     assert_close(found.inputs(raw), raw / 32768)
     longer = (found.inputs(raw, 1.25) * 32.768).round().int()
@@ -228,12 +228,12 @@ class Stem(nn.Module):
 RESNET = [f"{stage}.{n}" for stage in (1, 2, 3, 4) for n in (0, 1)]
 NETWORKS = {  # how to make it, its layers, and px from unit to unit in each
     "vit": (
-        lambda: ViT(3, image=32, patch=4, width=8, depth=2, heads=2, pooling="class"),
+        lambda: ViT(3, image=32, patch=4, width=8, pooling="class", encoder={"depth": 2, "heads": 2}),
         [Layer("patches", "tokens"), *(Layer(f"encoder.blocks.{n}", "tokens", 1) for n in range(2))],
         [4, 4, 4],
     ),
     "vit, convolutional stem": (
-        lambda: ViT(3, image=32, patch=8, width=8, depth=1, heads=2, stem="convolutional"),
+        lambda: ViT(3, image=32, patch=8, width=8, stem="convolutional", encoder={"depth": 1, "heads": 2}),
         [Layer(f"patches.stages.{n}") for n in range(2)]
         + [Layer(name, "tokens") for name in ("patches", "encoder.blocks.0")],
         [2, 4, 8, 8],
@@ -287,7 +287,7 @@ def test_every_layer_of_a_network_of_pictures_has_a_grid_and_a_field(name):
     make, expected, strides = NETWORKS[name]
     torch.manual_seed(0)
     network, images = make().eval().requires_grad_(False), noise(2, 3, 32, 32)
-    layers = layers_of(network, images)
+    layers = default_layers(network, images)
     assert layers == expected
     found = measured(network, images, layers)
     assert [fields.stride for fields in found] == strides
@@ -302,10 +302,11 @@ def test_every_layer_of_a_network_of_pictures_has_a_grid_and_a_field(name):
 def test_every_layer_of_a_network_of_speech_has_a_grid_and_a_field(kind, stem):
     torch.manual_seed(0)
     tokens = SpeechTokens(8, mels=5, stem=stem, stride=3)
-    options = {"heads": 2, "left": 2, "right": 1} if kind is SpeechClassifier else {"kernel": 3}
-    network = kind(3, tokens, depth=2, **options).eval().requires_grad_(False)
+    encoder = {"depth": 2, "heads": 2, "left": 2, "right": 1}
+    options = {"encoder": encoder} if kind is SpeechClassifier else {"depth": 2, "kernel": 3}
+    network = kind(3, tokens, **options).eval().requires_grad_(False)
     clips = 0.1 * noise(2, 16000)
-    layers = layers_of(network, clips)
+    layers = default_layers(network, clips)
     name, layout = ("encoder.blocks", "frames") if kind is SpeechClassifier else ("blocks", "NCT")
     assert layers == [Layer("tokens.frames", "frames"), Layer(f"{name}.0", layout), Layer(f"{name}.1", layout)]
     count = (98 - tokens.frames.reach) // 3 + 1
@@ -314,16 +315,19 @@ def test_every_layer_of_a_network_of_speech_has_a_grid_and_a_field(kind, stem):
 
 def test_a_network_that_names_no_layers_is_refused():
     with pytest.raises(ValueError, match="Stem does not say what its layers are; name some with --layers"):
-        layers_of(Stem(), noise(2, 3, 8, 8))
+        default_layers(Stem(), noise(2, 3, 8, 8))
 
 
 def test_layers_by_name_are_laid_out_as_they_give_it():
-    network, images = ViT(3, image=24, patch=4, width=8, depth=1, heads=2, pooling="class").eval(), noise(2, 3, 24, 24)
-    assert laid_out(network, "encoder.blocks.0.mlp", images) == Layer("encoder.blocks.0.mlp", "tokens", 1)
+    network, images = (
+        ViT(3, image=24, patch=4, width=8, pooling="class", encoder={"depth": 1, "heads": 2}).eval(),
+        noise(2, 3, 24, 24),
+    )
+    assert infer_layer(network, "encoder.blocks.0.mlp", images) == Layer("encoder.blocks.0.mlp", "tokens", 1)
     tokens = SpeechTokens(8, mels=5, stride=3)
     network, clips = SpeechCNN(3, tokens, depth=1, kernel=3).eval(), 0.1 * noise(2, 16000)
-    assert laid_out(network, "blocks.0", clips, in_time=True) == Layer("blocks.0", "NCT")
-    assert laid_out(network, "tokens.frames", clips, in_time=True) == Layer("tokens.frames", "frames")
+    assert infer_layer(network, "blocks.0", clips, in_time=True) == Layer("blocks.0", "NCT")
+    assert infer_layer(network, "tokens.frames", clips, in_time=True) == Layer("tokens.frames", "frames")
 
 
 @pytest.mark.parametrize(
@@ -335,9 +339,9 @@ def test_layers_by_name_are_laid_out_as_they_give_it():
     ],
 )
 def test_a_layer_that_is_not_there_or_gives_no_grid_is_refused(name, message):
-    network = ViT(3, image=24, patch=4, width=8, depth=1, heads=2, pooling="class").eval()
+    network = ViT(3, image=24, patch=4, width=8, pooling="class", encoder={"depth": 1, "heads": 2}).eval()
     with pytest.raises(ValueError, match=message):
-        laid_out(network, name, noise(2, 3, 24, 24))
+        infer_layer(network, name, noise(2, 3, 24, 24))
 
 
 def test_a_layer_that_does_not_run_is_refused():
@@ -345,13 +349,13 @@ def test_a_layer_that_does_not_run_is_refused():
     network.spare = nn.Identity()
     network.forward = lambda x: network[0](x)
     with pytest.raises(ValueError, match="layer 'spare' did not run"):
-        laid_out(network, "spare", noise(2, 3, 8, 8))
+        infer_layer(network, "spare", noise(2, 3, 8, 8))
 
 
 def test_a_layer_of_speech_that_gives_no_grid_is_refused():
-    network = SpeechClassifier(3, SpeechTokens(8, mels=5), depth=1, heads=2).eval()
+    network = SpeechClassifier(3, SpeechTokens(8, mels=5), encoder={"depth": 1, "heads": 2}).eval()
     with pytest.raises(ValueError, match=r"layer 'pooling' gives \(2, 8\), which is not laid out as NCHW"):
-        laid_out(network, "pooling", torch.randn(2, 9000), in_time=True)
+        infer_layer(network, "pooling", torch.randn(2, 9000), in_time=True)
 
 
 @pytest.mark.parametrize(
@@ -360,14 +364,14 @@ def test_a_layer_of_speech_that_gives_no_grid_is_refused():
 def test_other_networks_of_timm_have_layers(name, first):
     options = {"img_size": 64} if "224" in name else {}
     network = timm.create_model(name, **options).eval()
-    layers = layers_of(network, torch.randn(2, 3, 64, 64))
+    layers = default_layers(network, torch.randn(2, 3, 64, 64))
     assert layers[0].name.startswith(first) and layers[0].class_tokens == 0
     assert all(layer.layout == ("NHWC" if "volo" in name else layer.layout) for layer in layers)
 
 
 def test_tokens_before_the_class_token_can_be_measured():
-    network = ViT(3, image=24, patch=4, width=8, depth=1, heads=2, pooling="class").eval()
-    assert laid_out(network, "patches", torch.randn(2, 3, 24, 24)) == Layer("patches", "tokens")
+    network = ViT(3, image=24, patch=4, width=8, pooling="class", encoder={"depth": 1, "heads": 2}).eval()
+    assert infer_layer(network, "patches", torch.randn(2, 3, 24, 24)) == Layer("patches", "tokens")
 
 
 def test_a_model_that_takes_a_transcript_is_refused(finished_transcriber_run):

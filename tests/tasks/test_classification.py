@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from arguments import nested
 from tiny import TINY
 from torch import nn
 from torch.nn import functional as F
@@ -21,7 +22,7 @@ def step(network: nn.Module, **options) -> tuple[torch.Tensor, torch.Tensor, tor
 
 
 def tiny(**options) -> ViT:
-    return ViT(5, image=8, patch=4, width=12, depth=1, heads=3, **options)
+    return ViT(5, **nested(image=8, patch=4, width=12, depth=1, heads=3, **options))
 
 
 def test_the_loss_is_smoothed_cross_entropy():

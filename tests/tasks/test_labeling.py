@@ -25,7 +25,7 @@ SAID = [
 
 def labeler() -> SpeechLabeler:
     torch.manual_seed(0)
-    network = SpeechLabeler(4, SpeechTokens(12, mels=17, stride=2), depth=2, heads=3).double().eval()
+    network = SpeechLabeler(4, SpeechTokens(12, mels=17, stride=2), encoder={"depth": 2, "heads": 3}).double().eval()
     network.head.weight.data *= 5
     return network
 

@@ -12,7 +12,7 @@ from vitspeech.tasks.optimizer import learning_rate, parameter_groups
 
 
 def test_matrices_decay_and_norms_biases_tokens_and_positions_do_not():
-    network = ViT(10, width=16, depth=2, heads=2, pooling="class")
+    network = ViT(10, width=16, pooling="class", encoder={"depth": 2, "heads": 2})
     decayed, plain = parameter_groups(network)
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     assert all("norm" not in names[id(p)] and p.ndim == 2 for p in decayed["params"])

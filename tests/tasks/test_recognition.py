@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from vitspeech.data.utterances.composition import Speech
+from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import SpeechRecognizer
 from vitspeech.tasks import Recognition, utterance_task
@@ -40,12 +40,12 @@ def task(network: nn.Module) -> Recognition:
 
 def recognizer() -> SpeechRecognizer:
     torch.manual_seed(0)
-    network = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), depth=2, heads=3).double().eval()
+    network = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), encoder={"depth": 2, "heads": 3}).double().eval()
     network.head.weight.data *= 5  # surer than at random
     return network
 
 
-def written_out(network, speech: Speech) -> float:
+def written_out(network, speech: SpeechBatch) -> float:
     """The loss utterance by utterance, each by itself and unpadded, in double precision."""
     total = 0.0
     for waveform, length, said in zip(
@@ -78,7 +78,7 @@ def test_the_loss_is_that_of_each_utterance_alone_whatever_the_order_and_the_pad
     network = recognizer()
     speech = noise(SAID, LENGTHS)
     expected = written_out(network, speech)
-    shuffled = Speech(*(part[list(order)] for part in speech))
+    shuffled = SpeechBatch(*(part[list(order)] for part in speech))
     more = torch.randn(7, further, dtype=torch.float64)
     shuffled = shuffled._replace(waveforms=torch.cat((shuffled.waveforms, more), dim=1))
     assert task(network).loss(shuffled).item() == pytest.approx(expected, rel=1e-6)
@@ -168,13 +168,13 @@ class Train:
         assert seed == 23
         sounds = [torch.full((int(index) + 5,), int(index) + 1, dtype=torch.int16) for index in indices]
         nothing = torch.zeros(len(sounds), 1)
-        return Speech(
+        return SpeechBatch(
             pad_sequence(sounds, True), torch.tensor([len(sound) for sound in sounds]), nothing, nothing
         ), seed
 
 
 def test_the_sample_is_utterances_end_to_end_without_padding():
-    data = SimpleNamespace(train=Train(), seed=23, normalized=lambda samples: samples / 8)
+    data = SimpleNamespace(train=Train(), seed=23, normalize=lambda samples: samples / 8)
     found = task(Rows()).sample(data)
     assert found.tolist() == [[(number + 1) / 8 for number in range(10) for _ in range(number + 5)]]
 
@@ -193,7 +193,7 @@ def validated(said, paths) -> dict:
     units = pad_sequence([torch.tensor(row) for row in said], True, -1)
     sounds = [spelled(path) for path in paths]
     lengths = torch.tensor([len(sound) for sound in sounds])
-    speech = Speech(pad_sequence(sounds, True), lengths, units, torch.zeros(*units.shape, 2, dtype=torch.long))
+    speech = SpeechBatch(pad_sequence(sounds, True), lengths, units, torch.zeros(*units.shape, 2, dtype=torch.long))
     made.validation_step(speech, 0)
     return logged
 

@@ -1,5 +1,6 @@
 """The attention core: pure torch, knows neither pixels nor sound."""
 
+from vitspeech.attention.config import DecoderConfig, EncoderConfig
 from vitspeech.attention.convolution import QuadraticAttention, attention_from_convolution
 from vitspeech.attention.decoder import Decoder, DecoderBlock, DecoderCache
 from vitspeech.attention.encoder import DropPath, Encoder, EncoderBlock
@@ -26,10 +27,12 @@ __all__ = [
     "Decoder",
     "DecoderBlock",
     "DecoderCache",
+    "DecoderConfig",
     "Dot",
     "DropPath",
     "Encoder",
     "EncoderBlock",
+    "EncoderConfig",
     "FixedPositions",
     "General",
     "LearnedPositions",

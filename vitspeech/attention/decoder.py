@@ -3,12 +3,14 @@
 Shapes: B batch, T tokens, S source tokens, D model width, H heads, K = D / H head width, P past tokens kept.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
+from vitspeech.attention.config import DecoderConfig
 from vitspeech.attention.linear import Linear
 from vitspeech.attention.masks import check_padding, window_mask
 from vitspeech.attention.multihead import MultiHeadAttention
@@ -54,21 +56,17 @@ class DecoderCache:
 
 
 class DecoderBlock(nn.Module):
-    """x + attention(norm(x)), then x + cross_attention(norm(x), source), then x + MLP(norm(x)).
+    """A pre-norm decoder block: causal self-attention, cross-attention to the source, and an MLP, each with a residual.
 
-    Vaswani et al. 2017 (arXiv:1706.03762, sec. 3.1), pre-norm as in Xiong et al. 2020 (arXiv:2002.04745). The
-    self-attention is causal; the cross-attention sees the whole source, which the encoder has normed.
+    x + attention(norm(x)), then x + cross_attention(norm(x), source), then x + MLP(norm(x)). Vaswani et al. 2017
+    (arXiv:1706.03762, sec. 3.1), pre-norm as in Xiong et al. 2020 (arXiv:2002.04745). The source is not normalized
+    again: the encoder's last layer norm has done that.
 
     Args:
         width: Model width D.
-        heads: Number of heads H; must divide D.
-        left: Past context of the self-attention in tokens; `None` is unlimited.
-        mlp_ratio: Width of the MLP's hidden layer in model widths.
-        dropout: Share dropped of attention weights and of the branches' results.
-        score: How relevant a key is, in both attentions; as in `MultiHeadAttention`.
-        normalizer: How scores become weights, in both attentions: `softmax` or `relu`.
-        positions: As in `MultiHeadAttention`, of the self-attention alone: a distance between tokens of two sequences
-            means nothing.
+        config: Settings of the block; a `DecoderConfig`, a dictionary of its fields, or `None` for the defaults.
+        positions: As in `MultiHeadAttention`, for the self-attention alone: distances between tokens of two different
+            sequences have no meaning.
 
     Shape:
         x (B, T, D), source (B, S, D), padding (B, T) or None, source_padding (B, S) or None -> (B, T, D)
@@ -80,25 +78,23 @@ class DecoderBlock(nn.Module):
     def __init__(
         self,
         width: int,
-        heads: int,
+        config: DecoderConfig | Mapping[str, Any] | None = None,
         *,
-        left: int | None = None,
-        mlp_ratio: float = 4.0,
-        dropout: float = 0.0,
-        score: Literal["scaled_dot", "dot", "general", "additive", "cosine"] = "scaled_dot",
-        normalizer: Literal["softmax", "relu"] = "softmax",
         positions: Literal["relative", "rotary"] | nn.Module | None = None,
     ) -> None:
         super().__init__()
-        hidden = int(width * mlp_ratio)
-        attention = {"dropout": dropout, "score": score, "normalizer": normalizer}
+        config = DecoderConfig.of(config)
+        hidden = int(width * config.mlp_ratio)
+        attention = {"dropout": config.dropout, "score": config.score, "normalizer": config.normalizer}
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = MultiHeadAttention(width, heads, left=left, right=0, positions=positions, **attention)
+        self.attention = MultiHeadAttention(
+            width, config.heads, left=config.left, right=0, positions=positions, **attention
+        )
         self.cross_norm = nn.LayerNorm(width)
-        self.cross_attention = MultiHeadAttention(width, heads, **attention)
+        self.cross_attention = MultiHeadAttention(width, config.heads, **attention)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), Linear(hidden, width))
-        self.dropout = nn.Dropout(dropout)
+        self.mlp = nn.Sequential(Linear(width, hidden), nn.GELU(), nn.Dropout(config.dropout), Linear(hidden, width))
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(
         self, x: Tensor, source: Tensor, padding: Tensor | None = None, source_padding: Tensor | None = None
@@ -143,17 +139,16 @@ class DecoderBlock(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A stack of blocks and a last norm: over whole sequences, or step by step with the same result.
+    """A stack of `DecoderBlock`s followed by a layer norm, for whole sequences or step by step with the same outputs.
 
-    `cache = start(source)`, then `y, cache = step(x, cache)` for any number of next tokens at a time. A step looks at
-    the past through the keys and values kept of it: all of them, or the last `left`, so that with a limited `left` a
-    step costs the same however long the sequence.
+    For incremental decoding call `cache = start(source)`, then `y, cache = step(x, cache)` with any number of next
+    tokens. The cache holds the keys and values of all past tokens, or of the last `left`; with a limited `left` the
+    cost of a step does not depend on the length of the sequence.
 
     Args:
         width: Model width D.
-        depth: Number of blocks.
-        heads: Number of heads H; must divide D.
-        **block: What else `DecoderBlock` takes: `left`, `mlp_ratio`, `dropout`, `score`, `normalizer`, `positions`.
+        config: A `DecoderConfig`, a dictionary of its fields, or `None` for the defaults.
+        positions: As in `DecoderBlock`.
 
     Shape:
         x (B, T, D), source (B, S, D), padding (B, T) or None, source_padding (B, S) or None -> (B, T, D)
@@ -162,12 +157,19 @@ class Decoder(nn.Module):
         ValueError: As `DecoderBlock`, or if `depth` is below 1.
     """
 
-    def __init__(self, width: int, depth: int, heads: int, **block: Any) -> None:
+    def __init__(
+        self,
+        width: int,
+        config: DecoderConfig | Mapping[str, Any] | None = None,
+        *,
+        positions: Literal["relative", "rotary"] | nn.Module | None = None,
+    ) -> None:
         super().__init__()
-        if depth < 1:
-            raise ValueError(f"depth={depth} is below 1")
+        config = DecoderConfig.of(config)
+        if config.depth < 1:
+            raise ValueError(f"depth={config.depth} is below 1")
         self.width = width
-        self.blocks = nn.ModuleList(DecoderBlock(width, heads, **block) for _ in range(depth))
+        self.blocks = nn.ModuleList(DecoderBlock(width, config, positions=positions) for _ in range(config.depth))
         self.norm = nn.LayerNorm(width)
 
     def forward(

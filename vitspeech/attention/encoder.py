@@ -1,55 +1,59 @@
-"""The encoder: pre-norm blocks of attention and MLP, stacked.
+"""The transformer encoder: a stack of pre-norm blocks of self-attention and MLP.
 
 Shapes: B batch, T tokens, D model width, H heads.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from vitspeech.attention.config import EncoderConfig
 from vitspeech.attention.linear import Linear
 from vitspeech.attention.multihead import MultiHeadAttention
 
+Positions = Literal["relative", "rotary"] | nn.Module | None
+
 
 class DropPath(nn.Module):
-    """In training, leaves a residual branch out for a random share of the batch and scales up the rest.
+    """Stochastic depth (Huang et al. 2016, arXiv:1603.09382): drops a residual branch for random samples in training.
 
-    Huang et al. 2016 (arXiv:1603.09382), so that the expectation stays.
+    The branch of the remaining samples is scaled by 1 / (1 - prob), which keeps its expectation.
 
     Args:
-        share: How often the branch is left out, 0 to below 1.
+        prob: Probability of dropping the branch of a sample, from 0 to below 1.
 
     Shape:
         (B, …) -> (B, …)
 
     Raises:
-        ValueError: If `share` is outside that range.
+        ValueError: If `prob` is outside that range.
     """
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, prob: float) -> None:
         super().__init__()
-        if not 0 <= share < 1:
-            raise ValueError(f"drop_path={share} is not within 0 .. 1 (1 excluded)")
-        self.share = share
+        if not 0 <= prob < 1:
+            raise ValueError(f"drop_path={prob} is not within 0 .. 1 (1 excluded)")
+        self.prob = prob
 
     def forward(self, branch: Tensor) -> Tensor:
-        if not self.training or self.share == 0:
+        if not self.training or self.prob == 0:
             return branch
-        kept = torch.rand((branch.shape[0],) + (1,) * (branch.ndim - 1), device=branch.device) >= self.share
-        return branch * (kept / (1 - self.share)).to(branch.dtype)
+        shape = (branch.shape[0],) + (1,) * (branch.ndim - 1)
+        mask = torch.rand(shape, device=branch.device) >= self.prob
+        return branch * (mask / (1 - self.prob)).to(branch.dtype)
 
 
 class EncoderBlock(nn.Module):
-    """x + attention(norm(x)), then x + MLP(norm(x)) (pre-norm: Xiong et al. 2020, arXiv:2002.04745).
+    """A pre-norm transformer block: x + attention(norm(x)), then x + MLP(norm(x)).
+
+    Xiong et al. 2020 (arXiv:2002.04745).
 
     Args:
         width: Model width D.
-        heads: Number of heads H; must divide D.
-        mlp_ratio: Width of the MLP's hidden layer in model widths.
-        dropout: Share dropped of attention weights and of both branches' results.
-        drop_path: How often a sequence skips a branch in training.
-        **attention: What else `MultiHeadAttention` takes: `left`, `right`, `score`, `normalizer`, `positions`.
+        config: Settings of this block: `left` and `right` are single numbers, `drop_path` is the block's own.
+        positions: As in `MultiHeadAttention`.
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D)
@@ -59,73 +63,62 @@ class EncoderBlock(nn.Module):
     """
 
     def __init__(
-        self,
-        width: int,
-        heads: int,
-        *,
-        mlp_ratio: float = 4.0,
-        dropout: float = 0.0,
-        drop_path: float = 0.0,
-        **attention: Any,
+        self, width: int, config: EncoderConfig | Mapping[str, Any] | None = None, *, positions: Positions = None
     ) -> None:
         super().__init__()
-        hidden = int(width * mlp_ratio)
+        config = EncoderConfig.of(config)
+        hidden = int(width * config.mlp_ratio)
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = MultiHeadAttention(width, heads, dropout=dropout, **attention)
+        self.attention = MultiHeadAttention(
+            width,
+            config.heads,
+            left=config.left,
+            right=config.right,
+            dropout=config.dropout,
+            score=config.score,
+            normalizer=config.normalizer,
+            positions=positions,
+        )
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), Linear(hidden, width))
-        self.dropout = nn.Dropout(dropout)
-        self.drop_path = DropPath(drop_path)
+        self.mlp = nn.Sequential(Linear(width, hidden), nn.GELU(), nn.Dropout(config.dropout), Linear(hidden, width))
+        self.dropout = nn.Dropout(config.dropout)
+        self.drop_path = DropPath(config.drop_path)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         return self.finish(x, self.attention(self.attention_norm(x), padding=padding))
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
-        """The block's output for its input and what its attention gave for it: twice (B, T, D) -> (B, T, D)."""
+        """Complete the block from its input and the output of its attention: two (B, T, D) -> (B, T, D)."""
         x = x + self.drop_path(self.dropout(attended))
         return x + self.drop_path(self.dropout(self.mlp(self.mlp_norm(x))))
 
 
 class Encoder(nn.Module):
-    """A stack of blocks and a last norm; `drop_path` grows linearly from 0 to its value in the last block.
+    """A stack of `EncoderBlock`s followed by a layer norm.
 
     Args:
         width: Model width D.
-        depth: Number of blocks.
-        heads: Number of heads H; must divide D.
-        left: Past context in tokens, one for all blocks or one for each; `None` is unlimited.
-        right: Look-ahead in tokens, likewise; 0 is causal.
-        drop_path: How often a sequence skips a branch of the last block in training.
-        **block: What else `EncoderBlock` takes: `mlp_ratio`, `dropout`, and of attention `score`, `normalizer`,
-            `positions`.
+        config: An `EncoderConfig`, a dictionary of its fields, or `None` for the defaults.
+        positions: As in `MultiHeadAttention`: `relative`, `rotary`, a module, or `None`. Every block gets its own.
+
+    Attributes:
+        left: Past context of each block in tokens.
+        right: Look-ahead of each block in tokens.
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D)
 
     Raises:
-        ValueError: As `EncoderBlock`, or if `depth` is below 1, or contexts are not one for each block.
+        ValueError: As `EncoderBlock`, or if `depth` is below 1, or a list of contexts does not have `depth` entries.
     """
 
     def __init__(
-        self,
-        width: int,
-        depth: int,
-        heads: int,
-        *,
-        left: int | list[int | None] | None = None,
-        right: int | list[int | None] | None = None,
-        drop_path: float = 0.0,
-        **block: Any,
+        self, width: int, config: EncoderConfig | Mapping[str, Any] | None = None, *, positions: Positions = None
     ) -> None:
         super().__init__()
-        if depth < 1:
-            raise ValueError(f"depth={depth} is below 1")
-        self.left, self.right = of_each_block("left", left, depth), of_each_block("right", right, depth)
-        rising = [drop_path * (number / (depth - 1) if depth > 1 else 1) for number in range(depth)]
-        self.blocks = nn.ModuleList(
-            EncoderBlock(width, heads, left=back, right=ahead, drop_path=skipped, **block)
-            for back, ahead, skipped in zip(self.left, self.right, rising, strict=True)
-        )
+        configs = EncoderConfig.of(config).per_block()
+        self.left, self.right = [config.left for config in configs], [config.right for config in configs]
+        self.blocks = nn.ModuleList(EncoderBlock(width, config, positions=positions) for config in configs)
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
@@ -135,17 +128,5 @@ class Encoder(nn.Module):
 
     @property
     def reach(self) -> tuple[int | None, int | None]:
-        """How many tokens back and ahead one output depends on through all blocks; `None` is without a limit."""
+        """Past context and look-ahead of one output through all blocks, in tokens; `None` is unlimited."""
         return tuple(None if None in contexts else sum(contexts) for contexts in (self.left, self.right))
-
-
-def of_each_block(name: str, context: int | list[int | None] | None, depth: int) -> list[int | None]:
-    """One context for each block.
-
-    Raises:
-        ValueError: If a list has another length.
-    """
-    contexts = [context] * depth if context is None or isinstance(context, int) else list(context)
-    if len(contexts) != depth:
-        raise ValueError(f"{name}={contexts} is not one context for each of depth={depth} blocks")
-    return contexts

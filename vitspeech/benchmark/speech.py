@@ -19,11 +19,13 @@ from torch import Tensor, nn
 from torchaudio.transforms import MelSpectrogram
 from tqdm import tqdm
 
+from vitspeech.attention import EncoderConfig
 from vitspeech.benchmark import measure, memory
 from vitspeech.checkpoint.folder import load
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, find_audio, read_audio
 from vitspeech.data.batches import Items
-from vitspeech.data.clips.module import WaveformData, hiss
+from vitspeech.data.clips.augment import pink_noise
+from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.files import write_json
 from vitspeech.frontends import SpeechTokens
 from vitspeech.frontends.log_mel import LogMel
@@ -79,9 +81,10 @@ def networks(settings: Settings) -> dict[str, nn.Module]:
             raise ValueError(f"{settings.checkpoint}: {type(network).__name__} takes no waveforms")
         return {Path(settings.checkpoint).resolve().name: network.to(settings.device)}
     tokens = partial(SpeechTokens, 128, mels=settings.mels, stride=4)
-    attending = partial(SpeechClassifier, 14, depth=6, heads=4, mlp_ratio=2.0)
     windows = {"full": {}, "truncated": {"left": 8, "right": 2}, "causal": {"left": 8, "right": 0}}
-    made = {name: attending(tokens(), **window) for name, window in windows.items()}
+    made = {
+        name: SpeechClassifier(14, tokens(), EncoderConfig(mlp_ratio=2.0, **window)) for name, window in windows.items()
+    }
     made["cnn"] = SpeechCNN(14, tokens(), depth=3, kernel=7)
     return {name: network.to(settings.device).eval() for name, network in made.items()}
 
@@ -137,7 +140,7 @@ def classify(settings: Settings, note: Note) -> list[dict[str, Any]]:
 def reading(settings: Settings, note: Note) -> dict[str, Any]:
     """Files one by one (from the page cache), batches out of memory, and a batch's augmentation on the device."""
     data = WaveformData(seconds=1.0, batch=settings.batch, augment=None, seed=0)
-    data.noise = hiss(BACKGROUND_S * SAMPLE_RATE_HZ // 10).to(settings.device)
+    data.noise = pink_noise(BACKGROUND_S * SAMPLE_RATE_HZ // 10).to(settings.device)
     # NumPy's memory, as in `read_clips`: in huge pages.
     held = torch.from_numpy(numpy.empty((HELD, SAMPLE_RATE_HZ), numpy.int16)).random_(-32768, 32768)
     items, order = Items(held, torch.zeros(HELD, dtype=torch.long)), torch.randint(HELD, (HELD,))

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from torchvision.models import VisionTransformer as TorchvisionViT
 from tqdm import tqdm
 
-from vitspeech.attention import LearnedPositions, MeanPooling
+from vitspeech.attention import EncoderConfig, LearnedPositions, MeanPooling
 from vitspeech.benchmark.measure import (
     DTYPES,
     Call,
@@ -103,7 +103,8 @@ def torch_encoder(shape: Shape) -> nn.Module:
 
 def ours(shape: Shape) -> nn.Module:
     """This package's ViT with linear patches and mean pooling."""
-    return ViT(**asdict(shape))
+    encoder = EncoderConfig(depth=shape.depth, heads=shape.heads)
+    return ViT(shape.classes, shape.image, shape.patch, width=shape.width, encoder=encoder)
 
 
 def timm(shape: Shape) -> nn.Module:

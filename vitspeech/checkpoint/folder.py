@@ -1,12 +1,13 @@
-"""A released model: a folder with weights, the network's configuration and its card, loaded without a pickle.
+"""A released model: a folder with weights, configuration and card, loaded without unpickling anything.
 
 NAME/model.safetensors   the weights
-NAME/config.yaml         network, labels, preprocessing
+NAME/config.yaml         task, network, labels, preprocessing
 NAME/card.json           data, split, metrics, seeds, commit, hardware, minutes, sha256 of the two files above
 """
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,21 +22,24 @@ import vitspeech.frontends
 import vitspeech.models
 from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
 from vitspeech.data.files import sha256
+from vitspeech.trust import KNOWN_PACKAGES, check_config, import_trusted
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
 
 
 @dataclass
 class Model:
-    """A network with what is needed to give it a raw picture.
+    """A network with everything needed to run it on a file: labels, preprocessing, card.
 
     Args:
         network: In evaluation mode.
-        labels: The name of each class.
-        preprocessing: `image` (side in pixels), `mean` and `std` (per channel, of 0..1).
-        card: What is known of the network: data, split, metrics and so on.
+        labels: The name of each class or unit, in the order of the logits.
+        preprocessing: For images `image` (side in pixels), `mean` and `std` (per channel, for values in 0..1); for
+            audio `sample_rate_hz`, and `seconds` (length of a clip) or `units`.
+        card: Where the network comes from and how good it is: data, split, metrics and so on.
         config: The network's `class_path` and `init_args`.
-        task: Class path of the task that trained the network.
+        task: Class path of the task that trained it, which also evaluates it.
+        trust: The user's own modules whose classes it may use; see `load`.
     """
 
     network: nn.Module
@@ -44,24 +48,26 @@ class Model:
     card: dict[str, Any]
     config: dict[str, Any]
     task: str = "vitspeech.Classification"
+    trust: Sequence[str] = ()
 
 
 def save(model: Model, folder: str | Path) -> None:
-    """Write a released model, whole or not at all; a released model in `folder` is replaced.
+    """Write a released model, replacing the one in `folder`. If it fails, `folder` is unchanged.
 
     Raises:
         FileExistsError: If `folder` holds something else.
     """
     folder = Path(folder)
     if folder.exists() and not (folder / CARD).exists() and any(folder.iterdir()):
-        raise FileExistsError(f"{folder}: holds something that is no released model; name another folder")
+        raise FileExistsError(f"{folder}: is not empty and not a released model; name another folder")
     draft = folder.with_name(folder.name + ".draft")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.network.state_dict().items()}
     save_file(weights, draft / WEIGHTS)
-    (draft / WEIGHTS).chmod(0o644)  # safetensors leaves it to its owner alone
-    config = {"task": model.task, "network": model.config, "labels": model.labels, "preprocessing": model.preprocessing}
+    (draft / WEIGHTS).chmod(0o644)  # safetensors creates it readable by its owner alone
+    names = {"labels": model.labels, "preprocessing": model.preprocessing}
+    config = {"task": model.task, "network": model.config, **names}
     (draft / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     sums = {"sha256": sha256(draft / WEIGHTS), "config_sha256": sha256(draft / CONFIG)}
     (draft / CARD).write_text(json.dumps(model.card | {"format": FORMAT} | sums, indent=2) + "\n")
@@ -69,18 +75,20 @@ def save(model: Model, folder: str | Path) -> None:
     draft.rename(folder)
 
 
-def load(folder: str | Path) -> Model:
-    """Load a released model: `vitspeech.load("checkpoints/vit-cifar10")`.
+def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
+    """Load a released model or a finished run: `vitspeech.load("checkpoints/vit-cifar10")`.
 
-    Nothing in the folder is run: the weights are safetensors, the configuration may name only this package's
-    networks.
+    Loading runs no code from the folder: the weights are safetensors, and the configuration may name only networks of
+    vitspeech, torch and timm, and classes of the modules in `trust`.
 
     Args:
-        folder: Holds `model.safetensors`, `config.yaml` and `card.json`; or a finished run, which has it in `model/`.
+        folder: Holds `model.safetensors`, `config.yaml` and `card.json`; or a finished run, which has them in `model/`.
+        trust: Modules of your own whose code may run, such as `["mine"]` for `class_path: mine.Net`. They are also
+            looked for in the current folder.
 
     Raises:
-        FileNotFoundError: If the folder or a file of it is missing.
-        ValueError: If a file is altered, broken, or doesn't fit the others.
+        FileNotFoundError: If the folder or a file in it is missing.
+        ValueError: If a file is altered, broken, or does not fit the others, or a class is not trusted.
     """
     folder = Path(folder)
     if not (folder / WEIGHTS).exists() and (folder / "model").is_dir():
@@ -93,45 +101,77 @@ def load(folder: str | Path) -> Model:
         if sha256(folder / name) != card[key]:
             raise ValueError(f"{folder / name}: altered; its sha256 is not the one in {CARD}")
     config = read_mapping(folder / CONFIG, ("network", "labels", "preprocessing"))
-    old = card.get("format", 1) < FORMAT
+    outdated = card.get("format", 1) < FORMAT
     try:
-        config = upgraded_config(config) if old else config
-        network, weights = build(config["network"]), load_file(folder / WEIGHTS)
-        network.load_state_dict(upgraded_weights(weights) if old else weights)
+        config = upgraded_config(config) if outdated else config
+        check_config(config["network"], trust)
+        network, weights = build(config["network"], trust), load_file(folder / WEIGHTS)
+        network.load_state_dict(upgraded_weights(weights) if outdated else weights)
     except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{folder}: the network can't be made from its configuration and weights: {reason}") from None
-    return Model(
-        network.eval(),
-        config["labels"],
-        config["preprocessing"],
-        card,
-        config["network"],
-        config.get("task", Model.task),
-    )
+        raise ValueError(f"{folder}: the network cannot be built: {' '.join(str(error).split())}") from None
+    task = config.get("task", Model.task)
+    return Model(network.eval(), config["labels"], config["preprocessing"], card, config["network"], task, list(trust))
 
 
-def build(config: dict[str, Any]) -> nn.Module:
-    """Make the network that `class_path: vitspeech.NAME` and `init_args` describe; no other code can be named."""
-    package, _, name = str(config.get("class_path")).rpartition(".")
-    rooms = (vitspeech.models, vitspeech.frontends, vitspeech.attention)
-    known = {name: getattr(room, name) for room in rooms for name in room.__all__}
-    made = known.get(name) if package == "vitspeech" else None
-    if not (isinstance(made, type) and issubclass(made, nn.Module)):
-        raise ValueError(f"class_path {config.get('class_path')!r} is no network of vitspeech")
-    arguments = config.get("init_args") or {}
-    nested = {
-        key: build(value) for key, value in arguments.items() if isinstance(value, dict) and "class_path" in value
-    }
-    return made(**(arguments | nested))
+def build(config: dict[str, Any], trust: Sequence[str] = ()) -> nn.Module:
+    """Build the network that a `class_path` and its `init_args` describe.
+
+    Args:
+        config: `class_path: vitspeech.NAME` or a class of a trusted module, and `init_args`.
+        trust: Modules of the user's own whose code may run.
+
+    Raises:
+        ValueError: If a class is not trusted, or is not a network.
+    """
+    network_class = find_class(str(config.get("class_path")), trust)
+    if not issubclass(network_class, nn.Module):
+        raise ValueError(f"class_path {config['class_path']!r} is not a network (a subclass of torch.nn.Module)")
+    return network_class(**built_arguments(config.get("init_args") or {}, trust))
+
+
+def built_arguments(arguments: dict[str, Any], trust: Sequence[str]) -> dict[str, Any]:
+    """Arguments in which every nested class is replaced by an instance, and every own score by its class."""
+    built = {}
+    for name, value in arguments.items():
+        if isinstance(value, dict) and "class_path" in value:
+            value = find_class(value["class_path"], trust)(**built_arguments(value.get("init_args") or {}, trust))
+        elif isinstance(value, dict):
+            value = built_arguments(value, trust)
+        elif name == "score" and isinstance(value, str) and "." in value:
+            value = import_trusted(value, trust)
+        built[name] = value
+    return built
+
+
+def find_class(class_path: str, trust: Sequence[str]) -> type:
+    """A network of vitspeech or a part of one, a module of torch or timm, or any class of a trusted module.
+
+    Raises:
+        ValueError: If it is none of these.
+    """
+    parts = class_path.split(".")
+    if parts[0] == "vitspeech":
+        rooms = (vitspeech.models, vitspeech.frontends, vitspeech.attention)
+        found = next((getattr(room, parts[-1]) for room in rooms if parts[-1] in room.__all__), None)
+        if len(parts) != 2 or not (isinstance(found, type) and issubclass(found, nn.Module)):
+            raise ValueError(f"class_path {class_path!r} is not a network of vitspeech")
+        return found
+    found = import_trusted(class_path, trust)
+    if not isinstance(found, type) or (parts[0] in KNOWN_PACKAGES and not issubclass(found, nn.Module)):
+        raise ValueError(f"class_path {class_path!r} is not a network (a subclass of torch.nn.Module)")
+    return found
 
 
 def read_mapping(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
-    """A YAML or JSON file that holds these keys."""
+    """Read a YAML or JSON file that must have these keys.
+
+    Raises:
+        ValueError: If it cannot be read, or a key is missing.
+    """
     try:
         mapping = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: can't be read: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     missing = [key for key in keys if not isinstance(mapping, dict) or key not in mapping]
     if missing:
         raise ValueError(f"{path}: has no {', '.join(missing)}")

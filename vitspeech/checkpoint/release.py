@@ -1,4 +1,4 @@
-"""From a finished run to a released model, and from its card back to the data it was measured on."""
+"""Releasing a finished run, and building the data set that a model's card names."""
 
 import inspect
 import json
@@ -9,88 +9,101 @@ from statistics import mean, stdev
 from typing import Any
 
 import vitspeech.data
-from vitspeech import checkpoint
-from vitspeech.data.batches import InMemoryData
+from vitspeech.checkpoint.folder import CARD, Model, load, save
+from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_clips import WordSource
+from vitspeech.trust import import_trusted
 
-SHOWN = ("learning_curves.png", "confusion_matrix.png", "errors.txt")  # of which a run has what its task gives
+FIGURES = ("learning_curves.png", "confusion_matrix.png", "errors.txt")  # a run has those that fit its task
 
 
-def release(run: str | Path, folder: str | Path, others: Sequence[str | Path] = ()) -> dict[str, Any]:
-    """Write a run's final weights as a released model, and list it in the table beside it.
+def release(
+    run: str | Path, folder: str | Path, others: Sequence[str | Path] = (), *, trust: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Write a run's final weights as a released model.
 
     Args:
-        run: A finished run.
-        folder: Where the released model goes: `checkpoints/NAME`.
-        others: Runs of the same config with other seeds; the card gets mean and deviation over all of them.
+        run: Folder of a finished run.
+        folder: Folder of the released model: `checkpoints/NAME`.
+        others: Runs of the same config with other seeds; the card gets mean and standard deviation over all runs.
+        trust: Modules of your own whose classes the runs use.
 
     Returns:
         The card.
 
     Raises:
         FileNotFoundError: If a run is not finished.
-        ValueError: If another run is of another network or data set, or of the same seed.
+        ValueError: If another run has another network or data set, or the same seed.
     """
-    models = [load_finished(path) for path in (run, *others)]
+    models = [load_finished(path, trust) for path in (run, *others)]
     first = models[0]
     seeds = [seed for model in models for seed in model.card["seeds"]]
     for path, model in zip((run, *others), models, strict=True):
         if model.config != first.config or model.card["data"] != first.card["data"]:
-            raise ValueError(f"{path}: another network or data set than {run}")
+            raise ValueError(f"{path}: has another network or data set than {run}")
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"the runs' seeds {seeds} are not all different")
     if others:
         first.card["metrics"] |= spread([model.card["metrics"] for model in models])
     first.card |= {"name": Path(folder).name, "seeds": seeds}
-    checkpoint.save(first, folder)
-    for file in (Path(run) / name for name in SHOWN):
+    save(first, folder)
+    for file in (Path(run) / name for name in FIGURES):
         if file.exists():
             shutil.copy(file, folder)
-    write_table(Path(folder).parent)
     return first.card
 
 
 def spread(metrics: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Mean and standard deviation over runs of every accuracy and error rate that a card has."""
-    found = {}
+    """Mean and standard deviation over runs of every accuracy and error rate on their cards."""
+    statistics = {}
     for name in [name for name in metrics[0] if name.endswith(("_accuracy", "_error_rate"))]:
-        values = [of_run[name] for of_run in metrics]
-        found |= {f"{name}_mean": round(mean(values), 6), f"{name}_sd": round(stdev(values), 6)}
-    return found
+        values = [run_metrics[name] for run_metrics in metrics]
+        statistics |= {f"{name}_mean": round(mean(values), 6), f"{name}_sd": round(stdev(values), 6)}
+    return statistics
 
 
-def load_finished(run: str | Path) -> checkpoint.Model:
-    """The model of a run that came to its end."""
+def load_finished(run: str | Path, trust: Sequence[str] = ()) -> Model:
+    """Load the model of a finished run.
+
+    Raises:
+        FileNotFoundError: If the run is not finished.
+    """
     if not (Path(run) / "model").is_dir():
-        raise FileNotFoundError(f"{run}: no finished run (it has no model/); finish it with train.py --resume {run}")
-    return checkpoint.load(run)
+        raise FileNotFoundError(
+            f"{run}: not a finished run (it has no model/); finish it with vitspeech train --resume {run}"
+        )
+    return load(run, trust=trust)
 
 
-def write_table(folder: Path) -> None:
-    """List every released model beside `folder/README.md`'s introduction, in a table made from the cards."""
-    cards = [json.loads(path.read_text()) for path in sorted(folder.glob(f"*/{checkpoint.CARD}"))]
+def write_table(folder: Path) -> Path:
+    """Rewrite the table of released models in `folder/README.md` from their cards, and return that file.
+
+    The text before the table is kept.
+    """
+    cards = [json.loads(path.read_text()) for path in sorted(folder.glob(f"*/{CARD}"))]
     readme = folder / "README.md"
     text = readme.read_text() if readme.exists() else "# Released models\n"
     introduction = text.partition("\n| model |")[0].rstrip()
     readme.write_text(f"{introduction}\n\n" + "\n".join(table(cards)) + "\n")
+    return readme
 
 
 def table(cards: Sequence[dict[str, Any]]) -> list[str]:
-    """The lines of a Markdown table, one for each card."""
+    """The lines of a Markdown table with one row per card."""
     lines = [
         "| model | parameters | test set | mean ± sd (seeds) | minutes | hardware | commit |",
         "|---|---|---|---|---|---|---|",
     ]
     for card in cards:
-        shares, spreads = percentages(card["metrics"])
+        values, spreads = percentages(card["metrics"])
         seeds = f"{spreads} ({len(card['seeds'])})" if spreads else "one seed"
-        numbers = f"{card['parameters'] / 1e6:.2f} M | {shares} | {seeds}"
+        numbers = f"{card['parameters'] / 1e6:.2f} M | {values} | {seeds}"
         origin = f"{card['minutes']:.0f} | {card['hardware']} | `{card['commit']}`"
         lines.append(f"| `{card['name']}` | {numbers} | {origin} |")
     return lines
 
 
-NAMES = {  # of a card's metrics, as tables say them
+NAMES = {  # of the metrics on a card, as tables spell them
     "test_accuracy": "accuracy",
     "word_accuracy": "words alone",
     "character_error_rate": "CER",
@@ -100,49 +113,61 @@ NAMES = {  # of a card's metrics, as tables say them
 
 
 def percentages(metrics: dict[str, Any]) -> tuple[str, str]:
-    """The accuracies or error rates of a card to be read, and their means and deviations over seeds ("" for one)."""
-    known = {name: text for name, text in NAMES.items() if name in metrics}
-    shares = [f"{text} {100 * metrics[name]:.2f} %" for name, text in known.items()]
+    """The accuracies or error rates of a card as text, and their mean ± standard deviation over seeds ("" for one)."""
+    names = {name: text for name, text in NAMES.items() if name in metrics}
+    values = [f"{text} {100 * metrics[name]:.2f} %" for name, text in names.items()]
     for test_set, others in metrics.get("also", {}).items():
-        shares += [f"{text} {100 * others[name]:.2f} % on {test_set}" for name, text in known.items()]
+        values += [f"{text} {100 * others[name]:.2f} % on {test_set}" for name, text in names.items()]
     spreads = [
         f"{text} {100 * metrics[f'{name}_mean']:.2f} ± {100 * metrics[f'{name}_sd']:.2f} %"
-        for name, text in known.items()
+        for name, text in names.items()
         if f"{name}_sd" in metrics
     ]
-    return ", ".join(shares), ", ".join(spreads)
+    return ", ".join(values), ", ".join(spreads)
 
 
-def card_data(model: checkpoint.Model, root: str | None) -> InMemoryData:
-    """The data set that a model's card names, found under `root`.
+def card_data(model: Model, root: str | None) -> InMemoryData:
+    """Build the data set that a model's card names, with its files under `root`.
 
     Raises:
-        ValueError: If the card names no data set of vitspeech, or its labels are not the model's.
+        ValueError: If the card's data set is not one of vitspeech and not in a module that the model was loaded with
+            trust in, or its labels are not the model's.
     """
-    data = made_from(model.card["data"], InMemoryData, root)
-    unknown = sorted(set(data.labels) - set(model.labels))
+    data = build_data(model.card["data"], InMemoryData, root, model.trust)
     if list(data.labels) != list(model.labels):
-        named = ", ".join(unknown) or ", ".join(sorted(set(model.labels) - set(data.labels)))
-        raise ValueError(f"classes of the data and of the model differ: {named}")
+        names = sorted(set(data.labels) - set(model.labels)) or sorted(set(model.labels) - set(data.labels))
+        raise ValueError(f"classes of the data and of the model differ: {', '.join(names) or 'in their order'}")
     return data
 
 
-def made_from(description: dict[str, Any], kind: type, root: str | None) -> Any:
-    """The data set, or the source of one, that `class_path: vitspeech.NAME` and `init_args` describe.
+def build_data(description: dict[str, Any], kind: type, root: str | None, trust: Sequence[str] = ()) -> Any:
+    """Build the data set, or the source of words of one, that a `class_path` and its `init_args` describe.
+
+    Args:
+        description: `class_path: vitspeech.NAME` or a class of a trusted module, and `init_args`.
+        kind: The class must be a subclass of it.
+        root: Folder of the files; `None` is the class's default.
+        trust: Modules of the user's own whose code may run.
 
     Raises:
-        ValueError: If there is none of that kind, or it needs a root that is not given.
+        ValueError: If the class is not trusted or not of that kind, or needs a root and `root` is `None`.
     """
-    package, _, name = str(description["class_path"]).rpartition(".")
-    made = getattr(vitspeech.data, name, None) if package == "vitspeech" and name in vitspeech.data.__all__ else None
-    if not (isinstance(made, type) and issubclass(made, kind)):
-        raise ValueError(f"the card's data {description['class_path']!r} is no data set of vitspeech")
+    class_path = str(description["class_path"])
+    package, _, name = class_path.rpartition(".")
+    if class_path.startswith("vitspeech."):
+        data_class = (
+            getattr(vitspeech.data, name) if package == "vitspeech" and name in vitspeech.data.__all__ else None
+        )
+    else:
+        data_class = import_trusted(class_path, trust)
+    if not (isinstance(data_class, type) and issubclass(data_class, kind)):
+        raise ValueError(f"the card's data {class_path!r} is not a data set (a subclass of {kind.__name__})")
     arguments = dict(description["init_args"])
     if "source" in arguments:
-        arguments["source"] = made_from(arguments["source"], WordSource, root)
-    parameter = inspect.signature(made).parameters.get("root")
+        arguments["source"] = build_data(arguments["source"], WordSource, root, trust)
+    parameter = inspect.signature(data_class).parameters.get("root")
     if parameter is not None:
         if root is None and parameter.default is parameter.empty:
-            raise ValueError(f"say where the data is with --data: {name} has no place of its own")
+            raise ValueError(f"name the folder of the data with --data: {name} has no default")
         arguments["root"] = root
-    return made(**arguments)
+    return data_class(**arguments)

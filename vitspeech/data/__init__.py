@@ -1,30 +1,49 @@
-"""Data sets, read once and augmented in batches."""
+"""Data sets, held in memory and augmented in batches. `module.py` is the base class of all of them, `batches.py` makes
+batches, `splits.py` holds out validation and test items, `files.py` finds and writes files; `images/`, `clips/` (one
+label each) and `utterances/` (transcripts) are the kinds of data sets, and `audio/` reads and synthesizes sound."""
 
+from vitspeech.data.batches import Items
+from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.folder import AudioFolder
-from vitspeech.data.clips.module import WaveformAugment
+from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.speech_commands import SpeechCommands
 from vitspeech.data.clips.spoken_words import SpokenWords
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.cifar import Cifar
 from vitspeech.data.images.folder import ImageFolder
+from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.shapes import Shapes
 from vitspeech.data.images.two_marks import TwoMarks
+from vitspeech.data.module import InMemoryData
+from vitspeech.data.utterances.augment import SequenceAugment
+from vitspeech.data.utterances.batch import SpeechBatch, collate
+from vitspeech.data.utterances.module import UtteranceData
 from vitspeech.data.utterances.spoken_vocabulary import SpokenVocabulary
 from vitspeech.data.utterances.transcribed_audio import TranscribedAudio
-from vitspeech.data.utterances.word_sequences import SequenceAugment, WordSequences
+from vitspeech.data.utterances.word_clips import WordClip, WordSource
+from vitspeech.data.utterances.word_sequences import WordSequences
 
 __all__ = [
     "AudioFolder",
     "Augment",
     "Cifar",
+    "ImageData",
     "ImageFolder",
+    "InMemoryData",
+    "Items",
     "SequenceAugment",
     "Shapes",
+    "SpeechBatch",
     "SpeechCommands",
     "SpokenVocabulary",
     "SpokenWords",
     "TranscribedAudio",
     "TwoMarks",
+    "UtteranceData",
     "WaveformAugment",
+    "WaveformData",
+    "WordClip",
     "WordSequences",
+    "WordSource",
+    "collate",
 ]

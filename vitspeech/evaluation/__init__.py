@@ -1,4 +1,4 @@
-"""Evaluation of trained networks on test sets: one file per kind of output, which `Task.evaluate` calls."""
+"""Evaluation on test sets, one file per kind of output. `Task.evaluate` chooses which one applies."""
 
 from vitspeech.evaluation.report import Report
 

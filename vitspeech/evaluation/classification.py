@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from vitspeech.evaluation.report import Report
 from vitspeech.metrics.intervals import wilson_interval
-from vitspeech.plots.run import draw_confusion_matrix
+from vitspeech.plots.confusion import draw_confusion_matrix
 
 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
@@ -32,7 +32,7 @@ def confusion_matrix(network: nn.Module, data: LightningDataModule, *, progress:
 
     Args:
         network: In evaluation mode, on the device to use.
-        data: A data module with `labels`, `test_dataloader` and `normalized`.
+        data: A data module with `labels`, `test_dataloader` and `normalize`.
         progress: Show a bar.
 
     Shape:
@@ -42,7 +42,7 @@ def confusion_matrix(network: nn.Module, data: LightningDataModule, *, progress:
     classes = len(data.labels)
     counts = torch.zeros(classes, classes, dtype=torch.long)
     for inputs, labels, _ in tqdm(data.test_dataloader(), desc="test", disable=not progress, leave=False):
-        given = network(data.normalized(inputs.to(device))).argmax(-1).cpu()
+        given = network(data.normalize(inputs.to(device))).argmax(-1).cpu()
         counts += multiclass_confusion_matrix(given, labels, classes)
     return counts
 

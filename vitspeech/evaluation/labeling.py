@@ -11,7 +11,7 @@ from tqdm import tqdm
 from vitspeech.evaluation.report import Report
 from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.metrics.word_times import TimedWord, frame_labels, word_f1, words_of
-from vitspeech.plots.run import draw_confusion_matrix
+from vitspeech.plots.confusion import draw_confusion_matrix
 
 TOLERANCE_S = 0.05
 
@@ -30,7 +30,7 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     counts = torch.zeros(none + 1, none + 1, dtype=torch.long)
     references, found = [], []
     for speech, _ in tqdm(data.test_dataloader(), desc="test", disable=not progress, leave=False):
-        waveforms = data.normalized(speech.waveforms.to(device))
+        waveforms = data.normalize(speech.waveforms.to(device))
         logits, frames = network(waveforms, speech.lengths.to(device))
         given, spans_s = logits.argmax(-1).cpu(), speech.spans / rate_hz
         true = frame_labels(spans_s, speech.units, silence=none, frames=given.shape[1], **times)

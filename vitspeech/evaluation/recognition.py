@@ -14,7 +14,7 @@ from tqdm import tqdm
 from vitspeech.data.files import sha256
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation.report import Report
-from vitspeech.inference.transcribe import Search, transcribed
+from vitspeech.inference.transcribe import Search, transcribe_batch
 from vitspeech.metrics.word_errors import alignments, character_error_rate, confusions, score, worst
 
 
@@ -34,7 +34,7 @@ def evaluate(
     search = search or Search()
     sums = {Path(manifest).stem: sha256(manifest_file(manifest)) for manifest in data.manifests}
     found, texts, listings = {}, [], []
-    for name, utterances in data.tests().items():
+    for name, utterances in data.test_sets().items():
         said = [" ".join(utterance.words) for utterance in utterances.utterances]
         heard = transcripts(network, data, utterances, search, progress)
         of_set = metrics(said, heard, characters=data.units == "characters")
@@ -59,8 +59,8 @@ def transcripts(
     """What is understood of each utterance, in their order."""
     device, heard = next(network.parameters()).device, []
     for speech, _ in tqdm(data.evaluation_loader(utterances), desc="test", disable=not progress, leave=False):
-        waveforms, lengths = data.normalized(speech.waveforms.to(device)), speech.lengths.to(device)
-        heard += [found.text for found in transcribed(network, data.labels, waveforms, lengths, search)]
+        waveforms, lengths = data.normalize(speech.waveforms.to(device)), speech.lengths.to(device)
+        heard += [found.text for found in transcribe_batch(network, data.labels, waveforms, lengths, search)]
     return heard
 
 

@@ -1,4 +1,4 @@
-"""From utterances to transcripts: the search, and when each unit was said.
+"""Transcribe recordings: search over a network's outputs, and the times of each unit.
 
 Shapes: B batch, N samples, T tokens, C classes, of which the last is the blank or the end.
 """
@@ -22,14 +22,14 @@ from vitspeech.models import SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 
 @dataclass(frozen=True)
 class Search:
-    """How a transcript is looked for.
+    """Parameters of the search for a transcript.
 
     Args:
-        beam: Hypotheses that are gone on with; 1 is greedy.
-        length_penalty: Exponent of the length by which an encoder-decoder's hypotheses are divided.
-        ctc_weight: CTC's share in the score of an encoder-decoder that has a CTC head. A decoder alone loses count of
-            more words than it was trained on; 0.7 did best on validation utterances of 1 to 7 words, and on those of 8
-            to 12 within a tenth of a point of the best.
+        beam: Number of hypotheses kept after each step; 1 is greedy search.
+        length_penalty: Exponent of the length normalization of an encoder-decoder's scores.
+        ctc_weight: Weight of CTC in the score of an encoder-decoder that has a CTC head. Without CTC the decoder makes
+            counting errors on utterances with more words than in training. 0.7 was the best value on validation
+            utterances of 1 to 7 words, and within 0.1 percentage points of the best on those of 8 to 12 words.
 
     Raises:
         ValueError: If a number is out of its range.
@@ -45,14 +45,14 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Said:
-    """One word or character, and when.
+class Segment:
+    """A word or character with its times.
 
     Args:
-        label: Which.
-        start_s: When it begins, in seconds from the beginning of the sound, by the best alignment of CTC: that is where
-            the network says it, within the word that people hear.
-        end_s: When it ends, likewise.
+        label: The word or character.
+        start_s: Start in seconds from the beginning of the recording, from the best CTC alignment. CTC outputs peak
+            within the spoken word, so that the segment is usually shorter than the word.
+        end_s: End in seconds.
     """
 
     label: str
@@ -62,23 +62,23 @@ class Said:
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was said.
+    """The transcript of one recording.
 
     Args:
-        text: The units in order, with spaces between words.
-        units: Each with its times; none for an encoder-decoder that has no CTC head.
-        log_probability: Natural logarithm, as the search gives it.
-        numbers: The index of each unit among the model's labels.
+        text: The words, separated by spaces.
+        units: Each word or character with its times; empty for an encoder-decoder without a CTC head.
+        log_probability: Natural logarithm, as the search returns it.
+        indices: The index of each unit among the model's labels.
     """
 
     text: str
-    units: tuple[Said, ...]
+    units: tuple[Segment, ...]
     log_probability: float
-    numbers: tuple[int, ...] = ()
+    indices: tuple[int, ...] = ()
 
 
 def is_transcribing(network: nn.Module) -> bool:
-    """Whether a network gives transcripts rather than labels."""
+    """Whether a network's outputs are decoded to transcripts."""
     return isinstance(network, SpeechRecognizer | SpeechTranscriber)
 
 
@@ -91,113 +91,113 @@ def transcribe(
     batch: int = 16,
     progress: bool = False,
 ) -> Iterator[tuple[Path, Transcript]]:
-    """Write down what is said in recordings of any rate, of up to a minute each.
+    """Transcribe recordings of any sample rate, each at most one minute long.
 
     Args:
         model: A recognizer or transcriber from `vitspeech.load`.
-        paths: Files, and folders whose recordings are all taken.
-        search: How; `None` is `Search()`.
-        batch: Recordings a forward pass.
-        progress: Show a bar where there is more than one batch.
+        paths: Files and folders; a folder stands for all its recordings.
+        search: Search parameters; `None` is `Search()`.
+        batch: Recordings per forward pass.
+        progress: Show a progress bar if there is more than one batch.
 
     Raises:
         FileNotFoundError: If a path does not exist or a folder holds no recording.
-        ValueError: If a file is empty, broken or too long, or the model gives no transcripts.
+        ValueError: If a file is empty, broken or too long, or the model does not output transcripts.
     """
     if not is_transcribing(model.network):
-        use = "stream" if isinstance(model.network, SpeechLabeler) else "predict"
-        raise ValueError(f"{type(model.network).__name__} gives labels, not transcripts; use vitspeech.{use}")
+        verb = "stream" if isinstance(model.network, SpeechLabeler) else "predict"
+        raise ValueError(
+            f"{type(model.network).__name__} outputs labels, not transcripts; use `vitspeech {verb}` (vitspeech.{verb})"
+        )
     files, device = find_audio(paths), next(model.network.parameters()).device
     rate_hz = model.preprocessing["sample_rate_hz"]
     with tqdm(total=len(files), desc="files", disable=not progress or len(files) <= batch, leave=False) as bar:
         for start in range(0, len(files), batch):
-            some = files[start : start + batch]
-            sounds = [read_clip(file, rate_hz) / 32768 for file in some]
-            lengths = torch.tensor([len(sound) for sound in sounds], device=device)
-            found = transcribed(model.network, model.labels, pad_sequence(sounds, True).to(device), lengths, search)
-            yield from zip(some, found, strict=True)
-            bar.update(len(some))
+            batch_files = files[start : start + batch]
+            waveforms = [read_clip(file, rate_hz) / 32768 for file in batch_files]
+            lengths = torch.tensor([len(waveform) for waveform in waveforms], device=device)
+            padded = pad_sequence(waveforms, True).to(device)
+            transcripts = transcribe_batch(model.network, model.labels, padded, lengths, search)
+            yield from zip(batch_files, transcripts, strict=True)
+            bar.update(len(batch_files))
 
 
 @torch.inference_mode()
-def transcribed(
+def transcribe_batch(
     network: SpeechRecognizer | SpeechTranscriber,
     labels: Sequence[str],
     waveforms: Tensor,
     lengths: Tensor,
     search: Search | None = None,
 ) -> list[Transcript]:
-    """The transcript of each utterance of a batch, padded at the end: (B, N), (B,) -> B."""
+    """Transcribe a batch of utterances that are padded at the end: (B, N), (B,) -> B transcripts."""
     search = search or Search()
-    if isinstance(network, SpeechRecognizer):
-        logits, tokens = network(waveforms, lengths)
-        rows = log_probabilities(logits, tokens)
-        return [transcript(found_by(search, some), labels, network.tokens) for some in rows]
-    return said_by_decoder(network, labels, waveforms, lengths, search)
+    decode = decode_ctc if isinstance(network, SpeechRecognizer) else decode_autoregressive
+    return [to_transcript(best, labels, network.tokens) for best in decode(network, waveforms, lengths, search)]
 
 
-def said_by_decoder(
-    network: SpeechTranscriber, labels: Sequence[str], waveforms: Tensor, lengths: Tensor, search: Search
-) -> list[Transcript]:
-    """As `transcribed`, of an encoder-decoder; its times are those of CTC's best alignment of what the decoder said."""
+def decode_ctc(network: SpeechRecognizer, waveforms: Tensor, lengths: Tensor, search: Search) -> list[ctc.Hypothesis]:
+    """The best hypothesis of each utterance, from a network trained with CTC."""
+    hypotheses = []
+    for log_probs in log_probabilities(*network(waveforms, lengths)):
+        ctc_search = new_ctc_search(search)
+        ctc_search.push(log_probs)
+        hypotheses.append(ctc_search.best())
+    return hypotheses
+
+
+def decode_autoregressive(
+    network: SpeechTranscriber, waveforms: Tensor, lengths: Tensor, search: Search
+) -> list[ctc.Hypothesis]:
+    """The best hypothesis of each utterance, from an encoder-decoder; its spans are those of the best CTC alignment."""
     encoded, padding = network.encode(waveforms, lengths)
-    # A unit lasts a token at least: that bounds what a decoder that finds no end can say.
+    # Each unit lasts at least one token, which bounds transcripts of a decoder that never outputs the end.
     sizes = {"start": network.start_unit, "batch": len(encoded), "longest": encoded.shape[1]}
-    cache, heard = network.start(encoded, padding), network.forward_ctc(encoded)
+    cache, ctc_logits = network.start(encoded, padding), network.forward_ctc(encoded)
     tokens = padding.sum(1)
-    weighs = heard is not None and search.ctc_weight > 0
-    if search.beam == 1 and not weighs:
-        found = autoregressive.greedy(network.step, cache, **sizes)
+    is_joint = ctc_logits is not None and search.ctc_weight > 0
+    if search.beam == 1 and not is_joint:
+        hypotheses = autoregressive.greedy(network.step, cache, **sizes)
     else:
-        scorer = PrefixScores(heard.float().log_softmax(-1), tokens) if weighs else None
-        options = {"beam": search.beam, "length_penalty": search.length_penalty}
-        weight = search.ctc_weight if weighs else 0.0
-        beams = autoregressive.beam_search(network.step, cache, **sizes, **options, scorer=scorer, ctc_weight=weight)
-        found = [hypotheses[0] for hypotheses in beams]
-    rows = [None] * len(found) if heard is None else log_probabilities(heard, tokens)
-    return [
-        transcript(timed(hypothesis, some), labels, network.tokens)
-        for hypothesis, some in zip(found, rows, strict=True)
-    ]
+        scorer = PrefixScores(ctc_logits.float().log_softmax(-1), tokens) if is_joint else None
+        options = {"beam": search.beam, "length_penalty": search.length_penalty, "scorer": scorer}
+        weight = search.ctc_weight if is_joint else 0.0
+        beams = autoregressive.beam_search(network.step, cache, **sizes, **options, ctc_weight=weight)
+        hypotheses = [beam[0] for beam in beams]
+    rows = [None] * len(hypotheses) if ctc_logits is None else log_probabilities(ctc_logits, tokens)
+    return [with_spans(hypothesis, log_probs) for hypothesis, log_probs in zip(hypotheses, rows, strict=True)]
 
 
 def log_probabilities(logits: Tensor, tokens: Tensor) -> list[Tensor]:
-    """Each utterance's own rows, on the CPU: (B, T, C), (B,) -> B times (T, C)."""
-    rows = logits.float().log_softmax(-1).cpu()
-    return [some[:count] for some, count in zip(rows, tokens.tolist(), strict=True)]
+    """The log-probabilities of each utterance without padding, on the CPU: (B, T, C), (B,) -> B tensors (T, C)."""
+    padded = logits.float().log_softmax(-1).cpu()
+    return [log_probs[:count] for log_probs, count in zip(padded, tokens.tolist(), strict=True)]
 
 
-def found_by(search: Search, log_probs: Tensor) -> ctc.Hypothesis:
-    """The best labeling of an utterance: (T, C) -> hypothesis."""
-    searching = ctc_search(search)
-    searching.push(log_probs)
-    return searching.best()
-
-
-def ctc_search(search: Search) -> ctc.GreedySearch | ctc.PrefixBeamSearch:
-    """A search over CTC's rows that can go on as they come."""
+def new_ctc_search(search: Search) -> ctc.GreedySearch | ctc.PrefixBeamSearch:
+    """A CTC search that accepts log-probabilities in parts."""
     return ctc.GreedySearch() if search.beam == 1 else ctc.PrefixBeamSearch(search.beam)
 
 
-def timed(found: autoregressive.Hypothesis, log_probs: Tensor | None) -> ctc.Hypothesis:
-    """A decoder's hypothesis with the spans of CTC's best alignment, without any where there is none."""
-    units = found.units
-    possible = log_probs is not None and units and ctc.tokens_needed(units) <= len(log_probs)
-    spans = ctc.align(log_probs, units).spans if possible else ()
-    return ctc.Hypothesis(units, found.log_probability, spans)
+def with_spans(hypothesis: autoregressive.Hypothesis, log_probs: Tensor | None) -> ctc.Hypothesis:
+    """A decoder's hypothesis with the spans of the best CTC alignment, or without spans if there is none."""
+    units = hypothesis.units
+    is_alignable = log_probs is not None and units and ctc.tokens_needed(units) <= len(log_probs)
+    spans = ctc.align(log_probs, units).spans if is_alignable else ()
+    return ctc.Hypothesis(units, hypothesis.log_probability, spans)
 
 
-def transcript(found: ctc.Hypothesis, labels: Sequence[str], tokens: SpeechTokens) -> Transcript:
-    """A hypothesis to be read, its times in seconds.
+def to_transcript(hypothesis: ctc.Hypothesis, labels: Sequence[str], tokens: SpeechTokens) -> Transcript:
+    """Convert units to text and spans to seconds.
 
-    A token stands at the center of the samples that it sees, and lasts for a hop around it.
+    A token lasts one hop, around the center of the samples that it is computed from.
     """
-    names = [labels[unit] for unit in found.units]
+    names = [labels[unit] for unit in hypothesis.units]
     text = ("" if " " in labels else " ").join(names)
-    before = (tokens.window_samples - tokens.hop_samples) / 2
-    times = [
-        [(token * tokens.hop_samples + before) / tokens.log_mel.sample_rate_hz for token in span]
-        for span in found.spans
+    offset = (tokens.window_samples - tokens.hop_samples) / 2
+    times_s = [
+        [(token * tokens.hop_samples + offset) / tokens.log_mel.sample_rate_hz for token in span]
+        for span in hypothesis.spans
     ]
-    said = tuple(Said(name, *span) for name, span in zip(names, times, strict=False))
-    return Transcript(" ".join(text.split()), said, found.log_probability, found.units)
+    segments = tuple(Segment(name, *times) for name, times in zip(names, times_s, strict=False))
+    return Transcript(" ".join(text.split()), segments, hypothesis.log_probability, hypothesis.units)

@@ -1,4 +1,4 @@
-"""What is said, while it is being said: transcripts of a stream, the last one being that of the whole recording.
+"""Transcripts of a stream; the last one equals the transcript of the full recording.
 
 Shapes: N samples, T tokens, C classes.
 """
@@ -11,73 +11,71 @@ from torch import Tensor
 from vitspeech.checkpoint.folder import Model
 from vitspeech.decoding.ctc import GreedySearch, Hypothesis
 from vitspeech.inference.stream import stream
-from vitspeech.inference.transcribe import Said, Search, Transcript, ctc_search, transcript
+from vitspeech.inference.transcribe import Search, Segment, Transcript, new_ctc_search, to_transcript
 from vitspeech.models import SpeechRecognizer
 
 
 class TranscriptStream:
-    """Samples in, the transcript so far out.
+    """Takes samples and returns the transcript so far.
 
-    The recognizer's rows are those of the whole recording (`AudioStream`), and the search goes on from row to row; so
-    after `flush` the transcript is the one that `vitspeech.transcribe` gives, however the sound was cut into pushes.
-    With greedy search what has been said stays said; a beam may still change its last words.
+    The logits are those of the full recording (`AudioStream`), and the search continues from push to push. After
+    `flush` the transcript therefore equals that of `vitspeech.transcribe`, regardless of how the samples were split.
+    Greedy search only appends to the transcript; beam search may still change its last words.
 
     Args:
         model: A `SpeechRecognizer` from `vitspeech.load`, with a limited `right` in every block.
-        search: How; `None` is `Search()`. What is kept grows with the transcript: a beam keeps it once a hypothesis.
+        search: Search parameters; `None` is `Search()`. Memory grows with the length of the transcript, times the beam.
 
     Raises:
-        ValueError: If the model can't be streamed; the message says why.
+        ValueError: If the model can't be streamed; the message states the reason.
     """
 
     def __init__(self, model: Model, *, search: Search | None = None) -> None:
         if not isinstance(model.network, SpeechRecognizer):
             raise ValueError(
-                f"{type(model.network).__name__} gives no transcript as it listens; a SpeechRecognizer (CTC) does"
+                f"{type(model.network).__name__} can't transcribe a stream; use a SpeechRecognizer (trained with CTC)"
             )
         self.labels, self.tokens = model.labels, model.network.tokens
-        self.stream, self.search = stream(model), ctc_search(search or Search())
+        self.stream, self.search = stream(model), new_ctc_search(search or Search())
 
     def push(self, samples: Tensor | numpy.ndarray) -> Transcript:
-        """The next samples, int16 or floats within ±1: (N,) -> what has been said so far."""
-        self.hear(self.stream.push(samples))
-        return transcript(self.search.best(), self.labels, self.tokens)
+        """Process the next samples, int16 or floats within ±1: (N,) -> the transcript so far."""
+        self.advance(self.stream.push(samples))
+        return to_transcript(self.search.best(), self.labels, self.tokens)
 
     def flush(self) -> Transcript:
-        """The transcript of all that was pushed, when no sound comes any more; the stream is then as new."""
-        self.hear(self.stream.flush())
-        found = transcript(self.search.best(), self.labels, self.tokens)
+        """End the recording and return its transcript; the stream can then be used for another recording."""
+        self.advance(self.stream.flush())
+        result = to_transcript(self.search.best(), self.labels, self.tokens)
         self.search.restart()
-        return found
+        return result
 
-    def words(self, parts: Iterable[Tensor]) -> Iterator[Said]:
-        """The words of sound that comes in parts (N,), each once and as soon as it is final.
-
-        Where characters are the units, each of them.
+    def words(self, parts: Iterable[Tensor]) -> Iterator[Segment]:
+        """Yield each word (or character, if characters are the units) of parts (N,) as soon as it is final.
 
         Raises:
-            ValueError: If the search is a beam's, whose words are not final before the end.
+            ValueError: If the search is not greedy, since a beam's words are only final at the end.
         """
         if not isinstance(self.search, GreedySearch):
-            raise ValueError("a beam's words are final at the end alone; use Search(beam=1)")
-        given = 0
+            raise ValueError("the words of a beam are only final at the end; use Search(beam=1)")
+        first = 0
         for part in parts:
-            self.hear(self.stream.push(part))
-            found = len(self.search.units)
-            # The newest may go on with the next token.
-            final = found - 1 if found and self.search.spans[-1][1] == self.search.tokens else found
-            yield from self.between(given, final)
-            given = final
-        self.hear(self.stream.flush())
-        yield from self.between(given, len(self.search.units))
+            self.advance(self.stream.push(part))
+            end = len(self.search.units)
+            if end and self.search.spans[-1][1] == self.search.tokens:
+                end -= 1  # the next token may extend the last unit
+            yield from self.segments(first, end)
+            first = end
+        self.advance(self.stream.flush())
+        yield from self.segments(first, len(self.search.units))
         self.search.restart()
 
-    def between(self, first: int, end: int) -> tuple[Said, ...]:
-        """Of the greedy search's units, those from one place to another."""
-        some = Hypothesis(tuple(self.search.units[first:end]), 0.0, tuple(self.search.spans[first:end]))
-        return transcript(some, self.labels, self.tokens).units
+    def segments(self, first: int, end: int) -> tuple[Segment, ...]:
+        """The segments of units `first` to `end` (exclusive) of the greedy search."""
+        part = Hypothesis(tuple(self.search.units[first:end]), 0.0, tuple(self.search.spans[first:end]))
+        return to_transcript(part, self.labels, self.tokens).units
 
-    def hear(self, rows: Tensor) -> None:
-        """Go on by rows of logits (T, C)."""
-        if len(rows):
-            self.search.push(rows.float().log_softmax(-1).cpu())
+    def advance(self, logits: Tensor) -> None:
+        """Continue the search with the next logits (T, C)."""
+        if len(logits):
+            self.search.push(logits.float().log_softmax(-1).cpu())

@@ -1,4 +1,4 @@
-"""95 % confidence intervals: Wilson's for proportions, the percentile bootstrap for everything else.
+"""95 % confidence intervals: Wilson for proportions, Garwood for Poisson counts, percentile bootstrap otherwise.
 
 Shapes: N items, R bootstrap resamples.
 """
@@ -44,3 +44,18 @@ def bootstrap_ratio_interval(numerators: Tensor, denominators: Tensor, *, resamp
     """
     rows = bootstrap_indices(len(numerators), resamples)
     return percentile_interval(numerators[rows].sum(1) / denominators[rows].sum(1))
+
+
+def poisson_interval(count: int) -> tuple[float, float]:
+    """The exact interval of the mean of a Poisson distribution, from one observed count (Garwood 1936)."""
+    return gamma_quantile(count, 0.025) if count else 0.0, gamma_quantile(count + 1, 0.975)
+
+
+def gamma_quantile(shape: int, probability: float) -> float:
+    """The quantile of the gamma distribution with scale 1, by bisection."""
+    low, high = 0.0, shape + 10 * math.sqrt(shape) + 10
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = torch.special.gammainc(torch.tensor(float(shape)).double(), torch.tensor(middle).double())
+        low, high = (middle, high) if below < probability else (low, middle)
+    return low

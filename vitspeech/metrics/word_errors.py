@@ -1,8 +1,6 @@
-"""Errors of transcripts: how many, of which kind, in which words.
+"""Word and character error rates of transcripts, alignments, and confusions.
 
-The word error rate is torchmetrics'; which words were taken for which is found by an alignment of our own.
-
-Shapes: U utterances, R resamples.
+The error rates are those of torchmetrics; the alignments, which torchmetrics does not return, are computed here.
 """
 
 from collections import Counter
@@ -20,49 +18,49 @@ MISSING = "***"
 
 @dataclass(frozen=True)
 class Alignment:
-    """What was said beside what was understood, with the fewest errors.
+    """Reference and hypothesis, word by word, with the minimum number of errors.
 
     Args:
-        pairs: (reference, hypothesis) in order; `None` for the hypothesis is a deletion, for the reference an
-            insertion.
+        pairs: (reference, hypothesis) in order; a deletion has `None` as its hypothesis, an insertion as its
+            reference.
     """
 
     pairs: tuple[tuple[str | None, str | None], ...]
 
     @property
     def marks(self) -> str:
-        """A letter for each pair: S, D or I, and a space where nothing is wrong."""
+        """One letter per pair: S, D or I, or a space for a correct word."""
         return "".join(mark(*pair) for pair in self.pairs)
 
     @property
     def substitutions(self) -> int:
-        """Words taken for others."""
+        """Words replaced by others."""
         return self.marks.count("S")
 
     @property
     def deletions(self) -> int:
-        """Words of the reference that weren't understood."""
+        """Reference words without a counterpart in the hypothesis."""
         return self.marks.count("D")
 
     @property
     def insertions(self) -> int:
-        """Words of the hypothesis that nobody said."""
+        """Hypothesis words without a counterpart in the reference."""
         return self.marks.count("I")
 
     @property
     def errors(self) -> int:
-        """All three kinds together: the edit distance."""
+        """Substitutions, deletions and insertions: the edit distance."""
         return len(self.pairs) - self.marks.count(" ")
 
     @property
     def length(self) -> int:
-        """Words of the reference."""
+        """Number of reference words."""
         return sum(reference is not None for reference, _ in self.pairs)
 
     def __str__(self) -> str:
-        """Two lines, word under word, and a third that marks the errors where there are any."""
-        shown = [[MISSING if word is None else word.replace(" ", "␣") for word in pair] for pair in self.pairs]
-        columns = [(*words, letter) for words, letter in zip(shown, self.marks, strict=True)]
+        """Reference and hypothesis on two lines, word under word, and a third line that marks the errors, if any."""
+        cells = [[MISSING if word is None else word.replace(" ", "␣") for word in pair] for pair in self.pairs]
+        columns = [(*words, letter) for words, letter in zip(cells, self.marks, strict=True)]
         widths = [max(map(len, column)) for column in columns]
         rows = [
             head + " ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
@@ -72,7 +70,7 @@ class Alignment:
 
 
 def mark(reference: str | None, hypothesis: str | None) -> str:
-    """The letter of a pair's error, a space for none."""
+    """The letter of a pair's error, or a space for a correct word."""
     if reference == hypothesis:
         return " "
     if hypothesis is None:
@@ -81,18 +79,17 @@ def mark(reference: str | None, hypothesis: str | None) -> str:
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """The alignment of two lists of words (or of characters) with the fewest errors (Levenshtein 1966).
+    """Align two lists of words (or characters) with the minimum number of errors (Levenshtein 1966).
 
-    Of alignments with equally few it is, from the end backwards, the one that pairs words, alike or not, before it
-    deletes, and that deletes before it inserts: so an error that can be one substitution is.
+    Ties are resolved from the end backwards: correct words and substitutions before deletions before insertions.
     """
-    costs = [list(range(len(hypothesis) + 1))]  # [of so many words of the reference][and of the hypothesis]
-    for row, said in enumerate(reference, 1):
-        above, costs_here = costs[-1], [row]
-        for column, understood in enumerate(hypothesis):
-            paired = above[column] + (said != understood)
-            costs_here.append(min(paired, above[column + 1] + 1, costs_here[column] + 1))
-        costs.append(costs_here)
+    costs = [list(range(len(hypothesis) + 1))]  # costs[i][j]: edit distance of i reference words to j hypothesis words
+    for row, true in enumerate(reference, 1):
+        above, current = costs[-1], [row]
+        for column, output in enumerate(hypothesis):
+            diagonal = above[column] + (true != output)
+            current.append(min(diagonal, above[column + 1] + 1, current[column] + 1))
+        costs.append(current)
 
     pairs, row, column = [], len(reference), len(hypothesis)
     while row or column:
@@ -111,29 +108,30 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
 
 
 def alignments(references: Sequence[str], hypotheses: Sequence[str]) -> list[Alignment]:
-    """Each utterance's alignment, word by word.
+    """Align the words of each utterance.
 
     Raises:
-        ValueError: If there are no utterances, not as many hypotheses as references, or a reference is empty.
+        ValueError: If there are no utterances, the numbers of references and hypotheses differ, or a reference is
+            empty.
     """
     check(references, hypotheses)
-    return [align(said.split(), understood.split()) for said, understood in zip(references, hypotheses, strict=True)]
+    return [align(true.split(), output.split()) for true, output in zip(references, hypotheses, strict=True)]
 
 
 @dataclass(frozen=True)
 class Score:
-    """How well a set of utterances was understood; rates are shares (0.08), and of all words, not means of utterances.
+    """Word errors of a set of utterances. Rates are proportions (0.08) of all words, not means over utterances.
 
     Args:
-        wer: Word error rate, (substitutions + deletions + insertions) / words; above 1 where much is inserted.
-        wer_low: Where its 95 % interval begins, by bootstrap over utterances (Bisani and Ney 2004).
-        wer_high: Where it ends.
-        substitutions: Words taken for others.
-        deletions: Words that weren't understood.
-        insertions: Words that nobody said.
-        words: Of the references.
-        utterances: How many.
-        utterance_accuracy: Share of the utterances without an error.
+        wer: Word error rate, (substitutions + deletions + insertions) / words; may exceed 1.
+        wer_low: Lower end of its 95 % interval, by bootstrap over utterances (Bisani and Ney 2004).
+        wer_high: Upper end of the interval.
+        substitutions: Words replaced by others.
+        deletions: Reference words without a counterpart.
+        insertions: Hypothesis words without a counterpart.
+        words: Number of reference words.
+        utterances: Number of utterances.
+        utterance_accuracy: Proportion of the utterances without an error.
     """
 
     wer: float
@@ -148,68 +146,71 @@ class Score:
 
 
 def score(references: Sequence[str], hypotheses: Sequence[str]) -> Score:
-    """Score transcripts, words divided by spaces; case and punctuation count.
+    """Count the word errors of transcripts. Words are separated by spaces; case and punctuation matter.
 
     Raises:
-        ValueError: If there are no utterances, not as many hypotheses as references, or a reference is empty.
+        ValueError: If there are no utterances, the numbers of references and hypotheses differ, or a reference is
+            empty.
     """
-    found = alignments(references, hypotheses)
-    errors = torch.tensor([alignment.errors for alignment in found], dtype=torch.float64)
-    lengths = torch.tensor([alignment.length for alignment in found], dtype=torch.float64)
+    aligned = alignments(references, hypotheses)
+    errors = torch.tensor([alignment.errors for alignment in aligned], dtype=torch.float64)
+    lengths = torch.tensor([alignment.length for alignment in aligned], dtype=torch.float64)
     low, high = bootstrap_ratio_interval(errors, lengths, resamples=RESAMPLES)
     return Score(
         wer=word_error_rate(list(hypotheses), list(references)).item(),
         wer_low=low,
         wer_high=high,
-        substitutions=sum(alignment.substitutions for alignment in found),
-        deletions=sum(alignment.deletions for alignment in found),
-        insertions=sum(alignment.insertions for alignment in found),
+        substitutions=sum(alignment.substitutions for alignment in aligned),
+        deletions=sum(alignment.deletions for alignment in aligned),
+        insertions=sum(alignment.insertions for alignment in aligned),
         words=int(lengths.sum()),
-        utterances=len(found),
+        utterances=len(aligned),
         utterance_accuracy=(errors == 0).double().mean().item(),
     )
 
 
 def character_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -> float:
-    """Errors in characters, spaces among them, as a share of the references' characters.
+    """Character errors (spaces included) per character of the references.
 
     Raises:
-        ValueError: If there are no utterances, not as many hypotheses as references, or a reference is empty.
+        ValueError: If there are no utterances, the numbers of references and hypotheses differ, or a reference is
+            empty.
     """
     check(references, hypotheses)
     return char_error_rate(list(hypotheses), list(references)).item()
 
 
 def worst(references: Sequence[str], hypotheses: Sequence[str], names: Sequence[str], *, count: int = 10) -> list[str]:
-    """The utterances with the most errors, those alike in their order: lines that give each one's name and words.
+    """Report the `count` utterances with the most errors: lines with each one's name and alignment.
 
     Raises:
-        ValueError: As `score`, or if there are not as many names as references.
+        ValueError: As `score`, or if the numbers of names and references differ.
     """
     if len(names) != len(references):
         raise ValueError(f"{len(names)} names for {len(references)} references")
-    found = [pair for pair in zip(names, alignments(references, hypotheses), strict=True) if pair[1].errors]
+    named = zip(names, alignments(references, hypotheses), strict=True)
+    wrong = [(name, alignment) for name, alignment in named if alignment.errors]
     lines = []
-    for name, alignment in sorted(found, key=lambda pair: -pair[1].errors)[:count]:
-        lines.append(f"{name}: {alignment.errors} wrong, {alignment.length} said")
+    for name, alignment in sorted(wrong, key=lambda pair: -pair[1].errors)[:count]:
+        lines.append(f"{name}: errors {alignment.errors}, words {alignment.length}")
         lines += str(alignment).splitlines()
     return lines
 
 
 def confusions(alignments: Iterable[Alignment]) -> list[tuple[str, str, int]]:
-    """Which words are taken for which: (reference, hypothesis, count), the most common first, then by the alphabet."""
+    """Count the substitutions: (reference, hypothesis, count), sorted by count, then alphabetically."""
     pairs = (pair for alignment in alignments for pair in alignment.pairs if mark(*pair) == "S")
     return sorted(((*pair, number) for pair, number in Counter(pairs).items()), key=lambda row: (-row[2], row))
 
 
 def check(references: Sequence[str], hypotheses: Sequence[str]) -> None:
-    """Refuse what has no error rate."""
+    """Raise `ValueError` for transcripts whose error rate is undefined."""
     if isinstance(references, str) or isinstance(hypotheses, str):
-        raise ValueError("one string for all utterances: give a list with a transcript for each")
+        raise ValueError("references and hypotheses must be lists with one transcript per utterance, not strings")
     if len(references) != len(hypotheses):
         raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
     if not len(references):
         raise ValueError("no utterances to score")
-    empty = [place for place, reference in enumerate(references) if not reference.split()]
+    empty = [index for index, reference in enumerate(references) if not reference.split()]
     if empty:
-        raise ValueError(f"references[{empty[0]}] is empty: {references[empty[0]]!r} has no words to get wrong")
+        raise ValueError(f"references[{empty[0]}]={references[empty[0]]!r} has no words")

@@ -1,4 +1,4 @@
-"""Words and when they are said: as a label for each frame, as words with a start and an end, and how well both agree.
+"""Words with their times: conversion to and from frame labels, and their precision and recall.
 
 Shapes: … any batch, W words, F frames.
 """
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-ROUNDING_S = 1e-9  # 1.05 - 1 is more than 0.05 in floating point, and is meant to be within it
+ROUNDING_S = 1e-9  # in floating point 1.05 - 1 exceeds 0.05, but counts as within a tolerance of 0.05
 
 
 @dataclass(frozen=True)
 class TimedWord:
-    """A word and when it is said.
+    """A word with its times.
 
     Args:
         label: Index of the word.
-        start_s: Where it begins.
-        end_s: Where it ends.
+        start_s: Start in seconds.
+        end_s: End in seconds.
     """
 
     label: int
@@ -30,50 +30,50 @@ class TimedWord:
 def frame_labels(
     spans_s: Tensor, labels: Tensor, *, silence: int, frames: int, first_s: float, frame_s: float
 ) -> Tensor:
-    """The label of each frame: that of the word in whose span the frame's center is, else `silence`.
+    """Convert words to frame labels: each frame gets the label of the word that contains its center, else `silence`.
 
-    Frame f lasts from `first_s` + f · `frame_s` to where f + 1 begins. A span holds its start but not its end; where
-    spans overlap, the later in the list has the frame.
+    Frame f begins at `first_s` + f · `frame_s`. A span includes its start but not its end; where spans overlap, the
+    last in the list counts.
 
     Args:
         spans_s: Start and end of each word, in seconds.
-        labels: Indices of the words, -1 where there is none.
-        silence: Label of frames in which no word is said.
-        frames: How many frames F.
-        first_s: Where frame 0 begins.
-        frame_s: From one frame to the next.
+        labels: Indices of the words; -1 is padding.
+        silence: Label of frames outside all words.
+        frames: Number of frames F.
+        first_s: Start of frame 0, in seconds.
+        frame_s: Length of a frame, in seconds.
 
     Shape:
         (…, W, 2), (…, W) -> (…, F)
 
     Raises:
-        ValueError: If there is not one span for each label.
+        ValueError: If the shapes of spans and labels do not match.
     """
     if spans_s.shape != (*labels.shape, 2):
-        raise ValueError(f"spans of shape {tuple(spans_s.shape)} are not one for each of labels {tuple(labels.shape)}")
+        raise ValueError(f"spans of shape {tuple(spans_s.shape)} do not match labels of shape {tuple(labels.shape)}")
     centers_s = first_s + (torch.arange(frames, device=labels.device) + 0.5) * frame_s
     starts_s, ends_s = spans_s.unsqueeze(-3).unbind(-1)
     inside = (starts_s <= centers_s[:, None]) & (centers_s[:, None] < ends_s) & (labels >= 0).unsqueeze(-2)
-    # Silence is word 0, in every frame, and any word that is there comes later.
-    places = torch.arange(1, labels.shape[-1] + 1, device=labels.device)
-    last = torch.nn.functional.pad(inside * places, (1, 0)).amax(-1)
+    # Silence is word 0 and contains every frame; the other words come later in the list and override it.
+    numbers = torch.arange(1, labels.shape[-1] + 1, device=labels.device)
+    last = torch.nn.functional.pad(inside * numbers, (1, 0)).amax(-1)
     return torch.nn.functional.pad(labels, (1, 0), value=silence).gather(-1, last)
 
 
 def words_of(
     labels: Tensor, *, silence: int, first_s: float, frame_s: float, shortest_s: float = 0.05
 ) -> list[TimedWord]:
-    """The words of labeled frames, in order: each run of one label that is not `silence`.
+    """Convert frame labels to words: each run of one label other than `silence` is a word.
 
-    A run shorter than `shortest_s` is dropped: no word is, and a label that flickers would be many. Nothing is joined,
-    so that a word with another label in its midst is two.
+    Runs shorter than `shortest_s` are dropped, since they are flicker rather than words. Runs are not merged: a word
+    interrupted by another label becomes two words.
 
     Args:
-        labels: One of each frame.
-        silence: Label of frames in which no word is said.
-        first_s: Where frame 0 begins.
-        frame_s: From one frame to the next.
-        shortest_s: Length from which on a run is a word; 0 keeps every run.
+        labels: One label per frame.
+        silence: Label of frames outside all words.
+        first_s: Start of frame 0, in seconds.
+        frame_s: Length of a frame, in seconds.
+        shortest_s: Minimum length of a word, in seconds; 0 keeps all runs.
 
     Shape:
         (F,) -> at most F words
@@ -87,65 +87,64 @@ def words_of(
     return words
 
 
-def matched(
-    reference: Sequence[TimedWord], found: Sequence[TimedWord], tolerance_s: float = 0.05, *, onset_only: bool = False
+def count_matches(
+    reference: Sequence[TimedWord], words: Sequence[TimedWord], tolerance_s: float = 0.05, *, onset_only: bool = False
 ) -> int:
-    """How many words found are words of the reference: the same label, start and end each within the tolerance.
+    """Count the words that match a word of the reference: the same label, and start and end within the tolerance.
 
-    In order of time each word of the reference takes the first found one that fits and that no other has taken. Where
-    words of one list do not overlap, no other choice gives more.
+    Each word of the reference, in order of time, is matched with the first remaining word that agrees with it. This
+    gives the maximum number of matches if the words of each list do not overlap.
 
     Args:
-        reference: What was said.
-        found: What was recognized.
-        tolerance_s: How far a start or an end may be off.
-        onset_only: Whether starts alone have to be within the tolerance.
+        reference: The true words.
+        words: The recognized words.
+        tolerance_s: Maximum deviation of a start or an end, in seconds.
+        onset_only: Whether to compare the starts only.
     """
-    free = sorted(found, key=time_of)
+    remaining = sorted(words, key=time_of)
     count = 0
-    for word in sorted(reference, key=time_of):
-        fitting = (other for other in free if fits(word, other, tolerance_s, onset_only))
-        taken = next(fitting, None)
-        if taken is not None:
-            free.remove(taken)
+    for true in sorted(reference, key=time_of):
+        match = next((word for word in remaining if agree(true, word, tolerance_s, onset_only)), None)
+        if match is not None:
+            remaining.remove(match)
             count += 1
     return count
 
 
 def time_of(word: TimedWord) -> tuple[float, float]:
-    """What words are in order of."""
+    """The sort key of words in order of time."""
     return word.start_s, word.end_s
 
 
-def fits(word: TimedWord, other: TimedWord, tolerance_s: float, onset_only: bool) -> bool:
-    """Whether two words are one, said at one time."""
-    off_s = abs(word.start_s - other.start_s)
+def agree(word: TimedWord, other: TimedWord, tolerance_s: float, onset_only: bool) -> bool:
+    """Whether two words have the same label and times within the tolerance."""
+    deviation_s = abs(word.start_s - other.start_s)
     if not onset_only:
-        off_s = max(off_s, abs(word.end_s - other.end_s))
-    return word.label == other.label and off_s <= tolerance_s + ROUNDING_S
+        deviation_s = max(deviation_s, abs(word.end_s - other.end_s))
+    return word.label == other.label and deviation_s <= tolerance_s + ROUNDING_S
 
 
 def word_f1(
-    references: Sequence[Sequence[TimedWord]], found: Sequence[Sequence[TimedWord]], tolerance_s: float = 0.05
+    references: Sequence[Sequence[TimedWord]], hypotheses: Sequence[Sequence[TimedWord]], tolerance_s: float = 0.05
 ) -> dict[str, float]:
-    """Precision, recall and F1 of words with their times, over all utterances together.
+    """Precision, recall and F1 of words with times, over all utterances together.
 
-    `precision` is the share of the words found that are `matched`, `recall` that of the reference's, `f1` the harmonic
-    mean of both; `onset_precision`, `onset_recall` and `onset_f1` ask for the label and the start alone. Where there
-    are no words to take a share of, it is 1 if there are none on the other side either, else 0.
+    A match requires the label, the start and the end (`count_matches`). `precision` is matches per recognized word,
+    `recall` matches per reference word, `f1` their harmonic mean; `onset_precision`, `onset_recall` and `onset_f1`
+    require the label and the start only. If a denominator is zero, the value is 1 if both sides have no words, else 0.
 
     Raises:
-        ValueError: If there are not as many utterances found as in the reference.
+        ValueError: If the numbers of references and hypotheses differ.
     """
-    if len(references) != len(found):
-        raise ValueError(f"{len(found)} utterances found are not one for each of {len(references)} references")
-    said, heard = sum(map(len, references)), sum(map(len, found))
+    if len(references) != len(hypotheses):
+        raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
+    true, output = sum(map(len, references)), sum(map(len, hypotheses))
     scores = {}
     for name, onset_only in (("", False), ("onset_", True)):
-        pairs = zip(references, found, strict=True)
-        count = sum(matched(*pair, tolerance_s, onset_only=onset_only) for pair in pairs)
-        nothing = float(said == heard == 0)
-        scores[name + "precision"] = count / heard if heard else nothing
-        scores[name + "recall"] = count / said if said else nothing
-        scores[name + "f1"] = 2 * count / (said + heard) if said + heard else nothing
+        pairs = zip(references, hypotheses, strict=True)
+        matches = sum(count_matches(*pair, tolerance_s, onset_only=onset_only) for pair in pairs)
+        undefined = float(true == output == 0)
+        scores[name + "precision"] = matches / output if output else undefined
+        scores[name + "recall"] = matches / true if true else undefined
+        scores[name + "f1"] = 2 * matches / (true + output) if true + output else undefined
     return scores

@@ -3,11 +3,11 @@
 Shapes: B batch, N samples, T tokens, D model width.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
-from vitspeech.attention import ClassToken
+from vitspeech.attention import ClassToken, EncoderConfig
 from vitspeech.attention.pooling import pooling_of
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models.speech_encoder import SpeechEncoder
@@ -23,12 +23,9 @@ class SpeechClassifier(SpeechEncoder):
     Args:
         classes: Number of labels.
         tokens: What makes tokens of waveforms, and by its `width` the model width D; `None` is `SpeechTokens()`.
-        depth: Number of encoder blocks.
-        heads: Attention heads; must divide D.
+        encoder: Depth, heads, contexts and so on; `None` is `EncoderConfig()`.
         pooling: `mean`, `self_attentive`, or a pooling of width D.
         positions: `rotary` or `relative` tell attention the distance; `None` leaves order to the tokens' stem.
-        **encoder: What else `vitspeech.Encoder` takes: `left`, `right`, `mlp_ratio`, `dropout`, `drop_path`, `score`,
-            `normalizer`.
 
     Shape:
         samples within ±1 (B, N) -> logits (B, classes)
@@ -41,14 +38,12 @@ class SpeechClassifier(SpeechEncoder):
         self,
         classes: int = 0,
         tokens: SpeechTokens | None = None,
-        depth: int = 6,
-        heads: int = 4,
+        encoder: EncoderConfig | None = None,
         *,
         pooling: Literal["mean", "self_attentive"] | nn.Module = "mean",
         positions: Literal["relative", "rotary"] | None = "rotary",
-        **encoder: Any,
     ) -> None:
-        super().__init__(tokens, depth, heads, positions=positions, **encoder)
+        super().__init__(tokens, encoder, positions=positions)
         width = self.tokens.width
         self.pooling = pooling_of(pooling, width)
         if isinstance(self.pooling, ClassToken):

@@ -3,12 +3,12 @@
 Shapes: B batch, N samples, T tokens, D model width.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from vitspeech.attention import Encoder
+from vitspeech.attention import Encoder, EncoderConfig
 from vitspeech.frontends import SpeechTokens
 
 
@@ -19,11 +19,8 @@ class SpeechEncoder(nn.Module):
 
     Args:
         tokens: What makes tokens of waveforms, and by its `width` the model width D; `None` is `SpeechTokens()`.
-        depth: Number of encoder blocks.
-        heads: Attention heads; must divide D.
+        encoder: Depth, heads, contexts and so on; `None` is `EncoderConfig()`.
         positions: `rotary` or `relative` tell attention the distance; `None` leaves order to the tokens' stem.
-        **encoder: What else `vitspeech.Encoder` takes: `left`, `right`, `mlp_ratio`, `dropout`, `drop_path`, `score`,
-            `normalizer`.
 
     Raises:
         ValueError: If `heads` does not divide the width or a name is unknown.
@@ -32,15 +29,13 @@ class SpeechEncoder(nn.Module):
     def __init__(
         self,
         tokens: SpeechTokens | None = None,
-        depth: int = 6,
-        heads: int = 4,
+        encoder: EncoderConfig | None = None,
         *,
         positions: Literal["relative", "rotary"] | None = "rotary",
-        **encoder: Any,
     ) -> None:
         super().__init__()
         self.tokens = SpeechTokens() if tokens is None else tokens
-        self.encoder = Encoder(self.tokens.width, depth, heads, positions=positions, **encoder)
+        self.encoder = Encoder(self.tokens.width, encoder, positions=positions)
 
     def encode(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """What each token has become in the encoder, and which tokens there are.

@@ -4,10 +4,11 @@ Shapes: B batch, N samples, T tokens, D model width, S frames from token to toke
 labeled frames.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
+from vitspeech.attention import EncoderConfig
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models.speech_encoder import SpeechEncoder
 
@@ -25,11 +26,8 @@ class SpeechLabeler(SpeechEncoder):
     Args:
         classes: Number of labels, with one for frames in which nothing is said.
         tokens: What makes tokens of waveforms, and by its `width` the model width D; `None` is `SpeechTokens()`.
-        depth: Number of encoder blocks.
-        heads: Attention heads; must divide D.
+        encoder: Depth, heads, contexts and so on; `None` is `EncoderConfig()`.
         positions: `rotary` or `relative` tell attention the distance; `None` leaves order to the tokens' stem.
-        **encoder: What else `vitspeech.Encoder` takes: `left`, `right`, `mlp_ratio`, `dropout`, `drop_path`, `score`,
-            `normalizer`.
 
     Shape:
         samples within ±1 (B, N), lengths (B,) or None -> logits (B, F, classes), frames of each utterance (B,)
@@ -42,13 +40,11 @@ class SpeechLabeler(SpeechEncoder):
         self,
         classes: int = 0,
         tokens: SpeechTokens | None = None,
-        depth: int = 6,
-        heads: int = 4,
+        encoder: EncoderConfig | None = None,
         *,
         positions: Literal["relative", "rotary"] | None = "rotary",
-        **encoder: Any,
     ) -> None:
-        super().__init__(tokens, depth, heads, positions=positions, **encoder)
+        super().__init__(tokens, encoder, positions=positions)
         self.stride = self.tokens.frames.stride
         self.head = nn.Linear(self.tokens.width, self.stride * classes)
 

@@ -3,10 +3,11 @@
 Shapes: B batch, N samples, T tokens, D model width, U units.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
+from vitspeech.attention import EncoderConfig
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models.speech_encoder import SpeechEncoder
 
@@ -21,11 +22,8 @@ class SpeechRecognizer(SpeechEncoder):
     Args:
         units: Number of words or characters U; the row's last class, after them, is the blank.
         tokens: What makes tokens of waveforms, and by its `width` the model width D; `None` is `SpeechTokens()`.
-        depth: Number of encoder blocks.
-        heads: Attention heads; must divide D.
+        encoder: Depth, heads, contexts and so on; `None` is `EncoderConfig()`.
         positions: `rotary` or `relative` tell attention the distance; `None` leaves order to the tokens' stem.
-        **encoder: What else `vitspeech.Encoder` takes: `left`, `right`, `mlp_ratio`, `dropout`, `drop_path`, `score`,
-            `normalizer`.
 
     Shape:
         samples within ±1 (B, N), lengths (B,) or None -> logits (B, T, U + 1), tokens of each utterance (B,)
@@ -38,13 +36,11 @@ class SpeechRecognizer(SpeechEncoder):
         self,
         units: int = 0,
         tokens: SpeechTokens | None = None,
-        depth: int = 6,
-        heads: int = 4,
+        encoder: EncoderConfig | None = None,
         *,
         positions: Literal["relative", "rotary"] | None = "rotary",
-        **encoder: Any,
     ) -> None:
-        super().__init__(tokens, depth, heads, positions=positions, **encoder)
+        super().__init__(tokens, encoder, positions=positions)
         self.head = nn.Linear(self.tokens.width, units + 1)
 
     def forward(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -3,17 +3,15 @@
 Shapes: B batch, N samples, T tokens, D model width, H heads, U units, L units of a transcript.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitspeech.attention import Decoder, DecoderCache
+from vitspeech.attention import Decoder, DecoderCache, DecoderConfig, EncoderConfig
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models.speech_encoder import SpeechEncoder
-
-SHARED = ("mlp_ratio", "dropout", "score", "normalizer")  # what encoder and decoder have in common
 
 
 class TranscriberOutput(NamedTuple):
@@ -40,14 +38,12 @@ class SpeechTranscriber(SpeechEncoder):
     Args:
         units: Number of units U: words or characters.
         tokens: What makes tokens of waveforms, and by its `width` the model width D; `None` is `SpeechTokens()`.
-        depth: Number of encoder blocks.
-        heads: Attention heads of both; must divide D.
-        decoder_depth: Number of decoder blocks.
+        encoder: Depth, heads, contexts and so on; `None` is `EncoderConfig()`.
+        decoder: Settings of the decoder; `None` is two blocks with the heads, MLP ratio, dropout, score and
+            normalizer of the encoder.
         ctc: Whether there is a CTC head.
         positions: Of the encoder: `rotary` or `relative` tell attention the distance; `None` leaves order to the
             tokens' stem. The decoder's are rotary.
-        **encoder: What else `vitspeech.Encoder` takes: `left`, `right`, `drop_path`, and for the decoder, too,
-            `mlp_ratio`, `dropout`, `score`, `normalizer`.
 
     Attributes:
         start_unit: What stands before a transcript's first unit: U.
@@ -64,23 +60,20 @@ class SpeechTranscriber(SpeechEncoder):
         self,
         units: int = 0,
         tokens: SpeechTokens | None = None,
-        depth: int = 6,
-        heads: int = 4,
+        encoder: EncoderConfig | None = None,
         *,
-        decoder_depth: int = 2,
+        decoder: DecoderConfig | None = None,
         ctc: bool = False,
         positions: Literal["relative", "rotary"] | None = "rotary",
-        **encoder: Any,
     ) -> None:
-        super().__init__(tokens, depth, heads, positions=positions, **encoder)
-        for name, number in (("units", units), ("decoder_depth", decoder_depth)):
-            if number < 1:
-                raise ValueError(f"{name}={number} is below 1")
+        super().__init__(tokens, encoder, positions=positions)
+        if units < 1:
+            raise ValueError(f"units={units} is below 1")
         width = self.tokens.width
-        shared = {name: encoder[name] for name in SHARED if name in encoder}
         self.start_unit = units
         self.embedding = nn.Embedding(units + 1, width)
-        self.decoder = Decoder(width, decoder_depth, heads, positions="rotary", **shared)
+        decoder = DecoderConfig.like(EncoderConfig.of(encoder)) if decoder is None else decoder
+        self.decoder = Decoder(width, decoder, positions="rotary")
         self.head = nn.Linear(width, units + 1)
         self.ctc_head = nn.Linear(width, units + 1) if ctc else None
 

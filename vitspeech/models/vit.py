@@ -3,11 +3,11 @@
 Shapes: B batch, C channels, N image side, T tokens, D model width.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
-from vitspeech.attention import Encoder, FixedPositions, LearnedPositions, sinusoidal_2d
+from vitspeech.attention import Encoder, EncoderConfig, FixedPositions, LearnedPositions, sinusoidal_2d
 from vitspeech.attention.pooling import pooling_of
 from vitspeech.attention.positions import IN_ATTENTION
 from vitspeech.attention.scores import named
@@ -29,15 +29,12 @@ class ViT(nn.Module):
         image: Image side N in pixels.
         patch: Pixels along the side of what a token stands for; must divide N.
         width: Model width D.
-        depth: Number of encoder blocks.
-        heads: Attention heads; must divide D.
+        encoder: Depth, heads, contexts and so on; `None` is `EncoderConfig()`.
         stem: `linear` maps each patch by itself; `convolutional` halves the image by convolutions.
         positions: `learned` or `sinusoidal` (2-D) are added to the patches; `relative` and `rotary` tell attention the
             distance in raster order; `none`.
         pooling: `mean`, `class` (a class token), `self_attentive`, or a pooling of width D
             (`vitspeech.SelfAttentivePooling` with its own hidden width, hops and penalty).
-        **encoder: What else `vitspeech.Encoder` takes: `mlp_ratio`, `dropout`, `drop_path`, `left`, `right`,
-            `score`, `normalizer`.
 
     Shape:
         normalized pixels (B, 3, N, N) -> logits (B, classes)
@@ -51,22 +48,19 @@ class ViT(nn.Module):
         classes: int = 0,
         image: int = 32,
         patch: int = 4,
-        width: int = 192,
-        depth: int = 9,
-        heads: int = 3,
         *,
+        width: int = 192,
+        encoder: EncoderConfig | None = None,
         stem: Literal["linear", "convolutional"] = "linear",
         positions: Literal["learned", "sinusoidal", "relative", "rotary", "none"] = "learned",
         pooling: Literal["mean", "class", "self_attentive"] | nn.Module = "mean",
-        **encoder: Any,
     ) -> None:
         super().__init__()
         self.patches = named(STEMS, "stem", stem)(image, patch, width)
-        if positions in IN_ATTENTION:
-            encoder, positions = encoder | {"positions": positions}, "none"
+        within, positions = (positions, "none") if positions in IN_ATTENTION else (None, positions)
         self.positions = named(ADDED | IN_ATTENTION, "positions", positions)(self.patches.grid, width)
         self.pooling = pooling_of(pooling, width)
-        self.encoder = Encoder(width, depth, heads, **encoder)
+        self.encoder = Encoder(width, encoder, positions=within)
         self.head = nn.Linear(self.pooling.factor * width, classes)
 
     def forward_features(self, images: Tensor) -> Tensor:

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from vitspeech.receptive.examples import Example, examples_of
-from vitspeech.receptive.fields.known_layers import laid_out
+from vitspeech.receptive.fields.default_layers import infer_layer
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers, layer_numbers
 from vitspeech.receptive.heads.measures import HeadMeasures, class_tokens_of, head_measures
+from vitspeech.receptive.initialization import switch_on_branches
 from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
 from vitspeech.receptive.sample import Sample
 from vitspeech.receptive.subjects import Subject
@@ -33,7 +34,7 @@ class Plan:
         inputs: Of fields.
         answers: Of the accuracy against what is visible.
         factors: The sizes of inputs, in sizes that a model was made for; the report is about the first.
-        layers: Names of the layers to measure; `None` is those of `layers_of`.
+        layers: Names of the layers to measure; `None` is those of `default_layers`.
 
     Raises:
         ValueError: If there are fewer than two inputs, or a factor is not above 0.
@@ -60,11 +61,16 @@ class State:
         trained: Whether it has its weights.
         size: Side of the pictures in px, or seconds of the clips.
         layers: In the order in which they run.
+        zero_init: Which residual branches were switched on before the measurement, see `switch_on_branches`; `None` if
+            the network is measured as it was initialized, or trained.
+        as_initialized: The last layer measured without that; `None` likewise.
     """
 
     trained: bool
     size: float
     layers: list[LayerNumbers]
+    zero_init: str | None = None
+    as_initialized: LayerNumbers | None = None
 
 
 @dataclass
@@ -163,9 +169,7 @@ def measured(
     if not subject.trained:
         result.missing["weights"] = "its weights are not here: what is shown is the network before training"
 
-    network = subject.network(
-        trained=subject.trained, size=result.main.size, sample=subject.inputs(few, result.main.size)
-    )
+    network, _ = network_of(subject, subject.inputs(few, result.main.size), result.main.size, trained=subject.trained)
     result.parameters = sum(parameter.numel() for parameter in network.parameters())
     begin(f"{subject.name}: attention")
     try:
@@ -196,12 +200,23 @@ def state_of(
 ) -> State:
     """One model in one state; `briefly` leaves out its blocks and its fields without skips."""
     inputs = subject.inputs(raw, size)
-    network = subject.network(trained=trained, size=size, sample=inputs)
+    network, zero_init = network_of(subject, inputs, size, trained=trained)
     if names is None:
         layers = subject.layers(network, inputs)
     else:
-        layers = [laid_out(network, name, inputs, in_time=subject.hears) for name in names]
-    return State(trained, size, layer_numbers(network, inputs, layers, subject.source, cumulative_only=briefly))
+        layers = [infer_layer(network, name, inputs, in_time=subject.hears) for name in names]
+    numbers = layer_numbers(network, inputs, layers, subject.source, cumulative_only=briefly)
+    if zero_init is None:
+        return State(trained, size, numbers)
+    network = subject.network(trained=False, size=size, sample=inputs)
+    (last,) = layer_numbers(network, inputs, layers[-1:], subject.source, cumulative_only=True)
+    return State(trained, size, numbers, zero_init, last)
+
+
+def network_of(subject: Subject, inputs: Tensor, size: float, *, trained: bool) -> tuple[nn.Module, str | None]:
+    """The network in one state, and which residual branches were switched on in it; those of trained ones never are."""
+    network = subject.network(trained=trained, size=size, sample=inputs)
+    return network, None if trained else switch_on_branches(network, inputs, subject.source)
 
 
 def heads_of(network: nn.Module, inputs: Tensor, state: State, *, hears: bool) -> HeadMeasures:

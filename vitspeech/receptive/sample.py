@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from vitspeech.checkpoint.release import card_data
-from vitspeech.data.batches import InMemoryData
 from vitspeech.data.images.reading import find_pictures, read_picture
+from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_clips import word_span
 from vitspeech.receptive.subjects import Subject
 

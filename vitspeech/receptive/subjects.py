@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech import checkpoint
-from vitspeech.data.images.module import normalized
+from vitspeech.data.images.module import normalize
 from vitspeech.models import SpeechTranscriber, TimmModel, ViT
-from vitspeech.receptive.fields.known_layers import layers_of
+from vitspeech.receptive.fields.default_layers import default_layers
 from vitspeech.receptive.fields.layers import INPUT, Layer
+from vitspeech.receptive.initialization import initialize_from
 
 TIMM = "timm:"
 SEED = 0  # of untrained weights
@@ -87,7 +88,7 @@ class Subject:
                 raise ValueError(f"{self.name} can't take {self.described(size)}: {error}") from None
         made = made.eval().requires_grad_(False)
         if not trained and sample is not None:
-            as_at_first_step(made, sample)
+            initialize_from(made, sample)
         return made
 
     def described(self, size: float) -> str:
@@ -109,9 +110,10 @@ class Subject:
         config = self.model.config
         arguments = dict(config.get("init_args") or {})
         try:
-            made = checkpoint.build(config | {"init_args": with_size(self.model.network, arguments, int(size))})
+            resized = config | {"init_args": with_size(self.model.network, arguments, int(size))}
+            made = checkpoint.build(resized, self.model.trust)
         except TypeError:  # a network of timm that takes pictures of any size
-            made = checkpoint.build(config)
+            made = checkpoint.build(config, self.model.trust)
         if trained:
             weights = self.model.network.state_dict()
             for name, tensor in made.state_dict().items():
@@ -131,20 +133,21 @@ class Subject:
             return joined[:, :count] / 32768
         if raw.shape[-1] != size:
             raw = F.interpolate(raw.float(), int(size), mode="bicubic", antialias=True).clamp(0, 255)
-        return normalized(raw, self.preprocessing["mean"], self.preprocessing["std"])
+        return normalize(raw, self.preprocessing["mean"], self.preprocessing["std"])
 
     def layers(self, network: nn.Module, inputs: Tensor) -> list[Layer]:
-        """The layers that are measured; see `layers_of`."""
-        return layers_of(network, inputs)
+        """The layers that are measured; see `default_layers`."""
+        return default_layers(network, inputs)
 
 
-def subject(name: str, *, size: int | None = None, pretrained: bool = False) -> Subject:
+def subject(name: str, *, size: int | None = None, pretrained: bool = False, trust: Sequence[str] = ()) -> Subject:
     """A model by what the command line calls it.
 
     Args:
         name: Folder of a released model or a finished run, or `timm:NAME`.
         size: Side in px of what networks of timm are made for; `None` is that of their own weights.
         pretrained: Whether networks of timm come with their weights; timm fetches what it does not have.
+        trust: Modules of your own whose classes released models may use; see `vitspeech.load`.
 
     Raises:
         FileNotFoundError: If there is no such folder.
@@ -152,7 +155,7 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False) -> 
             input.
     """
     if not name.startswith(TIMM):
-        model = checkpoint.load(name)
+        model = checkpoint.load(name, trust=trust)
         if isinstance(model.network, SpeechTranscriber):
             raise ValueError(f"{name}: SpeechTranscriber takes a transcript, too; give a model that takes sound alone")
         hears = "sample_rate_hz" in model.preprocessing
@@ -171,29 +174,18 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False) -> 
     return Subject(name, pretrained, side, preprocessing, None, timm_name=timm_name)
 
 
-@torch.no_grad()
-def as_at_first_step(network: nn.Module, inputs: Tensor) -> None:
-    """Set what an untrained network takes from data: its own start, and the statistics of batch norms."""
-    if hasattr(network, "initialize"):
-        network.initialize(inputs)
-    norms = [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.train().momentum = 1.0  # the statistics become those of the inputs
-    network(inputs)
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.eval().momentum = momentum
-
-
-def subjects_named(names: Sequence[str], *, size: int | None = None, pretrained: bool = False) -> list[Subject]:
+def subjects_named(
+    names: Sequence[str], *, size: int | None = None, pretrained: bool = False, trust: Sequence[str] = ()
+) -> list[Subject]:
     """Models by what the command line calls them; see `subject`.
 
     Args:
         names: At least one.
         size: Side in px of what networks of timm are made for; `None` is that of the first released model's pictures.
         pretrained: Whether networks of timm come with their weights.
+        trust: Modules of your own whose classes released models may use.
     """
-    released = [subject(name) for name in names if not name.startswith(TIMM)]
+    released = [subject(name, trust=trust) for name in names if not name.startswith(TIMM)]
     seeing = [found for found in released if not found.hears]
     size = int(seeing[0].size) if size is None and seeing else size
     others = iter(released)

@@ -70,7 +70,7 @@ class Classification(Task):
         # Spread over the whole set, which may be sorted by label.
         indices = torch.linspace(0, len(data.train) - 1, min(2000, len(data.train))).long()
         inputs, _, _ = data.train[indices, 0]
-        return data.normalized(inputs)
+        return data.normalize(inputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
         logits = self.network(inputs)

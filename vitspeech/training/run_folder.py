@@ -24,7 +24,7 @@ from vitspeech import checkpoint
 from vitspeech.data.batches import InMemoryData
 from vitspeech.data.files import write_text
 from vitspeech.evaluation import Report
-from vitspeech.plots.run import draw_learning_curves, merge_metrics
+from vitspeech.plots.curves import draw_learning_curves, merge_metrics
 from vitspeech.provenance import provenance
 
 FOLDER_VARIABLE = "VITSPEECH_RUN"  # hands the folder of a run to the processes that Lightning starts for more devices

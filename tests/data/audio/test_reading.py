@@ -10,7 +10,7 @@ import soundfile
 import torch
 
 from vitspeech.data.audio import reading as audio
-from vitspeech.data.audio.reading import find_audio, fitted, read_audio, read_clip, read_clips
+from vitspeech.data.audio.reading import find_audio, fit_length, read_audio, read_clip, read_clips
 
 NOISE = numpy.random.default_rng(0).integers(-9000, 9000, 4801, dtype=numpy.int16)
 
@@ -113,16 +113,16 @@ def test_channels_are_averaged(tmp_path):
     assert (read_audio(written(tmp_path / "three.wav", three)) == 200).all()
 
 
-def test_no_recording_is_said_so(tmp_path):
+def test_what_is_not_a_recording_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.wav"):
         read_audio(tmp_path / "nowhere.wav")
     (tmp_path / "empty.wav").touch()
     refused(tmp_path / "empty.wav", "empty (0 bytes)")
     (tmp_path / "text.wav").write_text("no recording\n" * 100)
-    refused(tmp_path / "text.wav", "not a recording that can be read (Format not recognized)")
+    refused(tmp_path / "text.wav", "not a recording that can be read (Format not recognised)")
     refused(written(tmp_path / "void.wav", NOISE[:0]), "no samples")
     refused(wav(tmp_path, riff_size=0xFFFFFFFF, samples=NOISE[:0], data_size=0xFFFFFFFF), "no samples")
-    refused(written(tmp_path / "slow.wav", NOISE, 10), "10 Hz is no rate of speech")
+    refused(written(tmp_path / "slow.wav", NOISE, 10), "a sample rate of 10 Hz is outside 1,000 to 384,000 Hz")
 
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT", "ULAW"])
@@ -132,12 +132,12 @@ def test_truncated_wav_is_not_read_in_part(tmp_path, subtype):
     path.write_bytes(whole[:-1])
     refused(path, "truncated: ")
     path.write_bytes(whole[: len(whole) // 2])
-    refused(path, "bytes of samples are there")
+    refused(path, "bytes of samples are present")
     path.write_bytes(whole[:30])
     refused(path, "broken or truncated recording (Error in WAV file. No 'data' chunk marker)")
     cut = wav(tmp_path)
     cut.write_bytes(cut.read_bytes()[: 44 + 5000])
-    refused(cut, "truncated: 5,000 of 9,602 bytes of samples are there")
+    refused(cut, "truncated: 5,000 of 9,602 bytes of samples are present")
 
 
 def test_only_the_byte_that_makes_the_size_even_may_be_missing(tmp_path):
@@ -151,8 +151,14 @@ def test_only_the_byte_that_makes_the_size_even_may_be_missing(tmp_path):
 def test_other_truncated_recordings_are_not_read_in_part(tmp_path, name):
     path = written(tmp_path / name, numpy.tile(NOISE, 5), format="OGG" if name == "a.opus" else None)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    reasons = {"a.flac": "truncated recording (Error : flac decoder lost sync)", "a.aiff": "bytes of samples are there"}
-    refused(path, reasons.get(name, "of 24,005 samples are there" if name == "a.mp3" else "its stream does not end"))
+    reasons = {
+        "a.flac": "truncated recording (Error : flac decoder lost sync)",
+        "a.aiff": "bytes of samples are present",
+    }
+    refused(
+        path,
+        reasons.get(name, "of 24,005 samples are present" if name == "a.mp3" else "the end of its stream is missing"),
+    )
 
 
 def test_flac_of_unknown_length_is_said_so(tmp_path):
@@ -161,7 +167,7 @@ def test_flac_of_unknown_length_is_said_so(tmp_path):
     content[21] &= 0xF0  # the frames' count: 36 bits of STREAMINFO
     content[22:26] = bytes(4)
     path.write_bytes(content)
-    refused(path, "does not say how long it is")
+    refused(path, "does not state its length")
 
 
 @pytest.mark.parametrize("data_size", [0, 0x7FFFF000, 0x7FFFFFFF, 0xFFFFFFFF])
@@ -182,7 +188,7 @@ def test_wav_without_samples_is_not_taken_for_one_from_a_pipe(tmp_path):
 def test_samples_that_are_no_numbers_are_refused(tmp_path, subtype, value):
     values = tone(440, 16_000)
     values[77] = value
-    refused(written(tmp_path / "a.wav", values, subtype=subtype), "no finite numbers")
+    refused(written(tmp_path / "a.wav", values, subtype=subtype), "not finite")
 
 
 def test_a_clip_is_neither_too_short_nor_too_long(tmp_path):
@@ -203,15 +209,15 @@ def test_an_hour_is_refused_by_its_header(tmp_path, monkeypatch):
         file.write(struct.pack("<4sI", b"RIFF", size + 36) + shape + struct.pack("<4sI", b"data", size))
         file.truncate(size + 44)
     monkeypatch.setattr(audio.SoundFile, "read", None)
-    refused(path, "lasts 3,600.0 s, above 60 s; scripts/stream.py takes long ones", read_clip)
+    refused(path, "lasts 3,600.0 s, above 60 s; use `vitspeech stream` for long recordings", read_clip)
 
 
 def test_short_clips_are_padded_equally_on_both_sides():
-    assert fitted(torch.tensor([1, 2, 3], dtype=torch.int16), 7).tolist() == [0, 0, 1, 2, 3, 0, 0]
-    padded = fitted(torch.tensor([1, 2, 3], dtype=torch.int16), 6)
+    assert fit_length(torch.tensor([1, 2, 3], dtype=torch.int16), 7).tolist() == [0, 0, 1, 2, 3, 0, 0]
+    padded = fit_length(torch.tensor([1, 2, 3], dtype=torch.int16), 6)
     assert padded.tolist() == [0, 1, 2, 3, 0, 0] and padded.dtype == torch.int16
     whole = torch.from_numpy(NOISE)
-    assert fitted(whole, len(whole)).equal(whole)
+    assert fit_length(whole, len(whole)).equal(whole)
 
 
 def test_of_long_clips_the_loudest_stretch_is_kept():
@@ -219,22 +225,22 @@ def test_of_long_clips_the_loudest_stretch_is_kept():
     samples[1000:2000] = 5000
     samples[9000:29_000] = 2900
     samples[30_000:40_000] = -3000
-    assert (fitted(samples, 10_000) == -3000).all()
-    assert (fitted(samples, 1000) == 5000).all()
+    assert (fit_length(samples, 10_000) == -3000).all()
+    assert (fit_length(samples, 1000) == 5000).all()
 
 
 def test_full_scale_does_not_overflow_when_the_loudest_is_sought():
     samples = torch.zeros(40_000, dtype=torch.int16)
     samples[25_000:35_000] = -32768
-    assert (fitted(samples, 10_000) == -32768).all()
+    assert (fit_length(samples, 10_000) == -32768).all()
 
 
 def test_a_short_word_comes_to_the_middle():
     samples = torch.zeros(40_000, dtype=torch.int16)
     samples[20_000:22_000] = 9000
-    places = fitted(samples, 16_000).nonzero()
+    places = fit_length(samples, 16_000).nonzero()
     assert len(places) == 2000 and places[0] == pytest.approx(7000, abs=50)
-    assert fitted(torch.zeros(5000, dtype=torch.int16), 1000).tolist() == [0] * 1000
+    assert fit_length(torch.zeros(5000, dtype=torch.int16), 1000).tolist() == [0] * 1000
 
 
 def test_rows_come_in_the_order_of_the_files(tmp_path):

@@ -15,10 +15,10 @@ from vitspeech.data.audio.synthesis import (
     SPLITS,
     Voice,
     draw_voice,
-    installed,
-    resampled,
+    espeak_paths,
+    resample,
     split_of,
-    spoken,
+    synthesize,
     variants,
     voices_of,
 )
@@ -28,7 +28,7 @@ WORDS = ("yes", "no", "seven", "house", "off", "happy")
 
 
 def seconds(text: str, **voice: str | int) -> float:
-    return len(spoken([text], [Voice(**voice)])[0]) / SAMPLE_RATE_HZ
+    return len(synthesize([text], [Voice(**voice)])[0]) / SAMPLE_RATE_HZ
 
 
 def fundamental_hz(sound: Tensor) -> float:
@@ -48,9 +48,9 @@ def centroid_hz(sound: Tensor) -> float:
 def test_every_variant_says_the_same_again_whatever_was_spoken_before():
     voices = [Voice(ACCENTS[number % 8], variant) for number, variant in enumerate(variants())]
     words = [WORDS[number % len(WORDS)] for number in range(len(voices))]
-    first = spoken(words, voices)
-    spoken(words[:3], voices[:3])
-    again = spoken(words, voices)
+    first = synthesize(words, voices)
+    synthesize(words[:3], voices[:3])
+    again = synthesize(words, voices)
     changed = [voices[i].variant for i, sound in enumerate(again) if not torch.equal(sound, first[i])]
     assert changed == []
 
@@ -58,13 +58,13 @@ def test_every_variant_says_the_same_again_whatever_was_spoken_before():
 def test_another_process_says_the_same():
     words, voices = WORDS[:2], [Voice(variant="f2"), Voice("en-gb", "klatt3")]
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        there = pool.apply(spoken, (words, voices))
-    assert all(torch.equal(one, other) for one, other in zip(there, spoken(words, voices), strict=True))
+        there = pool.apply(synthesize, (words, voices))
+    assert all(torch.equal(one, other) for one, other in zip(there, synthesize(words, voices), strict=True))
 
 
 def test_words_are_as_long_and_loud_as_words():
     generator = torch.Generator().manual_seed(0)
-    sounds = spoken(WORDS * 10, [draw_voice("train", generator) for _ in range(60)])
+    sounds = synthesize(WORDS * 10, [draw_voice("train", generator) for _ in range(60)])
     for sound in sounds:
         assert sound.dtype == torch.int16 and sound.ndim == 1
         assert 0.1 < len(sound) / SAMPLE_RATE_HZ < 1.2
@@ -75,7 +75,7 @@ def test_words_are_as_long_and_loud_as_words():
 
 
 def test_accents_differ():
-    sounds = spoken(["water"] * len(ACCENTS), [Voice(accent) for accent in ACCENTS])
+    sounds = synthesize(["water"] * len(ACCENTS), [Voice(accent) for accent in ACCENTS])
     assert all(not torch.equal(one, other) for one, other in itertools.combinations(sounds, 2))
 
 
@@ -91,13 +91,13 @@ def test_a_higher_rate_is_shorter():
 def test_pitch_moves_the_fundamental():
     for variant in ("m3", "f2"):
         voices = [Voice(variant=variant, pitch=pitch, pitch_range=0) for pitch in (0, 50, 99)]
-        low, usual, high = (fundamental_hz(sound) for sound in spoken(["seven"] * 3, voices))
+        low, usual, high = (fundamental_hz(sound) for sound in synthesize(["seven"] * 3, voices))
         assert low / usual == pytest.approx(2 / 3, rel=0.1)
         assert high / usual == pytest.approx(7 / 4, rel=0.1)
 
 
 def test_sibilants_are_high_and_vowels_low():
-    sound = spoken(["saw"], [Voice()])[0]
+    sound = synthesize(["saw"], [Voice()])[0]
     tenth = len(sound) // 10
     assert centroid_hz(sound[:tenth]) > 3000 > 1200 > centroid_hz(sound[-5 * tenth :])
 
@@ -109,8 +109,8 @@ def test_resampling_keeps_what_is_below_8_khz_in_its_place():
         return (9000 * envelope * torch.cos(2 * math.pi * hz * time)).round().to(torch.int16)
 
     for hz in (300, 2345, 7000):
-        assert (resampled(pulse(hz, 22_050)).int() - pulse(hz, SAMPLE_RATE_HZ).int()).abs().max() <= 2
-    assert resampled(pulse(9000, 22_050)).abs().max() <= 1
+        assert (resample(pulse(hz, 22_050)).int() - pulse(hz, SAMPLE_RATE_HZ).int()).abs().max() <= 2
+    assert resample(pulse(9000, 22_050)).abs().max() <= 1
 
 
 def test_no_throat_is_in_two_splits():
@@ -153,11 +153,11 @@ def test_an_unknown_split_is_refused():
 @pytest.mark.parametrize("word", ["", "  ", "?!"])
 def test_an_unsayable_word_is_named(word):
     with pytest.raises(ValueError) as error:
-        spoken(["yes", word], [Voice()] * 2)
+        synthesize(["yes", word], [Voice()] * 2)
     assert repr(word) in str(error.value)
 
 
 def test_a_missing_loader_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     with pytest.raises(ImportError, match="pip install vitspeech"):
-        installed()
+        espeak_paths()

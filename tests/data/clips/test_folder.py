@@ -9,8 +9,8 @@ import soundfile
 import torch
 
 from vitspeech.data.clips import folder as audio_folder
+from vitspeech.data.clips.augment import WaveformAugment, pink_noise
 from vitspeech.data.clips.folder import AudioFolder
-from vitspeech.data.clips.module import WaveformAugment, hiss
 
 SAMPLES = 1600
 
@@ -143,7 +143,7 @@ def test_recordings_of_noise_are_what_is_mixed_in(tmp_path):
     write(tmp_path / "_background_noise_" / "rain.wav", 300, samples=1000)
     write(tmp_path / "_background_noise_" / "fan.flac", 200, samples=700)
     (tmp_path / "_background_noise_" / "README.md").write_text("noise")
-    always = WaveformAugment(shift_ms=0, speed=0, noise_share=1, noise_snr_db=(0, 0), gain_db=0)
+    always = WaveformAugment(shift_ms=0, speed=0, noise_prob=1, noise_snr_db=(0, 0), gain_db=0)
     data = made(tmp_path, augment=always)
     assert data.noise.dtype == torch.int16 and data.noise.tolist() == [200] * 700 + [300] * 1000
     clips, _ = data.training_batch(torch.full((3, SAMPLES), 4096, dtype=torch.int16), torch.zeros(3), seed=0)
@@ -153,11 +153,11 @@ def test_recordings_of_noise_are_what_is_mixed_in(tmp_path):
     torch.testing.assert_close(noise[:, -1] / noise[:, 0], torch.full((3,), 1.5))
 
 
-def test_without_recordings_of_noise_it_is_hiss(tmp_path):
+def test_without_recordings_of_noise_it_is_pink_noise(tmp_path):
     fill(tmp_path, {"no": 5, "yes": 5})
-    assert torch.equal(made(tmp_path).noise, hiss(SAMPLES))
+    assert torch.equal(made(tmp_path).noise, pink_noise(SAMPLES))
     (tmp_path / "_background_noise_").mkdir()
-    assert torch.equal(made(tmp_path).noise, hiss(SAMPLES))
+    assert torch.equal(made(tmp_path).noise, pink_noise(SAMPLES))
 
 
 def test_noise_that_cannot_be_used_is_said_so_before_training(tmp_path):
@@ -183,14 +183,14 @@ def test_a_wrong_folder_is_named_with_what_is_wrong(tmp_path):
     with pytest.raises(FileNotFoundError, match="test: no word folders"):
         made(tmp_path)
     fill(tmp_path / "test", {"maybe": 1})
-    with pytest.raises(ValueError, match="maybe: 'maybe' is a word that training has not; known: no"):
+    with pytest.raises(ValueError, match="maybe: 'maybe' is a word that training does not have; known: no"):
         made(tmp_path)
 
 
 def test_a_link_to_nothing_is_named(tmp_path):
     fill(tmp_path, {"no": 5, "yes": 5})
     (tmp_path / "yes" / "fetched.wav").symlink_to(tmp_path / "nowhere.wav")
-    with pytest.raises(FileNotFoundError, match=r"yes: .*fetched\.wav is not there"):
+    with pytest.raises(FileNotFoundError, match=r"yes: .*fetched\.wav does not exist"):
         made(tmp_path)
 
 
@@ -226,7 +226,7 @@ def test_every_recording_is_found_before_the_first_is_read(tmp_path, monkeypatch
     listing(tmp_path, "test.csv", "no/9.wav,no")
     monkeypatch.setattr(audio_folder, "read_clips", refuse)
     monkeypatch.setattr(audio_folder, "read_audio", refuse)
-    with pytest.raises(FileNotFoundError, match=r"test\.csv: line 2: .*no/9\.wav is not there"):
+    with pytest.raises(FileNotFoundError, match=r"test\.csv: line 2: .*no/9\.wav does not exist"):
         made(tmp_path)
 
 
@@ -277,25 +277,29 @@ def test_noise_goes_with_csv_files_too(tmp_path):
         ("train", "path,label\nno/0.wav,no\n\nno/1.wav, \n", "line 4: empty label"),
         ("test", "path,label\n,no\n", "line 2: empty path"),
         ("train", "path,label\nno/0.wav\n", "line 2: 1 fields, but 2 in the header"),
-        ("train", "path,label\nno/0.wav,take, two\n", "line 2: 3 fields, but 2 in the header; quote one with a comma"),
+        (
+            "train",
+            "path,label\nno/0.wav,take, two\n",
+            "line 2: 3 fields, but 2 in the header; quote a field that contains a comma",
+        ),
         ("train", 'path,label\n"no/0.wav,no\nno/1.wav,no\n', "line 2: unexpected end of data (a quote that is not"),
         ("train", "path,label\nno/0.wav,no\nno/1.wav,größe\n", "line 3: not UTF-8"),
         (
             "test",
             "path,label\nno/3.wav,no\nyes/0.wav,yes\n",
-            "line 3: 'yes' is a word that training has not; known: no",
+            "line 3: 'yes' is a word that training does not have; known: no",
         ),
-        ("train", "path,label\nno/0.wav,no\nno/1.wav,no\nno/7.wav,no\n", "line 4: {root}/no/7.wav is not there"),
-        ("test", "path,label\nno,no\n", "line 2: {root}/no is not there"),
+        ("train", "path,label\nno/0.wav,no\nno/1.wav,no\nno/7.wav,no\n", "line 4: {root}/no/7.wav does not exist"),
+        ("test", "path,label\nno,no\n", "line 2: {root}/no does not exist"),
         (
             "train",
             "path,label\nno/0.wav,no\nno/0.wav,yes\n",
-            "line 3: {root}/no/0.wav is there twice, first in {file}: ",
+            "line 3: {root}/no/0.wav is listed twice, first in {file}: ",
         ),
         (
             "test",
             "path,label\nno/1.wav,no\n",
-            "line 2: {root}/no/1.wav is there twice, first in {root}/train.csv: line 3",
+            "line 2: {root}/no/1.wav is listed twice, first in {root}/train.csv: line 3",
         ),
     ],
 )

@@ -12,9 +12,9 @@ import soundfile
 import torch
 from torchaudio.datasets import SPEECHCOMMANDS
 
-from vitspeech.data.batches import default_root
-from vitspeech.data.clips.module import WaveformAugment, hiss
+from vitspeech.data.clips.augment import WaveformAugment, pink_noise
 from vitspeech.data.clips.speech_commands import FOLDER, URL, WORDS, SpeechCommands
+from vitspeech.data.module import default_root
 
 SECOND = 16_000
 SPLITS = ("train", "validation", "test")
@@ -220,16 +220,16 @@ def test_augmentation_mixes_in_the_training_part_of_the_noise_alone(made_once):
 
 
 def test_training_clips_get_that_noise(made_once):
-    quiet = WaveformAugment(shift_ms=0, speed=0, noise_share=1, noise_snr_db=(0, 0), gain_db=0)
+    quiet = WaveformAugment(shift_ms=0, speed=0, noise_prob=1, noise_snr_db=(0, 0), gain_db=0)
     data = made(made_once, augment=quiet)
     inputs, labels, seed = next(iter(data.train_dataloader()))
     added = data.training_batch(inputs, labels, seed)[0] - inputs / 32768
     assert (added > 0).all()
 
 
-def test_without_recordings_of_noise_it_is_hiss(root):
+def test_without_recordings_of_noise_it_is_pink_noise(root):
     shutil.rmtree(root / FOLDER / URL / "_background_noise_")
-    assert torch.equal(made(root).noise, hiss(SECOND))
+    assert torch.equal(made(root).noise, pink_noise(SECOND))
 
 
 def test_what_is_drawn_is_the_same_whatever_the_seed(made_once):
@@ -278,14 +278,14 @@ def test_a_download_is_fetched_once_and_only_when_asked_for(made_once, tmp_path,
 def test_a_missing_list_is_an_error_that_names_it_and_its_split(root, name, split):
     path = root / FOLDER / URL / name
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=f"^{path}: missing; it says which clips are for {split}$"):
+    with pytest.raises(FileNotFoundError, match=f"^{path}: missing; it lists the clips of the {split} split$"):
         made(root)
 
 
 @pytest.mark.parametrize("name", ["validation_list.txt", "testing_list.txt"])
 def test_a_list_that_names_a_missing_clip_is_an_error_that_names_its_line(root, name):
     path = listing(root, name, "yes/00000000_nohash_0.wav", "no/00000000_nohash_0.wav", "no/ffff_nohash_0.wav")
-    with pytest.raises(ValueError, match=f"^{path}: line 3 names no/ffff_nohash_0.wav, which is not there"):
+    with pytest.raises(ValueError, match=f"^{path}: line 3 names no/ffff_nohash_0.wav, which does not exist"):
         made(root)
 
 
@@ -317,13 +317,13 @@ def test_a_missing_word_folder_is_an_error_that_names_it(root):
 
 @pytest.mark.parametrize("words, strange", [(("yes", "banana", "apple"), "apple, banana"), (("unknown",), "unknown")])
 def test_a_word_that_is_not_in_the_set_is_an_error_that_names_it_and_the_known_ones(words, strange):
-    with pytest.raises(ValueError, match=f"words: {strange} not in the set; known: backward, bed, .*, zero$"):
+    with pytest.raises(ValueError, match=f"words: {strange} not in the data set; known: backward, bed, .*, zero$"):
         SpeechCommands(words)
 
 
 @pytest.mark.parametrize("words", [("yes", "no", "yes"), ()])
 def test_words_are_at_least_one_and_none_twice(words):
-    with pytest.raises(ValueError, match="words: none, or one twice"):
+    with pytest.raises(ValueError, match="words: none given, or one given twice"):
         SpeechCommands(words)
 
 
@@ -385,7 +385,7 @@ def test_the_known_words_are_the_folders_of_the_real_set():
 @pytest.mark.data
 def test_the_clips_of_the_real_set_are_torchaudios():
     data = SpeechCommands(TWELVE)
-    data.prepare_noise()
+    data.prepare()
     for split, subset in {"train": "training", "validation": "validation", "test": "testing"}.items():
         theirs = SPEECHCOMMANDS(default_root(None), subset=subset)._walker
         ours = [str(file) for file in data.files[split]]
@@ -398,7 +398,7 @@ def test_the_clips_of_the_real_set_are_torchaudios():
 @pytest.mark.data
 def test_no_speaker_of_the_real_set_is_in_two_splits():
     data = SpeechCommands(TWELVE)
-    data.prepare_noise()
+    data.prepare()
     train, validation, test = ({file.name.partition("_")[0] for file in data.files[split]} for split in SPLITS)
     assert train and not train & validation and not train & test and not validation & test
 
@@ -469,7 +469,7 @@ def test_backgrounds_are_the_recordings_apart_in_time(made_once):
     assert all(list(found) == ["a_fan", "b_tap"] for found in parts.values())
 
 
-def test_without_recordings_of_noise_the_backgrounds_are_hiss_apart_in_time(root):
+def test_without_recordings_of_noise_the_backgrounds_are_pink_noise_apart_in_time(root):
     shutil.rmtree(root / FOLDER / URL / "_background_noise_")
     data = SpeechCommands(("yes",), str(root))
     parts = [data.backgrounds(split) for split in SPLITS]
@@ -478,7 +478,7 @@ def test_without_recordings_of_noise_the_backgrounds_are_hiss_apart_in_time(root
         {"hiss": SECOND},
         {"hiss": SECOND},
     ]
-    assert torch.equal(torch.cat([found["hiss"] for found in parts]), hiss(SECOND))
+    assert torch.equal(torch.cat([found["hiss"] for found in parts]), pink_noise(SECOND))
 
 
 @pytest.mark.parametrize("ask", [SpeechCommands.word_clips, SpeechCommands.backgrounds])

@@ -6,7 +6,7 @@ import soundfile
 import torch
 
 from vitspeech.data.audio.synthesis import voices_of
-from vitspeech.data.clips.module import hiss
+from vitspeech.data.clips.augment import pink_noise
 from vitspeech.data.clips.spoken_words import OTHERS, WORDS, SpokenWords, save_example
 
 
@@ -121,9 +121,9 @@ def test_the_same_number_gives_the_same_word_clips_and_another_number_others(wor
     assert [clip.speaker for clip in other] != [clip.speaker for clip in again]
 
 
-def test_each_split_has_its_own_part_of_the_hiss():
+def test_each_split_has_its_own_part_of_the_noise():
     parts = [SpokenWords().backgrounds(split) for split in ("train", "validation", "test")]
     assert [len(found["hiss"]) for found in parts] == [128_000, 16_000, 16_000] and {len(found) for found in parts} == {
         1
     }
-    assert torch.equal(torch.cat([found["hiss"] for found in parts]), hiss(16_000))
+    assert torch.equal(torch.cat([found["hiss"] for found in parts]), pink_noise(16_000))

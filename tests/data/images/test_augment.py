@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitspeech.data.images.augment import Augment, cut_out, translated
+from vitspeech.data.images.augment import Augment, cut_out, translate
 
 NOTHING = {"flip": False, "translate": 0}
 
@@ -34,7 +34,7 @@ def test_translation_is_a_window_of_the_reflected_image():
     images = numbered(29)
     padded = torch.nn.functional.pad(images.float(), (2, 2, 2, 2), mode="reflect").to(torch.uint8)
     seen = set()
-    for image, whole in zip(translated(images, 2), padded, strict=True):
+    for image, whole in zip(translate(images, 2), padded, strict=True):
         places = [(y, x) for y in range(5) for x in range(5) if torch.equal(whole[:, y : y + 11, x : x + 11], image)]
         assert places
         seen.update(places)
@@ -47,7 +47,7 @@ def test_cutout_clears_one_square_and_leaves_the_rest():
     assert (holes[:, 0] == holes[:, 1]).all()
     rows, columns = holes[:, 0].any(2).sum(1), holes[:, 0].any(1).sum(1)
     assert (holes[:, 0].sum((1, 2)) == rows * columns).all()
-    assert rows.max() == 5 and rows.min() >= 3  # centerd in the image, so at most half hangs over the border
+    assert rows.max() == 5 and rows.min() >= 3  # centered in the image, so at most half hangs over the border
 
 
 def test_mixup_blends_labels_as_it_blends_pixels():

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from vitspeech.data.batches import default_root
 from vitspeech.data.images.cifar import Cifar
+from vitspeech.data.module import default_root
 
 
 def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path):
@@ -43,7 +43,7 @@ def test_the_three_sets_are_the_official_images_without_overlap():
 def test_normalized_training_images_have_mean_zero_and_variance_one():
     data = Cifar(10)
     data.setup("fit")
-    pixels = data.normalized(data.train.inputs[:5000])
+    pixels = data.normalize(data.train.inputs[:5000])
     assert pixels.mean((0, 2, 3)).abs().max() < 0.02 and (pixels.std((0, 2, 3)) - 1).abs().max() < 0.02
 
 

@@ -80,7 +80,7 @@ def test_a_wrong_folder_is_named_with_what_is_wrong(tmp_path):
         ImageFolder(str(tmp_path)).setup("fit")
     (tmp_path / "train" / "hollow").rmdir()
     fill(tmp_path / "test", {"gnu": 1})
-    with pytest.raises(ValueError, match="gnu: a class that training has not; known: ape"):
+    with pytest.raises(ValueError, match="gnu: a class that training does not have; known: ape"):
         ImageFolder(str(tmp_path)).setup("fit")
 
 

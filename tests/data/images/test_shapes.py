@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitspeech.data.images.shapes import LABELS, Shapes, covered, save_example
+from vitspeech.data.images.shapes import LABELS, Shapes, coverage, save_example
 
 
 def test_the_same_number_draws_the_same_pictures():
@@ -25,7 +25,7 @@ def test_pictures_have_the_promised_form():
 
 def test_every_shape_covers_a_different_area():
     angle, radius = torch.zeros(10), torch.full((10,), 20.0)
-    masks = covered(torch.arange(10), torch.full((10, 2), 32.0), radius, angle, 64)
+    masks = coverage(torch.arange(10), torch.full((10, 2), 32.0), radius, angle, 64)
     assert ((masks >= 0) & (masks <= 1)).all()
     areas = masks.sum((1, 2)) / 20**2
     assert areas.min() > 0.8 and areas.max() < 3.2
@@ -35,7 +35,7 @@ def test_every_shape_covers_a_different_area():
 
 def test_a_turned_shape_keeps_its_area():
     labels = torch.full((7,), LABELS.index("heart"))
-    masks = covered(labels, torch.full((7, 2), 32.0), torch.full((7,), 15.0), torch.linspace(0, 6, 7), 64)
+    masks = coverage(labels, torch.full((7, 2), 32.0), torch.full((7,), 15.0), torch.linspace(0, 6, 7), 64)
     assert masks.sum((1, 2)).std() / masks.sum((1, 2)).mean() < 0.01
 
 
@@ -43,7 +43,7 @@ def test_a_linear_model_stays_under_forty_per_cent():
     data = Shapes(5000)
     data.setup("fit")
     train, test = data.train, data.read("test")
-    flat = [data.normalized(images.inputs).flatten(1) for images in (train, test)]
+    flat = [data.normalize(images.inputs).flatten(1) for images in (train, test)]
     targets = torch.nn.functional.one_hot(train.labels, 10).float()
     # Ridge regression in its dual form: the best of several strengths, chosen in the linear model's favor.
     gram = flat[0] @ flat[0].T

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from vitspeech.data.images.shapes import contrasting, covered
-from vitspeech.data.images.two_marks import CRESCENT, CRESCENT_RADIUS, Marks, TwoMarks, draw, placed
+from vitspeech.data.images.shapes import contrasting_color, coverage
+from vitspeech.data.images.two_marks import CRESCENT, CRESCENT_RADIUS, Marks, TwoMarks, draw, place_marks
 
 SIDE = 32
 
 
 def marks_of(count: int, distance: float, seed: int = 0) -> Marks:
-    return placed(count, distance, SIDE, torch.Generator().manual_seed(seed))
+    return place_marks(count, distance, SIDE, torch.Generator().manual_seed(seed))
 
 
 def pictures(marks: Marks, seed: int = 1, **shown: bool) -> torch.Tensor:
@@ -67,7 +67,7 @@ def test_comparing_direction_and_place_is_always_right():
 def test_the_crescent_is_open_where_the_angle_says():
     # Opening to the right, to the bottom: ink lies on the other side.
     angle = torch.tensor([0.0, math.pi / 2])
-    cover = covered(torch.full((2,), CRESCENT), torch.full((2, 2), 16.0), torch.full((2,), CRESCENT_RADIUS), angle, 32)
+    cover = coverage(torch.full((2,), CRESCENT), torch.full((2, 2), 16.0), torch.full((2,), CRESCENT_RADIUS), angle, 32)
     pixel = torch.arange(32) + 0.5
     across, down = (cover.sum(1) @ pixel) / cover.sum((1, 2)), (cover.sum(2) @ pixel) / cover.sum((1, 2))
     assert across[0] < 15.5 and abs(down[0] - 16) < 1e-4
@@ -125,7 +125,7 @@ def test_leaving_out_a_mark_changes_nothing_elsewhere():
 
 def test_marks_stand_out_from_their_ground():
     ground = torch.rand(1009, 3, 1, 1, generator=torch.Generator().manual_seed(3)) * 0.8 + 0.1
-    color = contrasting(ground, torch.Generator().manual_seed(5))
+    color = contrasting_color(ground, torch.Generator().manual_seed(5))
     assert torch.allclose((color - ground).norm(dim=1), torch.tensor(0.6), atol=1e-5)
     assert (color.clamp(0, 1) - ground).norm(dim=1).min() > 0.25
 
@@ -140,7 +140,7 @@ def test_mirrored_pictures_keep_their_label():
         marks.labels,
     )
     covers = [
-        covered(torch.full((17,), CRESCENT), some.crescent, torch.full((17,), CRESCENT_RADIUS), some.angle, SIDE)
+        coverage(torch.full((17,), CRESCENT), some.crescent, torch.full((17,), CRESCENT_RADIUS), some.angle, SIDE)
         for some in (marks, flipped)
     ]
     assert torch.allclose(covers[0].flip(-1), covers[1], atol=1e-4)
@@ -153,8 +153,8 @@ def test_augmentation_mirrors_and_does_nothing_else():
     data = TwoMarks(13, 60)
     data.setup("fit")
     torch.manual_seed(0)
-    inputs, labels = data.augmented(data.train.inputs, data.train.labels)
-    plain = data.normalized(data.train.inputs)
+    inputs, labels = data.augment_batch(data.train.inputs, data.train.labels)
+    plain = data.normalize(data.train.inputs)
     kept, mirrored = ((inputs == other).flatten(1).all(1) for other in (plain, plain.flip(-1)))
     assert (kept ^ mirrored).all() and 15 < kept.sum() < 45
     assert torch.equal(labels, data.train.labels)
@@ -203,7 +203,7 @@ def trained_accuracy(distance: float, steps: int = 300) -> float:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=steps)
     for _ in range(steps):
         chosen = torch.randint(0, 3000, (64,))
-        inputs, labels = data.augmented(data.train.inputs[chosen], data.train.labels[chosen])
+        inputs, labels = data.augment_batch(data.train.inputs[chosen], data.train.labels[chosen])
         with torch.autocast("cpu", torch.bfloat16):
             logits = network(inputs.contiguous(memory_format=torch.channels_last))
         loss = nn.functional.cross_entropy(logits.float(), labels)
@@ -213,7 +213,7 @@ def trained_accuracy(distance: float, steps: int = 300) -> float:
         schedule.step()
     test, network = data.read("test"), network.eval()
     with torch.inference_mode():
-        return (network(data.normalized(test.inputs)).argmax(1) == test.labels).float().mean().item()
+        return (network(data.normalize(test.inputs)).argmax(1) == test.labels).float().mean().item()
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from vitspeech.data.utterances.augment import SequenceAugment, check_range, faster
-from vitspeech.data.utterances.composition import Speech
+from vitspeech.data.utterances.augment import SequenceAugment, change_speed, check_range
+from vitspeech.data.utterances.batch import SpeechBatch
 
 BATCH, RATE_HZ = 61, 16_000
 
@@ -32,7 +32,7 @@ def speech():
         for start, end in spans[row, :count].tolist():
             waveforms[row, start:end] = 0.1 * tone(end - start)
         units.append([row] * count + [-1] * (3 - count))
-    return Speech(waveforms, torch.from_numpy(lengths), torch.tensor(units), spans)
+    return SpeechBatch(waveforms, torch.from_numpy(lengths), torch.tensor(units), spans)
 
 
 def changed(given=None, seed=0, **settings):
@@ -47,7 +47,7 @@ def decibels(ratio):
 @pytest.mark.parametrize("speed", [0.5, 0.85, 0.97, 1.03, 1.15, 1.7])
 @pytest.mark.parametrize("samples", [5003, 80_021])
 def test_a_tone_read_faster_is_higher_and_shorter_by_the_speed(samples, speed):
-    sound = faster(tone(samples), speed)
+    sound = change_speed(tone(samples), speed)
     assert sound.shape == (round(samples / speed),) and sound.dtype == torch.float32
     # Cubic interpolation is no more exact than that; at the very ends it reads into silence.
     assert_close(sound[2:-3], tone(len(sound), speed=speed)[2:-3], atol=1.5e-2, rtol=0)
@@ -55,14 +55,14 @@ def test_a_tone_read_faster_is_higher_and_shorter_by_the_speed(samples, speed):
 
 @pytest.mark.parametrize(("hertz", "speed"), [(211, 1.1), (2003, 0.9), (3001, 1.15)])
 def test_the_loudest_frequency_moves_by_the_speed(hertz, speed):
-    sound = faster(tone(RATE_HZ, hertz), speed).double()
+    sound = change_speed(tone(RATE_HZ, hertz), speed).double()
     loudest = torch.fft.rfft(sound).abs().argmax() * RATE_HZ / len(sound)
     assert loudest == pytest.approx(hertz * speed, abs=1.1)
 
 
 def test_speed_1_changes_nothing():
     sound = torch.randn(5003, generator=torch.Generator().manual_seed(0))
-    assert_close(faster(sound, 1.0), sound, atol=5e-3, rtol=0)
+    assert_close(change_speed(sound, 1.0), sound, atol=5e-3, rtol=0)
 
 
 def test_a_word_still_lies_in_its_span_and_has_it_filled():
@@ -144,8 +144,8 @@ def test_what_was_given_is_left_as_it_was():
         ({"speed": -0.1}, "speed=-0.1 or gain_db=6.0 is negative or too large"),
         ({"speed": 1.0}, "speed=1.0"),
         ({"gain_db": -3.0}, "speed=0.15 or gain_db=-3.0 is negative"),
-        ({"snr_db": (9.0, 3.0)}, r"snr_db=\[9.0, 3.0\] is no range from low to high"),
-        ({"snr_db": (1.0, 2.0, 3.0)}, r"snr_db=\[1.0, 2.0, 3.0\] is no range"),
+        ({"snr_db": (9.0, 3.0)}, r"snr_db=\[9.0, 3.0\] is not a range from low to high"),
+        ({"snr_db": (1.0, 2.0, 3.0)}, r"snr_db=\[1.0, 2.0, 3.0\] is not a range"),
     ],
 )
 def test_a_number_out_of_its_range_is_an_error_that_names_it(settings, message):

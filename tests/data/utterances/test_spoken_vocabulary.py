@@ -9,7 +9,7 @@ import torch
 
 from vitspeech.data.audio.synthesis import Synthesizer, Voice
 from vitspeech.data.audio.vocabulary import SPLITS, vocabulary
-from vitspeech.data.clips.module import hiss
+from vitspeech.data.clips.augment import pink_noise
 from vitspeech.data.utterances.spoken_vocabulary import SpokenVocabulary
 
 COUNT = 1130  # training says 130 of its words twice; validation and test say 13 of theirs twice
@@ -81,11 +81,11 @@ def test_the_same_number_gives_the_same_clips_and_another_number_others(clips):
     assert [clip.word for clip in other] != [clip.word for clip in again]
 
 
-def test_each_split_has_its_own_part_of_the_hiss(source):
+def test_each_split_has_its_own_part_of_the_noise(source):
     parts = {split: source.backgrounds(split) for split in SPLITS}
     assert [list(found) for found in parts.values()] == [["hiss"]] * 3
     assert [len(found["hiss"]) for found in parts.values()] == [128_000, 16_000, 16_000]
-    assert torch.equal(torch.cat([found["hiss"] for found in parts.values()]), hiss(16_000))
+    assert torch.equal(torch.cat([found["hiss"] for found in parts.values()]), pink_noise(16_000))
 
 
 def test_fewer_clips_than_words_are_refused():

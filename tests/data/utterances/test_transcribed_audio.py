@@ -14,13 +14,13 @@ from safetensors.torch import load_file
 
 from vitspeech.checkpoint.folder import load
 from vitspeech.checkpoint.release import card_data
-from vitspeech.data.audio.synthesis import Voice, spoken
-from vitspeech.data.clips.module import hiss
+from vitspeech.data.audio.synthesis import Voice, synthesize
+from vitspeech.data.clips.augment import pink_noise
 from vitspeech.data.utterances import transcribed_audio
-from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.composition import Speech
+from vitspeech.data.utterances.augment import SequenceAugment, add_noise
+from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.module import CHARACTERS
-from vitspeech.data.utterances.transcribed_audio import TranscribedAudio, noisy
+from vitspeech.data.utterances.transcribed_audio import TranscribedAudio
 from vitspeech.tasks import Recognition
 from vitspeech.tasks.utterance_task import length_groups
 from vitspeech.training.cli import TrainingCLI
@@ -68,7 +68,7 @@ def values(data: TranscribedAudio, split: str) -> list[int]:
     return [int(sound[0]) for sound in sounds]
 
 
-def in_training(data: TranscribedAudio, batch: tuple[Speech, int], training: bool = True) -> Speech:
+def in_training(data: TranscribedAudio, batch: tuple[SpeechBatch, int], training: bool = True) -> SpeechBatch:
     data.trainer = SimpleNamespace(training=training)
     return data.on_after_batch_transfer(batch, 0)
 
@@ -85,7 +85,7 @@ def test_splits_are_as_their_csv_files_say(tmp_path):
 
 def test_tests_are_named_utterances(tmp_path):
     data = TranscribedAudio(str(filled(tmp_path)))  # without setup, as evaluate.py has it
-    (name, test), *others = data.tests().items()
+    (name, test), *others = data.test_sets().items()
     assert name == "test" and not others and not data.manifests
     assert [some.id for some in test.utterances] == ["test/0.wav", "test/1.wav", "test/2.wav"]
     assert [some.words for some in test.utterances] == [["stop"], ["go"], ["left", "go"]]
@@ -191,12 +191,12 @@ def test_an_augmentation_that_changes_nothing_changes_nothing(tmp_path):
 @pytest.mark.parametrize("snr_db", [0.0, 17.0])
 def test_noise_lies_under_each_recording_at_its_ratio(snr_db):
     torch.manual_seed(0)
-    noise, lengths = hiss(700), torch.tensor([5003, 7919, 3001])
+    noise, lengths = pink_noise(700), torch.tensor([5003, 7919, 3001])
     waveforms = torch.randn(3, 7919) * torch.tensor([[0.5], [0.1], [0.01]])
     for row, length in zip(waveforms, lengths, strict=True):
         row[length:] = 0
     before = waveforms.clone()
-    added = noisy(waveforms, lengths, noise, (snr_db, snr_db)) - waveforms
+    added = add_noise(waveforms, lengths, noise, (snr_db, snr_db)) - waveforms
     assert torch.equal(waveforms, before)
     for row, length, under in zip(waveforms, lengths, added, strict=True):
         ratio = row[:length].square().mean() / under[:length].square().mean()
@@ -213,7 +213,7 @@ def test_noise_lies_under_each_recording_at_its_ratio(snr_db):
 def test_ratios_are_drawn_from_their_range():
     torch.manual_seed(0)
     waveforms = torch.randn(200, 499)
-    added = noisy(waveforms, torch.full((200,), 499), hiss(5000), (3, 20)) - waveforms
+    added = add_noise(waveforms, torch.full((200,), 499), pink_noise(5000), (3, 20)) - waveforms
     drawn = 10 * (waveforms.square().mean(1) / added.square().mean(1)).log10()
     assert 3 <= drawn.min() < 4 and 19 < drawn.max() <= 20.001
 
@@ -247,7 +247,7 @@ def test_recordings_of_any_rate_and_channels_are_resampled(tmp_path):
         ("test", "path,transcript\ntest/0.wav,\n", "line 2: empty transcript"),
         ("test", "path,transcript\n,go\n", "line 2: empty path"),
         ("train", "path,transcript\ntrain/0.wav\n", "line 2: 1 fields, but 2 in the header"),
-        ("train", "path,transcript\ntrain/0.wav,go, left\n", "line 2: 3 fields, but 2 in the header; quote one with"),
+        ("train", "path,transcript\ntrain/0.wav,go, left\n", "line 2: 3 fields, but 2 in the header; quote a field"),
         ("train", 'path,transcript\ntrain/0.wav,"go left\ntrain/1.wav,go\n', "line 2: unexpected end of data"),
         ("train", "path,transcript\ntrain/0.wav,go\ntrain/1.wav,größer\n", "line 3: not UTF-8"),
         (
@@ -256,17 +256,17 @@ def test_recordings_of_any_rate_and_channels_are_resampled(tmp_path):
             "line 3: 'right' of 'go right left' is outside the vocabulary go, left, stop",
         ),
         ("test", "path,transcript\ntest/0.wav,Go\n", "line 2: 'Go' of 'Go' is outside the vocabulary go, left, stop"),
-        ("train", "path,transcript\ntrain/0.wav,go\ntrain/9.wav,go\n", "line 3: {root}/train/9.wav is not there"),
-        ("test", "path,transcript\ntest,go\n", "line 2: {root}/test is not there"),
+        ("train", "path,transcript\ntrain/0.wav,go\ntrain/9.wav,go\n", "line 3: {root}/train/9.wav does not exist"),
+        ("test", "path,transcript\ntest,go\n", "line 2: {root}/test does not exist"),
         (
             "train",
             "path,transcript\ntrain/0.wav,go\ntrain/../train/0.wav,left\n",
-            "line 3: {root}/train/../train/0.wav is there twice, first in {root}/train.csv: line 2",
+            "line 3: {root}/train/../train/0.wav is listed twice, first in {root}/train.csv: line 2",
         ),
         (
             "test",
             "path,transcript\ntest/0.wav,go\nvalidation/1.wav,go stop\n",
-            "line 3: {root}/validation/1.wav is there twice, first in {root}/validation.csv: line 3",
+            "line 3: {root}/validation/1.wav is listed twice, first in {root}/validation.csv: line 3",
         ),
         ("validation", "path,transcript\nempty.wav,go\n", "line 2: {root}/empty.wav: empty (0 bytes)"),
         ("test", "path,transcript\ntest/0.wav,go\nbroken.wav,go\n", "line 3: {root}/broken.wav: not a recording"),
@@ -319,10 +319,10 @@ def test_a_long_vocabulary_is_not_written_out(tmp_path):
         ({"units": "letters"}, "units='letters' is unknown; known: words, characters"),
         ({"vocabulary": []}, "vocabulary is empty"),
         ({"vocabulary": ["go", "left", "go"]}, "vocabulary has 'go' twice"),
-        ({"vocabulary": ["go", "turn left"]}, "vocabulary: 'turn left' is no word"),
-        ({"vocabulary": ["go", ""]}, "vocabulary: '' is no word"),
-        ({"units": "characters", "vocabulary": [" ", "ab"]}, "vocabulary: 'ab' is no single character"),
-        ({"units": "characters", "vocabulary": [" ", "\t"]}, r"vocabulary: '\\t' is no single character, or white"),
+        ({"vocabulary": ["go", "turn left"]}, "vocabulary: 'turn left' is not a word"),
+        ({"vocabulary": ["go", ""]}, "vocabulary: '' is not a word"),
+        ({"units": "characters", "vocabulary": [" ", "ab"]}, "vocabulary: 'ab' is not a single character"),
+        ({"units": "characters", "vocabulary": [" ", "\t"]}, r"vocabulary: '\\t' is not a single character, or white"),
         ({"units": "characters", "vocabulary": ["a"]}, "vocabulary: ' ' is missing"),
         ({"batch": 0}, "batch=0 is below 1"),
     ],
@@ -336,7 +336,7 @@ def test_a_folder_without_a_listing_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
         TranscribedAudio(str(tmp_path / "nowhere"))
     (tmp_path / "train").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"train\.csv: no such file; it names recordings with transcripts"):
+    with pytest.raises(FileNotFoundError, match=r"train\.csv: no such file; it lists recordings with transcripts"):
         TranscribedAudio(str(tmp_path))
 
 
@@ -351,7 +351,7 @@ def test_every_recording_is_found_before_the_first_is_read(tmp_path, monkeypatch
 
     (filled(tmp_path) / "test" / "2.wav").unlink()
     monkeypatch.setattr(transcribed_audio, "read_clip", refuse)
-    with pytest.raises(FileNotFoundError, match=r"test\.csv: line 4: .*test/2\.wav is not there"):
+    with pytest.raises(FileNotFoundError, match=r"test\.csv: line 4: .*test/2\.wav does not exist"):
         made(tmp_path)
 
 
@@ -367,20 +367,23 @@ def config(tmp_path_factory):
     root = tmp_path_factory.mktemp("recordings")
     texts = [said for said in SAID for _ in range(3)]
     voices = [Voice(rate_wpm=120 + number) for number in range(len(texts))]
-    for number, sound in enumerate(spoken(texts, voices)):
+    for number, sound in enumerate(synthesize(texts, voices)):
         soundfile.write(root / f"{number:02}.wav", sound.numpy(), 16_000)
     rows = [f"{number:02}.wav,{said}" for number, said in enumerate(texts)]
     listing(root, "train", *rows[::3], *rows[1::3])
     listing(root, "test", *rows[2::3])
     tokens = {"width": 16, "mels": 40, "stem": "convolutional", "stride": 2}
-    network = {"tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": tokens}, "depth": 1}
+    network = {
+        "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": tokens},
+        "encoder": {"depth": 1, "heads": 2},
+    }
     settings = {
         "seed_everything": 3,
         "data": {"class_path": "vitspeech.TranscribedAudio", "init_args": {"root": str(root), "batch": 5}},
         "model": {
             "class_path": "vitspeech.Recognition",
             "init_args": {
-                "network": {"class_path": "vitspeech.SpeechRecognizer", "init_args": network | {"heads": 2}},
+                "network": {"class_path": "vitspeech.SpeechRecognizer", "init_args": network},
                 "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.003}},
             },
         },
@@ -421,9 +424,10 @@ def test_a_run_is_a_function_of_its_seed(config, run, tmp_path):
 
 
 def test_labeling_says_that_it_needs_times(config, tmp_path):
-    network = {"tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16}}, "depth": 1}
+    network = {"tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16}}}
     settings = yaml.safe_load(config.read_text())
-    labeler = {"class_path": "vitspeech.SpeechLabeler", "init_args": network | {"heads": 2}}
+    network["encoder"] = {"depth": 1, "heads": 2}
+    labeler = {"class_path": "vitspeech.SpeechLabeler", "init_args": network}
     settings["model"] = {"class_path": "vitspeech.Labeling", "init_args": {"network": labeler}}
     (tmp_path / "labeling.yaml").write_text(yaml.safe_dump(settings))
     with pytest.raises(ValueError, match="words without times"):

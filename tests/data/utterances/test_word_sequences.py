@@ -15,7 +15,8 @@ from vitspeech.data.clips.speech_commands import SpeechCommands
 from vitspeech.data.clips.spoken_words import SpokenWords
 from vitspeech.data.utterances import word_sequences
 from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.composition import composed, read_manifest, read_sums, write_manifest
+from vitspeech.data.utterances.composition import compose
+from vitspeech.data.utterances.manifest import read_checksums, read_manifest, write_manifest
 from vitspeech.data.utterances.word_sequences import WordSequences, manifest_file
 
 WORDS = ("seven", "go", "stop")
@@ -109,7 +110,7 @@ def test_validation_and_test_have_other_utterances_and_other_clips(made):
     assert all(one.words != other.words or one.starts != other.starts for one, other in zip(*said, strict=True))
     throats = [
         {
-            data.drawing(split).clips[clip].speaker.partition("+")[2]
+            data.sampler(split).clips[clip].speaker.partition("+")[2]
             for utterance in utterances
             for clip in utterance.clips
         }
@@ -148,13 +149,13 @@ def test_units_do_not_change_what_is_drawn(made):
 )
 def test_a_unit_outside_the_vocabulary_is_named(source, units, words, message):
     with pytest.raises(ValueError, match=message):
-        WordSequences(source, units=units).encoded(words)
+        WordSequences(source, units=units).encode(words)
 
 
 def test_a_transcripts_units_are_indices_of_the_labels(source):
-    assert WordSequences(source).encoded(["stop", "seven", "stop"]) == [2, 0, 2]
-    assert WordSequences(source, units="characters").encoded(["a", "z's"]) == [2, 0, 27, 1, 20]
-    assert WordSequences(source).encoded([]) == []
+    assert WordSequences(source).encode(["stop", "seven", "stop"]) == [2, 0, 2]
+    assert WordSequences(source, units="characters").encode(["a", "z's"]) == [2, 0, 27, 1, 20]
+    assert WordSequences(source).encode([]) == []
 
 
 def test_sound_is_where_the_spans_say(made):
@@ -170,9 +171,9 @@ def test_sound_is_where_the_spans_say(made):
 
 def test_an_utterances_sound_is_that_of_its_line(made):
     data = made()
-    drawing, speech = data.drawing("validation"), batch_of(data.validation, 11)
+    sampler, speech = data.sampler("validation"), batch_of(data.validation, 11)
     for sound, utterance in zip(speech.waveforms, data.validation.utterances, strict=True):
-        assert sound[: utterance.samples].tolist() == composed(utterance, drawing.clips, drawing.noises).tolist()
+        assert sound[: utterance.samples].tolist() == compose(utterance, sampler.clips, sampler.noises).tolist()
         assert not sound[utterance.samples :].any()
 
 
@@ -188,14 +189,14 @@ def test_utterances_have_as_many_words_as_asked_for(made, words):
 def test_training_has_the_ratios_of_its_augmentation_and_evaluation_those_of_the_protocol(made):
     data = made(snr_db=(17, 19), augment=SequenceAugment(snr_db=(3, 5)))
     generator = numpy.random.default_rng(0)
-    assert all(3 <= data.train.drawing.draw("u", generator).snr_db <= 5 for _ in range(31))
+    assert all(3 <= data.train.sampler.sample("u", generator).snr_db <= 5 for _ in range(31))
     for items in (data.validation, data.read("test")):
         assert all(17 <= utterance.snr_db <= 19 for utterance in items.utterances)
 
 
 def test_int16_is_within_one(source):
     given = torch.tensor([[-32768, -16384, 0, 1, 32767]], dtype=torch.int16)
-    floats = WordSequences(source).normalized(given)
+    floats = WordSequences(source).normalize(given)
     assert floats.dtype == torch.float32 and floats.tolist() == (given.numpy() / 2**15).tolist()
 
 
@@ -245,10 +246,10 @@ def test_a_release_is_told_the_rate_and_the_units(source):
     ("arguments", "message"),
     [
         ({"words": (0, 7)}, r"words=\[0, 7\].* is too small"),
-        ({"words": (5, 3)}, r"words=\[5, 3\] is no range from low to high"),
+        ({"words": (5, 3)}, r"words=\[5, 3\] is not a range from low to high"),
         ({"gap_ms": (-1.0, 3.0)}, r"gap_ms=\[-1.0, 3.0\].* is too small"),
-        ({"gap_ms": (5.0, 3.0)}, r"gap_ms=\[5.0, 3.0\] is no range"),
-        ({"snr_db": (30.0, 10.0)}, r"snr_db=\[30.0, 10.0\] is no range"),
+        ({"gap_ms": (5.0, 3.0)}, r"gap_ms=\[5.0, 3.0\] is not a range"),
+        ({"snr_db": (30.0, 10.0)}, r"snr_db=\[30.0, 10.0\] is not a range"),
         ({"count": 9}, "count=9 is too small"),
         ({"units": "letters"}, "units='letters' is unknown; known: words, characters"),
         ({"batch": 0}, "batch=0 is below 1"),
@@ -319,16 +320,16 @@ def test_a_manifest_changes_neither_training_nor_validation(made, file):
 def test_of_several_manifests_the_first_is_the_test_set_and_each_is_there_by_its_name(made, file, tmp_path):
     made(words=(5, 5)).write_manifest(tmp_path / "five.jsonl")
     data = made(manifests=[str(tmp_path / "five.jsonl"), str(file)])
-    assert {name: len(items) for name, items in data.tests().items()} == {"five": 11, "three-or-four": 7}
+    assert {name: len(items) for name, items in data.test_sets().items()} == {"five": 11, "three-or-four": 7}
     assert data.read("test").utterances == read_manifest(tmp_path / "five.jsonl")
-    assert list(made().tests()) == ["drawn"]
+    assert list(made().test_sets()) == ["drawn"]
 
 
 def test_a_manifest_that_comes_with_the_package_goes_by_its_name(made, file, monkeypatch):
     monkeypatch.setattr(word_sequences, "MANIFESTS", file.parent)
     data = made(manifests=["three-or-four"])
     data.prepare_data()
-    assert len(data.read("test")) == 7 and list(data.tests()) == ["three-or-four"]
+    assert len(data.read("test")) == 7 and list(data.test_sets()) == ["three-or-four"]
 
 
 @pytest.mark.parametrize(
@@ -336,7 +337,7 @@ def test_a_manifest_that_comes_with_the_package_goes_by_its_name(made, file, mon
     [
         ({"words": ["go", "banana", "stop"]}, "the word 'banana' is outside the vocabulary.*seven.*go.*stop"),
         ({"clips": ["go/0", "go/7001", "stop/0"]}, "the clip go/.* is not in the test split"),
-        ({"noise": ["wind", 0]}, "the noise wind is not there"),
+        ({"noise": ["wind", 0]}, "the noise wind does not exist"),
     ],
 )
 def test_what_the_source_has_not_is_named_with_its_line(made, file, changes, message):
@@ -396,7 +397,7 @@ TWELVE = "bed cat happy down go left right up eight one zero five".split()
 
 def test_the_manifests_that_come_with_the_package_are_unaltered():
     assert {file.stem for file in word_sequences.MANIFESTS.glob("*.jsonl")} == set(OWN)
-    assert set(read_sums(word_sequences.MANIFESTS / "SHA256SUMS")) == {f"{name}.jsonl" for name in OWN}
+    assert set(read_checksums(word_sequences.MANIFESTS / "SHA256SUMS")) == {f"{name}.jsonl" for name in OWN}
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -416,5 +417,5 @@ def test_an_own_manifest_is_what_the_protocol_draws_from_the_real_set(name):
     fewest, most, count = OWN[name]
     data = WordSequences(SpeechCommands(TWELVE), words=(fewest, most), count=10 * count, manifests=[name])
     test = data.read("test")
-    assert test.utterances == data.drawn("test", test.drawing).utterances
+    assert test.utterances == data.fixed_utterances("test", test.sampler).utterances
     assert batch_of(test).waveforms.any(1).all()

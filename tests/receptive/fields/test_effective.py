@@ -120,7 +120,7 @@ def test_the_field_is_the_mean_over_units_each_around_its_own_center():
         (5, 4, (4, 2), (2, 0)),
     ],
 )
-def test_fields_are_centerd_for_even_and_odd_kernels_and_strides(kernel, stride, place, offset):
+def test_fields_are_centered_for_even_and_odd_kernels_and_strides(kernel, stride, place, offset):
     inputs = torch.ones(2, 1, 23 * stride + kernel - stride, 23 * stride + kernel - stride)
     field = effective_fields(stack(picking(kernel, stride, place)), inputs, [Layer("0")])[0]
     assert field.stride == stride and field.grid == (23, 23)
@@ -131,7 +131,7 @@ def test_fields_are_centerd_for_even_and_odd_kernels_and_strides(kernel, stride,
     assert field.cumulative.center == (row * stride + half, column * stride + half)
 
 
-def test_places_merged_by_reshaping_are_centerd_by_their_grid():
+def test_places_merged_by_reshaping_are_centered_by_their_grid():
     pick = nn.Conv2d(4, 1, 1, bias=False)
     pick.weight.data = torch.tensor([0.0, 0, 1, 0]).reshape(1, 4, 1, 1)  # of a square's four pixels the lower left
     fields = effective_fields(stack(nn.PixelUnshuffle(2), pick), torch.ones(2, 1, 22, 22), [Layer("1")])[0]
@@ -364,7 +364,11 @@ def test_the_network_is_left_as_it_was():
 def recognizer(left, right, *, stem="convolutional", stride=2, depth=3):
     torch.manual_seed(0)
     tokens = SpeechTokens(8, mels=5, stem=stem, stride=stride)
-    return SpeechClassifier(3, tokens, depth=depth, heads=2, left=left, right=right).eval().requires_grad_(False)
+    return (
+        SpeechClassifier(3, tokens, encoder={"depth": depth, "heads": 2, "left": left, "right": right})
+        .eval()
+        .requires_grad_(False)
+    )
 
 
 @pytest.mark.parametrize("stem, center", [("convolutional", 3), ("stacked", 0.5)])
@@ -438,7 +442,7 @@ def test_a_field_on_its_source_lies_where_the_unit_looked():
     row, column = field.units[0]
     exact = torch.autograd.functional.jacobian(lambda x: network(x)[:, 0, row, column].sum(), inputs)
     assert_close(field.on_source(), exact.square().sum(1))
-    with pytest.raises(ValueError, match="the fields of 9 units are added up"):
+    with pytest.raises(ValueError, match="the fields of 9 units are averaged"):
         effective_fields(network, inputs, [Layer("1")])[0].cumulative.on_source()
 
 
@@ -484,11 +488,11 @@ def test_what_cannot_be_measured_is_named(arguments, message):
     ],
 )
 def test_units_are_spread_over_the_middle_half(shape, units, places):
-    assert effective.chosen(torch.zeros(shape), units) == places
+    assert effective.central_units(torch.zeros(shape), units) == places
 
 
 @pytest.mark.parametrize("depth", [4, 8, 12])
-def test_stacks_without_padding_are_centerd(depth):
+def test_stacks_without_padding_are_centered(depth):
     center = torch.zeros(1, 1, 3, 3)
     center[0, 0, 1, 1] = 1
     network = nn.Sequential(*(nn.Conv2d(1, 1, 3, bias=False) for _ in range(depth))).eval()

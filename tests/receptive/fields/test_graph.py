@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from vitspeech.receptive.fields.graph import Cut, backwards, leading_to, node_of, skips
+from vitspeech.receptive.fields.graph import CutShortcuts, backward_order, node_of, nodes_between, residual_shortcuts
 
 
 def leaf(seed=0):
@@ -27,7 +27,7 @@ def gradient(output, source):
 
 
 def without_skips(output, source):
-    with Cut(skips(output, source)):
+    with CutShortcuts(residual_shortcuts(output, source)):
         return gradient(output, source)
 
 
@@ -40,7 +40,7 @@ def test_nodes_come_after_everything_that_they_were_an_input_of():
     b = a.cos()
     c = a * b  # a is an input of b and of c: it comes after both
     y = c.exp() + x.tanh()
-    names = [node.name() for node in backwards(node_of(y), node_of(x))]
+    names = [node.name() for node in backward_order(node_of(y), node_of(x))]
     chain = ["AddBackward0", "ExpBackward0", "MulBackward0", "CosBackward0", "SinBackward0"]
     places = [names.index(name) for name in chain]
     assert places == sorted(places) and names[-1] == "torch::autograd::AccumulateGrad"
@@ -51,10 +51,10 @@ def test_what_does_not_lead_to_the_source_is_left_out():
     x, other = leaf(), leaf(1)
     middle = x.sin()
     y = middle * other.exp()
-    assert [node.name() for node in backwards(node_of(y), node_of(middle))] == ["MulBackward0", "SinBackward0"]
-    assert node_of(other.exp()).name() not in {node.name() for node in leading_to(node_of(y), node_of(x))}
-    assert backwards(node_of(y), node_of(leaf(2))) == []
-    assert leading_to(node_of(y), node_of(leaf(2))) == set()
+    assert [node.name() for node in backward_order(node_of(y), node_of(middle))] == ["MulBackward0", "SinBackward0"]
+    assert node_of(other.exp()).name() not in {node.name() for node in nodes_between(node_of(y), node_of(x))}
+    assert backward_order(node_of(y), node_of(leaf(2))) == []
+    assert nodes_between(node_of(y), node_of(leaf(2))) == set()
 
 
 def test_a_graph_of_many_paths_is_read_in_linear_time():
@@ -62,16 +62,16 @@ def test_a_graph_of_many_paths_is_read_in_linear_time():
     y = x
     for _ in range(200):  # 2^200 paths
         y = y.sin() + y.cos()
-    assert len(backwards(node_of(y), node_of(x))) == 1 + 3 * 200
+    assert len(backward_order(node_of(y), node_of(x))) == 1 + 3 * 200
 
 
 def test_cut_gradient_of_a_residual_is_its_branchs_alone():
     x = leaf()
     y = x + F(x)
-    assert [place for _, place in skips(y, x)] == [0]
+    assert [place for _, place in residual_shortcuts(y, x)] == [0]
     assert_close(without_skips(y, x), gradient(F(x), x))
     swapped = F(x) + x
-    assert [place for _, place in skips(swapped, x)] == [1]
+    assert [place for _, place in residual_shortcuts(swapped, x)] == [1]
     assert_close(without_skips(swapped, x), gradient(F(x), x))
 
 
@@ -81,7 +81,7 @@ def test_gradient_is_whole_again_afterwards_also_after_an_error():
     whole = gradient(y, x)
     assert not torch.allclose(without_skips(y, x), whole)
     assert_close(gradient(y, x), whole)
-    with pytest.raises(KeyError), Cut(skips(y, x)):
+    with pytest.raises(KeyError), CutShortcuts(residual_shortcuts(y, x)):
         raise KeyError
     assert_close(gradient(y, x), whole)
 
@@ -93,7 +93,7 @@ def test_nested_residuals_are_cut_within_and_without():
         return z + G(z)
 
     y = x + F(inner(x))
-    assert len(skips(y, x)) == 2
+    assert len(residual_shortcuts(y, x)) == 2
     assert_close(without_skips(y, x), gradient(F(G(x)), x))
 
 
@@ -101,42 +101,42 @@ def test_residuals_after_one_another_leave_what_passes_every_branch():
     x = leaf()
     middle = x + F(x)
     y = middle + G(middle)
-    assert len(skips(y, x)) == 2
+    assert len(residual_shortcuts(y, x)) == 2
     assert_close(without_skips(y, x), gradient(G(F(x)), x))
 
 
 def test_two_branches_beside_each_other_are_both_kept():
     x = leaf()
     for y in (x + F(x) + G(x), F(x) + G(x) + x, F(x) + (x + G(x))):
-        assert len(skips(y, x)) == 1
+        assert len(residual_shortcuts(y, x)) == 1
         assert_close(without_skips(y, x), gradient(F(x) + G(x), x))
 
 
 def test_a_shortcut_through_its_own_convolution_is_no_skip():
     x, shortcut = leaf(), convolution(3, kernel=1)
-    assert skips(shortcut(x) + F(x), x) == []
-    assert skips(x.exp() + F(x), x) == []
+    assert residual_shortcuts(shortcut(x) + F(x), x) == []
+    assert residual_shortcuts(x.exp() + F(x), x) == []
 
 
 def test_sums_that_skip_nothing_are_left_alone():
     x, bias = leaf(), leaf(1)
-    assert skips(x + x, x) == []  # the same twice
-    assert skips(F(x) + bias, x) == []
-    assert skips(bias + F(bias) + x, x) == []
-    assert skips(x + 1, x) == []
-    assert skips(x * F(x), x) == []
+    assert residual_shortcuts(x + x, x) == []  # the same twice
+    assert residual_shortcuts(F(x) + bias, x) == []
+    assert residual_shortcuts(bias + F(bias) + x, x) == []
+    assert residual_shortcuts(x + 1, x) == []
+    assert residual_shortcuts(x * F(x), x) == []
 
 
 def test_only_skips_between_the_two_are_cut():
     x = leaf()
     middle = x + F(x)
     y = G(middle)
-    assert skips(y, middle) == []
-    assert len(skips(y, x)) == 1
+    assert residual_shortcuts(y, middle) == []
+    assert len(residual_shortcuts(y, x)) == 1
     middle = F(x)
     around = x + G(middle)  # skips something, but on no path to the middle
-    assert skips(around, middle) == []
-    assert len(skips(around, x)) == 1
+    assert residual_shortcuts(around, middle) == []
+    assert len(residual_shortcuts(around, x)) == 1
 
 
 def test_additions_in_place_are_seen():
@@ -160,5 +160,5 @@ def test_a_skipped_part_that_is_broadcast_is_cut_whole():
     x = leaf()
     y = x.mean((2, 3), keepdim=True)
     out = y + F(x * y)
-    assert len(skips(out, x)) == 1
+    assert len(residual_shortcuts(out, x)) == 1
     assert_close(without_skips(out, x), gradient(F(x * x.mean((2, 3), keepdim=True)), x))

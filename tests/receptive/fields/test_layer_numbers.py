@@ -13,10 +13,10 @@ from torch import nn
 from vitspeech import checkpoint
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import SpeechClassifier, ViT
+from vitspeech.receptive.fields.default_layers import default_layers
 from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
 from vitspeech.receptive.fields.layer_numbers import layer_numbers
 from vitspeech.receptive.fields.layers import INPUT, Layer
-from vitspeech.receptive.subjects import layers_of
 
 PIXELS, MEL = Layer(INPUT), Layer("tokens.log_mel", "mel")
 
@@ -28,14 +28,18 @@ def noise(*shape):
 def recognizer(left, right, **options):
     torch.manual_seed(0)
     tokens = SpeechTokens(8, mels=5, stride=3, **options)
-    return SpeechClassifier(3, tokens, depth=2, heads=2, left=left, right=right).eval().requires_grad_(False)
+    return (
+        SpeechClassifier(3, tokens, encoder={"depth": 2, "heads": 2, "left": left, "right": right})
+        .eval()
+        .requires_grad_(False)
+    )
 
 
 def test_a_picture_is_measured_in_pixels():
     torch.manual_seed(0)
-    network = ViT(5, image=20, patch=4, width=8, depth=2, heads=2).eval()
+    network = ViT(5, image=20, patch=4, width=8, encoder={"depth": 2, "heads": 2}).eval()
     images = noise(3, 3, 20, 20)
-    patches, first, second = layer_numbers(network, images, layers_of(network, images), PIXELS)
+    patches, first, second = layer_numbers(network, images, default_layers(network, images), PIXELS)
     assert [layer.name for layer in (patches, first, second)] == ["patches", "encoder.blocks.0", "encoder.blocks.1"]
     assert [layer.depth for layer in (patches, first, second)] == [1 / 3, 2 / 3, 1]
     assert all(layer.cell == 1 and layer.stride == 4 and layer.frequency is None for layer in (patches, first, second))
@@ -63,7 +67,7 @@ def test_a_block_that_changes_nothing_sees_one_cell():
 def test_a_clip_is_measured_in_milliseconds():
     network = recognizer([3, 2], [1, 0], hop_ms=8.0)
     clips = 0.1 * noise(3, 12000)
-    frames, first, second = layer_numbers(network, clips, layers_of(network, clips), MEL)
+    frames, first, second = layer_numbers(network, clips, default_layers(network, clips), MEL)
     assert frames.cell == 8 and [layer.stride for layer in (frames, first, second)] == [24, 24, 24]
     # A token is in the middle of 7 frames; 3 frames lie between tokens.
     assert [layer.reach for layer in (frames, first, second)] == [(24, 24), (24 + 72, 24 + 24), (24 + 120, 24 + 24)]
@@ -80,7 +84,7 @@ def test_a_clip_is_measured_in_milliseconds():
 def test_a_released_recognizers_reach_is_its_context_and_its_stem():
     network = checkpoint.load(ROOT / "checkpoints" / "speech-commands-truncated").network.requires_grad_(False)
     clips = 0.1 * noise(2, 16000)
-    layers = layer_numbers(network, clips, layers_of(network, clips), MEL, cumulative_only=True)
+    layers = layer_numbers(network, clips, default_layers(network, clips), MEL, cumulative_only=True)
     # 8 tokens of 40 ms back and 2 ahead in each of 6 blocks; 3 frames of 10 ms to both sides in the stem.
     assert [layer.reach for layer in layers] == [(30 + 320 * blocks, 30 + 80 * blocks) for blocks in range(7)]
     assert network.context_ms["look_back_ms"] == 320 * 6 and network.context_ms["look_ahead_ms"] == 80 * 6
@@ -102,7 +106,7 @@ def test_a_released_recognizers_reach_is_its_context_and_its_stem():
 def test_a_released_classifiers_layers_see_what_their_kernels_let_them(name, strides, sizes):
     network = checkpoint.load(ROOT / "checkpoints" / name).network.requires_grad_(False)
     images = noise(2, 3, 32, 32)
-    layers = layer_numbers(network, images, layers_of(network, images), PIXELS, cumulative_only=True)
+    layers = layer_numbers(network, images, default_layers(network, images), PIXELS, cumulative_only=True)
     assert [layer.stride for layer in layers] == strides
     assert [layer.fields.cumulative.theoretical[0].size for layer in layers] == sizes
     assert all(sum(layer.reach) + 1 == size for layer, size in zip(layers, sizes, strict=True))

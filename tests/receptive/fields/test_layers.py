@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from vitspeech.receptive.fields.layers import LAYOUTS, Layer, module_named, recorded
+from vitspeech.receptive.fields.layers import LAYOUTS, Layer, find_module, record_outputs
 
 
 class Block(nn.Module):
@@ -87,8 +87,8 @@ def test_a_grid_passes_gradients_back_to_the_output():
     "arguments, message",
     [
         (("a", "NCWH"), "layout='NCWH' is unknown; known: NCHW, NHWC, tokens, frames, NCT, mel"),
-        (("a", "tokens", -1), "class_tokens=-1 of layout 'tokens'"),
-        (("a", "frames", 1), "class_tokens=1 of layout 'frames'"),
+        (("a", "tokens", -1), "class_tokens=-1 with layout 'tokens'"),
+        (("a", "frames", 1), "class_tokens=1 with layout 'frames'"),
     ],
 )
 def test_a_layer_that_can_be_none_is_refused(arguments, message):
@@ -107,28 +107,28 @@ def test_an_output_of_other_dimensions_is_refused_by_name(layout):
 
 @pytest.mark.parametrize("tokens, class_tokens", [(8, 0), (9, 1), (10, 0)])
 def test_tokens_that_are_no_square_are_refused_by_number(tokens, class_tokens):
-    message = f"layer 'stem' gives {tokens} tokens, {class_tokens} of them class tokens, which are no square"
+    message = f"layer 'stem' gives {tokens} tokens, {class_tokens} of them class tokens, which do not form a square"
     with pytest.raises(ValueError, match=message):
         Layer("stem", "tokens", class_tokens).grid(torch.zeros(2, tokens, 5))
 
 
 def test_a_module_is_found_by_its_name():
     network = Network()
-    assert module_named(network, "blocks.1.expand") is network.blocks[1].expand
+    assert find_module(network, "blocks.1.expand") is network.blocks[1].expand
 
 
 def test_an_unknown_layers_message_lists_close_names():
     with pytest.raises(ValueError, match=r"Network has no layer 'block\.1'; close names: blocks\.1, .*blocks\.0"):
-        module_named(Network(), "block.1")
+        find_module(Network(), "block.1")
     with pytest.raises(ValueError, match="no layer 'zzz'; close names: none"):
-        module_named(Network(), "zzz")
+        find_module(Network(), "zzz")
     with pytest.raises(ValueError, match="no layer ''"):
-        module_named(Network(), "")
+        find_module(Network(), "")
 
 
 def test_outputs_are_recorded_and_can_be_differentiated_by():
     network, x = Network(), torch.randn(2, 3, 5, 7, requires_grad=True)
-    with recorded(network, ["blocks.0", "blocks.1.expand", ""]) as outputs:
+    with record_outputs(network, ["blocks.0", "blocks.1.expand", ""]) as outputs:
         assert outputs == {}
         result = network(x)
     assert list(outputs) == ["blocks.0", "blocks.1.expand"]
@@ -140,7 +140,7 @@ def test_outputs_are_recorded_and_can_be_differentiated_by():
 
 def test_an_output_that_the_next_module_changes_in_place_is_recorded_as_it_was():
     network, x = Network(), torch.randn(2, 3, 5, 7)
-    with recorded(network, ["blocks.0.expand"]) as outputs:
+    with record_outputs(network, ["blocks.0.expand"]) as outputs:
         network(x)
     assert torch.equal(outputs["blocks.0.expand"], network.blocks[0].expand(x))
     assert (outputs["blocks.0.expand"] < 0).any()
@@ -148,7 +148,7 @@ def test_an_output_that_the_next_module_changes_in_place_is_recorded_as_it_was()
 
 def test_an_output_that_depends_on_nothing_becomes_where_the_graph_begins():
     network = Network().requires_grad_(False)
-    with recorded(network, ["blocks.0", "blocks.1"]) as outputs:
+    with record_outputs(network, ["blocks.0", "blocks.1"]) as outputs:
         network(torch.randn(2, 3, 5, 7))
     assert outputs["blocks.0"].is_leaf and outputs["blocks.0"].requires_grad
     assert not outputs["blocks.1"].is_leaf
@@ -160,40 +160,40 @@ def hooks(network):
 
 def test_hooks_are_removed_afterwards_also_after_an_error():
     network = Network()
-    with recorded(network, ["blocks.0"]):
+    with record_outputs(network, ["blocks.0"]):
         assert hooks(network) == 1
     assert hooks(network) == 0
-    with pytest.raises(RuntimeError), recorded(network, ["blocks.0"]):
+    with pytest.raises(RuntimeError), record_outputs(network, ["blocks.0"]):
         network(torch.zeros(2, 4, 5, 7))
     assert hooks(network) == 0
 
 
 def test_an_unknown_layer_is_refused_at_once():
     network = Network()
-    with pytest.raises(ValueError, match="no layer 'bloks'"), recorded(network, ["bloks"]):
+    with pytest.raises(ValueError, match="no layer 'bloks'"), record_outputs(network, ["bloks"]):
         raise AssertionError("recorded a layer that is not there")
     assert hooks(network) == 0
 
 
 def test_an_output_that_is_no_tensor_is_refused_by_name():
     network = Network()
-    with pytest.raises(ValueError, match="layer 'pair' gives a tuple, not a tensor"), recorded(network, ["pair"]):
+    with pytest.raises(ValueError, match="layer 'pair' gives a tuple, not a tensor"), record_outputs(network, ["pair"]):
         network(torch.zeros(2, 3, 5, 7))
     assert hooks(network) == 0
 
 
 def test_no_hook_is_left_where_a_later_layer_is_unknown():
     network = nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU())
-    with pytest.raises(ValueError, match="no layer 'x'"), recorded(network, ["0", "x"]):
+    with pytest.raises(ValueError, match="no layer 'x'"), record_outputs(network, ["0", "x"]):
         pass
     assert not network[0]._forward_hooks
 
 
 def test_fewer_tokens_than_class_tokens_are_refused_by_number():
-    with pytest.raises(ValueError, match="layer 'a' gives 3 tokens, 5 of them class tokens, which are no square"):
+    with pytest.raises(ValueError, match="layer 'a' gives 3 tokens, 5 of them class tokens, which do not form"):
         Layer("a", "tokens", 5).grid(torch.zeros(2, 3, 7))
 
 
 def test_a_module_is_found_by_each_of_its_names():
     shared = nn.ReLU()
-    assert module_named(nn.Sequential(shared, nn.Tanh(), shared), "2") is shared
+    assert find_module(nn.Sequential(shared, nn.Tanh(), shared), "2") is shared

@@ -1,7 +1,7 @@
 """Theoretical fields: against the closed formula, and against where exact gradients are not zero.
 
 The formula is Araujo, Norris and Sim 2019 (doi:10.23915/distill.00021), eqs. 2 and 5, from the first layer to the last;
-the code goes backwards. In double precision with positive weights no path can cancel another.
+the code goes backward_order. In double precision with positive weights no path can cancel another.
 
 Shapes: B = 1 batch, C channels, R rows, W columns, T tokens.
 """
@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from vitspeech.attention import MultiHeadAttention
 from vitspeech.frontends import LinearPatches
 from vitspeech.frontends.frames import StackedFrames
-from vitspeech.receptive.fields.theoretical import Reader, Span, reading
+from vitspeech.receptive.fields.theoretical import GraphReader, Span, read_graph
 
 
 def closed_form(layers, place):
@@ -88,7 +88,7 @@ def test_a_stacks_field_is_that_of_the_formula_and_of_the_gradient(layers, extra
     source = torch.rand(1, 1, *(high + 1 + more for (_, high), more in zip(box, extra, strict=True)))
     source = source.double().requires_grad_()
     output = nn.Sequential(*(made(*layer) for layer in layers))(source)
-    found = Reader().field(output, source, tuple(place))
+    found = GraphReader().field(output, source, tuple(place))
     assert boxes(found) == box
     assert [span.center for span in found] == [(low + high) / 2 for low, high in box]
     inside = support(output, source, place)
@@ -107,7 +107,7 @@ def test_a_unit_at_a_border_sees_the_field_clipped_to_the_picture(layers, place)
     source = torch.rand(1, 1, 17, 19, dtype=torch.float64, requires_grad=True)
     output = nn.Sequential(*(made("convolution", *layer) for layer in layers))(source)
     place = tuple(round(share * (size - 1)) for share, size in zip(place, output.shape[2:], strict=True))
-    found = boxes(Reader().field(output, source, place))
+    found = boxes(GraphReader().field(output, source, place))
     clipped = [(max(low, 0), min(high, size - 1)) for (low, high), size in zip(found, (17, 19), strict=True)]
     assert support(output, source, place) == clipped
 
@@ -118,20 +118,20 @@ def test_max_pooling_could_take_any_place_of_its_kernel():
     gradient = torch.autograd.grad(output[:, :, 1, 2].sum(), source)[0]
     reached = (gradient[:, 0] * source[:, 0]).sum(0).nonzero()
     low, high = reached.amin(0).tolist(), reached.amax(0).tolist()
-    assert boxes(Reader().field(output, source, (1, 2))) == list(zip(low, high, strict=True)) == [(2, 3), (1, 3)]
+    assert boxes(GraphReader().field(output, source, (1, 2))) == list(zip(low, high, strict=True)) == [(2, 3), (1, 3)]
 
 
 def test_a_pooling_without_a_stride_moves_by_its_kernel():
     source = torch.zeros(1, 1, 12, 12, requires_grad=True)
     for pooled in (F.avg_pool2d(source, 3), F.max_pool2d(source, 3)):
-        assert boxes(Reader().field(pooled, source, (2, 1))) == [(6, 8), (3, 5)]
+        assert boxes(GraphReader().field(pooled, source, (2, 1))) == [(6, 8), (3, 5)]
 
 
 def test_convolutions_over_time_see_moments_and_all_mel_bins():
     source = torch.rand(1, 5, 61, dtype=torch.float64, requires_grad=True)
     stack = nn.Sequential(nn.Conv1d(5, 3, 5, 2), nn.GELU(), nn.Conv1d(3, 3, 3, 1, 1, 2)).double()
     output = stack(source)
-    rows, columns = Reader().field(output, source, (11, 0))
+    rows, columns = GraphReader().field(output, source, (11, 0))
     assert (rows.low, rows.high) == closed_form([(5, 2, 0, 1), (3, 1, 1, 2)], 11) == (20, 32)
     assert (columns.low, columns.high) == (-inf, inf)
     gradient = torch.autograd.grad(output[0, :, 11].sum(), source)[0].abs().sum(1)[0].nonzero()
@@ -144,16 +144,16 @@ def test_paths_that_meet_have_the_union_of_their_fields():
     left = above(source)[:, :, :20]
     right = below(source)[:, :, :20]
     for output in (left + right, right + left, torch.cat((left, right), 1), left * right):
-        assert boxes(Reader().field(output, source, (9, 11))) == [(8, 12), (10, 12)]
+        assert boxes(GraphReader().field(output, source, (9, 11))) == [(8, 12), (10, 12)]
         assert support(output, source, (9, 11)) == [(8, 12), (10, 12)]
 
 
 def test_a_residual_sees_at_least_its_own_place():
     source = torch.rand(1, 1, 13, 13, requires_grad=True)
     branch = nn.Sequential(nn.Conv2d(1, 1, 3, padding=1), nn.ReLU(), nn.Conv2d(1, 1, 5, padding=2))
-    spans = Reader().field(source + branch(source), source, (4, 7))
+    spans = GraphReader().field(source + branch(source), source, (4, 7))
     assert spans == (Span(1, 7, 4), Span(4, 10, 7))
-    spans = Reader().field(source + branch(source) * 2 + source.exp(), source, (4, 7))
+    spans = GraphReader().field(source + branch(source) * 2 + source.exp(), source, (4, 7))
     assert spans == (Span(1, 7, 4), Span(4, 10, 7))
 
 
@@ -173,7 +173,7 @@ def test_a_residual_sees_at_least_its_own_place():
 )
 def test_what_mixes_all_places_sees_everything(mix):
     source = torch.rand(1, 4, 5, 5, requires_grad=True)
-    assert boxes(Reader().field(mix(source), source, (0, 0))) == [(-inf, inf), (-inf, inf)]
+    assert boxes(GraphReader().field(mix(source), source, (0, 0))) == [(-inf, inf), (-inf, inf)]
 
 
 @pytest.mark.parametrize(
@@ -190,14 +190,14 @@ def test_what_mixes_all_places_sees_everything(mix):
 )
 def test_what_works_on_each_place_sees_its_own(apart):
     source = torch.rand(1, 4, 5, 5, requires_grad=True)
-    assert boxes(Reader().field(apart(source), source, (1, 3))) == [(1, 1), (3, 3)]
+    assert boxes(GraphReader().field(apart(source), source, (1, 3))) == [(1, 1), (3, 3)]
 
 
 def test_a_mean_over_tokens_sees_them_all_and_one_over_channels_does_not():
     tokens = torch.rand(1, 7, 3, requires_grad=True)
-    assert boxes(Reader().field(tokens.mean(1), tokens, (2, 0))) == [(-inf, inf), (-inf, inf)]
-    assert boxes(Reader().field(tokens.mean(-2, keepdim=True) + tokens, tokens, (2, 0)))[0] == (-inf, inf)
-    assert boxes(Reader().field(tokens.mean(-1), tokens, (2, 0))) == [(2, 2), (0, 0)]
+    assert boxes(GraphReader().field(tokens.mean(1), tokens, (2, 0))) == [(-inf, inf), (-inf, inf)]
+    assert boxes(GraphReader().field(tokens.mean(-2, keepdim=True) + tokens, tokens, (2, 0)))[0] == (-inf, inf)
+    assert boxes(GraphReader().field(tokens.mean(-1), tokens, (2, 0))) == [(2, 2), (0, 0)]
 
 
 class Windowed(nn.Module):
@@ -215,7 +215,7 @@ class Windowed(nn.Module):
 
 def test_windows_of_attention_add_up():
     network, source = Windowed().double(), torch.rand(1, 31, 6, dtype=torch.float64, requires_grad=True)
-    with reading(network) as reader:
+    with read_graph(network) as reader:
         output = network(source)
     assert boxes(reader.field(output, source, (17, 0)))[0] == (17 - 5, 17 + 1)
     gradient = torch.autograd.grad(output[0, 17].sum(), source)[0][0].abs().sum(1).nonzero()
@@ -225,7 +225,7 @@ def test_windows_of_attention_add_up():
 @pytest.mark.parametrize("left, right", [(None, 0), (4, None), (None, None), (4, 0)])
 def test_a_side_without_a_limit_is_infinite(left, right):
     network, source = MultiHeadAttention(6, 2, left=left, right=right), torch.rand(1, 31, 6, requires_grad=True)
-    with reading(network) as reader:
+    with read_graph(network) as reader:
         output = network(source)
     low, high = boxes(reader.field(output, source, (17, 0)))[0]
     assert low == (-inf if left is None else 17 - left)
@@ -235,10 +235,10 @@ def test_a_side_without_a_limit_is_infinite(left, right):
 def test_patches_and_stacked_frames_see_what_they_are_cut_from():
     pictures, frames = torch.rand(1, 3, 20, 20, requires_grad=True), torch.rand(1, 17, 5, requires_grad=True)
     patches, stacked = LinearPatches(20, 4, 7), StackedFrames(5, 7, 3)
-    with reading(patches) as reader:
+    with read_graph(patches) as reader:
         output = patches(pictures)
     assert reader.field(output, pictures, (2, 3)) == (Span(8, 11, 9.5), Span(12, 15, 13.5))
-    with reading(stacked) as reader:
+    with read_graph(stacked) as reader:
         output = stacked(frames)
     rows, columns = reader.field(output, frames, (2, 0))
     assert rows == Span(6, 8, 7) and (columns.low, columns.high) == (-inf, inf)
@@ -251,7 +251,7 @@ def test_padding_moves_what_is_seen():
 
     x = torch.randn(1, 1, 11, 13, requires_grad=True)
     network = Padded()
-    with reading(network) as reader:
+    with read_graph(network) as reader:
         output = network(x)
     assert support(output, x, (6, 9)) == [(4, 4), (4, 4)]
     assert [(span.low, span.high, span.center) for span in reader.field(output, x, (6, 9))] == [(4, 4, 4)] * 2
@@ -259,21 +259,21 @@ def test_padding_moves_what_is_seen():
 
 def test_reading_leaves_no_hooks():
     network = Windowed()
-    with reading(network):
+    with read_graph(network):
         assert len(network.first._forward_hooks) == len(network.second._forward_hooks) == 1
         assert len(network._forward_hooks) == 0
-    with pytest.raises(RuntimeError), reading(network):
+    with pytest.raises(RuntimeError), read_graph(network):
         network(torch.zeros(1, 31, 5))
     assert len(network.first._forward_hooks) == len(network.second._forward_hooks) == 0
 
 
 def test_there_is_no_field_where_nothing_leads_to_the_source():
     source, other = torch.rand(1, 1, 5, 5, requires_grad=True), torch.rand(1, 1, 5, 5, requires_grad=True)
-    assert Reader().field(other.exp(), source, (1, 1)) is None
+    assert GraphReader().field(other.exp(), source, (1, 1)) is None
 
 
 def test_spans_have_their_sizes():
     assert Span(-2, 3, 0.5).size == 6 and Span(-inf, 3, 0).size == inf
-    assert Span(4, 6, 5).moved(3, 2, 1, 2) == Span(7, 15, 11)
-    assert Span(4, 6, 5).widened(2, None) == Span(2, inf, 5)
-    assert Span(4, 6, 5).joined(Span(1, 5, 3)) == Span(1, 6, 5)
+    assert Span(4, 6, 5).through_kernel(3, 2, 1, 2) == Span(7, 15, 11)
+    assert Span(4, 6, 5).through_window(2, None) == Span(2, inf, 5)
+    assert Span(4, 6, 5).union(Span(1, 5, 3)) == Span(1, 6, 5)

@@ -7,6 +7,7 @@ import numpy
 import pytest
 import timm
 import torch
+from arguments import nested
 from torch import nn
 from torch.testing import assert_close
 
@@ -221,7 +222,7 @@ def test_likeness_is_what_its_definition_gives_however_inputs_are_batched():
 
 def vit(**options):
     torch.manual_seed(0)
-    return ViT(7, 12, 4, **{"width": 30, "depth": 2, "heads": 3} | options).double().eval()
+    return ViT(7, 12, 4, **nested(**{"width": 30, "depth": 2, "heads": 3} | options)).double().eval()
 
 
 @pytest.mark.parametrize("pooling, class_tokens", [("class", 1), ("mean", 0)])
@@ -248,7 +249,7 @@ def test_head_measures_are_those_of_every_layer_and_head_over_all_images(pooling
 def test_truncated_speech_is_measured_by_its_window():
     torch.manual_seed(0)
     tokens = SpeechTokens(22, mels=20, stride=3)
-    network = SpeechClassifier(7, tokens, 2, 1, left=5, right=[2, 0]).eval()
+    network = SpeechClassifier(7, tokens, {"depth": 2, "heads": 1, "left": 5, "right": [2, 0]}).eval()
     for block in network.encoder.blocks:  # all scores are equal
         nn.init.zeros_(block.attention.query.weight)
     waveforms = torch.randn(3, 16_000) / 10

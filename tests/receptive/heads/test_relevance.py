@@ -3,6 +3,7 @@
 import pytest
 import timm
 import torch
+from arguments import nested
 from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
@@ -56,7 +57,7 @@ def drawn(*shape, seed=1):
 
 def vit(**options):
     torch.manual_seed(0)
-    return ViT(7, 12, 4, **{"width": 30, "depth": 2, "heads": 3} | options).double().eval()
+    return ViT(7, 12, 4, **nested(**{"width": 30, "depth": 2, "heads": 3} | options)).double().eval()
 
 
 def small_timm(**options):
@@ -170,7 +171,9 @@ def test_averaged_tokens_count_alike():
 def test_speech_tokens_count_as_their_pooling_weighs_them():
     torch.manual_seed(0)
     tokens = SpeechTokens(22, mels=20, stride=3)
-    network = SpeechClassifier(7, tokens, 2, 1, pooling=SelfAttentivePooling(22, hidden=5, hops=3)).eval()
+    network = SpeechClassifier(
+        7, tokens, {"depth": 2, "heads": 1}, pooling=SelfAttentivePooling(22, hidden=5, hops=3)
+    ).eval()
     waveforms = torch.randn(3, 8000) / 10
     shares = network.pooling.weights(network.forward_tokens(waveforms)).mean(1)
     expected = torch.einsum("bt,bts->bs", shares, gained(network, waveforms))

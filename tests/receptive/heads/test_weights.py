@@ -5,6 +5,7 @@ import math
 import pytest
 import timm
 import torch
+from arguments import nested
 from tiny import ROOT
 from torch import nn
 from torch.nn import functional as F
@@ -25,11 +26,13 @@ def made(network, *arguments, dtype=torch.float64, **options):
 
 
 def vit(**options):
-    return made(ViT, 7, 12, 4, **{"width": 30, "depth": 2, "heads": 3} | options)
+    return made(ViT, 7, 12, 4, **nested(**{"width": 30, "depth": 2, "heads": 3} | options))
 
 
 def speech(**options):
-    return made(SpeechClassifier, 7, SpeechTokens(22, mels=20, stride=3), **{"depth": 2, "heads": 1} | options)
+    return made(
+        SpeechClassifier, 7, SpeechTokens(22, mels=20, stride=3), **nested(**{"depth": 2, "heads": 1} | options)
+    )
 
 
 def small_timm(name="vit_tiny_patch16_224", **options):
@@ -182,7 +185,7 @@ def test_weights_are_the_softmax_of_scaled_products_in_the_window():
 
 
 def test_weights_of_padding_are_zero():
-    network, padding = made(Encoder, 10, 2, 5), torch.arange(7) < torch.tensor([7, 3])[:, None]
+    network, padding = made(Encoder, 10, {"depth": 2, "heads": 5}), torch.arange(7) < torch.tensor([7, 3])[:, None]
     with written_out(network) as weights:
         output = network(drawn(2, 7, 10), padding=padding)
     assert_close(output, network(drawn(2, 7, 10), padding), **EXACT)

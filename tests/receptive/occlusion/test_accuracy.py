@@ -52,7 +52,7 @@ def test_accuracy_drops_where_the_window_passes_the_pixel_that_the_model_needs(r
     assert found.keeps(0.9)["mean"] == pytest.approx(distance - 1 + (0.9 - chance) / (1 - chance))
 
 
-def test_windows_in_time_are_centerd_at_each_clips_word():
+def test_windows_in_time_are_centered_at_each_clips_word():
     random = torch.Generator().manual_seed(5)
     labels = torch.randint(CLASSES, (COUNT,), generator=random)
     words = torch.randint(17, (COUNT,), generator=random)

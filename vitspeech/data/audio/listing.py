@@ -1,4 +1,4 @@
-"""CSV files that name recordings and what is said in them: read line by line, so that a message can name the line."""
+"""CSV files that list recordings with their labels or transcripts, read line by line so that errors name the line."""
 
 import csv
 import io
@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 
-def rows_of(listing: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Of each row: the file and line that name it, for messages, and its fields in those columns, in their order.
+def read_rows(listing: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield (place, fields) for each row: "FILE: line NUMBER" for messages, and the row's fields in `columns`.
 
     Raises:
-        ValueError: If a column is missing, there are no rows, or one has an empty field or not as many as the header.
+        ValueError: If a column is missing, there are no rows, a field is empty, or a row has more or fewer fields than
+            the header.
     """
-    lines = fields_of(listing)
+    lines = read_fields(listing)
     place, header = next(lines, (f"{listing}: line 1", []))
     for column in columns:
         if column not in header:
@@ -20,7 +21,9 @@ def rows_of(listing: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[s
     rows = 0
     for place, fields in lines:
         if len(fields) != len(header):
-            raise ValueError(f"{place}: {len(fields)} fields, but {len(header)} in the header; quote one with a comma")
+            raise ValueError(
+                f"{place}: {len(fields)} fields, but {len(header)} in the header; quote a field that contains a comma"
+            )
         row = dict(zip(header, fields, strict=True))
         for column in columns:
             if not row[column]:
@@ -31,22 +34,22 @@ def rows_of(listing: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[s
         raise ValueError(f"{listing}: no rows below the header")
 
 
-def fields_of(listing: Path) -> Iterator[tuple[str, list[str]]]:
-    """The fields of each line of a CSV that is not blank, and the line's file and number.
+def read_fields(listing: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield (place, fields) for each line of a CSV file that is not blank.
 
     Raises:
-        ValueError: If it is not UTF-8, or a quote is open at the end of a line.
+        ValueError: If the file is not UTF-8, or a quote is not closed at the end of its line.
     """
     content = listing.read_bytes()
     try:
-        text = content.decode("utf-8-sig")  # Excel begins UTF-8 with a mark
+        text = content.decode("utf-8-sig")  # Excel writes a byte order mark
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise ValueError(f"{listing}: line {line}: not UTF-8") from None
     for number, line in enumerate(io.StringIO(text, newline=None), 1):
         place = f"{listing}: line {number}"
         try:
-            # Line by line, for an open quote must not take the lines below it into its field.
+            # Parsed line by line, so that an unclosed quote does not swallow the lines below it.
             fields = next(csv.reader([line], skipinitialspace=True, strict=True))
         except csv.Error as error:
             raise ValueError(f"{place}: {error} (a quote that is not closed?)") from None

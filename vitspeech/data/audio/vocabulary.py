@@ -1,8 +1,8 @@
-"""Twelve hundred everyday English words, to write what is heard letter by letter, also words that nobody trained on.
+"""A list of 1,200 everyday English words, split for character recognition of words that are not in training.
 
-The list was written for this package, word by word, and stands under no terms but its own. It has no names, no two
-words that sound the same in any accent of the synthesizer, and of each family, as `walk` and `walked`, a single word:
-so a word that is held out is new by more than its ending.
+The list was compiled for this package. It has no names, no two words that sound the same in any accent of the
+synthesizer, and only one word of each family such as `walk` and `walked`, so that held-out words differ from training
+words in more than their ending.
 """
 
 import functools
@@ -17,9 +17,9 @@ SPLITS = {"train": 1000, "validation": 100, "test": 100}  # words
 
 @functools.cache
 def vocabulary(split: Literal["train", "validation", "test"]) -> tuple[str, ...]:
-    """The words of a split in alphabetical order: 1000 to train on, 100 each for validation and test.
+    """The words of a split in alphabetical order: 1000 for training, 100 each for validation and test.
 
-    Words go in the order of their hash, so that a split is as mixed as the list and the same everywhere.
+    Words are assigned to splits in the order of their hash, so each split is a random sample and always the same.
 
     Raises:
         ValueError: If the split is unknown.

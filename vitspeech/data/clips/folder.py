@@ -1,4 +1,4 @@
-"""A folder a word: recordings of any rate, mono or stereo, WAV, FLAC or OGG; or CSV files that list them."""
+"""Audio files in one folder per word, or listed in CSV files: WAV, FLAC, OGG or MP3, any rate, mono or stereo."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -8,39 +8,42 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vitspeech.data.audio.listing import rows_of
+from vitspeech.data.audio.listing import read_rows
 from vitspeech.data.audio.reading import ENDINGS, read_audio, read_clips
-from vitspeech.data.batches import Items, tenth_held_out
-from vitspeech.data.clips.module import WaveformAugment, WaveformData
+from vitspeech.data.batches import Items
+from vitspeech.data.clips.augment import WaveformAugment
+from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.speech_commands import NOISE
+from vitspeech.data.splits import split_off_tenth
 
-NAMES = {"train": ("train",), "validation": ("validation", "val"), "test": ("test",)}
+SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "val"), "test": ("test",)}
 COLUMNS = ("path", "label")
 
 
 class AudioFolder(WaveformData):
-    """ROOT/train/WORD/*, and where they exist ROOT/validation/WORD/* (or `val`) and ROOT/test/WORD/*.
+    """Recordings in ROOT/train/WORD/*, ROOT/validation/WORD/* (or `val`) and ROOT/test/WORD/*.
 
-    Or ROOT/train.csv, and where they exist ROOT/validation.csv (or `val.csv`) and ROOT/test.csv: UTF-8, with a header
-    that names the columns `path` (relative to ROOT) and `label`. Where there is a train.csv, folders say nothing.
+    Alternatively ROOT/train.csv, ROOT/validation.csv (or `val.csv`) and ROOT/test.csv list the recordings: UTF-8, with
+    a header that names the columns `path` (relative to ROOT) and `label`. If there is a train.csv, folders are ignored.
 
-    A split without a folder or CSV is drawn from the training recordings, a tenth of them each, the same whatever the
-    seed; the drawing knows no speakers, so where they should be apart, say who is in which split. Where ROOT has no
-    `train`, its own folders are the words. A folder whose name begins with `_` or `.` is no word. Recordings in
-    ROOT/_background_noise_ are what `WaveformAugment` mixes in; without them it is pink noise.
+    If a split has no folder or CSV file, a tenth of the training recordings is held out for it, the same for every
+    seed. This ignores who speaks; to keep speakers apart, provide the splits. If ROOT has no folder `train`, its own
+    folders are the words. Folders whose names begin with `_` or `.` are ignored. Recordings in
+    ROOT/_background_noise_ are the noise that `WaveformAugment` mixes in; without them it mixes in pink noise.
 
     Args:
         root: The folder described above.
-        seconds: Length of a clip. A shorter recording is padded, of a longer one the stretch with most energy is kept.
-        batch: Clips a training batch, on each device.
-        augment: What happens to training clips; `None` is `WaveformAugment()`.
+        seconds: Length of a clip. Shorter recordings are padded; of longer ones the stretch of most energy is kept.
+        batch: Clips per training batch, on each device.
+        augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
-        FileNotFoundError: If `root` is not there or holds no words, or a recording that a CSV names is not there.
-        ValueError: If a word's folder is empty, a CSV is malformed or lists a recording twice, a split has a word that
-            training has not, training is too small to draw from, the noise is shorter than a clip, or a recording is
-            broken.
+        FileNotFoundError: If `root` does not exist or has no word folders, or a recording listed in a CSV file is
+            missing.
+        ValueError: If a word's folder is empty, a CSV file is malformed or lists a recording twice, a split has a word
+            that training does not have, there are too few training recordings to hold some out, the noise is shorter
+            than a clip, or a recording cannot be read.
     """
 
     def __init__(
@@ -56,17 +59,20 @@ class AudioFolder(WaveformData):
         self.root = Path(root)
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
-        self.sources = sources(self.root)
+        self.sources = split_sources(self.root)
 
     @cached_property
     def labels(self) -> list[str]:
-        """The words of training; not found when constructed, for the command line buries a ValueError from there."""
-        return sorted({label for _, _, label in listed(self.sources["train"])})
+        """The words of training, sorted; reads folder names or train.csv, no audio.
+
+        Not read in the constructor: jsonargparse would wrap a ValueError raised there in a message about the config.
+        """
+        return sorted({label for _, _, label in list_recordings(self.sources["train"])})
 
     def setup(self, stage: str | None = None) -> None:
-        """Find and read every recording of every split, so that a broken one is known before training."""
+        """Read all recordings of all splits, so that one that cannot be read is reported before training."""
         if not hasattr(self, "train"):
-            self.read("test")  # and put away
+            self.read("test")  # only to check it
         super().setup(stage)
 
     def read(self, split: str) -> Dataset:
@@ -75,73 +81,75 @@ class AudioFolder(WaveformData):
         return Items(read_clips(files, self.samples, progress=f"reading {split}"), labels)
 
     def prepare(self) -> None:
-        """Find every recording of every split before the first is read, so that a wrong folder is known at once."""
+        """List the recordings of all splits before reading any, so that a wrong folder is reported at once."""
         if hasattr(self, "splits"):
             return
         splits = self.find_splits()
-        if recordings := recordings_in(self.root / NOISE):
-            noise = torch.cat([read_audio(file) for file in recordings])
+        if noise_files := audio_files(self.root / NOISE):
+            noise = torch.cat([read_audio(file) for file in noise_files])
             if len(noise) < self.samples:
-                lasts_s = len(noise) / self.sample_rate_hz
-                raise ValueError(f"{self.root / NOISE}: {lasts_s:.3g} s in all, below a clip's {self.seconds:g} s")
+                duration_s = len(noise) / self.sample_rate_hz
+                raise ValueError(f"{self.root / NOISE}: {duration_s:.3g} s in all, below a clip's {self.seconds:g} s")
             self.noise = noise
         self.splits = splits
 
     def find_splits(self) -> dict[str, tuple[list[Path], Tensor]]:
-        """Files and labels of the three splits; what has no source is drawn from the training recordings."""
-        found, seen = {}, {}
-        number = {label: place for place, label in enumerate(self.labels)}
+        """List the files and labels of each split; hold out training recordings for a split without a source."""
+        splits, first_places = {}, {}
+        label_indices = {label: index for index, label in enumerate(self.labels)}
         for split, source in self.sources.items():
-            rows = list(listed(source))
+            rows = list(list_recordings(source))
             for place, file, label in rows:
-                if label not in number:
-                    raise ValueError(f"{place}: {label!r} is a word that training has not; known: {', '.join(number)}")
+                if label not in label_indices:
+                    words = ", ".join(label_indices)
+                    raise ValueError(f"{place}: {label!r} is a word that training does not have; known: {words}")
                 if not file.is_file():
-                    raise FileNotFoundError(f"{place}: {file} is not there")
-                if file in seen:
-                    raise ValueError(f"{place}: {file} is there twice, first in {seen[file]}")
-                seen[file] = place
-            found[split] = [file for _, file, _ in rows], torch.tensor([number[label] for _, _, label in rows])
-        for split in NAMES:
-            if split not in found:
-                found["train"], found[split] = tenth_held_out(*found["train"])
-        return found
+                    raise FileNotFoundError(f"{place}: {file} does not exist")
+                if file in first_places:
+                    raise ValueError(f"{place}: {file} is listed twice, first in {first_places[file]}")
+                first_places[file] = place
+            labels = torch.tensor([label_indices[label] for _, _, label in rows])
+            splits[split] = [file for _, file, _ in rows], labels
+        for split in SPLIT_NAMES:
+            if split not in splits:
+                splits["train"], splits[split] = split_off_tenth(*splits["train"])
+        return splits
 
 
-def sources(root: Path) -> dict[str, Path]:
-    """The CSV or folder of each split that has one; training always has."""
+def split_sources(root: Path) -> dict[str, Path]:
+    """The CSV file or folder of each split that has one; training always has one."""
     ending = ".csv" if (root / "train.csv").is_file() else ""
     if not ending and not (root / "train").is_dir():
         return {"train": root}
-    candidates = [(split, root / f"{name}{ending}") for split, names in NAMES.items() for name in reversed(names)]
+    candidates = [(split, root / f"{name}{ending}") for split, names in SPLIT_NAMES.items() for name in reversed(names)]
     return {split: source for split, source in candidates if source.exists()}
 
 
-def listed(source: Path) -> Iterator[tuple[str, Path, str]]:
-    """Of each recording of a CSV or folder: the place that names it, for messages, the file and the label."""
+def list_recordings(source: Path) -> Iterator[tuple[str, Path, str]]:
+    """Yield (place, file, label) for each recording of a CSV file or folder; messages name the place."""
     if source.is_dir():
-        return from_folders(source)
-    return ((place, source.parent / path, label) for place, (path, label) in rows_of(source, COLUMNS))
+        return list_word_folders(source)
+    return ((place, source.parent / path, label) for place, (path, label) in read_rows(source, COLUMNS))
 
 
-def from_folders(folder: Path) -> Iterator[tuple[str, Path, str]]:
-    """The recordings of each word's folder.
+def list_word_folders(folder: Path) -> Iterator[tuple[str, Path, str]]:
+    """Yield (place, file, label) for each recording in the word folders of `folder`.
 
     Raises:
-        FileNotFoundError: If there are no words.
+        FileNotFoundError: If there are no word folders.
         ValueError: If a word has no recordings.
     """
     words = sorted(path for path in folder.iterdir() if path.is_dir() and path.name[0] not in "_.")
     if not words:
         raise FileNotFoundError(f"{folder}: no word folders; put each word's recordings in its own folder")
     for word in words:
-        recordings = recordings_in(word)
-        if not recordings:
+        files = audio_files(word)
+        if not files:
             raise ValueError(f"{word}: no recordings of this word ({', '.join(sorted(ENDINGS))})")
-        yield from ((str(word), file, word.name) for file in recordings)
+        yield from ((str(word), file, word.name) for file in files)
 
 
-def recordings_in(folder: Path) -> list[Path]:
-    """The recordings that lie in a folder, in order of their names; none if it is not there."""
-    # macOS leaves a ._NAME.wav that is no recording beside each NAME.wav in archives and on foreign disks.
+def audio_files(folder: Path) -> list[Path]:
+    """The audio files directly in a folder, sorted by name; none if the folder does not exist."""
+    # On foreign disks and in archives, macOS adds a file ._NAME.wav, which is no recording, to each NAME.wav.
     return sorted(file for file in folder.glob("[!.]*") if file.suffix.lower() in ENDINGS)

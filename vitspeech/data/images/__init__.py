@@ -1,1 +1,2 @@
-"""Images with one label each, and their augmentation."""
+"""Images with one label each. `module.py` is the base class, `augment.py` changes training images, `reading.py` reads
+image files, `folder.py` reads your own images; `cifar.py`, `shapes.py` and `two_marks.py` are data sets."""

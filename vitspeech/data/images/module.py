@@ -1,4 +1,4 @@
-"""Images in memory: uint8 pixels to normalized floats, and their augmentation.
+"""The base class of image data sets: uint8 pixels in memory, normalized and augmented in batches.
 
 Shapes: B batch, C channels, N image side.
 """
@@ -9,28 +9,52 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitspeech.data.batches import InMemoryData
 from vitspeech.data.images.augment import Augment
+from vitspeech.data.module import InMemoryData
 
 
 class ImageData(InMemoryData):
-    """A set of square images: a subclass sets `labels`, `image`, `mean` and `std`, and implements `read`.
+    """A set of square RGB images with one label each.
+
+    A data set of your own is a subclass that sets `labels` and `image` and implements `read`. In `mine.py`::
+
+        import torch
+        from vitspeech.data import ImageData, Items
+
+        class Brightness(ImageData):
+            labels = ["dark", "bright"]
+            image = 32
+
+            def read(self, split):
+                count = {"train": 1000, "validation": 100, "test": 100}[split]
+                labels = torch.arange(count) % 2
+                images = torch.randint(0, 150, (count, 3, 32, 32)) + 100 * labels[:, None, None, None]
+                return Items(images.to(torch.uint8), labels)
+
+    The config names it, `data: {class_path: mine.Brightness, init_args: {batch: 64}}`. A subclass with a constructor
+    of its own also takes `batch`, `augment` and `seed` and passes them on; the command line sets `seed`. Set `mean`
+    and `std` to the statistics of the training images if they differ much from the defaults.
 
     Args:
-        batch: Images a training batch, on each device.
-        augment: What happens to training images; `None` is `Augment()`.
+        batch: Images per training batch, on each device.
+        augment: Augmentation of training images; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
+
+    Attributes:
+        image: Side of the images in pixels.
+        mean: Mean of each channel, with pixels scaled to 0..1.
+        std: Standard deviation of each channel, likewise.
 
     Raises:
         ValueError: If `batch` is below 1.
     """
 
     items = "images"
-    image: int  # side in pixels
-    mean: Sequence[float] = (0.5, 0.5, 0.5)  # per channel, of 0..1
+    image: int
+    mean: Sequence[float] = (0.5, 0.5, 0.5)
     std: Sequence[float] = (0.25, 0.25, 0.25)
 
-    def __init__(self, *, batch: int, augment: Augment | None, seed: int) -> None:
+    def __init__(self, *, batch: int = 128, augment: Augment | None = None, seed: int = 0) -> None:
         super().__init__(batch=batch, seed=seed)
         self.augment = Augment() if augment is None else augment
 
@@ -38,18 +62,18 @@ class ImageData(InMemoryData):
     def preprocessing(self) -> dict[str, Any]:
         return {"image": self.image, "mean": list(self.mean), "std": list(self.std)}
 
-    def augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Pixels are moved and cut out, then images and labels mixed."""
-        images = self.augment.erase(self.normalized(self.augment.pixels(inputs)))
+    def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Augment the pixels, normalize them, then apply cutout and mixing."""
+        images = self.augment.erase(self.normalize(self.augment.pixels(inputs)))
         return self.augment.mix(images, labels, len(self.labels))
 
-    def normalized(self, inputs: Tensor) -> Tensor:
-        """uint8 pixels (B, C, N, N) -> floats of about mean 0 and variance 1 in each channel."""
-        return normalized(inputs, self.mean, self.std)
+    def normalize(self, inputs: Tensor) -> Tensor:
+        """Convert uint8 pixels (B, C, N, N) to floats with about mean 0 and variance 1 per channel."""
+        return normalize(inputs, self.mean, self.std)
 
 
-def normalized(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """(pixels / 255 - mean) / std, channel by channel: uint8 (B, C, N, N) -> floats."""
+def normalize(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """(pixels / 255 - mean) / std per channel: uint8 (B, C, N, N) -> floats."""
     scale = 1 / (255 * torch.tensor(std, device=images.device))
     shift = torch.tensor(mean, device=images.device) / torch.tensor(std, device=images.device)
     return images * scale[:, None, None] - shift[:, None, None]

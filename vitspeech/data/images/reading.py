@@ -1,4 +1,4 @@
-"""Read a picture of any size and mode as a square of uint8 pixels."""
+"""Reading image files: a picture of any size and mode as a square of uint8 RGB pixels."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,25 +14,27 @@ ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".w
 
 
 def find_pictures(paths: Iterable[str | Path]) -> list[Path]:
-    """The pictures among files and folders; see `find_files`."""
+    """List pictures: named files, and all picture files in named folders; see `find_files`."""
     return find_files(paths, ENDINGS, "picture")
 
 
 def read_picture(path: str | Path, side: int) -> Tensor:
-    """Read a picture upright, in RGB (transparency on white), its middle square scaled to `side` pixels.
+    """Read a picture and scale its center square to `side` pixels, in RGB, with EXIF rotation applied.
+
+    Transparent pixels are blended with white.
 
     Shape:
         -> uint8 (3, side, side)
 
     Raises:
-        ValueError: If the file is empty, truncated or no picture; the message names it.
+        ValueError: If the file is empty, truncated or not a picture; the message names it.
     """
     path = Path(path)
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: empty (0 bytes)")
     try:
         with Image.open(path) as picture:
-            square = ImageOps.fit(in_rgb(ImageOps.exif_transpose(picture)), (side, side), Image.Resampling.BICUBIC)
+            square = ImageOps.fit(to_rgb(ImageOps.exif_transpose(picture)), (side, side), Image.Resampling.BICUBIC)
     except UnidentifiedImageError:
         raise ValueError(f"{path}: not a picture that can be read") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
@@ -40,11 +42,11 @@ def read_picture(path: str | Path, side: int) -> Tensor:
     return torch.from_numpy(numpy.array(square)).permute(2, 0, 1).contiguous()
 
 
-def in_rgb(picture: Image.Image) -> Image.Image:
-    """Any of Pillow's modes as RGB: 16 bits and floats scaled to 8, transparency laid on white."""
+def to_rgb(picture: Image.Image) -> Image.Image:
+    """Convert any Pillow mode to RGB: 16-bit and float values are scaled to 8 bits, transparency becomes white."""
     if picture.mode.startswith(("I", "F")):
         values = numpy.asarray(picture, dtype=numpy.float64)
-        # 16-bit files use their whole range; floats and 32-bit integers have none that is agreed on.
+        # 16-bit files use their whole range. Floats and 32-bit integers have no standard range, so their own is used.
         low, high = (0, 65535) if picture.mode.startswith("I;16") else (values.min(), values.max())
         gray = (values - low) / max(high - low, 1e-12) * 255
         return Image.fromarray(gray.round().astype(numpy.uint8)).convert("RGB")

@@ -1,7 +1,7 @@
-"""Ten classes of shapes, made on the spot: a data set to try everything on, without a file.
+"""Ten classes of generated shapes: a small data set that needs no files.
 
-Each picture holds one shape of random place, size, rotation and color on a textured background, among smaller
-distractors. Neither color nor place tells the class, so a linear model learns next to nothing.
+Each picture shows one shape of random position, size, rotation and color on a textured background with smaller
+distractors. Color and position carry no information about the class, so a linear model learns almost nothing.
 
 Shapes: B batch, N image side.
 """
@@ -19,19 +19,19 @@ from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 
 LABELS = ("circle", "ring", "square", "triangle", "star", "cross", "crescent", "heart", "bar", "semicircle")
-CONTRAST = 0.6  # distance of the shape's color from the ground's in RGB of 0..1
+CONTRAST = 0.6  # distance between the colors of shape and background, in RGB of 0..1
 DISTRACTORS = 3
 SPLITS = ("train", "validation", "test")
 
 
 class Shapes(ImageData):
-    """Pictures 3×32×32 of one of ten shapes; training, validation and test pictures are drawn apart.
+    """Pictures of ten shapes, 3×32×32; training, validation and test pictures are generated independently.
 
     Args:
-        count: Training pictures; validation and test have a fifth of it each.
-        drawn_from: Seed of the pictures themselves; the same number gives the same pictures.
-        batch: Pictures a training batch, on each device.
-        augment: What happens to training pictures; `None` is `Augment()`.
+        count: Number of training pictures; validation and test have a fifth of it each.
+        drawn_from: Seed of the generated pictures, independent of the run's seed.
+        batch: Pictures per training batch, on each device.
+        augment: Augmentation of training pictures; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
@@ -59,40 +59,40 @@ class Shapes(ImageData):
         generator = torch.Generator().manual_seed(self.drawn_from * len(SPLITS) + SPLITS.index(split))
         count = self.count if split == "train" else self.count // 5
         labels = torch.randint(0, len(LABELS), (count,), generator=generator)
-        pictures = [draw(some, self.image, generator) for some in labels.split(500)]
+        pictures = [draw(part, self.image, generator) for part in labels.split(500)]
         return Items(torch.cat(pictures), labels)
 
 
 def draw(labels: Tensor, side: int, generator: torch.Generator) -> Tensor:
-    """One picture a label: (B,) -> uint8 (B, 3, N, N)."""
+    """Draw one picture per label: (B,) -> uint8 (B, 3, N, N)."""
     count = len(labels)
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
         return low + (high - low) * torch.rand(count, *shape, generator=generator)
 
-    ground = uniform(0.1, 0.9, 3, 1, 1)
-    canvas = ground + texture(count, side, generator)
+    background = uniform(0.1, 0.9, 3, 1, 1)
+    canvas = background + texture(count, side, generator)
     for _ in range(DISTRACTORS):
         kinds = torch.randint(0, len(LABELS), (count,), generator=generator)
-        cover = covered(kinds, uniform(0, side, 2), uniform(1.5, 3.0), uniform(0, 2 * math.pi), side)
+        cover = coverage(kinds, uniform(0, side, 2), uniform(1.5, 3.0), uniform(0, 2 * math.pi), side)
         canvas = torch.where(cover[:, None] > 0.5, uniform(0, 1, 3, 1, 1), canvas)
-    color = contrasting(ground, generator)
+    color = contrasting_color(background, generator)
     radius = uniform(side / 4.5, side / 2.8)
-    place = radius[:, None] * 0.8 + uniform(0, 1, 2) * (side - 1.6 * radius[:, None])
-    cover = covered(labels, place, radius, uniform(0, 2 * math.pi), side)[:, None]
-    painted = color + 0.3 * texture(count, side, generator)
+    center = radius[:, None] * 0.8 + uniform(0, 1, 2) * (side - 1.6 * radius[:, None])
+    cover = coverage(labels, center, radius, uniform(0, 2 * math.pi), side)[:, None]
+    shape = color + 0.3 * texture(count, side, generator)
     noise = 0.04 * torch.randn(count, 3, side, side, generator=generator)
-    return ((cover * painted + (1 - cover) * canvas + noise).clamp(0, 1) * 255).round().to(torch.uint8)
+    return ((cover * shape + (1 - cover) * canvas + noise).clamp(0, 1) * 255).round().to(torch.uint8)
 
 
-def contrasting(ground: Tensor, generator: torch.Generator) -> Tensor:
-    """A random color `CONTRAST` away from the ground's: (B, 3, 1, 1) -> (B, 3, 1, 1)."""
-    step = CONTRAST * F.normalize(torch.randn(ground.shape, generator=generator), dim=1)
-    return torch.where((ground + step - 0.5).abs() > 0.5, ground - step, ground + step)
+def contrasting_color(background: Tensor, generator: torch.Generator) -> Tensor:
+    """Random colors at distance `CONTRAST` from the background's: (B, 3, 1, 1) -> (B, 3, 1, 1)."""
+    step = CONTRAST * F.normalize(torch.randn(background.shape, generator=generator), dim=1)
+    return torch.where((background + step - 0.5).abs() > 0.5, background - step, background + step)
 
 
 def texture(count: int, side: int, generator: torch.Generator) -> Tensor:
-    """Smooth blotches and a grating of random direction, about ±0.2: (B, 3, N, N)."""
+    """Random textures, smooth blotches plus a grating of random direction, about ±0.2: (B, 3, N, N)."""
     blotches = F.interpolate(torch.randn(count, 3, 6, 6, generator=generator), side, mode="bicubic") * 0.08
     angle, wavelength, phase = torch.rand(3, count, 1, 1, generator=generator)
     angle, wavelength = angle * math.pi, 3 + 9 * wavelength
@@ -101,22 +101,22 @@ def texture(count: int, side: int, generator: torch.Generator) -> Tensor:
     return blotches + 0.1 * wave[:, None] * torch.randn(count, 3, 1, 1, generator=generator)
 
 
-def covered(labels: Tensor, place: Tensor, radius: Tensor, angle: Tensor, side: int) -> Tensor:
-    """How much of each pixel the shape covers, 0 to 1 over one pixel at its edge: (B, N, N)."""
+def coverage(labels: Tensor, center: Tensor, radius: Tensor, angle: Tensor, side: int) -> Tensor:
+    """The fraction of each pixel that the shape covers, antialiased over one pixel at its edge: (B, N, N)."""
     pixel = torch.arange(side) + 0.5
-    down = (pixel[:, None] - place[:, 0, None, None]) / radius[:, None, None]
-    across = (pixel[None, :] - place[:, 1, None, None]) / radius[:, None, None]
+    down = (pixel[:, None] - center[:, 0, None, None]) / radius[:, None, None]
+    across = (pixel[None, :] - center[:, 1, None, None]) / radius[:, None, None]
     cosine, sine = angle.cos()[:, None, None], angle.sin()[:, None, None]
     x, y = across * cosine + down * sine, down * cosine - across * sine
     outside = torch.empty_like(x)
     for kind in labels.unique().tolist():
-        chosen = labels == kind
-        outside[chosen] = distance(LABELS[kind], x[chosen], y[chosen])
+        rows = labels == kind
+        outside[rows] = distance(LABELS[kind], x[rows], y[rows])
     return (0.5 - outside * radius[:, None, None]).clamp(0, 1)
 
 
 def distance(shape: str, x: Tensor, y: Tensor) -> Tensor:
-    """Roughly how far a point is outside a shape of radius one; negative inside."""
+    """Approximate signed distance of a point to the edge of a shape of radius 1; negative inside."""
     r = (x * x + y * y).sqrt()
     if shape == "circle":
         return r - 0.85
@@ -144,6 +144,6 @@ def distance(shape: str, x: Tensor, y: Tensor) -> Tensor:
 
 
 def save_example(path: str, label: str = "star") -> None:
-    """Write one picture of that shape, of no split, larger than the training pictures."""
+    """Write a picture of one shape, 96×96, that belongs to no split."""
     picture = draw(torch.tensor([LABELS.index(label)]), 96, torch.Generator().manual_seed(7))
     write_png(picture[0], path)

@@ -1,7 +1,8 @@
-"""Pictures whose label is the relation of two marks at a chosen distance: what a model has to see together.
+"""Pictures labeled by the relation of two marks at a given distance: a test of a model's effective receptive field.
 
-Near the middle lies a crescent, turned anyhow; a dot lies where it opens, or exactly behind its back. Each mark by
-itself says nothing of the label, and neither do both, added up: direction and place are known, their agreement is not.
+A crescent of random rotation lies near the center. A dot lies on its open side or exactly opposite. Neither mark alone
+carries information about the label, and neither does a linear combination of both: a model must relate the crescent's
+direction to the dot's position, and therefore have both within one receptive field.
 
 Shapes: B batch, N image side.
 """
@@ -16,35 +17,36 @@ from torch.utils.data import Dataset
 from vitspeech.data.batches import Items
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
-from vitspeech.data.images.shapes import LABELS, SPLITS, contrasting, covered, texture
+from vitspeech.data.images.shapes import LABELS, SPLITS, contrasting_color, coverage, texture
 
 CRESCENT, DOT = LABELS.index("crescent"), LABELS.index("circle")
 CRESCENT_RADIUS, DOT_RADIUS = 3.4, 1.75  # px
-NEAREST, FARTHEST = 5.0, 13.0  # px: nearer they would touch, farther the dot would leave the picture
-HELD_OUT = 2000  # pictures
-JITTER = 1.0  # px that the crescent is off the middle at most, down and across
+NEAREST, FARTHEST = 5.0, 13.0  # px: closer marks would touch; farther, the dot would leave the picture
+EVALUATION_COUNT = 2000  # pictures each for validation and test
+JITTER = 1.0  # px: largest offset of the crescent from the center, vertically and horizontally
 
 
 class TwoMarks(ImageData):
-    """Pictures 3×32×32 of a crescent and a dot; training, validation and test pictures are drawn apart.
+    """Pictures of a crescent and a dot, 3×32×32; training, validation and test pictures are generated independently.
 
-    The same number draws the same pictures at any distance, but for where the dot lies.
+    For the same `drawn_from`, pictures at different distances differ only in the dot's position.
 
     Args:
-        distance: From the crescent's center to the dot's, in px.
-        count: Training pictures; validation and test have 2,000 each, so that a probe with few is still a sharp one.
-        drawn_from: Seed of the pictures themselves; the same number gives the same pictures.
-        batch: Pictures a training batch, on each device.
-        augment: What happens to training pictures; `None` mirrors half of them, both marks alike. What moves or hides a
-            mark (`translate`, `cutout`) would leave pictures without an answer.
+        distance: Distance between the centers of crescent and dot, in px.
+        count: Number of training pictures. Validation and test have 2,000 each whatever `count` is, so that results of
+            small runs are precise, too.
+        drawn_from: Seed of the generated pictures, independent of the run's seed.
+        batch: Pictures per training batch, on each device.
+        augment: Augmentation of training pictures; `None` mirrors half of them, which keeps the label. `translate` and
+            `cutout` may hide a mark and are off by default.
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
-        ValueError: If the marks would touch or the dot would leave the picture at that distance, or `count` is below
-            50.
+        ValueError: If the marks would touch or the dot would leave the picture at this distance, or if `count` is
+            below 50.
     """
 
-    labels = ["away", "toward"]
+    labels = ["away", "towards"]
     image = 32
 
     def __init__(
@@ -66,21 +68,21 @@ class TwoMarks(ImageData):
 
     def read(self, split: str) -> Dataset:
         generator = torch.Generator().manual_seed(self.drawn_from * len(SPLITS) + SPLITS.index(split))
-        count = self.count if split == "train" else HELD_OUT
-        marks = placed(count, self.distance, self.image, generator)
+        count = self.count if split == "train" else EVALUATION_COUNT
+        marks = place_marks(count, self.distance, self.image, generator)
         parts = (part.split(500) for part in marks)
-        pictures = [draw(Marks(*some), self.image, generator) for some in zip(*parts, strict=True)]
+        pictures = [draw(Marks(*part), self.image, generator) for part in zip(*parts, strict=True)]
         return Items(torch.cat(pictures), marks.labels)
 
 
 class Marks(NamedTuple):
-    """Where the marks of a batch of pictures lie; places are (down, across) in px from the upper left corner.
+    """Positions of the marks in a batch of pictures, as (down, across) in px from the upper left corner.
 
     Attributes:
-        crescent: Its center (B, 2).
-        angle: Where it opens, in radians clockwise from the right (B,).
-        dot: Its center (B, 2).
-        labels: 1 where the dot lies on the open side, 0 where it lies behind (B,).
+        crescent: Center of the crescent (B, 2).
+        angle: Direction of its opening, in radians clockwise from the right (B,).
+        dot: Center of the dot (B, 2).
+        labels: 1 if the dot is on the open side, 0 if it is opposite (B,).
     """
 
     crescent: Tensor
@@ -89,8 +91,8 @@ class Marks(NamedTuple):
     labels: Tensor
 
 
-def placed(count: int, distance: float, side: int, generator: torch.Generator) -> Marks:
-    """Places, directions and labels, each drawn independently of the others; the dot follows from them."""
+def place_marks(count: int, distance: float, side: int, generator: torch.Generator) -> Marks:
+    """Draw positions, directions and labels independently of each other; the dot's position follows from them."""
     crescent = side / 2 + JITTER * (2 * torch.rand(count, 2, generator=generator) - 1)
     angle = 2 * math.pi * torch.rand(count, generator=generator)
     labels = torch.randint(0, 2, (count,), generator=generator)
@@ -99,22 +101,22 @@ def placed(count: int, distance: float, side: int, generator: torch.Generator) -
 
 
 def draw(marks: Marks, side: int, generator: torch.Generator, *, crescent: bool = True, dot: bool = True) -> Tensor:
-    """A picture of each row of `marks`; without one of the marks everything else is drawn as it was.
+    """Draw one picture per row of `marks`. Leaving out a mark changes nothing else in the picture.
 
     Shape:
         -> uint8 (B, 3, N, N)
     """
     count = len(marks.labels)
-    ground = 0.1 + 0.8 * torch.rand(count, 3, 1, 1, generator=generator)
-    picture = ground + 0.25 * texture(count, side, generator)
-    for shown, kind, place, radius in (
+    background = 0.1 + 0.8 * torch.rand(count, 3, 1, 1, generator=generator)
+    picture = background + 0.25 * texture(count, side, generator)
+    for visible, kind, center, radius in (
         (crescent, CRESCENT, marks.crescent, CRESCENT_RADIUS),
         (dot, DOT, marks.dot, DOT_RADIUS),
     ):
-        color = contrasting(ground, generator)
-        if shown:
+        color = contrasting_color(background, generator)
+        if visible:
             kinds, radii = torch.full((count,), kind), torch.full((count,), radius)
-            cover = covered(kinds, place, radii, marks.angle, side)[:, None]
+            cover = coverage(kinds, center, radii, marks.angle, side)[:, None]
             picture = cover * color + (1 - cover) * picture
     noise = 0.04 * torch.randn(count, 3, side, side, generator=generator)
     return ((picture + noise).clamp(0, 1) * 255).round().to(torch.uint8)

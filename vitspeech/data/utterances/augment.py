@@ -1,6 +1,6 @@
-"""What training utterances have beyond the protocol of the test: other noise, speed and loudness.
+"""Augmentation of training utterances: speed, gain, and noise for recorded ones.
 
-Shapes: B batch, N samples.
+Shapes: B batch, N samples, A samples of background noise.
 """
 
 from collections.abc import Sequence
@@ -11,20 +11,22 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from vitspeech.data.utterances.composition import Speech
+from vitspeech.data.clips.augment import QUIETEST
+from vitspeech.data.utterances.batch import SpeechBatch
 
 
 @dataclass(frozen=True)
 class SequenceAugment:
-    """Random changes that leave what was said true; each utterance has its own draws.
+    """Random changes to training utterances that preserve their transcripts; each utterance gets its own.
 
     Args:
-        snr_db: Range of the words' energy over the noise's, in decibels, in place of the protocol's.
-        speed: Spoken faster or slower by up to this share; the pitch follows.
-        gain_db: Made louder or softer by up to this many decibels.
+        snr_db: Range of the signal-to-noise ratio of training utterances, in decibels. The data set applies it:
+            `WordSequences` when it composes utterances, `TranscribedAudio` when it adds noise.
+        speed: Largest relative change of speed, faster or slower; the pitch changes with it.
+        gain_db: Largest change of loudness, in either direction, in decibels.
 
     Raises:
-        ValueError: If a number is out of its range.
+        ValueError: If a number is out of range.
     """
 
     snr_db: tuple[float, float] = (0.0, 30.0)
@@ -36,37 +38,55 @@ class SequenceAugment:
         if not 0 <= self.speed < 1 or self.gain_db < 0:
             raise ValueError(f"speed={self.speed} or gain_db={self.gain_db} is negative or too large")
 
-    def __call__(self, speech: Speech) -> Speech:
-        """Floats in, floats out, with lengths and spans as they have become; drawn from torch's generator."""
+    def __call__(self, speech: SpeechBatch) -> SpeechBatch:
+        """Change speed and gain of float waveforms, and lengths and spans accordingly; uses torch's generator."""
         waveforms, lengths, units, spans = speech
-        rows = (len(lengths), 1)
+        shape = (len(lengths), 1)
         if self.speed:
-            speeds = 1 - self.speed + 2 * self.speed * torch.rand(rows)
+            speeds = 1 - self.speed + 2 * self.speed * torch.rand(shape)
             sounds = [row[:length] for row, length in zip(waveforms, lengths.tolist(), strict=True)]
-            sounds = [faster(sound, speed) for sound, speed in zip(sounds, speeds[:, 0].tolist(), strict=True)]
+            sounds = [change_speed(sound, speed) for sound, speed in zip(sounds, speeds[:, 0].tolist(), strict=True)]
             waveforms = pad_sequence(sounds, batch_first=True)
             lengths = lengths.new_tensor([len(sound) for sound in sounds])
             spans = (spans / speeds[..., None].to(spans.device)).long()
-        gain_db = self.gain_db * (2 * torch.rand(rows, device=waveforms.device) - 1)
-        return Speech(waveforms * 10 ** (gain_db / 20), lengths, units, spans)
+        gain_db = self.gain_db * (2 * torch.rand(shape, device=waveforms.device) - 1)
+        return SpeechBatch(waveforms * 10 ** (gain_db / 20), lengths, units, spans)
 
 
-def faster(sound: Tensor, speed: float) -> Tensor:
-    """A sound read faster from its beginning on, between samples by cubic interpolation: (N,) -> (N / speed,).
+def change_speed(sound: Tensor, speed: float) -> Tensor:
+    """Play a sound faster (speed > 1) or slower, with cubic interpolation: (N,) -> (N / speed,).
 
-    Each by itself: on CPU a batch at once, padding and all, took eleven times as long.
+    Takes one sound at a time: on CPU a padded batch took eleven times as long.
     """
     last = len(sound) - 1
-    place = torch.arange(round(len(sound) / speed), device=sound.device) * (2 * speed / last) - 1
-    grid = torch.stack((place, torch.zeros_like(place)), dim=-1)[None, None]
+    position = torch.arange(round(len(sound) / speed), device=sound.device) * (2 * speed / last) - 1
+    grid = torch.stack((position, torch.zeros_like(position)), dim=-1)[None, None]
     return F.grid_sample(sound[None, None, None], grid, mode="bicubic", align_corners=True)[0, 0, 0]
 
 
-def check_range(name: str, ends: Sequence[float]) -> None:
-    """Refuse a range whose low end is above its high one.
+def add_noise(waveforms: Tensor, lengths: Tensor, noise: Tensor, snr_db: tuple[float, float]) -> Tensor:
+    """Add noise to each utterance at a random SNR, padding excluded: (B, N), (B,), int16 noise (A,) -> (B, N).
+
+    The noise starts at a random sample and is repeated from its beginning if it ends. The random numbers are drawn on
+    the CPU, so they are the same on every device.
+    """
+    starts = torch.randint(len(noise), (len(lengths),)).tolist()
+    ratios_db = (snr_db[0] + (snr_db[1] - snr_db[0]) * torch.rand(len(lengths))).tolist()
+    waveforms = waveforms.clone()
+    for row, length, start, ratio_db in zip(waveforms, lengths.tolist(), starts, ratios_db, strict=True):
+        sound = row[:length]
+        indices = torch.arange(start, start + length, device=noise.device) % len(noise)
+        stretch = noise[indices].to(sound) / 32768
+        sound_level, noise_level = (part.square().mean().sqrt().clamp(min=QUIETEST) for part in (sound, stretch))
+        sound += stretch * (sound_level / noise_level * 10 ** (-ratio_db / 20))
+    return waveforms
+
+
+def check_range(name: str, bounds: Sequence[float]) -> None:
+    """Check that a range has two bounds, the lower one first.
 
     Raises:
-        ValueError: If it is.
+        ValueError: If it does not.
     """
-    if len(ends) != 2 or ends[0] > ends[1]:
-        raise ValueError(f"{name}={list(ends)} is no range from low to high")
+    if len(bounds) != 2 or bounds[0] > bounds[1]:
+        raise ValueError(f"{name}={list(bounds)} is not a range from low to high")

@@ -1,4 +1,4 @@
-"""Utterances of any length with their transcripts: what is the same wherever they come from.
+"""The base class of utterance data sets: transcripts as units, waveforms of variable length.
 
 Shapes: B utterances, N samples.
 """
@@ -15,34 +15,80 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
-from vitspeech.data.batches import InMemoryData
+from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.composition import Speech
+from vitspeech.data.utterances.batch import SpeechBatch
 
 UNITS = ("words", "characters")
 CHARACTERS = (" ", "'", *string.ascii_lowercase)
-SHOWN = 50  # labels in a message: all characters, not all words
+SHOWN_LABELS = 50  # most labels listed in a message: enough for all characters
 
 
 class UtteranceData(InMemoryData):
-    """A set of utterances: a subclass sets `labels`, and implements `read` and `tests`. Batches are (`Speech`, seed).
+    """A set of utterances of variable length with transcripts. Batches are (`SpeechBatch`, seed).
+
+    A data set of your own is a subclass that sets `labels` and implements `read`. The data set that `read` returns has
+    a list `utterances`, whose items have an `id` and a list of `words`, and is indexed by (indices, seed). In
+    `mine.py`::
+
+        from types import SimpleNamespace
+
+        import torch
+        from torch.utils.data import Dataset
+        from vitspeech.data import UtteranceData, collate
+
+        HERTZ = {"low": 300, "high": 900}
+
+        class Tones(UtteranceData):
+            labels = list(HERTZ)
+
+            def read(self, split):
+                count = {"train": 200, "validation": 20, "test": 20}[split]
+                return ToneSequences(self, torch.randint(2, (count, 3)).tolist())
+
+        class ToneSequences(Dataset):
+            def __init__(self, data, rows):
+                words = [[data.labels[unit] for unit in row] for row in rows]
+                self.data = data
+                self.utterances = [SimpleNamespace(id=str(i), words=said) for i, said in enumerate(words)]
+
+            def __len__(self):
+                return len(self.utterances)
+
+            def __getitem__(self, batch):
+                indices, seed = batch
+                words = [self.utterances[index].words for index in indices.tolist()]
+                return collate([sound(said) for said in words], [self.data.encode(said) for said in words]), seed
+
+        def sound(words):
+            seconds = torch.arange(4000) / 16_000
+            tones = [torch.sin(2 * torch.pi * HERTZ[word] * seconds) for word in words]
+            return (8000 * torch.cat(tones)).to(torch.int16)
+
+    The config names it, `data: {class_path: mine.Tones, init_args: {batch: 16}}`. Labeling frames also needs the
+    `spans` of the words; see `collate`. For recordings in files, `TranscribedAudio` needs no code.
 
     Args:
-        units: What is recognized: `words`, or `characters` (a space between words).
-        batch: Utterances a training batch, on each device.
-        augment: What happens to training utterances; `None` is `SequenceAugment()`.
+        units: What is recognized: `words`, or `characters` (with a space between words).
+        batch: Utterances per training batch, on each device.
+        augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
 
+    Attributes:
+        manifests: Names or files of the manifests that the test sets are read from, if any.
+
     Raises:
-        ValueError: If `batch` is below 1 or `units` are unknown.
+        ValueError: If `batch` is below 1 or `units` is unknown.
     """
 
     items = "utterances"
     evaluation_batch = 64
     sample_rate_hz = SAMPLE_RATE_HZ
-    manifests: Sequence[str] = ()  # those that the test sets are read from
+    manifests: Sequence[str] = ()
 
-    def __init__(self, *, units: str, batch: int, augment: SequenceAugment | None, seed: int) -> None:
+    def __init__(
+        self, *, units: str = "words", batch: int = 64, augment: SequenceAugment | None = None, seed: int = 0
+    ) -> None:
         super().__init__(batch=batch, seed=seed)
         if units not in UNITS:
             raise ValueError(f"units={units!r} is unknown; known: {', '.join(UNITS)}")
@@ -53,53 +99,53 @@ class UtteranceData(InMemoryData):
     def preprocessing(self) -> dict[str, Any]:
         return {"sample_rate_hz": self.sample_rate_hz, "units": self.units}
 
-    def tests(self) -> dict[str, Dataset]:
-        """The test sets by name, the one that counts first; each has `utterances` with their `id` and `words`."""
-        raise NotImplementedError
+    def test_sets(self) -> dict[str, Dataset]:
+        """The test sets by name; the first one gives the main result. Each has `utterances` with `id` and `words`."""
+        return {"test": self.read("test")}
 
     @cached_property
-    def numbers(self) -> dict[str, int]:
+    def label_indices(self) -> dict[str, int]:
         """The index of each label."""
-        return {label: number for number, label in enumerate(self.labels)}
+        return {label: index for index, label in enumerate(self.labels)}
 
-    def encoded(self, words: Sequence[str]) -> list[int]:
-        """The units of a transcript, as indices of the labels.
+    def encode(self, words: Sequence[str]) -> list[int]:
+        """Encode a transcript as label indices of its units.
 
         Raises:
-            ValueError: If a word or a character is outside the vocabulary.
+            ValueError: If a word or a character is not in the vocabulary.
         """
-        said = list(words) if self.units == "words" else list(" ".join(words))
-        strange = next((unit for unit in said if unit not in self.numbers), None)
-        if strange is not None:
-            known = ", ".join(self.labels[:SHOWN]) + (", …" if len(self.labels) > SHOWN else "")
-            raise ValueError(f"{strange!r} of {' '.join(words)!r} is outside the vocabulary {known}")
-        return [self.numbers[unit] for unit in said]
+        units = list(words) if self.units == "words" else list(" ".join(words))
+        foreign = next((unit for unit in units if unit not in self.label_indices), None)
+        if foreign is not None:
+            known = ", ".join(self.labels[:SHOWN_LABELS]) + (", …" if len(self.labels) > SHOWN_LABELS else "")
+            raise ValueError(f"{foreign!r} of {' '.join(words)!r} is outside the vocabulary {known}")
+        return [self.label_indices[unit] for unit in units]
 
-    def normalized(self, inputs: Tensor) -> Tensor:
-        """int16 samples (B, N) -> floats within ±1."""
+    def normalize(self, inputs: Tensor) -> Tensor:
+        """Convert int16 samples (B, N) to floats within ±1."""
         return inputs / 32768
 
-    def augmented(self, speech: Speech) -> Speech:
-        """Training utterances as the network sees them, floats; drawn from torch's generator."""
+    def augment_batch(self, speech: SpeechBatch) -> SpeechBatch:
+        """Augment float training utterances, with random numbers from torch's global generator."""
         return self.augment(speech)
 
-    def on_after_batch_transfer(self, batch: tuple[Speech, int], dataloader_idx: int) -> Speech:
-        """Utterances as integers, seed -> floats, augmented in training."""
+    def on_after_batch_transfer(self, batch: tuple[SpeechBatch, int], dataloader_idx: int) -> SpeechBatch:
+        """Normalize utterances and, in training, augment them, on the training device."""
         speech, seed = batch
-        speech = speech._replace(waveforms=self.normalized(speech.waveforms))
+        speech = speech._replace(waveforms=self.normalize(speech.waveforms))
         if not self.trainer.training:
             return speech
         torch.manual_seed(seed)
         numpy.random.seed(seed)
-        return self.augmented(speech)
+        return self.augment_batch(speech)
 
 
 def check_vocabulary(vocabulary: Sequence[str], units: str) -> None:
-    """Refuse what transcripts cannot be made of.
+    """Check that transcripts can be written with a vocabulary.
 
     Raises:
-        ValueError: If it is empty or has an entry twice, a word is empty or has white space in it, or a character is
-            none or the space is missing.
+        ValueError: If it is empty or has duplicates; if a word is empty or contains white space; or if a character is
+            not a single one, is white space other than a space, or the space is missing.
     """
     if not vocabulary:
         raise ValueError("vocabulary is empty")
@@ -107,8 +153,8 @@ def check_vocabulary(vocabulary: Sequence[str], units: str) -> None:
         if count > 1:
             raise ValueError(f"vocabulary has {unit!r} twice")
         if units == "words" and unit.split() != [unit]:
-            raise ValueError(f"vocabulary: {unit!r} is no word: it is empty or has white space in it")
+            raise ValueError(f"vocabulary: {unit!r} is not a word: it is empty or contains white space")
         if units == "characters" and (len(unit) != 1 or (unit.isspace() and unit != " ")):
-            raise ValueError(f"vocabulary: {unit!r} is no single character, or white space other than ' '")
+            raise ValueError(f"vocabulary: {unit!r} is not a single character, or white space other than ' '")
     if units == "characters" and " " not in vocabulary:
-        raise ValueError("vocabulary: ' ' is missing, which stands between words")
+        raise ValueError("vocabulary: ' ' is missing, which separates words")

@@ -1,6 +1,6 @@
-"""One's own recordings with what is said in them: CSV files that name each with its transcript.
+"""Your own recordings with transcripts, listed in CSV files.
 
-Shapes: B utterances, N samples, A samples of background noise.
+Shapes: N samples, A samples of background noise.
 """
 
 import warnings
@@ -12,17 +12,16 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from vitspeech.data.audio.listing import rows_of
+from vitspeech.data.audio.listing import read_rows
 from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, SILENT_PEAK, read_clip
-from vitspeech.data.batches import tenth_held_out
-from vitspeech.data.clips.folder import NAMES, sources
-from vitspeech.data.clips.module import QUIETEST, hiss
-from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.composition import Speech
+from vitspeech.data.clips.augment import pink_noise
+from vitspeech.data.clips.folder import SPLIT_NAMES, split_sources
+from vitspeech.data.splits import split_off_tenth
+from vitspeech.data.utterances.augment import SequenceAugment, add_noise
+from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData, check_vocabulary
 
 COLUMNS = ("path", "transcript")
@@ -30,13 +29,13 @@ COLUMNS = ("path", "transcript")
 
 @dataclass(frozen=True)
 class Recording:
-    """One row of a CSV.
+    """One row of a CSV file.
 
     Args:
-        id: The recording's name, as the CSV has it.
-        words: Its transcript.
-        file: Where it lies.
-        place: The CSV and the line, for messages.
+        id: Path of the recording as in the CSV file.
+        words: The transcript.
+        file: The audio file.
+        place: The CSV file and line, for messages.
     """
 
     id: str
@@ -46,34 +45,35 @@ class Recording:
 
 
 class TranscribedAudio(UtteranceData):
-    """ROOT/train.csv, and where they exist ROOT/validation.csv (or `val.csv`) and ROOT/test.csv.
+    """Recordings with transcripts, listed in ROOT/train.csv, ROOT/validation.csv (or `val.csv`) and ROOT/test.csv.
 
-    Each is UTF-8, with a header that names the columns `path` (relative to ROOT) and `transcript`. Recordings are of
-    any rate, mono or stereo, WAV, FLAC, OGG or MP3, 0.1 to 60 s long. Transcripts are taken as they stand, capitals and
-    punctuation, too, and split into words at white space.
+    Each CSV file is UTF-8, with a header that names the columns `path` (relative to ROOT) and `transcript`. Recordings
+    are WAV, FLAC, OGG or MP3 of any rate, mono or stereo, 0.1 to 60 s long. Transcripts are split into words at white
+    space and used as they are, with capitals and punctuation.
 
-    A split without a CSV is drawn from the training recordings, a tenth of them each, the same whatever the seed; the
-    drawing knows no speakers, so where they should be apart, say who is in which split.
+    If a split has no CSV file, a tenth of the training recordings is held out for it, the same for every seed. This
+    ignores who speaks; to keep speakers apart, provide the splits.
 
-    Training utterances have pink noise under them, at a ratio to the whole recording's energy that is drawn from
-    `snr_db` of `augment`. When each word is said is not known, so nothing that needs it can be trained (`labeling`).
+    Pink noise is added to training utterances, at a signal-to-noise ratio drawn from `snr_db` of `augment`. The times
+    of the words are unknown, so frames cannot be labeled (`vitspeech.Labeling`).
 
     Args:
         root: The folder described above.
-        units: What is recognized: `words`, or `characters` (a space between words).
-        vocabulary: Every word, or every character with the space, that a transcript may have; `None` is the words of
-            train.csv, sorted, or the space, the apostrophe and the letters a to z.
-        batch: Utterances a training batch, on each device.
-        augment: What happens to training utterances; `None` is `SequenceAugment()`.
+        units: What is recognized: `words`, or `characters` (with a space between words).
+        vocabulary: All words, or all characters including the space, that transcripts may contain. `None` is the
+            sorted words of train.csv, or the space, the apostrophe and the letters a to z.
+        batch: Utterances per training batch, on each device.
+        augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
-        FileNotFoundError: If `root` or its train.csv is not there, or a recording that a CSV names.
-        ValueError: If a CSV is malformed or lists a recording twice, or two of them do, a word or a character is
-            outside the vocabulary, training is too small to draw from, or a recording is broken, too short or too long.
+        FileNotFoundError: If `root`, its train.csv or a listed recording is missing.
+        ValueError: If a CSV file is malformed, a recording is listed twice, a word or a character is outside the
+            vocabulary, there are too few training recordings to hold some out, or a recording is too short, too long
+            or cannot be read.
     """
 
-    evaluation_batch = 16  # recordings may last a minute
+    evaluation_batch = 16  # recordings may be a minute long
 
     def __init__(
         self,
@@ -92,120 +92,97 @@ class TranscribedAudio(UtteranceData):
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
         if not (self.root / "train.csv").is_file():
-            raise FileNotFoundError(f"{self.root / 'train.csv'}: no such file; it names recordings with transcripts")
-        self.sources = sources(self.root)
+            raise FileNotFoundError(f"{self.root / 'train.csv'}: no such file; it lists recordings with transcripts")
+        self.sources = split_sources(self.root)
 
     @cached_property
     def labels(self) -> list[str]:
-        """The vocabulary; not found when constructed, for the command line buries a ValueError from there."""
+        """The vocabulary; reads train.csv at most, no audio.
+
+        Not read in the constructor: jsonargparse would wrap a ValueError raised there in a message about the config.
+        """
         if self.vocabulary is not None:
             return list(self.vocabulary)
         if self.units == "characters":
             return list(CHARACTERS)
-        return sorted({word for recording in listed(self.sources["train"]) for word in recording.words})
+        return sorted({word for recording in list_recordings(self.sources["train"]) for word in recording.words})
 
     @cached_property
     def noise(self) -> Tensor:
-        """A minute of pink noise, int16 (A,); made when training first needs it."""
-        return hiss(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
+        """A minute of pink noise, int16 (A,), generated when training first needs it."""
+        return pink_noise(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
 
     def setup(self, stage: str | None = None) -> None:
-        """Find and read every recording of every split, so that a broken one is known before training."""
+        """Read all recordings of all splits, so that one that cannot be read is reported before training."""
         if not hasattr(self, "train"):
-            self.read("test")  # and put away
+            self.read("test")  # only to check it
         super().setup(stage)
 
-    def read(self, split: str) -> "Recordings":
+    def read(self, split: str) -> "RecordedUtterances":
         self.prepare()
         recordings = self.splits[split]
-        return Recordings(recordings, read_sounds(recordings, split), [self.encoded(some.words) for some in recordings])
-
-    def tests(self) -> dict[str, "Recordings"]:
-        return {"test": self.read("test")}
+        units = [self.encode(recording.words) for recording in recordings]
+        return RecordedUtterances(recordings, read_recordings(recordings, split), units)
 
     def prepare(self) -> None:
-        """Find every recording of every split before the first is read; what has no CSV is drawn from training."""
+        """List and check the recordings of all splits before reading any; hold out some for a split without a CSV."""
         if hasattr(self, "splits"):
             return
-        found, seen = {}, {}
+        splits, first_places = {}, {}
         for split, source in self.sources.items():
-            found[split] = list(listed(source))
-            for recording in found[split]:
-                self.check(recording)
+            splits[split] = list(list_recordings(source))
+            for recording in splits[split]:
+                self.check_recording(recording)
                 file = recording.file.resolve()
-                if file in seen:
-                    raise ValueError(f"{recording.place}: {recording.file} is there twice, first in {seen[file]}")
-                seen[file] = recording.place
-        for split in NAMES:
-            if split not in found:
-                found["train"], found[split] = without_tenth(found["train"])
-        self.splits = found
+                if file in first_places:
+                    raise ValueError(
+                        f"{recording.place}: {recording.file} is listed twice, first in {first_places[file]}"
+                    )
+                first_places[file] = recording.place
+        for split in SPLIT_NAMES:
+            if split not in splits:
+                splits["train"], splits[split] = hold_out_tenth(splits["train"])
+        self.splits = splits
 
-    def check(self, recording: Recording) -> None:
-        """Refuse a row that nothing can be trained or tested with.
+    def check_recording(self, recording: Recording) -> None:
+        """Check a row of a CSV file.
 
         Raises:
-            ValueError: If its transcript is not within the vocabulary.
-            FileNotFoundError: If the recording is not there.
+            ValueError: If its transcript has a unit outside the vocabulary.
+            FileNotFoundError: If the recording is missing.
         """
         try:
-            self.encoded(recording.words)
+            self.encode(recording.words)
         except ValueError as error:
             raise ValueError(f"{recording.place}: {error}") from None
         if not recording.file.is_file():
-            raise FileNotFoundError(f"{recording.place}: {recording.file} is not there")
+            raise FileNotFoundError(f"{recording.place}: {recording.file} does not exist")
 
-    def augmented(self, speech: Speech) -> Speech:
-        speech = super().augmented(speech)
+    def augment_batch(self, speech: SpeechBatch) -> SpeechBatch:
+        speech = super().augment_batch(speech)
         noise = self.noise.to(speech.waveforms.device)
-        return speech._replace(waveforms=noisy(speech.waveforms, speech.lengths, noise, self.augment.snr_db))
+        return speech._replace(waveforms=add_noise(speech.waveforms, speech.lengths, noise, self.augment.snr_db))
 
 
-class Recordings(Dataset):
-    """Utterances that were recorded, each of its own length (int16), indexed by whole batches."""
+class RecordedUtterances(Dataset):
+    """Recorded utterances of variable length in memory, int16; indexed by (indices, seed)."""
 
     def __init__(self, utterances: Sequence[Recording], sounds: Sequence[Tensor], units: Sequence[list[int]]) -> None:
-        self.utterances, self.sounds, self.units = utterances, sounds, [torch.tensor(some) for some in units]
+        self.utterances, self.sounds, self.units = utterances, sounds, units
 
     def __len__(self) -> int:
         return len(self.utterances)
 
-    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Speech, int]:
-        indices, seed = batch
-        sounds = [self.sounds[index] for index in indices.tolist()]
-        units = [self.units[index] for index in indices.tolist()]
-        speech = Speech(
-            pad_sequence(sounds, batch_first=True),
-            torch.tensor([len(sound) for sound in sounds]),
-            pad_sequence(units, batch_first=True, padding_value=-1),
-            torch.zeros(len(sounds), 0, 2, dtype=torch.long),  # of no word is known when it is said
-        )
-        return speech, seed
+    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SpeechBatch, int]:
+        indices, seed = batch[0].tolist(), batch[1]
+        return collate([self.sounds[index] for index in indices], [self.units[index] for index in indices]), seed
 
 
-def noisy(waveforms: Tensor, lengths: Tensor, noise: Tensor, snr_db: tuple[float, float]) -> Tensor:
-    """A stretch of the noise under each utterance, padding left silent: (B, N), (B,), int16 (A,) -> (B, N).
-
-    The stretch begins anywhere, and again from the noise's beginning where that ends; all is drawn on the CPU, so that
-    it is the same on every device.
-    """
-    starts = torch.randint(len(noise), (len(lengths),)).tolist()
-    ratios_db = (snr_db[0] + (snr_db[1] - snr_db[0]) * torch.rand(len(lengths))).tolist()
-    waveforms = waveforms.clone()
-    for row, length, start, ratio_db in zip(waveforms, lengths.tolist(), starts, ratios_db, strict=True):
-        sound = row[:length]
-        places = torch.arange(start, start + length, device=noise.device) % len(noise)
-        stretch = noise[places].to(sound) / 32768
-        level, loudness = (some.square().mean().sqrt().clamp(min=QUIETEST) for some in (sound, stretch))
-        sound += stretch * (level / loudness * 10 ** (-ratio_db / 20))
-    return waveforms
-
-
-def read_sounds(recordings: Sequence[Recording], split: str) -> list[Tensor]:
-    """The samples of each recording, int16 (N,); warn once of silent ones.
+def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]:
+    """Read the samples of each recording, int16 (N,); warn once about silent ones.
 
     Raises:
-        ValueError: If one is broken, too short or too long; the message names its line.
+        ValueError: If a recording is too short, too long or cannot be read; the message names its line.
     """
     sounds, silent = [], []
     for recording in tqdm(recordings, f"reading {split}", disable=len(recordings) < 500, leave=False):
@@ -221,14 +198,14 @@ def read_sounds(recordings: Sequence[Recording], split: str) -> list[Tensor]:
     return sounds
 
 
-def without_tenth(recordings: Sequence[Recording]) -> tuple[list[Recording], list[Recording]]:
-    """What is kept, and the tenth that is held out; see `tenth_held_out`."""
-    parts = tenth_held_out([recording.file for recording in recordings], torch.arange(len(recordings)))
-    kept, drawn = ([recordings[place] for place in places.tolist()] for _, places in parts)
-    return kept, drawn
+def hold_out_tenth(recordings: Sequence[Recording]) -> tuple[list[Recording], list[Recording]]:
+    """Split recordings into nine tenths to keep and one tenth to hold out, as `split_off_tenth` does."""
+    parts = split_off_tenth([recording.file for recording in recordings], torch.arange(len(recordings)))
+    keep, hold_out = ([recordings[index] for index in indices.tolist()] for _, indices in parts)
+    return keep, hold_out
 
 
-def listed(listing: Path) -> Iterator[Recording]:
-    """The rows of a CSV, which `rows_of` has checked."""
-    for place, (path, transcript) in rows_of(listing, COLUMNS):
+def list_recordings(listing: Path) -> Iterator[Recording]:
+    """Yield the rows of a CSV file."""
+    for place, (path, transcript) in read_rows(listing, COLUMNS):
         yield Recording(path, transcript.split(), listing.parent / path, place)

@@ -1,7 +1,7 @@
-"""Utterances of several words, put together from clips of single words: a seeded, published protocol.
+"""Utterances of several words, composed from clips of single words by a seeded, published protocol.
 
-Speech Commands has no sequences, and nothing else did that anyone could compare on. How an utterance is drawn stands
-in `WordSequences`, how it sounds in `utterances.py`; what is tested on stands in manifests with their sha256.
+Speech Commands has no utterances of several words, and there was no public protocol for composing them. `WordSequences`
+defines how an utterance is sampled and `composition.py` its waveform; test sets are manifests with checksums.
 """
 
 from collections.abc import Sequence
@@ -9,49 +9,52 @@ from pathlib import Path
 from typing import Literal
 
 import numpy
+import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.utterances.augment import SequenceAugment, check_range
-from vitspeech.data.utterances.composition import Speech, Utterance, collated, composed, read_manifest, write_manifest
-from vitspeech.data.utterances.drawing import Drawing
+from vitspeech.data.utterances.batch import SpeechBatch, collate
+from vitspeech.data.utterances.composition import compose
+from vitspeech.data.utterances.manifest import Utterance, read_manifest, write_manifest
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData
+from vitspeech.data.utterances.sampling import UtteranceSampler
 from vitspeech.data.utterances.word_clips import WordSource
 
 MANIFESTS = Path(__file__).parent / "manifests"
-FIXED = {"validation": 20_261_121, "test": 20_261_122}  # seeds of what is drawn once and for all
+PROTOCOL_SEEDS = {"validation": 20_261_121, "test": 20_261_122}  # the same in every run
 
 
 class WordSequences(UtteranceData):
-    """Utterances of 1 to 7 words, with what was said, unit by unit, and when, to the sample.
+    """Utterances of 1 to 7 words, with transcripts and the times of the words to the sample.
 
-    An utterance has as many words as are drawn, each count as often. Its first clip is drawn from all of the split; the
-    others are of the same speaker, none twice, and where the speaker has too few, the rest are anyone's. Words are cut
-    at their ends (`word_span`), brought to one loudness, and stand apart by silences drawn from `gap_ms`, one before
-    the first and one after the last, too; 40 ms on either side of a word fade in and out, over its neighbor where the
-    silence is shorter. Noise from the split's own recordings lies under all of it. No clip, speaker or stretch of noise
-    of one split is in another, since the source's splits are apart.
+    The number of words is uniform. The first clip is drawn from all clips of the split. The others are distinct clips
+    of the same speaker or, if that speaker has too few, of any speaker. Words are cut at their ends (`word_span`),
+    scaled to one level and separated by pauses drawn from `gap_ms`, with one pause before the first and one after the
+    last word. Each word fades in and out over 40 ms, which overlaps its neighbor if the pause is shorter. Noise from
+    the split's own recordings is added to the whole utterance. Splits share no clips, speakers or noise, as the
+    source's splits do not.
 
-    Training utterances are drawn anew for every batch, by the batch's own seed; validation and test are drawn once and
-    for all.
+    Training utterances are sampled anew for every batch from the batch's own seed; validation and test utterances are
+    the same in every run.
 
     Args:
-        source: Single words: `SpeechCommands`, `SpokenWords` or `SpokenVocabulary`.
-        units: What is recognized: the source's `words`, or `characters` (a space between words).
-        words: How many words an utterance has: the fewest and the most.
-        gap_ms: Silence between words: the shortest and the longest.
-        snr_db: The words' energy over the noise's, in decibels: the lowest and the highest.
-        count: Utterances an epoch; validation and test have a tenth of it.
-        manifests: Test sets: those that come with the package by name (`speech-commands-1-7`, `speech-commands-8-12`),
-            others by their file. The first is what a model is judged by, each is reported; without any the test set
-            is drawn by this protocol.
-        batch: Utterances a training batch, on each device.
-        augment: What happens to training utterances; `None` is `SequenceAugment()`.
+        source: Source of word clips: `SpeechCommands`, `SpokenWords`, `SpokenVocabulary` or your own `WordSource`.
+        units: What is recognized: the source's `words`, or `characters` (with a space between words).
+        words: Smallest and largest number of words per utterance.
+        gap_ms: Shortest and longest pause between words.
+        snr_db: Lowest and highest signal-to-noise ratio in validation and test, in decibels.
+        count: Utterances per epoch; validation and test have a tenth of it.
+        manifests: Test sets: those of the package by name (`speech-commands-1-7`, `speech-commands-8-12`), others by
+            their file. Each is reported and the first gives the main result. If there are none, the test set is
+            sampled by this protocol.
+        batch: Utterances per training batch, on each device.
+        augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
-        ValueError: If a number is out of its range, or the manifest is altered or does not fit the source.
-        FileNotFoundError: If there is no such manifest, or the source is not there.
+        ValueError: If a number is out of range, or a manifest has been altered or does not fit the source.
+        FileNotFoundError: If a manifest or the source's data is missing.
     """
 
     def __init__(
@@ -77,12 +80,12 @@ class WordSequences(UtteranceData):
         self.source, self.words, self.gap_ms, self.snr_db = source, words, gap_ms, snr_db
         self.count, self.manifests = count, list(manifests)
         if len({Path(manifest).stem for manifest in manifests}) < len(self.manifests):
-            raise ValueError(f"manifests={self.manifests} are reported by name, and a name is there twice")
+            raise ValueError(f"manifests={self.manifests} are reported by name, but two have the same name")
         self.sample_rate_hz = source.sample_rate_hz
         self.labels = list(source.words if units == "words" else CHARACTERS)
 
     def prepare_data(self) -> None:
-        """See that the source and the manifest are there."""
+        """Check that the source and the manifests exist."""
         if hasattr(self.source, "prepare_data"):
             self.source.prepare_data()
         for manifest in self.manifests:
@@ -90,91 +93,94 @@ class WordSequences(UtteranceData):
 
     def read(self, split: str) -> Dataset:
         if split == "test":
-            return next(iter(self.tests().values()))
-        drawing = self.drawing(split)
-        return Drawn(drawing, self) if split == "train" else self.drawn(split, drawing)
+            return next(iter(self.test_sets().values()))
+        sampler = self.sampler(split)
+        return SampledUtterances(sampler, self) if split == "train" else self.fixed_utterances(split, sampler)
 
-    def tests(self) -> dict[str, "Utterances"]:
-        """The test sets by the names of their manifests, the one that counts first; `drawn` where there are none."""
-        drawing, sets = self.drawing("test"), {}
+    def test_sets(self) -> dict[str, "FixedUtterances"]:
+        """The test sets by the names of their manifests; without manifests one, called `drawn`."""
+        sampler, sets = self.sampler("test"), {}
         for manifest in self.manifests:
-            utterances = read_manifest(manifest_file(manifest))
-            self.check_vocabulary(manifest_file(manifest), utterances, drawing)
-            sets[Path(manifest).stem] = Utterances(utterances, drawing, self)
-        return sets or {"drawn": self.drawn("test", drawing)}
+            file = manifest_file(manifest)
+            utterances = read_manifest(file)
+            self.check_manifest(file, utterances, sampler)
+            sets[Path(manifest).stem] = FixedUtterances(utterances, sampler, self)
+        return sets or {"drawn": self.fixed_utterances("test", sampler)}
 
-    def drawing(self, split: str) -> Drawing:
-        """What draws the split's utterances by this protocol, but in training over the noise of `augment`."""
+    def sampler(self, split: str) -> UtteranceSampler:
+        """The sampler of a split's utterances; training uses the signal-to-noise ratios of `augment`."""
         snr_db = self.augment.snr_db if split == "train" else self.snr_db
-        return Drawing(self.source, split, self.words, self.gap_ms, snr_db)
+        return UtteranceSampler(self.source, split, self.words, self.gap_ms, snr_db)
 
-    def drawn(self, split: str, drawing: Drawing) -> "Utterances":
-        """A tenth of `count` utterances, the same whatever the run's seed."""
-        generator = numpy.random.default_rng(FIXED[split])
+    def fixed_utterances(self, split: str, sampler: UtteranceSampler) -> "FixedUtterances":
+        """Sample the validation or test set, a tenth of `count`; the same utterances for every seed."""
+        generator = numpy.random.default_rng(PROTOCOL_SEEDS[split])
         count = max(self.count // 10, 1)
-        return Utterances([drawing.draw(f"{split}-{number:04}", generator) for number in range(count)], drawing, self)
+        utterances = [sampler.sample(f"{split}-{number:04}", generator) for number in range(count)]
+        return FixedUtterances(utterances, sampler, self)
 
     def write_manifest(self, file: str | Path) -> str:
-        """Write the test set as this protocol draws it, and its sha256 beside it (SHA256SUMS); give the sha256."""
-        return write_manifest(self.drawn("test", self.drawing("test")).utterances, file)
+        """Sample the test set by this protocol, write it with its line in SHA256SUMS, and return its SHA-256."""
+        return write_manifest(self.fixed_utterances("test", self.sampler("test")).utterances, file)
 
-    def check_vocabulary(self, file: Path, utterances: Sequence[Utterance], drawing: Drawing) -> None:
-        """Refuse a manifest that names a word or a clip which the source has not, or a clip of another word.
+    def check_manifest(self, file: Path, utterances: Sequence[Utterance], sampler: UtteranceSampler) -> None:
+        """Check that a manifest's words, clips and noise exist in the source and belong together.
 
         Raises:
-            ValueError: If it does; the message names the line.
+            ValueError: If they do not; the message names the line.
         """
         for number, utterance in enumerate(utterances, 1):
             place = f"{file}: line {number}"
-            strange = next((word for word in utterance.words if word not in self.source.words), None)
-            if strange is not None:
-                raise ValueError(f"{place}: the word {strange!r} is outside the vocabulary {list(self.source.words)}")
+            foreign = next((word for word in utterance.words if word not in self.source.words), None)
+            if foreign is not None:
+                raise ValueError(f"{place}: the word {foreign!r} is outside the vocabulary {list(self.source.words)}")
             for word, clip, (_, last) in zip(utterance.words, utterance.clips, utterance.cuts, strict=True):
-                if clip not in drawing.clips or last > len(drawing.clips[clip].samples):
+                if clip not in sampler.clips or last > len(sampler.clips[clip].samples):
                     raise ValueError(f"{place}: the clip {clip} is not in the test split, or shorter than its cut")
-                if drawing.clips[clip].word != word:
-                    raise ValueError(f"{place}: the clip {clip} says {drawing.clips[clip].word!r}, not {word!r}")
-            if utterance.noise[0] not in drawing.noises:
-                raise ValueError(f"{place}: the noise {utterance.noise[0]} is not there")
+                if sampler.clips[clip].word != word:
+                    raise ValueError(f"{place}: the clip {clip} says {sampler.clips[clip].word!r}, not {word!r}")
+            if utterance.noise[0] not in sampler.noises:
+                raise ValueError(f"{place}: the noise {utterance.noise[0]} does not exist")
 
 
-class Drawn(Dataset):
-    """Training utterances: those of a batch follow from its seed; the indices only count them."""
+class SampledUtterances(Dataset):
+    """Training utterances, sampled from the seed of each batch; the indices only determine the batch size."""
 
-    def __init__(self, drawing: Drawing, data: WordSequences) -> None:
-        self.drawing, self.data = drawing, data
+    def __init__(self, sampler: UtteranceSampler, data: WordSequences) -> None:
+        self.sampler, self.data = sampler, data
 
     def __len__(self) -> int:
         return self.data.count
 
-    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Speech, int]:
+    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SpeechBatch, int]:
         indices, seed = batch
         generator = numpy.random.default_rng(seed)
-        utterances = [self.drawing.draw("", generator) for _ in range(len(indices))]
-        return spoken(utterances, self.drawing, self.data), seed
+        utterances = [self.sampler.sample("", generator) for _ in range(len(indices))]
+        return compose_batch(utterances, self.sampler, self.data), seed
 
 
-class Utterances(Dataset):
-    """Utterances that are given, indexed by whole batches."""
+class FixedUtterances(Dataset):
+    """Validation or test utterances, which are the same in every run; indexed by (indices, seed)."""
 
-    def __init__(self, utterances: Sequence[Utterance], drawing: Drawing, data: WordSequences) -> None:
-        self.utterances, self.drawing, self.data = utterances, drawing, data
+    def __init__(self, utterances: Sequence[Utterance], sampler: UtteranceSampler, data: WordSequences) -> None:
+        self.utterances, self.sampler, self.data = utterances, sampler, data
 
     def __len__(self) -> int:
         return len(self.utterances)
 
-    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Speech, int]:
+    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SpeechBatch, int]:
         indices, seed = batch
-        return spoken([self.utterances[index] for index in indices.tolist()], self.drawing, self.data), seed
+        return compose_batch([self.utterances[index] for index in indices.tolist()], self.sampler, self.data), seed
 
 
-def spoken(utterances: Sequence[Utterance], drawing: Drawing, data: WordSequences) -> Speech:
-    """The sound of utterances with their units, side by side."""
-    sounds = [composed(utterance, drawing.clips, drawing.noises) for utterance in utterances]
-    return collated(sounds, [data.encoded(utterance.words) for utterance in utterances], utterances)
+def compose_batch(utterances: Sequence[Utterance], sampler: UtteranceSampler, data: WordSequences) -> SpeechBatch:
+    """Compose a batch of utterances; waveforms are int16."""
+    sounds = [torch.from_numpy(compose(utterance, sampler.clips, sampler.noises)) for utterance in utterances]
+    units = [data.encode(utterance.words) for utterance in utterances]
+    return collate(sounds, units, [utterance.spans for utterance in utterances])
 
 
 def manifest_file(manifest: str) -> Path:
-    """Where a manifest lies: one of the package's by its name, else the file itself."""
-    own = MANIFESTS / f"{manifest}.jsonl"
-    return own if own.is_file() else Path(manifest)
+    """The file of a manifest: one of the package by its name, or else the path itself."""
+    package_file = MANIFESTS / f"{manifest}.jsonl"
+    return package_file if package_file.is_file() else Path(manifest)

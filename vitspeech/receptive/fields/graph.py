@@ -1,7 +1,7 @@
-"""The autograd graph between two tensors, read as data: in which order it runs backwards, and where paths are skipped.
+"""The autograd graph between two tensors: its order, and the additions with a residual shortcut.
 
-What autograd has recorded is what the network did, whatever it is written with: residual additions and functions that
-are no modules are in it, too.
+Autograd records what the network computed, however it is written: residual additions and functions that are not
+modules are part of the graph.
 """
 
 from collections import Counter
@@ -14,105 +14,105 @@ Edges = Callable[[Node], list[Node | None]]
 
 
 def node_of(tensor: Tensor) -> Node:
-    """The node whose output the tensor is; of a leaf the node that would gather its gradient."""
+    """The node that computed the tensor; for a leaf, the node that accumulates its gradient."""
     return get_gradient_edge(tensor).node
 
 
 def inputs_of(node: Node) -> list[Node | None]:
-    """The nodes whose outputs a node took."""
-    return [taken for taken, _ in node.next_functions]
+    """The nodes that computed the inputs of a node."""
+    return [parent for parent, _ in node.next_functions]
 
 
-def backwards(output: Node, source: Node, edges: Edges = inputs_of) -> list[Node]:
-    """The nodes on paths from `output` back to `source`, each after everything that it was an input of.
+def backward_order(output: Node, source: Node, edges: Edges = inputs_of) -> list[Node]:
+    """The nodes on paths from `output` back to `source` in topological order: each node after all of its users.
 
     Args:
-        output: Where the paths begin.
-        source: Where they end; empty if none leads there.
-        edges: What a node took, where some of it is to be read otherwise.
+        output: First node of the paths.
+        source: Last node of the paths; the list is empty if no path leads there.
+        edges: Returns the inputs of a node; replaces `inputs_of`, for example to step over a module.
     """
-    on_path = leading_to(output, source, edges)
+    on_path = nodes_between(output, source, edges)
     if output not in on_path:
         return []
-    uses = Counter(taken for node in on_path for taken in edges(node) if taken in on_path and node is not source)
+    uses = Counter(parent for node in on_path for parent in edges(node) if parent in on_path and node is not source)
     order, ready = [], [output]
     while ready:
         node = ready.pop()
         order.append(node)
-        for taken in edges(node) if node is not source else []:
-            if taken in on_path:
-                uses[taken] -= 1
-                if not uses[taken]:
-                    ready.append(taken)
+        for parent in edges(node) if node is not source else []:
+            if parent in on_path:
+                uses[parent] -= 1
+                if not uses[parent]:
+                    ready.append(parent)
     return order
 
 
-def leading_to(output: Node, source: Node, edges: Edges = inputs_of) -> set[Node]:
-    """All nodes between the two, both included, through which `output` depends on `source`."""
+def nodes_between(output: Node, source: Node, edges: Edges = inputs_of) -> set[Node]:
+    """All nodes through which `output` depends on `source`, including both."""
     users: dict[Node, list[Node]] = {}
     seen, open_nodes = {output}, [output]
     while open_nodes:
         node = open_nodes.pop()
         if node is source:
             continue
-        for taken in edges(node):
-            if taken is None:
+        for parent in edges(node):
+            if parent is None:
                 continue
-            users.setdefault(taken, []).append(node)
-            if taken not in seen:
-                seen.add(taken)
-                open_nodes.append(taken)
+            users.setdefault(parent, []).append(node)
+            if parent not in seen:
+                seen.add(parent)
+                open_nodes.append(parent)
     if source not in seen:
         return set()
-    found, open_nodes = {source}, [source]
+    between, open_nodes = {source}, [source]
     while open_nodes:
         for user in users.get(open_nodes.pop(), []):
-            if user not in found:
-                found.add(user)
+            if user not in between:
+                between.add(user)
                 open_nodes.append(user)
-    return found
+    return between
 
 
-def skips(output: Tensor, source: Tensor) -> list[tuple[Node, int]]:
-    """Where paths skip something: additions of a tensor and of what has become of the same tensor.
+def residual_shortcuts(output: Tensor, source: Tensor) -> list[tuple[Node, int]]:
+    """Identity shortcuts: additions of a tensor x and a function of the same x.
 
-    x + f(x) adds x itself; of the addition's two inputs it is the one that the other depends on. A shortcut through a
-    layer of its own (the 1×1 convolution of a ResNet) skips nothing.
+    In x + f(x), the shortcut is the input that the other input depends on. A shortcut with a layer of its own (the
+    1×1 convolution of a ResNet) does not count.
 
     Returns:
-        Each addition's node, and which of its inputs is the skipping one.
+        For each addition its node, and which of its inputs is the shortcut.
     """
-    start, found = node_of(source), []
-    for node in backwards(node_of(output), start):
-        taken = inputs_of(node) if node.name().startswith("AddBackward") else []
-        if len(taken) == 2 and None not in taken and node is not start:
-            for place, (skipping, other) in enumerate((tuple(taken), tuple(reversed(taken)))):
-                if skipping is not other and leading_to(other, skipping) and leading_to(skipping, start):
-                    found.append((node, place))
-    return found
+    start, shortcuts = node_of(source), []
+    for node in backward_order(node_of(output), start):
+        parents = inputs_of(node) if node.name().startswith("AddBackward") else []
+        if len(parents) == 2 and None not in parents and node is not start:
+            for slot, (shortcut, branch) in enumerate((tuple(parents), tuple(reversed(parents)))):
+                if shortcut is not branch and nodes_between(branch, shortcut) and nodes_between(shortcut, start):
+                    shortcuts.append((node, slot))
+    return shortcuts
 
 
-class Cut:
-    """Within it no gradient flows along the skipping inputs of additions; see `skips`."""
+class CutShortcuts:
+    """A context in which no gradient flows along the given shortcuts; see `residual_shortcuts`."""
 
-    def __init__(self, places: list[tuple[Node, int]]) -> None:
-        self.places = places
+    def __init__(self, shortcuts: list[tuple[Node, int]]) -> None:
+        self.shortcuts = shortcuts
 
     def __enter__(self) -> None:
-        self.handles = [node.register_hook(without(place)) for node, place in self.places]
+        self.handles = [node.register_hook(zero_gradient(slot)) for node, slot in self.shortcuts]
 
     def __exit__(self, *_: object) -> None:
         for handle in self.handles:
             handle.remove()
 
 
-def without(place: int) -> Callable:
-    """A hook of a node that leaves out the gradient of one of its inputs."""
+def zero_gradient(slot: int) -> Callable:
+    """A hook for a node that sets the gradient of one of its inputs to zero."""
 
-    def leave_out(gradients: tuple[Tensor | None, ...], _: tuple) -> tuple[Tensor | None, ...]:
+    def hook(gradients: tuple[Tensor | None, ...], _: tuple) -> tuple[Tensor | None, ...]:
         return tuple(
-            None if gradient is None else gradient * 0 if number == place else gradient
+            None if gradient is None else gradient * 0 if number == slot else gradient
             for number, gradient in enumerate(gradients)
         )
 
-    return leave_out
+    return hook

@@ -1,7 +1,7 @@
-"""Layers by name, and their outputs as grids of places: the one form in which pictures and speech are measured.
+"""Layers by name, and their outputs arranged on grids: the common form in which images and audio are measured.
 
-Shapes: B batch, C channels, R rows, W columns, T tokens, M mel bins. Of speech, rows are moments and columns are mel
-bins, of which there is one where bins have become channels.
+Shapes: B batch, C channels, R rows, W columns, T tokens, M mel bins. For audio, rows are times and columns are mel
+bins; there is a single column once the mel bins have become channels.
 """
 
 import math
@@ -15,26 +15,26 @@ from torch import Tensor, nn
 LAYOUTS = {
     "NCHW": "channels, rows, columns",
     "NHWC": "rows, columns, channels",
-    "tokens": "tokens of a square in raster order, channels",
-    "frames": "moments, channels",
-    "NCT": "channels, moments",
-    "mel": "moments, mel bins",
+    "tokens": "tokens of a square image in raster order, channels",
+    "frames": "times, channels",
+    "NCT": "channels, times",
+    "mel": "times, mel bins",
 }
-INPUT = ""  # the name of the whole network's input
+INPUT = ""  # the name of the network's input
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A module of a network by its name, and how the places of its output lie.
+    """A module of a network, by name, and the layout of its output.
 
     Args:
         name: As in `named_modules`; "" is the network's input.
-        layout: Of the output behind the batch: `NCHW`, `NHWC`, `tokens` (B, T, C), `frames` (B, T, C), `NCT` or `mel`
-            (B, T, M).
-        class_tokens: How many of the first `tokens` stand for no place: class tokens, registers.
+        layout: Of the output after the batch axis: `NCHW`, `NHWC`, `tokens` (B, T, C), `frames` (B, T, C), `NCT` or
+            `mel` (B, T, M).
+        class_tokens: Number of leading `tokens` without a position in the image: class tokens and registers.
 
     Raises:
-        ValueError: If the layout is unknown, or there are class tokens in another layout than `tokens`.
+        ValueError: If the layout is unknown, or class tokens are given for a layout other than `tokens`.
     """
 
     name: str
@@ -45,18 +45,18 @@ class Layer:
         if self.layout not in LAYOUTS:
             raise ValueError(f"layout={self.layout!r} is unknown; known: {', '.join(LAYOUTS)}")
         if self.class_tokens < 0 or (self.class_tokens and self.layout != "tokens"):
-            raise ValueError(f"class_tokens={self.class_tokens} of layout {self.layout!r}")
+            raise ValueError(f"class_tokens={self.class_tokens} with layout {self.layout!r}")
 
     @property
     def in_time(self) -> bool:
-        """Whether places are moments."""
+        """Whether positions are times."""
         return self.layout in ("frames", "NCT", "mel")
 
     def grid(self, output: Tensor) -> Tensor:
-        """The output as (B, C, R, W).
+        """The layer's output as (B, C, R, W).
 
         Raises:
-            ValueError: If it has other dimensions than the layout, or its tokens are no square.
+            ValueError: If its number of dimensions does not fit the layout, or its tokens do not form a square.
         """
         if output.ndim != (4 if self.layout in ("NCHW", "NHWC") else 3):
             raise ValueError(f"layer {self.name!r} gives {tuple(output.shape)}, which is not laid out as {self.layout}")
@@ -72,13 +72,13 @@ class Layer:
             side = math.isqrt(max(output.shape[1] - self.class_tokens, 0))
             if not side or side**2 != output.shape[1] - self.class_tokens:
                 count = f"{output.shape[1]} tokens, {self.class_tokens} of them class tokens,"
-                raise ValueError(f"layer {self.name!r} gives {count} which are no square of places")
+                raise ValueError(f"layer {self.name!r} gives {count} which do not form a square")
             return output[:, self.class_tokens :].unflatten(1, (side, side)).permute(0, 3, 1, 2)
         return output
 
 
-def module_named(network: nn.Module, name: str) -> nn.Module:
-    """The module of that name.
+def find_module(network: nn.Module, name: str) -> nn.Module:
+    """The module with that name.
 
     Raises:
         ValueError: If there is none; the message lists close names.
@@ -91,14 +91,14 @@ def module_named(network: nn.Module, name: str) -> nn.Module:
 
 
 @contextmanager
-def recorded(network: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
-    """Within it, each forward pass leaves the outputs of the layers of these names, ready to be differentiated by.
+def record_outputs(network: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+    """Record the outputs of the named layers in each forward pass within the context, ready for differentiation.
 
-    A layer that is run several times leaves its last output. An output that depends on nothing to be differentiated
-    (log-mel frames, since waveforms are data) becomes the place where the graph begins.
+    A layer that runs several times leaves its last output. An output that requires no gradient (log-mel frames, since
+    waveforms are data) becomes a leaf of the graph.
 
     Raises:
-        ValueError: If a layer is not in the network (at once), or gives no tensor (when it runs).
+        ValueError: If a layer is not in the network (on entry), or does not return a tensor (when it runs).
     """
     outputs: dict[str, Tensor] = {}
 
@@ -106,10 +106,10 @@ def recorded(network: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Ten
         if not isinstance(output, Tensor):
             raise ValueError(f"layer {name!r} gives a {type(output).__name__}, not a tensor")
         outputs[name] = output if output.requires_grad else output.detach().requires_grad_()
-        # A copy goes on: what comes next may change it in place.
+        # The network continues with a copy, because the next module may change it in place.
         return outputs[name].clone()
 
-    modules = {name: module_named(network, name) for name in names if name != INPUT}
+    modules = {name: find_module(network, name) for name in names if name != INPUT}
     handles = [
         module.register_forward_hook(lambda _, __, output, name=name: record(name, output))
         for name, module in modules.items()

@@ -1,11 +1,12 @@
-"""The support that one unit of a layer could use: kernels, strides and padding, windows of attention, or everything.
+"""The theoretical receptive field of a unit: kernels, strides and padding, attention windows, or the whole input.
 
 The field of a stack of convolutions follows from its kernels, strides and padding (Araujo, Norris and Sim 2019,
-doi:10.23915/distill.00021); paths that meet have the union of their fields. What was run is read from the autograd
-graph, so that a network need not be a known one. What mixes places without being listed in `RULES` counts as if it
-did not: `effective.py` therefore checks the support of every gradient against this one.
+doi:10.23915/distill.00021). Where paths meet, the field is the union of their fields. The operations are read from the
+autograd graph, so any network can be analyzed. An operation that mixes positions but is not in `RULES` is treated as
+if it worked on each position separately. `effective.py` detects this: it checks that the gradients vanish outside the
+theoretical field.
 
-Shapes: B batch, C channels, R rows, W columns. Of speech, rows are moments and there is one column.
+Shapes: B batch, C channels, R rows, W columns. For audio, rows are times and there is one column.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,17 +20,17 @@ from torch.autograd.graph import Node
 from vitspeech.attention import MultiHeadAttention
 from vitspeech.frontends import LinearPatches
 from vitspeech.frontends.frames import StackedFrames
-from vitspeech.receptive.fields.graph import backwards, inputs_of, node_of
+from vitspeech.receptive.fields.graph import backward_order, inputs_of, node_of
 
 
 @dataclass(frozen=True)
 class Span:
-    """What a unit sees along one axis, in places of what it is traced back to; beyond an image's side is padding.
+    """A unit's theoretical field along one axis, in positions of the source; positions outside the image are padding.
 
     Args:
-        low: First place; −inf is everything before.
-        high: Last place; inf is everything after.
-        center: Where the unit itself lies, whatever it attends to.
+        low: First position; −inf is unlimited.
+        high: Last position; inf is unlimited.
+        center: Position of the unit itself, whatever it attends to.
     """
 
     low: float
@@ -38,11 +39,11 @@ class Span:
 
     @property
     def size(self) -> float:
-        """How many places there are."""
+        """Number of positions."""
         return self.high - self.low + 1
 
-    def moved(self, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> "Span":
-        """Traced back through a convolution or a pooling."""
+    def through_kernel(self, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> "Span":
+        """The span at the input of a convolution or pooling."""
         reach = dilation * (kernel - 1)
         return Span(
             self.low * stride - padding,
@@ -50,78 +51,78 @@ class Span:
             self.center * stride - padding + reach / 2,
         )
 
-    def widened(self, left: int | None, right: int | None) -> "Span":
-        """Traced back through a window of attention; `None` is without a limit."""
+    def through_window(self, left: int | None, right: int | None) -> "Span":
+        """The span at the input of windowed attention; `None` is unlimited."""
         low = -inf if left is None else self.low - left
         return replace(self, low=low, high=inf if right is None else self.high + right)
 
-    def joined(self, other: "Span") -> "Span":
-        """What two paths see together."""
+    def union(self, other: "Span") -> "Span":
+        """The smallest span that covers this one and another; the center stays."""
         return replace(self, low=min(self.low, other.low), high=max(self.high, other.high))
 
 
 Spans = tuple[Span, Span]  # along the rows and along the columns
-Rule = Callable[[Spans], Spans]
+Rule = Callable[[Spans], Spans]  # from an operation's output to its input
 
 
 def everything(spans: Spans) -> Spans:
-    """Every place, as in full attention or after a global pooling."""
-    return tuple(span.widened(None, None) for span in spans)
-
-
-def of_kernel(kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> Rule:
-    """One number an axis; with a single axis, time, all columns (mel bins) have become channels."""
-
-    def traced(spans: Spans) -> Spans:
-        sizes = list(zip(kernel, stride, padding, dilation, strict=True))
-        moved = [span.moved(*some) for span, some in zip(spans, sizes, strict=False)]
-        return (moved[0], spans[1].widened(None, None) if len(sizes) == 1 else moved[1])
-
-    return traced
-
-
-def of_convolution(node: Node) -> Rule:
-    """As its weight and its settings say."""
-    kernel = node._saved_weight.shape[2:]
-    return of_kernel(kernel, node._saved_stride, node._saved_padding, node._saved_dilation)
-
-
-def of_pooling(node: Node) -> Rule:
-    """As its settings say."""
-    kernel = node._saved_kernel_size
-    dilation = getattr(node, "_saved_dilation", [1] * len(kernel))
-    # Without a stride of its own a pooling moves by its kernel.
-    return of_kernel(kernel, node._saved_stride or kernel, node._saved_padding, dilation)
-
-
-def of_padding(node: Node) -> Rule:
-    """What is padded moves by as much; of several axes the columns are named first."""
-    before = list(node._saved_pad[::2])[::-1]
-    sides = [1] * len(before)
-    return of_kernel(sides, sides, before, sides)
-
-
-def of_mean(node: Node) -> Rule:
-    """A mean over channels keeps places apart; over rows and columns, or over tokens, it does not."""
-    dimensions = len(node._saved_self_sym_sizes)
-    # Counted from the end they are stored as unsigned numbers.
-    taken = {place - 2**64 if place > 2**63 else place for place in node._saved_dim or range(dimensions)}
-    taken = {place % dimensions for place in taken}
-    places = {2, 3} if dimensions == 4 else {1}
-    return everything if taken & places else unchanged
+    """Every position, as for full attention or global pooling."""
+    return tuple(span.through_window(None, None) for span in spans)
 
 
 def unchanged(spans: Spans) -> Spans:
-    """What works on each place by itself."""
+    """The same positions, as for operations on each position separately."""
     return spans
 
 
+def kernel_rule(kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]) -> Rule:
+    """The rule of a kernel with one value per axis; with a single axis, time, the columns (mel bins) are channels."""
+
+    def rule(spans: Spans) -> Spans:
+        settings = list(zip(kernel, stride, padding, dilation, strict=True))
+        inputs = [span.through_kernel(*setting) for span, setting in zip(spans, settings, strict=False)]
+        return (inputs[0], spans[1].through_window(None, None) if len(settings) == 1 else inputs[1])
+
+    return rule
+
+
+def convolution_rule(node: Node) -> Rule:
+    """From the node's weight and settings."""
+    kernel = node._saved_weight.shape[2:]
+    return kernel_rule(kernel, node._saved_stride, node._saved_padding, node._saved_dilation)
+
+
+def pooling_rule(node: Node) -> Rule:
+    """From the node's settings."""
+    kernel = node._saved_kernel_size
+    dilation = getattr(node, "_saved_dilation", [1] * len(kernel))
+    # The stride of a pooling defaults to its kernel.
+    return kernel_rule(kernel, node._saved_stride or kernel, node._saved_padding, dilation)
+
+
+def padding_rule(node: Node) -> Rule:
+    """Padding shifts positions; PyTorch lists the last axis, the columns, first."""
+    before = list(node._saved_pad[::2])[::-1]
+    ones = [1] * len(before)
+    return kernel_rule(ones, ones, before, ones)
+
+
+def mean_rule(node: Node) -> Rule:
+    """A mean over channels keeps positions separate; a mean over rows and columns, or over tokens, mixes them."""
+    dimensions = len(node._saved_self_sym_sizes)
+    # Negative axes are stored as unsigned numbers.
+    axes = {axis - 2**64 if axis > 2**63 else axis for axis in node._saved_dim or range(dimensions)}
+    axes = {axis % dimensions for axis in axes}
+    position_axes = {2, 3} if dimensions == 4 else {1}
+    return everything if axes & position_axes else unchanged
+
+
 RULES: dict[str, Callable[[Node], Rule]] = {
-    "ConvolutionBackward": of_convolution,
-    "MaxPool2DWithIndicesBackward": of_pooling,
-    "AvgPool2DBackward": of_pooling,
-    "ConstantPadNdBackward": of_padding,
-    "MeanBackward1": of_mean,
+    "ConvolutionBackward": convolution_rule,
+    "MaxPool2DWithIndicesBackward": pooling_rule,
+    "AvgPool2DBackward": pooling_rule,
+    "ConstantPadNdBackward": padding_rule,
+    "MeanBackward1": mean_rule,
 } | dict.fromkeys(
     (
         "AdaptiveAvgPool2DBackward",
@@ -136,64 +137,64 @@ RULES: dict[str, Callable[[Node], Rule]] = {
 
 
 def rule_of(node: Node) -> Rule:
-    """How a node's output is traced back to what it took."""
+    """The rule of an operation, from its name."""
     return next((rule(node) for name, rule in RULES.items() if node.name().startswith(name)), unchanged)
 
 
 def rule_of_module(module: nn.Module) -> Rule | None:
-    """The same for modules of ours that say more of themselves than their operations do."""
+    """The rule of those of our modules whose field does not follow from their operations; `None` for other modules."""
     if isinstance(module, LinearPatches):
         patch = [module.patch] * 2
-        return of_kernel(patch, patch, [0, 0], [1, 1])
+        return kernel_rule(patch, patch, [0, 0], [1, 1])
     if isinstance(module, StackedFrames):
-        return of_kernel([module.stride], [module.stride], [0], [1])
+        return kernel_rule([module.stride], [module.stride], [0], [1])
     if isinstance(module, MultiHeadAttention) and (module.left is not None or module.right is not None):
-        return lambda spans: (spans[0].widened(module.left, module.right), spans[1].widened(None, None))
+        return lambda spans: (spans[0].through_window(module.left, module.right), spans[1].through_window(None, None))
     return None
 
 
-class Reader:
-    """Reads theoretical fields from the graph of a forward pass that ran within `reading`."""
+class GraphReader:
+    """Reads theoretical fields from the graph of a forward pass that ran within `read_graph`."""
 
     def __init__(self) -> None:
         self.modules: dict[Node, tuple[Rule, Node]] = {}
 
-    def field(self, output: Tensor, source: Tensor, place: tuple[int, int]) -> Spans | None:
-        """What the unit at (row, column) of `output` could see of `source`; `None` if it does not depend on it.
+    def field(self, output: Tensor, source: Tensor, position: tuple[int, int]) -> Spans | None:
+        """The field in `source` of the unit at (row, column) of `output`; `None` if it does not depend on the source.
 
-        Both are counted in places of their own grids. A window over a picture's tokens in raster order counts as that
-        many rows: more than it reaches, never less.
+        Positions are counted on the grids of the two tensors. An attention window over image tokens in raster order
+        counts as that number of rows, which is an upper bound.
         """
         start, end = node_of(source), node_of(output)
-        spans: dict[Node, Spans] = {end: tuple(Span(number, number, number) for number in place)}
-        for node in backwards(end, start, self.edges):
+        spans: dict[Node, Spans] = {end: tuple(Span(number, number, number) for number in position)}
+        for node in backward_order(end, start, self.edges):
             if node is start:
                 return spans[node]
             rule = self.modules[node][0] if node in self.modules else rule_of(node)
-            traced = rule(spans.pop(node))
-            for taken in self.edges(node):
-                if taken in spans:
-                    spans[taken] = tuple(a.joined(b) for a, b in zip(spans[taken], traced, strict=True))
-                elif taken is not None:
-                    spans[taken] = traced
+            input_spans = rule(spans.pop(node))
+            for parent in self.edges(node):
+                if parent in spans:
+                    spans[parent] = tuple(a.union(b) for a, b in zip(spans[parent], input_spans, strict=True))
+                elif parent is not None:
+                    spans[parent] = input_spans
         return None
 
     def edges(self, node: Node) -> list[Node | None]:
-        """What a node took; a module with a rule of its own took its input."""
+        """The inputs of a node; for the output of a module with a rule of its own, the module's input."""
         return [self.modules[node][1]] if node in self.modules else inputs_of(node)
 
-    def note(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        """A forward hook: remember a module that has a rule of its own."""
+    def register(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        """A forward hook that registers a module with a rule of its own."""
         rule = rule_of_module(module)
         if rule is not None and inputs[0].requires_grad:
             self.modules[node_of(output)] = (rule, node_of(inputs[0]))
 
 
 @contextmanager
-def reading(network: nn.Module) -> Iterator[Reader]:
-    """Within it a forward pass of the network can be read by the `Reader` afterwards."""
-    reader = Reader()
-    handles = [module.register_forward_hook(reader.note) for module in network.modules() if rule_of_module(module)]
+def read_graph(network: nn.Module) -> Iterator[GraphReader]:
+    """A context in which forward passes of the network can be read by the `GraphReader` afterwards."""
+    reader = GraphReader()
+    handles = [module.register_forward_hook(reader.register) for module in network.modules() if rule_of_module(module)]
     try:
         yield reader
     finally:

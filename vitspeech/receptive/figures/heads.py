@@ -1,4 +1,4 @@
-"""Every attention head as a point: how far it looks, how widely, and how much like a convolution.
+"""Scatter plots of attention heads: mean distance, entropy, similarity to a convolution.
 
 Shapes: L layers, H heads.
 """
@@ -9,47 +9,47 @@ import numpy
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 
+from vitspeech.plots.style import BLACK, SeriesStyle
+from vitspeech.plots.style import DEPTH as DEPTH_COLORS
 from vitspeech.receptive.comparison import Result
-from vitspeech.receptive.figures.layout import Look, with_looks
-
-DEPTH = "depth (share of the attention layers)"
+from vitspeech.receptive.figures.layout import DEPTH, with_styles
 
 
 def depths(result: Result) -> numpy.ndarray:
-    """How deep each head lies among the model's layers of attention, 1 in the last: (L, H)."""
+    """The relative depth of each head among the model's attention layers, 1 in the last: (L, H)."""
     count, heads = result.heads.distance.shape
     return numpy.repeat(numpy.arange(1, count + 1)[:, None] / count, heads, axis=1)
 
 
-def with_heads(results: Sequence[Result]) -> list[tuple[Result, Look]]:
-    """Models whose attention was measured, and how they look."""
-    return [(result, look) for result, look in with_looks(results) if result.heads is not None]
+def with_heads(results: Sequence[Result]) -> list[tuple[Result, SeriesStyle]]:
+    """The models whose attention was measured, with their styles."""
+    return [(result, style) for result, style in with_styles(results) if result.heads is not None]
 
 
-def scatter(axes: Axes, results: Sequence[Result], x: str, y: str) -> PathCollection:
-    """Two measures against each other; colors are depths, markers models."""
-    for result, look in with_heads(results):
+def draw_scatter(axes: Axes, results: Sequence[Result], x: str, y: str) -> PathCollection:
+    """Draw two measures against each other; colors are depths, markers are models."""
+    for result, style in with_heads(results):
         points = axes.scatter(
             getattr(result.heads, x).numpy(),
             getattr(result.heads, y).numpy(),
             c=depths(result),
-            cmap="cividis",
+            cmap=DEPTH_COLORS,
             vmin=0,
             vmax=1,
-            marker=look.marker,
+            marker=style.marker,
             s=42,
-            edgecolors="black",
+            edgecolors=BLACK,
             linewidths=0.5,
         )
     return points
 
 
-def against_depth(axes: Axes, results: Sequence[Result], measure: str, label: str) -> None:
-    """A measure of every head against its depth, and a line through the means of layers."""
-    for result, look in with_heads(results):
+def draw_against_depth(axes: Axes, results: Sequence[Result], measure: str, label: str) -> None:
+    """Draw a measure of every head against its depth, and a line through the means of the layers."""
+    for result, style in with_heads(results):
         values = getattr(result.heads, measure)
         if values is not None:
-            places = depths(result)
-            axes.scatter(places, values.numpy(), color=look.color, marker=look.marker, s=26, alpha=0.55, linewidths=0)
-            axes.plot(places[:, 0], values.nanmean(1).numpy(), linestyle=look.dashes, color=look.color, linewidth=1.5)
-    axes.set(xlabel=DEPTH, ylabel=label, xlim=(0, 1.05))
+            x = depths(result)
+            axes.scatter(x, values.numpy(), color=style.color, marker=style.marker, s=26, alpha=0.55, linewidths=0)
+            axes.plot(x[:, 0], values.nanmean(1).numpy(), linestyle=style.dashes, color=style.color)
+    axes.set(xlabel=DEPTH, ylabel=label, xlim=(0, 1.06))

@@ -1,195 +1,221 @@
-"""What the figures of pictures and of speech share: how models and their states are told apart, legends, names, bands.
+"""What the figures share: captions, the style of each model and state, fonts, legends, lines with interval bands.
 
-A model has its color and marker in every figure. Where several states are drawn, dashes tell them apart; elsewhere
-they, too, tell models apart, so that every figure reads in gray.
+A model has the same color and marker in every figure. Dashes distinguish states where several are drawn, and models
+elsewhere, so that every figure can be read in grayscale. Fonts are chosen so that a figure scaled to 400 px stays
+readable.
 
 Shapes: L layers.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from math import isfinite, nan
 from re import findall
 
+import matplotlib
 import numpy
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from vitspeech.plots.style import COLORS, DASHES, MARKERS
+from vitspeech.plots.style import DARK_GRAY, REFERENCE_GRAY, Dashes, SeriesStyle, series_styles
 from vitspeech.receptive.comparison import Result, State
 from vitspeech.receptive.fields.extent import Estimate
 
-Dashes = str | tuple[int, tuple[float, ...]]
-
 STATES = {"trained": "-", "untrained": "--", "other size": ":"}
-WIDTH = 11.0  # of a figure in inches: at 120 dpi its letters stay readable when a page shrinks it to 900 px
-THIN = {"linewidth": 0.9, "alpha": 0.9}  # theoretical limits
-ROOM, BESIDE = 130, 8  # letters in a line of a legend, and those that a sample and its distance take
+DEPTH = "relative depth"
+WIDTH = 7.0  # inches
+DPI = 180  # 1,260 px
+SMALL_FONT = 9.0  # points; 7 px when the figure is scaled to 400 px
+THEORETICAL = {"linewidth": 1.1, "alpha": 0.9}
+REFERENCE = {"color": REFERENCE_GRAY, "linewidth": 0.9}
+LEGEND_CHARACTERS, HANDLE_CHARACTERS = 78, 9  # per line of a legend; taken by a handle and its spacing
+
+readable = matplotlib.rc_context(  # decorates the functions that draw a figure
+    {
+        "font.size": 10.5,
+        "axes.titlesize": 10.5,
+        "axes.labelsize": 10.5,
+        "axes.unicode_minus": True,
+        "legend.fontsize": 10,
+        "lines.linewidth": 2.0,
+        "lines.markersize": 5.5,
+    }
+)
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A figure and its words.
+class CaptionedFigure:
+    """A figure with its texts.
 
     Args:
-        figure: To be saved.
-        title: Short.
-        caption: What is drawn, what the axes are, and how to read it.
+        figure: The matplotlib figure.
+        title: A short heading.
+        caption: What is plotted, what the axes are, and how to read it.
+        alt: The text alternative: what the figure shows, with numbers.
     """
 
     figure: Figure
     title: str
     caption: str
+    alt: str
 
 
-@dataclass(frozen=True)
-class Look:
-    """How a model is drawn in all figures."""
-
-    color: str
-    dashes: Dashes
-    marker: str
+def with_styles(results: Sequence[Result]) -> list[tuple[Result, SeriesStyle]]:
+    """Each model with its style."""
+    return list(zip(results, series_styles(len(results)), strict=True))
 
 
-def with_looks(results: Sequence[Result]) -> list[tuple[Result, Look]]:
-    """Each model with its look; up to six differ in color, in dashes and in marker."""
-    styles = zip(cycle(zip(COLORS, DASHES, strict=True)), cycle(MARKERS), strict=False)
-    return [(result, Look(*pair, marker)) for result, (pair, marker) in zip(results, styles, strict=False)]
-
-
-def state_of(result: Result, state: State) -> str:
-    """Which of `STATES` it is."""
+def state_label(result: Result, state: State) -> str:
+    """The key of `STATES` for a state of a model."""
     if state.size != result.main.size:
         return "other size"
     return "trained" if state.trained else "untrained"
 
 
-def all_states(results: Sequence[Result]) -> list[tuple[Result, State, Look]]:
-    """Every state of every model, untrained ones first, then by size; and how the model looks."""
+def all_states(results: Sequence[Result]) -> list[tuple[Result, State, SeriesStyle]]:
+    """Every state of every model with the model's style; untrained states first, then by input size."""
     return [
-        (result, state, look)
-        for result, look in with_looks(results)
+        (result, state, style)
+        for result, style in with_styles(results)
         for state in sorted(result.states, key=lambda state: (state.trained, state.size))
     ]
 
 
-def first_size(results: Sequence[Result]) -> list[tuple[Result, State, Look]]:
-    """Of all states those at the size that the report is about: untrained, and trained if there are weights."""
-    return [(result, state, look) for result, state, look in all_states(results) if state.size == result.main.size]
+def main_size_states(results: Sequence[Result]) -> list[tuple[Result, State, SeriesStyle]]:
+    """The states at the input size that the report is about: untrained, and trained if there are weights."""
+    return [(result, state, style) for result, state, style in all_states(results) if state.size == result.main.size]
 
 
-def kinds_of(lines: Iterable[tuple[Result, State, Look]]) -> list[str]:
-    """Which of `STATES` are among some states, in that order."""
-    found = {state_of(result, state) for result, state, _ in lines}
-    return [kind for kind in STATES if kind in found]
+def labels_present(states: Iterable[tuple[Result, State, SeriesStyle]]) -> list[str]:
+    """The keys of `STATES` that occur, in their order."""
+    labels = {state_label(result, state) for result, state, _ in states}
+    return [label for label in STATES if label in labels]
 
 
-def add_legend(
-    figure: Figure, models: Sequence[tuple[Result, Look]], *others: Line2D, kinds: Sequence[str] = ()
-) -> None:
-    """Name the models, the states and whatever else is drawn, above the panels.
+def subplots(rows: int, columns: int, height: float, **options: object) -> tuple[Figure, numpy.ndarray]:
+    """A figure of the standard width whose panels have a light grid.
 
     Args:
-        figure: With constrained layout.
-        models: Those that are drawn.
-        others: Lines that stand for something else, with their labels.
-        kinds: Of `STATES`, those that are drawn; with none dashes tell models apart.
-    """
-    handles = [
-        Line2D(
-            [],
-            [],
-            color=look.color,
-            marker=look.marker,
-            linestyle="-" if kinds else look.dashes,
-            label=result.subject.name,
-        )
-        for result, look in models
-    ]
-    place_legend(figure, [*handles, *state_lines(kinds), *others])
-
-
-def state_lines(kinds: Sequence[str]) -> list[Line2D]:
-    """Samples of the dashes of some states."""
-    return [Line2D([], [], color="0.3", linestyle=STATES[kind], label=kind) for kind in kinds]
-
-
-def place_legend(figure: Figure, handles: Sequence[Line2D], **options: object) -> None:
-    """Above the panels, in as many columns as fit; options are those of `Figure.legend`."""
-    lengths = [len(handle.get_label()) + BESIDE for handle in handles]
-    fitting = (
-        columns
-        for columns in range(len(handles), 0, -1)
-        if columns == 1 or sum(part.max() for part in numpy.array_split(lengths, columns)) <= ROOM
-    )
-    options = {"frameon": False, "handlelength": 2.8, "columnspacing": 1.5} | options
-    figure.legend(handles=handles, loc="outside upper center", ncols=next(fitting), **options)
-
-
-def sheet(rows: int, columns: int, height: float, **options: object) -> tuple[Figure, numpy.ndarray]:
-    """A figure with panels that have a light grid.
-
-    Args:
-        rows: Of panels.
-        columns: Of panels.
-        height: Of the figure in inches.
-        options: Of `Figure.subplots`.
+        rows: Number of rows of panels.
+        columns: Number of columns of panels.
+        height: Height of the figure in inches.
+        options: Arguments of `Figure.subplots`.
     """
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, **options)
     for axes in panels.flat:
         axes.grid(alpha=0.3)
+        axes.tick_params(labelsize=SMALL_FONT + 0.5)
     return figure, panels
+
+
+def add_legend(
+    figure: Figure, models: Sequence[tuple[Result, SeriesStyle]], *others: Line2D, states: Sequence[str] = ()
+) -> None:
+    """Add a legend of models, states and other lines above the panels.
+
+    Args:
+        figure: A figure with constrained layout.
+        models: The models that are drawn.
+        others: Further lines with labels.
+        states: Keys of `STATES` that are drawn; if empty, dashes distinguish models.
+    """
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=style.color,
+            marker=style.marker,
+            linestyle="-" if states else style.dashes,
+            label=result.subject.name,
+        )
+        for result, style in models
+    ]
+    place_legend(figure, [*handles, *state_handles(states, [result for result, _ in models]), *others])
+
+
+def state_handles(states: Sequence[str], results: Sequence[Result]) -> list[Line2D]:
+    """Legend entries for the dashes of states; "untrained*" refers to `zero_init_note`."""
+    switched_on = any(state.zero_init for result in results for state in result.states)
+    labels = {state: f"{state}*" if switched_on and state == "untrained" else state for state in states}
+    return [Line2D([], [], color=DARK_GRAY, linestyle=STATES[state], label=labels[state]) for state in states]
+
+
+def zero_init_note(results: Sequence[Result], *, main_only: bool = False) -> str:
+    """A sentence about untrained networks whose residual branches were switched on; empty if there are none.
+
+    Args:
+        results: The models that a figure draws.
+        main_only: Whether the figure draws only the main state of each model.
+    """
+    notes = {
+        result.subject.name: state.zero_init
+        for result in results
+        for state in ([result.main] if main_only else result.states)
+        if state.zero_init
+    }
+    return "".join(f" * {name}, untrained: {note}." for name, note in notes.items())
+
+
+def place_legend(figure: Figure, handles: Sequence[Line2D], **options: object) -> None:
+    """Place a legend above the panels in as many columns as fit; options are those of `Figure.legend`."""
+    lengths = [len(handle.get_label()) + HANDLE_CHARACTERS for handle in handles]
+    fitting = (
+        columns
+        for columns in range(len(handles), 0, -1)
+        if columns == 1 or sum(part.max() for part in numpy.array_split(lengths, columns)) <= LEGEND_CHARACTERS
+    )
+    options = {"frameon": False, "handlelength": 2.6, "columnspacing": 1.3} | options
+    figure.legend(handles=handles, loc="outside upper center", ncols=next(fitting), **options)
 
 
 def draw_estimates(
     axes: Axes,
-    places: Sequence[float],
+    positions: Sequence[float],
     estimates: Sequence[Estimate | None],
-    look: Look,
+    style: SeriesStyle,
     *,
     dashes: Dashes,
     scale: float = 1,
 ) -> None:
-    """A line with the band of its intervals; what is `None` or not finite leaves a gap.
+    """Draw a line with the band of its intervals; estimates that are `None` or not finite leave a gap.
 
     Args:
-        axes: Where.
-        places: On x (L,).
-        estimates: On y (L,).
-        look: Of the model.
-        dashes: Of the line.
-        scale: What all numbers are multiplied by.
+        axes: The panel.
+        positions: Values on the x axis (L,).
+        estimates: Values on the y axis (L,).
+        style: Style of the model.
+        dashes: Dashes of the line.
+        scale: Factor for all values.
     """
     value, low, high = scale * finite(estimates).T
-    axes.fill_between(places, low, high, color=look.color, alpha=0.15, linewidth=0)
-    axes.plot(places, value, linestyle=dashes, color=look.color, marker=look.marker, markersize=4.5, linewidth=1.6)
+    axes.fill_between(positions, low, high, color=style.color, alpha=0.15, linewidth=0)
+    axes.plot(positions, value, linestyle=dashes, color=style.color, marker=style.marker)
 
 
 def finite(estimates: Sequence[Estimate | None]) -> numpy.ndarray:
-    """Value, low and high of each, all NaN where there is none or one is not finite: (L, 3)."""
-    kept = (e if e is not None and all(map(isfinite, e)) else (nan, nan, nan) for e in estimates)
-    return numpy.array(list(kept), dtype=float).reshape(-1, 3)
+    """Value, low and high of each estimate; NaN where it is `None` or one of them is not finite: (L, 3)."""
+    rows = (e if e is not None and all(map(isfinite, e)) else (nan, nan, nan) for e in estimates)
+    return numpy.array(list(rows), dtype=float).reshape(-1, 3)
 
 
-def shortened(name: str, room: int) -> str:
-    """A layer's name; of a long one the last parts that fit, after "…"."""
+def shortened(name: str, limit: int) -> str:
+    """The name of a layer; of a long one "…" and the last parts that fit into `limit` characters."""
     parts = name.split(".")
-    kept = name
+    short = name
     for start in range(1, len(parts)):
-        if len(kept) <= room:
+        if len(short) <= limit:
             break
-        kept = "…" + ".".join(parts[start:])
-    return kept
+        short = "…" + ".".join(parts[start:])
+    return short
 
 
-def wrapped(name: str, room: int) -> str:
-    """A model's name in lines of at most so many letters, broken behind its signs; what has none stays whole."""
+def wrapped(name: str, limit: int) -> str:
+    """The name of a model in lines of at most `limit` characters, broken after punctuation only."""
     lines = [""]
     for part in findall(r"[^-_./: ]*[-_./: ]?", name):
-        if lines[-1] and len(lines[-1] + part) > room:
+        if lines[-1] and len(lines[-1] + part) > limit:
             lines.append("")
         lines[-1] += part
     return "\n".join(lines)

@@ -1,6 +1,6 @@
-"""The figures of models that see pictures: how each is drawn, and its caption; lengths are px of the input.
+"""The figures of image models: how each is drawn, and its caption. Lengths are px of the input.
 
-Shapes: L layers, P places of a field.
+Shapes: P cells of a field.
 """
 
 from collections.abc import Sequence
@@ -14,114 +14,125 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from vitspeech.plots.style import MARKERS, SKY_BLUE
-from vitspeech.receptive.comparison import Result, State
+from vitspeech.plots.style import EMPTY_GRAY, MARKERS, SKY_BLUE, WHITE
+from vitspeech.receptive.comparison import Result
 from vitspeech.receptive.fields.effective import Field
 from vitspeech.receptive.fields.extent import grid_of
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
-from vitspeech.receptive.figures.blocks import DEPTH, draw_blocks
-from vitspeech.receptive.figures.fields import NOTHING, draw_grid, draw_image
-from vitspeech.receptive.figures.heads import DEPTH as DEPTH_OF_ATTENTION
-from vitspeech.receptive.figures.heads import against_depth, scatter, with_heads
+from vitspeech.receptive.figures import alt_text
+from vitspeech.receptive.figures.blocks import draw_blocks
+from vitspeech.receptive.figures.depth import draw_sides
+from vitspeech.receptive.figures.fields import ZOOM_NOTE, draw_grid, draw_image, half_extent, set_symmetric_ticks
+from vitspeech.receptive.figures.heads import draw_against_depth, draw_scatter, with_heads
 from vitspeech.receptive.figures.layout import (
+    DEPTH,
+    REFERENCE,
     STATES,
-    THIN,
-    Drawn,
-    Look,
+    CaptionedFigure,
     add_legend,
-    all_states,
-    draw_estimates,
-    first_size,
-    kinds_of,
+    labels_present,
+    main_size_states,
     place_legend,
-    sheet,
-    state_of,
-    with_looks,
+    readable,
+    state_label,
+    subplots,
+    with_styles,
+    zero_init_note,
 )
 from vitspeech.receptive.figures.states import Mark, draw_states
 from vitspeech.receptive.figures.visible import draw_visible
 
-FAR = 10  # sides of the picture: beyond every panel
-ROUNDING = 1e-6  # share of the energy
-OUTLINES = {"theoretical field": (SKY_BLUE, "-"), "square with 90 % of the energy": ("white", "--")}
+ROUNDING = 1e-6  # fraction of the energy
+OUTLINES = {"theoretical field": (SKY_BLUE, "-"), "square with 90 % of the energy": (WHITE, "--")}
+MARKS = (Mark("radius_50", 1, False), Mark("radius_90", 1, True))
 
 
-def figures_of_pictures(results: Sequence[Result]) -> dict[str, Drawn]:
-    """Every figure that has something to show, by the name of its file without ending.
+def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
+    """Every figure for which there are measurements, keyed by its file name without the suffix.
 
     Args:
-        results: From `compare`, of models that see.
+        results: Image models, from `compare`.
     """
-    drawn = {
-        "fields": Drawn(
+    note, main_note = zero_init_note(results), zero_init_note(results, main_only=True)
+    figures = {
+        "fields": CaptionedFigure(
             draw_fields(results),
-            "Effective fields",
-            "Share of the energy of the gradient that each pixel has, around the unit in the middle; axes in px from "
-            "the unit's center, one logarithmic color scale for all panels, gray where there is nothing. Columns are "
-            "layers of each model by their depth. Blue line: the theoretical field, where it fits into the panel. "
-            "Dashed: the square that holds 90 % of the energy.",
+            "Effective receptive fields",
+            "Fraction of the gradient energy at each pixel, relative to the unit's center. Columns are layers, by "
+            "relative depth. Panels have different extents: each is zoomed to its field, and its ticks give the scale "
+            "in px, which is the same on both axes. All panels share one logarithmic color scale; gray means no "
+            "energy. Blue: the theoretical receptive field, if it fits into the panel. Dashed: the centered square "
+            "with 90 % of the energy." + main_note,
+            alt_text.fields_alt(results, number="side_90", unit="px", digits=1),
         ),
-        "energy": Drawn(
+        "energy": CaptionedFigure(
             draw_energy(results),
             "Energy within a radius, last layer",
-            "Share of the energy within a radius in px of the unit's center. A line that rises further left sees less "
-            "far. The thin lines across are at 50 % and 90 %.",
+            "Fraction of the energy within a radius in px around the unit's center. The farther left a curve rises, "
+            "the smaller the effective receptive field. Horizontal lines: 50 % and 90 %." + note,
+            alt_text.energy_alt(results),
         ),
-        "depth": Drawn(
-            draw_depth(results),
-            "Width against depth",
-            "Side of the centerd square that holds 50 % (left) and 90 % (right) of the energy, against the layer's "
-            "depth, with its 95 % interval over inputs. Above in px, before and after training; below as a share of "
-            "the picture's side, at two sizes of the input. Thin lines without marks are the sides of the theoretical "
-            "fields; those that leave a panel go on above it, or have no limit.",
+        "depth": CaptionedFigure(
+            draw_sides(results),
+            "Receptive field size by depth",
+            "Side of the centered square that contains 50 % (left) and 90 % (right) of the energy, against the "
+            "relative depth of the layer, on a logarithmic axis, with 95 % intervals over inputs. Top: in px, before "
+            "and after training. Bottom: as a fraction of the image side, at two image sizes. Thin lines without "
+            "markers: sides of the theoretical receptive fields; ∞ means unlimited." + note,
+            alt_text.depth_alt(results),
         ),
-        "blocks": Drawn(
+        "blocks": CaptionedFigure(
             draw_blocks(results, unit="px"),
-            "Mixing distance of single blocks",
-            "How far one block reaches, from the layer measured before it: four standard deviations of its field in "
-            "px, against depth. Left as the block is, right with its skipping paths cut; a block without any, or "
-            "whose other paths pass on nothing, is on the left alone. Where "
-            "right is far above left, the block mostly passes on what it gets.",
+            "Receptive fields of single blocks",
+            "Width of each block's own receptive field, measured from the previous layer shown: four standard "
+            "deviations in px, against relative depth. Left: the complete block. Right: without its residual paths; "
+            "blocks without residual paths, and blocks in which no gradient is left, appear on the left only. If the "
+            "width on the right is much larger, the block mostly passes its input on." + main_note,
+            alt_text.blocks_alt(results, "px"),
         ),
-        "states": Drawn(
+        "states": CaptionedFigure(
             draw_states(
                 results,
-                [Mark("radius_50", 1, False), Mark("radius_90", 1, True)],
+                MARKS,
                 unit="px",
                 per_size=1,
-                labels={False: "radius of 50 % of the energy", True: "radius of 90 % of the energy"},
+                labels={False: "50 % of the energy", True: "90 % of the energy"},
             ),
-            "Training and size of the input, last layer",
-            "Radius of the discs that hold 50 % (open) and 90 % (filled) of the energy, with 95 % intervals over "
-            "inputs: left in px, right as a share of the picture's side. A gray line is the state that the other "
-            "figures are about. If two models change places from one line to the next, or from left to right, the "
-            "conclusion depends on training or on the size.",
+            "Effect of training and image size, last layer",
+            "Radius of the discs that contain 50 % (open) and 90 % (filled) of the energy, with 95 % intervals over "
+            "inputs: left in px, right as a fraction of the image side. The gray row is the state shown in the other "
+            "figures. If the order of two models differs between rows, or between left and right, the conclusion "
+            "depends on training or on the image size." + note,
+            alt_text.states_alt(results, number="radius_90", unit="px", digits=1),
         ),
     }
     if any(result.heads is not None for result in results):
-        drawn["heads"] = Drawn(
+        figures["heads"] = CaptionedFigure(
             draw_heads(results),
             "Attention heads",
-            "Each point is a head. Left: mean distance of what it attends to, as a multiple of that of uniform "
-            "attention (1), and entropy as a share of the largest possible; brighter is deeper. Middle: the distance "
-            "in px against depth. Right: how well one kernel, the same at every place, explains the head (1: a "
-            "convolution). Lines are means over the heads of a layer.",
+            "Each point is one head. Left: mean attention distance relative to uniform attention (1), and entropy "
+            "relative to its maximum; brighter points are deeper. Middle: mean attention distance in px by relative "
+            "depth among the attention layers. Right: how well one kernel, the same at every position, reproduces the "
+            "head's weights (1: exactly a convolution). Lines: means over the heads of a layer." + main_note,
+            alt_text.heads_alt(results, "px"),
         )
     if any(result.visible is not None for result in results):
-        drawn["visible"] = Drawn(
-            draw_visible(results, unit="px", window="half side of the window"),
-            "Accuracy against what is visible",
-            "Accuracy when only a centerd square window of the picture is visible, against half its side in px, with "
-            "95 % intervals; the last point is the whole picture. The panels differ in what stands outside. A tick "
-            "marks from where on 90 % of the accuracy on whole pictures is kept. A model whose labels are not known "
-            "is compared with its own answers to whole pictures.",
+        figures["visible"] = CaptionedFigure(
+            draw_visible(results, unit="px", window="half side of the visible window"),
+            "Accuracy when only a window is visible",
+            "Accuracy when only a centered square window of the image is visible, against half its side in px, with "
+            "95 % intervals; the last point is the complete image. The panels differ in what replaces the rest. The "
+            "tick on a curve marks the window from which on the model keeps 90 % of its accuracy on complete images. "
+            "For a model whose labels do not match the data, accuracy is agreement with its own output on complete "
+            "images." + main_note,
+            alt_text.visible_alt(results, "px"),
         )
-    return drawn
+    return figures
 
 
+@readable
 def draw_fields(results: Sequence[Result]) -> Figure:
-    """A row a model, a column a layer."""
-    side = max(result.main.size for result in results)
+    """Heat maps of the effective fields, each panel zoomed to what it shows."""
 
     def draw(axes: Axes, result: Result, layer: LayerNumbers, norm: LogNorm) -> AxesImage:
         field = layer.fields.cumulative
@@ -130,111 +141,75 @@ def draw_fields(results: Sequence[Result]) -> Figure:
         image = draw_image(axes, field, norm, (left, right, bottom, top))
         half = layer.cumulative["side_90"].value / 2
         outline(axes, "square with 90 % of the energy", (-half, half), (-half, half))
+        extent = max(half, half_extent(field, axes=(0, 1)))
         down, across = ((span.low - 0.5, span.high + 0.5) for span in field.theoretical)
-        if field.known and max(map(abs, (*down, *across))) <= side:
+        if field.known and max(map(abs, (*down, *across))) <= extent:
             outline(axes, "theoretical field", across, down)
-        axes.set(xlim=(-side, side), ylim=(side, -side))
+        set_symmetric_ticks(axes, extent)
+        axes.set(xlim=(-extent, extent), ylim=(extent, -extent), yticks=[])
         return image
 
-    figure, _ = draw_grid(results, draw, label="share of the energy\nper pixel", sharey=True)
-    figure.supxlabel("px from the unit's center")
-    figure.supylabel("px from the unit's center")
+    figure, _ = draw_grid(results, draw, label="fraction of the energy per pixel", margin=1.6)
+    figure.supxlabel(f"px from the unit's center, same scale on both axes; {ZOOM_NOTE}", fontsize="medium")
     place_legend(
         figure,
         [Line2D([], [], color=color, linestyle=dashes, label=name) for name, (color, dashes) in OUTLINES.items()],
-        frameon=True,  # white shows on gray alone
-        facecolor=NOTHING,
+        frameon=True,  # white is visible on gray only
+        facecolor=EMPTY_GRAY,
     )
     return figure
 
 
-def outline(axes: Axes, what: str, across: tuple[float, float], down: tuple[float, float]) -> None:
-    """A rectangle, one of `OUTLINES`, from its first to its last px."""
-    color, dashes = OUTLINES[what]
-    line = {"edgecolor": color, "linestyle": dashes, "linewidth": 1}
+def outline(axes: Axes, name: str, across: tuple[float, float], down: tuple[float, float]) -> None:
+    """Draw a rectangle, one of `OUTLINES`, between two columns and two rows."""
+    color, dashes = OUTLINES[name]
     corner, width, height = (across[0], down[0]), across[1] - across[0], down[1] - down[0]
-    axes.add_patch(Rectangle(corner, width, height, fill=False, **line))
+    axes.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=color, linestyle=dashes, linewidth=1.5))
 
 
+@readable
 def draw_energy(results: Sequence[Result]) -> Figure:
-    """The last layer's energy within a radius, before and after training."""
-    figure, ((axes,),) = sheet(1, 1, 4.8)
-    for share in (0.5, 0.9):
-        axes.axhline(share, color="0.5", linewidth=0.8)
-    states = first_size(results)
-    for result, state, look in states:
-        radii, summed = within_radius(state.layers[-1].fields.cumulative)
-        kind = state_of(result, state)
-        width = 2 if state.trained else 1.1
-        every = (0.02 * MARKERS.index(look.marker), 0.14)  # so that they do not lie on each other
-        axes.plot(radii, summed, STATES[kind], color=look.color, marker=look.marker, markevery=every, linewidth=width)
-    axes.set(xlabel="radius around the unit's center (px)", ylabel="share of the energy within it", ylim=(0, 1.02))
+    """The energy of the last layer within a radius, before and after training."""
+    figure, ((axes,),) = subplots(1, 1, 4.4)
+    for fraction in (0.5, 0.9):
+        axes.axhline(fraction, **REFERENCE)
+    states = main_size_states(results)
+    for result, state, style in states:
+        radii, fractions = energy_within_radius(state.layers[-1].fields.cumulative)
+        every = (0.02 * MARKERS.index(style.marker), 0.14)  # keeps the markers of the models apart
+        axes.plot(
+            radii,
+            fractions,
+            STATES[state_label(result, state)],
+            color=style.color,
+            marker=style.marker,
+            markevery=every,
+            linewidth=2.2 if state.trained else 1.4,
+        )
+    axes.set(xlabel="radius around the unit's center (px)", ylabel="fraction of the energy", ylim=(0, 1.02))
     axes.set_xlim(left=0)
-    add_legend(figure, with_looks(results), kinds=kinds_of(states))
+    add_legend(figure, with_styles(results), states=labels_present(states))
     return figure
 
 
-def within_radius(field: Field) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Radii in px that occur where there is energy, and the share of the energy within each: two of (P,)."""
+def energy_within_radius(field: Field) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """The radii in px at which there is energy, and the fraction of the energy within each: two arrays (P,)."""
     down, across = grid_of(field)
     radii, place = torch.hypot(down, across).round(decimals=6).unique(return_inverse=True)
-    summed = place.flatten().bincount(weights=field.mean.double().flatten()).cumsum(0)
-    end = int((summed < 1 - ROUNDING).sum()) + 1
-    return radii[:end].numpy(), summed[:end].numpy()
+    fractions = place.flatten().bincount(weights=field.mean.double().flatten()).cumsum(0)
+    end = int((fractions < 1 - ROUNDING).sum()) + 1
+    return radii[:end].numpy(), fractions[:end].numpy()
 
 
-def draw_depth(results: Sequence[Result]) -> Figure:
-    """Sides of squares against depth: in px before and after training, and relative to the picture at two sizes."""
-    models = with_looks(results)
-    figure, panels = sheet(2, 2, 7.8, sharex=True, sharey="row")
-    training = [(*line, 1.0) for line in first_size(results)]
-    sizes = [
-        (result, state, look, 1 / state.size)
-        for result, look in models
-        for state in (result.main, result.larger)
-        if state is not None
-    ]
-    for row, lines, what in zip(panels, (training, sizes), ("before and after training", "two sizes"), strict=True):
-        for axes, share in zip(row, (50, 90), strict=True):
-            for line in lines:
-                draw_sides(axes, *line, share)
-            axes.set_title(f"square with {share} % of the energy, {what}", fontsize=10.5)
-        row[0].set_ylim(bottom=0)  # the limits drawn next leave the panel
-        for axes in row:
-            for result, state, look, scale in lines:
-                if state is result.main:
-                    draw_limit(axes, state, look, scale)
-    panels[0][0].set(ylabel="side of the square (px)")
-    panels[1][0].set(ylabel="side of the square (share of the picture's)", xlim=(0, 1.03))
-    for axes in panels[1]:
-        axes.set_xlabel(DEPTH)
-    limit = Line2D([], [], color="0.3", label="theoretical", **THIN)
-    add_legend(figure, models, limit, kinds=kinds_of(all_states(results)))
-    return figure
-
-
-def draw_sides(axes: Axes, result: Result, state: State, look: Look, scale: float, share: int) -> None:
-    """The sides of the squares that hold so many % of the energy of one state's layers."""
-    estimates = [layer.cumulative.get(f"side_{share}") for layer in state.layers]
-    dashes = STATES[state_of(result, state)]
-    draw_estimates(axes, [layer.depth for layer in state.layers], estimates, look, dashes=dashes, scale=scale)
-
-
-def draw_limit(axes: Axes, state: State, look: Look, scale: float) -> None:
-    """The sides of the theoretical fields, where they are known."""
-    known = [layer for layer in state.layers if layer.reach is not None]
-    sides = [scale * min(sum(layer.reach) + layer.cell, FAR * state.size) for layer in known]
-    axes.plot([layer.depth for layer in known], sides, color=look.color, **THIN)
-
-
+@readable
 def draw_heads(results: Sequence[Result]) -> Figure:
-    """Distance, entropy and likeness to a convolution of every head."""
-    figure, ((spread, distance, likeness),) = sheet(1, 3, 4.4)
-    points = scatter(spread, results, "relative_distance", "entropy")
-    spread.axvline(1, color="0.5", linewidth=0.8)
-    spread.set(xlabel="mean distance (× uniform attention)", ylabel="entropy (share of the largest)")
-    figure.colorbar(points, ax=spread, label=DEPTH_OF_ATTENTION, location="bottom", aspect=40)
-    against_depth(distance, results, "distance", "mean distance (px)")
-    against_depth(likeness, results, "convolution_likeness", "likeness to a convolution (1 is one)")
+    """Distance, entropy and similarity to a convolution of every head."""
+    figure, ((spread, distance, likeness),) = subplots(1, 3, 3.9)
+    points = draw_scatter(spread, results, "relative_distance", "entropy")
+    spread.axvline(1, **REFERENCE)
+    spread.set(xlabel="distance / uniform", ylabel="relative entropy")
+    figure.colorbar(points, ax=spread, label=DEPTH, location="bottom", aspect=30)
+    draw_against_depth(distance, results, "distance", "mean attention distance (px)")
+    draw_against_depth(likeness, results, "convolution_likeness", "similarity to a convolution")
     add_legend(figure, with_heads(results))
     return figure

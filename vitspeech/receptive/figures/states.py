@@ -1,4 +1,4 @@
-"""The last layer before and after training and at two sizes of the input, for all models in one picture."""
+"""The last layer before and after training and at two input sizes, for all models in one figure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,8 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from vitspeech.plots.style import DARK_GRAY, HIGHLIGHT_GRAY, WHITE, SeriesStyle
 from vitspeech.receptive.comparison import Result, State
-from vitspeech.receptive.figures.layout import Look, all_states, finite, place_legend, sheet, wrapped
+from vitspeech.receptive.figures.layout import REFERENCE, all_states, finite, place_legend, readable, subplots
+
+HEADING = 0.85  # height of a model's name above its states, in rows
 
 
 class Mark(NamedTuple):
@@ -17,7 +20,7 @@ class Mark(NamedTuple):
     Args:
         number: Its name in `LayerNumbers.cumulative`.
         side: −1 draws it to the left of zero, 1 to the right.
-        filled: Whether the point is.
+        filled: Whether the point is filled.
     """
 
     number: str
@@ -25,45 +28,57 @@ class Mark(NamedTuple):
     filled: bool
 
 
+@readable
 def draw_states(
     results: Sequence[Result], marks: Sequence[Mark], *, unit: str, per_size: float, labels: dict[bool, str]
 ) -> Figure:
-    """A line for each state of each model, in the unit of length and as a share of the input.
+    """One row for each state of each model: as lengths, and as a fraction of the input.
 
     Args:
         results: The models.
-        marks: What is drawn of each last layer.
-        unit: Of lengths: px or ms.
-        per_size: So many of them are 1 of `State.size`.
-        labels: What filled points and open ones are.
+        marks: The numbers of the last layer that are drawn.
+        unit: Unit of length: px or ms.
+        per_size: How many of these units are 1 in `State.size`.
+        labels: Legend of filled and open points.
     """
-    lines = all_states(results)
-    figure, ((lengths, shares),) = sheet(1, 2, 0.34 * len(lines) + 1.9, sharey=True)
-    places, names, place = [], [], 0.0
-    for number, (result, state, look) in enumerate(lines):
-        starts = number > 0 and lines[number - 1][0] is not result
-        place -= 1.6 if starts else 1
-        places.append(place)
+    states = all_states(results)
+    rows = len(states) + (1 + HEADING) * len(results)
+    figure, ((lengths, fractions),) = subplots(1, 2, 0.25 * rows + 1.3, sharey=True)
+    positions, names, position = [], [], -HEADING
+    for number, (result, state, style) in enumerate(states):
+        first = number == 0 or states[number - 1][0] is not result
+        position -= (1 + HEADING if first else 1) if number else 0
+        if first:
+            lengths.text(
+                0.01,
+                position + HEADING,
+                result.subject.name,
+                transform=lengths.get_yaxis_transform(),
+                va="center",
+                color=style.color,
+                fontweight="bold",
+                bbox={"facecolor": WHITE, "edgecolor": "none", "pad": 1},
+            )
+        positions.append(position)
         names.append(described(result, state))
-        draw_state(lengths, place, state, marks, look, 1.0)
-        draw_state(shares, place, state, marks, look, 1 / (per_size * state.size))
+        draw_state(lengths, position, state, marks, style, 1.0)
+        draw_state(fractions, position, state, marks, style, 1 / (per_size * state.size))
         if state is result.main:
-            for axes in (lengths, shares):
-                axes.axhspan(place - 0.5, place + 0.5, color="0.92", zorder=0)
-    lengths.set_yticks(places, names)
-    name_models(lengths, lines, places)
-    mirrored = any(mark.side < 0 for mark in marks)
-    sides = " (past | look-ahead)" if mirrored else ""
-    lengths.set_xlabel(f"{unit} from the unit's {'moment' if mirrored else 'center'}{sides}")
-    shares.set_xlabel(f"share of the {'clip' if mirrored else 'side of the picture'}{sides}")
-    for axes in (lengths, shares):
-        axes.axvline(0, color="0.5", linewidth=0.8)
-        axes.set_ylim(place - 0.8, places[0] + 0.8)
-    shapes = {filled: {"markerfacecolor": "0.3" if filled else "white"} for filled in labels}
+            for axes in (lengths, fractions):
+                axes.axhspan(position - 0.5, position + 0.5, color=HIGHLIGHT_GRAY, zorder=0)
+    lengths.set_yticks(positions, names)
+    past = any(mark.side < 0 for mark in marks)
+    sides = "past | look-ahead" if past else "radius"
+    lengths.set_xlabel(f"{sides} ({unit})")
+    fractions.set_xlabel(f"fraction of the {'clip' if past else 'image side'}")
+    for axes in (lengths, fractions):
+        axes.axvline(0, **REFERENCE)
+        axes.set_ylim(position - 0.8, 0.6)
+    faces = {filled: DARK_GRAY if filled else WHITE for filled in labels}
     place_legend(
         figure,
         [
-            Line2D([], [], color="0.3", marker="o", linestyle="", label=label, **shapes[filled])
+            Line2D([], [], color=DARK_GRAY, marker="o", linestyle="", label=label, markerfacecolor=faces[filled])
             for filled, label in labels.items()
         ],
     )
@@ -71,37 +86,24 @@ def draw_states(
 
 
 def described(result: Result, state: State) -> str:
-    """A state in words."""
+    """A state in words; "*" refers to `zero_init_note`."""
     size = f"{state.size:g} s" if result.subject.hears else f"{state.size:g} px"
-    return f"{'trained' if state.trained else 'untrained'}, {size}"
+    return f"{'trained' if state.trained else 'untrained'}{'*' if state.zero_init else ''}, {size}"
 
 
-def name_models(axes: Axes, lines: Sequence[tuple[Result, State, Look]], places: Sequence[float]) -> None:
-    """Each model's name once, left of its states."""
-    for result, look in {id(result): (result, look) for result, _, look in lines}.values():
-        own = [place for place, line in zip(places, lines, strict=True) if line[0] is result]
-        axes.annotate(
-            wrapped(result.subject.name, 20),
-            (0, (own[0] + own[-1]) / 2),
-            (-112, 0),  # points, past the names of the states
-            xycoords=axes.get_yaxis_transform(),
-            textcoords="offset points",
-            ha="right",
-            va="center",
-            color=look.color,
-            fontweight="bold",
-        )
-
-
-def draw_state(axes: Axes, place: float, state: State, marks: Sequence[Mark], look: Look, scale: float) -> None:
-    """The points of one state's last layer with their intervals, joined by a thin line."""
+def draw_state(
+    axes: Axes, position: float, state: State, marks: Sequence[Mark], style: SeriesStyle, scale: float
+) -> None:
+    """Draw the points of one state's last layer with their intervals, joined by a thin line."""
     numbers = state.layers[-1].cumulative
-    found = finite([numbers.get(mark.number) for mark in marks]) * scale
-    ends = [mark.side * value for mark, value in zip(marks, found[:, 0], strict=True)]
-    axes.plot(ends, [place] * len(ends), color=look.color, linewidth=0.8, alpha=0.6)
-    for mark, (value, low, high) in zip(marks, found, strict=True):
-        # Of a number that is bounded the interval need not hold the number itself.
+    values = finite([numbers.get(mark.number) for mark in marks]) * scale
+    ends = [mark.side * value for mark, value in zip(marks, values[:, 0], strict=True)]
+    axes.plot(ends, [position] * len(ends), color=style.color, linewidth=0.9, alpha=0.6)
+    for mark, (value, low, high) in zip(marks, values, strict=True):
+        # The interval of a bounded number need not contain the number itself.
         interval = [mark.side * low, mark.side * high]
-        axes.plot(interval, [place] * 2, color=look.color, marker="|", markersize=7, linewidth=1.6)
-        face = look.color if mark.filled else "white"
-        axes.plot(mark.side * value, place, color=look.color, marker=look.marker, markersize=6.5, markerfacecolor=face)
+        axes.plot(interval, [position] * 2, color=style.color, marker="|", markersize=8, linewidth=1.8)
+        face = style.color if mark.filled else WHITE
+        axes.plot(
+            mark.side * value, position, color=style.color, marker=style.marker, markersize=7, markerfacecolor=face
+        )

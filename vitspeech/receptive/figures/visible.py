@@ -1,4 +1,4 @@
-"""Accuracy against how much of the input stays visible: a panel a replacement, a line a model."""
+"""Accuracy when only a window of the input is visible: one panel per replacement, one line per model."""
 
 from collections.abc import Sequence
 
@@ -8,60 +8,69 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from vitspeech.plots.style import DARK_GRAY, SeriesStyle
 from vitspeech.receptive.comparison import Result
-from vitspeech.receptive.figures.layout import Look, add_legend, sheet, with_looks
+from vitspeech.receptive.figures.layout import add_legend, readable, subplots, with_styles
 
 KEPT = 0.9
-OUTSIDE = {"mean": "the data set's mean", "blur": "the input, blurred", "shuffle": "the input, shuffled"}
-BEYOND = 1.2  # where the whole inputs are drawn, in the largest radius below
+OUTSIDE = {"mean": "training mean", "blur": "blurred input", "shuffle": "shuffled input"}
+BEYOND = 1.2  # x position of the complete inputs, relative to the largest radius below
 
 
+@readable
 def draw_visible(results: Sequence[Result], *, unit: str, window: str) -> Figure:
-    """Every model that was measured, with the band of its intervals.
+    """The accuracy of every measured model with the band of its intervals.
 
     Args:
-        results: At least one with `visible`.
-        unit: Of lengths: px or ms.
-        window: What the radius is of.
+        results: The models, at least one with `visible`.
+        unit: Unit of length: px or ms.
+        window: Description of the radius.
     """
-    models = [(result, look) for result, look in with_looks(results) if result.visible is not None]
+    models = [(result, style) for result, style in with_styles(results) if result.visible is not None]
     names = list(dict.fromkeys(name for result, _ in models for name in result.visible.accuracy))
     largest = max(radii_of(result)[-2] for result, _ in models)
-    figure, (panels,) = sheet(1, len(names), 4.3, sharex=True, sharey=True)
+    figure, (panels,) = subplots(1, len(names), 3.9, sharex=True, sharey=True)
     for axes, name in zip(panels, names, strict=True):
-        for result, look in models:
+        for result, style in models:
             if name in result.visible.accuracy:
-                draw_curve(axes, result, name, look, BEYOND * largest)
-        axes.set(title=f"outside: {OUTSIDE.get(name, name)}", ylim=(-0.02, 1.02), xlabel=f"{window} ({unit})")
-    steps = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(0, largest)
-    ticks = [tick for tick in steps if tick <= largest]
-    panels[0].set_xticks([*ticks, BEYOND * largest], [*(f"{tick:g}" for tick in ticks), "whole"])
-    panels[0].set_ylabel("accuracy (share of the inputs)")
-    kept = Line2D([], [], color="0.3", marker="|", markersize=16, markeredgewidth=2, linestyle="")
-    kept.set_label(f"{100 * KEPT:.0f} % of the whole accuracy")
-    add_legend(figure, models, kept)
+                draw_curve(axes, result, name, style, BEYOND * largest)
+        axes.set(title=f"outside:\n{OUTSIDE.get(name, name)}", ylim=(-0.02, 1.02))
+    steps = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(0, largest)
+    ticks = [tick for tick in steps if tick <= 0.9 * largest]
+    panels[0].set_xticks([*ticks, BEYOND * largest], [*(f"{tick:g}" for tick in ticks), "all"])
+    panels[0].set_ylabel("accuracy")
+    figure.supxlabel(f"{window} ({unit})", fontsize="medium")
+    threshold = Line2D([], [], color=DARK_GRAY, marker="|", markersize=16, markeredgewidth=2, linestyle="")
+    threshold.set_label(f"{100 * KEPT:.0f} % of the full accuracy")
+    add_legend(figure, models, threshold)
     return figure
 
 
 def radii_of(result: Result) -> numpy.ndarray:
-    """The radii in px or ms."""
+    """The radii of the windows in px or ms."""
     return result.main.layers[0].cell * numpy.array(result.visible.radii)
 
 
-def draw_curve(axes: Axes, result: Result, name: str, look: Look, whole: float) -> None:
-    """One model's accuracy with one replacement, and a tick from where on it stays near that of whole inputs.
+def draw_curve(axes: Axes, result: Result, name: str, style: SeriesStyle, complete: float) -> None:
+    """Draw one model's accuracy for one replacement, and a tick where it reaches `KEPT` of the full accuracy.
 
     Args:
-        axes: Where.
+        axes: The panel.
         result: The model.
-        name: Of the replacement.
-        look: Of the model.
-        whole: Where on x the whole inputs are drawn.
+        name: Name of the replacement.
+        style: Style of the model.
+        complete: x position of the complete inputs.
     """
     visible, radii = result.visible, radii_of(result)
-    drawn = numpy.append(radii[:-1], whole)
-    axes.fill_between(drawn, *numpy.transpose(visible.interval[name]), color=look.color, alpha=0.12, linewidth=0)
-    line = {"linestyle": look.dashes, "color": look.color, "marker": look.marker, "markersize": 4.5}
-    axes.plot(drawn, visible.accuracy[name], **line)
-    kept = numpy.interp(visible.keeps(KEPT)[name] * result.main.layers[0].cell, radii, drawn)
-    axes.plot(kept, KEPT * visible.whole, "|", color=look.color, markersize=18, markeredgewidth=2.2)
+    positions = numpy.append(radii[:-1], complete)
+    axes.fill_between(positions, *numpy.transpose(visible.interval[name]), color=style.color, alpha=0.12, linewidth=0)
+    line = {
+        "linewidth": 1.7,
+        "linestyle": style.dashes,
+        "color": style.color,
+        "marker": style.marker,
+        "markersize": 4.5,
+    }
+    axes.plot(positions, visible.accuracy[name], **line)
+    threshold = numpy.interp(visible.keeps(KEPT)[name] * result.main.layers[0].cell, radii, positions)
+    axes.plot(threshold, KEPT * visible.whole, "|", color=style.color, markersize=20, markeredgewidth=2.4)

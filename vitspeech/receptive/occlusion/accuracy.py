@@ -92,7 +92,7 @@ def visible_accuracy(
         radii: Rising, in rows and columns; nothing and everything are measured anyhow. From the middle of an even side
             the distances are n + 1/2, so radii of that kind say exactly how far the model saw.
         replacements: What stands outside the window, of `REPLACEMENTS`.
-        centers: Where each input's window is centerd, as at a word; `None` is the exact middle.
+        centers: Where each input's window is centered, as at a word; `None` is the exact middle.
         axes: What the window bounds: rows and columns (2, 3), or rows alone (2,), as for frames.
         batch: Inputs that go through the model at once; the result does not depend on it.
         progress: Called after each batch with its number of inputs: `update` of a bar.

@@ -25,7 +25,7 @@ class Windowed:
 
     Args:
         inputs: Normalized floats.
-        centers: Where each input's window is centerd, in rows (and columns); `None` is the exact middle.
+        centers: Where each input's window is centered, in rows (and columns); `None` is the exact middle.
         axes: What the window bounds: rows and columns (2, 3), or rows alone (2,).
         random: Draws the order of `shuffle`; `None` is a generator of seed 0.
 
@@ -113,7 +113,7 @@ def masked(
         inputs: Normalized floats.
         radius: In rows and columns, from the center; 0 shows nothing.
         replacement: What stands outside: one of `REPLACEMENTS`.
-        centers: Where each input's window is centerd; `None` is the exact middle.
+        centers: Where each input's window is centered; `None` is the exact middle.
         axes: What the window bounds: rows and columns (2, 3), or rows alone (2,).
         seed: Of the order of `shuffle`.
 
@@ -131,7 +131,7 @@ def distances(shape: Sequence[int], centers: Tensor | None, axes: Sequence[int])
     """How far each place lies from the window's center, along the axis on which that is more.
 
     Places of equal distance form a square around the center. The middle of a side of N is (N - 1) / 2, so the places
-    of a centerd window are at most that far, and a radius of N / 2 shows everything.
+    of a centered window are at most that far, and a radius of N / 2 shows everything.
 
     Args:
         shape: The inputs': (B, C, R, W).

@@ -1,4 +1,4 @@
-"""The report of a comparison: one self-contained page, every picture as a PNG, every number as JSON and CSV."""
+"""The report of a comparison: a self-contained page, every figure as a PNG, every number as JSON and CSV."""
 
 import base64
 import io
@@ -8,58 +8,74 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from PIL import Image
 
-from vitspeech.data.files import write_csv
+from vitspeech.data.files import write_csv, write_text
 from vitspeech.provenance import provenance
 from vitspeech.receptive.comparison import Plan, Result
 from vitspeech.receptive.fields.effective import UNITS
 from vitspeech.receptive.figures.examples import draw_examples
-from vitspeech.receptive.figures.layout import Drawn
-from vitspeech.receptive.figures.pictures import figures_of_pictures
-from vitspeech.receptive.figures.speech import figures_of_speech
+from vitspeech.receptive.figures.layout import DPI, CaptionedFigure
+from vitspeech.receptive.figures.pictures import image_figures
+from vitspeech.receptive.figures.speech import speech_figures
 from vitspeech.receptive.report import summary, table
 from vitspeech.receptive.sample import Sample
 
 PAGE, JSON, CSV = "report.html", "metrics.json", "metrics.csv"
+COLORS = 256  # of a PNG: a third of the size in true color, without a visible difference
 
 
 def write_report(results: Sequence[Result], sample: Sample, plan: Plan, folder: Path) -> Path:
-    """Write `report.html` (no network needed to read it), a PNG for each picture, `metrics.json` and `metrics.csv`.
+    """Write `report.html`, which embeds its figures, a PNG for each figure, `metrics.json` and `metrics.csv`.
 
     Args:
-        results: From `compare`, at least one.
-        sample: What it was measured on.
-        plan: How much of it.
-        folder: Made if it is not there; files of an older report are replaced.
+        results: The models from `compare`, at least one.
+        sample: The inputs of the measurement.
+        plan: The settings of the measurement.
+        folder: Created if it does not exist; files of an earlier report are replaced.
 
     Returns:
-        The page.
+        The path of the page.
 
     Raises:
         FileExistsError: If `folder` is a file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = figures_of_speech(results) if results[0].subject.hears else figures_of_pictures(results)
+    figures = speech_figures(results) if results[0].subject.hears else image_figures(results)
     if any(result.examples for result in results):
-        drawn = drawn | {"examples": draw_examples(results, sample)}
+        figures = figures | {"examples": draw_examples(results, sample)}
     origin = provenance()
-    measured = {"data": sample.origin, "inputs": plan.inputs, "models": table.as_json(results), **origin}
-    (folder / JSON).write_text(json.dumps(measured, indent=1, allow_nan=False) + "\n")
+    metrics = {"data": sample.origin, "inputs": plan.inputs, "models": table.as_json(results), **origin}
+    write_text(json.dumps(metrics, indent=1, allow_nan=False) + "\n", folder / JSON)
     write_csv(folder / CSV, table.COLUMNS, table.rows(results))
-    (folder / PAGE).write_text(page(results, sample, plan, pictures(drawn, folder), origin))
+    write_text(page(results, sample, plan, save_figures(figures, folder), origin), folder / PAGE)
     return folder / PAGE
 
 
-def pictures(drawn: dict[str, Drawn], folder: Path) -> list[dict[str, str]]:
-    """Save each picture, and give what the page shows of it."""
-    shown = []
-    for name, picture in drawn.items():
-        buffer = io.BytesIO()
-        picture.figure.savefig(buffer, format="png", dpi=120)
-        (folder / f"{name}.png").write_bytes(buffer.getvalue())
-        png = base64.b64encode(buffer.getvalue()).decode()
-        shown.append({"name": name, "title": picture.title, "caption": picture.caption, "png": png})
-    return shown
+def save_figures(figures: dict[str, CaptionedFigure], folder: Path) -> list[dict[str, str]]:
+    """Save each figure as a PNG, and return what the page shows of it: its texts and the embedded image."""
+    entries = []
+    for name, figure in figures.items():
+        png = as_png(figure)
+        (folder / f"{name}.png").write_bytes(png)
+        entries.append(
+            {
+                "name": name,
+                "title": figure.title,
+                "caption": figure.caption,
+                "alt": figure.alt,
+                "png": base64.b64encode(png).decode(),
+            }
+        )
+    return entries
+
+
+def as_png(figure: CaptionedFigure) -> bytes:
+    """The figure as a PNG with a palette of `COLORS`."""
+    drawing, png = io.BytesIO(), io.BytesIO()
+    figure.figure.savefig(drawing, format="png", dpi=DPI)
+    Image.open(drawing).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(png, "PNG", optimize=True)
+    return png.getvalue()
 
 
 def page(
@@ -75,13 +91,14 @@ def page(
     columns, rows = summary.table(results)
     versions = ", ".join(f"{name} {version}" for name, version in origin["versions"].items())
     return template.render(
-        title="What they see: " + ", ".join(result.subject.name for result in results),
+        title="Receptive fields of " + ", ".join(result.subject.name for result in results),
         origin=sample.origin,
         inputs=min(plan.inputs, len(sample.raw)),
         units=UNITS,
+        speech=results[0].subject.hears,
         columns=columns,
         rows=rows,
-        words=[(result.subject.name, summary.sentences(result)) for result in results],
+        summaries=[(result.subject.name, summary.sentences(result)) for result in results],
         missing=[(result.subject.name, what, why) for result in results for what, why in result.missing.items()],
         figures=figures,
         provenance=f"Commit {origin['commit']}, {origin['hardware']}, {versions}.",

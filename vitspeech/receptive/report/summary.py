@@ -1,156 +1,208 @@
-"""The comparison in a table that can be read by itself, and in sentences.
+"""The comparison as a table of its main results, and as sentences about each model."""
 
-Shapes: L layers, H heads.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 
 from vitspeech.receptive.comparison import Result, State
 from vitspeech.receptive.fields.extent import Estimate
+from vitspeech.receptive.figures.visible import OUTSIDE
 from vitspeech.receptive.report.table import length_unit
 
 Row = list[str]
 
 
 def table(results: Sequence[Result]) -> tuple[Row, list[Row]]:
-    """A line a model, and the columns' titles; numbers of the last layer measured, with 95 % intervals."""
-    lines = [speech_line(result) if result.subject.hears else picture_line(result) for result in results]
-    titles = list(dict.fromkeys(title for line in lines for title in line))
-    return ["model", *titles], [
-        [result.subject.name, *(line.get(title, "–") for title in titles)]
-        for result, line in zip(results, lines, strict=True)
+    """The column headings and one row per model; numbers of the last measured layer with 95 % intervals."""
+    cells = [speech_row(result) if result.subject.hears else image_row(result) for result in results]
+    headings = list(dict.fromkeys(heading for row in cells for heading in row))
+    return ["model", *headings], [
+        [result.subject.name, *(row.get(heading, "–") for heading in headings)]
+        for result, row in zip(results, cells, strict=True)
     ]
 
 
-def picture_line(result: Result) -> dict[str, str]:
-    """What a model of pictures gets in the table."""
+def image_row(result: Result) -> dict[str, str]:
+    """The cells of an image model, by heading."""
     last = result.main.layers[-1]
-    line = {
+    row = {
+        "state": "trained" if result.main.trained else "untrained",
         "parameters": parameters(result),
-        "could see": could_see(result),
+        "theoretical field (side)": theoretical_cell(result),
         "50 % of the energy (side)": length(last.cumulative["side_50"], "px"),
         "90 % of the energy (side)": length(last.cumulative["side_90"], "px"),
-        "90 % without skips": missing_or(last.cumulative_cut and last.cumulative_cut["side_90"], "px"),
-        "even field of": length(last.cumulative["effective_pixels"], "px²", digits=0),
+        "90 % without residual paths": length_or_dash(last.cumulative_cut and last.cumulative_cut["side_90"], "px"),
+        "effective area": length(last.cumulative["effective_pixels"], "px²", digits=0),
     }
-    return line | other_states(result, "side_90") | attention(result) | answers(result)
+    return row | other_states(result, "side_90") | attention(result) | accuracy(result)
 
 
-def speech_line(result: Result) -> dict[str, str]:
-    """What a model of speech gets in the table."""
+def speech_row(result: Result) -> dict[str, str]:
+    """The cells of a speech model, by heading."""
     last = result.main.layers[-1]
-    line = {
+    cut = last.cumulative_cut and last.cumulative_cut["span_90"]
+    row = {
+        "state": "trained" if result.main.trained else "untrained",
         "parameters": parameters(result),
-        "could hear": could_see(result),
-        "90 % of the past within": length(last.cumulative["back_90"], "ms", digits=0),
-        "90 % of what follows within": length(last.cumulative["ahead_90"], "ms", digits=0),
-        "energy of what follows": f"{100 * last.cumulative['ahead_share'].value:.0f} %",
+        "theoretical field": theoretical_cell(result),
+        "90 % of the past's energy": length(last.cumulative["back_90"], "ms", digits=0),
+        "90 % of the look-ahead's energy": length(last.cumulative["ahead_90"], "ms", digits=0),
+        "look-ahead, fraction of the energy": f"{100 * last.cumulative['ahead_share'].value:.0f} %",
         "90 % of the energy (span)": length(last.cumulative["span_90"], "ms", digits=0),
-        "90 % without skips": missing_or(last.cumulative_cut and last.cumulative_cut["span_90"], "ms", digits=0),
+        "90 % without residual paths": length_or_dash(cut, "ms", digits=0),
     }
-    line["mel bins, effectively"] = length(last.frequency["effective_bins"], "", digits=0)
-    line["band of 90 %"] = f"{last.frequency['low_hz'].value:,.0f}–{last.frequency['high_hz'].value:,.0f} Hz"
-    return line | other_states(result, "span_90") | attention(result) | answers(result)
+    row["effective mel bins"] = length(last.frequency["effective_bins"], "", digits=0)
+    row["band with 90 % of the energy"] = (
+        f"{last.frequency['low_hz'].value:,.0f}–{last.frequency['high_hz'].value:,.0f} Hz"
+    )
+    return row | other_states(result, "span_90") | attention(result) | accuracy(result)
 
 
 def other_states(result: Result, number: str) -> dict[str, str]:
-    """The same before training and at the second size."""
+    """The cells for the model before training, as initialized, and at the second input size."""
     unit, digits = length_unit(result), 0 if result.subject.hears else 1
-    line = {}
+    row = {}
     if result.untrained and result.subject.trained:
         estimate = result.untrained.layers[-1].cumulative[number]
-        line["90 % before training"] = length(estimate, unit, digits=digits)
+        row["90 % before training"] = length(estimate, unit, digits=digits)
+    state = zero_init_state(result)
+    if state is not None and state.as_initialized is not None:
+        estimate = state.as_initialized.cumulative[number]
+        row["90 % as initialized (residual branches off)"] = length(estimate, unit, digits=digits)
     if result.larger:
         estimate = result.larger.layers[-1].cumulative[number]
-        line[f"90 % at {size_of(result, result.larger)}"] = length(estimate, unit, digits=digits)
-    return line
+        row[f"90 % at {size_of(result, result.larger)}"] = length(estimate, unit, digits=digits)
+    return row
 
 
 def attention(result: Result) -> dict[str, str]:
-    """The mean over heads of attention's own measures."""
+    """The cells for attention: means over all heads."""
     if result.heads is None:
         return {}
     heads, unit = result.heads, length_unit(result)
     distance, relative = float(heads.distance.mean()), float(heads.relative_distance.mean())
     return {
-        "attention looks": f"{distance:.3g} {unit} far, {relative:.2f} of uniform",
-        "entropy of heads": f"{float(heads.entropy.mean()):.2f}",
+        "mean attention distance": f"{distance:.3g} {unit} ({relative:.2f} × uniform)",
+        "mean attention entropy": f"{float(heads.entropy.mean()):.2f}",
     }
 
 
-def answers(result: Result) -> dict[str, str]:
-    """Accuracy, and how much must be visible for 90 % of it."""
+def accuracy(result: Result) -> dict[str, str]:
+    """The cells for accuracy and for the visible window that keeps 90 % of it."""
     if result.visible is None:
         return {}
-    unit, cell = length_unit(result), result.main.layers[0].cell
     low, high = result.visible.whole_interval
-    kept = ", ".join(f"{radius * cell:.3g} ({name})" for name, radius in result.visible.keeps().items())
     return {
-        "accuracy on these": f"{100 * result.visible.whole:.1f} % ({100 * low:.1f}–{100 * high:.1f})",
-        f"radius for 90 % of it ({unit})": kept,
+        "accuracy on these inputs": f"{100 * result.visible.whole:.1f} % ({100 * low:.1f}–{100 * high:.1f})",
+        f"window radius for 90 % of the accuracy ({length_unit(result)})": kept_radii(result),
     }
+
+
+def kept_radii(result: Result, unit: str = "", outside: str = "") -> str:
+    """The window radius that keeps 90 % of the accuracy, for each replacement of the rest."""
+    cell = result.main.layers[0].cell
+    radii = {OUTSIDE.get(name, name): f"{radius * cell:.3g} {unit}" for name, radius in result.visible.keeps().items()}
+    return ", ".join(f"{radius.strip()} ({name}{outside})" for name, radius in radii.items())
 
 
 def sentences(result: Result) -> list[str]:
-    """What the numbers of one model say; what they do not say is left out."""
-    unit, last = length_unit(result), result.main.layers[-1]
-    number = "span" if result.subject.hears else "side"
-    named = "stretch" if result.subject.hears else "square"
-    digits, could = (0, "could hear") if result.subject.hears else (1, "could see")
-    half, most = (length(last.cumulative[f"{number}_{share}"], unit, digits=digits) for share in (50, 90))
-    found = [
-        f"A unit of the last layer ({last.name}) {could} {could_see(result)}; half of what changes it lies in a "
-        f"{named} of {half}, 90 % in one of {most}."
+    """The main results of one model in sentences; what was not measured is left out."""
+    speech, last = result.subject.hears, result.main.layers[-1]
+    prefix, shape = ("span", "span") if speech else ("side", "square")
+    number = f"{prefix}_90"
+
+    def of(estimate: Estimate) -> str:
+        return length(estimate, length_unit(result), digits=0 if speech else 1)
+
+    half, most = (of(last.cumulative[f"{prefix}_{part}"]) for part in (50, 90))
+    where = "centered spans of" if speech else "centered squares with sides of"
+    state = "" if result.main.trained else "The network is untrained. "
+    texts = [
+        f"{state}The theoretical receptive field of a unit in the last layer ({last.name}) {theoretical(result)}. "
+        f"50 % and 90 % of the gradient energy lie within {where} {half} and {most}."
     ]
     before = result.untrained.layers[-1].cumulative if result.untrained and result.subject.trained else None
     if before is not None:
-        verbs = [change(before[f"{number}_{share}"], last.cumulative[f"{number}_{share}"]) for share in (50, 90)]
-        was = [length(before[f"{number}_{share}"], unit, digits=digits) for share in (50, 90)]
-        said_of = f"with training the half {verbs[0]}, and the 90 % {verbs[1]}"
-        found.append(f"Before training it was {was[0]} and {was[1]}: {said_of}.")
+        names = [f"{prefix}_{part}" for part in (50, 90)]
+        first, second = (of(before[name]) for name in names)
+        changes = changes_in_words(shape, *(change(before[name], last.cumulative[name]) for name in names))
+        texts.append(f"Before training, these {prefix}s were {first} and {second}; with training, {changes}.")
+    texts += zero_init_sentences(result, number, of)
     if result.larger is not None:
-        there = result.larger.layers[-1].cumulative
-        ratio = there[f"{number}_90"].value / last.cumulative[f"{number}_90"].value
-        grown = result.larger.size / result.main.size
-        found.append(
-            f"Inputs {grown:g} times as large ({size_of(result, result.larger)}) make the 90 % {ratio:.2f} times as "
-            f"large: {length(there[f'{number}_90'], unit, digits=digits)}."
+        larger = result.larger.layers[-1].cumulative[number]
+        ratio, scale = larger.value / last.cumulative[number].value, result.larger.size / result.main.size
+        texts.append(
+            f"On inputs {scale:g} times as large ({size_of(result, result.larger)}), the 90 % {shape} is {ratio:.2f} "
+            f"times as large: {of(larger)}."
         )
     if last.cumulative_cut is not None:
-        cut = length(last.cumulative_cut[f"{number}_90"], unit, digits=digits)
-        found.append(f"Without the paths that skip layers, 90 % would lie in a {named} of {cut}.")
-    if result.visible is not None:
-        cell, kept = last.cell, result.visible.keeps()
-        shown = ", ".join(f"{radius * cell:.3g} {unit} ({name})" for name, radius in kept.items())
-        found.append(
-            f"It keeps 90 % of its accuracy of {100 * result.visible.whole:.1f} % when what is farther than this from "
-            f"the middle is replaced: {shown}."
+        texts.append(
+            f"Without residual paths, 90 % of the energy would lie within a {shape} of "
+            f"{of(last.cumulative_cut[number])}."
         )
-    return found
+    if result.visible is not None:
+        window = "around the middle of the word, of half length" if speech else "around the center, of half side"
+        texts.append(
+            f"The accuracy on complete inputs is {100 * result.visible.whole:.1f} %. 90 % of it is kept if the model is "
+            f"given only a window {window} {kept_radii(result, length_unit(result), ' outside')}."
+        )
+    return texts
+
+
+def zero_init_state(result: Result) -> State | None:
+    """The first state at the main size whose residual branches were switched on, `None` if there is none."""
+    states = (result.main, result.untrained)
+    return next((state for state in states if state is not None and state.zero_init), None)
+
+
+def zero_init_sentences(result: Result, number: str, of: Callable[[Estimate], str]) -> list[str]:
+    """The note about residual branches that are zero at initialization, with the field as initialized."""
+    state = zero_init_state(result)
+    if state is None:
+        return []
+    note = f"Before training, {state.zero_init}."
+    if state.as_initialized is not None:
+        note += f" As initialized, 90 % of the energy lies within {of(state.as_initialized.cumulative[number])}."
+    return [note]
 
 
 def change(before: Estimate, after: Estimate) -> str:
-    """Whether a number rose or fell; if the intervals overlap, neither is said."""
+    """Whether a number increased or decreased; no change is reported if the intervals overlap."""
     if after.low > before.high:
         return "widened"
-    return "narrowed" if after.high < before.low else "stayed, within the intervals"
+    return "narrowed" if after.high < before.low else "did not change beyond the intervals"
 
 
-def could_see(result: Result) -> str:
-    """The theoretical field of the last layer in words."""
+def changes_in_words(shape: str, half: str, most: str) -> str:
+    """The changes of the 50 % and the 90 % square or span, from `change`, as a clause."""
+    if half == most:
+        return f"both {shape}s {half}"
+    return f"the 50 % {shape} {half}, and the 90 % {shape} {most}"
+
+
+def theoretical(result: Result) -> str:
+    """The theoretical receptive field of the last layer, as the end of a sentence."""
     last, unit = result.main.layers[-1], length_unit(result)
     if last.reach is None:
-        return "more than its graph tells"
+        return "is unknown, because the autograd graph does not determine it"
     before, after = last.reach
-    if result.subject.hears:
-        return f"{said(before, unit)} back and {said(after, unit)} ahead"
-    return "everything" if not isfinite(before + after) else f"{before + after + 1:.0f} px"
+    if not isfinite(before) and not isfinite(after):
+        return "is unlimited"
+    if not result.subject.hears:
+        return "is unlimited" if not isfinite(before + after) else f"has a side of {before + after + 1:.0f} px"
+    past, ahead = (f"{reach:.0f} {unit}" if isfinite(reach) else "without limit" for reach in (before, after))
+    return f"reaches {past} into the past and {ahead} ahead"
 
 
-def said(reach: float, unit: str) -> str:
-    """A length that may be without a limit."""
-    return f"{reach:.0f} {unit}" if isfinite(reach) else "everything"
+def theoretical_cell(result: Result) -> str:
+    """The theoretical receptive field of the last layer, as a cell of the table."""
+    last, unit = result.main.layers[-1], length_unit(result)
+    if last.reach is None:
+        return "unknown"
+    before, after = last.reach
+    if not result.subject.hears:
+        return f"{before + after + 1:.0f} px" if isfinite(before + after) else "unlimited"
+    past, ahead = (f"{reach:,.0f} {unit}" if isfinite(reach) else "unlimited" for reach in (before, after))
+    return f"past {past}, look-ahead {ahead}"
 
 
 def length(estimate: Estimate, unit: str, *, digits: int = 1) -> str:
@@ -159,16 +211,16 @@ def length(estimate: Estimate, unit: str, *, digits: int = 1) -> str:
     return f"{value} ({low}–{high}) {unit}".strip()
 
 
-def missing_or(estimate: Estimate | None, unit: str, *, digits: int = 1) -> str:
-    """The same; a dash where there are no skipping paths, or nothing is left without them."""
+def length_or_dash(estimate: Estimate | None, unit: str, *, digits: int = 1) -> str:
+    """A number with its interval and its unit, or a dash if there is none."""
     return "–" if estimate is None else length(estimate, unit, digits=digits)
 
 
 def parameters(result: Result) -> str:
-    """How many numbers a model has."""
+    """The number of parameters in millions."""
     return f"{result.parameters / 1e6:.2f} M"
 
 
 def size_of(result: Result, state: State) -> str:
-    """A state's size of input with its unit."""
+    """The input size of a state with its unit."""
     return f"{state.size:g} s" if result.subject.hears else f"{state.size:g} px"

@@ -1,7 +1,4 @@
-"""The comparison as numbers: one JSON of everything, one CSV with a row for each number.
-
-Shapes: L layers, H heads.
-"""
+"""The comparison as numbers: one JSON file with everything, one CSV file with a row for each number."""
 
 from collections.abc import Iterator, Sequence
 from math import isfinite
@@ -11,14 +8,15 @@ from vitspeech.receptive.comparison import Result, State
 from vitspeech.receptive.fields.extent import Numbers
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 
-COLUMNS = ("model", "trained", "size", "layer", "depth", "of", "number", "value", "low", "high", "unit")
+COLUMNS = ("model", "trained", "size", "layer", "depth", "of", "number", "value", "low", "high", "unit", "note")
 OF = {
     "cumulative": "input to layer",
-    "cumulative_cut": "input to layer, skips cut",
-    "block": "layer before to layer",
-    "block_cut": "layer before to layer, skips cut",
+    "cumulative_cut": "input to layer, without residual paths",
+    "block": "previous layer to layer",
+    "block_cut": "previous layer to layer, without residual paths",
     "frequency": "frequency",
 }
+AS_INITIALIZED = "as initialized, residual branches off"
 HEAD_NUMBERS = (
     "distance",
     "relative_distance",
@@ -28,106 +26,131 @@ HEAD_NUMBERS = (
     "look_back",
     "look_ahead",
 )
+DIMENSIONLESS = (
+    "anisotropy",
+    "own_share",
+    "ahead_share",
+    "of_theoretical",
+    "relative_distance",
+    "entropy",
+    "convolution_likeness",
+    "diagonality",
+    "accuracy",
+    "effective_bins",
+)
 
 
 def length_unit(result: Result) -> str:
-    """Of lengths: px of pictures, ms of speech."""
+    """The unit of lengths: px for images, ms for speech."""
     return "ms" if result.subject.hears else "px"
 
 
 def unit_of(number: str, lengths: str) -> str:
-    """The unit of a number by its name, where lengths are px or ms; "1" is none."""
+    """The unit of a number by its name, where lengths are in px or ms; "1" for dimensionless numbers."""
     if number.endswith("_hz"):
         return "Hz"
-    if number in ("anisotropy", "own_share", "ahead_share", "of_theoretical", "relative_distance", "entropy"):
-        return "1"
-    if number in ("convolution_likeness", "diagonality", "accuracy", "effective_bins"):
+    if number in DIMENSIONLESS:
         return "1"
     return f"{lengths}²" if number == "effective_pixels" else lengths
 
 
 def as_json(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Everything that was measured, with an interval of 95 % behind each estimate: [value, low, high]."""
-    return [model(result) for result in results]
+    """All measurements; estimates with their 95 % interval are lists [value, low, high]."""
+    return [model_json(result) for result in results]
 
 
-def model(result: Result) -> dict[str, Any]:
-    """One model."""
+def model_json(result: Result) -> dict[str, Any]:
+    """The measurements of one model."""
     subject, unit = result.subject, length_unit(result)
-    found = {
+    values = {
         "name": subject.name,
         "parameters": result.parameters,
         "unit": unit,
         "missing": result.missing,
-        "states": [state_of(state) for state in result.states],
+        "states": [state_json(state) for state in result.states],
     }
     if result.heads is not None:
         heads = {name: getattr(result.heads, name) for name in HEAD_NUMBERS}
-        numbers = {name: values.tolist() for name, values in heads.items() if values is not None}
-        found["attention"] = {"layers": result.heads.layers, **numbers}
+        numbers = {name: measure.tolist() for name, measure in heads.items() if measure is not None}
+        values["attention"] = {"layers": result.heads.layers, **numbers}
     if result.visible is not None:
         cell = result.main.layers[0].cell
-        found["visible"] = {
+        values["visible"] = {
             "inputs": result.visible.count,
             f"radii_{unit}": [radius * cell for radius in result.visible.radii],
             "accuracy": result.visible.accuracy,
             "interval_95": result.visible.interval,
             f"keeps_90_{unit}": {name: radius * cell for name, radius in result.visible.keeps().items()},
         }
-    return found
+    return values
 
 
-def state_of(state: State) -> dict[str, Any]:
-    """One model at one size, trained or not."""
-    return {"trained": state.trained, "size": state.size, "layers": [layer_of(layer) for layer in state.layers]}
+def state_json(state: State) -> dict[str, Any]:
+    """The measurements of one model at one input size, trained or untrained.
+
+    `zero_init` is the note about residual branches that were switched on, `as_initialized` the last layer without that;
+    both are left out of other states.
+    """
+    values = {"trained": state.trained, "size": state.size, "layers": [layer_json(layer) for layer in state.layers]}
+    if state.zero_init is not None:
+        values["zero_init"] = state.zero_init
+    if state.as_initialized is not None:
+        values["as_initialized"] = layer_json(state.as_initialized)
+    return values
 
 
-def layer_of(layer: LayerNumbers) -> dict[str, Any]:
-    """One layer; a theoretical reach of `null` is without a limit, a missing one is not known."""
-    found: dict[str, Any] = {"name": layer.name, "depth": layer.depth, "stride": layer.stride}
+def layer_json(layer: LayerNumbers) -> dict[str, Any]:
+    """The measurements of one layer.
+
+    A theoretical reach of `null` is unlimited; the key is left out if the reach is unknown.
+    """
+    values: dict[str, Any] = {"name": layer.name, "depth": layer.depth, "stride": layer.stride}
     if layer.reach is not None:
-        found["theoretical_reach"] = [length if isfinite(length) else None for length in layer.reach]
-    found["energy_outside_theory"] = layer.fields.cumulative.outside
-    return found | {name: numbers for name in OF if (numbers := getattr(layer, name)) is not None}
+        values["theoretical_reach"] = [length if isfinite(length) else None for length in layer.reach]
+    values["energy_outside_theory"] = layer.fields.cumulative.outside
+    return values | {name: numbers for name in OF if (numbers := getattr(layer, name)) is not None}
 
 
 def rows(results: Sequence[Result]) -> Iterator[tuple]:
-    """A row of `COLUMNS` for each number; cells without a meaning are empty."""
+    """One row of `COLUMNS` for each number; cells that do not apply are empty."""
     for result in results:
         for state in result.states:
             for layer in state.layers:
-                yield from rows_of(result, state, layer)
-        yield from rows_of_attention(result)
-        yield from rows_of_answers(result)
+                yield from layer_rows(result, state, layer)
+            if state.as_initialized is not None:
+                yield from layer_rows(result, state, state.as_initialized, suffix=f", {AS_INITIALIZED}")
+        yield from attention_rows(result)
+        yield from visible_rows(result)
 
 
-def rows_of(result: Result, state: State, layer: LayerNumbers) -> Iterator[tuple]:
-    """What is said of one layer in one state."""
-    unit = length_unit(result)
+def layer_rows(result: Result, state: State, layer: LayerNumbers, *, suffix: str = "") -> Iterator[tuple]:
+    """The numbers of one layer in one state; the note says which residual branches were switched on."""
+    unit, note = length_unit(result), "" if suffix else state.zero_init or ""
     place = (result.subject.name, state.trained, state.size, layer.name, f"{layer.depth:.3f}")
     for name, length in zip(("reach_before", "reach_after"), layer.reach or (), strict=False):
-        yield *place, "theoretical", name, length, "", "", unit
+        yield *place, f"theoretical{suffix}", name, length, "", "", unit, note
     for field, description in OF.items():
         numbers: Numbers = getattr(layer, field) or {}
         for name, estimate in numbers.items():
-            yield *place, description, name, *estimate, unit_of(name, unit)
+            yield *place, f"{description}{suffix}", name, *estimate, unit_of(name, unit), note
 
 
-def rows_of_attention(result: Result) -> Iterator[tuple]:
-    """Each head's numbers."""
+def attention_rows(result: Result) -> Iterator[tuple]:
+    """The numbers of each attention head."""
     if result.heads is None:
         return
-    layers = result.heads.layers
+    layers, note = result.heads.layers, result.main.zero_init or ""
     for name in HEAD_NUMBERS:
         values = getattr(result.heads, name)
         for layer, heads in zip(layers, [] if values is None else values.tolist(), strict=False):
             for head, value in enumerate(heads):
                 place = (result.subject.name, result.main.trained, result.main.size, layer, "")
-                yield *place, f"attention, head {head}", name, value, "", "", unit_of(name, length_unit(result))
+                unit = unit_of(name, length_unit(result))
+                yield *place, f"attention, head {head}", name, value, "", "", unit, note
 
 
-def rows_of_answers(result: Result) -> Iterator[tuple]:
-    """Accuracy against what is visible, and the radius that keeps 90 % of it."""
+def visible_rows(result: Result) -> Iterator[tuple]:
+    """The accuracy for each visible window, and the window that keeps 90 % of it."""
     if result.visible is None:
         return
     unit, cell = length_unit(result), result.main.layers[0].cell
@@ -135,6 +158,7 @@ def rows_of_answers(result: Result) -> Iterator[tuple]:
     for name, accuracies in result.visible.accuracy.items():
         intervals = result.visible.interval[name]
         for radius, value, interval in zip(result.visible.radii, accuracies, intervals, strict=True):
-            yield *place, f"visible within {radius * cell:g} {unit}, {name} outside", "accuracy", value, *interval, "1"
+            window = f"visible within {radius * cell:g} {unit}, {name} outside"
+            yield *place, window, "accuracy", value, *interval, "1", ""
     for name, radius in result.visible.keeps().items():
-        yield *place, f"visible window, {name} outside", "keeps_90", radius * cell, "", "", unit
+        yield *place, f"visible window, {name} outside", "keeps_90", radius * cell, "", "", unit, ""

@@ -7,8 +7,8 @@ import numpy
 import pytest
 import torch
 
-from vitspeech.data.utterances.composition import check
-from vitspeech.data.utterances.drawing import Drawing
+from vitspeech.data.utterances.manifest import check_utterance
+from vitspeech.data.utterances.sampling import UtteranceSampler
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
 
 SPLITS = ("train", "validation", "test")
@@ -35,13 +35,13 @@ class Words(WordSource):
         return {name: torch.zeros(samples, dtype=torch.int16) for name, samples in NOISES.items()}
 
 
-def drawing(split="train", words=(1, 7), gap_ms=(0.0, 400.0), snr_db=(10.0, 30.0)):
-    return Drawing(Words(), split, words, gap_ms, snr_db)
+def sampler(split="train", words=(1, 7), gap_ms=(0.0, 400.0), snr_db=(10.0, 30.0)):
+    return UtteranceSampler(Words(), split, words, gap_ms, snr_db)
 
 
 def draws(count=300, seed=0, **arguments):
-    made, generator = drawing(**arguments), numpy.random.default_rng(seed)
-    return [made.draw(f"u{number}", generator) for number in range(count)]
+    made, generator = sampler(**arguments), numpy.random.default_rng(seed)
+    return [made.sample(f"u{number}", generator) for number in range(count)]
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +71,10 @@ def test_the_same_seed_draws_the_same_utterances_and_another_one_others():
 
 
 def test_what_is_drawn_follows_from_the_generator_and_not_from_what_was_drawn_before():
-    made = drawing()
-    first = made.draw("u", numpy.random.default_rng(5))
-    made.draw("u", numpy.random.default_rng(6))
-    assert made.draw("u", numpy.random.default_rng(5)) == first
+    made = sampler()
+    first = made.sample("u", numpy.random.default_rng(5))
+    made.sample("u", numpy.random.default_rng(6))
+    assert made.sample("u", numpy.random.default_rng(5)) == first
 
 
 def test_nothing_is_drawn_from_the_global_generators():
@@ -153,7 +153,7 @@ def test_silences_are_within_their_range_to_the_sample(gap_ms):
     for utterance in draws(gap_ms=gap_ms):
         gaps = silences(utterance)
         assert len(gaps) == len(utterance.words) + 1 and low <= min(gaps) <= max(gaps) <= high
-        check(utterance)
+        check_utterance(utterance)
 
 
 def test_words_follow_each_other_and_do_not_overlap(many):
@@ -207,4 +207,4 @@ def test_an_utterance_has_the_name_that_it_was_given():
 
 def test_more_words_than_clips_are_refused():
     with pytest.raises(ValueError, match=r"words=\[1, 44\] are more than the 43 clips for validation"):
-        drawing("validation", words=(1, 44))
+        sampler("validation", words=(1, 44))

@@ -1,4 +1,4 @@
-"""Attention weights of speech models: what they must be, and that their picture is drawn."""
+"""Attention weights of speech classifiers, and their figure."""
 
 import math
 import runpy
@@ -8,15 +8,18 @@ import numpy
 import pytest
 import soundfile
 import torch
+from arguments import nested
 from PIL import Image
 from tiny import ROOT
 
 from vitspeech.attention import SelfAttentivePooling, window_mask
 from vitspeech.checkpoint.folder import Model, save
 from vitspeech.frontends import SpeechTokens
-from vitspeech.models import SpeechClassifier, SpeechCNN, ViT
-from vitspeech.plots import attention as attention_picture
-from vitspeech.plots.attention import attention_weights, cells, draw_attention, encode
+from vitspeech.models import SpeechClassifier
+from vitspeech.plots import speech_attention
+from vitspeech.plots.attention import draw_attention
+from vitspeech.plots.attention_maps import forward_with_attention
+from vitspeech.plots.spectrogram import cell_borders
 
 RATE_HZ = 16_000
 LABELS = ["_silence_", "left", "right", "up", "$5 $6"]
@@ -26,7 +29,7 @@ KEYWORDS = {"sample_rate_hz": RATE_HZ, "seconds": 1.0}
 def classifier(**arguments):
     torch.manual_seed(0)
     arguments = {"depth": 2, "heads": 4, **arguments}
-    return SpeechClassifier(len(LABELS), SpeechTokens(16, mels=20, stride=3), **arguments).eval()
+    return SpeechClassifier(len(LABELS), SpeechTokens(16, mels=20, stride=3), **nested(**arguments)).eval()
 
 
 def released(network, labels=LABELS, preprocessing=KEYWORDS):
@@ -48,17 +51,18 @@ def waveform():
 
 @pytest.mark.parametrize("options", [{}, {"positions": "relative", "score": "additive"}, {"left": 5, "right": [3, 0]}])
 @torch.no_grad()
-def test_one_pass_gives_the_networks_own_encoding_and_weights_that_sum_to_one(options, waveform):
+def test_one_pass_returns_the_networks_own_logits_and_tokens_and_weights_that_sum_to_one(options, waveform):
     network = classifier(**options)
-    encoded, weights = encode(network, waveform[None])
-    assert torch.allclose(encoded, network.forward_tokens(waveform[None]), atol=1e-5)
+    attention = forward_with_attention(network, waveform[None])
+    weights = attention.weights
+    assert torch.equal(attention.logits, network(waveform[None]))
+    assert torch.equal(attention.tokens, network.forward_tokens(waveform[None]))
     assert weights.shape == (2, 1, 4, 31, 31) and (weights >= 0).all()
     assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
-    assert torch.equal(weights[:, 0], attention_weights(network, waveform))
 
 
-def test_nothing_outside_a_layers_own_window_is_attended_to(waveform):
-    weights = attention_weights(classifier(left=5, right=[3, 0]), waveform)
+def test_weights_outside_a_blocks_own_window_are_zero(waveform):
+    weights = forward_with_attention(classifier(left=5, right=[3, 0]), waveform[None]).weights[:, 0]
     offset = torch.arange(31) - torch.arange(31)[:, None]
     for layer, right in zip(weights, (3, 0), strict=True):
         inside = (offset >= -5) & (offset <= right)
@@ -67,10 +71,10 @@ def test_nothing_outside_a_layers_own_window_is_attended_to(waveform):
 
 @pytest.mark.parametrize("window", [{}, {"left": 4, "right": 2}])
 @torch.no_grad()
-def test_weights_times_values_through_the_projection_are_each_layers_own_output(window, waveform):
+def test_weights_times_values_give_each_layers_own_output(window, waveform):
     network = classifier(**window)
-    x = network.tokens(waveform[None])
-    for block, weights in zip(network.encoder.blocks, attention_weights(network, waveform), strict=True):
+    x, layers = network.tokens(waveform[None]), forward_with_attention(network, waveform[None]).weights[:, 0]
+    for block, weights in zip(network.encoder.blocks, layers, strict=True):
         attention, normed = block.attention, block.attention_norm(x)
         values = attention.value(normed)[0].view(31, 4, 4)
         attended = torch.einsum("hts,shk->thk", weights, values).reshape(31, 16)
@@ -78,8 +82,8 @@ def test_weights_times_values_through_the_projection_are_each_layers_own_output(
         x = block(x)
 
 
-def test_a_token_is_drawn_around_the_middle_of_its_samples():
-    borders = cells(3, hop=320, window=1360, rate_hz=RATE_HZ)
+def test_a_token_is_drawn_at_the_center_of_its_samples():
+    borders = cell_borders(3, hop=320, window=1360, rate_hz=RATE_HZ)
     assert (borders[1:] + borders[:-1]) / 2 * RATE_HZ == pytest.approx([680, 1000, 1320])
 
 
@@ -90,7 +94,7 @@ def test_a_token_is_drawn_around_the_middle_of_its_samples():
         {"pooling": SelfAttentivePooling(16, hops=3), "normalizer": "relu", "depth": 1},
     ],
 )
-def test_a_picture_is_drawn(options, recording, tmp_path):
+def test_a_figure_is_drawn(options, recording, tmp_path):
     draw_attention(released(classifier(**options)), recording, tmp_path / "out.png")
     picture = numpy.asarray(Image.open(tmp_path / "out.png").convert("L"))
     assert picture.shape[1] == 1820 and 500 < picture.shape[0] < 1300
@@ -98,33 +102,33 @@ def test_a_picture_is_drawn(options, recording, tmp_path):
 
 
 @pytest.mark.parametrize("window", [{}, {"left": 6, "right": [2, 0]}])
-def test_attention_that_prefers_nothing_is_drawn_as_one_wherever_it_may_look(window, recording, tmp_path, monkeypatch):
-    network, drawn = classifier(**window), []
+def test_uniform_attention_is_drawn_as_one_inside_the_window(window, recording, tmp_path, monkeypatch):
+    network, maps = classifier(**window), []
     for block in network.encoder.blocks:
         torch.nn.init.zeros_(block.attention.query.weight)
-    draw = attention_picture.draw_times
+    draw = speech_attention.draw_relative
 
-    def record(axes, times, *place, **bar):
-        drawn.append(times)
-        draw(axes, times, *place, **bar)
+    def record(axes, values, extent):
+        maps.append(values)
+        return draw(axes, values, extent)
 
-    monkeypatch.setattr(attention_picture, "draw_times", record)
+    monkeypatch.setattr(speech_attention, "draw_relative", record)
     draw_attention(released(network), recording, tmp_path / "out.png")
-    received, pairs = drawn
+    received, pairs = maps
     assert received.shape == (2, 31) and received == pytest.approx(1, abs=1e-4)
-    seen = ~numpy.isnan(pairs)
-    assert pairs[seen] == pytest.approx(1, abs=1e-4)
-    assert numpy.array_equal(seen, window_mask(31, 31, *((6, 0) if window else (None, None))).numpy())
+    inside = ~numpy.isnan(pairs)
+    assert pairs[inside] == pytest.approx(1, abs=1e-4)
+    assert numpy.array_equal(inside, window_mask(31, 31, *((6, 0) if window else (None, None))).numpy())
 
 
 def test_a_clip_of_one_token_and_two_labels_can_be_drawn(recording, tmp_path):
-    network = SpeechClassifier(2, SpeechTokens(16, mels=20), depth=1, heads=2).eval()
-    assert len(encode(network, torch.zeros(1, 1600))[0][0]) == 1
+    network = SpeechClassifier(2, SpeechTokens(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
+    assert forward_with_attention(network, torch.zeros(1, 1600)).tokens.shape[1] == 1
     draw_attention(released(network, ["no", "yes"], KEYWORDS | {"seconds": 0.1}), recording, tmp_path / "out")
     assert (tmp_path / "out").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_forward_pass_is_done_once(recording, tmp_path):
+def test_the_network_runs_once(recording, tmp_path):
     network, passes = classifier(), []
     for module in (network.tokens, network.pooling, network.encoder.blocks[0].mlp):
         module.register_forward_hook(lambda module, *_: passes.append(module))
@@ -132,27 +136,11 @@ def test_a_forward_pass_is_done_once(recording, tmp_path):
     assert len(passes) == 3
 
 
-@pytest.mark.parametrize(
-    ("network", "preprocessing", "message"),
-    [
-        (ViT(5, image=8, patch=4, width=8, depth=1, heads=2), {"image": 8}, "of speech; ViT sees pictures"),
-        (
-            SpeechCNN(5, SpeechTokens(8, mels=20), depth=1),
-            KEYWORDS,
-            "of speech; SpeechCNN has no attention",
-        ),
-    ],
-)
-def test_a_network_without_attention_over_speech_is_refused(network, preprocessing, message, recording, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        draw_attention(released(network, preprocessing=preprocessing), recording, tmp_path / "out.png")
-
-
 @pytest.fixture
 def predict(monkeypatch, tmp_path):
-    """Run scripts/predict.py in this process with a tiny model's folder before its arguments."""
+    """Run scripts/predict.py in this process with a tiny model."""
     tokens = {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16, "mels": 20, "stride": 3}}
-    arguments = {"classes": len(LABELS), "tokens": tokens, "depth": 2, "heads": 4}
+    arguments = {"classes": len(LABELS), "tokens": tokens, "encoder": {"depth": 2, "heads": 4}}
     config = {"class_path": "vitspeech.SpeechClassifier", "init_args": arguments}
     save(Model(classifier(), LABELS, KEYWORDS, {}, config), tmp_path / "model")
 
@@ -163,10 +151,10 @@ def predict(monkeypatch, tmp_path):
     return run
 
 
-def test_predict_prints_the_pictures_path_after_the_predictions(predict, recording, tmp_path, capsys):
+def test_predict_prints_the_figures_path_after_the_predictions(predict, recording, tmp_path, capsys):
     predict(recording, "--attention", tmp_path / "out.png")
-    labels, picture = capsys.readouterr().out.splitlines()
-    assert labels.startswith(f"{recording}: ") and picture == str(tmp_path / "out.png")
+    labels, figure = capsys.readouterr().out.splitlines()
+    assert labels.startswith(f"{recording}: ") and figure == str(tmp_path / "out.png")
     assert (tmp_path / "out.png").exists()
 
 

@@ -1,0 +1,35 @@
+"""The settings of encoder and decoder: from dictionaries, one per block, and what is refused."""
+
+import pytest
+
+from vitspeech.attention import Decoder, DecoderConfig, Encoder, EncoderConfig
+
+
+@pytest.mark.parametrize("config", [None, {}, EncoderConfig()])
+def test_nothing_given_is_the_default(config):
+    assert EncoderConfig.of(config) == EncoderConfig(depth=6, heads=4, mlp_ratio=4.0, score="scaled_dot")
+
+
+def test_a_dictionary_is_as_good_as_the_dataclass():
+    config = {"depth": 3, "heads": 2, "left": [1, None, 4], "score": "cosine"}
+    assert EncoderConfig.of(config) == EncoderConfig(**config)
+    ours, theirs = Encoder(12, config).state_dict(), Encoder(12, EncoderConfig(**config)).state_dict()
+    assert {name: tensor.shape for name, tensor in ours.items()} == {name: x.shape for name, x in theirs.items()}
+
+
+@pytest.mark.parametrize(("kind", "network"), [(EncoderConfig, Encoder), (DecoderConfig, Decoder)])
+def test_an_unknown_key_is_an_error_that_names_it_and_lists_the_known(kind, network):
+    for make in (kind.of, lambda config: network(12, config)):
+        with pytest.raises(ValueError, match=f"^{kind.__name__} has no 'dephts'; it has depth, heads, left, .*normali"):
+            make({"dephts": 2})
+
+
+def test_each_block_has_its_own_contexts_and_drop_path():
+    blocks = EncoderConfig(depth=3, left=[1, None, 4], right=2, drop_path=0.2).per_block()
+    assert [(block.left, block.right) for block in blocks] == [(1, 2), (None, 2), (4, 2)]
+    assert [block.drop_path for block in blocks] == pytest.approx([0, 0.1, 0.2])
+
+
+def test_a_decoder_like_an_encoder_shares_all_but_depth_and_contexts():
+    encoder = EncoderConfig(depth=5, heads=3, left=2, mlp_ratio=2.0, dropout=0.1, score="dot", normalizer="relu")
+    assert DecoderConfig.like(encoder) == DecoderConfig(2, 3, None, 2.0, 0.1, "dot", "relu")

@@ -1,0 +1,239 @@
+"""Augmentation of clips: each change alone against its definition, and the pink noise of a data set without noise.
+
+Shapes: B = 97 clips, N = 1009 samples at 1000 Hz, so that a sample lasts a millisecond.
+"""
+
+import numpy
+import pytest
+import torch
+from torch.testing import assert_close
+
+from vitspeech.data.clips.augment import WaveformAugment, pink_noise
+
+BATCH, SAMPLES, RATE_HZ = 97, 1009, 1000
+MIDDLE = SAMPLES // 2
+NOISE = torch.from_numpy(numpy.random.default_rng(0).integers(-9000, 9000, 5003, dtype=numpy.int16))
+RAMP = torch.arange(1000, 6003, dtype=torch.int16)  # noise whose every sample tells its place: 1000 more
+
+
+def only(**settings):
+    """An augmentation that does nothing but what it is told to."""
+    return WaveformAugment(**{"shift_ms": 0, "speed": 0, "noise_prob": 0, "gain_db": 0} | settings)
+
+
+def changed(waveforms, seed=0, noise=NOISE, **settings):
+    torch.manual_seed(seed)
+    after = only(**settings)(waveforms, noise, RATE_HZ)
+    assert after.shape == waveforms.shape and after.dtype == waveforms.dtype
+    return after
+
+
+def clips(batch=BATCH, loudness=0.1, seed=0):
+    return loudness * torch.randn(batch, SAMPLES, generator=torch.Generator().manual_seed(seed))
+
+
+def bump(center=MIDDLE, width=5.0):
+    """A clip with one smooth bump, or one for each center."""
+    place = torch.arange(SAMPLES, dtype=torch.float64)
+    return (-((place - center) ** 2) / (2 * width**2)).exp()
+
+
+def centers(waveforms):
+    """Where each clip's bump is: (B, 1)."""
+    weights = waveforms.double()
+    return (weights * torch.arange(SAMPLES)).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
+
+
+def decibels(ratio):
+    return 20 * torch.log10(ratio)
+
+
+def test_all_at_zero_is_the_identity():
+    assert torch.equal(changed(clips()), clips())
+
+
+def test_shift_moves_both_ways_by_up_to_its_bound_and_keeps_the_form():
+    after = changed(bump().float().expand(BATCH, -1), shift_ms=37)
+    shift = centers(after) - MIDDLE
+    assert shift.abs().max() <= 37.01 and shift.min() < -30 and shift.max() > 30
+    assert len(shift.round().unique()) > 40
+    # The bump at its new place, as its formula has it: nothing but the place has changed.
+    assert_close(after.double(), bump(MIDDLE + shift), atol=3e-3, rtol=0)
+    assert_close(after.square().sum(1).double(), bump().square().sum().expand(BATCH), atol=0, rtol=1e-2)
+
+
+@pytest.mark.parametrize("uniform, shift", [(0.0, -37), (0.5, 0), (1.0, 37)])
+def test_a_shift_by_whole_samples_is_a_slice(monkeypatch, uniform, shift):
+    given, expected = clips(), torch.zeros(BATCH, SAMPLES)
+    expected[:, max(-shift, 0) : SAMPLES - max(shift, 0)] = given[:, max(shift, 0) : SAMPLES - max(-shift, 0)]
+    monkeypatch.setattr(torch, "rand", lambda *size, **_: torch.full(size, uniform))
+    assert_close(changed(given, shift_ms=37), expected, atol=1e-3, rtol=0)
+
+
+def test_shift_is_in_milliseconds_at_any_rate():
+    torch.manual_seed(0)
+    after = only(shift_ms=37)(bump().float().expand(BATCH, -1), NOISE, 8 * RATE_HZ)
+    shift = centers(after) - MIDDLE
+    assert 8 * 30 < shift.abs().max() <= 8 * 37 + 0.01
+
+
+def test_an_impulse_moves_by_up_to_the_bound_in_both_directions():
+    impulses = torch.zeros(BATCH, SAMPLES)
+    impulses[:, MIDDLE] = 1
+    peaks = changed(impulses, shift_ms=13).argmax(1) - MIDDLE
+    assert peaks.min() in (-13, -12) and peaks.max() in (12, 13)
+
+
+def test_what_a_shift_leaves_is_silence():
+    after = changed(torch.ones(BATCH, SAMPLES), shift_ms=37)
+    silent = after == 0
+    assert 25 < silent.sum(1).max() <= 37
+    assert silent[:, 0].any() and silent[:, -1].any() and not silent[:, 37:-37].any()
+
+
+def test_speed_changes_a_tones_frequency_both_ways_within_its_bound():
+    hz = 100.0
+    seconds = (torch.arange(SAMPLES, dtype=torch.float64) - MIDDLE) / RATE_HZ
+    after = changed((2 * torch.pi * hz * seconds).sin().float().expand(BATCH, -1), speed=0.15).double()
+    inner = after[:, 100:-100]  # a clip spoken faster ends in silence
+    window = torch.hann_window(inner.shape[1], dtype=torch.float64)
+    found = torch.fft.rfft(inner * window, 2**16).abs().argmax(1, keepdim=True) * RATE_HZ / 2**16
+    assert 84.9 < found.min() < 88 and 112 < found.max() < 115.1
+    # Read around the middle, which stays where it is.
+    assert_close(inner, (2 * torch.pi * found * seconds[100:-100]).sin(), atol=0.06, rtol=0)
+    assert after[:, MIDDLE].abs().max() < 1e-3
+
+
+def test_speed_lengthens_and_shortens_a_word():
+    width = 31.0
+    after = changed(bump(width=width).float().expand(BATCH, -1), speed=0.2).double()
+    spread = (after * (torch.arange(SAMPLES) - MIDDLE).square()).sum(1) / after.sum(1)
+    stretch = spread.sqrt() / width
+    assert 1 / 1.201 < stretch.min() < 0.87 and 1.2 < stretch.max() < 1 / 0.799
+    assert (centers(after) - MIDDLE).abs().max() < 1e-2
+
+
+def test_noise_is_within_the_range_of_decibels_below_the_clip():
+    given = clips() * torch.logspace(-2, 0, BATCH)[:, None]
+    added = changed(given, noise_prob=1, noise_snr_db=(-5, 17)) - given
+    ratio = decibels(given.square().mean(1).sqrt() / added.square().mean(1).sqrt())
+    assert -5.01 < ratio.min() < -4 and 16 < ratio.max() < 17.01
+    assert abs(ratio.mean() - 6) < 2
+
+
+def test_noise_of_one_ratio_has_that_ratio():
+    added = changed(clips(), noise_prob=1, noise_snr_db=(7, 7)) - clips()
+    ratio = decibels(clips().square().mean(1).sqrt() / added.square().mean(1).sqrt())
+    assert_close(ratio, torch.full((BATCH,), 7.0), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("prob", [0.1, 0.5, 0.9])
+def test_noise_prob_is_the_fraction_of_clips_that_get_noise(prob):
+    given = clips(batch=499)
+    after = changed(given, noise_prob=prob)
+    noisy = (after != given).any(1)
+    assert abs(noisy.float().mean().item() - prob) < 0.07
+    assert torch.equal(after[~noisy], given[~noisy])
+
+
+def test_a_noise_prob_of_1_is_every_clip():
+    assert (changed(clips(), noise_prob=1) != clips()).any(1).all()
+
+
+def test_noise_is_a_stretch_of_the_recording_from_all_over_it():
+    given = clips()
+    added = (changed(given, noise_prob=1, noise_snr_db=(-40, -40), noise=RAMP) - given).double()
+    slope = (added[:, -1:] - added[:, :1]) / (SAMPLES - 1)
+    start = added[:, :1] / slope - 1000
+    assert_close(added, slope * (1000 + start + torch.arange(SAMPLES)), atol=1e-3, rtol=1e-3)
+    assert -3 < start.min() < 250 and 3994 - 250 < start.max() < 3994 + 3
+    assert len(start.round().unique()) > 80
+
+
+def test_noise_may_be_exactly_as_long_as_a_clip():
+    given = clips()
+    added = changed(given, noise_prob=1, noise_snr_db=(0, 0), noise=NOISE[:SAMPLES]) - given
+    stretch = NOISE[:SAMPLES].double().expand(BATCH, -1)
+    cosine = torch.nn.functional.cosine_similarity(added.double(), stretch)
+    assert_close(cosine, torch.ones(BATCH, dtype=torch.float64), atol=1e-4, rtol=0)
+
+
+def test_the_last_stretch_of_the_noise_is_drawn_too():
+    noise = torch.zeros(SAMPLES + 1, dtype=torch.int16)
+    noise[0], noise[-1] = 9000, -9000
+    added = changed(clips(), noise_prob=1, noise=noise) - clips()
+    first, last = added[:, 0] > 1e-3, added[:, -1] < -1e-3
+    assert first.any() and last.any() and (first ^ last).all()
+
+
+def test_gain_is_one_factor_a_clip_within_its_decibels():
+    given = clips()
+    ratio = changed(given, gain_db=6) / given
+    assert_close(ratio, ratio[:, :1].expand(-1, SAMPLES), atol=0, rtol=1e-5)
+    gain = decibels(ratio[:, 0])
+    assert -6.001 < gain.min() < -5 and 5 < gain.max() < 6.001
+    assert abs(gain.mean()) < 1
+
+
+@pytest.mark.parametrize("noise", [NOISE, torch.zeros(5003, dtype=torch.int16)], ids=["noise", "silence"])
+def test_a_silent_clip_stays_finite_and_all_but_silent(noise):
+    torch.manual_seed(0)
+    after = WaveformAugment(noise_prob=1)(torch.zeros(BATCH, SAMPLES), noise, RATE_HZ)
+    assert after.isfinite().all() and after.square().mean(1).sqrt().max() <= 2.01e-4  # 1e-4 and 6 dB of gain
+    assert bool(after.any()) == bool(noise.any())
+
+
+def test_silent_noise_changes_nothing():
+    assert torch.equal(changed(clips(), noise_prob=1, noise=torch.zeros_like(NOISE)), clips())
+
+
+def test_the_defaults_change_every_clip_in_its_own_way():
+    torch.manual_seed(0)
+    given = clips(batch=1).expand(BATCH, -1)
+    after = WaveformAugment()(given, NOISE, RATE_HZ)
+    assert len(after.unique(dim=0)) == BATCH and not (after == given).all(1).any()
+
+
+def test_what_was_given_is_left_as_it_was():
+    given, noise = clips(), NOISE.clone()
+    WaveformAugment()(given, noise, RATE_HZ)
+    assert torch.equal(given, clips()) and torch.equal(noise, NOISE)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"shift_ms": -1.0},
+        {"speed": -0.1},
+        {"speed": 1.0},
+        {"noise_prob": -0.1},
+        {"noise_prob": 1.1},
+        {"gain_db": -3.0},
+    ],
+    ids=str,
+)
+def test_a_number_out_of_its_range_is_an_error_that_names_it(setting):
+    ((name, value),) = setting.items()
+    with pytest.raises(ValueError, match=f"{name}={value}.*is negative or too large"):
+        WaveformAugment(**setting)
+
+
+def test_a_range_of_decibels_goes_from_low_to_high():
+    with pytest.raises(ValueError, match=r"noise_snr_db=\[9, 3\] is not a range from low to high"):
+        WaveformAugment(noise_snr_db=(9, 3))
+
+
+def test_pink_noise_is_the_same_every_time_and_draws_nothing_from_the_global_generator():
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    first = pink_noise(1601)
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(pink_noise(1601), first)
+    assert first.shape == (16_010,) and first.dtype == torch.int16 and first.abs().max() == 32767
+
+
+def test_pink_noise_has_equal_energy_in_every_octave():
+    spectrum = numpy.abs(numpy.fft.rfft(pink_noise(16_000).numpy().astype(float))) ** 2
+    octaves = [spectrum[2**power : 2 ** (power + 1)].sum() for power in range(8, 16)]
+    assert max(octaves) / min(octaves) < 1.3

@@ -1,0 +1,136 @@
+"""The attention figure of vision transformers, and which networks are refused."""
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from vitspeech.attention import SelfAttentivePooling
+from vitspeech.checkpoint.folder import Model
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import CNN, SpeechCNN, SpeechRecognizer, TimmModel, ViT
+from vitspeech.plots.attention import draw_attention
+from vitspeech.plots.attention_maps import forward_with_attention, pooling_weights, rollout
+from vitspeech.plots.image_attention import attention_maps
+
+LABELS = ["cat", "$5 $6"]
+IMAGE = {"image": 12, "mean": [0.5] * 3, "std": [0.25] * 3}
+POOLINGS = ["mean", "class", "self_attentive"]
+
+
+def vit(pooling="mean", **options):
+    torch.manual_seed(0)
+    return ViT(len(LABELS), image=12, patch=4, width=10, depth=2, heads=5, pooling=pooling, **options).eval()
+
+
+def released(network, preprocessing=IMAGE):
+    return Model(network.eval(), LABELS, preprocessing, {}, {})
+
+
+@pytest.fixture
+def images():
+    return torch.randn(1, 3, 12, 12, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def photo(tmp_path):
+    pixels = numpy.random.default_rng(0).integers(0, 256, (23, 31, 3), dtype=numpy.uint8)
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    return tmp_path / "photo.png"
+
+
+@pytest.mark.parametrize("pooling", [*POOLINGS, SelfAttentivePooling(10, hops=3)])
+def test_a_figure_is_drawn_that_can_be_read_at_400_px(pooling, photo, tmp_path):
+    draw_attention(released(vit(pooling)), photo, tmp_path / "out.png")
+    figure = numpy.asarray(Image.open(tmp_path / "out.png").convert("L"))
+    assert figure.shape[1] == 845 and 500 < figure.shape[0] < 1100
+    assert figure.std() > 20 and len(numpy.unique(figure)) > 100
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@torch.no_grad()
+def test_one_pass_returns_the_networks_own_logits_and_the_weights_of_each_block(pooling, images):
+    network = vit(pooling)
+    attention = forward_with_attention(network, images)
+    tokens = 10 if pooling == "class" else 9
+    assert torch.equal(attention.logits, network(images))
+    assert attention.weights.shape == (2, 1, 5, tokens, tokens)
+    assert torch.allclose(attention.weights.sum(-1), torch.ones(()), atol=1e-5)
+    assert not network.encoder._forward_hooks  # nothing is left behind
+
+
+@pytest.mark.parametrize(
+    ("pooling", "title"), [("mean", None), ("class", "class token"), ("self_attentive", "pooling weights")]
+)
+def test_the_maps_are_rollout_pooling_and_each_block(pooling, title, images):
+    network = vit(pooling)
+    maps = attention_maps(network, forward_with_attention(network, images))
+    assert list(maps) == ["rollout", *([title] if title else []), "block 1", "block 2"]
+    assert all(values.shape == (9,) for values in maps.values())
+
+
+@torch.no_grad()
+def test_the_class_tokens_map_is_its_row_in_the_last_block(images):
+    network = vit("class")
+    attention = forward_with_attention(network, images)
+    row = attention.weights[-1, 0].mean(0)[0, 1:]
+    assert torch.allclose(attention_maps(network, attention)["class token"], 10 * row)
+
+
+@torch.no_grad()
+def test_the_pooling_map_is_the_mean_over_hops_of_the_poolings_weights(images):
+    network = vit(SelfAttentivePooling(10, hops=3))
+    attention = forward_with_attention(network, images)
+    weights = network.pooling.weights(attention.tokens)
+    assert torch.allclose(attention_maps(network, attention)["pooling weights"], 9 * weights.mean(1)[0])
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_uniform_attention_is_one_in_every_map(pooling, images):
+    network = vit(pooling)
+    for block in network.encoder.blocks:
+        nn.init.zeros_(block.attention.query.weight)
+    if pooling == "self_attentive":
+        nn.init.zeros_(network.pooling.score.weight)
+    maps = attention_maps(network, forward_with_attention(network, images))
+    if pooling == "class":  # the residual path keeps part of the class token in itself
+        rows = maps.pop("rollout")
+        assert torch.allclose(rows, rows.mean().expand(9), atol=1e-5) and rows.mean() < 1
+    for values in maps.values():
+        assert torch.allclose(values, torch.ones(9), atol=1e-4)
+
+
+def test_rollout_of_two_blocks_by_hand():
+    first, second = torch.tensor([[0.5, 0.5], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [0.25, 0.75]])
+    weights = torch.stack((first, second))[:, None]
+    # With the residual path [[0.75, 0.25], [0, 1]] and [[1, 0], [0.125, 0.875]].
+    assert torch.allclose(rollout(weights), torch.tensor([[0.75, 0.25], [0.09375, 0.90625]]))
+
+
+def test_a_pooling_of_unknown_weights_is_refused():
+    with pytest.raises(ValueError, match="Identity"):
+        pooling_weights(nn.Identity(), torch.zeros(1, 9, 10))
+
+
+@pytest.mark.parametrize(
+    ("network", "preprocessing", "message"),
+    [
+        (CNN(2), IMAGE, "^--attention draws ViT and SpeechClassifier; CNN has no attention$"),
+        (TimmModel(2, "mobilenetv3_small_050"), IMAGE, "TimmModel is not supported$"),
+        (
+            SpeechCNN(2, SpeechTokens(8, mels=20), depth=1),
+            {"sample_rate_hz": 16_000, "seconds": 1.0},
+            "SpeechCNN has no attention$",
+        ),
+        (
+            SpeechRecognizer(2, SpeechTokens(8, mels=20), depth=1, heads=2),
+            {"sample_rate_hz": 16_000, "units": "words"},
+            "SpeechRecognizer is drawn by `vitspeech transcribe --picture`$",
+        ),
+    ],
+)
+def test_other_networks_are_refused_in_one_line(network, preprocessing, message, photo, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        draw_attention(released(network, preprocessing), photo, tmp_path / "out.png")
+    assert not (tmp_path / "out.png").exists()

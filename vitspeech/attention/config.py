@@ -1,0 +1,118 @@
+"""The settings of an encoder and of a decoder: every model takes them as `encoder` and `decoder`.
+
+In a config they are nested keys (`encoder: {depth: 6, heads: 4, left: 8}`), in Python a dataclass
+(`EncoderConfig(depth=6, left=8)`) or a dictionary with the same keys.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self
+
+from vitspeech.attention.scores import Score
+
+Contexts = int | list[int | None] | None
+
+
+@dataclass(frozen=True)
+class Config:
+    """A dataclass of settings that can also be given as a dictionary."""
+
+    @classmethod
+    def of(cls, value: Self | Mapping[str, Any] | None) -> Self:
+        """The settings from a config, from a dictionary of its fields, or the defaults for `None`.
+
+        Raises:
+            ValueError: If the dictionary has a key that is not a field.
+        """
+        if isinstance(value, cls):
+            return value
+        settings = dict(value or {})
+        names = [field.name for field in fields(cls)]
+        for name in settings:
+            if name not in names:
+                raise ValueError(f"{cls.__name__} has no {name!r}; it has {', '.join(names)}")
+        return cls(**settings)
+
+
+@dataclass(frozen=True)
+class EncoderConfig(Config):
+    """Settings of an `Encoder`.
+
+    Args:
+        depth: Number of blocks.
+        heads: Number of attention heads; must divide the model width.
+        left: Past context in tokens, one number for all blocks or a list with one per block; `None` is unlimited.
+        right: Look-ahead in tokens, one number or a list; `None` is unlimited, 0 is causal.
+        mlp_ratio: Hidden width of the MLP as a multiple of the model width.
+        dropout: Dropout probability of attention weights and of both branches' outputs.
+        drop_path: Stochastic depth probability of the last block; it grows linearly from 0 in the first block.
+        score: How queries and keys are compared: a registered name (`scaled_dot`, `dot`, `general`, `additive`,
+            `cosine`, or one of your own), a subclass of `Score`, or the import path of one.
+        normalizer: How scores become weights: `softmax` or `relu`.
+    """
+
+    depth: int = 6
+    heads: int = 4
+    left: Contexts = None
+    right: Contexts = None
+    mlp_ratio: float = 4.0
+    dropout: float = 0.0
+    drop_path: float = 0.0
+    score: str | type[Score] = "scaled_dot"
+    normalizer: Literal["softmax", "relu"] = "softmax"
+
+    def per_block(self) -> list[Self]:
+        """One config for each block, with its own `left`, `right` and `drop_path`.
+
+        Raises:
+            ValueError: If `depth` is below 1, or a list of contexts has another length.
+        """
+        if self.depth < 1:
+            raise ValueError(f"depth={self.depth} is below 1")
+        contexts = zip(*(repeated(name, getattr(self, name), self.depth) for name in ("left", "right")), strict=True)
+        growth = [number / (self.depth - 1) if self.depth > 1 else 1 for number in range(self.depth)]
+        return [
+            replace(self, left=left, right=right, drop_path=self.drop_path * factor)
+            for (left, right), factor in zip(contexts, growth, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class DecoderConfig(Config):
+    """Settings of a `Decoder`.
+
+    Args:
+        depth: Number of blocks.
+        heads: Number of attention heads; must divide the model width.
+        left: Past context of the self-attention in tokens; `None` is unlimited.
+        mlp_ratio: Hidden width of the MLP as a multiple of the model width.
+        dropout: Dropout probability of attention weights and of the branches' outputs.
+        score: How queries and keys are compared, as in `EncoderConfig`.
+        normalizer: How scores become weights: `softmax` or `relu`.
+    """
+
+    depth: int = 2
+    heads: int = 4
+    left: int | None = None
+    mlp_ratio: float = 4.0
+    dropout: float = 0.0
+    score: str | type[Score] = "scaled_dot"
+    normalizer: Literal["softmax", "relu"] = "softmax"
+
+    @classmethod
+    def like(cls, encoder: EncoderConfig) -> Self:
+        """Two blocks with the heads, MLP ratio, dropout, score and normalizer of an encoder."""
+        shared = ("heads", "mlp_ratio", "dropout", "score", "normalizer")
+        return cls(**{name: getattr(encoder, name) for name in shared})
+
+
+def repeated(name: str, context: Contexts, depth: int) -> list[int | None]:
+    """One context per block.
+
+    Raises:
+        ValueError: If a list has another length.
+    """
+    contexts = [context] * depth if context is None or isinstance(context, int) else list(context)
+    if len(contexts) != depth:
+        raise ValueError(f"{name}={contexts} has {len(contexts)} entries, but there are depth={depth} blocks")
+    return contexts

@@ -1,0 +1,37 @@
+"""Measure a model on the data set and split that its card names; this reproduces the card's number.
+
+vitspeech evaluate checkpoints/cnn-cifar10 --data ROOT
+vitspeech evaluate checkpoints/spoken-words-attention --ctc-weight 0      # the decoder without CTC
+"""
+
+from collections.abc import Sequence
+
+from vitspeech import command_line
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `vitspeech evaluate`; the last line printed is the main metric and its value."""
+    parser = command_line.parser("evaluate", __doc__)
+    parser.add_argument("checkpoint", help="folder of a released model or a finished run")
+    parser.add_argument("--data", metavar="ROOT", help="folder of the data set; default: VITSPEECH_DATA, else data")
+    parser.add_argument("--beam", type=int, help="beam width for transcripts, 1 is greedy; default: as on the card")
+    parser.add_argument("--ctc-weight", type=float, help="weight of CTC in a decoder's search; default: as on the card")
+    command_line.add_trust(parser)
+    options = parser.parse_args(arguments)
+
+    import torch
+
+    import vitspeech
+    from vitspeech.checkpoint.release import card_data
+    from vitspeech.tasks import find_task
+
+    model = vitspeech.load(options.checkpoint, trust=options.trust)
+    data = card_data(model, options.data)
+    network = model.network.to("cuda" if torch.cuda.is_available() else "cpu")
+    overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}
+    overrides = {name: value for name, value in overrides.items() if value is not None}
+    search = vitspeech.Search(**model.card["metrics"].get("search", {}) | overrides)
+    report = find_task(model.task, options.trust).evaluate(network, data, search=search)
+    name, value = report.headline
+    print(f"{report.text}; the card says {model.card['metrics'][name]:.4f}")
+    print(f"{name} {value:.4f}")

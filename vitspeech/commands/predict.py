@@ -1,0 +1,53 @@
+"""Classify images of any size and mode, or recordings at any sample rate.
+
+vitspeech predict checkpoints/vit-cifar10 cat.png holiday/ --top 3 --csv out.csv
+vitspeech predict checkpoints/speech-commands yes.wav recordings/
+vitspeech predict checkpoints/speech-commands yes.wav --attention yes.png
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from vitspeech import command_line
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `vitspeech predict`: one line per file, or a CSV table."""
+    parser = command_line.parser("predict", __doc__)
+    parser.add_argument("checkpoint", help="folder of a released model or a finished run")
+    parser.add_argument("paths", nargs="+", metavar="FILE_OR_FOLDER", help="images or recordings, or folders of them")
+    parser.add_argument("--top", type=int, default=3, help="labels per file (default 3)")
+    parser.add_argument("--csv", type=Path, help="write file, rank, label, probability to this file, print nothing")
+    parser.add_argument("--attention", type=Path, metavar="PNG", help="draw the attention weights for one file")
+    command_line.add_trust(parser)
+    options = parser.parse_args(arguments)
+    if options.top < 1:
+        parser.error(f"--top {options.top} is below 1")
+    if options.attention and (len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
+        parser.error("--attention draws one file: give one, and no folder")
+
+    import vitspeech
+    from vitspeech.data.files import write_csv
+    from vitspeech.plots.attention import draw_attention
+
+    model = vitspeech.load(options.checkpoint, trust=options.trust)
+    if options.attention:
+        # First, so that nothing is printed before a model without attention is refused.
+        draw_attention(model, Path(options.paths[0]), options.attention)
+    # Lines on a terminal show progress by themselves.
+    progress = options.csv is not None or not sys.stdout.isatty()
+    predictions = vitspeech.predict(model, options.paths, top=options.top, progress=progress)
+    if options.csv is None:
+        for path, labels in predictions:
+            print(f"{path}: " + ", ".join(f"{label} {probability:.3f}" for label, probability in labels))
+    else:
+        rows = (
+            (path, rank, label, f"{probability:.6f}")
+            for path, labels in predictions
+            for rank, (label, probability) in enumerate(labels, 1)
+        )
+        write_csv(options.csv, ["file", "rank", "label", "probability"], rows)
+        print(options.csv)
+    if options.attention:
+        print(options.attention)

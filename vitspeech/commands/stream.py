@@ -1,0 +1,77 @@
+"""Recognize words in a recording of any length, or live, and print each with its times as soon as it is final.
+
+vitspeech stream checkpoints/speech-commands-truncated talk.wav                   # spots single words
+vitspeech stream checkpoints/spoken-words-ctc talk.wav                            # transcribes every word
+vitspeech stream checkpoints/speech-commands-truncated noise.wav --no-words       # false alarms per hour
+vitspeech stream checkpoints/speech-commands-truncated --microphone
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from vitspeech import command_line
+
+if TYPE_CHECKING:
+    from vitspeech.inference.spotting import Detection
+    from vitspeech.inference.transcribe import Segment
+
+PART_S = 0.1  # seconds of audio pushed at a time
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `vitspeech stream`: one line per word, then the real-time factor."""
+    parser = command_line.parser("stream", __doc__)
+    parser.add_argument("checkpoint", help="folder of a released speech model or a finished run")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="recording: WAV, FLAC or OGG, any rate and length")
+    parser.add_argument("--microphone", action="store_true", help="listen until Ctrl-C (needs the extra `live`)")
+    spotting = parser.add_argument_group("models that spot single words")
+    spotting.add_argument("--threshold", type=float, default=0.8, help="lowest probability of a word (default 0.8)")
+    pause = "shortest time between two words (default 0.5)"
+    spotting.add_argument("--refractory", type=float, default=0.5, metavar="SECONDS", help=pause)
+    parser.add_argument("--no-words", action="store_true", help="FILE holds no words: report false alarms per hour")
+    command_line.add_trust(parser)
+    options = parser.parse_args(arguments)
+    if (options.file is None) == (not options.microphone):
+        parser.error("give a FILE or --microphone, one of them")
+    if options.no_words and options.microphone:
+        parser.error("--no-words needs a FILE")
+
+    import torch
+
+    import vitspeech
+    from vitspeech.data.audio.reading import read_audio
+    from vitspeech.inference.microphone import listen
+    from vitspeech.inference.spotting import WordSpotter, alarms_per_hour
+    from vitspeech.inference.transcribe import is_transcribing
+
+    torch.set_num_threads(1)  # parts of a tenth of a second are too small for more threads
+    model = vitspeech.load(options.checkpoint, trust=options.trust)
+    if is_transcribing(model.network):
+        listener = vitspeech.TranscriptStream(model, search=vitspeech.Search(beam=1))
+    else:
+        listener = WordSpotter(model, threshold=options.threshold, refractory_s=options.refractory)
+    rate = listener.stream.sample_rate_hz
+    delay_ms = 1000 * listener.stream.delay_samples / rate
+    print(f"{', '.join(model.labels)}; {delay_ms:.0f} ms behind", flush=True)
+    if options.microphone:
+        print_words(listener.words(listen(rate, PART_S)))
+        return
+    audio = read_audio(options.file, rate)
+    start = time.perf_counter()
+    count = print_words(listener.words(audio.split(round(PART_S * rate))))
+    audio_s, computing_s = len(audio) / rate, time.perf_counter() - start
+    factor = computing_s / audio_s
+    print(f"{count} words in {audio_s:.1f} s of audio, computed in {computing_s:.2f} s (real-time factor {factor:.3f})")
+    if options.no_words:
+        rate_per_hour, low, high = alarms_per_hour(count, audio_s)
+        print(f"false alarms per hour: {rate_per_hour:.1f} (95 % interval {low:.1f} to {high:.1f})")
+
+
+def print_words(words: "Iterable[Detection | Segment]") -> int:
+    """Print each word on a line of its own as it comes, and return their number."""
+    count = 0
+    for count, word in enumerate(words, start=1):  # noqa: B007
+        probability = f" {word.probability:.2f}" if hasattr(word, "probability") else ""
+        print(f"{word.start_s:8.2f} – {word.end_s:.2f} s  {word.label:12}{probability}".rstrip(), flush=True)
+    return count

@@ -1,0 +1,50 @@
+"""usage: {program} --config CONFIG [--config OVERLAY ...] [--KEY VALUE ...]
+       {program} --resume RUN
+
+Train a network from a config. The run's folder holds everything: the resolved config, logs, checkpoints, learning
+curves, the confusion matrix or a list of errors, and the final model in the released form.
+
+  --config CONFIG       a YAML file, or the name of a config of the package (`vitspeech configs` lists them); if several
+                        are given, later ones override earlier ones
+  --KEY VALUE           override one key of the config: --trainer.max_epochs 5 --model.network.encoder.depth 12
+  --data.root FOLDER    folder of the data set; default: VITSPEECH_DATA, else data
+  --seed_everything N   seed of everything random (default 0)
+  --run FOLDER          folder of the run; default: runs/NAME-OF-CONFIG/NUMBER
+  --resume RUN          resume an interrupted run; the result is that of an uninterrupted one
+  --trust MODULE        accept classes of this module of your own, whose code then runs; may be repeated
+  --print_config        print the resolved config and exit
+  --help-all            every key, including the trainer's hundreds of lines
+
+A config has three parts, and each key is an argument of a constructor:
+  data      vitspeech.Cifar, ImageFolder, Shapes,             --data.help vitspeech.Cifar
+            SpeechCommands, AudioFolder, SpokenWords; several words: WordSequences, TranscribedAudio
+  model     vitspeech.Classification, Labeling, Recognition (CTC) or Transcription (encoder-decoder) with
+            network: vitspeech.ViT, CNN, TimmModel,           --model.network.help vitspeech.ViT
+                     SpeechClassifier, SpeechCNN, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
+            optimizer of torch.optim or timm.optim, warmup, decay, compile, and the task's label_smoothing, ctc_weight
+  trainer   Lightning's: max_epochs, precision, accelerator, gradient_clip_val, callbacks, ...
+
+examples:
+  {program} --config shapes/vit
+  {program} --config cifar10/vit --config trainer/gpu --model.network.encoder.depth 12
+  {program} --config speech_commands/truncated --data.root ROOT
+  {program} --config word_sequences/ctc --data.source.root ROOT
+  {program} --resume runs/cifar10-vit/0
+"""
+
+import sys
+from collections.abc import Sequence
+
+from vitspeech import command_line
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `vitspeech train`; every argument but `--help` is parsed by the training command line (jsonargparse)."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or {"-h", "--help"} & set(arguments):
+        print(__doc__.format(program=command_line.program("train")).strip())
+        sys.exit(0 if arguments else 2)
+
+    from vitspeech.training.cli import train
+
+    train(["--help" if argument == "--help-all" else argument for argument in arguments])

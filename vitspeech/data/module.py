@@ -1,0 +1,115 @@
+"""The base class of every data set, and where data sets are looked for on disk.
+
+Shapes: B batch.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import lightning
+import numpy
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from vitspeech.data.batches import Batches
+
+
+class InMemoryData(lightning.LightningDataModule):
+    """Training, validation and test items as a Lightning data module, augmented on the training device.
+
+    A data set subclasses `ImageData`, `WaveformData` or `UtteranceData`, which define `normalize` and `augment_batch`
+    for one kind of input; it sets `labels` and implements `read`.
+
+    Args:
+        batch: Items per training batch, on each device.
+        seed: The run's seed; the command line sets it to `seed_everything`.
+
+    Attributes:
+        labels: The name of each class or unit, known without reading the data.
+        items: What the inputs are called in messages and model cards.
+        workers: Number of processes that read batches; 0 for data in memory.
+        evaluation_batch: Items per batch in validation and test.
+
+    Raises:
+        ValueError: If `batch` is below 1.
+    """
+
+    labels: Sequence[str]
+    items = "items"
+    workers = 0
+    evaluation_batch = 500
+
+    def __init__(self, *, batch: int, seed: int) -> None:
+        super().__init__()
+        if batch < 1:
+            raise ValueError(f"batch={batch} is below 1")
+        self.batch, self.seed = batch, seed
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        """How a released model must read a raw file, as numbers, strings and lists."""
+        raise NotImplementedError
+
+    def read(self, split: str) -> Dataset:
+        """Read the split `train`, `validation` or `test`: a data set indexed by (indices, seed), such as `Items`."""
+        raise NotImplementedError
+
+    def normalize(self, inputs: Tensor) -> Tensor:
+        """Convert integer inputs to the floats that networks take."""
+        raise NotImplementedError
+
+    def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Normalize and augment a training batch, with random numbers from torch's global generator.
+
+        Returns:
+            Inputs for the network and labels, (B,) or, if images are mixed, (B, classes).
+        """
+        raise NotImplementedError
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read the training and validation splits. The test split is read when its data loader is requested."""
+        if stage in (None, "fit") and not hasattr(self, "train"):
+            self.train, self.validation = self.read("train"), self.read("validation")
+
+    def train_dataloader(self) -> DataLoader:
+        return self.loader(self.train, Batches(len(self.train), self.batch, seed=self.seed, shuffle=True))
+
+    def val_dataloader(self) -> DataLoader:
+        return self.evaluation_loader(self.validation)
+
+    def test_dataloader(self) -> DataLoader:
+        return self.evaluation_loader(self.read("test"))
+
+    def evaluation_loader(self, items: Dataset) -> DataLoader:
+        """Load all items in order, in batches of `evaluation_batch`."""
+        return self.loader(items, Batches(len(items), self.evaluation_batch, shuffle=False))
+
+    def loader(self, items: Dataset, batches: Batches) -> DataLoader:
+        return DataLoader(
+            items,
+            sampler=batches,
+            batch_size=None,
+            num_workers=self.workers,
+            pin_memory=torch.cuda.is_available(),
+        )
+
+    def on_after_batch_transfer(self, batch: tuple[Tensor, Tensor, int], dataloader_idx: int) -> tuple[Tensor, Tensor]:
+        """Augment a training batch, or normalize an evaluation batch, on the training device."""
+        inputs, labels, seed = batch
+        return self.training_batch(inputs, labels, seed) if self.trainer.training else (self.normalize(inputs), labels)
+
+    def training_batch(self, inputs: Tensor, labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """Seed torch and NumPy with the batch's own seed and augment the batch.
+
+        Everything random in the training step follows from this seed, including dropout in the network.
+        """
+        torch.manual_seed(seed)
+        numpy.random.seed(seed)
+        return self.augment_batch(inputs, labels)
+
+
+def default_root(root: str | None) -> str:
+    """The folder of data sets: `root`, else the environment variable VITSPEECH_DATA, else `data`."""
+    return root or os.environ.get("VITSPEECH_DATA") or "data"

@@ -1,0 +1,105 @@
+"""Manifests: files that specify composed utterances to the sample, so that results are comparable.
+
+A manifest is a file of JSON lines, one utterance per line; its checksum is in SHA256SUMS beside it. All numbers are
+samples at 16 kHz, except `snr_db`:
+
+    id       name of the utterance          words    transcript
+    samples  length                         clips    clip of each word, by its name in the word source
+    cuts     [first, last + 1] sample of each word in its clip
+    starts   first sample of each word in the utterance; its duration is that of the cut
+    noise    [recording, first sample]; the recording is repeated from its beginning if it ends
+    snr_db   signal-to-noise ratio of the words and the noise
+"""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vitspeech.data.files import sha256, write_text
+
+CHECKSUMS = "SHA256SUMS"
+CHECKSUM_LINE = re.compile(r"^([0-9a-f]{64}) [ *](.+)$", re.MULTILINE)  # `sha256sum --binary` writes the asterisk
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """One line of a manifest; the fields are described at the top of this file."""
+
+    id: str
+    words: list[str]
+    samples: int
+    clips: list[str]
+    cuts: list[list[int]]
+    starts: list[int]
+    noise: list
+    snr_db: float
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """First sample of each word in the utterance and the one after its last."""
+        return [(start, start + last - first) for start, (first, last) in zip(self.starts, self.cuts, strict=True)]
+
+
+def write_manifest(utterances: Sequence[Utterance], file: str | Path) -> str:
+    """Write a manifest and its line in the folder's SHA256SUMS; return its SHA-256."""
+    file = Path(file)
+    write_text("".join(json.dumps(asdict(item), separators=(",", ":")) + "\n" for item in utterances), file)
+    checksums = read_checksums(file.parent / CHECKSUMS) | {file.name: sha256(file)}
+    write_text("".join(f"{digest}  {name}\n" for name, digest in sorted(checksums.items())), file.parent / CHECKSUMS)
+    return checksums[file.name]
+
+
+def read_manifest(file: str | Path) -> list[Utterance]:
+    """Read the utterances of a manifest.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If its SHA-256 is not the one in SHA256SUMS beside it, or a line is not a valid utterance.
+    """
+    file = Path(file)
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such manifest")
+    expected, actual = read_checksums(file.parent / CHECKSUMS).get(file.name), sha256(file)
+    if expected != actual:
+        reason = f"{CHECKSUMS} says {expected}" if expected else f"{CHECKSUMS} beside it has no line for it"
+        raise ValueError(f"{file}: its sha256 is {actual}, but {reason}: not the manifest that results are compared on")
+    utterances = []
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        try:
+            utterance = Utterance(**json.loads(line))
+            check_utterance(utterance)
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{file}: line {number} is not a valid utterance: {error}") from None
+        utterances.append(utterance)
+    if not utterances:
+        raise ValueError(f"{file}: no utterances")
+    return utterances
+
+
+def check_utterance(utterance: Utterance) -> None:
+    """Check that the fields of an utterance are consistent.
+
+    Raises:
+        ValueError: If they are not.
+    """
+    if not utterance.words:
+        raise ValueError("its transcript is empty")
+    lengths = [len(field) for field in (utterance.words, utterance.clips, utterance.cuts, utterance.starts)]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"words, clips, cuts and starts have different lengths: {', '.join(map(str, lengths))}")
+    for word, (first, last), start in zip(utterance.words, utterance.cuts, utterance.starts, strict=True):
+        if not 0 <= first < last or not 0 <= start <= utterance.samples - (last - first):
+            raise ValueError(f"{word!r}, cut {first} to {last}, does not fit at {start} of {utterance.samples} samples")
+    if [type(part) for part in utterance.noise] != [str, int] or utterance.noise[1] < 0:
+        raise ValueError(f"noise={utterance.noise} is not a recording with its first sample")
+    positions = (utterance.samples, *utterance.starts, *(position for cut in utterance.cuts for position in cut))
+    if not all(isinstance(position, int) for position in positions) or not math.isfinite(utterance.snr_db):
+        raise ValueError(f"a number of samples is not an integer, or snr_db={utterance.snr_db} is not finite")
+
+
+def read_checksums(file: Path) -> dict[str, str]:
+    """The SHA-256 of each file name in a SHA256SUMS file; empty if the file does not exist."""
+    return {name: digest for digest, name in CHECKSUM_LINE.findall(file.read_text())} if file.exists() else {}

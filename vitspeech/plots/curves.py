@@ -1,0 +1,59 @@
+"""Learning curves of a run, from its merged metrics."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from vitspeech.plots.style import BLUE, VERMILION
+
+MARKED_POINTS = 20  # curves of fewer points have markers
+
+
+def merge_metrics(run: Path) -> list[dict[str, str]]:
+    """Merge the logs of a run and its resumptions into `metrics.csv`; of a repeated step the last log counts."""
+    rows: dict[tuple[int, bool, bool], dict[str, str]] = {}
+    logs = sorted((run / "logs").glob("*/metrics.csv"), key=lambda log: int(log.parent.name))
+    for log in logs:
+        with log.open() as file:
+            for row in csv.DictReader(file):
+                if None in row.values():
+                    continue  # an incomplete line, written when the run was killed
+                key = (int(row["step"]), bool(row.get("val_loss")), bool(row.get("train_loss_epoch")))
+                rows[key] = row
+    merged = [rows[key] for key in sorted(rows)]
+    names = sorted({name for row in merged for name in row})
+    with (run / "metrics.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["epoch", "step", *(name for name in names if name not in ("epoch", "step"))])
+        writer.writeheader()
+        writer.writerows(merged)
+    return merged
+
+
+def draw_learning_curves(rows: Sequence[dict[str, str]], output: Path) -> None:
+    """Draw the training and validation loss, and the validation accuracy or error rate, against the epoch."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    losses, rates = figure.subplots(1, 2)
+    has_error_rate = any(row.get("val_error_rate") for row in rows)
+    draw_curve(losses, rows, "train_loss_epoch", "training (augmented)", VERMILION)
+    draw_curve(losses, rows, "val_loss", "validation", BLUE)
+    draw_curve(rates, rows, "val_error_rate" if has_error_rate else "val_accuracy", "validation", BLUE)
+    losses.set(xlabel="epoch", ylabel="loss (nats)")
+    rates.set(xlabel="epoch", ylabel="error rate of units" if has_error_rate else "accuracy")
+    for axes in (losses, rates):
+        if has_error_rate and all(min(line.get_ydata()) > 0 for line in axes.lines):
+            axes.set_yscale("log")  # the CTC loss falls by a factor of about twenty
+        axes.grid(alpha=0.3)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend()
+    figure.savefig(output, dpi=130)
+
+
+def draw_curve(axes: Axes, rows: Sequence[dict[str, str]], name: str, label: str, color: str) -> None:
+    """Draw one metric against the epoch, unless no row has it."""
+    points = [(int(row["epoch"]) + 1, float(row[name])) for row in rows if row.get(name)]
+    if points:
+        marker = "o" if len(points) < MARKED_POINTS else None
+        axes.plot(*zip(*points, strict=True), color=color, label=label, marker=marker)

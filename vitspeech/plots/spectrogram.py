@@ -1,0 +1,28 @@
+"""The log-mel spectrogram of a recording, as the background of other panels."""
+
+import numpy
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from vitspeech.frontends.log_mel import LogMel
+from vitspeech.plots.style import SPECTROGRAM
+
+TICKS_HZ = (250, 500, 1000, 2000, 4000, 8000, 16_000)
+
+
+def draw_spectrogram(axes: Axes, log_mel: LogMel, waveforms: Tensor) -> None:
+    """Draw the log-mel energies of the first of `waveforms` (B, N), with frequencies on the mel scale."""
+    energies = log_mel.log_energies(waveforms)[0].T.cpu().numpy() * (10 / numpy.log(10))
+    borders = cell_borders(energies.shape[1], log_mel.hop_samples, log_mel.window_samples, log_mel.sample_rate_hz)
+    extent = (*borders[[0, -1]], -0.5, len(energies) - 0.5)
+    image = axes.imshow(energies, cmap=SPECTROGRAM, aspect="auto", origin="lower", extent=extent)
+    axes.figure.colorbar(image, ax=axes, label="energy (dB)", pad=0.01)
+    centers_hz = log_mel.centers_hz.numpy()
+    ticks = [tick for tick in TICKS_HZ if centers_hz[0] < tick < centers_hz[-1]]
+    axes.set_yticks(numpy.interp(ticks, centers_hz, range(len(energies))), [f"{tick:,}" for tick in ticks])
+    axes.set_ylabel("frequency (Hz), mel scale")
+
+
+def cell_borders(count: int, hop: int, window: int, rate_hz: int) -> numpy.ndarray:
+    """Borders in seconds of `count` cells, each one hop wide and centered on its window: (count + 1,)."""
+    return ((numpy.arange(count + 1) - 0.5) * hop + window / 2) / rate_hz
