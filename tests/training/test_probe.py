@@ -155,7 +155,7 @@ def test_the_picture_has_a_line_through_the_means_and_a_point_for_each_run(tmp_p
 
 
 def test_a_real_probe_broken_off_in_a_run_ends_as_one_left_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(two_marks, "HELD_OUT", 40)
+    monkeypatch.setattr(two_marks, "EVALUATION_COUNT", 40)
     monkeypatch.chdir(tmp_path)
     alone = probe_distance([CNN], [5], tmp_path / "alone", overrides=TINY)
     healthy = Classification.loss

@@ -32,7 +32,7 @@ class UtteranceTask(Task):
         """Training utterances joined end to end, without their padding: (1, N)."""
         (waveforms, lengths, *_), _ = data.train[torch.arange(min(256, len(data.train))), data.seed]
         rows = [row[:length] for row, length in zip(waveforms, lengths.tolist(), strict=True)]
-        return data.normalized(torch.cat(rows))[None]
+        return data.normalize(torch.cat(rows))[None]
 
 
 def length_groups(batch: tuple[Tensor, ...]) -> Iterator[tuple[Any, ...]]:

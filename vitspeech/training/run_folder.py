@@ -21,8 +21,8 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from torch import nn
 
 from vitspeech import checkpoint
-from vitspeech.data.batches import InMemoryData
 from vitspeech.data.files import write_text
+from vitspeech.data.module import InMemoryData
 from vitspeech.evaluation import Report
 from vitspeech.plots.curves import draw_learning_curves, merge_metrics
 from vitspeech.provenance import provenance
