@@ -253,7 +253,7 @@ def test_truncated_speech_is_measured_by_its_window():
     for block in network.encoder.blocks:  # all scores are equal
         nn.init.zeros_(block.attention.query.weight)
     waveforms = torch.randn(3, 16_000) / 10
-    count = network.forward_tokens(waveforms).shape[1]
+    count = network.forward_features(waveforms).shape[1]
     found = head_measures(network, waveforms, moments(count, 30.0))
     one = torch.ones(2, 1, dtype=torch.float64)
     assert_close(found.relative_distance, one, rtol=1e-6, atol=0)

@@ -175,7 +175,7 @@ def test_speech_tokens_count_as_their_pooling_weighs_them():
         7, tokens, {"depth": 2, "heads": 1}, pooling=SelfAttentivePooling(22, hidden=5, hops=3)
     ).eval()
     waveforms = torch.randn(3, 8000) / 10
-    shares = network.pooling.weights(network.forward_tokens(waveforms)).mean(1)
+    shares = network.pooling.weights(network.forward_features(waveforms)).mean(1)
     expected = torch.einsum("bt,bts->bs", shares, gained(network, waveforms))
     assert_close(token_relevance(network, waveforms), expected.detach())
     assert not network.pooling._forward_pre_hooks
