@@ -41,7 +41,7 @@ def write_report(results: Sequence[Result], sample: Sample, plan: Plan, folder: 
         FileExistsError: If `folder` is a file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    figures = speech_figures(results) if results[0].subject.hears else image_figures(results)
+    figures = speech_figures(results) if results[0].subject.takes_audio else image_figures(results)
     if any(result.examples for result in results):
         figures = figures | {"examples": draw_examples(results, sample)}
     origin = provenance()
@@ -96,7 +96,7 @@ def page(
         origin=sample.origin,
         inputs=min(plan.inputs, len(sample.raw)),
         units=UNITS,
-        speech=results[0].subject.hears,
+        speech=results[0].subject.takes_audio,
         columns=columns,
         rows=rows,
         summaries=[(result.subject.name, summary.sentences(result)) for result in results],
