@@ -22,7 +22,7 @@ from vitspeech.receptive.report import summary, table
 from vitspeech.receptive.sample import Sample
 
 PAGE, JSON, CSV = "report.html", "metrics.json", "metrics.csv"
-COLORS = 256  # in a PNG: 40 % of the file size in true color; channels differ by at most 6 of 255
+COLORS = 256  # in a PNG: 40 % of the file size in true color; channels of the heat maps differ by at most 6 of 255
 
 
 def write_report(results: Sequence[Result], sample: Sample, plan: Plan, folder: Path) -> Path:
