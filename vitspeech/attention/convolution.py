@@ -14,7 +14,7 @@ from vitspeech.attention.scores import weights_of
 
 Sides = tuple[int, int, int, int]
 
-# A head of sharpness α centerd on a pixel gives all other pixels together less than (1 + 3 e^-α)² - 1 ≈ 6 e^-α: along
+# A head of sharpness α centered on a pixel gives all other pixels together less than (1 + 3 e^-α)² - 1 ≈ 6 e^-α: along
 # each axis their squared distances are 1, 4, 9, … At 46 this is 6e-20, below float64's (and any narrower type's)
 # rounding by half, 1.1e-16: the center's weight rounds to 1, and what the others add is lost in rounding. It suffices,
 # and leaves centers a gradient, if a faint one; from 104 (float32) or 746 (float64) on the other weights would be 0.
@@ -106,7 +106,7 @@ class QuadraticAttention(nn.Module):
 def attention_from_convolution(convolution: nn.Conv2d) -> QuadraticAttention:
     """The self-attention that equals a convolution of stride 1 (Cordonnier et al. 2020, Theorem 1).
 
-    One head for each place of the kernel, centerd on the shift that the place stands for and so sharp (`HARD`) that
+    One head for each place of the kernel, centered on the shift that the place stands for and so sharp (`HARD`) that
     in floating point it sees this pixel alone; to train the centers, too, lower `sharpness`. A kernel's slice, (E, D)
     at one place, is the head's value or its output weight, whichever leaves the other, the identity, the smaller. The
     zeros around the image are pixels to attend to, which makes it equal at the border, too.
