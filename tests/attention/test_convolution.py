@@ -218,5 +218,5 @@ def test_image_of_other_channels_is_an_error_that_names_both(shape):
 
 def test_image_smaller_than_the_kernel_is_an_error():
     ours = attention_from_convolution(convolution(kernel_size=5))
-    with pytest.raises(ValueError, match=r"margin=\(2, 2, 2, 2\) leaves no query of 3 rows, padding included"):
+    with pytest.raises(ValueError, match=r"margin=\(2, 2, 2, 2\) leaves no query among 3 rows \(padding included\)"):
         ours(torch.zeros(2, 3, 3, 13, dtype=torch.float64))
