@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         MultiHeadAttention,
         RelativePositions,
         Rotary,
+        Score,
         SelfAttentivePooling,
         attention_from_convolution,
+        register_score,
         truncated_attention,
     )
     from vitspeech.checkpoint import Model, load
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
         AudioFolder,
         Augment,
         Cifar,
+        ImageData,
         ImageFolder,
+        InMemoryData,
+        Items,
         SequenceAugment,
         Shapes,
         SpeechCommands,
@@ -33,8 +38,12 @@ if TYPE_CHECKING:
         SpokenWords,
         TranscribedAudio,
         TwoMarks,
+        UtteranceData,
         WaveformAugment,
+        WaveformData,
+        WordClip,
         WordSequences,
+        WordSource,
     )
     from vitspeech.evaluation import Report
     from vitspeech.frontends import SpecAugment, SpeechTokens
@@ -52,8 +61,7 @@ if TYPE_CHECKING:
         TimmModel,
         ViT,
     )
-    from vitspeech.tasks import Classification, Labeling, Recognition, Transcription
-    from vitspeech.tasks.task import Task
+    from vitspeech.tasks import Classification, Labeling, Recognition, Task, Transcription
 
 __version__ = "0.2.0"
 
@@ -67,7 +75,10 @@ __all__ = [
     "DecoderConfig",
     "Encoder",
     "EncoderConfig",
+    "ImageData",
     "ImageFolder",
+    "InMemoryData",
+    "Items",
     "Labeling",
     "Model",
     "MultiHeadAttention",
@@ -75,6 +86,7 @@ __all__ = [
     "RelativePositions",
     "Report",
     "Rotary",
+    "Score",
     "Search",
     "SelfAttentivePooling",
     "SequenceAugment",
@@ -95,12 +107,17 @@ __all__ = [
     "TranscriptStream",
     "Transcription",
     "TwoMarks",
+    "UtteranceData",
     "ViT",
     "WaveformAugment",
+    "WaveformData",
+    "WordClip",
     "WordSequences",
+    "WordSource",
     "attention_from_convolution",
     "load",
     "predict",
+    "register_score",
     "stream",
     "transcribe",
     "truncated_attention",
@@ -108,10 +125,11 @@ __all__ = [
 
 _NAMES_IN_MODULE = {
     "attention": """Decoder DecoderConfig Encoder EncoderConfig MultiHeadAttention RelativePositions Rotary
-        SelfAttentivePooling attention_from_convolution truncated_attention""",
+        Score SelfAttentivePooling attention_from_convolution register_score truncated_attention""",
     "checkpoint": "Model load",
-    "data": """AudioFolder Augment Cifar ImageFolder SequenceAugment Shapes SpeechCommands SpokenVocabulary
-        SpokenWords TranscribedAudio TwoMarks WaveformAugment WordSequences""",
+    "data": """AudioFolder Augment Cifar ImageData ImageFolder InMemoryData Items SequenceAugment Shapes SpeechCommands
+        SpokenVocabulary SpokenWords TranscribedAudio TwoMarks UtteranceData WaveformAugment WaveformData WordClip
+        WordSequences WordSource""",
     "evaluation": "Report",
     "frontends": "SpecAugment SpeechTokens",
     "inference.predict": "predict",
@@ -119,8 +137,7 @@ _NAMES_IN_MODULE = {
     "inference.transcribe": "Search transcribe",
     "inference.transcript_stream": "TranscriptStream",
     "models": """CNN SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel ViT""",
-    "tasks": "Classification Labeling Recognition Transcription",
-    "tasks.task": "Task",
+    "tasks": "Classification Labeling Recognition Task Transcription",
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}
 _RENAMED = {"Labelling": "Labeling", "SpeechLabeller": "SpeechLabeler"}

@@ -17,6 +17,7 @@ from torch.testing import assert_close
 
 from vitspeech.attention import MultiHeadAttention, causal_mask, multihead, padding_mask
 from vitspeech.attention.dense import attend, attend_fused
+from vitspeech.attention.kernels import Kernel
 
 LENGTHS = torch.tensor([11, 7, 2])
 
@@ -84,7 +85,7 @@ CASES = {
 @pytest.mark.parametrize("fused", [False, True], ids=["explicit", "fused"])
 @pytest.mark.parametrize("case", CASES)
 def test_equals_pytorch_in_values_gradients_and_weights(case, fused, monkeypatch):
-    monkeypatch.setattr(multihead, "fused_is_faster", lambda query, key: fused)
+    monkeypatch.setattr(multihead, "choose_kernel", lambda request: Kernel.FUSED if fused else Kernel.EXPLICIT)
     keys, our_masks, their_masks = CASES[case]
     ours, x = attention(), sequence(3, 11, 35)
     theirs = reference(ours)
@@ -153,7 +154,7 @@ def test_causal_outputs_do_not_know_the_future():
 
 @pytest.mark.parametrize("fused", [False, True], ids=["explicit", "fused"])
 def test_query_that_may_attend_to_nothing_gets_the_output_bias(fused, monkeypatch):
-    monkeypatch.setattr(multihead, "fused_is_faster", lambda query, key: fused)
+    monkeypatch.setattr(multihead, "choose_kernel", lambda request: Kernel.FUSED if fused else Kernel.EXPLICIT)
     ours, x = attention(), sequence(3, 11, 35)
     mask = torch.ones(11, 11, dtype=torch.bool)
     mask[4] = False
@@ -194,7 +195,7 @@ def test_precision_and_length_decide_how_it_is_computed_on_cpu(dtype, tokens, ta
 
 @pytest.mark.parametrize("fused", [False, True], ids=["explicit", "fused"])
 def test_dropout_is_active_in_training_only(fused, monkeypatch):
-    monkeypatch.setattr(multihead, "fused_is_faster", lambda query, key: fused)
+    monkeypatch.setattr(multihead, "choose_kernel", lambda request: Kernel.FUSED if fused else Kernel.EXPLICIT)
     plain, dropping, x = attention(), attention(dropout=0.4), sequence(3, 11, 35)
     assert not torch.allclose(dropping.train()(x), dropping(x))
     assert_close(dropping.weights(x), plain.weights(x))
@@ -204,7 +205,7 @@ def test_dropout_is_active_in_training_only(fused, monkeypatch):
 @pytest.mark.parametrize("fused", [False, True], ids=["explicit", "fused"])
 @pytest.mark.parametrize("shape", [(), (11,), (1, 11), (11, 1), (5, 1, 11), (3, 1, 1, 11), (3, 5, 11, 11)])
 def test_mask_of_any_shape_that_broadcasts_equals_the_expanded_one(shape, fused, monkeypatch):
-    monkeypatch.setattr(multihead, "fused_is_faster", lambda query, key: fused)
+    monkeypatch.setattr(multihead, "choose_kernel", lambda request: Kernel.FUSED if fused else Kernel.EXPLICIT)
     ours, x = attention(), sequence(3, 11, 35)
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(5)) > 0.3
     expanded = ~mask.expand(3, 5, 11, 11).flatten(0, 1)

@@ -1,4 +1,4 @@
-"""Prefix probabilities against the sum over all paths.
+"""CTC prefix probabilities compared with the sum over all paths.
 
 Shapes: B = 2 utterances of 5 and 3 tokens, T = 5, C = 3 classes: two units and the blank.
 """
@@ -22,21 +22,21 @@ def log_probs(*shape, seed=1):
 
 
 def transcripts(rows):
-    """Every transcript with the sum of its paths' probabilities, one path after the other: (T, C) -> a dictionary."""
-    found, blank = {}, rows.shape[1] - 1
+    """The probability of each transcript, summed over its paths: (T, C) -> a dictionary."""
+    probabilities, blank = {}, rows.shape[1] - 1
     for path in product(range(blank + 1), repeat=len(rows)):
-        spelled = tuple(unit for unit, _ in groupby(path) if unit != blank)
+        units = tuple(unit for unit, _ in groupby(path) if unit != blank)
         probability = torch.stack([row[unit] for row, unit in zip(rows, path, strict=True)]).sum().exp().item()
-        found[spelled] = found.get(spelled, 0.0) + probability
-    return found
+        probabilities[units] = probabilities.get(units, 0.0) + probability
+    return probabilities
 
 
-def beginning_with(found, prefix):
-    return sum(probability for spelled, probability in found.items() if spelled[: len(prefix)] == prefix)
+def beginning_with(probabilities, prefix):
+    return sum(probability for units, probability in probabilities.items() if units[: len(prefix)] == prefix)
 
 
-def spelled_out(scorer, prefix):
-    """The state of each utterance with the prefix, unit by unit."""
+def state_after(scorer, prefix):
+    """The state of each utterance after the units of the prefix."""
     state = scorer.start()
     for unit in prefix:
         state = scorer.select(state, torch.arange(scorer.batch), torch.full((scorer.batch,), unit))
@@ -54,25 +54,26 @@ def scores():
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_prefixes_have_the_probability_of_all_paths_that_spell_them(scores, prefix):
+def test_the_probability_of_a_prefix_is_the_sum_over_its_transcripts(scores, prefix):
     scorer, every = scores
-    result = scorer.extend(spelled_out(scorer, prefix)).exp()
+    result = scorer.extend(state_after(scorer, prefix)).exp()
     expected = [
-        [*(beginning_with(found, (*prefix, unit)) for unit in range(BLANK)), found.get(prefix, 0.0)] for found in every
+        [*(beginning_with(probabilities, (*prefix, unit)) for unit in range(BLANK)), probabilities.get(prefix, 0.0)]
+        for probabilities in every
     ]
     assert_close(result, torch.tensor(expected, dtype=torch.float64), atol=1e-14, rtol=1e-12)
 
 
-def test_there_are_prefixes_with_repeats_and_too_long_ones():
+def test_the_prefixes_include_repeats_and_too_long_ones():
     assert any(first == second for prefix in PREFIXES for first, second in pairwise(prefix))
     assert max(map(len, PREFIXES)) > min(TOKENS)
 
 
 @pytest.mark.parametrize("transcript", [(), (3,), (1, 1, 4), (0, 2, 2, 2, 5), (6, 5, 4, 3, 2, 1, 0)])
-def test_the_last_column_is_the_transcripts_ctc_loss(transcript):
+def test_the_last_column_is_the_negative_ctc_loss(transcript):
     rows, tokens = log_probs(3, 17, 8), torch.tensor([17, 11, 7])
     result = PrefixScores(rows, tokens)
-    result = result.extend(spelled_out(result, transcript))[:, -1]
+    result = result.extend(state_after(result, transcript))[:, -1]
     targets = torch.tensor([transcript] * 3).view(3, -1)
     lengths = torch.full((3,), len(transcript))
     expected = -F.ctc_loss(rows.transpose(0, 1), targets, tokens, lengths, blank=7, reduction="none")
@@ -80,64 +81,64 @@ def test_the_last_column_is_the_transcripts_ctc_loss(transcript):
 
 
 @pytest.mark.parametrize("prefix", [(), (4,), (4, 4), (4, 1, 1)])
-def test_the_columns_share_the_prefixs_own_probability(prefix):
+def test_the_columns_sum_to_the_probability_of_the_prefix(prefix):
     scorer = PrefixScores(log_probs(3, 17, 8), torch.tensor([17, 11, 7]))
     own = torch.zeros(3, dtype=torch.float64)
     if prefix:
-        own = scorer.extend(spelled_out(scorer, prefix[:-1]))[:, prefix[-1]]
-    assert_close(scorer.extend(spelled_out(scorer, prefix)).logsumexp(1), own, atol=1e-12, rtol=1e-12)
+        own = scorer.extend(state_after(scorer, prefix[:-1]))[:, prefix[-1]]
+    assert_close(scorer.extend(state_after(scorer, prefix)).logsumexp(1), own, atol=1e-12, rtol=1e-12)
 
 
-def test_a_padded_batch_equals_each_utterance_alone():
+def test_a_padded_batch_equals_single_utterances():
     rows, tokens = log_probs(3, 17, 8), (11, 17, 5)
-    batched, choice = PrefixScores(rows, torch.tensor(tokens)), torch.tensor([3, 3, 6])
+    batched, units = PrefixScores(rows, torch.tensor(tokens)), torch.tensor([3, 3, 6])
     state, alone = batched.start(), [PrefixScores(rows[[b], : tokens[b]]) for b in range(3)]
     states = [scorer.start() for scorer in alone]
     for _ in range(3):
         expected = torch.cat([scorer.extend(each) for scorer, each in zip(alone, states, strict=True)])
         assert_close(batched.extend(state), expected, atol=1e-12, rtol=1e-12)
-        state = batched.select(state, torch.arange(3), choice)
-        states = [alone[b].select(states[b], torch.tensor([0]), choice[[b]]) for b in range(3)]
+        state = batched.select(state, torch.arange(3), units)
+        states = [alone[b].select(states[b], torch.tensor([0]), units[[b]]) for b in range(3)]
 
 
-def test_rows_may_be_chosen_in_any_order_and_several_times():
+def test_rows_may_be_selected_in_any_order_and_repeatedly():
     scorer = PrefixScores(log_probs(2, 11, 5), torch.tensor([11, 7]))
     state = scorer.select(scorer.start(3), torch.arange(6), torch.tensor([0, 1, 2, 3, 0, 1]))
-    chosen = scorer.select(state, torch.tensor([4, 0, 0, 5]), torch.tensor([0, 0, 3, 2]))
-    alone = spelled_out(scorer, (0, 0)), spelled_out(scorer, (0, 3)), spelled_out(scorer, (1, 2))
+    selected = scorer.select(state, torch.tensor([4, 0, 0, 5]), torch.tensor([0, 0, 3, 2]))
+    alone = state_after(scorer, (0, 0)), state_after(scorer, (0, 3)), state_after(scorer, (1, 2))
     expected = [scorer.extend(alone[which])[utterance] for which, utterance in ((0, 1), (0, 0), (1, 0), (2, 1))]
-    assert chosen.utterances.tolist() == [1, 0, 0, 1] and chosen.last.tolist() == [0, 0, 3, 2]
-    assert_close(scorer.extend(chosen), torch.stack(expected))
+    assert selected.utterances.tolist() == [1, 0, 0, 1] and selected.last.tolist() == [0, 0, 3, 2]
+    assert_close(scorer.extend(selected), torch.stack(expected))
 
 
-def test_beams_start_one_utterance_after_the_other():
+def test_rows_of_a_beam_are_grouped_by_utterance():
     scorer = PrefixScores(log_probs(2, 5, 3), torch.tensor(TOKENS))
     assert scorer.start(3).utterances.tolist() == [0, 0, 0, 1, 1, 1]
     assert torch.equal(scorer.extend(scorer.start(3)), scorer.extend(scorer.start()).repeat_interleave(3, 0))
 
 
-def test_impossible_units_and_no_tokens_give_no_nan():
+def test_impossible_units_and_empty_utterances_give_no_nan():
     rows = torch.full((2, 5, 3), -torch.inf)
     rows[..., 1] = 0
     scorer = PrefixScores(rows, torch.tensor([5, 0]))
-    # Unit 1 and nothing else, as one unit; of no tokens the empty transcript is sure.
+    # Only unit 1, once, is possible; without tokens the empty transcript has probability 1.
     assert scorer.extend(scorer.start()).exp().tolist() == [[0, 1, 0], [0, 0, 1]]
-    assert scorer.extend(spelled_out(scorer, (1,))).exp().tolist() == [[0, 0, 1], [0, 0, 0]]
-    assert scorer.extend(spelled_out(scorer, (1, 1))).exp().tolist() == [[0, 0, 0], [0, 0, 0]]
+    assert scorer.extend(state_after(scorer, (1,))).exp().tolist() == [[0, 0, 1], [0, 0, 0]]
+    assert scorer.extend(state_after(scorer, (1, 1))).exp().tolist() == [[0, 0, 0], [0, 0, 0]]
 
 
 def test_single_precision_is_close_over_many_tokens():
     rows, transcript = log_probs(2, 499, 13), [unit % 11 for unit in range(37)]
     double, single = PrefixScores(rows), PrefixScores(rows.float())
-    expected = double.extend(spelled_out(double, transcript))
-    result = single.extend(spelled_out(single, transcript))
+    expected = double.extend(state_after(double, transcript))
+    result = single.extend(state_after(single, transcript))
     assert result.dtype == torch.float32
     assert_close(result.double(), expected, atol=0, rtol=1e-5)
     half = PrefixScores(rows.bfloat16())
     assert half.extend(half.start()).dtype == torch.float32
 
 
-def test_what_it_is_given_stays_as_it_was():
+def test_inputs_are_not_modified():
     rows = log_probs(2, 5, 3).requires_grad_()
     before = rows.detach().clone()
     scorer = PrefixScores(rows, torch.tensor(TOKENS))
@@ -149,11 +150,11 @@ def test_what_it_is_given_stays_as_it_was():
 
 
 @pytest.mark.parametrize("tokens", [[5, 6], [5, -1], [5, 3, 2]])
-def test_tokens_that_do_not_fit_are_named(tokens):
+def test_invalid_token_counts_are_named(tokens):
     with pytest.raises(ValueError, match=rf"tokens=\[{', '.join(map(str, tokens))}\] are not 2 numbers within 0 .. 5"):
         PrefixScores(log_probs(2, 5, 3), torch.tensor(tokens))
 
 
-def test_another_shape_is_named():
+def test_an_invalid_shape_is_named():
     with pytest.raises(ValueError, match=r"log_probs of shape \(5, 3\) is not \(B, T, C\)"):
         PrefixScores(log_probs(5, 3))

@@ -273,11 +273,36 @@ def test_recordings_of_any_rate_are_transcribed_in_order(recordings, kind):
 
 def test_models_of_labels_are_refused_with_the_command_to_use(recordings, finished_speech_run):
     labeler = build(SpeechLabeler)
-    assert is_transcribing(build()) and is_transcribing(build(SpeechTranscriber)) and not is_transcribing(labeler)
+    assert is_transcribing(model(build())) and is_transcribing(model(build(SpeechTranscriber)))
+    assert not is_transcribing(model(labeler))
     with pytest.raises(ValueError, match=r"SpeechLabeler outputs labels, not transcripts; use `vitspeech stream`"):
         next(transcribe(model(labeler), [recordings]))
     with pytest.raises(ValueError, match=r"SpeechClassifier outputs labels, not transcripts; use `vitspeech predict`"):
         next(transcribe(vitspeech.load(finished_speech_run), [recordings]))
+
+
+class OwnNetwork(nn.Module):
+    """A network of the user's own that `vitspeech.Recognition` can train."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(400, len(LABELS) + 1)
+
+    def forward(self, waveforms, lengths=None):
+        return self.head(waveforms.unfold(1, 400, 400)), lengths // 400
+
+
+def test_a_users_own_network_is_transcribed_by_its_task_without_times(recordings):
+    torch.manual_seed(0)
+    own = model(OwnNetwork().eval())
+    with pytest.raises(ValueError, match="OwnNetwork outputs labels"):
+        next(transcribe(own, [recordings]))
+    own.task = "vitspeech.Recognition"
+    with torch.no_grad():
+        own.network.head.bias[:] = torch.tensor([9.0, 0.0, 0.0])
+    transcripts = [transcript for _, transcript in transcribe(own, [recordings])]
+    assert [transcript.text for transcript in transcripts] == ["go"] * 3
+    assert all(transcript.units == () and transcript.indices == (0,) for transcript in transcripts)
 
 
 def test_a_broken_recording_is_named_in_the_error(recordings):

@@ -35,10 +35,12 @@ def photographs(batch=97):
 @BODIES
 def test_images_become_features_and_logits(body, features):
     network = cnn(body).eval()
-    seen = network.forward_features(images())
-    assert seen.shape == (3, features)
+    maps = network.forward_features(images())
+    pooled = network.forward_head(maps, pre_logits=True)
+    assert maps.shape[:2] == (3, features) and maps.shape[2] == maps.shape[3] and pooled.shape == (3, features)
     assert network(images()).shape == (3, 7)
-    assert_close(network(images()), seen @ network.head.weight.T + network.head.bias)
+    assert_close(network(images()), pooled @ network.head.weight.T + network.head.bias)
+    assert torch.equal(network.forward_head(maps), network(images()))
 
 
 @BODIES
@@ -68,7 +70,8 @@ def test_resnet18_is_that_of_timm_but_for_a_stem_for_small_images():
     network, theirs = cnn("resnet18").eval(), timm.create_model("resnet18", num_classes=0)
     theirs.conv1, theirs.maxpool = torch.nn.Conv2d(3, 64, 3, padding=1, bias=False), torch.nn.Identity()
     theirs.load_state_dict(network.body.state_dict())
-    assert_close(network.forward_features(images()), theirs.eval()(images()), atol=1e-4, rtol=1e-4)
+    pooled = network.forward_head(network.forward_features(images()), pre_logits=True)
+    assert_close(pooled, theirs.eval()(images()), atol=1e-4, rtol=1e-4)
 
 
 def test_whitening_responses_have_unit_variance_and_are_uncorrelated():
@@ -129,3 +132,12 @@ def test_widths_that_are_not_three_are_an_error_that_names_them(widths):
     with pytest.raises(ValueError) as error:
         CNN(7, widths=widths)
     assert f"widths={list(widths)} are not three" in str(error.value)
+
+
+@BODIES
+def test_without_classes_features_are_returned(body, features):
+    torch.manual_seed(0)
+    network = CNN(body=body, widths=(5, 11, 13)).eval()
+    assert network(images()).shape == (3, features)
+    expected = network.forward_head(network.forward_features(images()), pre_logits=True)
+    assert torch.equal(network(images()), expected)

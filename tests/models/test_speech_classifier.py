@@ -21,7 +21,10 @@ def classifier(dtype=torch.float32, **arguments):
 def test_waveforms_become_one_row_of_logits_each(pooling, positions):
     network = classifier(pooling=pooling, positions=positions)
     assert network(torch.randn(5, SAMPLES)).shape == (5, 7)
-    assert network.forward_features(torch.randn(5, SAMPLES)).shape == (5, 12)
+    tokens = network.forward_features(torch.randn(5, SAMPLES))
+    assert tokens.shape == (5, 31, 12)
+    assert network.forward_head(tokens, pre_logits=True).shape == (5, 12)
+    assert network.frame_logits(tokens).shape == (5, 31, 7)
     assert network.forward_frames(torch.randn(5, SAMPLES)).shape == (5, 31, 7)
 
 
@@ -89,3 +92,12 @@ def test_an_unknown_pooling_is_named():
 def test_a_class_token_is_refused():
     with pytest.raises(ValueError, match="class token"):
         classifier(pooling="class")
+
+
+@torch.no_grad()
+def test_logits_are_the_head_of_the_features_and_without_classes_features_are_returned():
+    network, waveforms = classifier(), torch.randn(3, SAMPLES)
+    tokens = network.forward_features(waveforms)
+    assert torch.equal(network(waveforms), network.forward_head(tokens))
+    bare = SpeechClassifier(tokens=network.tokens, encoder={"depth": 1, "heads": 3}).eval()
+    assert torch.equal(bare(waveforms), bare.forward_features(waveforms).mean(1))

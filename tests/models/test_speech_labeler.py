@@ -27,7 +27,7 @@ def test_every_token_gives_a_row_for_each_of_its_frames(positions):
 @torch.no_grad()
 def test_a_tokens_rows_are_one_after_the_other():
     network, encoded = labeler(torch.float64), torch.randn(2, 5, 12, dtype=torch.float64)
-    rows = network.forward_head(encoded)
+    rows = network.frame_logits(encoded)
     for token in range(5):
         for place in range(3):
             expected = encoded[:, token] @ network.head.weight[7 * place : 7 * place + 7].T

@@ -25,7 +25,9 @@ def images(batch=3):
 
 def test_images_become_logits_that_are_the_head_of_the_features(network):
     network.eval()
-    features = network.forward_features(images())
+    maps = network.forward_features(images())
+    assert torch.equal(maps, network.network.forward_features(images())) and maps.ndim == 4
+    features = network.forward_head(maps, pre_logits=True)
     head = network.network.get_classifier()
     assert features.shape == (3, head.in_features)
     assert network(images()).shape == (3, 7)
@@ -78,3 +80,8 @@ def test_option_that_would_load_weights_is_refused(option, monkeypatch):
     monkeypatch.setattr(timm, "create_model", lambda *given, **options: pytest.fail("timm was asked for it"))
     with pytest.raises(ValueError, match=f"options {option} would load weights"):
         TimmModel(7, "resnet10t", {option: "anything"})
+
+
+def test_without_classes_features_are_returned():
+    network = TimmModel(timm_name="resnet10t").eval()
+    assert network(images()).shape == (3, 512)

@@ -30,7 +30,9 @@ def vit(**options):
 def test_images_become_features_and_logits(stem, pooling):
     network = vit(stem=stem, pooling=pooling)
     assert network(images()).shape == (3, 7)
-    assert network.forward_features(images()).shape == (3, 10)
+    tokens = network.forward_features(images())
+    assert tokens.shape == (3, 10 if pooling == "class" else 9, 10)
+    assert network.forward_head(tokens, pre_logits=True).shape == (3, 10)
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "relative", "rotary"])
@@ -73,7 +75,7 @@ def test_unknown_names_are_errors_that_list_the_known():
 @POOLING
 def test_logits_are_the_head_of_the_features(stem, pooling):
     network = vit(stem=stem, pooling=pooling).eval()
-    features = network.forward_features(images())
+    features = network.forward_head(network.forward_features(images()), pre_logits=True)
     assert_close(network(images()), features @ network.head.weight.T + network.head.bias)
 
 
@@ -108,7 +110,7 @@ def test_class_token_stands_before_the_patches_in_the_encoder():
     network = vit(pooling="class").eval()
     seen = []
     network.encoder.register_forward_hook(lambda module, given, result: seen.append((given[0], result)))
-    features = network.forward_features(images())
+    features = network.forward_head(network.forward_features(images()), pre_logits=True)
     (tokens, encoded), *_ = seen
     assert tokens.shape == (3, 10, 10) and torch.equal(tokens[:, 0], network.pooling.token.expand(3, -1))
     assert torch.equal(features, encoded[:, 0])
@@ -116,7 +118,7 @@ def test_class_token_stands_before_the_patches_in_the_encoder():
 
 def test_pooling_with_several_hops_widens_the_head():
     network = vit(pooling=SelfAttentivePooling(10, hidden=11, hops=3, penalty=0.1)).train()
-    assert network.forward_features(images()).shape == (3, 30)
+    assert network.forward_head(network.forward_features(images()), pre_logits=True).shape == (3, 30)
     assert network(images()).shape == (3, 7)
     assert network.pooling.auxiliary_loss > 0
 
@@ -153,3 +155,10 @@ def test_sizes_that_do_not_divide_are_errors_that_name_them():
 def test_image_of_another_size_is_an_error_that_names_both():
     with pytest.raises(ValueError, match=r"\(3, 3, 16, 16\) are not \(batch, 3, 12, 12\)"):
         vit()(torch.zeros(3, 3, 16, 16))
+
+
+@POOLING
+def test_without_classes_features_are_returned(pooling):
+    network = vit(classes=0, pooling=pooling).eval()
+    assert network(images()).shape == (3, 10)
+    assert torch.equal(network(images()), network.forward_head(network.forward_features(images()), pre_logits=True))

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from vitspeech.attention import SelfAttentivePooling
+from vitspeech.attention import EncoderConfig, SelfAttentivePooling
 from vitspeech.checkpoint.folder import Model
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import CNN, SpeechCNN, SpeechRecognizer, TimmModel, ViT
@@ -21,7 +21,8 @@ POOLINGS = ["mean", "class", "self_attentive"]
 
 def vit(pooling="mean", **options):
     torch.manual_seed(0)
-    return ViT(len(LABELS), image=12, patch=4, width=10, depth=2, heads=5, pooling=pooling, **options).eval()
+    encoder = EncoderConfig(depth=2, heads=5)
+    return ViT(len(LABELS), image=12, patch=4, width=10, encoder=encoder, pooling=pooling, **options).eval()
 
 
 def released(network, preprocessing=IMAGE):
@@ -124,7 +125,7 @@ def test_a_pooling_of_unknown_weights_is_refused():
             "SpeechCNN has no attention$",
         ),
         (
-            SpeechRecognizer(2, SpeechTokens(8, mels=20), depth=1, heads=2),
+            SpeechRecognizer(2, SpeechTokens(8, mels=20), EncoderConfig(depth=1, heads=2)),
             {"sample_rate_hz": 16_000, "units": "words"},
             "SpeechRecognizer is drawn by `vitspeech transcribe --picture`$",
         ),

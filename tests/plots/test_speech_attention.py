@@ -56,7 +56,7 @@ def test_one_pass_returns_the_networks_own_logits_and_tokens_and_weights_that_su
     attention = forward_with_attention(network, waveform[None])
     weights = attention.weights
     assert torch.equal(attention.logits, network(waveform[None]))
-    assert torch.equal(attention.tokens, network.forward_tokens(waveform[None]))
+    assert torch.equal(attention.tokens, network.forward_features(waveform[None]))
     assert weights.shape == (2, 1, 4, 31, 31) and (weights >= 0).all()
     assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
 

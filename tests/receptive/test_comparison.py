@@ -9,7 +9,7 @@ import torch
 from vitspeech import checkpoint
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import SpeechClassifier, SpeechCNN
-from vitspeech.receptive.comparison import Plan, compare, of_frames, states_of
+from vitspeech.receptive.comparison import Plan, compare, logits_from_frames, planned_states
 from vitspeech.receptive.sample import Sample, sample_for
 from vitspeech.receptive.subjects import subject
 
@@ -94,16 +94,16 @@ def test_speech_is_measured_in_milliseconds_and_at_a_longer_clip(speech):
     assert speech.visible.radii[:4] == [0, 2, 4, 6] and speech.visible.count == 4
 
 
-@pytest.mark.parametrize("kind", [SpeechClassifier, SpeechCNN])
-def test_frames_are_answered_as_the_waveform_is(kind):
+@pytest.mark.parametrize("kind, options", [(SpeechClassifier, {"encoder": {"depth": 1}}), (SpeechCNN, {"depth": 1})])
+def test_frames_are_answered_as_the_waveform_is(kind, options):
     torch.manual_seed(0)
-    network = kind(3, SpeechTokens(8, mels=5, stride=3), encoder={"depth": 1}).eval()
+    network = kind(3, SpeechTokens(8, mels=5, stride=3), **options).eval()
     waveforms = 0.1 * torch.randn(2, 9000)
     with torch.no_grad():
         frames = network.tokens.log_mel(waveforms)[:, None]
-        assert torch.equal(of_frames(network, frames), network(waveforms))
-        assert not torch.equal(of_frames(network, frames * 0), network(waveforms))
-        assert torch.equal(network(waveforms), of_frames(network, frames))  # no hook is left
+        assert torch.equal(logits_from_frames(network, frames), network(waveforms))
+        assert not torch.equal(logits_from_frames(network, frames * 0), network(waveforms))
+        assert torch.equal(network(waveforms), logits_from_frames(network, frames))  # no hook is left
 
 
 def test_transcripts_have_fields_and_no_accuracy(finished_recognizer_run):
@@ -156,8 +156,8 @@ def test_labels_that_are_not_the_samples_are_not_compared_with_them(pictures):
 
 def test_states_begin_with_the_one_that_the_report_is_about(finished_run):
     plan = Plan(factors=(2.0, 1.0))
-    assert states_of(subject(str(finished_run)), plan) == [(True, 2.0), (True, 1.0), (False, 2.0)]
-    assert states_of(subject("timm:resnet10t"), plan) == [(False, 2.0), (False, 1.0)]
+    assert planned_states(subject(str(finished_run)), plan) == [(True, 2.0), (True, 1.0), (False, 2.0)]
+    assert planned_states(subject("timm:resnet10t"), plan) == [(False, 2.0), (False, 1.0)]
 
 
 # What is refused.

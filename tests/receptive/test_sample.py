@@ -82,9 +82,9 @@ def test_without_a_card_pictures_are_those_of_a_folder(folder):
     assert torch.equal(sample_for(subjects, str(folder), 2).raw, sample.raw[:2])
 
 
-def test_what_sees_and_what_hears_are_not_compared(seeing, hearing):
+def test_models_of_images_and_of_audio_are_not_compared(seeing, hearing):
     # Both runs are called by their seed, 0.
-    with pytest.raises(ValueError, match="0 hears and 0 sees; compare what takes the same inputs"):
+    with pytest.raises(ValueError, match="0 takes audio and 0 takes images; compare models of one kind"):
         sample_for([seeing, hearing], None, 4)
 
 

@@ -135,7 +135,13 @@ def test_a_size_that_cannot_be_taken_is_one_line_with_model_and_size(released):
 
 def test_networks_of_timm_are_untrained_and_say_so():
     found = subject("timm:resnet10t", size=32)
-    assert not found.trained and found.labels is None and found.size == 32 and not found.hears and found.gives_labels
+    assert (
+        not found.trained
+        and found.labels is None
+        and found.size == 32
+        and not found.takes_audio
+        and found.predicts_label
+    )
     with pytest.raises(ValueError, match="timm:resnet10t has no trained weights here; --pretrained fetches"):
         found.network()
     first, second = (found.network(trained=False).state_dict() for _ in range(2))
@@ -149,9 +155,9 @@ def test_a_network_of_timm_has_the_size_of_its_own_weights():
 
 
 def test_a_network_that_timm_does_not_have_is_refused_with_close_names():
-    with pytest.raises(ValueError, match="timm:resnet1888: not a network of timm; close names: resnet18, resnet18d"):
+    with pytest.raises(ValueError, match="timm:resnet1888: not a timm network; close names: resnet18, resnet18d"):
         subject("timm:resnet1888")
-    with pytest.raises(ValueError, match=r"timm:hf-hub:a/b: not a network of timm; close names: none"):
+    with pytest.raises(ValueError, match=r"timm:hf-hub:a/b: not a timm network; close names: none"):
         subject("timm:hf-hub:a/b")
 
 
@@ -163,10 +169,10 @@ def test_a_folder_that_is_not_there_is_named():
 def test_a_finished_run_is_called_by_its_folder(finished_run, finished_recognizer_run):
     found = subject(str(finished_run))
     assert found.name == "0" == subject(str(finished_run / "model")).name
-    assert found.size == 32 and found.trained and found.gives_labels and found.labels == found.model.labels
+    assert found.size == 32 and found.trained and found.predicts_label and found.labels == found.model.labels
     assert found.source == Layer(INPUT)
     found = subject(str(finished_recognizer_run))
-    assert found.hears and not found.gives_labels and found.labels is None and found.source == MEL
+    assert found.takes_audio and not found.predicts_label and found.labels is None and found.source == MEL
 
 
 def test_networks_of_timm_are_made_for_the_first_models_pictures(released):
@@ -212,7 +218,7 @@ def test_clips_are_followed_by_the_next_ones(released):
         [3, 3, 1, 1, 2, 2],
     ]
     assert found.inputs(raw, 0.25).shape == (3, 4000)
-    assert found.described(1.25) == "clips of 1.25 s"
+    assert found.size_text(1.25) == "clips of 1.25 s"
 
 
 # Layers.
@@ -375,5 +381,5 @@ def test_tokens_before_the_class_token_can_be_measured():
 
 
 def test_a_model_that_takes_a_transcript_is_refused(finished_transcriber_run):
-    with pytest.raises(ValueError, match="SpeechTranscriber takes a transcript, too"):
+    with pytest.raises(ValueError, match="SpeechTranscriber also takes a transcript"):
         subject(str(finished_transcriber_run))

@@ -1,4 +1,4 @@
-"""The attention core: pure torch, knows neither pixels nor sound."""
+"""The attention core: PyTorch alone, independent of images and audio."""
 
 from vitspeech.attention.config import DecoderConfig, EncoderConfig
 from vitspeech.attention.convolution import QuadraticAttention, attention_from_convolution
@@ -15,7 +15,17 @@ from vitspeech.attention.positions import (
     sinusoidal,
     sinusoidal_2d,
 )
-from vitspeech.attention.scores import NORMALIZERS, SCORES, Additive, Cosine, Dot, General, ScaledDot
+from vitspeech.attention.scores import (
+    NORMALIZERS,
+    SCORES,
+    Additive,
+    Cosine,
+    Dot,
+    General,
+    ScaledDot,
+    Score,
+    register_score,
+)
 from vitspeech.attention.windowed.truncated import truncated_attention
 
 __all__ = [
@@ -42,11 +52,13 @@ __all__ = [
     "RelativePositions",
     "Rotary",
     "ScaledDot",
+    "Score",
     "SelfAttentivePooling",
     "attention_from_convolution",
     "causal_mask",
     "padding_mask",
     "redundancy_penalty",
+    "register_score",
     "sinusoidal",
     "sinusoidal_2d",
     "truncated_attention",

@@ -58,7 +58,7 @@ class EncoderConfig(Config):
     mlp_ratio: float = 4.0
     dropout: float = 0.0
     drop_path: float = 0.0
-    score: str | type[Score] = "scaled_dot"
+    score: type[Score] | str = "scaled_dot"
     normalizer: Literal["softmax", "relu"] = "softmax"
 
     def per_block(self) -> list[Self]:
@@ -96,7 +96,7 @@ class DecoderConfig(Config):
     left: int | None = None
     mlp_ratio: float = 4.0
     dropout: float = 0.0
-    score: str | type[Score] = "scaled_dot"
+    score: type[Score] | str = "scaled_dot"
     normalizer: Literal["softmax", "relu"] = "softmax"
 
     @classmethod

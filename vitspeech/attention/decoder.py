@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.config import DecoderConfig
-from vitspeech.attention.linear import Linear
 from vitspeech.attention.masks import check_padding, window_mask
 from vitspeech.attention.multihead import MultiHeadAttention
 
@@ -93,7 +92,9 @@ class DecoderBlock(nn.Module):
         self.cross_norm = nn.LayerNorm(width)
         self.cross_attention = MultiHeadAttention(width, config.heads, **attention)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(Linear(width, hidden), nn.GELU(), nn.Dropout(config.dropout), Linear(hidden, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, hidden), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(hidden, width)
+        )
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
@@ -105,9 +106,10 @@ class DecoderBlock(nn.Module):
         return x + self.dropout(self.mlp(self.mlp_norm(x)))
 
     def start(self, source: Tensor) -> BlockCache:
-        """No past, and the keys and values of the source, projected once: (B, S, D) -> its cache."""
-        query, key, value = self.cross_attention.project(source[:, :0], source)
-        _, key = self.cross_attention.prepared(query, key, value)
+        """The cache before the first token: no past, and the keys and values of the source (B, S, D)."""
+        attention = self.cross_attention
+        key, value = attention.split(attention.key(source)), attention.split(attention.value(source))
+        _, key = attention.prepared(key[:, :, :0], key, value)
         return BlockCache(key[:, :, :0], value[:, :, :0], key, value)
 
     def step(
@@ -122,20 +124,19 @@ class DecoderBlock(nn.Module):
         # The window counted from the first key kept. A lone token sees all that is kept.
         reach = None if left is None else left - past
         mask = window_mask(tokens, past + tokens, reach, past, x.device) if tokens > 1 else None
-        x = x + self.dropout(self.attention.attend_kept(query, key, value, mask, first=-past))
+        x = x + self.dropout(self.attention.attend_cached(query, key, value, mask, first=-past))
         query = self.cross_query(x, cache)
         mask = None if source_padding is None else source_padding[:, None, None]
-        x = x + self.dropout(self.cross_attention.attend_kept(query, cache.source_key, cache.source_value, mask))
+        x = x + self.dropout(self.cross_attention.attend_cached(query, cache.source_key, cache.source_value, mask))
         x = x + self.dropout(self.mlp(self.mlp_norm(x)))
         forgotten = 0 if left is None else max(past + tokens - left, 0)
         kept = key[:, :, forgotten:], value[:, :, forgotten:]
         return x, BlockCache(*kept, cache.source_key, cache.source_value)
 
     def cross_query(self, x: Tensor, cache: BlockCache) -> Tensor:
-        """The cross-attention's queries, as the score compares them: (B, T, D) -> (B, H, T, K)."""
-        # The source was projected when its cache was made: no token of it is needed here.
-        query, key, value = self.cross_attention.project(self.cross_norm(x), x[:, :0])
-        return self.cross_attention.prepared(query, key, value)[0]
+        """The prepared queries of the cross-attention: (B, T, D) -> (B, H, T, K)."""
+        query = self.cross_attention.split(self.cross_attention.query(self.cross_norm(x)))
+        return self.cross_attention.prepared(query, cache.source_key[:, :, :0], cache.source_value)[0]
 
 
 class Decoder(nn.Module):

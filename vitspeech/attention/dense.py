@@ -1,4 +1,4 @@
-"""Every query against every key: written out, and by the fused kernel.
+"""Attention of every query over every key: written out, and by PyTorch's fused kernel.
 
 Shapes: B batch, H heads, T query tokens, S source tokens, K head width.
 """
@@ -8,11 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitspeech.attention.positions import RelativePositions
-from vitspeech.attention.scores import Score, compare, weights_of
-
-# On CPU the explicit product is faster in half precision below this many keys: the fused kernel has no fast products
-# for it. In single precision the fused one is, or ties. Measured at 16 to 1,024 tokens on two cores, both passes.
-FUSED_FROM_KEYS = 1024
+from vitspeech.attention.scores import compare, weights_of
 
 
 def attend(
@@ -28,34 +24,34 @@ def attend(
     first: int = 0,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(QKᵀ/√K)V, written out, with its weights: the definition that everything faster is tested against.
+    """softmax(QKᵀ/√K)V and its weights, written out. The faster kernels are tested against this function.
 
     Args:
         query: Queries, prepared by the score.
         key: Keys, prepared by the score.
         value: Values.
         mask: True where attention is allowed; `None` allows everything.
-        scale: What the dot products are multiplied by; `None` is 1/√K.
-        energy: v of the additive score (H, K), in place of the dot product.
+        scale: Factor of the dot products; `None` is 1/√K.
+        energy: v of the additive score (H, K), which replaces the dot product.
         normalizer: `softmax` or `relu`.
-        relative: Adds its vectors to keys and values.
+        relative: Relative positions, whose vectors are added to keys and values.
         first: Distance of the first key from the first query, for `relative`.
-        dropout: Share of weights dropped.
+        dropout: Dropout probability of the weights.
 
     Shape:
         (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K), weights (B, H, T, S)
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    # Autocast would take the softmax to single precision and back: more passes for scores that are rounded anyway.
+    # Autocast would convert the softmax to single precision and back: more passes over scores already rounded.
     with torch.autocast(query.device.type, enabled=False):
         scores = compare(query, key, scale, None if energy is None else energy.to(query.dtype))
         if relative is not None:
             scores = scores + relative.scores(query, key.shape[-2], first) * scale
         weights = weights_of(scores, mask, normalizer)
-        kept = F.dropout(weights, dropout) if dropout else weights
-        attended = kept @ value
+        dropped = F.dropout(weights, dropout) if dropout else weights
+        attended = dropped @ value
         if relative is not None:
-            attended = attended + relative.values(kept, first)
+            attended = attended + relative.values(dropped, first)
     return attended, weights
 
 
@@ -69,9 +65,9 @@ def attend_fused(
     dropout: float = 0.0,
     causal: bool = False,
 ) -> Tensor:
-    """softmax(QKᵀ · scale)V by PyTorch's fused kernel, which never holds the weights.
+    """softmax(QKᵀ · scale)V by PyTorch's fused kernel, which does not store the weights.
 
-    With `causal`, in place of a mask, no query sees a later key.
+    `causal` replaces a mask: no query attends to a later key.
 
     Shape:
         (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K)
@@ -80,16 +76,5 @@ def attend_fused(
     attended = F.scaled_dot_product_attention(query, key, value, **options)
     if mask is None:
         return attended
-    # Kernels differ in what they give a query that may attend to nothing: here it is zero.
+    # Kernels differ in their output for a query that may attend to nothing; here it is always zero.
     return attended.masked_fill(~mask.any(-1, keepdim=True), 0)
-
-
-def can_be_fused(score: Score, normalizer: str, relative: RelativePositions | None) -> bool:
-    """Whether the fused kernel computes this: dot products, softmax, nothing between them."""
-    return score.energy is None and normalizer == "softmax" and relative is None
-
-
-def fused_is_faster(query: Tensor, key: Tensor) -> bool:
-    """Whether to take the fused kernel: on CPU not for short sequences in half precision."""
-    half = query.dtype in (torch.bfloat16, torch.float16)
-    return query.device.type != "cpu" or not half or key.shape[-2] >= FUSED_FROM_KEYS

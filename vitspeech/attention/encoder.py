@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.config import EncoderConfig
-from vitspeech.attention.linear import Linear
 from vitspeech.attention.multihead import MultiHeadAttention
 
 Positions = Literal["relative", "rotary"] | nn.Module | None
@@ -80,7 +79,9 @@ class EncoderBlock(nn.Module):
             positions=positions,
         )
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(Linear(width, hidden), nn.GELU(), nn.Dropout(config.dropout), Linear(hidden, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, hidden), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(hidden, width)
+        )
         self.dropout = nn.Dropout(config.dropout)
         self.drop_path = DropPath(config.drop_path)
 

@@ -112,7 +112,7 @@ def redundancy_penalty(weights: Tensor) -> Tensor:
 POOLINGS = {"mean": lambda width: MeanPooling(), "class": ClassToken, "self_attentive": SelfAttentivePooling}
 
 
-def pooling_of(pooling: str | nn.Module, width: int) -> nn.Module:
+def make_pooling(pooling: str | nn.Module, width: int) -> nn.Module:
     """The pooling of that name for model width D, or the one given.
 
     Raises:

@@ -1,52 +1,133 @@
-"""How relevant key s is to query t, and how scores become weights.
+"""Scores (how queries and keys are compared) and normalizers (how scores become weights).
 
-A score prepares queries and keys and then compares them in one of two ways, so that whatever computes attention
-(dense, by blocks, fused) has to know only these two: `scale · q·k`, and `energy · tanh(q + k)`.
+A score transforms queries and keys (`prepare`) and then compares them in one of two ways, which every kernel supports:
+`scale · q·k`, or `energy · tanh(q + k)`. To add one, subclass `Score` and pass the class, or register it under a name:
+
+    @register_score("bilinear")
+    class Bilinear(Score):
+        def __init__(self, heads: int, width: int) -> None: ...
+        def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]: ...
 
 Shapes: B batch, H heads, T query tokens, S source tokens, K head width.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vitspeech.trust import import_trusted
+
 
 class Score(nn.Module):
-    """The dot product q·k (Luong et al. 2015, arXiv:1508.04025, eq. 8), and what the other scores share.
+    """The base class of scores; by itself the dot product q·k (Luong et al. 2015, arXiv:1508.04025, eq. 8).
+
+    A subclass may override `prepare`, and in its constructor set `scale` to a number or `energy` to a parameter.
 
     Args:
         heads: Number of heads H.
         width: Head width K.
 
     Attributes:
-        scale: What the dot product is multiplied by.
+        scale: Factor of the dot product, a number. A learned factor belongs into `prepare`.
         energy: v of the additive score (H, K); `None` compares by the dot product.
 
     Shape:
         query (B, H, T, K), key (B, H, S, K) -> (B, H, T, S)
+
+    Raises:
+        TypeError: If a subclass overrides a method that attention does not call.
     """
 
     scale = 1.0
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ("forward", "__call__"):
+            if name in vars(cls):
+                raise TypeError(
+                    f"{cls.__name__}.{name} would never be called: attention computes scale · q·k, or "
+                    "energy · tanh(q + k), of what prepare(query, key) returns; override prepare, scale or energy"
+                )
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__()
         self.register_parameter("energy", None)
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """What is to be compared in place of the queries and the keys, in the same shapes."""
+        """Transform queries and keys before they are compared; the shapes stay."""
         return query, key
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         return compare(*self.prepare(query, key), self.scale, self.energy)
 
 
-class Dot(Score):
-    """q·k, as it is."""
+SCORES: dict[str, type[Score]] = {}
+NORMALIZERS = ("softmax", "relu")
+ScoreClass = TypeVar("ScoreClass", bound=type[Score])
 
 
+def register_score(name: str) -> Callable[[ScoreClass], ScoreClass]:
+    """Register a subclass of `Score` under a name that `score` arguments then accept.
+
+    Args:
+        name: Without a dot, which is kept for import paths.
+
+    Raises:
+        ValueError: If the name has a dot, or is registered for another class.
+        TypeError: If the class is not a subclass of `Score`.
+    """
+    if "." in name:
+        raise ValueError(f"the name {name!r} of a score has a dot: names with dots are import paths")
+
+    def register(score: ScoreClass) -> ScoreClass:
+        check_score(score)
+        same = (
+            getattr(SCORES.get(name, score), part) == getattr(score, part) for part in ("__module__", "__qualname__")
+        )
+        if not all(same):  # a module that is loaded again may register its class again
+            raise ValueError(f"the score {name!r} is already registered: {SCORES[name].__qualname__}")
+        SCORES[name] = score
+        return score
+
+    return register
+
+
+def make_score(score: str | type[Score], heads: int, width: int) -> Score:
+    """Construct a score for H heads of width K.
+
+    Args:
+        score: A registered name, a subclass of `Score`, or the import path of one (a name with a dot).
+        heads: Number of heads H.
+        width: Head width K.
+
+    Raises:
+        ValueError: If the name is unknown, the module of an import path is not trusted, or `scale` is not a number.
+        TypeError: If it is not a subclass of `Score`.
+    """
+    if isinstance(score, str):
+        score = import_trusted(score, ()) if "." in score else named(SCORES, "score", score)
+    check_score(score)
+    module = score(heads, width)
+    if not isinstance(module.scale, int | float):
+        raise ValueError(f"{score.__name__}.scale is not a number; multiply by a learned scale in prepare")
+    return module
+
+
+def check_score(score: Any) -> None:
+    """Refuse what is not a subclass of `Score`.
+
+    Raises:
+        TypeError: If it is not.
+    """
+    if not (isinstance(score, type) and issubclass(score, Score)):
+        raise TypeError(f"score={getattr(score, '__name__', score)!r} is not a subclass of vitspeech.Score")
+
+
+@register_score("scaled_dot")
 class ScaledDot(Score):
     """q·k / √K (Vaswani et al. 2017, arXiv:1706.03762, eq. 1); arguments and shape as `Score`."""
 
@@ -55,8 +136,14 @@ class ScaledDot(Score):
         self.scale = 1 / math.sqrt(width)
 
 
+@register_score("dot")
+class Dot(Score):
+    """The dot product q·k."""
+
+
+@register_score("general")
 class General(Score):
-    """qᵀ W k with a W for each head (Luong et al. 2015, arXiv:1508.04025, eq. 8); starts as `ScaledDot`."""
+    """qᵀ W k with one W per head (Luong et al. 2015, arXiv:1508.04025, eq. 8); initialized as `ScaledDot`."""
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__(heads, width)
@@ -66,8 +153,9 @@ class General(Score):
         return query @ self.weight, key
 
 
+@register_score("additive")
 class Additive(Score):
-    """vᵀ tanh(W q + U k) with W, U, v for each head (Bahdanau et al. 2015, arXiv:1409.0473, app. A.1.2)."""
+    """vᵀ tanh(W q + U k) with W, U, v per head (Bahdanau et al. 2015, arXiv:1409.0473, app. A.1.2)."""
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__(heads, width)
@@ -80,10 +168,11 @@ class Additive(Score):
         return query @ self.query_weight, key @ self.key_weight
 
 
+@register_score("cosine")
 class Cosine(Score):
-    """cos(q, k) / τ with a learned temperature τ for each head (Liu et al. 2022, arXiv:2111.09883, sec. 3.3).
+    """cos(q, k) / τ with one learned temperature τ per head (Liu et al. 2022, arXiv:2111.09883, sec. 3.3).
 
-    As there, τ starts at 0.1 and does not fall below 0.01. A vector of zeros has the cosine 0 with every other.
+    As in the paper, τ starts at 0.1 and is at least 0.01. The cosine of a zero vector with any other is 0.
     """
 
     def __init__(self, heads: int, width: int) -> None:
@@ -95,31 +184,27 @@ class Cosine(Score):
         return F.normalize(query, dim=-1) * inverse, F.normalize(key, dim=-1)
 
 
-SCORES = {"scaled_dot": ScaledDot, "dot": Dot, "general": General, "additive": Additive, "cosine": Cosine}
-NORMALIZERS = ("softmax", "relu")
-
-
 def compare(query: Tensor, key: Tensor, scale: float = 1.0, energy: Tensor | None = None) -> Tensor:
-    """`scale` · q·k, or with `energy` v the sum v·tanh(q + k), which needs memory for K numbers a pair.
+    """`scale` · q·k, or with `energy` v the sum v·tanh(q + k), which needs K numbers of memory per pair.
 
     Shape:
-        (…, T, K), (…, S, K), at least one dimension before; energy (…, K) or None -> (…, T, S)
+        (…, T, K), (…, S, K) with at least one leading dimension; energy (…, K) or None -> (…, T, S)
     """
     if energy is None:
-        # Heads one after the other before keys are transposed: `matmul` would copy the transposed keys, which is slow.
+        # Flatten batch and heads before transposing the keys: `matmul` would copy the transposed keys, which is slow.
         products = (query.flatten(0, -3) * scale) @ key.flatten(0, -3).transpose(1, 2)
         return products.view(*query.shape[:-1], key.shape[-2])
     return ((query.unsqueeze(-2) + key.unsqueeze(-3)).tanh() @ energy[..., None, :, None]).squeeze(-1)
 
 
 def weights_of(scores: Tensor, mask: Tensor | None = None, normalizer: str = "softmax") -> Tensor:
-    """Weights over the allowed keys; a query that may attend to none gets weights of zero, not NaN.
+    """Weights over the allowed keys; all zero, not NaN, for a query that may attend to none.
 
-    `softmax` makes them sum to one. `relu` divides max(score, 0) by the number of allowed keys, so that the sum does
-    not grow with it (Wortsman et al. 2023, arXiv:2309.08586, sec. 3: ReLU / sequence length).
+    With `softmax` they sum to one. `relu` divides max(score, 0) by the number of allowed keys, so that the sum does not
+    grow with it (Wortsman et al. 2023, arXiv:2309.08586, sec. 3: ReLU / sequence length).
 
     Args:
-        scores: How relevant each key is to each query.
+        scores: The score of each query and key.
         mask: True where attention is allowed, broadcastable to `scores`; `None` allows everything.
         normalizer: `softmax` or `relu`.
 
@@ -139,7 +224,7 @@ def weights_of(scores: Tensor, mask: Tensor | None = None, normalizer: str = "so
 
 
 def named(choices: Any, argument: str, name: str) -> Any:
-    """The choice of that name; an unknown one is an error that lists the known.
+    """Look up a choice by name; the error for an unknown name lists the known ones.
 
     Raises:
         ValueError: If `name` is none of the choices.

@@ -107,7 +107,7 @@ class BlockStream:
             # The window counted from the first key kept, which lies `past` before the first query.
             back = None if self.left is None else self.left - self.past
             mask = window_mask(count, keys, back, self.past + self.right, x.device)
-        attended = self.block.attention.attend_kept(query, self.key, self.value, mask, first=-self.past)
+        attended = self.block.attention.attend_cached(query, self.key, self.value, mask, first=-self.past)
         past = self.past + count if self.left is None else min(self.past + count, self.left)
         forgotten = self.past + count - past
         self.past = past

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}
     overrides = {name: value for name, value in overrides.items() if value is not None}
     search = vitspeech.Search(**model.card["metrics"].get("search", {}) | overrides)
-    report = find_task(model.task, options.trust).evaluate(network, data, search=search)
+    report = find_task(model.task, model.trust).evaluate(network, data, search=search)
     name, value = report.headline
     print(f"{report.text}; the card says {model.card['metrics'][name]:.4f}")
     print(f"{name} {value:.4f}")

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     torch.set_num_threads(1)  # parts of a tenth of a second are too small for more threads
     model = vitspeech.load(options.checkpoint, trust=options.trust)
-    if is_transcribing(model.network):
+    if is_transcribing(model):
         listener = vitspeech.TranscriptStream(model, search=vitspeech.Search(beam=1))
     else:
         listener = WordSpotter(model, threshold=options.threshold, refractory_s=options.refractory)

@@ -1,1 +1,1 @@
-"""From log-probabilities to a sequence of units: CTC's searches and the autoregressive ones. Pure torch."""
+"""Decoding: from log-probabilities to sequences of units, for CTC and for autoregressive decoders. Pure torch."""

@@ -1,10 +1,10 @@
-"""From a decoder that says the next unit to transcripts: the likeliest unit each time, or a beam of hypotheses.
+"""Decoding for autoregressive decoders: greedy search and beam search, optionally joint with CTC.
 
-A step is `step(units (R,), cache) -> (log_probs (R, C), cache)`: the units just said, and what comes next. The last
-class is the end. The first units lie on the CPU; a step takes them to where it computes.
+A step is `step(units (R,), cache) -> (log_probs (R, C), cache)`: from the last units to the log-probabilities of the
+next ones. The last class is the end. The first units are on the CPU; a step moves them to its device.
 
-Shapes: B utterances, K hypotheses of each (the beam), R rows of a step (B, or what is left of B · K), C classes,
-A utterances still searched, L units so far.
+Shapes: B utterances, K hypotheses per utterance (the beam), R rows of a step (B, or A · K), C classes, A utterances
+still searched, L units so far.
 """
 
 from collections.abc import Callable
@@ -18,24 +18,24 @@ from vitspeech.decoding.prefix_scores import PrefixScores
 
 
 class Cache(Protocol):
-    """What a step keeps of its rows, as `vitspeech.attention.DecoderCache`."""
+    """The state of a step's rows, such as `vitspeech.attention.DecoderCache`."""
 
     def select(self, indices: Tensor) -> Self:
-        """The rows at `indices`, in that order; one may come several times."""
+        """The rows at `indices`, in that order; indices may repeat."""
 
 
-Kept = TypeVar("Kept", bound=Cache)
+AnyCache = TypeVar("AnyCache", bound=Cache)
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A transcript, and how likely it is.
+    """A transcript with its probability.
 
     Attributes:
-        units: Without the end.
-        log_probability: Natural logarithm, the end included if it ended; with a scorer, the weighted mean of both.
-        score: What hypotheses are ordered by: `log_probability` over the normalizer of its length.
-        ended: Whether it came to its end; otherwise it was cut at the longest length.
+        units: The units, without the end.
+        log_probability: Natural logarithm, including the end if `ended`; with a scorer, the weighted mean of both.
+        score: The sort key of hypotheses: `log_probability` divided by the length normalizer.
+        ended: Whether the decoder output the end; otherwise the transcript was cut at the maximum length.
     """
 
     units: tuple[int, ...]
@@ -45,7 +45,7 @@ class Hypothesis:
 
 
 def length_normalizer(length: int, alpha: float) -> float:
-    """((5 + length) / 6)^alpha (Wu et al. 2016, arXiv:1609.08144, eq. 14); the end counts as a unit of the length."""
+    """((5 + length) / 6)^alpha (Wu et al. 2016, arXiv:1609.08144, eq. 14); the length includes the end."""
     return ((5 + length) / 6) ** alpha
 
 
@@ -53,44 +53,44 @@ def length_normalizer(length: int, alpha: float) -> float:
 def greedy(
     step: Callable[[Tensor, Any], tuple[Tensor, Any]], cache: Any, *, start: int, batch: int, longest: int
 ) -> list[Hypothesis]:
-    """The likeliest unit each time, until all utterances have ended: one hypothesis for each.
+    """Take the most probable next unit at each step until all utterances have ended: one hypothesis per utterance.
 
     Args:
-        step: Says what comes next.
-        cache: Of B rows, before the first step.
-        start: The unit that stands before the first.
-        batch: Utterances B.
-        longest: Units of a transcript at most.
+        step: Computes the log-probabilities of the next units.
+        cache: State of B rows before the first step.
+        start: The start symbol.
+        batch: Number of utterances B.
+        longest: Maximum number of units of a transcript.
 
     Raises:
         ValueError: If `batch` or `longest` is below 1.
     """
     check_sizes(batch=batch, longest=longest)
-    units, said, open_ = torch.full((batch,), start), [], torch.ones(batch, dtype=torch.bool)
+    units, outputs, is_open = torch.full((batch,), start), [], torch.ones(batch, dtype=torch.bool)
     totals = torch.zeros(batch)
     for length in range(longest + 1):
         log_probs, cache = step(units, cache)
         best, units = at_least_single(log_probs).max(1)
         end = log_probs.shape[1] - 1
-        totals, open_ = totals.to(best), open_.to(best.device)
-        # Past the longest length only the end is looked for: a unit more would be too many.
-        counts = open_ if length < longest else open_ & (units == end)
+        totals, is_open = totals.to(best), is_open.to(best.device)
+        # After `longest` units only the end may follow.
+        counts = is_open if length < longest else is_open & (units == end)
         totals = torch.where(counts, totals + best, totals)
-        open_ = open_ & (units != end)
-        said.append(torch.where(open_, units, end))
-        # An utterance that has ended is given something valid; what is said of it no longer counts.
-        units = torch.where(open_, units, start)
-        if not open_.any():
+        is_open = is_open & (units != end)
+        outputs.append(torch.where(is_open, units, end))
+        # Ended utterances get a valid unit as input; their further outputs are ignored.
+        units = torch.where(is_open, units, start)
+        if not is_open.any():
             break
-    spelled = torch.stack(said, 1)[:, :longest].tolist()
-    found = zip(spelled, totals.tolist(), (~open_).tolist(), strict=True)
-    return [Hypothesis(tuple(unit for unit in row if unit != end), total, total, ended) for row, total, ended in found]
+    transcripts = torch.stack(outputs, 1)[:, :longest].tolist()
+    rows = zip(transcripts, totals.tolist(), (~is_open).tolist(), strict=True)
+    return [Hypothesis(tuple(unit for unit in row if unit != end), total, total, ended) for row, total, ended in rows]
 
 
 @torch.no_grad()
 def beam_search(
-    step: Callable[[Tensor, Kept], tuple[Tensor, Kept]],
-    cache: Kept,
+    step: Callable[[Tensor, AnyCache], tuple[Tensor, AnyCache]],
+    cache: AnyCache,
     *,
     start: int,
     batch: int,
@@ -100,27 +100,27 @@ def beam_search(
     scorer: PrefixScores | None = None,
     ctc_weight: float = 0.0,
 ) -> list[list[Hypothesis]]:
-    """The K likeliest beginnings of each utterance, extended together; at most K hypotheses each, the best first.
+    """Beam search over a batch: up to K hypotheses per utterance, the best first.
 
-    A beginning with the end after it is a hypothesis if it is among the K likeliest of a step; the K likeliest with
-    another unit are gone on with. An utterance is done when no beginning can become better than its best hypothesis:
-    the first returned is that of a search without a stop, the others are what had ended by then. If nothing ended,
-    beginnings of the longest length are returned, marked so.
+    At each step the K most probable prefixes are extended by all units. Extensions by the end that are among the K best
+    become hypotheses; the K best extensions by other units are kept as prefixes. The search of an utterance stops when
+    no prefix can exceed its best hypothesis, so that the first hypothesis is that of a search without early stopping.
+    If no hypothesis has ended, the prefixes of maximum length are returned with `ended=False`.
 
     Args:
-        step: Says what comes next.
-        cache: Of B rows, before the first step.
-        start: The unit that stands before the first.
-        batch: Utterances B.
-        longest: Units of a transcript at most.
-        beam: Hypotheses K.
-        length_penalty: The exponent of `length_normalizer`; 0 orders by probability, which favors the short.
-        scorer: CTC's opinion of the same utterances.
-        ctc_weight: w in (1 - w) log p + w log p of CTC (Watanabe et al. 2017, doi:10.1109/JSTSP.2017.2763455); at 1
-            the step has no say.
+        step: Computes the log-probabilities of the next units.
+        cache: State of B rows before the first step.
+        start: The start symbol.
+        batch: Number of utterances B.
+        longest: Maximum number of units of a transcript.
+        beam: Number of hypotheses K.
+        length_penalty: Exponent of `length_normalizer`; 0 sorts by probability, which favors short transcripts.
+        scorer: CTC prefix scores of the same utterances.
+        ctc_weight: w in (1 - w) log p + w log p_CTC (Watanabe et al. 2017, doi:10.1109/JSTSP.2017.2763455); with 1 the
+            step's log-probabilities are ignored.
 
     Raises:
-        ValueError: If a number is out of its range, or there is a weight without a scorer or for another batch.
+        ValueError: If a number is out of range, or there is a weight without a scorer or with one of another batch.
     """
     check_sizes(batch=batch, longest=longest, beam=beam)
     check_weights(length_penalty, ctc_weight, scorer, batch)
@@ -128,74 +128,74 @@ def beam_search(
     ended: list[list[Hypothesis]] = [[] for _ in range(batch)]
     searched, units = list(range(batch)), torch.full((batch,), start)
     attention = totals = torch.zeros(batch, 1)
-    said = torch.empty(batch, 1, 0, dtype=torch.long)
+    prefixes = torch.empty(batch, 1, 0, dtype=torch.long)
     for length in range(1, longest + 2):
         log_probs, cache = step(units, cache)
         end, normalizer = log_probs.shape[1] - 1, length_normalizer(length, length_penalty)
-        attention, totals, said = (kept.to(log_probs.device) for kept in (attention, totals, said))
-        likelier = attention[..., None] + at_least_single(log_probs).unflatten(0, attention.shape)
-        extended = likelier
+        attention, totals, prefixes = (tensor.to(log_probs.device) for tensor in (attention, totals, prefixes))
+        extended_attention = attention[..., None] + at_least_single(log_probs).unflatten(0, attention.shape)
+        extended = extended_attention  # (A, K, C)
         if state is not None:
-            extended = weighted(likelier, scorer.extend(state).unflatten(0, attention.shape), ctc_weight)
+            extended = weighted(extended_attention, scorer.extend(state).unflatten(0, attention.shape), ctc_weight)
 
-        every = extended.flatten(1)
-        threshold = every.topk(min(beam, every.shape[1])).values[:, -1:]
+        flat = extended.flatten(1)
+        threshold = flat.topk(min(beam, flat.shape[1])).values[:, -1:]
         ends = extended[..., end]
-        for place, row in ((ends >= threshold) & (ends > -torch.inf)).nonzero().tolist():
-            total = ends[place, row].item()
-            found = Hypothesis(tuple(said[place, row].tolist()), total, total / normalizer, True)
-            ended[searched[place]].append(found)
+        for index, row in ((ends >= threshold) & (ends > -torch.inf)).nonzero().tolist():
+            total = ends[index, row].item()
+            hypothesis = Hypothesis(tuple(prefixes[index, row].tolist()), total, total / normalizer, True)
+            ended[searched[index]].append(hypothesis)
 
         others = extended[..., :end].flatten(1)
-        best, chosen = others.topk(min(beam, others.shape[1]))
-        # Probabilities only fall: no beginning can do better than its own, at the length that divides it most.
+        best, positions = others.topk(min(beam, others.shape[1]))
+        # Extensions never raise a probability: the score is bounded by the present one with the largest normalizer.
         bounds = (best[:, 0] / length_normalizer(longest + 1, length_penalty)).tolist()
-        left = [place for place, number in enumerate(searched) if can_improve(ended[number], bounds[place])]
-        left = left if length <= longest else []
-        for place in set(range(len(searched))) - set(left):
-            if not ended[searched[place]]:
+        remaining = [index for index, number in enumerate(searched) if can_improve(ended[number], bounds[index])]
+        remaining = remaining if length <= longest else []
+        for index in set(range(len(searched))) - set(remaining):
+            if not ended[searched[index]]:
                 divisor = length_normalizer(length - 1, length_penalty)
-                ended[searched[place]] = beginnings(said[place], totals[place], divisor)
-        if not left:
+                ended[searched[index]] = unended(prefixes[index], totals[index], divisor)
+        if not remaining:
             break
-        places = torch.tensor(left, device=chosen.device)
-        parents, added = (chosen // end)[places], (chosen % end)[places]
-        rows, units = (places[:, None] * said.shape[1] + parents).flatten(), added.flatten()
-        searched = [searched[place] for place in left]
-        totals, attention = best[places], likelier[..., :end].flatten(1).gather(1, chosen)[places]
-        said = torch.cat((said.flatten(0, 1)[rows].unflatten(0, parents.shape), added[..., None]), dim=2)
+        indices = torch.tensor(remaining, device=positions.device)
+        parents, added = (positions // end)[indices], (positions % end)[indices]
+        rows, units = (indices[:, None] * prefixes.shape[1] + parents).flatten(), added.flatten()
+        searched = [searched[index] for index in remaining]
+        totals, attention = best[indices], extended_attention[..., :end].flatten(1).gather(1, positions)[indices]
+        prefixes = torch.cat((prefixes.flatten(0, 1)[rows].unflatten(0, parents.shape), added[..., None]), dim=2)
         cache = cache.select(rows)
         state = None if state is None else scorer.select(state, rows, units)
-    return [sorted(found, key=lambda hypothesis: -hypothesis.score)[:beam] for found in ended]
+    return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:beam] for hypotheses in ended]
 
 
 def weighted(attention: Tensor, ctc: Tensor, weight: float) -> Tensor:
-    """(1 - w) times the one and w times the other; at w = 1 the one's impossible is no zero times infinity."""
+    """(1 - w) · attention + w · ctc; at w = 1 attention is ignored, since 0 · -inf would be NaN."""
     return ctc if weight == 1 else (1 - weight) * attention + weight * ctc
 
 
 def can_improve(ended: list[Hypothesis], bound: float) -> bool:
-    """Whether something that may reach the score `bound` can become the best."""
+    """Whether a prefix with the score bound `bound` can exceed the best hypothesis."""
     return bound > max((hypothesis.score for hypothesis in ended), default=-torch.inf)
 
 
-def beginnings(said: Tensor, totals: Tensor, normalizer: float) -> list[Hypothesis]:
-    """What did not end, of one utterance: (K, L), (K,) -> K hypotheses, or fewer where some are impossible."""
+def unended(prefixes: Tensor, totals: Tensor, normalizer: float) -> list[Hypothesis]:
+    """The prefixes of one utterance as hypotheses without an end: (K, L), (K,) -> those that are possible, or one."""
     possible = max(int((totals > -torch.inf).sum()), 1)
-    found = list(zip(said.tolist(), totals.tolist(), strict=True))[:possible]
-    return [Hypothesis(tuple(units), total, total / normalizer, False) for units, total in found]
+    rows = list(zip(prefixes.tolist(), totals.tolist(), strict=True))[:possible]
+    return [Hypothesis(tuple(units), total, total / normalizer, False) for units, total in rows]
 
 
 def at_least_single(log_probs: Tensor) -> Tensor:
-    """In single precision or better: in half a long transcript's sum would lose its last unit."""
+    """Convert to at least single precision; in half precision the sums of long transcripts lose units."""
     return log_probs.to(torch.promote_types(log_probs.dtype, torch.float32))
 
 
 def check_sizes(**sizes: int) -> None:
-    """Refuse a size below 1, naming it.
+    """Check that all sizes are at least 1.
 
     Raises:
-        ValueError: If there is one.
+        ValueError: If a size is below 1.
     """
     for name, size in sizes.items():
         if size < 1:
@@ -203,10 +203,10 @@ def check_sizes(**sizes: int) -> None:
 
 
 def check_weights(length_penalty: float, ctc_weight: float, scorer: PrefixScores | None, batch: int) -> None:
-    """Refuse weights out of range, and a scorer that is missing or for other utterances.
+    """Check the weights and the scorer.
 
     Raises:
-        ValueError: If it is so.
+        ValueError: If a weight is out of range, or the scorer is missing or of another batch size.
     """
     if not length_penalty >= 0:
         raise ValueError(f"length_penalty={length_penalty} is negative")

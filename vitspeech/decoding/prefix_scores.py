@@ -1,7 +1,7 @@
-"""How likely CTC finds it that a transcript begins so: the probability of a prefix, extended unit by unit.
+"""CTC prefix probabilities: the probability that a transcript begins with given units.
 
-Shapes: B utterances, T tokens, C classes, of which the last is the blank, R rows (hypotheses, of any utterances),
-M rows chosen among the extended ones.
+Shapes: B utterances, T tokens, C classes, of which the last is the blank, R rows (hypotheses of any utterances),
+M selected rows.
 """
 
 from dataclasses import dataclass
@@ -12,13 +12,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class PrefixState:
-    """One prefix a row, and how its tokens can have been spent up to each moment; moment 0 is before the first.
+    """One prefix per row, with its forward variables after 0 to T tokens.
 
     Attributes:
-        utterances: Whose prefix it is (R,).
-        last: Its last unit (R,); -1 for an empty prefix.
-        in_unit: Log-probability that the tokens so far spell the prefix and the newest is its last unit (T + 1, R).
-        in_blank: The same where the newest is a blank (T + 1, R).
+        utterances: Index of the utterance (R,).
+        last: Last unit of the prefix (R,); -1 for an empty prefix.
+        in_unit: Log-probability that the first t tokens have the prefix as their labeling and the last of them is its
+            last unit (T + 1, R).
+        in_blank: The same if the last of them is a blank (T + 1, R).
     """
 
     utterances: Tensor
@@ -30,38 +31,38 @@ class PrefixState:
 class PrefixScores:
     """Prefix probabilities of CTC (Graves 2012, doi:10.1007/978-3-642-24797-2, sec. 7.5) for joint decoding.
 
-    Watanabe et al. 2017 (doi:10.1109/JSTSP.2017.2763455, algorithm 2). The probability of a prefix is that of all
-    transcripts that begin with it. `extend` gives it for every next unit at once without a loop, with memory for R · T
-    · C numbers; `select` goes on with the chosen ones, in a loop over T.
+    Watanabe et al. 2017 (doi:10.1109/JSTSP.2017.2763455, algorithm 2). The probability of a prefix is the sum over all
+    transcripts that begin with it. `extend` computes it for all next units at once, without a loop, and needs memory
+    for R · T · C numbers; `select` updates the state of the selected rows, in a loop over T.
 
     Args:
         log_probs: Log-probabilities of each token; the last class is the blank.
-        tokens: Valid tokens of each utterance; `None` is all.
+        tokens: Number of valid tokens of each utterance; `None` if all are valid.
 
     Shape:
         log_probs (B, T, C), tokens (B,) or None
 
     Raises:
-        ValueError: If the shapes do not fit, or an utterance has more tokens than T.
+        ValueError: If the shapes do not match, or an utterance has more than T tokens.
     """
 
     def __init__(self, log_probs: Tensor, tokens: Tensor | None = None) -> None:
         if log_probs.ndim != 3:
             raise ValueError(f"log_probs of shape {tuple(log_probs.shape)} is not (B, T, C)")
-        # Half precision is too coarse for sums of hundreds of logarithms.
+        # Half precision is too inaccurate for sums of hundreds of logarithms.
         log_probs = log_probs.detach().to(torch.promote_types(log_probs.dtype, torch.float32))
         self.batch, longest, self.classes = log_probs.shape
         if tokens is not None:
             if tokens.shape != (self.batch,) or (self.batch and not 0 <= tokens.min() <= tokens.max() <= longest):
                 raise ValueError(f"tokens={tokens.tolist()} are not {self.batch} numbers within 0 .. {longest}")
             padded = torch.arange(longest, device=log_probs.device) >= tokens.to(log_probs.device)[:, None]
-            # After its end an utterance says blank for sure: the last moment's sums are those of its own last token.
+            # Padding is blanks of probability 1, so that the variables at T are those of the last valid token.
             log_probs = log_probs.masked_fill(padded[..., None], -torch.inf)
             log_probs[..., -1].masked_fill_(padded, 0.0)
         self.log_probs = log_probs
 
     def start(self, beam: int = 1) -> PrefixState:
-        """Empty prefixes, `beam` of each utterance, one utterance after the other: R = B · beam rows."""
+        """Empty prefixes, `beam` rows per utterance: R = B · beam."""
         device = self.log_probs.device
         utterances = torch.arange(self.batch, device=device).repeat_interleave(beam)
         blanks = self.log_probs[utterances, :, -1].T.cumsum(0)
@@ -69,10 +70,10 @@ class PrefixScores:
         return PrefixState(utterances, torch.full_like(utterances, -1), torch.full_like(in_blank, -torch.inf), in_blank)
 
     def extend(self, state: PrefixState) -> Tensor:
-        """Log-probability of each row's prefix with each unit after it, and in the last column of the transcript.
+        """Log-probabilities of each row's prefix extended by each unit, and in the last column of the transcript.
 
-        Column c is the sum over all transcripts that begin with prefix and c; the last column is the prefix alone, the
-        whole transcript. The columns together are the prefix's own probability.
+        Column c is the sum over all transcripts that begin with the prefix followed by c. The last column is the
+        probability of the prefix as the complete transcript. All columns sum to the probability of the prefix.
 
         Shape:
             -> (R, C)
@@ -81,29 +82,29 @@ class PrefixScores:
         before, after_blank = either[:-1].T, state.in_blank[:-1].T
         emitted = self.log_probs[state.utterances]
         scores = (before[..., None] + emitted).logsumexp(1)
-        # The last unit again is another one only after a blank. An empty prefix has had nothing but blanks, so that its
-        # -1 may pass for any unit.
-        again = state.last.clamp(min=0)[:, None]
-        repeated = emitted.gather(2, again[:, None].expand(-1, emitted.shape[1], 1))[..., 0]
+        # A repeated unit is a new one only after a blank. All paths of an empty prefix end in the blank, so that its
+        # last unit (-1) can be any.
+        last = state.last.clamp(min=0)[:, None]
+        repeated = emitted.gather(2, last[:, None].expand(-1, emitted.shape[1], 1))[..., 0]
         repeated = (after_blank + repeated).logsumexp(1)
-        scores.scatter_(1, again, repeated[:, None])
+        scores.scatter_(1, last, repeated[:, None])
         scores[:, -1] = either[-1]
         return scores
 
     def select(self, state: PrefixState, rows: Tensor, units: Tensor) -> PrefixState:
-        """The prefixes of `rows` (M,), each with its unit of `units` (M,) after it; a row may come several times."""
+        """Extend the prefixes of `rows` (M,), which may repeat, by `units` (M,)."""
         utterances, in_unit, in_blank = state.utterances[rows], state.in_unit[:, rows], state.in_blank[:, rows]
-        # Where the unit can begin: after anything, or if it is the last one again, after a blank.
+        # The new unit follows the unit or the blank, but a repeated unit only the blank.
         begins = torch.where(units == state.last[rows], in_blank, torch.logaddexp(in_unit, in_blank))
         emitted = self.log_probs[utterances, :, units].T.unbind()
         blanks = self.log_probs[utterances, :, -1].T.unbind()
         unit = blank = torch.full_like(begins[0], -torch.inf)
-        moments = [(unit, blank)]
+        variables = [(unit, blank)]
         for begin, emitted_unit, emitted_blank in zip(begins[:-1].unbind(), emitted, blanks, strict=True):
             unit, blank = (
                 torch.logaddexp(unit, begin) + emitted_unit,
                 torch.logaddexp(unit, blank) + emitted_blank,
             )
-            moments.append((unit, blank))
-        in_unit, in_blank = (torch.stack(of_moments) for of_moments in zip(*moments, strict=True))
+            variables.append((unit, blank))
+        in_unit, in_blank = (torch.stack(rows) for rows in zip(*variables, strict=True))
         return PrefixState(utterances, units, in_unit, in_blank)

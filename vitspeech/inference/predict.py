@@ -43,7 +43,7 @@ def predict(
     if top < 1:
         raise ValueError(f"top={top} is below 1")
     if "seconds" not in model.preprocessing and "sample_rate_hz" in model.preprocessing:
-        verb = "transcribe" if is_transcribing(model.network) else "stream"
+        verb = "transcribe" if is_transcribing(model) else "stream"
         raise ValueError(
             f"{type(model.network).__name__} does not classify clips; use `vitspeech {verb}` (vitspeech.{verb})"
         )

@@ -33,7 +33,7 @@ class AudioStream:
     """
 
     def __init__(self, network: nn.Module) -> None:
-        parts = ("tokens", "encoder", "forward_head")
+        parts = ("tokens", "encoder", "frame_logits")
         if not all(hasattr(network, part) for part in parts):
             raise ValueError(f"{type(network).__name__} can't be streamed: it has no encoder of speech tokens")
         self.network, self.tokens = network, network.tokens
@@ -44,7 +44,7 @@ class AudioStream:
         parameter = next(network.parameters())
         self.pending = parameter.new_zeros(1, 0)  # samples of tokens that are not complete yet
         self.no_tokens = parameter.new_zeros(1, 0, self.tokens.width)
-        self.no_logits = network.forward_head(self.no_tokens)[0].detach()
+        self.no_logits = network.frame_logits(self.no_tokens)[0].detach()
 
     @torch.inference_mode()
     def push(self, samples: Tensor | numpy.ndarray) -> Tensor:
@@ -79,7 +79,7 @@ class AudioStream:
 
     def frame_logits(self, encoded: Tensor) -> Tensor:
         """The logits of encoded tokens: (1, T, D) -> (T, C)."""
-        return self.network.forward_head(encoded)[0]
+        return self.network.frame_logits(encoded)[0]
 
 
 def stream(model: Model | nn.Module) -> AudioStream:

@@ -17,7 +17,9 @@ from vitspeech.data.audio.reading import find_audio, read_clip
 from vitspeech.decoding import autoregressive, ctc
 from vitspeech.decoding.prefix_scores import PrefixScores
 from vitspeech.frontends import SpeechTokens
-from vitspeech.models import SpeechLabeler, SpeechRecognizer, SpeechTranscriber
+from vitspeech.models import SpeechRecognizer, SpeechTranscriber
+
+TASKS = ("vitspeech.Recognition", "vitspeech.Transcription")  # whose networks output transcripts
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class Transcript:
 
     Args:
         text: The words, separated by spaces.
-        units: Each word or character with its times; empty for an encoder-decoder without a CTC head.
+        units: Each word or character with its times; empty if they are unknown, as for an encoder-decoder without a
+            CTC head.
         log_probability: Natural logarithm, as the search returns it.
         indices: The index of each unit among the model's labels.
     """
@@ -77,9 +80,14 @@ class Transcript:
     indices: tuple[int, ...] = ()
 
 
-def is_transcribing(network: nn.Module) -> bool:
-    """Whether a network's outputs are decoded to transcripts."""
-    return isinstance(network, SpeechRecognizer | SpeechTranscriber)
+def is_transcribing(model: Model) -> bool:
+    """Whether a model's outputs are decoded to transcripts."""
+    return model.task in TASKS or isinstance(model.network, SpeechRecognizer | SpeechTranscriber)
+
+
+def is_autoregressive(network: nn.Module) -> bool:
+    """Whether a network outputs a transcript unit by unit, as `SpeechTranscriber` does."""
+    return hasattr(network, "start") and hasattr(network, "step")
 
 
 @torch.inference_mode()
@@ -94,7 +102,7 @@ def transcribe(
     """Transcribe recordings of any sample rate, each at most one minute long.
 
     Args:
-        model: A recognizer or transcriber from `vitspeech.load`.
+        model: From `vitspeech.load`, trained by `vitspeech.Recognition` or `vitspeech.Transcription`.
         paths: Files and folders; a folder stands for all its recordings.
         search: Search parameters; `None` is `Search()`.
         batch: Recordings per forward pass.
@@ -104,8 +112,9 @@ def transcribe(
         FileNotFoundError: If a path does not exist or a folder holds no recording.
         ValueError: If a file is empty, broken or too long, or the model does not output transcripts.
     """
-    if not is_transcribing(model.network):
-        verb = "stream" if isinstance(model.network, SpeechLabeler) else "predict"
+    if not is_transcribing(model):
+        takes_utterances = "sample_rate_hz" in model.preprocessing and "seconds" not in model.preprocessing
+        verb = "stream" if takes_utterances else "predict"
         raise ValueError(
             f"{type(model.network).__name__} outputs labels, not transcripts; use `vitspeech {verb}` (vitspeech.{verb})"
         )
@@ -124,7 +133,7 @@ def transcribe(
 
 @torch.inference_mode()
 def transcribe_batch(
-    network: SpeechRecognizer | SpeechTranscriber,
+    network: nn.Module,
     labels: Sequence[str],
     waveforms: Tensor,
     lengths: Tensor,
@@ -132,12 +141,13 @@ def transcribe_batch(
 ) -> list[Transcript]:
     """Transcribe a batch of utterances that are padded at the end: (B, N), (B,) -> B transcripts."""
     search = search or Search()
-    decode = decode_ctc if isinstance(network, SpeechRecognizer) else decode_autoregressive
-    return [to_transcript(best, labels, network.tokens) for best in decode(network, waveforms, lengths, search)]
+    decode = decode_autoregressive if is_autoregressive(network) else decode_ctc
+    tokens = getattr(network, "tokens", None)
+    return [to_transcript(best, labels, tokens) for best in decode(network, waveforms, lengths, search)]
 
 
-def decode_ctc(network: SpeechRecognizer, waveforms: Tensor, lengths: Tensor, search: Search) -> list[ctc.Hypothesis]:
-    """The best hypothesis of each utterance, from a network trained with CTC."""
+def decode_ctc(network: nn.Module, waveforms: Tensor, lengths: Tensor, search: Search) -> list[ctc.Hypothesis]:
+    """The best hypothesis of each utterance, from any network that `vitspeech.Recognition` can train."""
     hypotheses = []
     for log_probs in log_probabilities(*network(waveforms, lengths)):
         ctc_search = new_ctc_search(search)
@@ -187,17 +197,16 @@ def with_spans(hypothesis: autoregressive.Hypothesis, log_probs: Tensor | None) 
     return ctc.Hypothesis(units, hypothesis.log_probability, spans)
 
 
-def to_transcript(hypothesis: ctc.Hypothesis, labels: Sequence[str], tokens: SpeechTokens) -> Transcript:
-    """Convert units to text and spans to seconds.
-
-    A token lasts one hop, around the center of the samples that it is computed from.
-    """
+def to_transcript(hypothesis: ctc.Hypothesis, labels: Sequence[str], tokens: SpeechTokens | None) -> Transcript:
+    """Convert units to text and spans to seconds; without `tokens`, times are unknown."""
     names = [labels[unit] for unit in hypothesis.units]
-    text = ("" if " " in labels else " ").join(names)
+    text = " ".join(("" if " " in labels else " ").join(names).split())
+    spans_s = [] if tokens is None else [span_s(span, tokens) for span in hypothesis.spans]
+    segments = tuple(Segment(name, *span) for name, span in zip(names, spans_s, strict=False))
+    return Transcript(text, segments, hypothesis.log_probability, hypothesis.units)
+
+
+def span_s(span: tuple[int, int], tokens: SpeechTokens) -> tuple[float, ...]:
+    """Convert a span of tokens to seconds. A token lasts one hop, around the center of its samples."""
     offset = (tokens.window_samples - tokens.hop_samples) / 2
-    times_s = [
-        [(token * tokens.hop_samples + offset) / tokens.log_mel.sample_rate_hz for token in span]
-        for span in hypothesis.spans
-    ]
-    segments = tuple(Segment(name, *times) for name, times in zip(names, times_s, strict=False))
-    return Transcript(" ".join(text.split()), segments, hypothesis.log_probability, hypothesis.units)
+    return tuple((token * tokens.hop_samples + offset) / tokens.log_mel.sample_rate_hz for token in span)

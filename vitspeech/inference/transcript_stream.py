@@ -11,8 +11,15 @@ from torch import Tensor
 from vitspeech.checkpoint.folder import Model
 from vitspeech.decoding.ctc import GreedySearch, Hypothesis
 from vitspeech.inference.stream import stream
-from vitspeech.inference.transcribe import Search, Segment, Transcript, new_ctc_search, to_transcript
-from vitspeech.models import SpeechRecognizer
+from vitspeech.inference.transcribe import (
+    Search,
+    Segment,
+    Transcript,
+    is_autoregressive,
+    is_transcribing,
+    new_ctc_search,
+    to_transcript,
+)
 
 
 class TranscriptStream:
@@ -31,7 +38,7 @@ class TranscriptStream:
     """
 
     def __init__(self, model: Model, *, search: Search | None = None) -> None:
-        if not isinstance(model.network, SpeechRecognizer):
+        if not is_transcribing(model) or is_autoregressive(model.network):
             raise ValueError(
                 f"{type(model.network).__name__} can't transcribe a stream; use a SpeechRecognizer (trained with CTC)"
             )

@@ -1,4 +1,4 @@
-"""Networks: pixels or samples in, logits out."""
+"""Networks: from pixels or audio samples to logits."""
 
 from vitspeech.models.cnn import CNN
 from vitspeech.models.speech_classifier import SpeechClassifier

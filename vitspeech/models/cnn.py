@@ -1,6 +1,6 @@
-"""The convolutional baseline: a small fast network, or timm's ResNet-18, under one head.
+"""The convolutional baseline: a small, fast network or timm's ResNet-18.
 
-Shapes: B batch, N image side, W features before the head.
+Shapes: B batch, N image side, M side of the feature maps, W features before the head.
 """
 
 import itertools
@@ -12,21 +12,21 @@ from torch import Tensor, nn
 
 
 class CNN(nn.Module):
-    """A convolutional classifier to stand beside a ViT.
+    """A convolutional image classifier, the baseline for `ViT`.
 
-    `small` is made for short budgets (`SmallBody`, below). `resnet18` is timm's ResNet-18 (He et al. 2016,
-    arXiv:1512.03385) with the stem that suits 32-pixel images: one 3×3 convolution, no first pooling.
+    `small` is `SmallBody`, for short training. `resnet18` is timm's ResNet-18 (He et al. 2016, arXiv:1512.03385) with
+    the usual stem for 32-pixel images: one 3×3 convolution and no first pooling.
 
     Args:
-        classes: Number of labels.
+        classes: Number of labels; 0 builds no head, and `forward` returns pooled features (B, W).
         body: `small` or `resnet18`.
-        widths: Channels of the small body's three groups; `resnet18` has its own.
+        widths: Channels of the three groups of the small body; not used by `resnet18`.
 
     Shape:
-        normalized pixels (B, 3, N, N) -> logits (B, classes); `small` takes N from 16 up
+        normalized pixels (B, 3, N, N) -> logits (B, classes); `small` needs N of at least 16
 
     Raises:
-        ValueError: If the body is unknown or `widths` are not three.
+        ValueError: If the body is unknown, or there are not three `widths`.
     """
 
     def __init__(
@@ -38,46 +38,54 @@ class CNN(nn.Module):
         super().__init__()
         if body == "small":
             self.body = SmallBody(widths)
+            self.pool = nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten())
             features = widths[-1]
         elif body == "resnet18":
             self.body = timm.create_model("resnet18", num_classes=0)
             self.body.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
             self.body.maxpool = nn.Identity()
+            self.pool = self.body.global_pool
             features = self.body.num_features
         else:
             raise ValueError(f"body={body!r} is unknown; known: small, resnet18")
-        self.head = nn.Linear(features, classes)
-        # On CPU convolutions train 1.2 (bf16) to 1.7 times (fp32) faster in this layout; on CUDA it is the fast one.
+        self.head = nn.Linear(features, classes) if classes else nn.Identity()
+        # On CPU convolutions train 1.2 (bf16) to 1.7 (fp32) times faster in this layout; on CUDA it is the fast one, too.
         self.to(memory_format=torch.channels_last)
 
     def forward_features(self, images: Tensor) -> Tensor:
-        """What the head sees: (B, 3, N, N) -> (B, W)."""
-        return self.body(images.contiguous(memory_format=torch.channels_last))
+        """Feature maps: (B, 3, N, N) -> (B, W, M, M)."""
+        images = images.contiguous(memory_format=torch.channels_last)
+        return self.body(images) if isinstance(self.body, SmallBody) else self.body.forward_features(images)
+
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        """Pool and classify: (B, W, M, M) -> (B, classes), or pooled features (B, W) with `pre_logits`."""
+        pooled = self.pool(features)
+        return pooled if pre_logits else self.head(pooled)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.forward_features(images))
+        return self.forward_head(self.forward_features(images))
 
     def initialize(self, images: Tensor) -> None:
-        """Set what depends on the data from a sample of normalized training images (B, 3, N, N)."""
+        """Set the whitening layer of the small body from a sample of normalized training images (B, 3, N, N)."""
         if isinstance(self.body, SmallBody):
             self.body.whiten(images)
 
 
 class SmallBody(nn.Module):
-    """2×2 whitening layer, then three groups of two 3×3 convolutions that each halve the image.
+    """A 2×2 whitening layer, then three groups of two 3×3 convolutions that each halve the image.
 
-    After the speed-run networks of Jordan 2024 (arXiv:2404.00498): the first layer is not trained but computes the
-    principal components of the training images' 2×2 patches, scaled to equal variance, with both signs. Training
-    then starts where it otherwise arrives after epochs.
+    After Jordan 2024 (arXiv:2404.00498). The first layer is not trained: it computes the principal components of the
+    2×2 patches of the training images, scaled to equal variance, with both signs. Its filters would otherwise have to
+    be learned in the first epochs.
 
     Args:
         widths: Channels of the three groups.
 
     Shape:
-        (B, 3, N, N) -> (B, widths[-1])
+        (B, 3, N, N) -> (B, widths[-1], M, M)
 
     Raises:
-        ValueError: If `widths` are not three.
+        ValueError: If there are not three `widths`.
     """
 
     def __init__(self, widths: tuple[int, int, int]) -> None:
@@ -91,8 +99,6 @@ class SmallBody(nn.Module):
         self.groups = nn.Sequential(
             nn.GELU(),
             *(group(narrow, wide) for narrow, wide in itertools.pairwise(channels)),
-            nn.AdaptiveMaxPool2d(1),
-            nn.Flatten(),
         )
 
     def forward(self, images: Tensor) -> Tensor:
@@ -100,7 +106,7 @@ class SmallBody(nn.Module):
 
     @torch.no_grad()
     def whiten(self, images: Tensor, floor: float = 5e-4) -> None:
-        """Set the first layer from images (B, 3, N, N); `floor` is added to each component's variance."""
+        """Set the first layer from images (B, 3, N, N); `floor` is added to the variance of each component."""
         patches = images.float().unfold(2, 2, 1).unfold(3, 2, 1).permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1)
         variances, components = torch.linalg.eigh(patches.T @ patches / len(patches))
         scaled = (components / (variances + floor).sqrt()).T.reshape(-1, *self.whitening.weight.shape[1:])
@@ -108,7 +114,7 @@ class SmallBody(nn.Module):
 
 
 def group(narrow: int, wide: int) -> nn.Sequential:
-    """Convolution, halving, norm, GELU; convolution, norm, GELU."""
+    """Convolution, 2×2 max-pooling, batch norm, GELU; convolution, batch norm, GELU."""
     return nn.Sequential(
         nn.Conv2d(narrow, wide, 3, padding=1, bias=False),
         nn.MaxPool2d(2),

@@ -1,4 +1,4 @@
-"""The convolutional baseline for speech: the classifier's tokens, pooling and head around residual convolutions.
+"""The convolutional baseline for speech: tokens, pooling and head of the classifier around residual convolutions.
 
 Shapes: B batch, N samples, T tokens, D width.
 """
@@ -9,16 +9,16 @@ from vitspeech.frontends import SpeechTokens
 
 
 class SpeechCNN(nn.Module):
-    """Temporal convolutions with skip connections (after Choi et al. 2019, arXiv:1904.03814).
+    """Temporal convolutions with residual connections (after Choi et al. 2019, arXiv:1904.03814).
 
-    The mel bins are the channels of the first convolution, so that every further one sees all of them. A block is two
-    convolutions over `kernel` tokens, each after batch norm and GELU.
+    The mel bins are the input channels of the first convolution. Each block has two convolutions over `kernel` tokens,
+    each preceded by batch norm and GELU.
 
     Args:
-        classes: Number of labels.
-        tokens: What makes tokens of waveforms, and by its `width` the width D; `None` is `SpeechTokens()`.
+        classes: Number of labels; 0 builds no head, and `forward` returns pooled features (B, D).
+        tokens: Turns waveforms into tokens; its `width` is the width D. `None` is `SpeechTokens()`.
         depth: Number of blocks.
-        kernel: Tokens that a convolution sees; odd.
+        kernel: Kernel size in tokens; odd.
 
     Shape:
         samples within ±1 (B, N) -> logits (B, classes)
@@ -35,29 +35,34 @@ class SpeechCNN(nn.Module):
         width = self.tokens.width
         self.blocks = nn.ModuleList(ResidualConvolutions(width, kernel) for _ in range(depth))
         self.norm = nn.BatchNorm1d(width)
-        self.head = nn.Linear(width, classes)
+        self.head = nn.Linear(width, classes) if classes else nn.Identity()
 
     def forward_features(self, waveforms: Tensor) -> Tensor:
-        """What the head sees: (B, N) -> (B, D)."""
+        """Feature maps: (B, N) -> (B, D, T)."""
         x = self.tokens(waveforms).transpose(1, 2)
         for block in self.blocks:
             x = block(x)
-        return nn.functional.gelu(self.norm(x)).mean(-1)
+        return nn.functional.gelu(self.norm(x))
+
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        """Average over time and classify: (B, D, T) -> (B, classes), or the averages (B, D) with `pre_logits`."""
+        pooled = features.mean(-1)
+        return pooled if pre_logits else self.head(pooled)
 
     def forward(self, waveforms: Tensor) -> Tensor:
-        return self.head(self.forward_features(waveforms))
+        return self.forward_head(self.forward_features(waveforms))
 
     def initialize(self, waveforms: Tensor) -> None:
-        """Set what depends on the data from a sample of training waveforms (B, N)."""
+        """Set mean and std of the mel bins from a sample of training waveforms (B, N)."""
         self.tokens.log_mel.fit(waveforms)
 
 
 class ResidualConvolutions(nn.Sequential):
-    """x + what twice norm, GELU, convolution make of x.
+    """x + f(x), where f is batch norm, GELU and convolution, twice.
 
     Args:
         width: Width D.
-        kernel: Tokens that a convolution sees; odd.
+        kernel: Kernel size in tokens; odd.
 
     Shape:
         (B, D, T) -> (B, D, T)

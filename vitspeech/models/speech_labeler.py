@@ -1,7 +1,7 @@
-"""The speech labeler: waveform -> tokens -> attention encoder -> a row of logits for each log-mel frame.
+"""The speech labeler: waveform -> tokens -> attention encoder -> logits for each log-mel frame.
 
-Shapes: B batch, N samples, T tokens, D model width, S frames from token to token, R frames a token sees, F = T · S
-labeled frames.
+Shapes: B batch, N samples, T tokens, D model width, S stride of the tokens in frames, R frames covered by a token,
+F = T · S labeled frames.
 """
 
 from typing import Literal
@@ -14,26 +14,26 @@ from vitspeech.models.speech_encoder import SpeechEncoder
 
 
 class SpeechLabeler(SpeechEncoder):
-    """What is said at every 10 ms: each token names the S frames in the middle of the R that it sees.
+    """One label for every 10 ms of an utterance: each token classifies the S middle frames of the R that it covers.
 
-    Token i sees log-mel frames i·S .. i·S + R - 1 and names S of them from i·S + (R - S) // 2 on, so that the tokens'
-    frames lie side by side: labeled frame f lasts from `first_frame_ms` + f · `frame_ms` to where f + 1 begins. The
-    few frames before the first and after the last have no label.
+    Token i covers log-mel frames i·S .. i·S + R - 1 and classifies S of them, from i·S + (R - S) // 2 on, so that the
+    frames of consecutive tokens are consecutive. Labeled frame f begins at `first_frame_ms` + f · `frame_ms`. The few
+    frames before the first and after the last have no label.
 
-    With `left` and `right` in tokens it is truncated self-attention (Yeh et al. 2019, arXiv:1910.12977), and with a
-    limited `right` it can be streamed (`vitspeech.stream`): S rows a token.
+    With a limited `right` in the encoder it can be streamed (`vitspeech.stream`), S rows per token.
 
     Args:
-        classes: Number of labels, with one for frames in which nothing is said.
-        tokens: What makes tokens of waveforms, and by its `width` the model width D; `None` is `SpeechTokens()`.
-        encoder: Depth, heads, contexts and so on; `None` is `EncoderConfig()`.
-        positions: `rotary` or `relative` tell attention the distance; `None` leaves order to the tokens' stem.
+        classes: Number of labels, including one for frames without a word. 0 builds no head, and tokens (B, T, D) are
+            returned in place of logits.
+        tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
+        encoder: Settings of the encoder; `None` is `EncoderConfig()`.
+        positions: As in `SpeechEncoder`.
 
     Shape:
-        samples within ±1 (B, N), lengths (B,) or None -> logits (B, F, classes), frames of each utterance (B,)
+        samples within ±1 (B, N), lengths (B,) or None -> logits (B, F, classes), frames per utterance (B,)
 
     Raises:
-        ValueError: If `heads` does not divide the width, a name is unknown, or an utterance is too short for a token.
+        ValueError: If the heads do not divide the width, a name is unknown, or an utterance is too short for a token.
     """
 
     def __init__(
@@ -46,29 +46,35 @@ class SpeechLabeler(SpeechEncoder):
     ) -> None:
         super().__init__(tokens, encoder, positions=positions)
         self.stride = self.tokens.frames.stride
-        self.head = nn.Linear(self.tokens.width, self.stride * classes)
+        self.head = nn.Linear(self.tokens.width, self.stride * classes) if classes else None
 
     def forward(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         encoded, padding = self.encode(waveforms, lengths)
-        logits = self.forward_head(encoded)
+        logits = self.frame_logits(encoded)
         if padding is None:
             return logits, logits.new_full((len(logits),), logits.shape[1]).long()
-        return logits, padding.sum(1) * self.stride
+        return logits, padding.sum(1) * (logits.shape[1] // encoded.shape[1])
 
-    def forward_head(self, encoded: Tensor) -> Tensor:
-        """Logits of what tokens have become: (B, T, D) -> (B, F, classes)."""
-        return self.head(encoded).unflatten(-1, (self.stride, -1)).flatten(1, 2)
+    def forward_frames(self, waveforms: Tensor) -> Tensor:
+        """Logits of every frame of unpadded waveforms: (B, N) -> (B, F, classes)."""
+        return self.frame_logits(self.forward_features(waveforms))
+
+    def frame_logits(self, tokens: Tensor) -> Tensor:
+        """Logits of the frames of encoded tokens: (B, T, D) -> (B, F, classes)."""
+        if self.head is None:
+            return tokens
+        return self.head(tokens).unflatten(-1, (self.stride, -1)).flatten(1, 2)
 
     @property
     def frame_ms(self) -> float:
-        """From one labeled frame to the next."""
+        """Milliseconds from one labeled frame to the next."""
         return self.tokens.milliseconds(self.tokens.log_mel.hop_samples)
 
     @property
     def first_frame_ms(self) -> float:
-        """Where the first labeled frame begins.
+        """Start of the first labeled frame in milliseconds.
 
-        Log-mel frames overlap: a frame's own is as much of the middle of its window as lies between two frames.
+        Log-mel frames overlap; a labeled frame is the middle of its window, one hop long.
         """
         window, hop = self.tokens.log_mel.window_samples, self.tokens.log_mel.hop_samples
         first = (self.tokens.frames.reach - self.stride) // 2

@@ -1,4 +1,4 @@
-"""The speech recognizer: waveform -> tokens -> attention encoder -> a row of units or blank for each token (CTC).
+"""The speech recognizer: waveform -> tokens -> attention encoder -> logits of units and blank for each token (CTC).
 
 Shapes: B batch, N samples, T tokens, D model width, U units.
 """
@@ -13,23 +13,23 @@ from vitspeech.models.speech_encoder import SpeechEncoder
 
 
 class SpeechRecognizer(SpeechEncoder):
-    """Words or characters out, as many as there are: connectionist temporal classification over an attention encoder.
+    """An attention encoder with connectionist temporal classification: transcripts of words or characters.
 
-    Graves et al. 2006 (doi:10.1145/1143844.1143891). With `left` and `right` in tokens it is truncated self-attention,
-    and with a limited `right` it can be streamed, the transcript being that of the whole
-    (`vitspeech.TranscriptStream`).
+    Graves et al. 2006 (doi:10.1145/1143844.1143891). With a limited `right` in the encoder it can be streamed, and the
+    transcript equals that of the full recording (`vitspeech.TranscriptStream`).
 
     Args:
-        units: Number of words or characters U; the row's last class, after them, is the blank.
-        tokens: What makes tokens of waveforms, and by its `width` the model width D; `None` is `SpeechTokens()`.
-        encoder: Depth, heads, contexts and so on; `None` is `EncoderConfig()`.
-        positions: `rotary` or `relative` tell attention the distance; `None` leaves order to the tokens' stem.
+        units: Number of words or characters U; the last class, U, is the blank. 0 builds no head, and tokens (B, T, D)
+            are returned in place of logits.
+        tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
+        encoder: Settings of the encoder; `None` is `EncoderConfig()`.
+        positions: As in `SpeechEncoder`.
 
     Shape:
-        samples within ±1 (B, N), lengths (B,) or None -> logits (B, T, U + 1), tokens of each utterance (B,)
+        samples within ±1 (B, N), lengths (B,) or None -> logits (B, T, U + 1), tokens per utterance (B,)
 
     Raises:
-        ValueError: If `heads` does not divide the width, a name is unknown, or an utterance is too short for a token.
+        ValueError: If the heads do not divide the width, a name is unknown, or an utterance is too short for a token.
     """
 
     def __init__(
@@ -41,14 +41,18 @@ class SpeechRecognizer(SpeechEncoder):
         positions: Literal["relative", "rotary"] | None = "rotary",
     ) -> None:
         super().__init__(tokens, encoder, positions=positions)
-        self.head = nn.Linear(self.tokens.width, units + 1)
+        self.head = nn.Linear(self.tokens.width, units + 1) if units else nn.Identity()
 
     def forward(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         encoded, padding = self.encode(waveforms, lengths)
         if padding is None:
-            return self.head(encoded), encoded.new_full((len(encoded),), encoded.shape[1]).long()
-        return self.head(encoded), padding.sum(1)
+            return self.frame_logits(encoded), encoded.new_full((len(encoded),), encoded.shape[1]).long()
+        return self.frame_logits(encoded), padding.sum(1)
 
-    def forward_head(self, encoded: Tensor) -> Tensor:
-        """Logits of what tokens have become: (B, T, D) -> (B, T, U + 1)."""
-        return self.head(encoded)
+    def forward_frames(self, waveforms: Tensor) -> Tensor:
+        """Logits of every token of unpadded waveforms: (B, N) -> (B, T, U + 1)."""
+        return self.frame_logits(self.forward_features(waveforms))
+
+    def frame_logits(self, tokens: Tensor) -> Tensor:
+        """Logits of encoded tokens: (B, T, D) -> (B, T, U + 1)."""
+        return self.head(tokens)

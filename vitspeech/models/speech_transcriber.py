@@ -1,4 +1,4 @@
-"""The speech transcriber: waveform -> tokens -> attention encoder -> attention decoder -> units, one after the other.
+"""The speech transcriber: waveform -> tokens -> attention encoder -> autoregressive decoder -> units.
 
 Shapes: B batch, N samples, T tokens, D model width, H heads, U units, L units of a transcript.
 """
@@ -15,12 +15,12 @@ from vitspeech.models.speech_encoder import SpeechEncoder
 
 
 class TranscriberOutput(NamedTuple):
-    """What a transcriber says of utterances whose transcript it is given.
+    """Output of a transcriber for utterances with known transcripts.
 
     Attributes:
         logits: Row i is for unit i, the row after the last unit for the end, which is class U (B, L + 1, U + 1).
-        ctc_logits: A row a token; class U is the blank (B, T, U + 1). `None` without a CTC head.
-        tokens: Valid tokens of each utterance (B,).
+        ctc_logits: One row per token; class U is the blank (B, T, U + 1). `None` without a CTC head.
+        tokens: Number of valid tokens of each utterance (B,).
     """
 
     logits: Tensor
@@ -29,30 +29,29 @@ class TranscriberOutput(NamedTuple):
 
 
 class SpeechTranscriber(SpeechEncoder):
-    """An encoder and a decoder that attends to it (Chan et al. 2016, arXiv:1508.01211), both of attention.
+    """A transformer encoder-decoder for speech (Chan et al. 2016, arXiv:1508.01211; Vaswani et al. 2017).
 
-    Vaswani et al. 2017 (arXiv:1706.03762). With `ctc` a second head reads the encoder's tokens, to be trained and
-    decoded jointly (Kim, Hori and Watanabe 2017, arXiv:1609.06773). With `left` and `right` the encoder's attention is
-    truncated, as in `SpeechClassifier`; the decoder attends to the whole utterance in any case.
+    With `ctc` a second head classifies the tokens of the encoder, for joint training and decoding (Kim, Hori and
+    Watanabe 2017, arXiv:1609.06773). The encoder's attention may be truncated; the decoder attends to the full
+    utterance in any case.
 
     Args:
-        units: Number of units U: words or characters.
-        tokens: What makes tokens of waveforms, and by its `width` the model width D; `None` is `SpeechTokens()`.
-        encoder: Depth, heads, contexts and so on; `None` is `EncoderConfig()`.
+        units: Number of words or characters U, at least 1.
+        tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
+        encoder: Settings of the encoder; `None` is `EncoderConfig()`.
         decoder: Settings of the decoder; `None` is two blocks with the heads, MLP ratio, dropout, score and
             normalizer of the encoder.
         ctc: Whether there is a CTC head.
-        positions: Of the encoder: `rotary` or `relative` tell attention the distance; `None` leaves order to the
-            tokens' stem. The decoder's are rotary.
+        positions: Positions of the encoder, as in `SpeechEncoder`. Those of the decoder are rotary.
 
     Attributes:
-        start_unit: What stands before a transcript's first unit: U.
+        start_unit: Index of the start symbol, which precedes the first unit of a transcript: U.
 
     Shape:
-        samples within ±1 (B, N), lengths in samples (B,) or None, given units (B, L) -> `TranscriberOutput`
+        samples within ±1 (B, N), lengths in samples (B,) or None, units (B, L) -> `TranscriberOutput`
 
     Raises:
-        ValueError: If a number is below 1, `heads` does not divide the width, a name is unknown, or an utterance is too
+        ValueError: If a number is below 1, the heads do not divide the width, a name is unknown, or an utterance is too
             short for a token.
     """
 
@@ -77,50 +76,50 @@ class SpeechTranscriber(SpeechEncoder):
         self.head = nn.Linear(width, units + 1)
         self.ctc_head = nn.Linear(width, units + 1) if ctc else None
 
-    def forward(self, waveforms: Tensor, lengths: Tensor | None, given: Tensor) -> TranscriberOutput:
-        """Teacher forcing: each unit is predicted from the true ones before it.
+    def forward(self, waveforms: Tensor, lengths: Tensor | None, units: Tensor) -> TranscriberOutput:
+        """Teacher forcing: predict each unit from the true ones before it.
 
         Args:
             waveforms: Samples within ±1 (B, N).
-            lengths: Samples of each utterance (B,); `None` is all.
-            given: The transcripts' units, padded at their ends by -1 or any unit (B, L).
+            lengths: Number of samples of each utterance (B,); `None` uses full rows.
+            units: Units of the transcripts, padded at the end with -1 or any unit (B, L).
         """
         encoded, padding = self.encode(waveforms, lengths)
-        logits = self.head(self.decoder(self.embedded(given), encoded, source_padding=padding))
-        whole = torch.full((len(encoded),), encoded.shape[1], device=encoded.device)
-        return TranscriberOutput(logits, self.forward_ctc(encoded), whole if padding is None else padding.sum(1))
+        logits = self.head(self.decoder(self.embedded(units), encoded, source_padding=padding))
+        full = torch.full((len(encoded),), encoded.shape[1], device=encoded.device)
+        return TranscriberOutput(logits, self.forward_ctc(encoded), full if padding is None else padding.sum(1))
 
     def forward_ctc(self, encoded: Tensor) -> Tensor | None:
-        """CTC's logits of what tokens have become: (B, T, D) -> (B, T, U + 1); `None` without a CTC head."""
+        """CTC logits of encoded tokens: (B, T, D) -> (B, T, U + 1); `None` without a CTC head."""
         return None if self.ctc_head is None else self.ctc_head(encoded)
 
-    def embedded(self, given: Tensor) -> Tensor:
-        """What the decoder is given: the start and the units, (B, L) -> (B, L + 1, D)."""
-        return self.embedding(F.pad(given.clamp(min=0), (1, 0), value=self.start_unit))
+    def embedded(self, units: Tensor) -> Tensor:
+        """Embeddings of the start symbol and the units, the input of the decoder: (B, L) -> (B, L + 1, D)."""
+        return self.embedding(F.pad(units.clamp(min=0), (1, 0), value=self.start_unit))
 
     def start(self, encoded: Tensor, padding: Tensor | None = None) -> DecoderCache:
-        """The cache before the first step, whose units are all `start_unit`: what `encode` gave -> its cache."""
+        """The decoder's cache before the first step, whose units are `start_unit`, from the outputs of `encode`."""
         return self.decoder.start(encoded, padding)
 
     def step(self, units: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
-        """Log-probabilities of what comes after the units just said, and the cache after them.
+        """Log-probabilities of the next unit or the end after these units, and the cache after them.
 
         Shape:
             (B,) -> (B, U + 1)
         """
-        given = self.embedding(units.to(self.embedding.weight.device))
-        decoded, cache = self.decoder.step(given[:, None], cache)
+        embedded = self.embedding(units.to(self.embedding.weight.device))
+        decoded, cache = self.decoder.step(embedded[:, None], cache)
         return self.head(decoded[:, 0]).log_softmax(-1), cache
 
     def cross_attention(self, encoded: Tensor, padding: Tensor | None, units: Tensor) -> Tensor:
-        """The weights of every decoder block and head: from which tokens each unit was read, for a picture.
+        """Cross-attention weights of every decoder block and head, in evaluation mode.
 
-        Row i is that of unit i, the last row that of the end. To be called in evaluation mode.
+        Row i belongs to unit i, the last row to the end.
 
         Args:
-            encoded: What `encode` gave.
-            padding: Likewise; `None` where all tokens are valid.
-            units: The transcripts' units, padded at their ends as in `forward`.
+            encoded: Encoded tokens, from `encode`.
+            padding: True for valid tokens, from `encode`; `None` if all are valid.
+            units: Units of the transcripts, padded as in `forward`.
 
         Shape:
             (B, T, D), (B, T), (B, L) -> (decoder blocks, B, H, L + 1, T)
@@ -130,16 +129,13 @@ class SpeechTranscriber(SpeechEncoder):
             attention = block.cross_attention
             x = x + block.attention(block.attention_norm(x))
             query, key, value = attention.project(block.cross_norm(x), encoded)
-            attended, shares = attention.attend(query, key, value, attention.allowed(query, key, padding, None))
-            x = x + attention.output(attended.transpose(1, 2).flatten(2))
+            attended, block_weights = attention.attend(query, key, value, attention.allowed(query, key, padding, None))
+            x = x + attention.output(attention.joined(attended))
             x = x + block.mlp(block.mlp_norm(x))
-            weights.append(shares)
+            weights.append(block_weights)
         return torch.stack(weights)
 
     @property
     def context_ms(self) -> dict[str, float | None]:
-        """How far a token of the encoder looks back and ahead of itself; `None` is without a limit.
-
-        There is no `delay_ms`: the decoder attends to the whole utterance.
-        """
+        """Context of the encoder, as in `SpeechEncoder`; `delay_ms` is `None`: the decoder needs the full utterance."""
         return {**super().context_ms, "delay_ms": None}

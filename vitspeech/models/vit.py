@@ -1,6 +1,6 @@
 """The vision transformer: patches -> attention encoder -> pooling -> head.
 
-Shapes: B batch, C channels, N image side, T tokens, D model width.
+Shapes: B batch, C channels, N image side, T tokens, D model width, W features before the head.
 """
 
 from typing import Literal
@@ -8,7 +8,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from vitspeech.attention import Encoder, EncoderConfig, FixedPositions, LearnedPositions, sinusoidal_2d
-from vitspeech.attention.pooling import pooling_of
+from vitspeech.attention.pooling import make_pooling
 from vitspeech.attention.positions import IN_ATTENTION
 from vitspeech.attention.scores import named
 from vitspeech.frontends import ConvolutionalPatches, LinearPatches
@@ -22,25 +22,25 @@ ADDED = {
 
 
 class ViT(nn.Module):
-    """A vision transformer (Dosovitskiy et al. 2021, arXiv:2010.11929), pre-norm.
+    """A pre-norm vision transformer (Dosovitskiy et al. 2021, arXiv:2010.11929).
 
     Args:
-        classes: Number of labels.
+        classes: Number of labels; 0 builds no head, and `forward` returns pooled features (B, W).
         image: Image side N in pixels.
-        patch: Pixels along the side of what a token stands for; must divide N.
+        patch: Patch side in pixels; must divide N.
         width: Model width D.
-        encoder: Depth, heads, contexts and so on; `None` is `EncoderConfig()`.
-        stem: `linear` maps each patch by itself; `convolutional` halves the image by convolutions.
-        positions: `learned` or `sinusoidal` (2-D) are added to the patches; `relative` and `rotary` tell attention the
-            distance in raster order; `none`.
-        pooling: `mean`, `class` (a class token), `self_attentive`, or a pooling of width D
-            (`vitspeech.SelfAttentivePooling` with its own hidden width, hops and penalty).
+        encoder: Settings of the encoder; `None` is `EncoderConfig()`.
+        stem: `linear` projects each patch; `convolutional` is a stack of strided convolutions.
+        positions: `learned` or `sinusoidal` (2-D) are added to the patches; `relative` and `rotary` act in attention
+            and use the distance in raster order; `none`.
+        pooling: `mean`, `class` (a class token), `self_attentive`, or a pooling module of width D, such as
+            `vitspeech.SelfAttentivePooling` with its own hidden width, hops and penalty.
 
     Shape:
         normalized pixels (B, 3, N, N) -> logits (B, classes)
 
     Raises:
-        ValueError: If `patch` does not divide `image`, `heads` does not divide `width`, or a name is unknown.
+        ValueError: If `patch` does not divide `image`, the heads do not divide `width`, or a name is unknown.
     """
 
     def __init__(
@@ -57,16 +57,20 @@ class ViT(nn.Module):
     ) -> None:
         super().__init__()
         self.patches = named(STEMS, "stem", stem)(image, patch, width)
-        within, positions = (positions, "none") if positions in IN_ATTENTION else (None, positions)
-        self.positions = named(ADDED | IN_ATTENTION, "positions", positions)(self.patches.grid, width)
-        self.pooling = pooling_of(pooling, width)
-        self.encoder = Encoder(width, encoder, positions=within)
-        self.head = nn.Linear(self.pooling.factor * width, classes)
+        in_attention, added = (positions, "none") if positions in IN_ATTENTION else (None, positions)
+        self.positions = named(ADDED | IN_ATTENTION, "positions", added)(self.patches.grid, width)
+        self.pooling = make_pooling(pooling, width)
+        self.encoder = Encoder(width, encoder, positions=in_attention)
+        self.head = nn.Linear(self.pooling.factor * width, classes) if classes else nn.Identity()
 
     def forward_features(self, images: Tensor) -> Tensor:
-        """What the head sees: (B, 3, N, N) -> (B, D), or (B, hops · D) after a pooling with several hops."""
-        tokens = self.pooling.prepare(self.positions(self.patches(images)))
-        return self.pooling(self.encoder(tokens))
+        """Encoded tokens, the class token first if there is one: (B, 3, N, N) -> (B, T, D)."""
+        return self.encoder(self.pooling.prepare(self.positions(self.patches(images))))
+
+    def forward_head(self, tokens: Tensor, pre_logits: bool = False) -> Tensor:
+        """Pool and classify: (B, T, D) -> (B, classes), or pooled features (B, W) with `pre_logits`."""
+        features = self.pooling(tokens)
+        return features if pre_logits else self.head(features)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.forward_features(images))
+        return self.forward_head(self.forward_features(images))

@@ -64,7 +64,7 @@ def draw_speech_attention(model: Model, file: Path, output: Path) -> None:
     panels[1].set_yticks(range(len(rows)), rows)
     panels[1].set(ylabel="block", title="attention received by each token, mean over heads and queries")
     if has_frame_labels:  # with several hops the head takes all of them and not a single token
-        frames = network.forward_head(attention.tokens)[0].softmax(-1).cpu().numpy()
+        frames = network.frame_logits(attention.tokens)[0].softmax(-1).cpu().numpy()
         draw_labels(panels[2], clip, frames, model.labels, borders)
     panels[-1].set(xlabel="time in the clip (s)", xlim=(0, waveforms.shape[1] / log_mel.sample_rate_hz))
     draw_last_block(right.subplots(subplot_kw={"box_aspect": 1}), weights[-1] / uniform[-1], borders)

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.audio.reading import read_clip
-from vitspeech.inference.transcribe import Search, Segment, is_transcribing, transcribe_batch
+from vitspeech.inference.transcribe import Search, Segment, transcribe_batch
 from vitspeech.metrics.word_errors import Alignment, align
-from vitspeech.models import SpeechTranscriber
+from vitspeech.models import SpeechRecognizer, SpeechTranscriber
 from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram
 from vitspeech.plots.style import BLUE, GRAY, PROBABILITY, VERMILION
 
@@ -102,7 +102,7 @@ def draw_transcript(
         ValueError: If the model does not output transcripts, or the recording is empty, broken or shorter than a token.
     """
     network = model.network
-    if not is_transcribing(network):
+    if not isinstance(network, SpeechRecognizer | SpeechTranscriber):
         raise ValueError(f"{type(network).__name__} outputs labels, not transcripts; only transcripts can be drawn")
     tokens, rate_hz = network.tokens, model.preprocessing["sample_rate_hz"]
     samples = read_clip(file, rate_hz)

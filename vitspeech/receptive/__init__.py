@@ -1,10 +1,19 @@
-"""What a model sees: one measure of the receptive field for attention and convolution.
+"""Receptive fields: which part of its input a model uses, by one measure for attention and convolution.
 
-from vitspeech.receptive import Layer, effective_fields, extent
+    from vitspeech.receptive import Layer, effective_fields, extent
 
-fields = effective_fields(network, pictures, [Layer("layer2"), Layer("blocks.3", "tokens", class_tokens=1)])
-extent(fields[0].cumulative)["radius_90"]                      # px, with its 95 % interval
-fields[0].cumulative.theoretical                               # what it could see
+    layers = [Layer("layer2"), Layer("layer4")]          # modules by name; transformers: Layer("blocks.3", "tokens", 1)
+    fields = effective_fields(network, images, layers)
+    extent(fields[-1].cumulative)["radius_90"]           # radius of 90 % of the energy in px, with a 95 % interval
+    fields[-1].cumulative.theoretical                    # the theoretical receptive field
+
+- `comparison.py` measures several models on the same inputs; `subjects.py` loads them, `sample.py` the inputs.
+- `fields/`: how far can a unit see (theoretical receptive field), and how far does it see (effective receptive field;
+  Luo et al. 2016, arXiv:1701.04128)?
+- `heads/`: how far does each head attend (attention distance), and which tokens reach the output (attention rollout)?
+- `occlusion/`: how large a part of the input does a model need to keep its accuracy?
+- `initialization.py`: how are untrained networks measured whose residual branches start at zero?
+- `examples.py` makes maps for single inputs; `figures/` draws everything; `report/` writes page, table and JSON.
 """
 
 from vitspeech.receptive.fields.effective import Field, LayerFields, effective_fields
@@ -12,8 +21,10 @@ from vitspeech.receptive.fields.extent import Estimate, extent, extent_in_freque
 from vitspeech.receptive.fields.layers import Layer
 from vitspeech.receptive.heads.measures import HeadMeasures, head_measures
 from vitspeech.receptive.heads.relevance import relevance, rollout, token_relevance
-from vitspeech.receptive.heads.weights import NotRecomputable, written_out
+from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights
 from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
+
+written_out = attention_weights  # the former name
 
 __all__ = [
     "Estimate",
@@ -23,6 +34,7 @@ __all__ = [
     "LayerFields",
     "NotRecomputable",
     "VisibleAccuracy",
+    "attention_weights",
     "effective_fields",
     "extent",
     "extent_in_frequency",

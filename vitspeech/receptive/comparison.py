@@ -1,4 +1,4 @@
-"""Everything that is measured of models side by side, as data: what the report's pictures and tables are made from.
+"""Measures models on the same inputs; the results are the data for the report's figures and tables.
 
 Shapes: B inputs, F log-mel frames, M mel bins.
 """
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from vitspeech.receptive.examples import Example, examples_of
+from vitspeech.receptive.examples import Example, make_examples
 from vitspeech.receptive.fields.default_layers import infer_layer
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers, layer_numbers
 from vitspeech.receptive.heads.measures import HeadMeasures, class_tokens_of, head_measures
@@ -22,19 +22,19 @@ from vitspeech.receptive.subjects import Subject
 
 HEADS_INPUTS = 64
 EXAMPLES = 4
-RADII = [share / 16 for share in range(1, 8)]  # of a picture's side; nothing and everything are measured, too
+RADII = [number / 16 for number in range(1, 8)]  # relative to an image's side; 0 and the whole image are added
 RADII_MS = (20, 40, 60, 80, 120, 160, 200, 250, 300, 400)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured.
+    """The amount of measurement.
 
     Args:
-        inputs: Of fields.
-        answers: Of the accuracy against what is visible.
-        factors: The sizes of inputs, in sizes that a model was made for; the report is about the first.
-        layers: Names of the layers to measure; `None` is those of `default_layers`.
+        inputs: Number of inputs for the fields.
+        answers: Number of inputs for the accuracy against the visible window.
+        factors: Input sizes, relative to the size a model was made for; the report is about the first.
+        layers: Names of the layers to measure; `None` measures those of `default_layers`.
 
     Raises:
         ValueError: If there are fewer than two inputs, or a factor is not above 0.
@@ -55,15 +55,15 @@ class Plan:
 
 @dataclass(frozen=True)
 class State:
-    """A model at one size of input, with its weights or as it was before training.
+    """The measurements of a model at one input size, trained or untrained.
 
     Args:
-        trained: Whether it has its weights.
-        size: Side of the pictures in px, or seconds of the clips.
+        trained: Whether it has trained weights.
+        size: Side of the images in px, or length of the clips in seconds.
         layers: In the order in which they run.
-        zero_init: Which residual branches were switched on before the measurement, see `switch_on_branches`; `None` if
-            the network is measured as it was initialized, or trained.
-        as_initialized: The last layer measured without that; `None` likewise.
+        zero_init: A note on residual branches that start multiplied by zero and were switched on for the measurement,
+            see `switch_on_branches`; `None` for trained networks and for those without such branches.
+        as_initialized: The last layer measured with these branches at zero; `None` if `zero_init` is `None`.
     """
 
     trained: bool
@@ -75,16 +75,16 @@ class State:
 
 @dataclass
 class Result:
-    """What was measured of one model, and what could not be and why.
+    """The measurements of one model, and the reasons for missing ones.
 
     Args:
-        subject: Which model.
-        parameters: How many numbers it has.
-        states: First the one that the report is about: trained if there are weights, at the first size.
-        heads: Of attention, for that state; distances in px or ms.
-        visible: Accuracy against the radius of what is visible, in px or log-mel frames.
-        examples: The first inputs, as that state sees them.
-        missing: What is not there, and the reason.
+        subject: The model.
+        parameters: Its number of parameters.
+        states: The first is the one that the report is about: at the first size, trained if there are weights.
+        heads: Measures of its attention heads in that state; distances in px or ms.
+        visible: Accuracy against the radius of the visible window, in px or log-mel frames.
+        examples: Maps of the first inputs, in that state.
+        missing: The reason for each missing measurement.
     """
 
     subject: Subject
@@ -102,110 +102,116 @@ class Result:
 
     @property
     def untrained(self) -> State | None:
-        """The same before training, if it was measured."""
-        found = (state for state in self.states if not state.trained and state.size == self.main.size)
-        return next(found, None)
+        """The untrained state at the same size, if measured."""
+        states = (state for state in self.states if not state.trained and state.size == self.main.size)
+        return next(states, None)
 
     @property
     def larger(self) -> State | None:
-        """The same at the second size, if it was measured."""
-        found = (s for s in self.states if s.trained == self.main.trained and s.size != self.main.size)
-        return next(found, None)
+        """The same network at the second size, if measured."""
+        states = (s for s in self.states if s.trained == self.main.trained and s.size != self.main.size)
+        return next(states, None)
 
 
 def compare(subjects: Sequence[Subject], sample: Sample, plan: Plan, *, progress: bool = False) -> list[Result]:
-    """Measure every model on the same inputs.
+    """Measure all models on the same inputs.
 
-    What a model can't give is left out and named in its `missing`; the rest is measured all the same.
+    A measurement that a model does not support is named in `Result.missing`; all others are made.
 
     Args:
-        subjects: With different names.
+        subjects: The models; their names differ.
         sample: From `sample_for`.
-        plan: How much.
-        progress: Show a bar.
+        plan: The amount of measurement.
+        progress: Show a progress bar.
 
     Raises:
-        ValueError: If two models have one name, a model can't take its own size, or a layer named is not there.
+        ValueError: If two models have the same name, a model can't take its first size, or a named layer is missing.
     """
     names = [subject.name for subject in subjects]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"{twice[0]} is named twice")
-    parts = sum(len(states_of(subject, plan)) + 2 for subject in subjects)
-    with tqdm(total=parts, disable=not progress, leave=False) as bar:
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise ValueError(f"{duplicates[0]} is named twice")
+    steps = sum(len(planned_states(subject, plan)) + 2 for subject in subjects)
+    with tqdm(total=steps, disable=not progress, leave=False) as bar:
 
-        def begin(what: str) -> None:
-            bar.set_description(what)
+        def start_step(description: str) -> None:
+            bar.set_description(description)
             bar.refresh()
 
-        return [measured(subject, sample, plan, begin, bar.update) for subject in subjects]
+        return [measure(subject, sample, plan, start_step, bar.update) for subject in subjects]
 
 
-def states_of(subject: Subject, plan: Plan) -> list[tuple[bool, float]]:
-    """Trained or not and at which factor of its size, the first of `Result.states` first."""
+def planned_states(subject: Subject, plan: Plan) -> list[tuple[bool, float]]:
+    """Each state to measure as (trained, factor of its size), in the order of `Result.states`."""
     if not subject.trained:
         return [(False, factor) for factor in plan.factors]
     return [*((True, factor) for factor in plan.factors), (False, plan.factors[0])]
 
 
-def measured(
-    subject: Subject, sample: Sample, plan: Plan, begin: Callable[[str], None], done: Callable[[], object]
+def measure(
+    subject: Subject,
+    sample: Sample,
+    plan: Plan,
+    start_step: Callable[[str], None],
+    finish_step: Callable[[], object],
 ) -> Result:
-    """One model in all its states; `begin` is told what comes, `done` that it is over."""
-    few = sample.first(plan.inputs).raw
+    """Measure one model in all states; the callbacks report progress."""
+    raw = sample.first(plan.inputs).raw
     result = Result(subject, 0)
-    for trained, factor in states_of(subject, plan):
-        size = factor * subject.size if subject.hears else round(factor * subject.size)
-        what = f"{subject.described(size)}, {'trained' if trained else 'untrained'}"
-        begin(f"{subject.name}: {what}")
+    for trained, factor in planned_states(subject, plan):
+        size = factor * subject.size if subject.takes_audio else round(factor * subject.size)
+        description = f"{subject.size_text(size)}, {'trained' if trained else 'untrained'}"
+        start_step(f"{subject.name}: {description}")
         try:
-            state = state_of(subject, few, plan.layers, trained=trained, size=size, briefly=bool(result.states))
+            brief = bool(result.states)  # only the first state has fields without shortcuts
+            state = measure_state(subject, raw, plan.layers, trained=trained, size=size, cumulative_only=brief)
             result.states.append(state)
-        except (ValueError, AssertionError, RuntimeError) as error:  # how timm's networks refuse a size when they run
+        except (ValueError, AssertionError, RuntimeError) as error:  # raised by timm networks when they run
             if not result.states:
                 raise
-            result.missing[what] = str(error)
-        done()
+            result.missing[description] = str(error)
+        finish_step()
     if not subject.trained:
         result.missing["weights"] = "its weights are not here: what is shown is the network before training"
 
-    network, _ = network_of(subject, subject.inputs(few, result.main.size), result.main.size, trained=subject.trained)
+    size = result.main.size
+    network, _ = build_network(subject, subject.inputs(raw, size), size, trained=subject.trained)
     result.parameters = sum(parameter.numel() for parameter in network.parameters())
-    begin(f"{subject.name}: attention")
+    start_step(f"{subject.name}: attention")
     try:
-        inputs = subject.inputs(sample.first(HEADS_INPUTS).raw, result.main.size)
-        result.heads = heads_of(network, inputs, result.main, hears=subject.hears)
+        inputs = subject.inputs(sample.first(HEADS_INPUTS).raw, size)
+        result.heads = measure_heads(network, inputs, result.main, in_time=subject.takes_audio)
     except ValueError as error:
         result.missing["attention"] = str(error)
     layer = result.main.layers[-1].fields.layer
-    shown = subject.inputs(sample.first(EXAMPLES).raw, result.main.size)
+    inputs = subject.inputs(sample.first(EXAMPLES).raw, size)
     try:
-        result.examples = examples_of(subject, network, shown, layer, attention=result.heads is not None)
+        result.examples = make_examples(subject, network, inputs, layer, attention=result.heads is not None)
     except ValueError as error:
         result.missing["rollout and relevance"] = str(error)
-        result.examples = examples_of(subject, network, shown, layer, attention=False)
-    done()
-    begin(f"{subject.name}: accuracy against what is visible")
-    if subject.gives_labels and subject.trained:
-        result.visible = visible(subject, network, sample.first(plan.answers), result.main.size)
+        result.examples = make_examples(subject, network, inputs, layer, attention=False)
+    finish_step()
+    start_step(f"{subject.name}: accuracy against what is visible")
+    if subject.predicts_label and subject.trained:
+        result.visible = measure_visible_accuracy(subject, network, sample.first(plan.answers), size)
     else:
         reason = f"{type(network).__name__} gives no single label" if subject.trained else "it is not trained"
         result.missing["accuracy against what is visible"] = reason
-    done()
+    finish_step()
     return result
 
 
-def state_of(
-    subject: Subject, raw: Tensor, names: Sequence[str] | None, *, trained: bool, size: float, briefly: bool
+def measure_state(
+    subject: Subject, raw: Tensor, names: Sequence[str] | None, *, trained: bool, size: float, cumulative_only: bool
 ) -> State:
-    """One model in one state; `briefly` leaves out its blocks and its fields without skips."""
+    """The fields of one model in one state; `cumulative_only` as in `effective_fields`."""
     inputs = subject.inputs(raw, size)
-    network, zero_init = network_of(subject, inputs, size, trained=trained)
+    network, zero_init = build_network(subject, inputs, size, trained=trained)
     if names is None:
         layers = subject.layers(network, inputs)
     else:
-        layers = [infer_layer(network, name, inputs, in_time=subject.hears) for name in names]
-    numbers = layer_numbers(network, inputs, layers, subject.source, cumulative_only=briefly)
+        layers = [infer_layer(network, name, inputs, in_time=subject.takes_audio) for name in names]
+    numbers = layer_numbers(network, inputs, layers, subject.source, cumulative_only=cumulative_only)
     if zero_init is None:
         return State(trained, size, numbers)
     network = subject.network(trained=False, size=size, sample=inputs)
@@ -213,33 +219,34 @@ def state_of(
     return State(trained, size, numbers, zero_init, last)
 
 
-def network_of(subject: Subject, inputs: Tensor, size: float, *, trained: bool) -> tuple[nn.Module, str | None]:
-    """The network in one state, and which residual branches were switched on in it; those of trained ones never are."""
+def build_network(subject: Subject, inputs: Tensor, size: float, *, trained: bool) -> tuple[nn.Module, str | None]:
+    """The network in one state, and a note if residual branches were switched on; trained weights are not changed."""
     network = subject.network(trained=trained, size=size, sample=inputs)
     return network, None if trained else switch_on_branches(network, inputs, subject.source)
 
 
-def heads_of(network: nn.Module, inputs: Tensor, state: State, *, hears: bool) -> HeadMeasures:
-    """Attention's own measures; its tokens lie where the units of the last layer do.
+def measure_heads(network: nn.Module, inputs: Tensor, state: State, *, in_time: bool) -> HeadMeasures:
+    """Measures of the attention heads; the tokens have the positions of the last layer's units.
 
     Raises:
-        ValueError: If there is no attention, none that can be written out, or its tokens are not the layer's units.
+        ValueError: If there is no attention, its weights can't be recomputed, or its tokens are not the layer's units.
     """
     last = state.layers[-1]
     rows, columns = last.fields.grid
-    places = torch.cartesian_prod(torch.arange(rows) * last.stride, torch.arange(columns) * last.stride)
-    return head_measures(network, inputs, places[:, :1] if hears else places, class_tokens=class_tokens_of(network))
+    positions = torch.cartesian_prod(torch.arange(rows) * last.stride, torch.arange(columns) * last.stride)
+    positions = positions[:, :1] if in_time else positions
+    return head_measures(network, inputs, positions, class_tokens=class_tokens_of(network))
 
 
-def visible(subject: Subject, network: nn.Module, sample: Sample, size: float) -> VisibleAccuracy:
-    """Accuracy against what is visible: around the middle of a picture, or around the middle of a word.
+def measure_visible_accuracy(subject: Subject, network: nn.Module, sample: Sample, size: float) -> VisibleAccuracy:
+    """Accuracy when only a window is visible, around the center of an image or the middle of a word.
 
-    Models whose labels are not those of the sample are compared with their own answers to the whole inputs.
+    If the model's labels are not those of the sample, its predictions for the whole inputs are the labels.
     """
     labels = sample.labels if subject.labels is not None and subject.labels == sample.names else None
     inputs = subject.inputs(sample.raw, size)
-    if not subject.hears:
-        # Between the distances from the middle of an even side, which are n + 1/2.
+    if not subject.takes_audio:
+        # Between the distances from the center of an even side, which are n + 1/2.
         radii = (torch.tensor(RADII) * inputs.shape[-1]).round().unique() - 0.5
         return visible_accuracy(network, inputs, labels, radii.tolist())
     log_mel = network.tokens.log_mel
@@ -247,12 +254,12 @@ def visible(subject: Subject, network: nn.Module, sample: Sample, size: float) -
         frames = log_mel(inputs)[:, None]
     centers = ((sample.middles - log_mel.window_samples / 2) / log_mel.hop_samples).clamp(0, frames.shape[2] - 1)
     radii = [radius / log_mel.hop_ms for radius in RADII_MS]
-    answer = partial(of_frames, network)
-    return visible_accuracy(answer, frames, labels, radii, centers=centers, axes=(2,))
+    model = partial(logits_from_frames, network)
+    return visible_accuracy(model, frames, labels, radii, centers=centers, axes=(2,))
 
 
-def of_frames(network: nn.Module, frames: Tensor) -> Tensor:
-    """What a network of speech answers to log-mel frames: (B, 1, F, M) -> (B, classes)."""
+def logits_from_frames(network: nn.Module, frames: Tensor) -> Tensor:
+    """The output of a speech network for log-mel frames: (B, 1, F, M) -> (B, classes)."""
     handle = network.tokens.log_mel.register_forward_hook(lambda *_: frames[:, 0])
     try:
         return network(frames.new_zeros(len(frames), network.tokens.window_samples))

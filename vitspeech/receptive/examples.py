@@ -1,4 +1,4 @@
-"""Single inputs, and what a model sees in them: maps to lay over a picture or a spectrogram.
+"""Maps for single inputs: effective receptive field, attention rollout and relevance.
 
 Shapes: K inputs, R rows, W columns of the source, T tokens, F log-mel frames, M mel bins.
 """
@@ -12,19 +12,19 @@ from torch.nn import functional as F
 from vitspeech.receptive.fields.effective import effective_fields
 from vitspeech.receptive.fields.layers import Layer
 from vitspeech.receptive.heads.relevance import at_head, rollout, token_relevance
-from vitspeech.receptive.heads.weights import written_out
+from vitspeech.receptive.heads.weights import attention_weights
 from vitspeech.receptive.subjects import Subject
 
 
 @dataclass(frozen=True)
 class Example:
-    """One way of looking at some inputs.
+    """Maps of one kind for some inputs.
 
     Args:
-        what: `field`, the root of the effective field of the middle unit of the last layer; `rollout`; or `relevance`
-            of the label that the model gives.
-        maps: 0 to 1, the largest value of each input, (K, R, W); of speech `rollout` and `relevance` have one column.
-        labels: What the model says of each input; `None` where it gives no label.
+        what: `field`, the square root of the effective receptive field of the central unit of the last layer;
+            `rollout`, attention rollout; or `relevance`, of the predicted label.
+        maps: Relative to the largest value of each map, (K, R, W). `rollout` and `relevance` of audio have one column.
+        labels: The predicted label of each input; `None` if the model predicts none.
     """
 
     what: str
@@ -32,42 +32,42 @@ class Example:
     labels: list[str] | None
 
 
-def examples_of(
+def make_examples(
     subject: Subject, network: nn.Module, inputs: Tensor, layer: Layer, *, attention: bool
 ) -> list[Example]:
-    """Look at some inputs in every way that the model allows.
+    """Make maps of all kinds that the model supports.
 
     Args:
-        subject: Whose labels are said.
-        network: Its network.
-        inputs: As the network takes them.
+        subject: The model, for the names of its labels.
+        network: The model's network.
+        inputs: The network's input.
         layer: The last layer measured.
-        attention: Whether its attention can be written out.
+        attention: Whether its attention weights can be recomputed.
     """
     labels = None
-    if subject.gives_labels and subject.labels is not None:
+    if subject.predicts_label and subject.labels is not None:
         with torch.no_grad():
-            labels = [subject.labels[place] for place in network(inputs).argmax(-1)]
+            labels = [subject.labels[index] for index in network(inputs).argmax(-1)]
     field = effective_fields(network, inputs, [layer], source=subject.source, units=1)[0].cumulative
     maps = {"field": field.on_source().sqrt()}
-    if attention and subject.gives_labels:
-        with torch.no_grad(), written_out(network) as weights:
+    if attention and subject.predicts_label:
+        with torch.no_grad(), attention_weights(network) as weights:
             network(inputs)
         shape = maps["field"].shape[1:]
-        rolled = at_head(network, inputs, rollout(weights)[-1])
-        maps["rollout"] = on_source(rolled, shape, in_time=subject.hears)
-        maps["relevance"] = on_source(token_relevance(network, inputs), shape, in_time=subject.hears)
-    return [Example(what, scaled(found.cpu()), labels) for what, found in maps.items()]
+        last_rollout = at_head(network, inputs, rollout(weights)[-1])
+        maps["rollout"] = token_map(last_rollout, shape, in_time=subject.takes_audio)
+        maps["relevance"] = token_map(token_relevance(network, inputs), shape, in_time=subject.takes_audio)
+    return [Example(what, relative_to_maximum(values.cpu()), labels) for what, values in maps.items()]
 
 
-def on_source(tokens: Tensor, shape: tuple[int, int], *, in_time: bool) -> Tensor:
-    """A number for each token as a map: (K, T) -> (K, R, W), or (K, T, 1) over time."""
+def token_map(tokens: Tensor, shape: tuple[int, int], *, in_time: bool) -> Tensor:
+    """One value per token as a map: (K, T) -> (K, R, W), or (K, T, 1) over time."""
     if in_time:
         return tokens[..., None]
     side = round(tokens.shape[1] ** 0.5)
     return F.interpolate(tokens.unflatten(1, (side, side))[:, None], shape, mode="nearest")[:, 0]
 
 
-def scaled(maps: Tensor) -> Tensor:
-    """Each divided by its largest value."""
+def relative_to_maximum(maps: Tensor) -> Tensor:
+    """Divide each map by its largest value."""
     return maps / maps.amax((1, 2), keepdim=True).clamp(min=1e-30)

@@ -1,4 +1,4 @@
-"""What models are looked at with: pictures or clips of a data set's validation split, or pictures of a folder.
+"""The inputs on which models are compared: images or clips of a validation split, or the images of a folder.
 
 Shapes: B batch, N image side in pixels or samples of a clip.
 """
@@ -16,17 +16,19 @@ from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_clips import word_span
 from vitspeech.receptive.subjects import Subject
 
+SEED = 20_261_121  # of the order of the inputs
+
 
 @dataclass(frozen=True)
 class Sample:
-    """Inputs as a data set holds them, in an order in which the first ones are of all kinds.
+    """Unprocessed inputs in random order, so that the first ones are of all classes.
 
     Args:
-        raw: uint8 pictures (B, 3, N, N) or int16 clips (B, N).
-        labels: Of each (B,), numbers of `names`; `None` without labels.
-        names: The labels' names; `None` likewise.
-        middles: Of each clip the sample in the middle of its word (B,); `None` of pictures.
-        origin: Where they are from, in words.
+        raw: uint8 images (B, 3, N, N) or int16 clips (B, N).
+        labels: Indices into `names` (B,); `None` without labels.
+        names: The names of the labels; `None` without labels.
+        middles: For clips, the sample at the middle of the word (B,); `None` for images.
+        origin: A description of the source of the inputs.
     """
 
     raw: Tensor
@@ -36,63 +38,63 @@ class Sample:
     origin: str
 
     def first(self, count: int) -> "Sample":
-        """The first so many of them."""
-        cut = {name: getattr(self, name) for name in ("raw", "labels", "middles")}
-        return replace(self, **{name: None if part is None else part[:count] for name, part in cut.items()})
+        """The first `count` inputs."""
+        parts = {name: getattr(self, name) for name in ("raw", "labels", "middles")}
+        return replace(self, **{name: None if part is None else part[:count] for name, part in parts.items()})
 
 
 def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sample:
-    """Inputs to compare these models on: the validation split of the data set that the first card names.
+    """Inputs for a comparison, from the validation split of the data set that the first card names.
 
-    The test split stays unseen: who changes a model after looking at its fields has not tuned it on the test set.
-    Without a released model they are pictures of the folder `root`.
+    The test split is not used, so that a model changed after looking at its fields has not been tuned on it. Without a
+    released model, the inputs are the images of the folder `root`.
 
     Args:
-        subjects: All of them see, or all of them hear.
-        root: Where the data set is, or a folder of pictures.
-        count: How many inputs at most.
+        subjects: The models; all take images, or all take audio.
+        root: The folder of the data set, or a folder of images.
+        count: Maximum number of inputs.
 
     Raises:
-        ValueError: If some see and others hear, the data set has no single words or pictures, or nothing says which
-            data to take.
-        FileNotFoundError: If the data are not there.
+        ValueError: If some models take images and others audio, the data set has neither images nor single words, or
+            no data are named.
+        FileNotFoundError: If the data are missing.
     """
-    hearing = [subject.name for subject in subjects if subject.hears]
-    seeing = [subject.name for subject in subjects if not subject.hears]
-    if hearing and seeing:
-        raise ValueError(f"{hearing[0]} hears and {seeing[0]} sees; compare what takes the same inputs")
-    carded = [subject for subject in subjects if subject.model is not None]
-    if carded:
-        data = card_data(carded[0].model, root)
-        data = getattr(data, "source", data)  # utterances are put together from single words
+    audio_names = [subject.name for subject in subjects if subject.takes_audio]
+    image_names = [subject.name for subject in subjects if not subject.takes_audio]
+    if audio_names and image_names:
+        raise ValueError(f"{audio_names[0]} takes audio and {image_names[0]} takes images; compare models of one kind")
+    released = [subject for subject in subjects if subject.model is not None]
+    if released:
+        data = card_data(released[0].model, root)
+        data = getattr(data, "source", data)  # the single words of which utterances are composed
         if not isinstance(data, InMemoryData):
-            raise ValueError(f"{carded[0].name}: its data ({type(data).__name__}) hold no single words or pictures")
-        return of_validation(data, count)
+            raise ValueError(f"{released[0].name}: its data ({type(data).__name__}) have no images or single words")
+        return validation_sample(data, count)
     if root is None:
         raise ValueError("none of the models names its data; give a folder of pictures with --data")
-    return of_folder(Path(root), int(subjects[0].size), count)
+    return folder_sample(Path(root), int(subjects[0].size), count)
 
 
-def of_validation(data: InMemoryData, count: int) -> Sample:
-    """Items of the validation split, spread over it; of clips only those that hold a word."""
+def validation_sample(data: InMemoryData, count: int) -> Sample:
+    """Random items of the validation split; clips without a word are left out."""
     items = data.read("validation")
     labels = torch.as_tensor(items.labels)
     words = getattr(data, "words", data.labels)
-    wanted = torch.tensor([label in words for label in data.labels])[labels].nonzero()[:, 0]
-    order = torch.randperm(len(wanted), generator=torch.Generator().manual_seed(20_261_121))
-    chosen = wanted[order[:count]]
-    raw, labels, _ = items[chosen, 0]
+    candidates = torch.tensor([label in words for label in data.labels])[labels].nonzero()[:, 0]
+    order = torch.randperm(len(candidates), generator=torch.Generator().manual_seed(SEED))
+    indices = candidates[order[:count]]
+    raw, labels, _ = items[indices, 0]
     middles = None
     if raw.ndim == 2:
         spans = [word_span(samples.numpy()) for samples in raw]
         middles = torch.tensor([(start + end) / 2 for start, end in spans])
-    origin = f"{len(chosen)} validation {data.items} of {type(data).__name__}"
+    origin = f"{len(indices)} validation {data.items} of {type(data).__name__}"
     return Sample(raw, labels, list(data.labels), middles, origin)
 
 
-def of_folder(folder: Path, side: int, count: int) -> Sample:
-    """Pictures of a folder and of those in it, their middle squares scaled to `side` px; without labels."""
+def folder_sample(folder: Path, side: int, count: int) -> Sample:
+    """Images of a folder and its subfolders, cropped to the central square and scaled to `side` px; no labels."""
     files = find_pictures([folder])
-    order = torch.randperm(len(files), generator=torch.Generator().manual_seed(20_261_121))[:count]
-    raw = torch.stack([read_picture(files[place], side) for place in order])
+    order = torch.randperm(len(files), generator=torch.Generator().manual_seed(SEED))[:count]
+    raw = torch.stack([read_picture(files[index], side) for index in order])
     return Sample(raw, None, None, None, f"{len(raw)} pictures of {folder.name}")

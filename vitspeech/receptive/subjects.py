@@ -1,4 +1,4 @@
-"""What is compared: a released model or a network of timm, before and after training, at any size of input.
+"""The models that are compared: released models or timm networks, before and after training, at any input size.
 
 Shapes: B batch, N image side in pixels or samples of a clip, T tokens, D width, R rows of tokens.
 """
@@ -24,21 +24,21 @@ from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.initialization import initialize_from
 
 TIMM = "timm:"
-SEED = 0  # of untrained weights
+SEED = 0  # for untrained weights
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A model under comparison.
+    """A model in a comparison.
 
     Args:
-        name: What it is called in the report.
-        trained: Whether its weights are there; those of timm's networks are only fetched on demand.
-        size: Side in px of the pictures, or seconds of the clips, that it was made for.
-        preprocessing: `image`, `mean` and `std` of pictures, or `sample_rate_hz` and `seconds` of clips.
-        labels: Of its answers; `None` where they are not known, or where it gives transcripts.
-        model: The released model.
-        timm_name: The network's name in timm.
+        name: Its name in the report.
+        trained: Whether trained weights are available; those of timm networks are only downloaded on request.
+        size: The input size it was made for: side of images in px, or length of clips in seconds.
+        preprocessing: `image`, `mean` and `std` for images, or `sample_rate_hz` and `seconds` for clips.
+        labels: The names of its classes; `None` if they are not known, or if it outputs transcripts.
+        model: The released model, if it is one.
+        timm_name: The network's name in timm, if it is from there.
     """
 
     name: str
@@ -50,32 +50,32 @@ class Subject:
     timm_name: str | None = None
 
     @property
-    def hears(self) -> bool:
-        """Whether it takes sound."""
+    def takes_audio(self) -> bool:
+        """Whether its inputs are audio; otherwise they are images."""
         return "sample_rate_hz" in self.preprocessing
 
     @property
-    def gives_labels(self) -> bool:
-        """Whether it answers a whole input with one label."""
+    def predicts_label(self) -> bool:
+        """Whether it predicts a single label per input."""
         return self.model is None or "units" not in self.preprocessing
 
     @property
     def source(self) -> Layer:
-        """Where gradients end: at a picture's pixels, or at the log-mel frames of a clip."""
-        return Layer("tokens.log_mel", "mel") if self.hears else Layer(INPUT)
+        """The layer with respect to which fields are measured: the pixels, or the log-mel frames."""
+        return Layer("tokens.log_mel", "mel") if self.takes_audio else Layer(INPUT)
 
     def network(self, *, trained: bool = True, size: float | None = None, sample: Tensor | None = None) -> nn.Module:
         """The network in evaluation mode.
 
         Args:
-            trained: With its weights, or as it was before training (seed 0).
-            size: Of the inputs in px or seconds; `None` is `size`. Positions learned for another number of tokens are
-                interpolated (bicubic), as in Dosovitskiy et al. 2021, sec. 3.2.
-            sample: Inputs from which an untrained network sets what depends on data, as in its first step of training.
+            trained: With trained weights, or as initialized with seed 0.
+            size: Of the inputs, in px or seconds; `None` is the size it was made for. Learned positions are
+                interpolated (bicubic) for another number of tokens, as in Dosovitskiy et al. 2021, sec. 3.2.
+            sample: Inputs for the data-dependent initialization of an untrained network, see `initialize_from`.
 
         Raises:
-            ValueError: If there are no weights, or the network can't take the size.
-            ConnectionError: If weights of timm can't be fetched.
+            ValueError: If there are no trained weights, or the network can't take inputs of the size.
+            ConnectionError: If timm can't download the weights.
         """
         size = self.size if size is None else size
         if trained and not self.trained:
@@ -83,119 +83,118 @@ class Subject:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             try:
-                made = self.of_timm(trained, int(size)) if self.model is None else self.of_checkpoint(trained, size)
+                network = self.build_timm(trained, int(size)) if self.model is None else self.rebuild(trained, size)
             except (ValueError, AssertionError) as error:
-                raise ValueError(f"{self.name} can't take {self.described(size)}: {error}") from None
-        made = made.eval().requires_grad_(False)
+                raise ValueError(f"{self.name} can't take {self.size_text(size)}: {error}") from None
+        network = network.eval().requires_grad_(False)
         if not trained and sample is not None:
-            initialize_from(made, sample)
-        return made
+            initialize_from(network, sample)
+        return network
 
-    def described(self, size: float) -> str:
-        """A size in words."""
-        return f"clips of {size:g} s" if self.hears else f"pictures of {size:g} px"
+    def size_text(self, size: float) -> str:
+        """An input size in words."""
+        return f"clips of {size:g} s" if self.takes_audio else f"pictures of {size:g} px"
 
-    def of_timm(self, trained: bool, size: int) -> nn.Module:
-        """A network of timm, made for pictures of that side where it is made for one."""
+    def build_timm(self, trained: bool, size: int) -> nn.Module:
+        """The timm network, for images of that side if its architecture depends on it."""
         try:
             try:
                 return timm.create_model(self.timm_name, pretrained=trained, img_size=size)
-            except TypeError:  # takes pictures of any size
+            except TypeError:  # takes images of any size
                 return timm.create_model(self.timm_name, pretrained=trained)
         except OSError as error:
-            raise ConnectionError(f"{self.name}: timm can't get its weights: {error}") from None
+            raise ConnectionError(f"{self.name}: timm can't download its weights: {error}") from None
 
-    def of_checkpoint(self, trained: bool, size: float) -> nn.Module:
-        """The released network, rebuilt for pictures of that side."""
+    def rebuild(self, trained: bool, size: float) -> nn.Module:
+        """The released network, rebuilt for images of that side."""
         config = self.model.config
         arguments = dict(config.get("init_args") or {})
         try:
             resized = config | {"init_args": with_size(self.model.network, arguments, int(size))}
-            made = checkpoint.build(resized, self.model.trust)
-        except TypeError:  # a network of timm that takes pictures of any size
-            made = checkpoint.build(config, self.model.trust)
+            network = checkpoint.build(resized, self.model.trust)
+        except TypeError:  # a timm network that takes images of any size
+            network = checkpoint.build(config, self.model.trust)
         if trained:
             weights = self.model.network.state_dict()
-            for name, tensor in made.state_dict().items():
+            for name, tensor in network.state_dict().items():
                 if tensor.shape != weights[name].shape:
-                    weights[name] = resampled(weights[name], len(tensor))
-            made.load_state_dict(weights)
-        return made
+                    weights[name] = interpolate_positions(weights[name], len(tensor))
+            network.load_state_dict(weights)
+        return network
 
     def inputs(self, raw: Tensor, size: float | None = None) -> Tensor:
-        """What the network takes: uint8 pictures (B, 3, N, N), scaled to the size, or int16 clips (B, N), each followed
-        by the next ones until it is long enough."""
+        """The network's input, from uint8 images (B, 3, N, N) or int16 clips (B, N).
+
+        Images are scaled to the size. A clip is followed by the next ones until it is long enough.
+        """
         size = self.size if size is None else size
-        if self.hears:
+        if self.takes_audio:
             count = round(size * self.preprocessing["sample_rate_hz"])
             repeats = -(-count // raw.shape[1])
-            joined = torch.cat([raw.roll(-number, 0) for number in range(repeats)], dim=1)
-            return joined[:, :count] / 32768
+            waveforms = torch.cat([raw.roll(-number, 0) for number in range(repeats)], dim=1)
+            return waveforms[:, :count] / 32768
         if raw.shape[-1] != size:
             raw = F.interpolate(raw.float(), int(size), mode="bicubic", antialias=True).clamp(0, 255)
         return normalize(raw, self.preprocessing["mean"], self.preprocessing["std"])
 
     def layers(self, network: nn.Module, inputs: Tensor) -> list[Layer]:
-        """The layers that are measured; see `default_layers`."""
+        """The layers to measure; see `default_layers`."""
         return default_layers(network, inputs)
 
 
 def subject(name: str, *, size: int | None = None, pretrained: bool = False, trust: Sequence[str] = ()) -> Subject:
-    """A model by what the command line calls it.
+    """Load a model by its name on the command line.
 
     Args:
         name: Folder of a released model or a finished run, or `timm:NAME`.
-        size: Side in px of what networks of timm are made for; `None` is that of their own weights.
-        pretrained: Whether networks of timm come with their weights; timm fetches what it does not have.
+        size: Image side in px for timm networks; `None` is the size of their pretrained weights.
+        pretrained: Whether timm networks are loaded with pretrained weights, which timm downloads if necessary.
         trust: Modules of your own whose classes released models may use; see `vitspeech.load`.
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        ValueError: If timm has no network of that name, or the folder's model can't be loaded or takes more than one
-            input.
+        ValueError: If timm has no network with that name, or the model in the folder can't be loaded or takes more than
+            one input.
     """
     if not name.startswith(TIMM):
         model = checkpoint.load(name, trust=trust)
         if isinstance(model.network, SpeechTranscriber):
-            raise ValueError(f"{name}: SpeechTranscriber takes a transcript, too; give a model that takes sound alone")
-        hears = "sample_rate_hz" in model.preprocessing
-        own = model.preprocessing.get("seconds", 1.0) if hears else model.preprocessing["image"]
+            raise ValueError(f"{name}: SpeechTranscriber also takes a transcript; give a model that takes audio only")
+        takes_audio = "sample_rate_hz" in model.preprocessing
+        own_size = model.preprocessing.get("seconds", 1.0) if takes_audio else model.preprocessing["image"]
         labels = None if "units" in model.preprocessing else model.labels
         folder = Path(name).resolve()
         folder = folder.parent if folder.name == "model" else folder
-        return Subject(folder.name, True, own, model.preprocessing, labels, model)
+        return Subject(folder.name, True, own_size, model.preprocessing, labels, model)
     timm_name = name.removeprefix(TIMM)
     if not timm.is_model(timm_name) or ":" in timm_name:
         close = ", ".join(get_close_matches(timm_name, timm.list_models(), n=5)) or "none; see timm.list_models()"
-        raise ValueError(f"{name}: not a network of timm; close names: {close}")
-    own = resolve_data_config(pretrained_cfg=timm.get_pretrained_cfg(timm_name).to_dict())
-    side = size or own["input_size"][-1]
-    preprocessing = {"image": side, "mean": list(own["mean"]), "std": list(own["std"])}
+        raise ValueError(f"{name}: not a timm network; close names: {close}")
+    config = resolve_data_config(pretrained_cfg=timm.get_pretrained_cfg(timm_name).to_dict())
+    side = size or config["input_size"][-1]
+    preprocessing = {"image": side, "mean": list(config["mean"]), "std": list(config["std"])}
     return Subject(name, pretrained, side, preprocessing, None, timm_name=timm_name)
 
 
 def subjects_named(
     names: Sequence[str], *, size: int | None = None, pretrained: bool = False, trust: Sequence[str] = ()
 ) -> list[Subject]:
-    """Models by what the command line calls them; see `subject`.
+    """Load models by their names on the command line; see `subject`.
 
     Args:
         names: At least one.
-        size: Side in px of what networks of timm are made for; `None` is that of the first released model's pictures.
-        pretrained: Whether networks of timm come with their weights.
+        size: Image side in px for timm networks; `None` is that of the first released model that takes images.
+        pretrained: Whether timm networks are loaded with pretrained weights.
         trust: Modules of your own whose classes released models may use.
     """
-    released = [subject(name, trust=trust) for name in names if not name.startswith(TIMM)]
-    seeing = [found for found in released if not found.hears]
-    size = int(seeing[0].size) if size is None and seeing else size
-    others = iter(released)
-    return [
-        subject(name, size=size, pretrained=pretrained) if name.startswith(TIMM) else next(others) for name in names
-    ]
+    released = {name: subject(name, trust=trust) for name in names if not name.startswith(TIMM)}
+    sizes = [int(model.size) for model in released.values() if not model.takes_audio]
+    size = sizes[0] if size is None and sizes else size
+    return [released.get(name) or subject(name, size=size, pretrained=pretrained) for name in names]
 
 
 def with_size(network: nn.Module, arguments: dict[str, Any], size: int) -> dict[str, Any]:
-    """A network's arguments, changed where they say for which pictures it is made."""
+    """A network's arguments with another image size, if it has such an argument."""
     if isinstance(network, ViT):
         return arguments | {"image": size}
     if isinstance(network, TimmModel):
@@ -203,8 +202,8 @@ def with_size(network: nn.Module, arguments: dict[str, Any], size: int) -> dict[
     return arguments
 
 
-def resampled(table: Tensor, tokens: int) -> Tensor:
-    """Positions of a square of tokens, interpolated for another one: (T, D) -> (tokens, D)."""
-    side, wanted = math.isqrt(len(table)), math.isqrt(tokens)
+def interpolate_positions(table: Tensor, tokens: int) -> Tensor:
+    """Interpolate the learned positions of a square of tokens for another number of tokens: (T, D) -> (tokens, D)."""
+    side, new_side = math.isqrt(len(table)), math.isqrt(tokens)
     grid = table.T.unflatten(1, (side, side))[None]
-    return F.interpolate(grid, (wanted, wanted), mode="bicubic", antialias=True)[0].flatten(1).T.contiguous()
+    return F.interpolate(grid, (new_side, new_side), mode="bicubic", antialias=True)[0].flatten(1).T.contiguous()

@@ -3,8 +3,6 @@
 Shapes: B = 2 sequences, H = 3 heads, T = 5 to 300 tokens, K = 16.
 """
 
-from unittest.mock import Mock
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -45,20 +43,6 @@ def test_blocks_of_a_window_are_made_once_for_each_length():
     made = flex.block_mask(query, 9, 4, None)
     assert flex.block_mask(query[:, :1], 9, 4, None) is made
     assert flex.block_mask(query, 9, 5, None) is not made
-
-
-@pytest.mark.parametrize(
-    "shape, device, dtype, served",
-    [
-        ((2, 3, 5, 16), "cpu", torch.float32, False),
-        ((2, 3, 5, 15), "cuda", torch.float32, False),
-        ((2, 3, 5, 16), "cuda", torch.float64, False),
-        ((2, 3, 5, 16), "cuda", torch.bfloat16, True),
-    ],
-)
-def test_kernel_serves_what_it_has_products_for(shape, device, dtype, served):
-    tensor = Mock(shape=shape, dtype=dtype, device=torch.device(device))
-    assert flex.serves(tensor, tensor) == served
 
 
 def test_no_token_needs_no_kernel():

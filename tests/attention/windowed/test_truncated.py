@@ -19,7 +19,8 @@ from vitspeech.attention import (
     truncated_attention,
     window_mask,
 )
-from vitspeech.attention.dense import attend, attend_fused, can_be_fused
+from vitspeech.attention.dense import attend, attend_fused
+from vitspeech.attention.kernels import Kernel, choose_kernel
 from vitspeech.attention.scores import NORMALIZERS, SCORES
 from vitspeech.attention.windowed import blocks, blockwise, truncated
 from vitspeech.attention.windowed.blocks import pieces
@@ -30,8 +31,8 @@ CONTEXTS = st.none() | st.integers(0, 9) | st.integers(0, 140)
 @pytest.fixture(autouse=True)
 def by_blocks(monkeypatch):
     """Never the dense way that short sequences would take, nor the fused one of a whole past."""
-    monkeypatch.setattr(truncated, "FUSED_FROM_KEYS", 0)
-    monkeypatch.setattr(truncated, "can_be_fused", lambda *given: False)
+    chosen = {True: Kernel.BLOCKWISE, False: Kernel.EXPLICIT}
+    monkeypatch.setattr(truncated, "choose_kernel", lambda request: chosen[request.keys > 0])
 
 
 def drawn(batch, heads, tokens, *widths, dtype=torch.float64, seed=0):
@@ -249,7 +250,7 @@ def test_no_token_and_one_token(tokens, left, right, normalizer):
 def test_a_whole_past_of_a_long_sequence_is_the_fused_kernels(left, monkeypatch):
     fused = Mock(wraps=attend_fused)
     monkeypatch.setattr(truncated, "attend_fused", fused)
-    monkeypatch.setattr(truncated, "can_be_fused", can_be_fused)
+    monkeypatch.setattr(truncated, "choose_kernel", choose_kernel)
     inputs = drawn(1, 2, 1031, 3, 3, 3)
     assert_same(truncated_attention(*inputs, left, 0), dense(*inputs, None, 0), inputs)
     assert fused.called

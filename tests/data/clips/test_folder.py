@@ -280,7 +280,7 @@ def test_noise_goes_with_csv_files_too(tmp_path):
         (
             "train",
             "path,label\nno/0.wav,take, two\n",
-            "line 2: 3 fields, but 2 in the header; quote a field that contains a comma",
+            "line 2: 3 fields, but 2 in the header; quote fields that contain a comma",
         ),
         ("train", 'path,label\n"no/0.wav,no\nno/1.wav,no\n', "line 2: unexpected end of data (a quote that is not"),
         ("train", "path,label\nno/0.wav,no\nno/1.wav,größe\n", "line 3: not UTF-8"),

@@ -1,4 +1,4 @@
-"""CIFAR: the real files where there are some, and a clear word where there are none."""
+"""CIFAR: the real files if they exist, and a clear message if they do not."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vitspeech.data.images.cifar import Cifar
+from vitspeech.data.images.cifar import LABELS, Cifar
 from vitspeech.data.module import default_root
 
 
@@ -18,6 +18,11 @@ def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path):
 def test_only_ten_or_a_hundred_classes_exist():
     with pytest.raises(ValueError, match="classes=20; CIFAR has 10 or 100"):
         Cifar(20)
+
+
+def test_labels_are_known_without_the_files(tmp_path):
+    assert [len(Cifar(classes, str(tmp_path)).labels) for classes in (10, 100)] == [10, 100]
+    assert Cifar(100, str(tmp_path)).labels == sorted(set(LABELS[100]))
 
 
 def test_the_root_is_the_argument_then_the_environment_then_data(monkeypatch):
@@ -33,7 +38,7 @@ def test_the_three_sets_are_the_official_images_without_overlap():
     data.setup("fit")
     test = data.read("test")
     assert (len(data.train), len(data.validation), len(test)) == (47_000, 3000, 10_000)
-    assert data.labels[:3] == ["airplane", "automobile", "bird"]
+    assert data.labels == data.official_split("test").classes
     assert torch.bincount(test.labels).tolist() == [1000] * 10
     both = torch.cat((data.train.labels, data.validation.labels))
     assert torch.bincount(both).tolist() == [5000] * 10

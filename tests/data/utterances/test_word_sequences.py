@@ -266,7 +266,7 @@ def test_more_words_than_a_split_has_clips_are_refused_before_training(made):
 
 
 def test_a_source_that_is_not_there_is_said_before_training(tmp_path):
-    with pytest.raises(FileNotFoundError, match=f"^{tmp_path}.*Speech Commands is not there"):
+    with pytest.raises(FileNotFoundError, match=f"^{tmp_path}.*Speech Commands is missing"):
         WordSequences(SpeechCommands(("yes",), str(tmp_path))).prepare_data()
 
 

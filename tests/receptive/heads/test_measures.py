@@ -18,14 +18,14 @@ from vitspeech.receptive.heads.measures import (
     ConvolutionLikeness,
     class_tokens_of,
     diagonality,
+    directed_distances,
+    drop_class_tokens,
     entropy,
     head_measures,
-    look,
     mean_distance,
     relative_distance,
-    without_class_tokens,
 )
-from vitspeech.receptive.heads.weights import NotRecomputable, written_out
+from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights
 
 
 def grid(rows, columns, patch_px=1.0):
@@ -156,27 +156,27 @@ def test_diagonality_is_one_for_itself_alone_and_zero_for_the_farthest_key():
 
 def test_back_and_ahead_are_what_a_distance_is_made_of():
     weights = torch.tensor([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5], [1.0, 0.0, 0.0]])[None, None]
-    back, ahead = look(weights, moments(3, 40.0)[:, 0])
+    back, ahead = directed_distances(weights, moments(3, 40.0)[:, 0])
     assert (back.item(), ahead.item()) == pytest.approx(((0 + 10 + 80) / 3, (20 + 20 + 0) / 3))
     assert back + ahead == pytest.approx(mean_distance(weights, moments(3, 40.0)))
-    assert look(shared(window_mask(23, 23, None, 0)), moments(23)[:, 0])[1].item() == 0
+    assert directed_distances(shared(window_mask(23, 23, None, 0)), moments(23)[:, 0])[1].item() == 0
 
 
 def test_removing_class_tokens_divides_rows_by_what_is_left():
     weights = torch.tensor([[0.2, 0.3, 0.5], [0.5, 0.1, 0.4], [0.0, 0.25, 0.75]])[None, None]
-    assert_close(without_class_tokens(weights, 1), torch.tensor([[0.2, 0.8], [0.25, 0.75]])[None, None])
-    assert without_class_tokens(weights, 0) is weights
+    assert_close(drop_class_tokens(weights, 1), torch.tensor([[0.2, 0.8], [0.25, 0.75]])[None, None])
+    assert drop_class_tokens(weights, 0) is weights
     to_class_alone = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])[None, None]
-    assert_close(without_class_tokens(to_class_alone, 1)[0, 0], torch.tensor([[0.0, 0.0], [0.5, 0.5]]))
+    assert_close(drop_class_tokens(to_class_alone, 1)[0, 0], torch.tensor([[0.0, 0.0], [0.5, 0.5]]))
     for number in (-1, 3):
         with pytest.raises(ValueError, match=f"class_tokens={number} of 3 tokens"):
-            without_class_tokens(weights, number)
+            drop_class_tokens(weights, number)
 
 
 def test_convolution_as_attention_is_like_a_convolution_and_attention_by_content_is_not():
     torch.manual_seed(0)
     layer = attention_from_convolution(nn.Conv2d(2, 3, 3, padding=1, dtype=torch.float64)).eval()
-    with written_out(layer) as weights:
+    with attention_weights(layer) as weights:
         layer(torch.randn(2, 2, 5, 7, dtype=torch.float64))
     assert_close(likeness(weights[""], grid(5, 7)), torch.ones(9, dtype=torch.float64), rtol=0, atol=1e-9)
     assert (likeness(attention(2, 3, 35, 35), grid(5, 7)) < 0.3).all()
@@ -234,7 +234,7 @@ def test_head_measures_are_those_of_every_layer_and_head_over_all_images(pooling
     assert class_tokens_of(network) == class_tokens
     assert found.layers == ["encoder.blocks.0.attention", "encoder.blocks.1.attention"]
     assert (found.diagonality, found.look_back, found.look_ahead) == (None, None, None)
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         network(images)
     seen = everything(9) if left is None else everything(9).triu(-left)
     for number, layer in enumerate(weights.values()):
@@ -253,7 +253,7 @@ def test_truncated_speech_is_measured_by_its_window():
     for block in network.encoder.blocks:  # all scores are equal
         nn.init.zeros_(block.attention.query.weight)
     waveforms = torch.randn(3, 16_000) / 10
-    count = network.forward_tokens(waveforms).shape[1]
+    count = network.forward_features(waveforms).shape[1]
     found = head_measures(network, waveforms, moments(count, 30.0))
     one = torch.ones(2, 1, dtype=torch.float64)
     assert_close(found.relative_distance, one, rtol=1e-6, atol=0)
@@ -273,7 +273,7 @@ def test_timm_has_a_class_token_or_registers_without_a_place():
 
 
 def test_other_number_of_places_is_an_error():
-    with pytest.raises(ValueError, match="9 tokens, 1 of them without a place, have 9 places"):
+    with pytest.raises(ValueError, match="9 tokens, 1 of them class tokens, have 9 positions"):
         head_measures(vit(), torch.randn(2, 3, 12, 12).double(), grid(3, 3), class_tokens=1)
 
 

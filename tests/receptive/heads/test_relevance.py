@@ -13,7 +13,7 @@ from vitspeech.frontends import SpeechTokens
 from vitspeech.models import SpeechClassifier, TimmModel, ViT
 from vitspeech.receptive.heads.measures import class_tokens_of
 from vitspeech.receptive.heads.relevance import at_head, relevance, rollout, token_relevance
-from vitspeech.receptive.heads.weights import NotRecomputable, written_out
+from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights
 
 
 class Kernel(nn.Module):
@@ -128,7 +128,7 @@ def test_relevance_of_two_layers_by_finite_differences(target):
 
 def test_relevance_of_several_heads_is_their_mean_of_what_speaks_for_the_class():
     network, images = vit(depth=1), drawn(5, 3, 12, 12)
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         logits = network(images)
     (layer,) = weights.values()
     (gradient,) = torch.autograd.grad(logits[:, 3].sum(), layer)
@@ -175,7 +175,7 @@ def test_speech_tokens_count_as_their_pooling_weighs_them():
         7, tokens, {"depth": 2, "heads": 1}, pooling=SelfAttentivePooling(22, hidden=5, hops=3)
     ).eval()
     waveforms = torch.randn(3, 8000) / 10
-    shares = network.pooling.weights(network.forward_tokens(waveforms)).mean(1)
+    shares = network.pooling.weights(network.forward_features(waveforms)).mean(1)
     expected = torch.einsum("bt,bts->bs", shares, gained(network, waveforms))
     assert_close(token_relevance(network, waveforms), expected.detach())
     assert not network.pooling._forward_pre_hooks
@@ -209,7 +209,7 @@ def test_wrapper_of_timm_is_read_alike():
 
 def test_rollout_can_be_read_at_the_head():
     network, images = vit(pooling="class"), drawn(5, 3, 12, 12)
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         network(images)
     gathered = rollout(weights)[-1]
     found = at_head(network, images, gathered)

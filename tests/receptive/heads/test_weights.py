@@ -1,4 +1,4 @@
-"""Attention written out: the same outputs, weights as their definition gives them, and a reason where it cannot be."""
+"""Recomputed attention weights: the same outputs, weights as defined, and a reason where they cannot be recomputed."""
 
 import math
 
@@ -15,7 +15,7 @@ from vitspeech import checkpoint
 from vitspeech.attention import Encoder, MultiHeadAttention, attention_from_convolution, window_mask
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import CNN, SpeechClassifier, TimmModel, ViT
-from vitspeech.receptive.heads.weights import NotRecomputable, scaled_dot_product, written_out
+from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights, scaled_dot_product
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 
@@ -112,7 +112,7 @@ class Louder(MultiHeadAttention):
 def test_vit_gives_the_same_logits(options):
     network, images = vit(**options), drawn(5, 3, 12, 12)
     tokens = 10 if options.get("pooling") == "class" else 9
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         logits = network(images)
     assert_close(logits, network(images), **EXACT)
     assert list(weights) == ["encoder.blocks.0.attention", "encoder.blocks.1.attention"]
@@ -122,7 +122,7 @@ def test_vit_gives_the_same_logits(options):
 @pytest.mark.parametrize("window", [{}, {"left": 5, "right": 2}, {"right": 0}, {"left": 40}])
 def test_speech_gives_the_same_logits_and_no_weight_outside_the_window(window):
     network, waveforms = speech(**window), drawn(3, 32_000) / 10
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         logits = network(waveforms)
     assert_close(logits, network(waveforms), **EXACT)
     layer = weights["encoder.blocks.1.attention"]
@@ -140,7 +140,7 @@ def test_timm_gives_the_same_logits_whatever_it_computes_attention_by(name, fuse
     for block in network.blocks:
         block.attn.fused_attn = fused
     plain = network(images)
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         assert_close(network(images), plain, **EXACT)
     assert list(weights) == ["blocks.0.attn", "blocks.1.attn"]
     assert [block.attn.fused_attn for block in network.blocks] == [fused, fused]
@@ -148,7 +148,7 @@ def test_timm_gives_the_same_logits_whatever_it_computes_attention_by(name, fuse
 
 def test_timm_in_our_wrapper_is_the_same():
     network = made(TimmModel, 7, "vit_tiny_patch16_224", {"img_size": 32, "depth": 2})
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         logits = network(drawn(5, 3, 32, 32))
     assert_close(logits, network(drawn(5, 3, 32, 32)), **EXACT)
     assert [layer.shape for layer in weights.values()] == [(5, 3, 5, 5)] * 2
@@ -158,7 +158,7 @@ def test_timm_in_our_wrapper_is_the_same():
 def test_lower_precision_is_within_its_tolerance(dtype):
     for network in (vit().to(dtype), small_timm().to(dtype)):
         side = 12 if isinstance(network, ViT) else 32
-        with written_out(network) as weights:
+        with attention_weights(network) as weights:
             network(drawn(5, 3, side, side, dtype=dtype))
         assert len(weights) == 2
 
@@ -167,14 +167,14 @@ def test_lower_precision_is_within_its_tolerance(dtype):
 def test_released_models_give_the_same_logits(name, shape):
     network, inputs = checkpoint.load(ROOT / "checkpoints" / name).network, drawn(2, *shape, dtype=torch.float32)
     plain = network(inputs)
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         assert_close(network(inputs), plain, rtol=1e-4, atol=1e-4)
     assert len(weights) == len(network.encoder.blocks)
 
 
 def test_weights_are_the_softmax_of_scaled_products_in_the_window():
     layer, x = made(MultiHeadAttention, 10, 2, left=2, right=1), drawn(3, 7, 10)
-    with written_out(layer) as weights:
+    with attention_weights(layer) as weights:
         layer(x)
     query, key = (part(x).view(3, 7, 2, 5).double() for part in (layer.query, layer.key))
     scores = torch.einsum("bthk,bshk->bhts", query, key) / math.sqrt(5)
@@ -186,7 +186,7 @@ def test_weights_are_the_softmax_of_scaled_products_in_the_window():
 
 def test_weights_of_padding_are_zero():
     network, padding = made(Encoder, 10, {"depth": 2, "heads": 5}), torch.arange(7) < torch.tensor([7, 3])[:, None]
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         output = network(drawn(2, 7, 10), padding=padding)
     assert_close(output, network(drawn(2, 7, 10), padding), **EXACT)
     assert not weights["blocks.1.attention"][1, ..., 3:].any()
@@ -196,7 +196,7 @@ def test_weights_of_padding_are_zero():
 @pytest.mark.parametrize("normalizer", ["softmax", "relu"])
 def test_weights_are_in_the_graph_of_the_output(normalizer):
     layer, x = made(MultiHeadAttention, 10, 2, normalizer=normalizer), drawn(3, 7, 10)
-    with written_out(layer) as weights:
+    with attention_weights(layer) as weights:
         output = layer(x)
     (gradient,) = torch.autograd.grad(output[1, 4, 9], weights[""])
     assert not gradient[[0, 2]].any() and not gradient[:, :, [0, 1, 2, 3, 5, 6]].any()
@@ -207,7 +207,7 @@ def test_weights_are_in_the_graph_of_the_output(normalizer):
 
 def test_weights_of_the_fused_kernel_are_in_the_graph():
     network, x = Fused().eval(), drawn(3, 7, 5)
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         output = network(x.requires_grad_())
     (gradient,) = torch.autograd.grad(output.sum(), weights[""])
     assert_close(gradient, (3 * x).sum(-1)[:, None, None].expand(3, 1, 7, 7), **EXACT)
@@ -238,7 +238,7 @@ def test_torchs_own_layer_gives_the_weights_that_it_gives_when_asked():
     network, x = nn.TransformerEncoder(layer, 2).eval(), drawn(3, 7, 10)
     with torch.no_grad():
         plain = network(x)
-        with written_out(network) as weights:
+        with attention_weights(network) as weights:
             assert_close(network(x), plain, **EXACT)
         asked = network.layers[0].self_attn(x, x, x, average_attn_weights=False)[1]
     assert list(weights) == ["layers.0.self_attn", "layers.1.self_attn"]
@@ -249,7 +249,7 @@ def test_convolution_as_attention_sees_one_pixel_a_head():
     torch.manual_seed(0)
     convolution = nn.Conv2d(2, 3, 3, padding=1, dtype=torch.float64)
     layer, image = attention_from_convolution(convolution).eval(), drawn(5, 2, 7, 11)
-    with written_out(layer) as weights:
+    with attention_weights(layer) as weights:
         assert_close(layer(image), convolution(image), **EXACT)
     heads = weights[""].view(5, 9, 7, 11, 7, 11)
     assert_close(heads[4, 0, 3, 5, 2, 4].item(), 1.0)  # the first head looks up and to the left
@@ -257,12 +257,12 @@ def test_convolution_as_attention_sees_one_pixel_a_head():
     assert heads[:, 4].sum() == 5 * 7 * 11
 
 
-def test_convolution_as_attention_is_written_out_between_other_layers():
+def test_weights_of_convolution_as_attention_are_recomputed_between_other_layers():
     torch.manual_seed(0)
     layer = attention_from_convolution(nn.Conv2d(2, 3, 3, padding=1))
     network, image = nn.Sequential(nn.Conv2d(5, 2, 1), layer, nn.ReLU()).double().eval(), drawn(3, 5, 7, 11)
     plain = network(image)
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         assert_close(network(image), plain, **EXACT)
     assert list(weights) == ["1"]
 
@@ -291,13 +291,13 @@ def test_convolution_as_attention_is_written_out_between_other_layers():
 )
 def test_other_networks_of_timm_are_refused_with_the_reason(name, options, reason):
     network = made(timm.create_model, name, **options)
-    with pytest.raises(NotRecomputable, match=reason), written_out(network):
+    with pytest.raises(NotRecomputable, match=reason), attention_weights(network):
         network(drawn(5, 3, 32, 32))
 
 
 def test_network_without_attention_is_named_without_its_wrapper():
     for network, name in ((made(TimmModel, 7, "resnet18"), "ResNet"), (made(CNN, 7), "CNN")):
-        with pytest.raises(NotRecomputable, match=f"^{name} has no attention layer"), written_out(network):
+        with pytest.raises(NotRecomputable, match=f"^{name} has no attention layer"), attention_weights(network):
             network(drawn(2, 3, 32, 32))
 
 
@@ -311,13 +311,13 @@ def test_network_without_attention_is_named_without_its_wrapper():
             r"1.2 \(Fused\): .* 12 windows of 3 inputs",
         ),
         (nn.Sequential(nn.Unflatten(1, (4, 2)), Fused()), r"1.1 \(Fused\): its weights \(3, 1, 4, 2, 2\) .* windows"),
-        (Louder(10, 2), r"1 \(Louder\): written out it differs by .* from its own output"),
+        (Louder(10, 2), r"1 \(Louder\): recomputed it differs by .* from its own output"),
         (nn.Sequential(*[Fused()] * 2), r"1.0 \(Fused\): it attends more than once"),
     ],
 )
 def test_layer_is_refused_with_the_reason(layer, reason):
     network = nn.Sequential(nn.Identity(), layer).double().eval()
-    with pytest.raises(NotRecomputable, match=f"^{reason}"), written_out(network):
+    with pytest.raises(NotRecomputable, match=f"^{reason}"), attention_weights(network):
         network(drawn(3, 8, 10))
 
 
@@ -325,7 +325,7 @@ def test_convolution_without_padding_has_other_queries_than_keys():
     layer = attention_from_convolution(nn.Conv2d(2, 3, 3)).eval()
     with (
         pytest.raises(NotRecomputable, match=r"\(QuadraticAttention\): .* queries are not its keys"),
-        written_out(layer),
+        attention_weights(layer),
     ):
         layer(drawn(5, 2, 7, 11, dtype=torch.float32))
 
@@ -333,7 +333,7 @@ def test_convolution_without_padding_has_other_queries_than_keys():
 @pytest.mark.parametrize("network, name", [(Pooled(), "layer"), (Crossed(), "own")])
 def test_pooling_query_and_cross_attention_are_left_as_they_are(network, name):
     network, x = network.double().eval(), drawn(3, 7, 10)
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         output = network(x)
     assert_close(output, network(x), **EXACT)
     assert list(weights) == [name]
@@ -342,13 +342,16 @@ def test_pooling_query_and_cross_attention_are_left_as_they_are(network, name):
 def test_training_mode_is_refused_by_name():
     network = vit(dropout=0.1)
     network.encoder.blocks[1].dropout.train()
-    with pytest.raises(ValueError, match=r"^encoder\.blocks\.1\.dropout is in training mode"), written_out(network):
+    with (
+        pytest.raises(ValueError, match=r"^encoder\.blocks\.1\.dropout is in training mode"),
+        attention_weights(network),
+    ):
         pass
 
 
 def test_dictionary_holds_the_latest_pass():
     network = small_timm()
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         for batch in (2, 5):
             network(drawn(batch, 3, 32, 32))
             assert [len(layer) for layer in weights.values()] == [batch] * 2
@@ -356,7 +359,7 @@ def test_dictionary_holds_the_latest_pass():
 
 def test_pass_after_a_failed_one_is_complete():
     network = nn.Sequential(nn.TransformerEncoderLayer(10, 2, 13, batch_first=True), Fused()).eval()
-    with written_out(network) as weights:
+    with attention_weights(network) as weights:
         with pytest.raises(AssertionError, match="embedding dimension"):  # in the first layer's attention
             network(drawn(3, 7, 11, dtype=torch.float32))
         network(drawn(3, 7, 10, dtype=torch.float32))
@@ -369,7 +372,7 @@ def test_everything_is_restored_also_after_an_error(side):
     network.blocks[0].attn.fused_attn = False
     plain, kernel = network(images), F.scaled_dot_product_attention
     try:
-        with written_out(network) as weights:
+        with attention_weights(network) as weights:
             network(drawn(2, 3, side, side))
     except AssertionError:
         assert side == 33

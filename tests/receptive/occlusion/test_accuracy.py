@@ -8,7 +8,7 @@ import torch
 
 from vitspeech.evaluation.classification import wilson_interval
 from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
-from vitspeech.receptive.occlusion.windows import REPLACEMENTS, masked
+from vitspeech.receptive.occlusion.windows import REPLACEMENTS, occlude
 
 COUNT, CLASSES = 53, 5
 
@@ -87,7 +87,7 @@ def test_accuracy_is_that_of_masked_inputs_whatever_the_batch(batch):
     assert found.radii == [0, 0.5, 1.5, 2.5, 3.5]
     for name in REPLACEMENTS:
         for radius, share in zip(found.radii, found.accuracy[name], strict=True):
-            given = answer(masked(inputs, radius, name)).argmax(1)
+            given = answer(occlude(inputs, radius, name)).argmax(1)
             assert share == (given == labels).sum().item() / COUNT
 
 
@@ -150,7 +150,7 @@ def test_the_radius_that_keeps_a_share_is_where_the_curve_stays_above_it(curve, 
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
 def test_a_share_that_is_none_is_named(share):
-    with pytest.raises(ValueError, match=f"share={share} is not above 0 and at most 1"):
+    with pytest.raises(ValueError, match=f"fraction={share} is not above 0 and at most 1"):
         VisibleAccuracy([0, 1], {"mean": [0.1, 1]}, 2).keeps(share)
 
 
@@ -159,22 +159,22 @@ def test_a_share_that_is_none_is_named(share):
     [
         ({"radii": [-1, 2]}, r"radii \[-1, 2\] are not all 0 or above"),
         ({"radii": [float("nan")]}, r"radii \[nan\] are not all 0 or above"),
-        ({"radii": [1, 2, 2]}, r"radii \[1, 2, 2\] do not rise"),
-        ({"radii": [3, 2]}, r"radii \[3, 2\] do not rise"),
+        ({"radii": [1, 2, 2]}, r"radii \[1, 2, 2\] do not increase"),
+        ({"radii": [3, 2]}, r"radii \[3, 2\] do not increase"),
         ({"labels": torch.zeros(52)}, r"labels \(52,\) do not fit 53 inputs"),
         ({"labels": torch.zeros(53, 5)}, r"labels \(53, 5\) do not fit 53 inputs"),
         ({"inputs": torch.zeros(1, 2, 7, 8), "labels": None}, "1 inputs; an accuracy needs at least two"),
         ({"inputs": torch.zeros(0, 2, 7, 8), "labels": None}, "0 inputs; an accuracy needs at least two"),
-        ({"replacements": ["mean", "noise"]}, r"replacements \['mean', 'noise'\] are not of mean, blur, shuffle"),
-        ({"replacements": []}, r"replacements \[\] are not of"),
+        ({"replacements": ["mean", "noise"]}, r"replacements \['mean', 'noise'\] are not in mean, blur, shuffle"),
+        ({"replacements": []}, r"replacements \[\] are not in"),
         ({"batch": 0}, "batch=0 is below 1"),
-        ({"answer": lambda shown: shown.sum(1)}, r"the model answers \(53, 7, 8\) to 53 inputs"),
-        ({"answer": lambda shown: shown[:2, :, 0, 0]}, r"the model answers \(2, 2\) to 53 inputs"),
+        ({"model": lambda shown: shown.sum(1)}, r"the model returns \(53, 7, 8\) for 53 inputs"),
+        ({"model": lambda shown: shown[:2, :, 0, 0]}, r"the model returns \(2, 2\) for 53 inputs"),
         ({"centers": torch.zeros(52, 2)}, r"centers \(52, 2\) do not fit 53 inputs"),
     ],
 )
 def test_bad_input_is_named(arguments, message):
     inputs, labels = random_pictures()
-    arguments = {"answer": network(7, 8), "inputs": inputs, "labels": labels, "radii": [1]} | arguments
+    arguments = {"model": network(7, 8), "inputs": inputs, "labels": labels, "radii": [1]} | arguments
     with pytest.raises(ValueError, match=message):
         visible_accuracy(**arguments)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torchvision.transforms.v2.functional import gaussian_blur
 
-from vitspeech.receptive.occlusion.windows import REPLACEMENTS, Windowed, masked
+from vitspeech.receptive.occlusion.windows import REPLACEMENTS, WindowedInputs, occlude
 
 B, C = 3, 2
 SIDES = [(7, 7), (8, 8), (11, 5), (5, 13), (1, 1)]
@@ -40,7 +40,7 @@ def blurred(inputs):
 @pytest.mark.parametrize("rows, columns", SIDES)
 def test_half_the_longer_side_shows_everything(rows, columns, replacement):
     inputs = pictures(rows, columns)
-    assert torch.equal(masked(inputs, max(rows, columns) / 2, replacement), inputs)
+    assert torch.equal(occlude(inputs, max(rows, columns) / 2, replacement), inputs)
 
 
 @pytest.mark.parametrize("radius", [0.4, 0.5, 1, 2, 2.5, 4])
@@ -48,8 +48,8 @@ def test_half_the_longer_side_shows_everything(rows, columns, replacement):
 def test_inside_is_the_input_and_outside_the_replacement(rows, columns, radius):
     inputs = pictures(rows, columns, torch.float64)
     visible = inside(rows, columns, radius)
-    assert torch.equal(masked(inputs, radius, "mean"), inputs * visible)
-    found = masked(inputs, radius, "blur")
+    assert torch.equal(occlude(inputs, radius, "mean"), inputs * visible)
+    found = occlude(inputs, radius, "blur")
     assert torch.equal(found[..., visible], inputs[..., visible])
     torch.testing.assert_close(found[..., ~visible], blurred(inputs)[..., ~visible])
 
@@ -58,7 +58,7 @@ def test_inside_is_the_input_and_outside_the_replacement(rows, columns, radius):
 @pytest.mark.parametrize("rows, columns", SIDES)
 def test_radius_zero_shows_nothing_not_even_the_center(rows, columns, replacement):
     inputs = pictures(rows, columns)
-    without = masked(inputs, 0, replacement)
+    without = occlude(inputs, 0, replacement)
     wanted = {"mean": torch.zeros_like(inputs), "blur": blurred(inputs), "shuffle": without}[replacement]
     torch.testing.assert_close(without, wanted)
     if rows * columns > 1:
@@ -71,7 +71,7 @@ def test_radius_zero_shows_nothing_not_even_the_center(rows, columns, replacemen
 def test_shuffle_reorders_whole_pixels_outside_and_each_picture_in_its_own_way(rows, columns, radius):
     inputs = pictures(rows, columns)
     inputs[1] = inputs[0]
-    found = masked(inputs, radius, "shuffle")
+    found = occlude(inputs, radius, "shuffle")
     visible = inside(rows, columns, radius) & (radius > 0)
     assert torch.equal(found[..., visible], inputs[..., visible])
     if visible.all():
@@ -84,7 +84,7 @@ def test_shuffle_reorders_whole_pixels_outside_and_each_picture_in_its_own_way(r
 
 def test_every_order_of_the_outside_comes_equally_often():
     # Of five frames the middle one stays: four remain, 24 orders, 4800 draws: 200 each with deviation 13.8.
-    found = masked(torch.arange(5.0).reshape(1, 1, 5, 1).expand(4800, -1, -1, -1), 0.5, "shuffle", axes=(2,))
+    found = occlude(torch.arange(5.0).reshape(1, 1, 5, 1).expand(4800, -1, -1, -1), 0.5, "shuffle", axes=(2,))
     orders, counts = found.flatten(1).unique(dim=0, return_counts=True)
     assert len(orders) == 24 and (orders[:, 2] == 2).all()
     assert counts.min() > 200 - 5 * 13.8 and counts.max() < 200 + 5 * 13.8
@@ -92,7 +92,7 @@ def test_every_order_of_the_outside_comes_equally_often():
 
 def test_the_same_seed_gives_the_same_order_and_another_seed_another():
     inputs = pictures(7, 11)
-    first, again, other = (masked(inputs, 2, "shuffle", seed=seed) for seed in (5, 5, 6))
+    first, again, other = (occlude(inputs, 2, "shuffle", seed=seed) for seed in (5, 5, 6))
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
@@ -102,15 +102,15 @@ def test_windows_in_time_follow_their_centers_and_show_every_bin(centers, radius
     frames = pictures(11, 5)
     places = torch.tensor(centers)
     visible = torch.stack([inside(11, 5, radius, row=center, column=2)[:, 2] for center in centers])
-    assert torch.equal(masked(frames, radius, "mean", centers=places, axes=(2,)), frames * visible[:, None, :, None])
-    found = masked(frames, radius, "blur", centers=places, axes=(2,))
+    assert torch.equal(occlude(frames, radius, "mean", centers=places, axes=(2,)), frames * visible[:, None, :, None])
+    found = occlude(frames, radius, "blur", centers=places, axes=(2,))
     torch.testing.assert_close(found, torch.where(visible[:, None, :, None], frames, blurred(frames)))
 
 
 def test_shuffle_in_time_moves_frames_as_wholes():
     frames = pictures(11, 5)
     centers = torch.tensor([0, 5, 10])
-    found = masked(frames, 2, "shuffle", centers=centers, axes=(2,))
+    found = occlude(frames, 2, "shuffle", centers=centers, axes=(2,))
     for item, center in enumerate(centers.tolist()):
         visible = inside(11, 5, 2, row=center, column=2)[:, 2]
         assert torch.equal(found[item][:, visible], frames[item][:, visible])
@@ -123,22 +123,22 @@ def test_windows_of_pictures_follow_their_centers_in_rows_and_columns():
     inputs = pictures(11, 5)
     centers = [(0, 4), (10, 0.5), (3, 2)]
     visible = torch.stack([inside(11, 5, 1.5, *center) for center in centers])
-    assert torch.equal(masked(inputs, 1.5, "mean", centers=torch.tensor(centers)), inputs * visible[:, None])
+    assert torch.equal(occlude(inputs, 1.5, "mean", centers=torch.tensor(centers)), inputs * visible[:, None])
 
 
 def test_one_window_after_another_is_as_if_each_were_alone():
     inputs = pictures(7, 11)
-    windows = Windowed(inputs)
+    windows = WindowedInputs(inputs)
     for replacement in REPLACEMENTS:
         for radius in (3, 0, 1):
-            assert torch.equal(windows.masked(radius, replacement), masked(inputs, radius, replacement))
+            assert torch.equal(windows.occlude(radius, replacement), occlude(inputs, radius, replacement))
 
 
 def test_inputs_are_left_alone():
     inputs = pictures(7, 5)
     before = inputs.clone()
     for replacement in REPLACEMENTS:
-        masked(inputs, 1, replacement)
+        occlude(inputs, 1, replacement)
     assert torch.equal(inputs, before)
 
 
@@ -161,4 +161,4 @@ def test_inputs_are_left_alone():
 def test_bad_input_is_named(arguments, message):
     arguments = {"inputs": torch.zeros(3, 2, 7, 5), "radius": 1, "replacement": "mean"} | arguments
     with pytest.raises(ValueError, match=message):
-        masked(**arguments)
+        occlude(**arguments)

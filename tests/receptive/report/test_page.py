@@ -1,4 +1,4 @@
-"""The report: what is in its files, and that they say the same."""
+"""The report: the content of its files, and that they agree."""
 
 import base64
 import csv
@@ -10,7 +10,7 @@ import pytest
 
 from vitspeech.receptive.comparison import Plan, compare
 from vitspeech.receptive.fields.extent import Estimate
-from vitspeech.receptive.figures.examples import moments_ms
+from vitspeech.receptive.figures.examples import unit_times_ms
 from vitspeech.receptive.report import summary
 from vitspeech.receptive.report.page import write_report
 from vitspeech.receptive.report.table import COLUMNS, unit_of
@@ -22,7 +22,7 @@ PLAN = Plan(inputs=3, answers=5)
 
 @pytest.fixture(scope="module")
 def pictures(finished_run, tmp_path_factory):
-    """A tiny ViT and an untrained ResNet beside each other: results, and the folder of their report."""
+    """A tiny ViT and an untrained ResNet: their results and the folder of the report."""
     subjects = [subject(str(finished_run)), subject("timm:resnet10t", size=32)]
     sample = sample_for(subjects, None, 5)
     results = compare(subjects, sample, PLAN)
@@ -33,7 +33,7 @@ def pictures(finished_run, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def speech(finished_speech_run, tmp_path_factory):
-    """A tiny truncated recognizer."""
+    """A tiny speech classifier with truncated attention: its results and the folder of the report."""
     subjects = [subject(str(finished_speech_run))]
     sample = sample_for(subjects, None, 5)
     results = compare(subjects, sample, PLAN)
@@ -43,16 +43,18 @@ def speech(finished_speech_run, tmp_path_factory):
 
 
 class Page(HTMLParser):
-    """What a page shows and asks for."""
+    """The embedded and linked files, the alternative texts and the table cells of a page."""
 
     def __init__(self, text):
         super().__init__()
-        self.asked, self.open, self.cells = [], [], []
+        self.sources, self.links, self.alternatives, self.open, self.cells = [], [], [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        self.asked += [value for name, value in attributes if name in ("src", "href", "data")]
-        self.asked += [value for name, value in attributes if tag in ("link", "script", "iframe")]
+        self.sources += [value for name, value in attributes if name in ("src", "data")]
+        self.sources += [value for name, value in attributes if tag in ("link", "script", "iframe")]
+        self.links += [value for name, value in attributes if name == "href"]
+        self.alternatives += [value for name, value in attributes if name == "alt"]
         if tag not in ("meta", "img", "br"):
             self.open.append(tag)
 
@@ -64,26 +66,47 @@ class Page(HTMLParser):
             self.cells.append(data)
 
 
-@pytest.mark.parametrize("which", ["pictures", "speech"])
-def test_page_needs_nothing_but_itself(which, request):
-    page = Page((request.getfixturevalue(which)[1] / "report.html").read_text())
-    assert page.open == [] and page.asked
-    assert all(asked.startswith("data:image/png;base64,") for asked in page.asked)
+def page_of(folder):
+    return Page((folder / "report.html").read_text())
 
 
 @pytest.mark.parametrize("which", ["pictures", "speech"])
-def test_every_figure_of_the_page_is_a_png_of_the_folder(which, request):
+def test_page_embeds_its_images_and_is_well_formed(which, request):
+    page = page_of(request.getfixturevalue(which)[1])
+    assert page.open == [] and page.sources
+    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+
+
+@pytest.mark.parametrize("which", ["pictures", "speech"])
+def test_each_figure_of_the_page_links_to_its_full_size_png(which, request):
     folder = request.getfixturevalue(which)[1]
-    embedded = [base64.b64decode(asked.partition(",")[2]) for asked in Page((folder / "report.html").read_text()).asked]
+    page = page_of(folder)
+    assert len(page.links) == len(page.sources)
+    for source, link in zip(page.sources, page.links, strict=True):
+        assert base64.b64decode(source.partition(",")[2]) == (folder / link).read_bytes()
+
+
+@pytest.mark.parametrize("which", ["pictures", "speech"])
+def test_alternative_texts_of_the_page_name_every_model(which, request):
+    results, folder = request.getfixturevalue(which)
+    page = page_of(folder)
+    assert len(page.alternatives) == len(page.sources)
+    assert all(result.subject.name in text for text in page.alternatives for result in results)
+
+
+@pytest.mark.parametrize("which", ["pictures", "speech"])
+def test_every_embedded_figure_is_a_png_of_the_folder(which, request):
+    folder = request.getfixturevalue(which)[1]
+    embedded = [base64.b64decode(source.partition(",")[2]) for source in page_of(folder).sources]
     saved = sorted(file.read_bytes() for file in folder.glob("*.png"))
     assert sorted(embedded) == saved and len(saved) >= 6
-    assert all(picture.startswith(b"\x89PNG") for picture in saved)
+    assert all(png.startswith(b"\x89PNG") for png in saved)
 
 
-def test_table_of_the_page_has_a_line_a_model_and_the_numbers_of_the_json(pictures):
+def test_table_of_the_page_has_one_row_per_model_and_the_numbers_of_the_json(pictures):
     results, folder = pictures
     columns, rows = summary.table(results)
-    cells = Page((folder / "report.html").read_text()).cells
+    cells = page_of(folder).cells
     assert all(cell in cells for cell in [*columns, *(cell for row in rows for cell in row)])
     measured = json.loads((folder / "metrics.json").read_text())
     value, low, high = measured["models"][0]["states"][0]["layers"][-1]["cumulative"]["side_90"]
@@ -91,7 +114,7 @@ def test_table_of_the_page_has_a_line_a_model_and_the_numbers_of_the_json(pictur
 
 
 @pytest.mark.parametrize("which", ["pictures", "speech"])
-def test_csv_has_every_number_of_the_json(which, request):
+def test_csv_contains_every_number_of_the_json(which, request):
     results, folder = request.getfixturevalue(which)
     measured = json.loads((folder / "metrics.json").read_text())
     with (folder / "metrics.csv").open() as file:
@@ -110,7 +133,7 @@ def test_csv_has_every_number_of_the_json(which, request):
     assert all(re.fullmatch(r"-?[\d.e+-]+|inf", row["value"]) for row in rows)
 
 
-def test_what_could_not_be_measured_is_named_with_its_reason(pictures):
+def test_missing_measurements_are_listed_with_their_reason(pictures):
     results, folder = pictures
     page = (folder / "report.html").read_text()
     missing = results[1].missing
@@ -119,7 +142,29 @@ def test_what_could_not_be_measured_is_named_with_its_reason(pictures):
     assert all(reason in page for reason in missing.values())
 
 
-def test_report_says_where_its_numbers_come_from(pictures):
+def test_zero_initialized_residual_branches_are_noted_in_page_sentences_json_and_csv(pictures):
+    (vit, resnet), folder = pictures
+    note = resnet.main.zero_init
+    assert note.startswith("residual branches are multiplied by 0 at initialization")
+    page, cells = (folder / "report.html").read_text(), page_of(folder).cells
+    assert page.count(note) >= 4  # the summary, and the captions of figures with the untrained state
+    assert any(note in sentence for sentence in summary.sentences(resnet))
+    assert not any("initialization" in sentence for sentence in summary.sentences(vit))
+    value, low, high = resnet.main.as_initialized.cumulative["side_90"]
+    assert f"{value:.1f} ({low:.1f}–{high:.1f}) px" in cells
+    states = [model["states"][0] for model in json.loads((folder / "metrics.json").read_text())["models"]]
+    assert states[1]["zero_init"] == note and states[1]["as_initialized"]["cumulative"]["side_90"][0] == value
+    assert "zero_init" not in states[0] and "as_initialized" not in states[0]
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["note"] for row in rows if row["model"] == vit.subject.name} == {""}
+    place = {"model": resnet.subject.name, "size": str(resnet.main.size), "number": "side_90"}
+    before = {row["of"]: row for row in rows if place.items() <= row.items()}
+    assert before["input to layer"]["note"] == note
+    assert float(before["input to layer, as initialized, residual branches off"]["value"]) == value
+
+
+def test_report_states_the_origin_of_its_numbers(pictures):
     measured = json.loads((pictures[1] / "metrics.json").read_text())
     assert measured["data"] == "5 validation images of Shapes" and measured["inputs"] == 3
     assert {"commit", "hardware", "versions"} <= set(measured)
@@ -137,15 +182,15 @@ def test_names_are_escaped(pictures, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "before, after, said",
+    "before, after, verb",
     [
         ((10, 9, 11), (13, 12, 14), "widened"),
         ((13, 12, 14), (10, 9, 11), "narrowed"),
-        ((10, 9, 11), (11, 10, 12), "stayed, within the intervals"),
+        ((10, 9, 11), (11, 10, 12), "did not change beyond the intervals"),
     ],
 )
-def test_sentences_claim_a_change_only_outside_of_the_intervals(before, after, said):
-    assert summary.change(Estimate(*before), Estimate(*after)) == said
+def test_sentences_report_a_change_only_if_the_intervals_do_not_overlap(before, after, verb):
+    assert summary.change(Estimate(*before), Estimate(*after)) == verb
 
 
 @pytest.mark.parametrize(
@@ -156,15 +201,15 @@ def test_every_number_has_its_unit(number, unit):
     assert unit_of(number, "px") == unit
 
 
-def test_sentences_of_speech_tell_past_and_look_ahead_apart(speech):
+def test_sentences_about_speech_distinguish_past_and_look_ahead(speech):
     result = speech[0][0]
     back, ahead = result.main.layers[-1].reach
     assert back > ahead > 0
-    assert f"{back:.0f} ms back and {ahead:.0f} ms ahead" in summary.sentences(result)[0]
+    assert f"reaches {back:.0f} ms into the past and {ahead:.0f} ms ahead" in summary.sentences(result)[0]
 
 
 def test_tokens_are_drawn_at_the_middle_of_their_frames(speech):
     layer = speech[0][0].main.layers[-1]
     tokens = speech[0][0].subject.model.network.tokens
     middle = (tokens.frames.reach / 2) * tokens.log_mel.hop_ms
-    assert moments_ms(layer, 3).tolist() == pytest.approx([middle + number * layer.stride for number in range(3)])
+    assert unit_times_ms(layer, 3).tolist() == pytest.approx([middle + number * layer.stride for number in range(3)])

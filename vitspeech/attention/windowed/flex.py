@@ -1,4 +1,4 @@
-"""Truncated attention by PyTorch's compiled block-sparse kernel, on CUDA alone: on CPU it has no backward.
+"""Truncated attention by PyTorch's compiled block-sparse kernel. CUDA only: on CPU it has no backward pass.
 
 Shapes: B batch, H heads, T tokens, K head width.
 """
@@ -11,25 +11,17 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 
 from vitspeech.attention.masks import window_counts
 
-NARROWEST_HEAD = 16  # of the kernel's matrix products
-
-
-def serves(query: Tensor, value: Tensor) -> bool:
-    """Whether the kernel is there for such tensors."""
-    narrow = min(query.shape[3], value.shape[3]) < NARROWEST_HEAD
-    return query.device.type == "cuda" and query.dtype != torch.float64 and not narrow
-
 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, left: int, right: int, padding: Tensor | None, scale: float
 ) -> Tensor:
-    """softmax(QKᵀ · scale)V over keys t-left .. t+right that are not padding; zeros where there is none.
+    """softmax(QKᵀ · scale)V over the valid keys t-left .. t+right of each query t; zeros for a query without any.
 
     Shape:
         (B, H, T, K), (B, H, T, K), (B, H, T, V), padding (B, T) or None -> (B, H, T, V)
     """
     if query.numel() == 0:
-        return value + 0 * (query.sum() + key.sum())  # gradients for all three
+        return value + 0 * (query.sum() + key.sum())  # so that all three have gradients
     mask = block_mask(query, left, right, padding)
     attended = kernel(query.device.type)(query, key, value, block_mask=mask, scale=scale)
     if padding is None:
@@ -40,12 +32,12 @@ def attend(
 
 @functools.cache
 def kernel(device: str):
-    """The kernel, compiled where that is what makes it one."""
+    """`flex_attention`, compiled on CUDA; elsewhere as it is, for tests."""
     return torch.compile(flex_attention) if device == "cuda" else flex_attention
 
 
 def block_mask(query: Tensor, left: int, right: int, padding: Tensor | None) -> BlockMask:
-    """Which blocks of pairs are to be looked at; without padding the same for every batch of that length."""
+    """The blocks of query-key pairs to compute; without padding they depend on the length alone."""
     if padding is None:
         return window_blocks(query.shape[2], left, right, query.device)
 
@@ -58,7 +50,7 @@ def block_mask(query: Tensor, left: int, right: int, padding: Tensor | None) -> 
 
 @functools.lru_cache(maxsize=32)
 def window_blocks(tokens: int, left: int, right: int, device: torch.device) -> BlockMask:
-    """The window's blocks, made once for each length.
+    """The blocks of a window, cached by length.
 
     Shape:
         -> (1, 1, T, T) in blocks

@@ -1,4 +1,4 @@
-"""Truncated self-attention, exact, in time and memory that grow with the sequence and not with its square.
+"""Truncated self-attention, exact, in time and memory linear in the sequence length.
 
 Shapes: B batch, H heads, T tokens, K head width.
 """
@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitspeech.attention.dense import FUSED_FROM_KEYS, attend, attend_fused, can_be_fused
+from vitspeech.attention.dense import attend, attend_fused
+from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_padding, window_counts, window_mask
 from vitspeech.attention.positions import RelativePositions
 from vitspeech.attention.scores import NORMALIZERS, ScaledDot, Score, named
@@ -30,13 +31,13 @@ def truncated_attention(
     relative: RelativePositions | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Each query t attends to keys t-left .. t+right (Yeh et al. 2019, arXiv:1910.12977, sec. 2.3).
+    """Attention of each query t to keys t-left .. t+right (Yeh et al. 2019, arXiv:1910.12977, sec. 2.3).
 
-    The result is that of attention with `window_mask`, at both borders, too. On CPU blocks of queries meet the
-    slabs of keys that they see; on CUDA a compiled block-sparse kernel does so where it can (softmax over dot
-    products without dropout and relative positions), and the blocks elsewhere. A whole past without look-ahead
-    is the fused kernel's causal attention. None of them holds T x T numbers; only a sequence that is hardly longer
-    than its window (1,024 tokens at most) is computed whole, with a mask.
+    The result equals attention with `window_mask`, at both ends of the sequence too. No kernel stores T x T numbers,
+    except for sequences of at most 1,024 tokens that are hardly longer than their window. `choose_kernel` decides how
+    it is computed: by blocks of queries on CPU; on CUDA by a compiled block-sparse kernel for softmax over dot products
+    without dropout and relative positions, and by blocks otherwise; and by PyTorch's fused causal kernel for a long
+    sequence with an unlimited past and no look-ahead.
 
     Args:
         query: Queries.
@@ -44,54 +45,57 @@ def truncated_attention(
         value: Values; may have another width than the keys.
         left: Past context in tokens; `None` is unlimited.
         right: Look-ahead in tokens; `None` is unlimited, 0 is causal.
-        padding: True for valid tokens; others are attended by none.
-        score: How relevant a key is; `None` is `ScaledDot`.
+        padding: True for valid tokens; no query attends to the others.
+        score: How queries and keys are compared; `None` is `ScaledDot`.
         normalizer: `softmax` or `relu`.
         relative: Relative positions for keys and values.
-        dropout: Share of weights dropped.
+        dropout: Dropout probability of the weights.
 
     Shape:
-        (B, H, T, K), (B, H, T, K), (B, H, T, V), padding (B, T) -> (B, H, T, V); a query that may attend to nothing
-        gets zeros
+        (B, H, T, K), (B, H, T, K), (B, H, T, V), padding (B, T) -> (B, H, T, V); zeros for a query that may attend
+        to nothing
 
     Raises:
-        ValueError: If a context is negative, the shapes do not fit, or `normalizer` is unknown.
+        ValueError: If a context is negative, shapes do not match, or `normalizer` is unknown.
     """
     check_context(left, right)
     named(NORMALIZERS, "normalizer", normalizer)
     if query.ndim != 4 or key.shape != query.shape or value.shape[:3] != query.shape[:3] or value.ndim != 4:
         shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
-        raise ValueError(f"{shapes}: not (B, H, T, K) twice and (B, H, T, V)")
+        raise ValueError(f"{shapes} are not (B, H, T, K), (B, H, T, K) and (B, H, T, V)")
     batch, heads, tokens, width = query.shape
     if padding is not None:
         check_padding(padding, batch, tokens)
     score = ScaledDot(heads, width) if score is None else score
     query, key = (part.to(value.dtype) for part in score.prepare(query, key))
-    left, right = (max(tokens - 1, 0) if side is None else min(side, max(tokens - 1, 0)) for side in (left, right))
-    fusable = can_be_fused(score, normalizer, relative) and dropout == 0  # with dropout the kernel holds all weights
-    if fusable and flex.serves(query, value):
+    options = {"normalizer": normalizer, "relative": relative, "dropout": dropout}
+    kernel = choose_kernel(request_for(key, value, score, **options, window=(left, right), padding=padding is not None))
+    last = max(tokens - 1, 0)
+    left, right = (last if context is None else min(context, last) for context in (left, right))
+    if kernel is Kernel.FLEX:
         return flex.attend(query, key, value, left, right, padding, score.scale)
-    options = {"scale": score.scale, "normalizer": normalizer, "dropout": dropout}
-    if padding is None and left >= tokens - 1 and right == 0 and tokens >= FUSED_FROM_KEYS and fusable:
+    if kernel is Kernel.FUSED_CAUSAL:
         return attend_fused(query, key, value, scale=score.scale, causal=True)
-    if tokens <= min(left + right + BLOCK, FUSED_FROM_KEYS) and score.energy is None:
+    if kernel is Kernel.EXPLICIT:
         mask = window_mask(tokens, tokens, left, right, query.device)
         mask = mask if padding is None else mask & padding[:, None, None]
-        return attend(query, key, value, mask, relative=relative, **options)[0]
+        return attend(query, key, value, mask, scale=score.scale, **options)[0]
     energy, tables = score.energy, (None, None) if relative is None else (relative.key, relative.value)
     parameters = (None if table is None else table.to(value.dtype) for table in (energy, *tables))
     counts = window_counts(padding, tokens, left, right, query.device)
-    return blockwise(query, key, value, *parameters, window_of(left, right, padding, counts, value.dtype, **options))
+    options = {"scale": score.scale, "normalizer": normalizer, "dropout": dropout}
+    window = make_window(left, right, padding, counts, value.dtype, **options)
+    return blockwise(query, key, value, *parameters, window)
 
 
-def window_of(
+def make_window(
     left: int, right: int, padding: Tensor | None, counts: Tensor, dtype: torch.dtype, *, dropout: float, **options: Any
 ) -> Window:
-    """The window for `Blockwise`, with the factor that each query's result takes and the seed of its dropout.
+    """The window for `Blockwise`, with the factor of each query's output and the seed of its dropout.
 
     Args:
-        counts: How many keys each query may attend to (B or 1, T).
-        dtype: That of the results.
+        counts: Number of keys that each query may attend to (B or 1, T).
+        dtype: Of the outputs.
         **options: `scale` and `normalizer`.
     """
     factor = None
@@ -106,5 +110,5 @@ def window_of(
 
 @torch.compiler.disable
 def blockwise(*arguments: Tensor | Window | None) -> Tensor:
-    """`Blockwise`, left alone by `torch.compile`: it reuses buffers, which a traced graph may not."""
+    """`Blockwise`, excluded from `torch.compile`: it reuses buffers, which a traced graph must not do."""
     return Blockwise.apply(*arguments)

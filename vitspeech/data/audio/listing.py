@@ -7,35 +7,35 @@ from pathlib import Path
 
 
 def read_rows(listing: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (place, fields) for each row: "FILE: line NUMBER" for messages, and the row's fields in `columns`.
+    """Yield (location, fields) for each row: "FILE: line NUMBER" for messages, and the row's fields in `columns`.
 
     Raises:
         ValueError: If a column is missing, there are no rows, a field is empty, or a row has more or fewer fields than
             the header.
     """
     lines = read_fields(listing)
-    place, header = next(lines, (f"{listing}: line 1", []))
+    location, header = next(lines, (f"{listing}: line 1", []))
     for column in columns:
         if column not in header:
-            raise ValueError(f"{place}: no column {column!r}; the header must name {' and '.join(columns)}")
+            raise ValueError(f"{location}: no column {column!r}; the header must name {' and '.join(columns)}")
     rows = 0
-    for place, fields in lines:
+    for location, fields in lines:
         if len(fields) != len(header):
             raise ValueError(
-                f"{place}: {len(fields)} fields, but {len(header)} in the header; quote a field that contains a comma"
+                f"{location}: {len(fields)} fields, but {len(header)} in the header; quote fields that contain a comma"
             )
         row = dict(zip(header, fields, strict=True))
         for column in columns:
             if not row[column]:
-                raise ValueError(f"{place}: empty {column}")
+                raise ValueError(f"{location}: empty {column}")
         rows += 1
-        yield place, [row[column] for column in columns]
+        yield location, [row[column] for column in columns]
     if not rows:
         raise ValueError(f"{listing}: no rows below the header")
 
 
 def read_fields(listing: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield (place, fields) for each line of a CSV file that is not blank.
+    """Yield (location, fields) for each line of a CSV file that is not blank.
 
     Raises:
         ValueError: If the file is not UTF-8, or a quote is not closed at the end of its line.
@@ -47,11 +47,11 @@ def read_fields(listing: Path) -> Iterator[tuple[str, list[str]]]:
         line = content[: error.start].count(b"\n") + 1
         raise ValueError(f"{listing}: line {line}: not UTF-8") from None
     for number, line in enumerate(io.StringIO(text, newline=None), 1):
-        place = f"{listing}: line {number}"
+        location = f"{listing}: line {number}"
         try:
             # Parsed line by line, so that an unclosed quote does not swallow the lines below it.
             fields = next(csv.reader([line], skipinitialspace=True, strict=True))
         except csv.Error as error:
-            raise ValueError(f"{place}: {error} (a quote that is not closed?)") from None
+            raise ValueError(f"{location}: {error} (a quote that is not closed?)") from None
         if line.strip():
-            yield place, [field.strip() for field in fields]
+            yield location, [field.strip() for field in fields]

@@ -95,19 +95,19 @@ class AudioFolder(WaveformData):
 
     def find_splits(self) -> dict[str, tuple[list[Path], Tensor]]:
         """List the files and labels of each split; hold out training recordings for a split without a source."""
-        splits, first_places = {}, {}
+        splits, first_locations = {}, {}
         label_indices = {label: index for index, label in enumerate(self.labels)}
         for split, source in self.sources.items():
             rows = list(list_recordings(source))
-            for place, file, label in rows:
+            for location, file, label in rows:
                 if label not in label_indices:
                     words = ", ".join(label_indices)
-                    raise ValueError(f"{place}: {label!r} is a word that training does not have; known: {words}")
+                    raise ValueError(f"{location}: {label!r} is a word that training does not have; known: {words}")
                 if not file.is_file():
-                    raise FileNotFoundError(f"{place}: {file} does not exist")
-                if file in first_places:
-                    raise ValueError(f"{place}: {file} is listed twice, first in {first_places[file]}")
-                first_places[file] = place
+                    raise FileNotFoundError(f"{location}: {file} does not exist")
+                if file in first_locations:
+                    raise ValueError(f"{location}: {file} is listed twice, first in {first_locations[file]}")
+                first_locations[file] = location
             labels = torch.tensor([label_indices[label] for _, _, label in rows])
             splits[split] = [file for _, file, _ in rows], labels
         for split in SPLIT_NAMES:
@@ -126,14 +126,14 @@ def split_sources(root: Path) -> dict[str, Path]:
 
 
 def list_recordings(source: Path) -> Iterator[tuple[str, Path, str]]:
-    """Yield (place, file, label) for each recording of a CSV file or folder; messages name the place."""
+    """Yield (location, file, label) for each recording of a CSV file or folder; messages name the location."""
     if source.is_dir():
         return list_word_folders(source)
-    return ((place, source.parent / path, label) for place, (path, label) in read_rows(source, COLUMNS))
+    return ((location, source.parent / path, label) for location, (path, label) in read_rows(source, COLUMNS))
 
 
 def list_word_folders(folder: Path) -> Iterator[tuple[str, Path, str]]:
-    """Yield (place, file, label) for each recording in the word folders of `folder`.
+    """Yield (location, file, label) for each recording in the word folders of `folder`.
 
     Raises:
         FileNotFoundError: If there are no word folders.

@@ -25,16 +25,18 @@ class WaveformData(InMemoryData):
             labels = ["low", "high"]
 
             def read(self, split):
-                count = {"train": 1000, "validation": 100, "test": 100}[split]
+                count = {"train": 1000, "validation": 100, "test": 101}[split]
+                generator = torch.Generator().manual_seed(count)
                 labels = torch.arange(count) % 2
                 hertz = 200 + 600 * labels[:, None]
                 seconds = torch.arange(self.samples) / self.sample_rate_hz
-                clips = 8000 * torch.sin(2 * torch.pi * hertz * (seconds + torch.rand(count, 1)))
+                clips = 8000 * torch.sin(2 * torch.pi * hertz * (seconds + torch.rand(count, 1, generator=generator)))
                 return Items(clips.to(torch.int16), labels)
 
-    The config names it, `data: {class_path: mine.Pitch, init_args: {seconds: 0.5}}`. A subclass with a constructor of
-    its own also takes `batch`, `augment` and `seed` and passes them on; the command line sets `seed`. To mix in noise
-    of your own, set `self.noise` to int16 samples. `vitspeech.data.audio.reading.read_clips` reads audio files.
+    `read` must return the same items whenever it is called. The config names the class,
+    `data: {class_path: mine.Pitch, init_args: {seconds: 0.5}}`. A subclass with a constructor of its own also takes
+    `batch`, `augment` and `seed` and passes them on; the command line sets `seed`. To mix in noise of your own, set
+    `self.noise` to int16 samples. `vitspeech.data.audio.reading.read_clips` reads audio files.
 
     Args:
         seconds: Length of a clip.

@@ -26,14 +26,17 @@ class ImageData(InMemoryData):
             image = 32
 
             def read(self, split):
-                count = {"train": 1000, "validation": 100, "test": 100}[split]
+                count = {"train": 1000, "validation": 100, "test": 101}[split]
+                generator = torch.Generator().manual_seed(count)
                 labels = torch.arange(count) % 2
-                images = torch.randint(0, 150, (count, 3, 32, 32)) + 100 * labels[:, None, None, None]
+                images = torch.randint(0, 150, (count, 3, 32, 32), generator=generator)
+                images += 100 * labels[:, None, None, None]
                 return Items(images.to(torch.uint8), labels)
 
-    The config names it, `data: {class_path: mine.Brightness, init_args: {batch: 64}}`. A subclass with a constructor
-    of its own also takes `batch`, `augment` and `seed` and passes them on; the command line sets `seed`. Set `mean`
-    and `std` to the statistics of the training images if they differ much from the defaults.
+    `read` must return the same items whenever it is called. The config names the class,
+    `data: {class_path: mine.Brightness, init_args: {batch: 64}}`. A subclass with a constructor of its own also takes
+    `batch`, `augment` and `seed` and passes them on; the command line sets `seed`. Set `mean` and `std` to the
+    statistics of the training images if they differ much from the defaults.
 
     Args:
         batch: Images per training batch, on each device.

@@ -43,30 +43,33 @@ class UtteranceData(InMemoryData):
             labels = list(HERTZ)
 
             def read(self, split):
-                count = {"train": 200, "validation": 20, "test": 20}[split]
-                return ToneSequences(self, torch.randint(2, (count, 3)).tolist())
+                count = {"train": 200, "validation": 20, "test": 21}[split]
+                generator = torch.Generator().manual_seed(count)
+                return ToneSequences(self, torch.randint(2, (count, 3), generator=generator).tolist())
 
         class ToneSequences(Dataset):
             def __init__(self, data, rows):
-                words = [[data.labels[unit] for unit in row] for row in rows]
+                transcripts = [[data.labels[unit] for unit in row] for row in rows]
                 self.data = data
-                self.utterances = [SimpleNamespace(id=str(i), words=said) for i, said in enumerate(words)]
+                self.utterances = [SimpleNamespace(id=str(i), words=words) for i, words in enumerate(transcripts)]
 
             def __len__(self):
                 return len(self.utterances)
 
             def __getitem__(self, batch):
                 indices, seed = batch
-                words = [self.utterances[index].words for index in indices.tolist()]
-                return collate([sound(said) for said in words], [self.data.encode(said) for said in words]), seed
+                transcripts = [self.utterances[index].words for index in indices.tolist()]
+                sounds = [sound(words) for words in transcripts]
+                return collate(sounds, [self.data.encode(words) for words in transcripts]), seed
 
         def sound(words):
             seconds = torch.arange(4000) / 16_000
             tones = [torch.sin(2 * torch.pi * HERTZ[word] * seconds) for word in words]
             return (8000 * torch.cat(tones)).to(torch.int16)
 
-    The config names it, `data: {class_path: mine.Tones, init_args: {batch: 16}}`. Labeling frames also needs the
-    `spans` of the words; see `collate`. For recordings in files, `TranscribedAudio` needs no code.
+    `read` must return the same items whenever it is called. The config names the class,
+    `data: {class_path: mine.Tones, init_args: {batch: 16}}`. Labeling frames also needs the `spans` of the words; see
+    `collate`. For recordings in files, `TranscribedAudio` needs no code.
 
     Args:
         units: What is recognized: `words`, or `characters` (with a space between words).

@@ -35,13 +35,13 @@ class Recording:
         id: Path of the recording as in the CSV file.
         words: The transcript.
         file: The audio file.
-        place: The CSV file and line, for messages.
+        location: The CSV file and line, for messages.
     """
 
     id: str
     words: list[str]
     file: Path
-    place: str
+    location: str
 
 
 class TranscribedAudio(UtteranceData):
@@ -128,17 +128,17 @@ class TranscribedAudio(UtteranceData):
         """List and check the recordings of all splits before reading any; hold out some for a split without a CSV."""
         if hasattr(self, "splits"):
             return
-        splits, first_places = {}, {}
+        splits, first_locations = {}, {}
         for split, source in self.sources.items():
             splits[split] = list(list_recordings(source))
             for recording in splits[split]:
                 self.check_recording(recording)
                 file = recording.file.resolve()
-                if file in first_places:
+                if file in first_locations:
                     raise ValueError(
-                        f"{recording.place}: {recording.file} is listed twice, first in {first_places[file]}"
+                        f"{recording.location}: {recording.file} is listed twice, first in {first_locations[file]}"
                     )
-                first_places[file] = recording.place
+                first_locations[file] = recording.location
         for split in SPLIT_NAMES:
             if split not in splits:
                 splits["train"], splits[split] = hold_out_tenth(splits["train"])
@@ -154,9 +154,9 @@ class TranscribedAudio(UtteranceData):
         try:
             self.encode(recording.words)
         except ValueError as error:
-            raise ValueError(f"{recording.place}: {error}") from None
+            raise ValueError(f"{recording.location}: {error}") from None
         if not recording.file.is_file():
-            raise FileNotFoundError(f"{recording.place}: {recording.file} does not exist")
+            raise FileNotFoundError(f"{recording.location}: {recording.file} does not exist")
 
     def augment_batch(self, speech: SpeechBatch) -> SpeechBatch:
         speech = super().augment_batch(speech)
@@ -189,9 +189,9 @@ def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]
         try:
             sounds.append(read_clip(recording.file))
         except ValueError as error:
-            raise ValueError(f"{recording.place}: {error}") from None
+            raise ValueError(f"{recording.location}: {error}") from None
         if max(-int(sounds[-1].min()), int(sounds[-1].max())) <= SILENT_PEAK:
-            silent.append(f"{recording.place}: {recording.file}")
+            silent.append(f"{recording.location}: {recording.file}")
     if silent:
         count = f"{len(silent):,} of {len(recordings):,} recordings"
         warnings.warn(f"{count} are silent (nothing above -66 dBFS), first {silent[0]}", stacklevel=2)
@@ -207,5 +207,5 @@ def hold_out_tenth(recordings: Sequence[Recording]) -> tuple[list[Recording], li
 
 def list_recordings(listing: Path) -> Iterator[Recording]:
     """Yield the rows of a CSV file."""
-    for place, (path, transcript) in read_rows(listing, COLUMNS):
-        yield Recording(path, transcript.split(), listing.parent / path, place)
+    for location, (path, transcript) in read_rows(listing, COLUMNS):
+        yield Recording(path, transcript.split(), listing.parent / path, location)

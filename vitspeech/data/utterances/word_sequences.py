@@ -130,17 +130,19 @@ class WordSequences(UtteranceData):
             ValueError: If they do not; the message names the line.
         """
         for number, utterance in enumerate(utterances, 1):
-            place = f"{file}: line {number}"
+            location = f"{file}: line {number}"
             foreign = next((word for word in utterance.words if word not in self.source.words), None)
             if foreign is not None:
-                raise ValueError(f"{place}: the word {foreign!r} is outside the vocabulary {list(self.source.words)}")
+                raise ValueError(
+                    f"{location}: the word {foreign!r} is outside the vocabulary {list(self.source.words)}"
+                )
             for word, clip, (_, last) in zip(utterance.words, utterance.clips, utterance.cuts, strict=True):
                 if clip not in sampler.clips or last > len(sampler.clips[clip].samples):
-                    raise ValueError(f"{place}: the clip {clip} is not in the test split, or shorter than its cut")
+                    raise ValueError(f"{location}: the clip {clip} is not in the test split, or shorter than its cut")
                 if sampler.clips[clip].word != word:
-                    raise ValueError(f"{place}: the clip {clip} says {sampler.clips[clip].word!r}, not {word!r}")
+                    raise ValueError(f"{location}: the clip {clip} says {sampler.clips[clip].word!r}, not {word!r}")
             if utterance.noise[0] not in sampler.noises:
-                raise ValueError(f"{place}: the noise {utterance.noise[0]} does not exist")
+                raise ValueError(f"{location}: the noise {utterance.noise[0]} does not exist")
 
 
 class SampledUtterances(Dataset):

@@ -12,8 +12,11 @@ Value = Callable[[Result], float | None]
 
 
 def ranked(results: Sequence[Result], value: Value, unit: str, *, digits: int = 1) -> str:
-    """The models from the largest to the smallest value, then those without one."""
-    values = [(result.subject.name, value(result)) for result in results]
+    """The models from the largest to the smallest value, then those without one; untrained models are marked."""
+    values = [
+        (f"{result.subject.name}{'' if result.subject.trained else ' (untrained)'}", value(result))
+        for result in results
+    ]
     present = sorted(((name, number) for name, number in values if number is not None), key=lambda pair: -pair[1])
     parts = [f"{name} {number:,.{digits}f} {unit}".strip() for name, number in present]
     return ", ".join([*parts, *(f"{name} not measured" for name, number in values if number is None)])
@@ -35,10 +38,8 @@ def trained_and_not(results: Sequence[Result], number: str, unit: str, *, digits
     text = ranked(results, last(number), unit, digits=digits)
     both = [result for result in results if result.subject.trained and result.untrained is not None]
     if not both:
-        return f"{text} (all untrained)"
-    untrained = [result.subject.name for result in results if not result.subject.trained]
-    note = f" ({', '.join(untrained)}: untrained)" if untrained else ""
-    return f"{text}{note}; before training: {ranked(both, last(number, of='untrained'), unit, digits=digits)}"
+        return text
+    return f"{text}; before training: {ranked(both, last(number, of='untrained'), unit, digits=digits)}"
 
 
 def fields_alt(results: Sequence[Result], *, number: str, unit: str, digits: int) -> str:

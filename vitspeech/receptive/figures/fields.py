@@ -23,7 +23,7 @@ from vitspeech.receptive.figures.layout import SMALL_FONT, WIDTH, shortened, wra
 COLUMNS = 5
 DECADES = 5  # of energy that the color scale covers
 MARGIN = 1.12  # extent of a panel, relative to what it shows
-FITTING = 1.3  # a theoretical field is shown if it is at most this much larger than the field with energy
+FITTING, SLACK = 1.3, 2.0  # a theoretical field is shown up to this factor, and these cells, beyond the energy
 STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8)
 ZOOM_NOTE = "panels have different extents"
 
@@ -77,7 +77,8 @@ def half_extent(field: Field, *, axes: Sequence[int]) -> float:
         offsets = (field.rows, field.columns)[axis]
         reach = max(reach, float(offsets[field.mean.sum(1 - axis) > 0].abs().max()) + 0.5)
         edges += [abs(field.theoretical[axis].low) + 0.5, abs(field.theoretical[axis].high) + 0.5]
-    return MARGIN * max(reach, *(edge for edge in (*edges, 0) if field.known and edge <= FITTING * reach))
+    limit = FITTING * reach + SLACK
+    return MARGIN * max([reach, *(edge for edge in edges if field.known and edge <= limit)])
 
 
 def set_symmetric_ticks(axes: Axes, half: float) -> None:

@@ -1,8 +1,8 @@
-"""The attention weights of any network, in its graph: while it runs, every layer of self-attention is written out.
+"""The attention weights of any network, recomputed while it runs.
 
-A fused kernel holds no weights. Within `written_out` each layer computes softmax(QKᵀ/√K) and its product with V one
-after the other, is compared with what the layer itself gives, and goes on with the written-out result, so that
-gradients pass through the weights.
+Fused attention kernels do not return their weights. Within `attention_weights`, each self-attention layer computes
+softmax(QKᵀ/√K) and its product with V in separate steps (Vaswani et al. 2017, arXiv:1706.03762, eq. 1). The result is
+compared with the layer's own output and replaces it, so that gradients pass through the weights.
 
 Shapes: B batch, H heads, T query tokens, S source tokens, K head width, D width.
 """
@@ -22,57 +22,57 @@ from vitspeech.attention import MultiHeadAttention, QuadraticAttention
 from vitspeech.models import TimmModel
 
 SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
-# Of a layer's largest output. Two orders of adding up differ by far less, another mask or scale by far more.
+# Relative to a layer's largest output. Another order of summation differs by far less, another mask or scale by more.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
 class NotRecomputable(ValueError):
-    """Why a network's attention cannot be written out: the layer's name, its class and the reason."""
+    """A network's attention weights can't be recomputed; the message names the layer, its class and the reason."""
 
 
 @contextmanager
-def written_out(network: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Within it, calling the network leaves the weights of its layers of self-attention.
+def attention_weights(network: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Record the weights of all self-attention layers in each forward pass within the context.
 
-    The dictionary is empty at first and then holds the latest pass: module names as in `named_modules`, in the order in
-    which they ran. Known are `MultiHeadAttention` (any score, normalizer, positions and window), `QuadraticAttention`
-    (its keys are the image's own pixels; what a query gives to the zeros around them is missing from its row),
-    `nn.MultiheadAttention`, and whatever calls `F.scaled_dot_product_attention`, as timm's vision transformers do.
-    Cross-attention, and a single query that pools the tokens, are left as they are. Outputs change by rounding alone.
+    The dictionary is empty at first and then holds the weights of the latest pass: module names as in `named_modules`,
+    in the order in which the modules ran. Supported are `MultiHeadAttention` (any score, normalizer, positions and
+    window), `QuadraticAttention` (its keys are the pixels of the image; the weights of the zero padding are left out),
+    `nn.MultiheadAttention`, and all modules that call `F.scaled_dot_product_attention`, as timm's vision transformers
+    do. Cross-attention, and attention pooling with a single query, are not recorded. Outputs change by rounding only.
 
     Args:
-        network: In evaluation mode; run by calling it, with the batch first.
+        network: In evaluation mode; its inputs have the batch axis first.
 
     Shape:
         -> weights (B, H, T, S), S = T
 
     Raises:
         ValueError: If a part of the network is in training mode.
-        NotRecomputable: When it runs, if a layer attends within windows, over channels, to fewer keys, with dropout,
-            or without `scaled_dot_product_attention`; if what the weights give through V is not what the layer gives;
-            if the network has no attention.
+        NotRecomputable: When the network runs, if a layer attends within windows, over channels, to fewer keys than
+            queries, with dropout, or without `scaled_dot_product_attention`; if the recomputed output differs from the
+            layer's own; or if the network has no attention.
     """
     training = [name or type(network).__name__ for name, module in network.named_modules() if module.training]
     if training:
         raise ValueError(f"{training[0]} is in training mode, where dropout may be active; call eval() first")
-    record = Record(network)
-    with ExitStack() as restored:
+    recorder = Recorder(network)
+    with ExitStack() as stack:
         for name, module in network.named_modules():
-            entered = module.register_forward_pre_hook(partial(record.enter, name), with_kwargs=True)
-            left = module.register_forward_hook(partial(record.leave, name), with_kwargs=True)
-            restored.callback(entered.remove)
-            restored.callback(left.remove)
-            if getattr(module, "fused_attn", True) is False:  # how timm's layers say that they pass the kernel by
+            before = module.register_forward_pre_hook(partial(recorder.enter, name), with_kwargs=True)
+            after = module.register_forward_hook(partial(recorder.leave, name), with_kwargs=True)
+            stack.callback(before.remove)
+            stack.callback(after.remove)
+            if getattr(module, "fused_attn", True) is False:  # a timm layer that does not call the fused kernel
                 module.fused_attn = True
-                restored.callback(setattr, module, "fused_attn", False)
+                stack.callback(setattr, module, "fused_attn", False)
         # Our own layers need no interception, and their compiled kernel would have to be traced through it.
         if not any(isinstance(module, MultiHeadAttention) for module in network.modules()):
-            restored.enter_context(record)
-        yield record.weights
+            stack.enter_context(recorder)
+        yield recorder.weights
 
 
-class Record(TorchFunctionMode):
-    """The weights of one pass and the modules that run; active, it intercepts `scaled_dot_product_attention`."""
+class Recorder(TorchFunctionMode):
+    """The weights of one pass and the modules that are running; intercepts `scaled_dot_product_attention`."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -87,20 +87,20 @@ class Record(TorchFunctionMode):
         if module is self.network:
             self.batch = len(inputs[0])
             self.weights.clear()
-            self.running.clear()  # an earlier pass may have ended in an error
+            self.running.clear()  # an earlier pass may have raised an error
         self.running.append((name, module, inputs))
 
     def leave(self, name: str, module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> Any:
-        """After a module has run: a layer that is known by its class gives what its weights give."""
+        """After a module has run; the output of an attention layer is replaced by the recomputed one."""
         kind = next((kind for kind in RECOMPUTED if isinstance(module, kind)), None)
         if kind is not None:
-            with named(name, module):
+            with error_context(name, module):
                 recomputed = RECOMPUTED[kind](module, *args, **kwargs)
                 if recomputed is not None:
                     own, *others = output if isinstance(output, tuple) else (output,)
-                    self.keep(name, own, *recomputed)
+                    self.record(name, own, *recomputed)
                     output = (recomputed[0], *others) if others else recomputed[0]
-        self.running.pop()  # not before: what recomputes a layer is not intercepted
+        self.running.pop()  # only now, so that the recomputation is not intercepted
         if module is self.network and not self.weights:
             raise NotRecomputable(f"{type(unwrapped(module)).__name__} has no attention layer: no softmax weighs keys")
         return output
@@ -112,21 +112,21 @@ class Record(TorchFunctionMode):
         if not layers or any(isinstance(module, tuple(RECOMPUTED)) for _, module, _ in layers):
             return output
         name, module, inputs = layers[-1]
-        with named(name, module):
+        with error_context(name, module):
             if function is F.scaled_dot_product_attention:
-                given, weights = scaled_dot_product(*args, **kwargs)
+                recomputed, weights = scaled_dot_product(*args, **kwargs)
                 if weights.shape[-2] == 1 < weights.shape[-1]:
-                    return output  # a single query pools the tokens
-                self.keep(name, output, given, weights)
+                    return output  # attention pooling with a single query
+                self.record(name, output, recomputed, weights)
                 check_tokens(weights.shape[-2], inputs[0].shape)
-                return given
+                return recomputed
             if function in SOFTMAX and over_keys(output, *args[1:], **kwargs):
                 shape = tuple(output.shape)
                 raise NotRecomputable(f"its softmax over {shape} is not within scaled_dot_product_attention")
         return output
 
-    def keep(self, name: str, own: Tensor, given: Tensor, weights: Tensor) -> None:
-        """Take the weights, if they are those of self-attention over whole inputs and give the layer's own output."""
+    def record(self, name: str, own: Tensor, recomputed: Tensor, weights: Tensor) -> None:
+        """Store the weights, if they are self-attention over whole inputs and reproduce the layer's own output."""
         shape = tuple(weights.shape)
         if len(shape) != 4:
             raise NotRecomputable(f"its weights {shape} are not (B, H, T, S): it attends within windows")
@@ -136,17 +136,17 @@ class Record(TorchFunctionMode):
             raise NotRecomputable(f"its {shape[2]} queries and {shape[3]} keys are not the same tokens")
         if name in self.weights:
             raise NotRecomputable("it attends more than once in a pass")
-        deviation, largest = (given - own).abs().max().item(), own.abs().max().item()
+        deviation, largest = (recomputed - own).abs().max().item(), own.abs().max().item()
         if not deviation <= TOLERANCE[own.dtype] * largest:
             raise NotRecomputable(
-                f"written out it differs by {deviation:.2g} from its own output of up to {largest:.2g}"
+                f"recomputed it differs by {deviation:.2g} from its own output of up to {largest:.2g}"
             )
         self.weights[name] = weights
 
 
 @contextmanager
-def named(name: str, module: nn.Module) -> Iterator[None]:
-    """Within it, a reason why a layer is not recomputable is preceded by the layer's name and class."""
+def error_context(name: str, module: nn.Module) -> Iterator[None]:
+    """Prepend a layer's name and class to the message of `NotRecomputable`."""
     try:
         yield
     except NotRecomputable as reason:
@@ -161,7 +161,7 @@ def multi_head(
     padding: Tensor | None = None,
     mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor] | None:
-    """Our own layer's output and weights; `None` for cross-attention."""
+    """The output and weights of our attention layer; `None` for cross-attention."""
     if source is not None:
         return None
     query, key, value = layer.project(x, None)
@@ -170,10 +170,10 @@ def multi_head(
 
 
 def quadratic(layer: QuadraticAttention, image: Tensor) -> tuple[Tensor, Tensor]:
-    """The output and the weights of the image's own pixels: those around them are worth zero.
+    """The output, and the weights of the image's pixels; the values of the padding are zero.
 
     Raises:
-        NotRecomputable: If the queries are other pixels.
+        NotRecomputable: If the queries are not the keys.
     """
     if layer.margin != layer.padding:
         raise NotRecomputable(f"with padding={layer.padding} and margin={layer.margin} its queries are not its keys")
@@ -187,11 +187,11 @@ def quadratic(layer: QuadraticAttention, image: Tensor) -> tuple[Tensor, Tensor]
 
 
 def torch_multi_head(layer: nn.MultiheadAttention, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | None:
-    """PyTorch's layer as it runs when asked for the weights of each head; `None` for cross-attention."""
-    given = inspect.signature(layer.forward).bind(*args, **kwargs).arguments
-    if given["key"] is not given["query"]:
+    """The output of PyTorch's layer and the weights of each head; `None` for cross-attention."""
+    arguments = inspect.signature(layer.forward).bind(*args, **kwargs).arguments
+    if arguments["key"] is not arguments["query"]:
         return None
-    return layer.forward(**(given | {"need_weights": True, "average_attn_weights": False}))
+    return layer.forward(**(arguments | {"need_weights": True, "average_attn_weights": False}))
 
 
 RECOMPUTED = {MultiHeadAttention: multi_head, QuadraticAttention: quadratic, nn.MultiheadAttention: torch_multi_head}
@@ -207,13 +207,13 @@ def scaled_dot_product(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """`F.scaled_dot_product_attention` by its documented definition, and its weights; arguments as there.
+    """`F.scaled_dot_product_attention` from its documented definition, with its weights; the same arguments.
 
     Shape:
         (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K), weights (B, H, T, S)
 
     Raises:
-        NotRecomputable: If weights are dropped.
+        NotRecomputable: If attention dropout is active.
     """
     if dropout_p:
         raise NotRecomputable(f"it drops {dropout_p} of its weights although it is in evaluation mode")
@@ -229,10 +229,10 @@ def scaled_dot_product(
 
 
 def check_tokens(queries: int, shape: torch.Size) -> None:
-    """Refuse queries that are not the tokens of a layer's input (B, T, D), or its pixels, wherever channels stand.
+    """Check that the queries are the tokens of a layer's input (B, T, D), or its pixels (NCHW or NHWC).
 
     Raises:
-        NotRecomputable: If they are something else, as channels are.
+        NotRecomputable: If they are not, for example if they are channels.
     """
     tokens = {3: {shape[1:2].numel()}, 4: {shape[1:3].numel(), shape[2:4].numel()}}.get(len(shape), {queries})
     if queries not in tokens:
@@ -240,10 +240,10 @@ def check_tokens(queries: int, shape: torch.Size) -> None:
 
 
 def over_keys(output: Tensor, dim: int | None = None, *_: Any, **__: Any) -> bool:
-    """Whether a softmax of that result weighs keys for several queries, as attention does."""
+    """Whether a softmax with that result normalizes over keys for several queries, as in attention."""
     return dim in (-1, output.ndim - 1) and output.ndim > 2 and min(output.shape[-2:]) > 1
 
 
 def unwrapped(network: nn.Module) -> nn.Module:
-    """timm's network in a `TimmModel`; any other as it is."""
+    """The timm network within a `TimmModel`; any other network unchanged."""
     return network.network if isinstance(network, TimmModel) else network

@@ -1,4 +1,6 @@
-"""The functional receptive field: how much of an input a model needs to answer as well as it does.
+"""Accuracy against the radius of the visible window: how much of its input a model needs.
+
+Occlusion was introduced by Zeiler and Fergus 2014 (arXiv:1311.2901, sec. 4.2).
 
 Shapes: B batch, C channels, R rows, W columns, A axes of the window, K classes.
 """
@@ -11,18 +13,18 @@ import torch
 from torch import Tensor
 
 from vitspeech.metrics.intervals import wilson_interval
-from vitspeech.receptive.occlusion.windows import REPLACEMENTS, Windowed, distances
+from vitspeech.receptive.occlusion.windows import REPLACEMENTS, WindowedInputs, distances
 
-ROUNDING = 1e-9  # far below what one input changes in an accuracy
+ROUNDING = 1e-9  # far below the change of accuracy due to one input
 
 
 @dataclass(frozen=True)
 class VisibleAccuracy:
-    """Accuracy against the radius of the window that stays visible.
+    """Accuracy against the radius of the visible window.
 
     Args:
-        radii: Rising from 0, where nothing is visible, to the smallest that shows every input whole.
-        accuracy: For each replacement the accuracy at each radius; the last is `whole`.
+        radii: Increasing from 0, where everything is hidden, to the smallest radius at which nothing is.
+        accuracy: For each replacement, the accuracy at each radius; the last value is `whole`.
         count: Number of inputs.
     """
 
@@ -32,42 +34,42 @@ class VisibleAccuracy:
 
     @property
     def whole(self) -> float:
-        """The accuracy with everything visible."""
+        """The accuracy on the whole inputs."""
         return next(iter(self.accuracy.values()))[-1]
 
     @property
     def nothing(self) -> dict[str, float]:
-        """The accuracy with nothing visible: what the replacement alone still tells."""
+        """The accuracy with everything hidden, from the replacement alone."""
         return {name: curve[0] for name, curve in self.accuracy.items()}
 
     @property
     def interval(self) -> dict[str, list[tuple[float, float]]]:
         """The 95 % confidence interval of each accuracy (Wilson 1927)."""
-        return {name: [wilson_interval(share, self.count) for share in curve] for name, curve in self.accuracy.items()}
+        return {name: [wilson_interval(value, self.count) for value in curve] for name, curve in self.accuracy.items()}
 
     @property
     def whole_interval(self) -> tuple[float, float]:
         """The 95 % confidence interval of `whole`."""
         return wilson_interval(self.whole, self.count)
 
-    def keeps(self, share: float = 0.9) -> dict[str, float]:
-        """The smallest radius from which on the accuracy stays at or above `share` of `whole`, for each replacement.
+    def keeps(self, fraction: float = 0.9) -> dict[str, float]:
+        """The radius above which the accuracy stays at or above a fraction of `whole`, for each replacement.
 
-        Linear between the measured radii; 0 where the replacement alone is enough. Always defined, since the last
-        radius shows everything.
+        Interpolated linearly between the measured radii; 0 if the replacement alone suffices. It is always defined,
+        because the last radius shows everything.
 
         Raises:
-            ValueError: If the share is not above 0 and at most 1.
+            ValueError: If the fraction is not above 0 and at most 1.
         """
-        if not 0 < share <= 1:
-            raise ValueError(f"share={share} is not above 0 and at most 1")
-        wanted = share * self.whole
-        return {name: settled(self.radii, curve, wanted) for name, curve in self.accuracy.items()}
+        if not 0 < fraction <= 1:
+            raise ValueError(f"fraction={fraction} is not above 0 and at most 1")
+        threshold = fraction * self.whole
+        return {name: last_crossing(self.radii, curve, threshold) for name, curve in self.accuracy.items()}
 
 
 @torch.inference_mode()
 def visible_accuracy(
-    answer: Callable[[Tensor], Tensor],
+    model: Callable[[Tensor], Tensor],
     inputs: Tensor,
     labels: Tensor | None,
     radii: Sequence[float],
@@ -78,72 +80,74 @@ def visible_accuracy(
     batch: int = 100,
     progress: Callable[[int], object] | None = None,
 ) -> VisibleAccuracy:
-    """Measure the accuracy when only a window of each input is visible and the rest is replaced (`Windowed`).
+    """Measure the accuracy when only a window of each input is visible and the rest is replaced (`WindowedInputs`).
 
-    Covering a part of the picture and looking at the answer is Zeiler and Fergus 2014 (arXiv:1311.2901, sec. 4.2);
-    here all but one part is covered. What a replacement does to a model beyond taking information away (no picture
-    it was trained on has a gray frame) differs from one to another, so read the three together.
+    Zeiler and Fergus 2014 (arXiv:1311.2901, sec. 4.2) hide one part of an image; here all but one part is hidden. A
+    replacement not only removes information but also changes the input's statistics (no training image has a gray
+    frame), and each replacement does so differently. Compare the three.
 
     Args:
-        answer: The model, in evaluation mode; of its logits the highest is the answer.
-        inputs: Normalized floats: pictures, or log-mel frames as pictures of one channel.
-        labels: `None` takes the answers to the whole inputs instead, for models without labels: the accuracy is
-            then agreement with itself, and `whole` is 1.
-        radii: Rising, in rows and columns; nothing and everything are measured anyhow. From the middle of an even side
-            the distances are n + 1/2, so radii of that kind say exactly how far the model saw.
-        replacements: What stands outside the window, of `REPLACEMENTS`.
-        centers: Where each input's window is centered, as at a word; `None` is the exact middle.
-        axes: What the window bounds: rows and columns (2, 3), or rows alone (2,), as for frames.
-        batch: Inputs that go through the model at once; the result does not depend on it.
-        progress: Called after each batch with its number of inputs: `update` of a bar.
+        model: In evaluation mode; returns logits, of which the highest is the prediction.
+        inputs: Normalized floats: images, or log-mel frames as images with one channel.
+        labels: `None` uses the predictions for the whole inputs as labels, for models whose classes are not those of
+            the data. The accuracy is then the agreement with them, and `whole` is 1.
+        radii: Increasing, in rows and columns; 0 and the whole input are always added. In images with an even side, the
+            distances from the center are n + 1/2; radii of that form include exactly the positions up to there.
+        replacements: Some of `REPLACEMENTS`.
+        centers: The center of each input's window, such as the center of a word; `None` is the center of the input.
+        axes: The axes that the window limits: rows and columns (2, 3), or rows alone (2,), as for frames.
+        batch: Inputs per forward pass; does not change the result.
+        progress: Called after each batch with its number of inputs, like `update` of a progress bar.
 
     Shape:
-        `answer` (B, C, R, W) -> (B, K); labels (B,); centers (B, A), or (B,) for rows alone
+        `model` (B, C, R, W) -> (B, K); labels (B,); centers (B, A), or (B,) for rows alone
 
     Raises:
         ValueError: If there are fewer than two inputs, or an argument does not fit the others.
     """
     check(inputs, labels, radii, replacements, batch)
     extent = distances(inputs.shape, centers, axes).max().item()
-    measured = [0.0, *(float(radius) for radius in radii if 0 < radius < extent)]
-    right = {name: [0] * len(measured) for name in replacements}
+    partial_radii = [0.0, *(float(radius) for radius in radii if 0 < radius < extent)]
+    correct = {name: [0] * len(partial_radii) for name in replacements}
     whole, random = 0, torch.Generator().manual_seed(0)
 
-    def answers(shown: Tensor) -> Tensor:
-        logits = answer(shown)
-        if logits.dim() != 2 or len(logits) != len(shown):
-            raise ValueError(f"the model answers {tuple(logits.shape)} to {len(shown)} inputs, not (B, classes)")
+    def predict(batch_inputs: Tensor) -> Tensor:
+        logits = model(batch_inputs)
+        if logits.dim() != 2 or len(logits) != len(batch_inputs):
+            count = len(batch_inputs)
+            raise ValueError(f"the model returns {tuple(logits.shape)} for {count} inputs, not (B, classes)")
         return logits.argmax(-1)
 
     for part in torch.arange(len(inputs)).split(batch):
-        windows = Windowed(inputs[part], centers=None if centers is None else centers[part], axes=axes, random=random)
-        given = answers(windows.inputs)
-        wanted = given if labels is None else labels[part].to(given.device)
-        whole += (given == wanted).sum().item()
+        part_centers = None if centers is None else centers[part]
+        windows = WindowedInputs(inputs[part], centers=part_centers, axes=axes, random=random)
+        predictions = predict(windows.inputs)
+        targets = predictions if labels is None else labels[part].to(predictions.device)
+        whole += (predictions == targets).sum().item()
         for name in replacements:
-            for place, radius in enumerate(measured):
-                right[name][place] += (answers(windows.masked(radius, name)) == wanted).sum().item()
+            for index, radius in enumerate(partial_radii):
+                correct[name][index] += (predict(windows.occlude(radius, name)) == targets).sum().item()
         if progress is not None:
             progress(len(part))
     count = len(inputs)
-    curves = {name: [found / count for found in (*counts, whole)] for name, counts in right.items()}
-    return VisibleAccuracy([*measured, extent], curves, count)
+    curves = {name: [number / count for number in (*numbers, whole)] for name, numbers in correct.items()}
+    return VisibleAccuracy([*partial_radii, extent], curves, count)
 
 
-def settled(radii: Sequence[float], curve: Sequence[float], wanted: float) -> float:
-    """The radius from which on the curve stays at or above `wanted`, where its last value is."""
-    low = [value < wanted - ROUNDING for value in curve]
-    if not any(low):
+def last_crossing(radii: Sequence[float], curve: Sequence[float], threshold: float) -> float:
+    """The radius above which the curve stays at or above the threshold, which its last value reaches."""
+    below = [value < threshold - ROUNDING for value in curve]
+    if not any(below):
         return radii[0]
-    last = max(place for place, below in enumerate(low) if below)
+    last = max(index for index, is_below in enumerate(below) if is_below)
     (start, end), (before, after) = radii[last : last + 2], curve[last : last + 2]
-    return start + (wanted - before) / (after - before) * (end - start)
+    return start + (threshold - before) / (after - before) * (end - start)
 
 
 def check(
     inputs: Tensor, labels: Tensor | None, radii: Sequence[float], replacements: Sequence[str], batch: int
 ) -> None:
-    """Refuse what `visible_accuracy` can't measure, before the model has run."""
+    """Check the arguments of `visible_accuracy` before the model runs."""
     if len(inputs) < 2:
         raise ValueError(f"{len(inputs)} inputs; an accuracy needs at least two")
     if labels is not None and labels.shape != (len(inputs),):
@@ -151,9 +155,9 @@ def check(
     if any(not radius >= 0 for radius in radii):
         raise ValueError(f"radii {list(radii)} are not all 0 or above")
     if any(before >= after for before, after in pairwise(radii)):
-        raise ValueError(f"radii {list(radii)} do not rise")
+        raise ValueError(f"radii {list(radii)} do not increase")
     unknown = [name for name in replacements if name not in REPLACEMENTS]
     if unknown or not replacements:
-        raise ValueError(f"replacements {list(replacements)} are not of {', '.join(REPLACEMENTS)}")
+        raise ValueError(f"replacements {list(replacements)} are not in {', '.join(REPLACEMENTS)}")
     if batch < 1:
         raise ValueError(f"batch={batch} is below 1")

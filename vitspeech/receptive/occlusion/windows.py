@@ -1,7 +1,9 @@
-"""Inputs of which only a window stays visible: what lies outside is replaced.
+"""Inputs with everything outside a window replaced, after the occlusion of Zeiler and Fergus 2014 (arXiv:1311.2901).
 
-Shapes: B batch, C channels, R rows, W columns, A axes of the window, P places that the window shows or hides: R·W for
-pictures, R for log-mel frames, whose rows are times and whose columns, the mel bins, are shown or hidden together.
+Zeiler and Fergus replace a square and keep the rest; here the window is kept and the rest is replaced.
+
+Shapes: B batch, C channels, R rows, W columns, A axes of the window, P positions that are visible or hidden: R·W for
+images, R for log-mel frames, whose rows are times and whose columns, the mel bins, are visible or hidden together.
 """
 
 from collections.abc import Sequence
@@ -11,26 +13,28 @@ import torch
 from torch import Tensor
 
 REPLACEMENTS = ("mean", "blur", "shuffle")
-BLUR = 1 / 8  # deviation of the blur as a share of the side: outlines go, the layout of light and dark stays
+BLUR = 1 / 8  # standard deviation of the blur relative to the side: removes outlines, keeps the overall brightness
 
 
-class Windowed:
-    """A batch of inputs as seen through a window of any radius.
+class WindowedInputs:
+    """A batch of inputs of which only a window is visible.
 
-    What lies outside the window is replaced by
-    - `mean`: 0, which is the training set's mean for normalized inputs. The batch's own mean would tell of the batch;
-    - `blur`: the same input, blurred by a Gaussian whose deviation is an eighth of the side, over rows and columns;
-    - `shuffle`: the places outside in a random order: their colors stay, their arrangement goes. Every input has
-      its own order, and log-mel frames stay whole.
+    The rest is replaced by
+    - `mean`: 0, which is the mean of the training set for normalized inputs. (The mean of the batch would depend on
+      the other inputs.)
+    - `blur`: the same input, blurred along rows and columns by a Gaussian with a standard deviation of an eighth of
+      the side.
+    - `shuffle`: the hidden positions in random order, which keeps their colors but not their arrangement. Each input
+      has its own order; log-mel frames are shuffled as a whole.
 
     Args:
         inputs: Normalized floats.
-        centers: Where each input's window is centered, in rows (and columns); `None` is the exact middle.
-        axes: What the window bounds: rows and columns (2, 3), or rows alone (2,).
-        random: Draws the order of `shuffle`; `None` is a generator of seed 0.
+        centers: The center of each input's window, in rows (and columns); `None` is the exact center of the input.
+        axes: The axes that the window limits: rows and columns (2, 3), or rows alone (2,).
+        random: Generator for the order of `shuffle`; `None` is a generator with seed 0.
 
     Raises:
-        ValueError: If the inputs are no batch of floats, or the centers or axes do not fit them.
+        ValueError: If the inputs are not a batch of floats, or the centers or axes do not fit them.
     """
 
     def __init__(
@@ -47,11 +51,11 @@ class Windowed:
         self.distance = distances(inputs.shape, centers, axes).to(inputs.device)
         self.random = random or torch.Generator().manual_seed(0)
 
-    def masked(self, radius: float, replacement: str) -> Tensor:
-        """The inputs as they are where the distance to the center is at most `radius`, elsewhere replaced.
+    def occlude(self, radius: float, replacement: str) -> Tensor:
+        """The inputs with all positions replaced whose distance to the center exceeds `radius`.
 
         Args:
-            radius: In rows and columns; 0 shows nothing, not even what lies exactly on the center.
+            radius: In rows and columns; 0 hides everything, including a position exactly at the center.
             replacement: One of `REPLACEMENTS`.
 
         Shape:
@@ -69,21 +73,21 @@ class Windowed:
         return torch.where(visible, self.inputs, outside(visible))
 
     def mean(self, visible: Tensor) -> Tensor:
-        """The training set's mean, whatever is visible."""
+        """The mean of the training set."""
         return self.inputs.new_zeros(())
 
     def blur(self, visible: Tensor) -> Tensor:
-        """The blurred inputs, whatever is visible."""
+        """The blurred inputs."""
         return self.blurred
 
     def shuffle(self, visible: Tensor) -> Tensor:
-        """The inputs with the places that are not visible in a random order."""
+        """The inputs with the hidden positions in random order."""
         cells = self.inputs.reshape(*self.inputs.shape[:2], self.noise.shape[1], -1)
-        shown = visible.expand(len(cells), *visible.shape[1:]).flatten(1)
-        # Both lists name the hidden places first: where they are, and, in the order of their noise, what comes there.
-        there = shown.byte().argsort(dim=1, stable=True)
-        taken = self.noise.masked_fill(shown, 1).argsort(dim=1, stable=True)
-        source = taken.scatter(1, there, taken)
+        visible = visible.expand(len(cells), *visible.shape[1:]).flatten(1)
+        # Both lists start with the hidden positions: the targets in order, the sources ordered by their noise.
+        targets = visible.byte().argsort(dim=1, stable=True)
+        sources = self.noise.masked_fill(visible, 1).argsort(dim=1, stable=True)
+        source = sources.scatter(1, targets, sources)
         return cells.gather(2, source[:, None, :, None].expand_as(cells)).reshape(self.inputs.shape)
 
     @cached_property
@@ -94,11 +98,11 @@ class Windowed:
 
     @cached_property
     def noise(self) -> Tensor:
-        """A number below 1 for each place, the same for all radii: (B, P)."""
+        """A random number below 1 for each position, the same for all radii: (B, P)."""
         return torch.rand(len(self.inputs), self.distance[0].numel(), generator=self.random).to(self.inputs.device)
 
 
-def masked(
+def occlude(
     inputs: Tensor,
     radius: float,
     replacement: str,
@@ -107,15 +111,15 @@ def masked(
     axes: Sequence[int] = (2, 3),
     seed: int = 0,
 ) -> Tensor:
-    """Inputs of which only a window stays visible; see `Windowed`, which is faster for several radii.
+    """Replace everything outside a window; see `WindowedInputs`, which is faster for several radii.
 
     Args:
         inputs: Normalized floats.
-        radius: In rows and columns, from the center; 0 shows nothing.
-        replacement: What stands outside: one of `REPLACEMENTS`.
-        centers: Where each input's window is centered; `None` is the exact middle.
-        axes: What the window bounds: rows and columns (2, 3), or rows alone (2,).
-        seed: Of the order of `shuffle`.
+        radius: In rows and columns, from the center; 0 hides everything.
+        replacement: What replaces the rest: one of `REPLACEMENTS`.
+        centers: The center of each input's window; `None` is the exact center of the input.
+        axes: The axes that the window limits: rows and columns (2, 3), or rows alone (2,).
+        seed: For the order of `shuffle`.
 
     Shape:
         inputs (B, C, R, W), centers (B, A), or (B,) for rows alone -> (B, C, R, W)
@@ -124,43 +128,43 @@ def masked(
         ValueError: If an argument does not fit the others.
     """
     random = torch.Generator().manual_seed(seed)
-    return Windowed(inputs, centers=centers, axes=axes, random=random).masked(radius, replacement)
+    return WindowedInputs(inputs, centers=centers, axes=axes, random=random).occlude(radius, replacement)
 
 
 def distances(shape: Sequence[int], centers: Tensor | None, axes: Sequence[int]) -> Tensor:
-    """How far each place lies from the window's center, along the axis on which that is more.
+    """The distance of each position from the window's center: the larger of those along rows and columns.
 
-    Places of equal distance form a square around the center. The middle of a side of N is (N - 1) / 2, so the places
-    of a centered window are at most that far, and a radius of N / 2 shows everything.
+    Positions of equal distance form a square around the center. The center of a side of N is (N - 1) / 2, which is
+    also the largest distance from it, so a radius of N / 2 shows everything.
 
     Args:
-        shape: The inputs': (B, C, R, W).
-        centers: (B, A), or (B,) for rows alone; `None` is the middle.
+        shape: Of the inputs (B, C, R, W).
+        centers: (B, A), or (B,) for rows alone; `None` is the center of the input.
         axes: (2, 3) or (2,).
 
     Shape:
         -> (B, 1, R, W), for rows alone (B, 1, R, 1); without centers B is 1
 
     Raises:
-        ValueError: If the axes are others, or the centers are not as many as the inputs or not within them.
+        ValueError: If the axes are others, the numbers of centers and inputs differ, or a center is outside its input.
     """
     if tuple(axes) not in ((2,), (2, 3)):
-        raise ValueError(f"axes={tuple(axes)}; a window bounds rows and columns (2, 3) or rows alone (2,)")
+        raise ValueError(f"axes={tuple(axes)}; a window limits rows and columns (2, 3) or rows alone (2,)")
     sizes = torch.tensor([shape[axis] for axis in axes])
     if centers is None:
-        places = (sizes - 1)[None] / 2
+        positions = (sizes - 1)[None] / 2
     else:
-        places = centers.cpu().reshape(len(centers), -1)
-        if places.shape != (shape[0], len(axes)):
+        positions = centers.cpu().reshape(len(centers), -1)
+        if positions.shape != (shape[0], len(axes)):
             raise ValueError(f"centers {tuple(centers.shape)} do not fit {shape[0]} inputs and axes {tuple(axes)}")
-        if not ((places >= 0) & (places <= sizes - 1)).all():
+        if not ((positions >= 0) & (positions <= sizes - 1)).all():
             raise ValueError(f"centers {centers.tolist()} are not all within 0 .. {(sizes - 1).tolist()}")
-    rows, *columns = ((torch.arange(shape[axis]) - places[:, [i]]).abs() for i, axis in enumerate(axes))
+    rows, *columns = ((torch.arange(shape[axis]) - positions[:, [i]]).abs() for i, axis in enumerate(axes))
     rows = rows[:, None, :, None]
     return torch.maximum(rows, columns[0][:, None, None]) if columns else rows
 
 
 def gaussian(side: int) -> Tensor:
-    """The blur of a side as a matrix: each row the normalized weights of all places for one, with no padding."""
-    places = torch.arange(side, dtype=torch.float64)
-    return ((places[:, None] - places) / (BLUR * side)).square().div(-2).softmax(-1)
+    """Gaussian blur along one axis as a matrix; each row sums to 1, without padding."""
+    positions = torch.arange(side, dtype=torch.float64)
+    return ((positions[:, None] - positions) / (BLUR * side)).square().div(-2).softmax(-1)

@@ -1,4 +1,4 @@
-"""The report's figures, of results made by hand: what is drawn where, in which unit, and what is left out.
+"""The figures of the report, drawn from hand-made results: what is drawn where, in which unit, and what is left out.
 
 Shapes: B inputs, L layers, H heads, N side of a picture, F frames, M mel bins.
 """
@@ -12,6 +12,7 @@ import numpy
 import pytest
 import torch
 from matplotlib.colors import LogNorm
+from matplotlib.text import Text
 
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.receptive.comparison import Result, State
@@ -20,12 +21,11 @@ from vitspeech.receptive.fields.extent import Estimate
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 from vitspeech.receptive.fields.layers import Layer
 from vitspeech.receptive.fields.theoretical import Span
-from vitspeech.receptive.figures import pictures as picture_drawing
-from vitspeech.receptive.figures import speech as speech_drawing
-from vitspeech.receptive.figures.fields import shown_layers
-from vitspeech.receptive.figures.layout import STATES, finite, shortened, with_looks, wrapped
-from vitspeech.receptive.figures.pictures import figures_of_pictures
-from vitspeech.receptive.figures.speech import figures_of_speech
+from vitspeech.receptive.figures.depth import draw_reach, draw_sides
+from vitspeech.receptive.figures.fields import selected_layers
+from vitspeech.receptive.figures.layout import STATES, WIDTH, finite, shortened, with_styles, wrapped
+from vitspeech.receptive.figures.pictures import draw_fields, image_figures
+from vitspeech.receptive.figures.speech import speech_figures
 from vitspeech.receptive.heads.measures import HeadMeasures
 from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy
 from vitspeech.receptive.subjects import Subject
@@ -42,7 +42,7 @@ def numbers(names, first):
 
 
 def picture_layer(number, count, reach):
-    """Of its energy a quarter lies in the middle, the rest `number` + 1 px below it, at most 10."""
+    """A layer with a quarter of its energy at the center, and the rest `number` + 1 px below it, at most 10."""
     energy = torch.zeros(3, 2 * SIDE - 1, 2 * SIDE - 1)
     energy[:, SIDE - 1, SIDE - 1], energy[:, SIDE + min(number, 9), SIDE - 1] = 1, 3
     offsets = torch.arange(2.0 * SIDE - 1) - (SIDE - 1)
@@ -56,7 +56,7 @@ def picture_layer(number, count, reach):
 
 
 def speech_layer(number, count, back, ahead):
-    """Even over all mel bins, 3 times as much in the frame after as in the moment's own."""
+    """A layer with energy uniform over mel bins, and 3 times as much in the next frame as in the unit's own."""
     energy = torch.zeros(3, 2 * FRAMES - 1, MELS)
     energy[:, FRAMES - 1], energy[:, FRAMES] = 1, 3
     rows = torch.arange(2.0 * FRAMES - 1) - (FRAMES - 1)
@@ -70,7 +70,7 @@ def speech_layer(number, count, back, ahead):
 
 
 def heads(count, *, hears):
-    """Of 2 heads in each layer."""
+    """Measures of 2 heads in each layer."""
     values = torch.arange(2.0 * count).reshape(count, 2)
     measures = {name: values + place for place, name in enumerate(("distance", "relative_distance", "entropy"))}
     if hears:
@@ -79,13 +79,13 @@ def heads(count, *, hears):
 
 
 def visible(radii):
-    """Of 100 inputs; 90 % of the whole accuracy, 0.72, lie halfway between the second radius and the third."""
+    """Accuracies on 100 inputs; 90 % of the full accuracy, 0.72, is halfway between the second and third radius."""
     curve = [0.1, 0.68, 0.76, 0.8]
     return VisibleAccuracy(radii, {"mean": curve, "blur": curve, "shuffle": curve}, 100)
 
 
-def sees(name, *, count=3, reach=(0.5, 2, inf), attention=True, trained=True):
-    """A model of pictures at two sizes, before and after training."""
+def image_result(name, *, count=3, reach=(0.5, 2, inf), attention=True, trained=True):
+    """An image model at two sizes, before and after training."""
     subject = Subject(name, trained, SIDE, {"image": SIDE}, None)
     layers = [picture_layer(number, count, reach[min(number, len(reach) - 1)]) for number in range(count)]
     kinds = [(trained, SIDE), (trained, 17), *([(False, SIDE)] if trained else [])]
@@ -95,8 +95,8 @@ def sees(name, *, count=3, reach=(0.5, 2, inf), attention=True, trained=True):
     return result
 
 
-def hears(name, *, attention=True):
-    """A model of speech likewise; its clips have 250 ms."""
+def speech_result(name, *, attention=True):
+    """A speech model at two clip lengths, before and after training; its clips have 250 ms."""
     network = SimpleNamespace(tokens=SimpleNamespace(log_mel=LogMel(MELS, hop_ms=HOP_MS)))
     model = SimpleNamespace(network=network)
     subject = Subject(name, True, 0.25, {"sample_rate_hz": 16_000, "seconds": 0.25}, None, model)
@@ -109,86 +109,131 @@ def hears(name, *, attention=True):
 
 @pytest.fixture(scope="module")
 def pictures():
-    """Two models that see, one of them a convolutional network that was not trained."""
-    return figures_of_pictures([sees("vit"), sees("cnn", count=5, attention=False, trained=False)])
+    """The figures of two image models, one of them an untrained convolutional network."""
+    return image_figures([image_result("vit"), image_result("cnn", count=5, attention=False, trained=False)])
 
 
 @pytest.fixture(scope="module")
 def speech():
-    """Two models that hear, one of them without attention."""
-    return figures_of_speech([hears("recognizer"), hears("convolutional", attention=False)])
+    """The figures of two speech models, one of them without attention."""
+    return speech_figures([speech_result("recognizer"), speech_result("convolutional", attention=False)])
 
 
-def images(drawn):
-    return [image for axes in drawn["fields"].figure.axes for image in axes.images]
+def images(figures):
+    return [image for axes in figures["fields"].figure.axes for image in axes.images]
 
 
 def lines(axes, dashes=None):
-    """The points of each line with those dashes, or of all."""
+    """The points of each line, or of each line with those dashes."""
     return [line.get_xydata().tolist() for line in axes.lines if dashes in (None, line.get_linestyle())]
 
 
 def labels(figure):
-    """All that is written along axes, color bars included."""
+    """All axis labels, including those of color bars."""
     sides = [figure.get_supxlabel(), figure.get_supylabel()]
     return [*sides, *(label for axes in figure.axes for label in (axes.get_xlabel(), axes.get_ylabel()))]
 
 
 def save(figure):
-    """The picture as PNG, its panels where they are: to place them takes longest."""
+    """The figure as a PNG, without the layout of panels, which takes most of the time."""
     buffer = io.BytesIO()
     figure.set_layout_engine("none")
     figure.savefig(buffer, format="png", dpi=30)
     return buffer.getvalue()
 
 
-def test_everything_measured_has_its_figure_and_its_words(pictures, speech):
+def test_each_measurement_has_a_captioned_figure(pictures, speech):
     assert set(pictures) == PICTURES
     assert set(speech) == PICTURES | {"frequency"}
-    for drawn in (*pictures.values(), *speech.values()):
-        assert drawn.title and drawn.caption.endswith(".")
-        assert len(drawn.title) < 50 and 10 <= drawn.figure.get_figwidth() <= 12
+    for figure in (*pictures.values(), *speech.values()):
+        assert figure.title and figure.caption.endswith(".") and figure.alt.endswith(".")
+        assert len(figure.title) < 50 and figure.figure.get_figwidth() == WIDTH
 
 
-def test_figures_without_data_are_left_out():
-    assert set(figures_of_pictures([sees("cnn", attention=False)])) == PICTURES - {"heads", "visible"}
-    assert set(figures_of_speech([hears("cnn", attention=False)])) == PICTURES - {"heads", "visible"} | {"frequency"}
+def test_text_is_at_least_7_px_high_in_a_figure_scaled_to_400_px(pictures, speech):
+    for figure in (*pictures.values(), *speech.values()):
+        figure.figure.set_layout_engine("none")
+        figure.figure.draw_without_rendering()
+        texts = [text for text in figure.figure.findobj(Text) if text.get_text() and text.get_visible()]
+        assert texts and min(text.get_fontsize() for text in texts) * 400 / (72 * WIDTH) >= 7
 
 
-def test_axes_carry_their_units(pictures, speech):
+def test_alternative_text_names_every_model_and_states_numbers(pictures, speech):
+    for figures, names in ((pictures, ("vit", "cnn")), (speech, ("recognizer", "convolutional"))):
+        for name, figure in figures.items():
+            assert all(model in figure.alt for model in names), name
+            assert figure.alt != figure.title and any(character.isdigit() for character in figure.alt), name
+
+
+def test_alternative_text_ranks_models_from_the_largest():
+    results = [image_result("narrow", count=2), image_result("wide", count=5)]
+    assert "largest first: wide 7.0 px, narrow 4.0 px" in image_figures(results)["fields"].alt
+
+
+def test_residual_branches_that_are_zero_at_initialization_are_noted_beside_untrained_states():
+    result = image_result("resnet")
+    assert not any("*" in figure.caption for figure in image_figures([result]).values())
+    note = "residual branches are multiplied by 0 at initialization; measured with them switched on"
+    result.states = [state if state.trained else replace(state, zero_init=note) for state in result.states]
+    figures = image_figures([result])
+    for name in ("energy", "depth", "states"):
+        assert f"* resnet, untrained: {note}." in figures[name].caption
+    for name in ("energy", "depth"):
+        assert "untrained*" in [text.get_text() for text in figures[name].figure.legends[0].texts]
+    assert "untrained*, 11 px" in [label.get_text() for label in figures["states"].figure.axes[0].get_yticklabels()]
+    assert "*" not in figures["heads"].caption  # measured in the trained state
+
+
+def test_figures_without_measurements_are_left_out():
+    assert set(image_figures([image_result("cnn", attention=False)])) == PICTURES - {"heads", "visible"}
+    assert set(speech_figures([speech_result("cnn", attention=False)])) == PICTURES - {"heads", "visible"} | {
+        "frequency"
+    }
+
+
+def test_axes_are_labeled_with_units(pictures, speech):
     units = {"px": pictures, "ms": speech}
-    for unit, drawn in units.items():
-        for name in set(drawn) - {"frequency"}:
-            assert any(f"{unit} " in label or f"({unit})" in label for label in labels(drawn[name].figure)), name
+    for unit, figures in units.items():
+        for name in set(figures) - {"frequency"}:
+            assert any(f"{unit} " in label or f"({unit})" in label for label in labels(figures[name].figure)), name
         other = "ms" if unit == "px" else "px"
-        everything = " ".join(label for figure in drawn.values() for label in labels(figure.figure)).split()
+        everything = " ".join(label for figure in figures.values() for label in labels(figure.figure)).split()
         assert not {other, f"({other})"} & set(everything)
     assert any("Hz" in label for label in labels(speech["fields"].figure))
     assert "frequency (Hz)" in labels(speech["frequency"].figure)
 
 
 @pytest.mark.parametrize("which, largest", [("pictures", 0.75), ("speech", 0.75 / MELS)])
-def test_one_scale_of_colors_is_for_all_panels(which, largest, request):
-    drawn = images(request.getfixturevalue(which))
-    assert len(drawn) == {"pictures": 3 + 5, "speech": 2 + 2}[which]
-    assert len({id(image.norm) for image in drawn}) == 1 and isinstance(drawn[0].norm, LogNorm)
-    assert (drawn[0].norm.vmin, drawn[0].norm.vmax) == pytest.approx((largest / 1e5, largest))
+def test_all_panels_share_one_color_scale(which, largest, request):
+    panels = images(request.getfixturevalue(which))
+    assert len(panels) == {"pictures": 3 + 5, "speech": 2 + 2}[which]
+    assert len({id(image.norm) for image in panels}) == 1 and isinstance(panels[0].norm, LogNorm)
+    assert (panels[0].norm.vmin, panels[0].norm.vmax) == pytest.approx((largest / 1e5, largest))
 
 
-def test_all_fields_have_one_extent(pictures):
+def test_panels_are_zoomed_to_their_field_and_have_their_own_ticks(pictures):
     panels = [image.axes for image in images(pictures)]
-    assert {panel.get_xlim() for panel in panels} == {(-SIDE, SIDE)}
-    assert {panel.get_ylim() for panel in panels} == {(SIDE, -SIDE)}  # rows below the unit are below it
+    extents = [panel.get_xlim()[1] for panel in panels]
+    contents = [1.5, 2.5, 3.5, 1.5, 2.5, 3.5, 4.5, 5.5]  # the last pixel with energy
+    assert all(1 < extent / content < 1.3 for extent, content in zip(extents, contents, strict=True))
+    for panel, extent in zip(panels, extents, strict=True):
+        assert panel.get_xlim() == (-extent, extent)
+        assert panel.get_ylim() == (extent, -extent)  # rows below the unit are below it
+        left, middle, right = panel.get_xticks()
+        assert middle == 0 and -left == right and extent / 3 < right < extent
+        assert [label.get_text() for label in panel.get_xticklabels()] == [f"−{right:g}", "0", f"{right:g}"]
+    assert "different extents" in pictures["fields"].figure.get_supxlabel()
+    assert "different extents" in pictures["fields"].caption
 
 
-def test_a_pixel_lies_around_its_offset(pictures):
+def test_pixels_are_centered_at_their_offset(pictures):
     image = images(pictures)[1]
     left, right, bottom, top = image.get_extent()
     assert (left, right, bottom, top) == (-10.5, 10.5, 10.5, -10.5)
     assert image.get_array()[SIDE - 1 + 2, SIDE - 1] == 0.75 and image.get_array().count() == 2  # the rest is gray
 
 
-def test_speech_runs_from_left_to_right_and_upwards(speech):
+def test_speech_fields_have_time_on_x_and_frequency_on_y(speech):
     image = images(speech)[0]
     assert image.get_array().shape == (MELS, 2 * FRAMES - 1) and image.origin == "lower"
     assert image.get_extent()[:2] == [-28.5 * HOP_MS, 28.5 * HOP_MS]
@@ -196,7 +241,7 @@ def test_speech_runs_from_left_to_right_and_upwards(speech):
     assert names == ["1,000", "4,000"] and 0 < places[0] < places[1] < MELS - 1
 
 
-def test_theoretical_squares_are_drawn_where_they_fit(pictures):
+def test_theoretical_squares_are_drawn_if_they_fit(pictures):
     first, second, third = (image.axes.patches for image in images(pictures)[:3])
     assert [(square.get_x(), square.get_width(), square.get_height()) for square in second] == [
         (-1.5 - 0.5, 4, 4),  # side_90 of the second layer
@@ -205,19 +250,19 @@ def test_theoretical_squares_are_drawn_where_they_fit(pictures):
     assert len(first) == 2 and len(third) == 1  # the third has no limit
 
 
-def test_theoretical_windows_end_behind_their_last_frame(speech):
+def test_theoretical_windows_end_at_the_outer_edge_of_their_last_frame(speech):
     first, second = (image.axes for image in images(speech)[:2])
     assert [line[0][0] for line in lines(first)] == [-3.5 * HOP_MS, 1.5 * HOP_MS]
     assert [line[0][0] for line in lines(second)] == [2.5 * HOP_MS]
 
 
-def test_eight_layers_at_most_are_shown_with_the_first_and_the_last():
-    depths = [layer.depth for layer in shown_layers(sees("deep", count=22))]
-    assert [round(22 * depth) for depth in depths] == [1, 4, 7, 10, 13, 16, 19, 22]
-    assert len(shown_layers(sees("flat", count=1))) == 1
+def test_five_layers_at_most_are_shown_with_the_first_and_the_last():
+    depths = [layer.depth for layer in selected_layers(image_result("deep", count=22))]
+    assert [round(22 * depth) for depth in depths] == [1, 6, 11, 17, 22]
+    assert len(selected_layers(image_result("flat", count=1))) == 1
 
 
-def test_energy_rises_to_one_at_the_radius_where_it_ends(pictures):
+def test_energy_reaches_1_at_the_largest_radius_with_energy(pictures):
     (axes,) = pictures["energy"].figure.axes
     curves = [line for line in lines(axes) if len(line) > 2]
     assert len(curves) == 3  # trained and untrained, and what has no weights
@@ -226,43 +271,67 @@ def test_energy_rises_to_one_at_the_radius_where_it_ends(pictures):
         assert all(share == 0.25 for _, share in curve[:-1])
 
 
-def test_energy_over_time_is_a_share_of_ten_ms(speech):
+def test_energy_over_time_is_a_fraction_per_10_ms(speech):
     untrained, trained = [line for line in lines(speech["energy"].figure.axes[0]) if len(line) > 2]
     assert numpy.array_equal(trained, untrained, equal_nan=True)
     assert [point for point in trained if not numpy.isnan(point[1])] == [[0, 0.25 / 0.8], [HOP_MS, 0.75 / 0.8]]
-    assert "75 % of the energy ahead" in speech["energy"].figure.axes[0].get_title()
+    assert "75 % of the energy is look-ahead" in speech["energy"].figure.axes[0].get_title()
 
 
-def test_dashes_tell_states_apart_and_limits_do_not_stretch_the_panel(pictures):
+def test_states_differ_in_dashes_and_theoretical_sides_are_drawn(pictures):
     _, top_right, _, bottom_right = pictures["depth"].figure.axes
     vit = [[1 / 3, 3], [2 / 3, 4], [1, 5]]
     assert vit in lines(top_right, STATES["trained"]) and vit in lines(top_right, STATES["untrained"])
-    assert [[1 / 3, 2], [2 / 3, 5], [1, 10 * SIDE]] in lines(top_right)  # 2 · reach + 1, and far for no limit
-    assert top_right.get_ylim()[0] == 0 and 8 <= top_right.get_ylim()[1] < 10
+    unlimited = 1.7 * 8  # above the largest finite value: the upper interval end of the CNN's last side
+    assert [[1 / 3, 2], [2 / 3, 5], [1, unlimited]] in lines(top_right)  # 2 · reach + 1
+    assert top_right.get_yticks()[-1] == unlimited
     at_17 = [[place, side / 17] for place, side in vit]
     assert any(numpy.allclose(line, at_17) for line in lines(bottom_right, STATES["other size"]) if len(line) == 3)
     assert len(set(STATES.values())) == 3
 
 
+def test_every_line_of_the_depth_figures_is_within_its_axes(pictures, speech):
+    finite_reach = image_figures([image_result("cnn", reach=(0.5, 200))])
+    for figure in (pictures, speech, finite_reach):
+        for axes in figure["depth"].figure.axes:
+            (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+            curves = [numpy.array(line) for line in lines(axes)]
+            assert len(curves) >= 2
+            for curve in curves:
+                assert (left <= curve[:, 0]).all() and (curve[:, 0] <= right).all()
+                assert (bottom < curve[:, 1]).all() and (curve[:, 1] < top).all()
+
+
+def test_unlimited_fields_are_drawn_at_a_tick_of_their_own(pictures, speech):
+    for axes in (*pictures["depth"].figure.axes[::2], speech["depth"].figure.axes[0]):
+        names = [label.get_text() for label in axes.get_yticklabels()]
+        assert names.count("∞") == 1
+        level = axes.get_yticks()[names.index("∞")]
+        assert any(point[1] == pytest.approx(level) for line in lines(axes) for point in line)
+    finite_reach = image_figures([image_result("cnn", reach=(0.5, 200))])["depth"].figure.axes[0]
+    assert "∞" not in [label.get_text() for label in finite_reach.get_yticklabels()]
+
+
 def test_past_is_below_zero_and_look_ahead_above(speech):
     trained, untrained, longer = speech["depth"].figure.axes
     assert [panel.get_title().split(",")[0] for panel in (trained, untrained, longer)] == list(STATES)
-    assert lines(trained)[:2] == [[[0.5, -6], [1, -16]], [[0.5, 8], [1, 18]]]
-    limits = lines(trained)[-4:-2]  # of the first model, behind the line at 0
-    assert limits == [[[0.5, -3 * HOP_MS], [1, -2500]], [[0.5, HOP_MS], [1, 2 * HOP_MS]]]
-    assert -30 < longer.get_ylim()[0] < -17 and 19 < longer.get_ylim()[1] < 30  # limits leave the panel
+    past, past_limit, ahead, ahead_limit = lines(trained)[1:5]  # of the first model, after the line at 0
+    assert [past, ahead] == [[[0.5, -6], [1, -16]], [[0.5, 8], [1, 18]]]
+    unlimited = pytest.approx(-1.7 * 3 * HOP_MS)
+    assert past_limit[0] == [0.5, -3 * HOP_MS] and past_limit[1] == [1, unlimited]
+    assert ahead_limit == [[0.5, HOP_MS], [1, 2 * HOP_MS]]
     assert longer.get_title().endswith("0.4 s")
 
 
-def test_blocks_are_drawn_with_their_skipping_paths_and_without(pictures):
+def test_blocks_are_drawn_with_and_without_residual_paths(pictures):
     whole, cut = pictures["blocks"].figure.axes
     assert lines(whole)[0] == [[1 / 3, 0], [2 / 3, 1], [1, 2]]
     assert lines(cut)[0][1:] == [[2 / 3, 21], [1, 22]]
-    assert lines(cut)[0][0][0] == 1 / 3 and numpy.isnan(lines(cut)[0][0][1])  # there is none to cut
+    assert lines(cut)[0][0][0] == 1 / 3 and numpy.isnan(lines(cut)[0][0][1])  # no residual path to remove
 
 
-def test_states_are_drawn_in_px_and_as_a_share_of_their_own_side(pictures):
-    lengths, shares = pictures["states"].figure.axes
+def test_states_are_drawn_in_px_and_as_a_fraction_of_the_image_side(pictures):
+    lengths, fractions = pictures["states"].figure.axes
     assert [label.get_text() for label in lengths.get_yticklabels()] == [
         "untrained, 11 px",
         "trained, 11 px",
@@ -272,15 +341,15 @@ def test_states_are_drawn_in_px_and_as_a_share_of_their_own_side(pictures):
     ]
     spans = [sorted({x for x, _ in line}) for line in lines(lengths) if len(line) == 2]
     assert spans[:3] == [[6, 7], [5, 7], [6, 8]]  # both radii of the last layer, and their intervals
-    relative = [line[0][0] for line in lines(shares) if len(line) == 2]
+    relative = [line[0][0] for line in lines(fractions) if len(line) == 2]
     assert relative[0] == pytest.approx(6 / 11) and relative[6] == pytest.approx(6 / 17)
 
 
-def test_past_lies_left_of_look_ahead_in_states(speech):
-    lengths, shares = speech["states"].figure.axes
+def test_states_have_the_past_on_the_left_and_the_look_ahead_on_the_right(speech):
+    lengths, fractions = speech["states"].figure.axes
     assert [x for x, _ in lines(lengths)[0]] == [-16, -15, 17, 18]
     assert [[x for x, _ in line] for line in lines(lengths)[1:5]] == [[-15, -17], [-16], [-14, -16], [-15]]
-    assert [x for x, _ in lines(shares)[0]] == pytest.approx([-16 / 250, -15 / 250, 17 / 250, 18 / 250])
+    assert [x for x, _ in lines(fractions)[0]] == pytest.approx([-16 / 250, -15 / 250, 17 / 250, 18 / 250])
 
 
 def test_each_head_is_a_point(pictures, speech):
@@ -291,37 +360,37 @@ def test_each_head_is_a_point(pictures, speech):
     assert sides.collections[0].get_offsets().tolist() == [[0, 5], [1, 6], [2, 7], [3, 8]]
 
 
-def test_visible_ends_with_the_whole_and_marks_where_enough_is_kept(pictures, speech):
-    for drawn, cell, last in ((pictures, 1, 3.5), (speech, HOP_MS, 4.0)):
-        panels = drawn["visible"].figure.axes
+def test_visible_ends_with_the_complete_input_and_marks_90_percent_of_its_accuracy(pictures, speech):
+    for figures, cell, last in ((pictures, 1, 3.5), (speech, HOP_MS, 4.0)):
+        panels = figures["visible"].figure.axes
         assert len(panels) == 3 and all("outside" in axes.get_title() for axes in panels)
         curve, kept = lines(panels[0])
         assert curve[:3] == [[0, 0.1], [curve[1][0], 0.68], [last * cell, 0.76]] and curve[3][1] == 0.8
         assert curve[3][0] > last * cell
-        assert panels[0].get_xticklabels()[-1].get_text() == "whole" and panels[0].get_xticks()[-1] == curve[3][0]
+        assert panels[0].get_xticklabels()[-1].get_text() == "all" and panels[0].get_xticks()[-1] == curve[3][0]
         halfway = (curve[1][0] + curve[2][0]) / 2
         assert kept[0] == pytest.approx([halfway, 0.72])
-        assert [text.get_text() for text in drawn["visible"].figure.legends[0].texts][1:] == [
-            "90 % of the whole accuracy"
+        assert [text.get_text() for text in figures["visible"].figure.legends[0].texts][1:] == [
+            "90 % of the full accuracy"
         ]
 
 
-def test_range_of_frequencies_is_drawn_in_hz(speech):
+def test_frequency_range_is_drawn_in_hz(speech):
     ranges, bins = speech["frequency"].figure.axes
     assert lines(ranges)[:2] == [[[0.5, 4], [1, 5]], [[0.5, 3000], [1, 3000]]]
     assert lines(bins)[0] == [[0.5, 3], [1, 4]]
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6])
-def test_up_to_six_models_differ_in_color_in_dashes_and_in_marker(count):
-    styles = [look for _, look in with_looks([sees(str(number)) for number in range(count)])]
-    assert len({look.color for look in styles}) == count
-    assert len({look.marker for look in styles}) == count
-    assert len({look.dashes for look in styles}) == count
+def test_up_to_six_models_differ_in_color_dashes_and_marker(count):
+    styles = [look for _, look in with_styles([image_result(str(number)) for number in range(count)])]
+    assert len({style.color for style in styles}) == count
+    assert len({style.marker for style in styles}) == count
+    assert len({style.dashes for style in styles}) == count
 
 
 def test_six_long_names_stay_within_the_figure():
-    for draw, model in ((picture_drawing.draw_depth, sees), (speech_drawing.draw_depth, hears)):
+    for draw, model in ((draw_sides, image_result), (draw_reach, speech_result)):
         figure = draw([model(f"{LONG}.{number}") for number in range(6)])
         figure.draw_without_rendering()
         box, legend = figure.bbox, figure.legends[0].get_window_extent()
@@ -329,7 +398,7 @@ def test_six_long_names_stay_within_the_figure():
         assert all(panel.get_window_extent().y1 < legend.y0 for panel in figure.axes)
 
 
-def test_what_is_not_known_or_has_no_end_is_survived():
+def test_figures_are_drawn_if_numbers_are_unknown_or_not_finite():
     def broken(layer, name):
         unknown = replace(layer.fields.cumulative, outside=0.5)
         none = {number: Estimate(nan, nan, nan) for number in layer.block}
@@ -343,39 +412,39 @@ def test_what_is_not_known_or_has_no_end_is_survived():
             frequency=None,
         )
 
-    for drawn, result, kept in (
-        (figures_of_pictures, sees("vit", attention=False), "side_90"),
-        (figures_of_speech, hears("recognizer", attention=False), "ahead_share"),
+    for draw, result, number in (
+        (image_figures, image_result("vit", attention=False), "side_90"),
+        (speech_figures, speech_result("recognizer", attention=False), "ahead_share"),
     ):
-        layers = [broken(layer, kept) for layer in result.main.layers]
+        layers = [broken(layer, number) for layer in result.main.layers]
         result.states = [State(state.trained, state.size, layers) for state in result.states]
-        result.heads = heads(2, hears=result.subject.hears)
+        result.heads = heads(2, hears=result.subject.takes_audio)
         result.heads.relative_distance[:] = nan
-        for picture in drawn([result]).values():
-            assert save(picture.figure).startswith(b"\x89PNG")
+        for figure in draw([result]).values():
+            assert save(figure.figure).startswith(b"\x89PNG")
 
 
-def test_numbers_without_an_end_leave_gaps():
+def test_numbers_that_are_not_finite_leave_gaps():
     gap = [nan, nan, nan]
-    found = finite([Estimate(5, 3, 7), None, Estimate(5, 3, inf), Estimate(nan, 3, 7)])
-    assert numpy.array_equal(found, [[5, 3, 7], gap, gap, gap], equal_nan=True)
+    values = finite([Estimate(5, 3, 7), None, Estimate(5, 3, inf), Estimate(nan, 3, 7)])
+    assert numpy.array_equal(values, [[5, 3, 7], gap, gap, gap], equal_nan=True)
 
 
 def test_an_unknown_theoretical_field_is_not_drawn():
-    result = sees("vit", reach=(2,))
+    result = image_result("vit", reach=(2,))
     unknown = [
         replace(layer, fields=replace(layer.fields, cumulative=replace(layer.fields.cumulative, outside=0.5)))
         for layer in result.main.layers
     ]
-    known = picture_drawing.draw_fields([result])
+    known = draw_fields([result])
     result.states = [State(True, SIDE, unknown)]
-    hidden = picture_drawing.draw_fields([result])
+    hidden = draw_fields([result])
     for figure, squares in ((known, 2), (hidden, 1)):
         assert [len(axes.patches) for axes in figure.axes if axes.images] == [squares] * 3
-    assert lines(picture_drawing.draw_depth([result]).axes[0])[-1] == []
+    assert lines(draw_sides([result]).axes[0])[-1] == []
 
 
-def test_long_names_are_cut_from_the_front_and_broken_behind_signs():
+def test_long_names_are_shortened_from_the_front_and_wrapped_after_punctuation():
     assert shortened("body.network.stages.3.blocks.2", 12) == "…3.blocks.2"
     assert shortened("layer4.1", 12) == "layer4.1"
     assert shortened("a_name_of_one_part", 5) == "a_name_of_one_part"

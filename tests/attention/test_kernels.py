@@ -1,0 +1,122 @@
+"""Which kernel is chosen, as a table; CUDA's rows need no CUDA device."""
+
+import dataclasses
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from vitspeech.attention import MultiHeadAttention, RelativePositions, dense, kernels, multihead
+from vitspeech.attention.kernels import Kernel, Request, choose_kernel, request_for
+from vitspeech.attention.scores import SCORES
+from vitspeech.attention.windowed.blocks import BLOCK
+
+EXPLICIT, FUSED, FUSED_CAUSAL, BLOCKWISE, FLEX = Kernel
+HALF = {"dtype": torch.bfloat16}
+CUDA = {"device": "cuda"}
+RELU, RELATIVE, ADDITIVE = {"softmax": False}, {"relative": True}, {"dot_product": False}
+WINDOW = {"window": (8, 2)}
+
+TABLE = [
+    # Full attention on CPU.
+    ({"keys": 64}, FUSED),
+    ({"keys": 4099}, FUSED),
+    ({"keys": 64, "dtype": torch.float64}, FUSED),
+    ({"keys": 64, "dropout": True}, FUSED),
+    ({"keys": 64, "padding": True}, FUSED),
+    ({"keys": 64, **HALF}, EXPLICIT),
+    ({"keys": 1023, "dtype": torch.float16}, EXPLICIT),
+    ({"keys": 1024, **HALF}, FUSED),
+    ({"keys": 1024, **RELU}, EXPLICIT),
+    ({"keys": 1025, **RELU}, BLOCKWISE),
+    ({"keys": 1023, **RELATIVE}, EXPLICIT),
+    ({"keys": 1025, **RELATIVE}, BLOCKWISE),
+    ({"keys": 64, **ADDITIVE}, BLOCKWISE),
+    # A mask or another sequence: every pair is computed.
+    ({"keys": 64, "masked": True}, FUSED),
+    ({"keys": 64, "masked": True, **WINDOW}, FUSED),
+    ({"keys": 2048, "masked": True, **RELU}, EXPLICIT),
+    ({"keys": 64, "cross": True}, FUSED),
+    ({"keys": 64, "cross": True, **HALF}, EXPLICIT),
+    ({"keys": 64, "cross": True, **ADDITIVE}, EXPLICIT),
+    ({"keys": 2048, "cross": True, **RELATIVE, **WINDOW}, EXPLICIT),
+    # A window on CPU.
+    ({"keys": 8 + 2 + BLOCK, **WINDOW}, EXPLICIT),
+    ({"keys": 8 + 2 + BLOCK + 1, **WINDOW}, BLOCKWISE),
+    ({"keys": 8 + 2 + BLOCK, **WINDOW, **HALF}, EXPLICIT),
+    ({"keys": 8 + 2 + BLOCK, **WINDOW, **RELU}, EXPLICIT),
+    ({"keys": 8 + 2 + BLOCK, **WINDOW, **ADDITIVE}, BLOCKWISE),
+    ({"keys": 1024, "window": (5000, 5000)}, EXPLICIT),
+    ({"keys": 1025, "window": (5000, 5000)}, BLOCKWISE),
+    ({"keys": 16_384, **WINDOW, "dropout": True}, BLOCKWISE),
+    ({"keys": 0, **WINDOW}, EXPLICIT),
+    # An unlimited past without look-ahead.
+    ({"keys": 1023, "window": (None, 0)}, EXPLICIT),
+    ({"keys": 1024, "window": (None, 0)}, FUSED_CAUSAL),
+    ({"keys": 1024, "window": (1023, 0)}, FUSED_CAUSAL),
+    ({"keys": 1025, "window": (1023, 0)}, BLOCKWISE),
+    ({"keys": 4096, "window": (None, 1)}, BLOCKWISE),
+    ({"keys": 4096, "window": (None, 0), "padding": True}, BLOCKWISE),
+    ({"keys": 4096, "window": (None, 0), "dropout": True}, BLOCKWISE),
+    ({"keys": 4096, "window": (None, 0), **RELU}, BLOCKWISE),
+    # CUDA.
+    ({"keys": 5, **CUDA}, FUSED),
+    ({"keys": 5, **CUDA, **HALF}, FUSED),
+    ({"keys": 64, **CUDA, **RELU}, EXPLICIT),
+    ({"keys": 1025, **CUDA, **RELU}, BLOCKWISE),
+    ({"keys": 64, **CUDA, **ADDITIVE}, BLOCKWISE),
+    ({"keys": 5, **CUDA, **WINDOW}, FLEX),
+    ({"keys": 4096, **CUDA, **WINDOW, **HALF, "padding": True}, FLEX),
+    ({"keys": 4096, **CUDA, "window": (None, 0)}, FLEX),
+    ({"keys": 4096, **CUDA, **WINDOW, "width": 16}, FLEX),
+    ({"keys": 4096, **CUDA, **WINDOW, "width": 15}, BLOCKWISE),
+    ({"keys": 4096, **CUDA, **WINDOW, "dtype": torch.float64}, BLOCKWISE),
+    ({"keys": 4096, **CUDA, **WINDOW, "dropout": True}, BLOCKWISE),
+    ({"keys": 4096, **CUDA, **WINDOW, **RELATIVE}, BLOCKWISE),
+    ({"keys": 4096, **CUDA, "window": (None, 0), "width": 8}, FUSED_CAUSAL),
+]
+
+
+@pytest.mark.parametrize(("request_", "kernel"), [(Request(**row), kernel) for row, kernel in TABLE])
+def test_each_request_has_its_kernel(request_, kernel):
+    assert choose_kernel(request_) is kernel
+
+
+def test_the_table_has_every_kernel():
+    assert {kernel for _, kernel in TABLE} == set(Kernel)
+
+
+BOUNDS = [
+    ("HALF_FUSED_FROM_KEYS", {"keys": 64, **HALF}),
+    ("CAUSAL_FUSED_FROM_KEYS", {"keys": 64, "window": (None, 0)}),
+    ("EXPLICIT_UP_TO_KEYS", {"keys": 64, **RELU}),
+    ("FLEX_FROM_WIDTH", {"keys": 64, **CUDA, **WINDOW, "width": 8}),
+]
+
+
+@pytest.mark.parametrize(("name", "row"), BOUNDS)
+def test_each_bound_changes_the_choice(name, row, monkeypatch):
+    before = choose_kernel(Request(**row))
+    monkeypatch.setattr(kernels, name, 1)
+    assert choose_kernel(Request(**row)) is not before
+
+
+def test_a_request_states_what_the_tensors_are():
+    key, value = torch.empty(2, 3, 11, 8), torch.empty(2, 3, 11, 5, dtype=torch.bfloat16)
+    options = {"window": (4, None), "padding": True, "masked": False, "cross": True}
+    options |= {"relative": RelativePositions(8), "dropout": 0.1}
+    stated = request_for(key, value, SCORES["additive"](3, 8), normalizer="relu", **options)
+    expected = Request(11, 5, "cpu", torch.bfloat16, False, False, True, True, (4, None), True, False, True)
+    assert dataclasses.asdict(stated) == dataclasses.asdict(expected)
+    plain = request_for(key, key, SCORES["cosine"](3, 8), normalizer="softmax", relative=None, dropout=0.0)
+    assert plain == Request(11, 8)
+
+
+@pytest.mark.parametrize(("kernel", "function"), [(EXPLICIT, "attend"), (FUSED, "attend_fused")])
+def test_the_layer_computes_by_the_chosen_kernel(kernel, function, monkeypatch):
+    calls = {name: Mock(wraps=getattr(dense, name)) for name in ("attend", "attend_fused")}
+    for name, call in calls.items():
+        monkeypatch.setattr(multihead, name, call)
+    monkeypatch.setattr(multihead, "choose_kernel", lambda request: kernel)
+    MultiHeadAttention(12, 2)(torch.randn(2, 7, 12))
+    assert [name for name, call in calls.items() if call.called] == [function]

@@ -1,0 +1,39 @@
+"""`vitspeech compare`: the report, and how it fails."""
+
+import re
+
+import pytest
+from running import one_line
+
+
+def test_compare_receptive_fields_leaves_a_report(command, finished_run, tmp_path):
+    few = ("--inputs", 2, "--answers", 3, "--factors", 1)
+    result = command("compare", finished_run, "timm:resnet10t", "-o", tmp_path / "report", *few)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    layer = "the last layer (encoder.blocks.1)"
+    assert lines[0].startswith(f"0: The theoretical receptive field of a unit in {layer} is unlimited.")
+    assert "timm:resnet10t: no attention: ResNet has no attention layer" in result.stdout
+    assert lines[-1].startswith(str(tmp_path / "report" / "report.html"))
+    assert {"report.html", "metrics.json", "metrics.csv"} <= {file.name for file in (tmp_path / "report").iterdir()}
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("--layers", "encoder.block.0"), r"ViT has no layer 'encoder.block.0'; close names: encoder.blocks.0"),
+        (("--inputs", "1"), r"1 input: an estimate with an interval needs at least 2"),
+        (("--factors", "1.03"), r"can't take pictures of 33 px: patch=4 does not divide image=33"),
+        (("timm:resnet81",), r"timm:resnet81: not a timm network; close names: .*resnet"),
+        (("--factors", "0"), r"factors=\(0.0,\) are not sizes above 0"),
+    ],
+)
+def test_compare_receptive_fields_says_in_one_line_what_is_wrong(command, finished_run, tmp_path, arguments, message):
+    result = command("compare", finished_run, *arguments, "-o", tmp_path / "report")
+    assert re.search(message, one_line(result))
+    assert not (tmp_path / "report").exists()
+
+
+def test_compare_refuses_to_mix_seeing_and_hearing(command, finished_run, finished_speech_run, tmp_path):
+    result = command("compare", finished_run, finished_speech_run, "-o", tmp_path / "report")
+    assert "takes audio and" in one_line(result)

@@ -1,0 +1,82 @@
+"""`vitspeech` itself: its help, unknown commands, start-up time, a closed pipe."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from running import one_line
+from tiny import ROOT
+
+import vitspeech
+from vitspeech import commands
+
+VITSPEECH = [sys.executable, "-m", "vitspeech"]
+
+
+def test_help_lists_every_command_with_a_line_of_text(command):
+    result = command("--help")
+    assert result.returncode == 0
+    for verb, text in commands.VERBS.items():
+        assert f"  {verb:12}{text}\n" in result.stdout
+
+
+def test_every_command_has_a_module_and_every_module_is_a_command():
+    modules = {path.stem for path in (ROOT / "vitspeech/commands").glob("*.py")} - {"__init__"}
+    assert modules == set(commands.VERBS)
+
+
+def test_no_command_at_all_shows_the_help_with_status_two(command):
+    result = command()
+    assert result.returncode == 2 and result.stdout.startswith("usage: vitspeech COMMAND")
+
+
+def test_the_version_is_the_packages(command):
+    assert command("--version").stdout == f"vitspeech {vitspeech.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("verb", "hint"), [("trian", "did you mean 'train'?"), ("xyz", "choose from train, evaluate,")]
+)
+def test_an_unknown_command_is_one_line_with_a_hint(command, verb, hint):
+    message = one_line(command(verb), status=2)
+    assert message.startswith(f"vitspeech: unknown command {verb!r}; ") and hint in message
+
+
+def test_every_commands_help_starts_with_its_name(command):
+    for verb in commands.VERBS:
+        result = command(verb, "--help")
+        assert result.returncode == 0 and result.stdout.startswith(f"usage: vitspeech {verb} "), verb
+
+
+def test_help_does_not_import_torch():
+    code = "import sys, vitspeech.commands\n"
+    code += "try: vitspeech.commands.main([VERB, '--help'])\n"
+    code += "except SystemExit: pass\n"
+    code += "print('torch' in sys.modules)"
+    for verb in ("train", "benchmark", "transcribe", "configs"):
+        run = subprocess.run([sys.executable, "-c", code.replace("VERB", repr(verb))], capture_output=True, text=True)
+        assert run.stdout.splitlines()[-1] == "False", verb
+
+
+def test_help_takes_less_than_a_second():
+    # The fastest of three: other processes may keep this machine busy.
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([*VITSPEECH, "train", "--help"], check=True, capture_output=True)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 1
+
+
+def test_a_closed_pipe_ends_a_command_quietly():
+    # `head` closes the pipe after the first line; the list of configs is written after that.
+    shell = f"{sys.executable} -c \"import sys; from vitspeech import commands; input(); commands.main(['configs'])\""
+    run = subprocess.run(["bash", "-c", f"(sleep 0.5; echo) | {shell} | true"], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_traceback_is_shown_on_request(command, monkeypatch):
+    monkeypatch.setenv("VITSPEECH_TRACEBACK", "1")
+    with pytest.raises(FileNotFoundError):
+        command("predict", "nowhere", "x.png")

@@ -1,0 +1,67 @@
+"""`vitspeech stream`: words with times, false alarms, and models that cannot stream."""
+
+import re
+
+import pytest
+from running import one_line
+from tiny import ROOT
+
+import vitspeech
+
+
+def test_stream_prints_words_with_their_times(command, finished_speech_run, words):
+    result = command("stream", finished_speech_run, words, "--threshold", "0.05", "--refractory", "0")
+    assert result.returncode == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].endswith("245 ms behind") and "real-time factor" in lines[-1]
+    assert len(lines) > 2 and all(
+        re.fullmatch(r" *\d+\.\d\d – \d+\.\d\d s  \w+ +0\.\d\d", line) for line in lines[1:-1]
+    )
+
+
+def test_stream_counts_false_alarms_an_hour(command, finished_speech_run, words):
+    result = command("stream", finished_speech_run, words, "--threshold", "0.999", "--no-words")
+    assert "false alarms per hour: 0.0 (95 % interval 0.0 to " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.wav"], "missing.wav"),
+        ([ROOT / "README.md"], "not a recording"),
+        ([ROOT / "README.md", "--threshold", "2"], "threshold=2.0 is not within 0 .. 1"),
+    ],
+)
+def test_stream_says_in_one_line_what_is_wrong(command, finished_speech_run, arguments, message):
+    assert message in one_line(command("stream", finished_speech_run, *arguments))
+
+
+def test_stream_needs_a_file_or_the_microphone(command, finished_speech_run):
+    result = command("stream", finished_speech_run)
+    assert result.returncode == 2 and "one of them" in result.stderr
+
+
+def test_stream_refuses_a_model_that_sees(command, finished_run, words):
+    assert "ViT can't be streamed: it has no encoder" in one_line(command("stream", finished_run, words))
+
+
+def test_stream_prints_what_a_recognizer_hears_with_its_times(command, finished_recognizer_run, words):
+    result = command("stream", finished_recognizer_run, words)
+    first, *lines, last = result.stdout.splitlines()
+    model = vitspeech.load(finished_recognizer_run)
+    ((_, found),) = vitspeech.transcribe(model, [words], search=vitspeech.Search(beam=1))
+    assert first == f"{', '.join(model.labels)}; 245 ms behind"
+    expected = [f"{said.start_s:8.2f} – {said.end_s:.2f} s  {said.label}" for said in found.units]
+    assert lines == expected and len(lines) > 1
+    assert re.fullmatch(rf"{len(lines)} words in \d\.\d s of audio, .*real-time factor 0\.\d+\)", last)
+
+
+@pytest.mark.parametrize(
+    ("fixture", "message"),
+    [
+        ("finished_transcriber_run", "SpeechTranscriber can't transcribe a stream"),
+        ("finished_labeler_run", "SpeechLabeler does not classify clips"),
+    ],
+)
+def test_stream_refuses_what_says_nothing_as_it_listens(request, command, words, fixture, message):
+    assert message in one_line(command("stream", request.getfixturevalue(fixture), words))

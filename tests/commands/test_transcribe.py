@@ -1,0 +1,95 @@
+"""`vitspeech transcribe`: transcripts, times, tables, and how it fails."""
+
+import csv
+
+import pytest
+from running import one_line
+from tiny import ROOT
+
+import vitspeech
+from vitspeech.inference.transcribe import Transcript
+
+
+def test_transcribe_prints_a_line_a_recording(command, finished_recognizer_run, words):
+    model = vitspeech.load(finished_recognizer_run)
+    ((_, found),) = vitspeech.transcribe(model, [words], search=vitspeech.Search(beam=1))
+    result = command("transcribe", finished_recognizer_run, words, "--beam", 1)
+    assert result.returncode == 0 and found.text
+    assert result.stdout == f"{words}: {found.text}\n"
+
+
+def test_transcribe_prints_when_each_word_was_said(command, finished_recognizer_run, words):
+    model = vitspeech.load(finished_recognizer_run)
+    ((_, found),) = vitspeech.transcribe(model, [words])
+    first, *lines = command("transcribe", finished_recognizer_run, words, "--times").stdout.splitlines()
+    assert first == f"{words}: {found.text}" and len(lines) == len(found.units) > 1
+    for line, said in zip(lines, found.units, strict=True):
+        times, word = line.strip().rsplit("  ", 1)
+        assert (times, word) == (f"{said.start_s:.2f} – {said.end_s:.2f} s", said.label)
+
+
+def test_transcribe_writes_a_csv(command, finished_recognizer_run, words, tmp_path):
+    table = tmp_path / "out.csv"
+    result = command("transcribe", finished_recognizer_run, words.parent, "--csv", table, "--beam", 1)
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert result.stdout == f"{table}\n" and rows[0].keys() == {"file", "unit", "start_s", "end_s"}
+    ((_, found),) = vitspeech.transcribe(
+        vitspeech.load(finished_recognizer_run), [words], search=vitspeech.Search(beam=1)
+    )
+    assert " ".join(row["unit"] for row in rows) == found.text and {row["file"] for row in rows} == {str(words)}
+    assert [float(row["start_s"]) for row in rows] == pytest.approx([said.start_s for said in found.units], abs=1e-3)
+
+
+def test_what_is_said_without_times_is_in_the_csv_all_the_same(command, finished_transcriber_run, words, monkeypatch):
+    said = Transcript("left go", (), -1.0)
+    monkeypatch.setattr(vitspeech, "transcribe", lambda *_, **__: iter([(words, said)]))
+    table = words.with_name("out.csv")
+    command("transcribe", finished_transcriber_run, words, "--csv", table)
+    assert table.read_text().splitlines()[1:] == [f"{words},left,,", f"{words},go,,"]
+
+
+def test_a_broken_recording_leaves_no_half_written_csv(command, finished_recognizer_run, words, tmp_path):
+    (tmp_path / "zero.wav").touch()
+    message = one_line(command("transcribe", finished_recognizer_run, tmp_path, "--csv", tmp_path / "out.csv"))
+    assert message.startswith("vitspeech transcribe: ") and "zero.wav: empty (0 bytes)" in message
+    assert not list(tmp_path.glob("out.csv*"))
+    assert "zero.wav: empty" in one_line(command("transcribe", finished_recognizer_run, tmp_path / "zero.wav"))
+
+
+def test_transcribe_hears_with_an_encoder_decoder(command, finished_transcriber_run, words):
+    search = ["--beam", 2, "--ctc-weight", 0, "--length-penalty", 1]
+    result = command("transcribe", finished_transcriber_run, words, *search)
+    model = vitspeech.load(finished_transcriber_run)
+    ((_, found),) = vitspeech.transcribe(model, [words], search=vitspeech.Search(2, 1.0, 0.0))
+    assert result.returncode == 0 and result.stdout == f"{words}: {found.text}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.wav"], "missing.wav"),
+        ([ROOT / "README.md"], "not a recording"),
+        ([ROOT / "README.md", "--beam", 0], "beam is at least 1"),
+        ([ROOT / "README.md", "--ctc-weight", 2], "ctc_weight within 0 .. 1"),
+    ],
+)
+def test_transcribe_says_in_one_line_what_is_wrong(command, finished_recognizer_run, arguments, message):
+    assert message in one_line(command("transcribe", finished_recognizer_run, *arguments))
+
+
+def test_transcribe_refuses_what_gives_labels(command, finished_speech_run, finished_labeler_run, words):
+    assert "use vitspeech.predict" in one_line(command("transcribe", finished_speech_run, words))
+    assert "use vitspeech.stream" in one_line(command("transcribe", finished_labeler_run, words))
+
+
+def test_a_picture_is_of_one_recording(command, finished_recognizer_run, words):
+    for paths in ([words, words], [words.parent]):
+        result = command("transcribe", finished_recognizer_run, *paths, "--picture", words.parent / "out.png")
+        assert result.returncode == 2 and "--picture draws one file" in result.stderr
+
+
+def test_transcribe_says_which_choices_there_are(command):
+    text = command("transcribe", "--help").stdout
+    for option in ("--times", "--csv", "--picture", "--beam", "--ctc-weight", "--length-penalty"):
+        assert option in text
+    assert "`vitspeech stream`" in text

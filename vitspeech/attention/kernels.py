@@ -1,0 +1,143 @@
+"""Which kernel computes an attention: `choose_kernel` decides for all of `vitspeech.attention`.
+
+All kernels compute the same function; they differ in speed, in memory, and in what they support.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from vitspeech.attention.positions import RelativePositions
+from vitspeech.attention.scores import Score
+from vitspeech.attention.windowed.blocks import BLOCK
+
+# In half precision on CPU the explicit product is faster below this many keys, because the fused kernel has no fast
+# half precision products there. In single precision the fused kernel is faster or ties at every length. Measured at
+# 16 to 1,024 tokens on two CPU cores, forward and backward.
+HALF_FUSED_FROM_KEYS = 1024
+
+# From this many keys on, causal attention with an unlimited past uses the fused kernel. Set to the bound above; the
+# crossover was not measured.
+CAUSAL_FUSED_FROM_KEYS = 1024
+
+# Up to this many keys, T x T scores are stored if the window is about as long as the sequence or unlimited, and the
+# fused kernels do not apply; beyond, blocks compute it. Set to the first bound; the crossover was not measured.
+EXPLICIT_UP_TO_KEYS = 1024
+
+# The head width from which on the compiled block-sparse kernel has matrix products: its requirement, no measurement.
+FLEX_FROM_WIDTH = 16
+
+HALF = (torch.bfloat16, torch.float16)
+
+
+class Kernel(Enum):
+    """The ways to compute attention.
+
+    Attributes:
+        EXPLICIT: Scores, weights and their product written out, with a mask (`dense.attend`).
+        FUSED: `torch.nn.functional.scaled_dot_product_attention` (`dense.attend_fused`).
+        FUSED_CAUSAL: The same with `is_causal`, which needs no mask.
+        BLOCKWISE: Blocks of queries with the keys of their windows (`windowed.blockwise`).
+        FLEX: PyTorch's compiled block-sparse `flex_attention` (`windowed.flex`).
+    """
+
+    EXPLICIT = "explicit"
+    FUSED = "fused"
+    FUSED_CAUSAL = "fused causal"
+    BLOCKWISE = "blockwise"
+    FLEX = "flex"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the choice of a kernel depends on.
+
+    Args:
+        keys: Number of keys S.
+        width: Head width K; of keys and values, the smaller.
+        device: Device type: `cpu`, `cuda`, ….
+        dtype: Of the values.
+        dot_product: Whether the score compares by dot products rather than by an energy.
+        softmax: Whether the normalizer is softmax.
+        relative: Whether there are relative positions.
+        dropout: Whether attention weights are dropped.
+        window: Past context and look-ahead in tokens, each `None` for unlimited; `None` for full attention.
+        padding: Whether there is a padding mask.
+        masked: Whether there is a mask besides padding and window.
+        cross: Whether keys are those of another sequence.
+    """
+
+    keys: int
+    width: int = 64
+    device: str = "cpu"
+    dtype: torch.dtype = torch.float32
+    dot_product: bool = True
+    softmax: bool = True
+    relative: bool = False
+    dropout: bool = False
+    window: tuple[int | None, int | None] | None = None
+    padding: bool = False
+    masked: bool = False
+    cross: bool = False
+
+    @property
+    def fusable(self) -> bool:
+        """Whether the fused kernels support it: softmax over dot products with nothing in between."""
+        return self.dot_product and self.softmax and not self.relative
+
+
+def request_for(
+    key: Tensor,
+    value: Tensor,
+    score: Score,
+    *,
+    normalizer: str,
+    relative: RelativePositions | None,
+    dropout: float,
+    **options: bool | tuple[int | None, int | None] | None,
+) -> Request:
+    """The request for these keys and values; `options` are `window`, `padding`, `masked` and `cross`."""
+    return Request(
+        keys=key.shape[2],
+        width=min(key.shape[3], value.shape[3]),
+        device=value.device.type,
+        dtype=value.dtype,
+        dot_product=score.energy is None,
+        softmax=normalizer == "softmax",
+        relative=relative is not None,
+        dropout=dropout > 0,
+        **options,
+    )
+
+
+def choose_kernel(request: Request) -> Kernel:
+    """The kernel that computes a request."""
+    if request.cross or request.masked:
+        return choose_dense(request)
+    if request.window is not None:
+        return choose_windowed(request, *request.window)
+    return choose_dense(request) if request.fusable else choose_windowed(request, None, None)
+
+
+def choose_dense(request: Request) -> Kernel:
+    """The kernel for every query over every key, with any mask."""
+    short_half = request.device == "cpu" and request.dtype in HALF and request.keys < HALF_FUSED_FROM_KEYS
+    return Kernel.FUSED if request.fusable and not short_half else Kernel.EXPLICIT
+
+
+def choose_windowed(request: Request, left: int | None, right: int | None) -> Kernel:
+    """The kernel for a window around each query."""
+    last = max(request.keys - 1, 0)
+    left, right = (last if context is None else min(context, last) for context in (left, right))
+    fusable = request.fusable and not request.dropout  # with dropout the fused kernels hold all T x T weights
+    if fusable and request.device == "cuda" and request.dtype != torch.float64 and request.width >= FLEX_FROM_WIDTH:
+        return Kernel.FLEX
+    causal = left >= last and right == 0
+    if fusable and causal and not request.padding and request.keys >= CAUSAL_FUSED_FROM_KEYS:
+        return Kernel.FUSED_CAUSAL
+    # The energy of every pair holds K numbers: never all pairs at once.
+    if request.dot_product and request.keys <= min(left + right + BLOCK, EXPLICIT_UP_TO_KEYS):
+        return Kernel.EXPLICIT
+    return Kernel.BLOCKWISE

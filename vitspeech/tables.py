@@ -1,0 +1,300 @@
+"""The tables of numbers in README.md, docs/ and checkpoints/README.md, generated from cards and reports.
+
+    python -m vitspeech.tables            # rewrite the tables
+    python -m vitspeech.tables --check    # exit with status 1 and the names of files whose tables are out of date
+
+A table stands between the lines `<!-- table: NAME -->` and `<!-- /table -->`, where NAME is a key of `TABLES`.
+The cards are checkpoints/*/card.json, the reports docs/benchmark/*.json and docs/receptive/**/*.json.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from vitspeech.checkpoint.release import percentages
+from vitspeech.checkpoint.release import table as models_table
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "checkpoints/README.md", "docs/**/*.md")
+MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
+MODELS = {  # released model: its description and the config it was trained with
+    "vit-cifar10": ("ViT, convolutional stem, self-attentive pooling", "cifar10/vit"),
+    "cnn-cifar10": ("CNN, whitening first layer", "cifar10/cnn"),
+    "speech-commands": ("Full attention", "speech_commands/full"),
+    "speech-commands-truncated": (
+        "Truncated attention, 320 ms back and 80 ms ahead per layer",
+        "speech_commands/truncated",
+    ),
+    "speech-commands-causal": ("Causal attention, 320 ms back per layer", "speech_commands/causal"),
+    "speech-commands-cnn": ("Residual convolutions", "speech_commands/cnn"),
+    "spoken-words-ctc": ("Truncated attention, CTC", "word_sequences/ctc"),
+    "spoken-words-attention": ("Full attention, decoder, joint with CTC", "word_sequences/attention"),
+}
+IMAGES, SPEECH, SEQUENCES = list(MODELS)[:2], list(MODELS)[2:6], list(MODELS)[6:]
+NETWORKS = {  # configs of the distance probe, as its table names them
+    "two_marks/vit": "ViT",
+    "two_marks/cnn": "CNN",
+    "two_marks/vit-without-attention": "ViT without attention",
+}
+Rows = Iterator[Sequence[str]]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Rewrite all tables of the checkout, or with `--check` only report those that are out of date."""
+    parser = argparse.ArgumentParser(prog="python -m vitspeech.tables", description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with status 1 if a table is stale")
+    options = parser.parse_args(arguments)
+    stale = [path for path in pages() if path.read_text() != updated(path.read_text())]
+    for path in stale:
+        print(f"{path.relative_to(ROOT)}{': tables are out of date' if options.check else ''}")
+        if not options.check:
+            path.write_text(updated(path.read_text()))
+    if stale and options.check:
+        sys.exit("run: python -m vitspeech.tables")
+
+
+def pages() -> list[Path]:
+    """The files that may contain tables."""
+    return sorted(path for pattern in PAGES for path in ROOT.glob(pattern))
+
+
+def updated(text: str) -> str:
+    """A page with its tables made anew.
+
+    Raises:
+        ValueError: If a table's name is unknown.
+    """
+
+    def replacement(match: re.Match) -> str:
+        if match["name"] not in TABLES:
+            raise ValueError(f"table {match['name']!r} is unknown; known: {', '.join(TABLES)}")
+        return match[1] + "\n".join(TABLES[match["name"]]()) + "\n" + match[3]
+
+    return MARKED.sub(replacement, text)
+
+
+def markdown(header: Sequence[str], rows: Rows | Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table."""
+    return [f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows)]
+
+
+def read(path: str) -> Any:
+    """The content of a JSON file of the checkout."""
+    return json.loads((ROOT / path).read_text())
+
+
+def card(name: str) -> dict[str, Any]:
+    """The card of a released model; `1 cores` of early cards is spelled `1 core`."""
+    content = read(f"checkpoints/{name}/card.json")
+    return content | {"hardware": content["hardware"].replace(", 1 cores", ", 1 core")}
+
+
+def all_models() -> list[str]:
+    """Every released model, in alphabetical order."""
+    return models_table([card(path.parent.name) for path in sorted((ROOT / "checkpoints").glob("*/card.json"))])
+
+
+def summary() -> list[str]:
+    """One row per released model: its main metric, hardware and minutes."""
+
+    def rows() -> Rows:
+        for name, (title, _) in MODELS.items():
+            content = card(name)
+            metrics = content["metrics"]
+            kind, key = ("WER", "word_error_rate") if name in SEQUENCES else ("accuracy", "test_accuracy")
+            if f"{key}_sd" in metrics:
+                number = f"{100 * metrics[f'{key}_mean']:.2f} ± {100 * metrics[f'{key}_sd']:.2f} %"
+                number += f" ({len(content['seeds'])} seeds)"
+            else:
+                number = f"{100 * metrics[key]:.2f} %"
+            task = "CIFAR-10" if name in IMAGES else "12 words" if name in SPEECH else "1–7 words"
+            link = f"[`{name}`](checkpoints/{name})"
+            yield task, title, link, f"{kind} {number}", f"{content['minutes']:.0f} min, {content['hardware']}"
+
+    return markdown(["test set", "model", "checkpoint", "result", "training"], rows())
+
+
+def results(names: Sequence[str]) -> list[str]:
+    """One row per model of one task, with all its metrics."""
+
+    def rows() -> Rows:
+        for name in names:
+            content, (title, config) = card(name), MODELS[name]
+            metrics = content["metrics"]
+            numbers, spreads = percentages(metrics)
+            if "word_error_rate" in metrics:
+                numbers = ", ".join(error_rates(metrics))
+            seeds = f"{spreads} ({len(content['seeds'])})" if spreads else "one seed"
+            size = f"{content['parameters'] / 1e6:.2f} M"
+            minutes = f"{content['minutes']:.0f}, {content['hardware']}"
+            yield title, f"`{config}`", size, numbers, seeds, minutes, f"`checkpoints/{name}`"
+
+    header = ["model", "config", "parameters", "test set", "mean ± sd (seeds)", "minutes, hardware", "checkpoint"]
+    return markdown(header, rows())
+
+
+def error_rates(metrics: dict[str, Any]) -> Iterator[str]:
+    """Word error rates with their intervals, one per test set."""
+    for name, numbers in {metrics["test_set"]: metrics, **metrics.get("also", {})}.items():
+        low, high = (100 * bound for bound in numbers["interval_95"])
+        words = name.removeprefix("speech-commands-").replace("-", "–")
+        yield f"{100 * numbers['word_error_rate']:.2f} % ({low:.1f}–{high:.1f}) on {words} words"
+
+
+def estimate(numbers: Sequence[float], digits: int) -> str:
+    """A number with its 95 % interval."""
+    value, low, high = (f"{number:,.{digits}f}" for number in numbers)
+    return f"{value} ({low}–{high})"
+
+
+def receptive(kind: str) -> list[str]:
+    """Receptive fields of the last layer: one row per model, `kind` is `pictures` or `speech`."""
+    images = kind == "pictures"
+    unit, digits, extent = ("px", 1, "side") if images else ("ms", 0, "span")
+
+    def rows() -> Rows:
+        for report in read(f"docs/receptive/{kind}/metrics.json")["models"]:
+            states = {(state["trained"], state["size"] in (32, 1.0)): state["layers"][-1] for state in report["states"]}
+            trained, larger, untrained = states[True, True], states[True, False], states[False, True]
+            numbers = trained["cumulative"]
+            reach, cells = trained["theoretical_reach"], [f"`{report['name']}`"]
+            if images:
+                cells.append("unlimited" if None in reach else f"{sum(reach) + 1:.0f}")
+                cells.append(estimate(numbers["side_50"], 1))
+            else:
+                cells.append(", ".join("unlimited" if side is None else f"{side:,.0f}" for side in reach))
+                cells += [estimate(numbers[name], 0) for name in ("back_90", "ahead_90")]
+                cells.append(f"{100 * numbers['ahead_share'][0]:.0f} %")
+            cells.append(estimate(numbers[f"{extent}_90"], digits))
+            if images:
+                cells.append(estimate(untrained["cumulative"]["side_50"], 1))
+            cells += [estimate(layer["cumulative"][f"{extent}_90"], digits) for layer in (untrained, larger)]
+            visible = report["visible"][f"keeps_90_{unit}"]
+            yield [*cells, ", ".join(f"{visible[name]:.{digits}f}" for name in ("mean", "blur", "shuffle"))]
+
+    window = "half-window for 90 % of the accuracy: mean, blur, shuffle"
+    if images:
+        before = ["50 % before training", "90 % before training"]
+        header = ["last layer, px", "theoretical", "50 % of the energy", "90 %", *before, "90 % at 48 px", window]
+    else:
+        sides = ["90 % of the past", "90 % of the look-ahead", "energy in the look-ahead"]
+        header = ["last layer, ms", "theoretical: back, ahead", *sides, "90 % (span)", "90 % before training"]
+        header += ["90 % at 1.5 s", window]
+    return markdown(header, rows())
+
+
+def probe() -> list[str]:
+    """Accuracy on two marks: one row per network, one column per distance."""
+    cells = {(row["config"], row["distance_px"]): row["accuracy"] for row in read("docs/receptive/probe.json")["rows"]}
+    distances = sorted({distance for _, distance in cells})
+    rows = (
+        [f"{title}, `{config}`", *(f"{100 * cells[config, distance]:.1f}" for distance in distances)]
+        for config, title in NETWORKS.items()
+    )
+    return markdown(["test accuracy, %", *(f"{distance:g} px" for distance in distances)], rows)
+
+
+def probe_seeds() -> list[str]:
+    """Mean and standard deviation over seeds at the largest distance, as a sentence."""
+    rows = read("docs/receptive/probe-13px.json")["rows"]
+    values = [100 * row["accuracy"] for row in rows]
+    number = f"{mean(values):.1f} ± {stdev(values):.1f} %"
+    return [f"At {rows[0]['distance_px']:g} px the ViT has {number} over {len(rows)} seeds; the table shows the first."]
+
+
+def benchmark_attention() -> list[str]:
+    """Truncated attention: milliseconds of ours, the factor of every other implementation, peak memory."""
+    report = read("docs/benchmark/attention.json")
+    memory = {(cell["tokens"], cell["dtype"], cell["variant"]): cell.get("extra_mib") for cell in report["memory"]}
+    others = ("full", "dense mask", "local-attention", "LSTM", "convolution")
+
+    def rows() -> Rows:
+        for cell in (cell for cell in report["cells"] if cell["pass"] == "forward+backward"):
+            tokens, dtype, times = cell["tokens"], cell["dtype"], cell["times"]
+            factors = [f"{times[other]['ratio']:.1f}" if other in times else "–" for other in others]
+            sizes = [memory[tokens, dtype, name] for name in ("ours", "full", "local-attention")]
+            peak = " / ".join("–" if size is None else f"{size:,.0f}" for size in sizes)
+            yield f"{tokens:,}", dtype, f"{times['ours']['median_ms']:.1f}", *factors, peak
+
+    return markdown(["T", "dtype", "ours, ms", *others, "MiB: ours / full / local-attention"], rows())
+
+
+def benchmark_layer() -> list[str]:
+    """One layer of full attention: milliseconds of each implementation."""
+    cells = read("docs/benchmark/layer.json")["cells"]
+    rows = (
+        [str(cell["tokens"]), cell["dtype"], *(f"{time['median_ms']:.1f}" for time in cell["times"].values())]
+        for cell in cells
+    )
+    return markdown(["T", "dtype", *(f"`{name}`" if name != "ours" else name for name in cells[0]["times"])], rows)
+
+
+def benchmark_vit() -> list[str]:
+    """One training step of a ViT: images/s of each implementation."""
+    cells = read("docs/benchmark/vit.json")["cells"]
+    names = cells[0]["times"]
+    rows = ([name, *(f"{cell['times'][name]['images_per_second']:.0f}" for cell in cells)] for name in names)
+    return markdown(["images/s", *(cell["dtype"] for cell in cells)], rows)
+
+
+def benchmark_speech(part: str) -> list[str]:
+    """Speech: `frontend` and reading, `networks` from waveform to logits, or a `stream` of an hour."""
+    report = read("docs/benchmark/speech.json")
+    if part == "frontend":
+        log_mel = {f"log-mel, {name}": time for name, time in report["log_mel"]["times"].items()}
+        times = (log_mel | report["reading"]["times"]).items()
+        return markdown(["step", "clips/s"], ([name, f"{time['clips_per_second']:,.0f}"] for name, time in times))
+    if part == "networks":
+        columns = [cell["times"] for cell in report["classify"]]
+        rows = (
+            [
+                name,
+                *(f"{times[name]['clips_per_second']:,.0f} ({times[name]['log_mel_share']:.0%})" for times in columns),
+            ]
+            for name in ("full", "truncated", "causal", "cnn")
+        )
+        return markdown(["clips/s", *(cell["dtype"] for cell in report["classify"])], rows)
+    rows = []
+    for name in ("first", "last"):
+        times = report["stream"]["stretches"][name]
+        cells = (
+            f"{times['real_time_factor']:.3f}",
+            f"{times['all_but_one_in_1000_ms']:.1f}",
+            f"{times['state_bytes']:,}",
+        )
+        rows.append([f"{name} minute", *cells, f"{times['resident_bytes'] / 2**20:,.0f}"])
+    header = [
+        "part of the hour",
+        "real-time factor",
+        "99.9 % of pushes take at most, ms",
+        "state, bytes",
+        "process, MiB",
+    ]
+    return markdown(header, rows)
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "models": all_models,
+    "summary": summary,
+    "images": lambda: results(IMAGES),
+    "speech": lambda: results(SPEECH),
+    "sequences": lambda: results(SEQUENCES),
+    "receptive-images": lambda: receptive("pictures"),
+    "receptive-speech": lambda: receptive("speech"),
+    "probe": probe,
+    "probe-seeds": probe_seeds,
+    "benchmark-attention": benchmark_attention,
+    "benchmark-layer": benchmark_layer,
+    "benchmark-vit": benchmark_vit,
+    "benchmark-speech-frontend": lambda: benchmark_speech("frontend"),
+    "benchmark-speech-networks": lambda: benchmark_speech("networks"),
+    "benchmark-speech-stream": lambda: benchmark_speech("stream"),
+}
+
+if __name__ == "__main__":
+    main()
