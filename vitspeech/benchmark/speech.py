@@ -159,7 +159,7 @@ def reading(settings: Settings, note: Note) -> dict[str, Any]:
 
 def state_bytes(sound: AudioStream) -> int:
     """What a stream keeps from push to push: samples, and in each block what waits and what is past."""
-    kept = [sound.kept, *(value for block in sound.encoder.blocks for value in vars(block).values())]
+    kept = [sound.pending, *(value for block in sound.encoder.blocks for value in vars(block).values())]
     return sum(value.untyped_storage().nbytes() for value in kept if isinstance(value, Tensor))
 
 
