@@ -32,7 +32,7 @@ def readable(error: str) -> str:
     line = re.sub(r"( - Expected a <class 'NoneType'>| Given value type: ).*", "", line)
     keys = re.findall(r"Parser key \"([^\"]+)\": Problem with given class_path '([^']+)': ", line)
     if not keys:
-        return line
+        return re.sub(r"^Problem with given class_path '[^']+': ", "", line)
     _, last = keys[-1]
     reason = re.sub(r".*Problem with given class_path '[^']+': ", "", line)
     return f"{'.'.join(key for key, _ in keys)}: {last}: {reason}"
