@@ -194,7 +194,7 @@ def test_gradient_is_finite_for_silence_too(loudness):
         ({"hop_ms": -10}, "hop_ms=-10"),
         ({"hop_ms": 26.0}, "hop_ms=26.0, window_ms=25.0"),
         ({"window_ms": 0}, "window_ms=0"),
-        ({"epsilon": 0}, "epsilon=0 are no front end"),
+        ({"epsilon": 0}, "epsilon=0 are out of range"),
         ({"epsilon": float("nan")}, "epsilon=nan"),
         ({"low_hz": -1}, r"low_hz=-1 \.\. high_hz=7600.0 is not within 0 \.\. 8000.0"),
         ({"low_hz": 7600}, r"low_hz=7600 \.\. high_hz=7600.0"),

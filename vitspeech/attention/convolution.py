@@ -1,7 +1,7 @@
-"""Self-attention as a convolution: heads that look at a place relative to the pixel, whatever the pixels hold.
+"""Self-attention as a convolution: heads that attend to a fixed offset from each pixel, whatever the content.
 
-Cordonnier et al. 2020 (arXiv:1911.03584) show that K² heads with quadratic relative positions can be any K × K
-convolution (Theorem 1). `attention_from_convolution` sets the weights so that they are.
+Cordonnier et al. 2020 (arXiv:1911.03584) show that K² heads with quadratic relative positions can express any
+K × K convolution (Theorem 1). `attention_from_convolution` sets the weights accordingly.
 
 Shapes: B batch, D channels in, E channels out, R rows, C columns, H heads, K head width, T query pixels, S pixels of
 the padded image; pixels are in raster order.
@@ -14,33 +14,34 @@ from vitspeech.attention.scores import weights_of
 
 Sides = tuple[int, int, int, int]
 
-# A head of sharpness α centerd on a pixel gives all other pixels together less than (1 + 3 e^-α)² - 1 ≈ 6 e^-α: along
-# each axis their squared distances are 1, 4, 9, … At 46 this is 6e-20, below float64's (and any narrower type's)
-# rounding by half, 1.1e-16: the center's weight rounds to 1, and what the others add is lost in rounding. It suffices,
-# and leaves centers a gradient, if a faint one; from 104 (float32) or 746 (float64) on the other weights would be 0.
+# A head of sharpness α centered on a pixel gives all other pixels together a weight below (1 + 3 e^-α)² - 1 ≈ 6 e^-α:
+# along each axis their squared distances are 1, 4, 9, … At 46 this is 6e-20, below the rounding unit of float64
+# (1.1e-16) and of any narrower type: the weight of the center rounds to 1, and the others are lost in rounding. The
+# centers keep a small gradient; from 104 (float32) or 746 (float64) on, the other weights would be exactly 0.
 HARD = 46.0
 
 
 class QuadraticAttention(nn.Module):
-    """Self-attention over pixels by quadratic relative positions alone (Cordonnier et al. 2020, sec. 3.1, eq. 9).
+    """Self-attention over pixels with quadratic relative positions only (Cordonnier et al. 2020, sec. 3.1, eq. 9).
 
-    Head h scores key pixel k for query pixel q by -α_h ‖(k - q) - Δ_h‖², so that softmax makes it a round spot of
-    learned center Δ_h (rows, columns) and sharpness α_h. Values, joined heads and output are those of
-    `MultiHeadAttention`, but values have no bias: a pixel of the zero padding is worth zero. The score is a sum over
-    rows and columns, so the softmax is a product of two, and no (T, S) weights are made.
+    Head h scores key pixel k for query pixel q by -α_h ‖(k - q) - Δ_h‖², so that its weights are a round spot with
+    learned center Δ_h (rows, columns) and sharpness α_h. Values, heads and output are those of `MultiHeadAttention`,
+    but values have no bias, so that pixels of the zero padding have the value zero. The score is a sum over rows and
+    columns; the softmax is therefore a product of two, and no (T, S) weights are stored.
 
     Args:
         width_in: Channels D.
         width_out: Channels E.
         heads: Number of heads H.
-        padding: Rows and columns of zero pixels around the image (above, below, left, right), which can be attended
-            to; one number for all sides.
-        margin: How many pixels within the padded image's sides queries begin and end, likewise; `None` is the
-            padding, which makes every pixel of the image a query and no other.
-        head_width: Width K of a head's values; `None` is the smaller of D and E: a head can then be any linear map.
+        padding: Rows and columns of zero pixels around the image (above, below, left, right) that can be attended to;
+            one number for all sides.
+        margin: Pixels at the sides of the padded image that are not queries, likewise; `None` equals `padding`, so
+            that the queries are the pixels of the image.
+        head_width: Width K of the values of a head; `None` is the smaller of D and E, with which a head can be any
+            linear map.
 
     Shape:
-        image (B, D, R, C) -> (B, E, R, C), or as many rows and columns as `margin` leaves of the padded image's
+        image (B, D, R, C) -> (B, E, R, C), or the rows and columns of the padded image without `margin`
 
     Raises:
         ValueError: If `heads` is below 1, a side is negative, the image has other channels, or no query is left.
@@ -76,7 +77,7 @@ class QuadraticAttention(nn.Module):
             raise ValueError(f"image of shape {tuple(image.shape)} is not (B, {self.value.in_features}, R, C)")
         above, _, left, _ = self.padding
         rows, columns = image.shape[2:]
-        # Padding's pixels are worth zero: it is enough to leave out their weights.
+        # The values of the padding are zero: leaving out its weights is enough.
         by_row = self.weights_along(0, rows)[:, :, above : above + rows]
         by_column = self.weights_along(1, columns)[:, :, left : left + columns]
         value = self.value(image.movedim(1, -1)).unflatten(-1, (self.heads, -1))
@@ -85,7 +86,7 @@ class QuadraticAttention(nn.Module):
         return self.output(attended.flatten(3)).movedim(-1, 1)
 
     def weights(self, rows: int, columns: int) -> Tensor:
-        """The attention weights of every head for images of that size: (H, T, S)."""
+        """The attention weights of every head for an image size: (H, T, S)."""
         by_row, by_column = self.weights_along(0, rows), self.weights_along(1, columns)
         return torch.einsum("htr,huc->hturc", by_row, by_column).flatten(3).flatten(1, 2)
 
@@ -97,33 +98,33 @@ class QuadraticAttention(nn.Module):
         queries = keys[first : max(len(keys) - last, 0)]
         if not len(queries):
             name = ("rows", "columns")[axis]
-            raise ValueError(f"margin={self.margin} leaves no query of {len(keys)} {name}, padding included")
+            raise ValueError(f"margin={self.margin} leaves no query among {len(keys)} {name} (padding included)")
         shift = (keys - queries[:, None]).to(self.centers.dtype)
-        away = shift - self.centers[:, axis, None, None]
-        return weights_of(-self.sharpness[:, None, None] * away.square())
+        distance = shift - self.centers[:, axis, None, None]
+        return weights_of(-self.sharpness[:, None, None] * distance.square())
 
 
 def attention_from_convolution(convolution: nn.Conv2d) -> QuadraticAttention:
     """The self-attention that equals a convolution of stride 1 (Cordonnier et al. 2020, Theorem 1).
 
-    One head for each place of the kernel, centerd on the shift that the place stands for and so sharp (`HARD`) that
-    in floating point it sees this pixel alone; to train the centers, too, lower `sharpness`. A kernel's slice, (E, D)
-    at one place, is the head's value or its output weight, whichever leaves the other, the identity, the smaller. The
-    zeros around the image are pixels to attend to, which makes it equal at the border, too.
+    There is one head for each position of the kernel, centered on its offset and so sharp (`HARD`) that in floating
+    point it attends to this pixel only; lower `sharpness` to train the centers. The kernel's matrix (E, D) at a
+    position becomes the value or the output weight of the head, and the smaller identity matrix becomes the other. The
+    zeros around the image are pixels that can be attended to, so that the border is equal too.
 
     Args:
-        convolution: Any kernel, dilation, and padding with zeros.
+        convolution: With any kernel, dilation and zero padding.
 
     Raises:
-        ValueError: If it has a stride, groups, or pads with anything but zeros.
+        ValueError: If it has a stride, groups, or another padding than zeros.
     """
     for name, supported in (("stride", (1, 1)), ("groups", 1), ("padding_mode", "zeros")):
-        got = getattr(convolution, name)
-        if got != supported:
-            raise ValueError(f"{name}={got!r} of the convolution is not supported, only {name}={supported!r}")
+        value = getattr(convolution, name)
+        if value != supported:
+            raise ValueError(f"{name}={value!r} of the convolution is not supported, only {name}={supported!r}")
     width_in, width_out, kernel = convolution.in_channels, convolution.out_channels, convolution.kernel_size
     reach = [gap * (places - 1) for gap, places in zip(convolution.dilation, kernel, strict=True)]
-    # Where the kernel's center lies: PyTorch's "same" puts the odd pixel of an even kernel below and to the right.
+    # The center of the kernel: PyTorch's "same" puts the odd pixel of an even kernel below and to the right.
     margin = tuple(side for whole in reach for side in (whole // 2, whole - whole // 2))
     if isinstance(convolution.padding, str):
         padding = {"same": margin, "valid": 0}[convolution.padding]
@@ -147,10 +148,10 @@ def attention_from_convolution(convolution: nn.Conv2d) -> QuadraticAttention:
 
 
 def on_four_sides(name: str, sides: int | Sides) -> Sides:
-    """(above, below, left, right) from these or from one number.
+    """Expand one number to (above, below, left, right).
 
     Raises:
-        ValueError: If they are not four, or one is negative.
+        ValueError: If there are not four numbers, or one is negative.
     """
     four = (sides,) * 4 if isinstance(sides, int) else tuple(sides)
     if len(four) != 4 or min(four) < 0:

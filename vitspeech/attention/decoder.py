@@ -1,6 +1,6 @@
-"""The decoder: pre-norm blocks of masked self-attention, cross-attention and MLP, stacked; whole or step by step.
+"""The transformer decoder: pre-norm blocks of self-attention, cross-attention and MLP, on sequences or step by step.
 
-Shapes: B batch, T tokens, S source tokens, D model width, H heads, K = D / H head width, P past tokens kept.
+Shapes: B batch, T tokens, S source tokens, D model width, H heads, K = D / H head width, P cached past tokens.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from vitspeech.attention.multihead import MultiHeadAttention
 
 @dataclass(frozen=True)
 class BlockCache:
-    """What one block keeps between steps; keys as the score compares them.
+    """The cache of one block: keys and values, the keys already transformed by the score.
 
     Shape:
         key, value (B, H, P, K); source_key, source_value (B, H, S, K)
@@ -36,12 +36,12 @@ class BlockCache:
 
 @dataclass(frozen=True)
 class DecoderCache:
-    """What a decoder keeps between steps. A step makes a new one, so that an old one can be gone on from again.
+    """The state of a decoder between steps. A step returns a new cache and leaves the old one usable.
 
     Attributes:
-        blocks: One for each block.
-        source_padding: True for valid source tokens (B, S); `None` where all are.
-        tokens: How many tokens of each sequence were decoded.
+        blocks: The cache of each block.
+        source_padding: True for valid source tokens (B, S); `None` if all are valid.
+        tokens: Number of tokens decoded so far.
     """
 
     blocks: tuple[BlockCache, ...]
@@ -49,7 +49,7 @@ class DecoderCache:
     tokens: int = 0
 
     def select(self, indices: Tensor) -> Self:
-        """The sequences at `indices` (N,), in that order; one may come several times, as in beam search."""
+        """The cache of the sequences at `indices` (N,), which may repeat, as in beam search."""
         padding = None if self.source_padding is None else self.source_padding.index_select(0, indices)
         return type(self)(tuple(block.select(indices) for block in self.blocks), padding, self.tokens)
 
@@ -115,13 +115,13 @@ class DecoderBlock(nn.Module):
     def step(
         self, x: Tensor, cache: BlockCache, first: int, source_padding: Tensor | None
     ) -> tuple[Tensor, BlockCache]:
-        """The tokens (B, T, D) that stand at positions `first`, `first` + 1, …, and the cache after them."""
+        """The outputs for tokens (B, T, D) at positions `first`, `first` + 1, …, and the cache after them."""
         query, key, value = self.attention.project(self.attention_norm(x), None, first)
         query, key = self.attention.prepared(query, key, value)
         past, tokens = cache.key.shape[2], x.shape[1]
         key, value = torch.cat((cache.key, key), dim=2), torch.cat((cache.value, value), dim=2)
         left = self.attention.left
-        # The window counted from the first key kept. A lone token sees all that is kept.
+        # The window relative to the first cached key. A single token attends to the full cache.
         reach = None if left is None else left - past
         mask = window_mask(tokens, past + tokens, reach, past, x.device) if tokens > 1 else None
         x = x + self.dropout(self.attention.attend_cached(query, key, value, mask, first=-past))
@@ -129,9 +129,9 @@ class DecoderBlock(nn.Module):
         mask = None if source_padding is None else source_padding[:, None, None]
         x = x + self.dropout(self.cross_attention.attend_cached(query, cache.source_key, cache.source_value, mask))
         x = x + self.dropout(self.mlp(self.mlp_norm(x)))
-        forgotten = 0 if left is None else max(past + tokens - left, 0)
-        kept = key[:, :, forgotten:], value[:, :, forgotten:]
-        return x, BlockCache(*kept, cache.source_key, cache.source_value)
+        discarded = 0 if left is None else max(past + tokens - left, 0)
+        key, value = key[:, :, discarded:], value[:, :, discarded:]
+        return x, BlockCache(key, value, cache.source_key, cache.source_value)
 
     def cross_query(self, x: Tensor, cache: BlockCache) -> Tensor:
         """The prepared queries of the cross-attention: (B, T, D) -> (B, H, T, K)."""
@@ -187,7 +187,7 @@ class Decoder(nn.Module):
             source (B, S, D), source_padding (B, S) or None
 
         Raises:
-            ValueError: If the source has another width, or the padding does not fit.
+            ValueError: If the source has another width, or the padding another shape.
         """
         if source.ndim != 3 or source.shape[2] != self.width:
             raise ValueError(f"source of shape {tuple(source.shape)} is not (B, S, {self.width})")
@@ -196,7 +196,7 @@ class Decoder(nn.Module):
         return DecoderCache(tuple(block.start(source) for block in self.blocks), source_padding)
 
     def step(self, x: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
-        """The next tokens, all of them valid, and the cache after them.
+        """The outputs for the next tokens, all of them valid, and the cache after them.
 
         Shape:
             (B, T, D) -> (B, T, D)
@@ -206,7 +206,7 @@ class Decoder(nn.Module):
         """
         batch = cache.blocks[0].key.shape[0]
         if x.ndim != 3 or (x.shape[0], x.shape[2]) != (batch, self.width):
-            raise ValueError(f"x of shape {tuple(x.shape)} is not ({batch}, T, {self.width}), as the cache's sequences")
+            raise ValueError(f"x of shape {tuple(x.shape)} is not ({batch}, T, {self.width}), as in the cache")
         blocks = []
         for block, past in zip(self.blocks, cache.blocks, strict=True):
             x, past = block.step(x, past, cache.tokens, cache.source_padding)
@@ -215,10 +215,10 @@ class Decoder(nn.Module):
 
 
 def check_source(source: Tensor, x: Tensor) -> None:
-    """Refuse a source of another batch or width than x, naming both shapes.
+    """Check that source and x have the same batch size and width.
 
     Raises:
-        ValueError: If it is so.
+        ValueError: If they have not.
     """
     if source.ndim != 3 or source.shape[0] != x.shape[0] or source.shape[2] != x.shape[2]:
         raise ValueError(

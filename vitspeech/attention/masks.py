@@ -1,7 +1,7 @@
-"""Which query may attend to which key: padding, causal, truncated.
+"""Attention masks: padding, causal, truncated.
 
-Masks are boolean and true where attention is allowed (the convention of
-`torch.nn.functional.scaled_dot_product_attention`); masks combine with `&`.
+Masks are boolean and true where attention is allowed, as in `torch.nn.functional.scaled_dot_product_attention`. They
+combine with `&`.
 
 Shapes: B batch, T query tokens, S source tokens.
 """
@@ -12,11 +12,11 @@ from torch.nn import functional as F
 
 
 def padding_mask(lengths: Tensor, tokens: int) -> Tensor:
-    """True for the tokens that are not padding.
+    """True for valid tokens, false for padding.
 
     Args:
-        lengths: Valid tokens of each sequence.
-        tokens: Tokens S that the padded batch has.
+        lengths: Number of valid tokens of each sequence.
+        tokens: Length S of the padded batch.
 
     Shape:
         (B,) -> (B, S)
@@ -32,7 +32,7 @@ def padding_mask(lengths: Tensor, tokens: int) -> Tensor:
 def window_mask(
     queries: int, keys: int, left: int | None, right: int | None, device: torch.device | None = None
 ) -> Tensor:
-    """True where key s lies in t-left .. t+right of query t: truncated self-attention.
+    """The mask of truncated self-attention: true where key s is within t-left .. t+right of query t.
 
     Yeh et al. 2019 (arXiv:1910.12977), sec. 2.3. `window_mask(T, T, None, 0)` is the causal mask.
 
@@ -41,7 +41,7 @@ def window_mask(
         keys: Source tokens S.
         left: Past context in tokens; `None` is unlimited.
         right: Look-ahead in tokens; `None` is unlimited, 0 is causal.
-        device: Where the mask is made.
+        device: Device of the mask.
 
     Shape:
         -> (T, S)
@@ -60,12 +60,12 @@ def window_mask(
 
 
 def causal_mask(tokens: int, device: torch.device | None = None) -> Tensor:
-    """True where key s is not after query t, shape (T, T)."""
+    """True where key s is not after query t: (T, T)."""
     return window_mask(tokens, tokens, None, 0, device)
 
 
 def window_counts(padding: Tensor | None, tokens: int, left: int, right: int, device: torch.device) -> Tensor:
-    """How many valid keys lie in t-left .. t+right of each query t, without looking at pairs.
+    """The number of valid keys within t-left .. t+right of each query t, in time linear in T.
 
     Shape:
         padding (B, T) or None -> (B, T), or (1, T) without padding
@@ -77,7 +77,7 @@ def window_counts(padding: Tensor | None, tokens: int, left: int, right: int, de
 
 
 def check_context(left: int | None, right: int | None) -> None:
-    """Refuse a negative context, naming it.
+    """Check that a context is not negative.
 
     Raises:
         ValueError: If `left` or `right` is negative.
@@ -88,33 +88,33 @@ def check_context(left: int | None, right: int | None) -> None:
 
 
 def check_mask(name: str, mask: Tensor, scores: tuple[int, ...]) -> None:
-    """Refuse a mask that is not boolean or does not broadcast to `scores`, naming both shapes.
+    """Check that a mask is boolean and broadcasts to the shape of the scores.
 
     Args:
-        name: What the caller calls it.
+        name: Argument name for the message.
         mask: The mask.
-        scores: The shape to broadcast to.
+        scores: Shape of the scores.
 
     Raises:
-        ValueError: If it is so.
+        ValueError: If it is not boolean or does not broadcast.
     """
     if mask.dtype != torch.bool:
         raise ValueError(f"{name} has dtype {mask.dtype}; a mask is boolean, true where attention is allowed")
     sizes = zip(reversed(mask.shape), reversed(scores), strict=False)
-    if mask.ndim > len(scores) or not all(size in (1, whole) for size, whole in sizes):
+    if mask.ndim > len(scores) or not all(size in (1, full) for size, full in sizes):
         raise ValueError(f"{name} of shape {tuple(mask.shape)} does not broadcast to {scores}")
 
 
 def check_padding(padding: Tensor, batch: int, tokens: int) -> None:
-    """Refuse padding that is not boolean or not (B, S), naming both shapes.
+    """Check that a padding mask is boolean and of shape (B, S).
 
     Args:
         padding: The padding mask.
-        batch: Sequences B.
-        tokens: Tokens S of each.
+        batch: Batch size B.
+        tokens: Length S.
 
     Raises:
-        ValueError: If it is so.
+        ValueError: If it is not.
     """
     check_mask("padding", padding, (batch, tokens))
     if padding.shape != (batch, tokens):

@@ -1,7 +1,7 @@
-"""Many vectors to one: mean, class token, self-attentive.
+"""Pooling of tokens into one vector: mean, class token, self-attentive.
 
-Every pooling has the same two steps. `prepare` runs before the encoder (only a class token adds anything there),
-`forward` after it. `factor` says how many model widths the result has.
+Every pooling has two steps: `prepare` runs before the encoder (where a class token is added), `forward` after it.
+`factor` is the width of the result as a multiple of the model width.
 
 Shapes: B batch, T tokens, D model width, A hidden width of the pooling's attention, R hops.
 """
@@ -13,7 +13,7 @@ from vitspeech.attention.scores import named, weights_of
 
 
 class MeanPooling(nn.Module):
-    """The mean over the valid tokens.
+    """Mean over the valid tokens.
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, D)
@@ -31,7 +31,7 @@ class MeanPooling(nn.Module):
 
 
 class ClassToken(nn.Module):
-    """A trained token put before the others; the encoder gathers in it what the head needs.
+    """A learned token in front of the others, whose encoding is the pooled vector.
 
     Devlin et al. 2019 (arXiv:1810.04805); for images Dosovitskiy et al. 2021 (arXiv:2010.11929).
 
@@ -59,20 +59,20 @@ class ClassToken(nn.Module):
 class SelfAttentivePooling(nn.Module):
     """A = softmax(W2 tanh(W1 Hᵀ)), M = A H (Lin et al. 2017, arXiv:1703.03130, eq. 6).
 
-    Each hop is a row of A: its own weighting of the tokens. `penalty` keeps the hops apart. One hop without the
+    Each hop is a row of A, with its own weights of the tokens. `penalty` keeps the hops different. One hop without a
     hidden layer (`hidden=0`) is the sequence pooling of Compact Transformers (arXiv:2104.05704).
 
     Args:
         width: Model width D.
-        hidden: Hidden width A; 0 scores the tokens by W2 alone.
-        hops: Number of weightings R; the result joins them.
-        penalty: Weight of `redundancy_penalty`; the product is left in `auxiliary_loss` by a training step.
+        hidden: Hidden width A; 0 leaves out W1 and tanh.
+        hops: Number of hops R, whose results are concatenated.
+        penalty: Weight of `redundancy_penalty`; a forward pass in training stores the product in `auxiliary_loss`.
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, R · D)
 
     Raises:
-        ValueError: If there is no hop or the penalty is negative.
+        ValueError: If `hops` is below 1 or `penalty` is negative.
     """
 
     def __init__(self, width: int, hidden: int = 64, hops: int = 1, penalty: float = 0.0) -> None:
@@ -95,12 +95,12 @@ class SelfAttentivePooling(nn.Module):
         return (weights @ x).flatten(1)
 
     def weights(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        """A, the weight of each token in each hop: (B, R, T)."""
+        """The weights A of each token in each hop: (B, R, T)."""
         return weights_of(self.score(self.project(x)).transpose(1, 2), None if padding is None else padding[:, None])
 
 
 def redundancy_penalty(weights: Tensor) -> Tensor:
-    """‖A Aᵀ − I‖²_F, the mean over the batch: zero where each hop looks at one token of its own (eq. 8).
+    """‖A Aᵀ − I‖²_F, averaged over the batch; zero if each hop attends to one token of its own (eq. 8).
 
     Shape:
         (B, R, T) -> ()
@@ -113,7 +113,7 @@ POOLINGS = {"mean": lambda width: MeanPooling(), "class": ClassToken, "self_atte
 
 
 def make_pooling(pooling: str | nn.Module, width: int) -> nn.Module:
-    """The pooling of that name for model width D, or the one given.
+    """The pooling with that name for model width D; a module is returned as it is.
 
     Raises:
         ValueError: If the name is unknown.

@@ -1,4 +1,4 @@
-"""Where a token stands: added to what it says (sinusoidal, learned), or told in the comparison (relative, rotary).
+"""Positions: added to the tokens (sinusoidal, learned) or used within attention (relative, rotary).
 
 Shapes: B batch, T query tokens, S source tokens, D model width, H heads, K head width, C clipping distance.
 """
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 def sinusoidal(tokens: int, width: int, first: int = 0, device: torch.device | None = None) -> Tensor:
     """PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017, sec. 3.5).
 
-    The first row is that of position `first`.
+    Row 0 is position `first`.
 
     Shape:
         -> (T, D)
@@ -29,7 +29,7 @@ def sinusoidal(tokens: int, width: int, first: int = 0, device: torch.device | N
 
 
 def sinusoidal_2d(rows: int, columns: int, width: int) -> Tensor:
-    """Half of the width tells the row, half the column, each as in `sinusoidal`; tokens are in raster order.
+    """2-D sinusoidal positions in raster order: half of the width encodes the row, half the column.
 
     Shape:
         -> (rows · columns, D)
@@ -45,10 +45,10 @@ def sinusoidal_2d(rows: int, columns: int, width: int) -> Tensor:
 
 
 class FixedPositions(nn.Module):
-    """Adds a table of positions that is not trained: `sinusoidal` or `sinusoidal_2d`.
+    """Adds fixed positions, such as `sinusoidal` or `sinusoidal_2d`.
 
     Args:
-        table: One row a token.
+        table: One row per token.
 
     Shape:
         table (T, D); (B, T', D) -> (B, T', D) for any T' up to T
@@ -59,7 +59,7 @@ class FixedPositions(nn.Module):
 
     def __init__(self, table: Tensor) -> None:
         super().__init__()
-        # Recomputed from the configuration, so it is no part of a checkpoint.
+        # Not part of the state dictionary: it follows from the configuration.
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -67,10 +67,10 @@ class FixedPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Adds one trained vector a position (Dosovitskiy et al. 2021, arXiv:2010.11929, sec. 3.1).
+    """Adds one learned vector per position (Dosovitskiy et al. 2021, arXiv:2010.11929, sec. 3.1).
 
     Args:
-        tokens: The longest sequence T.
+        tokens: Maximum length T.
         width: Model width D.
 
     Shape:
@@ -90,22 +90,22 @@ class LearnedPositions(nn.Module):
 
 
 def rows_for(x: Tensor, table: Tensor) -> Tensor:
-    """The table's first rows, one for each token of `x`."""
+    """The first rows of the table, one for each token of `x`."""
     if x.shape[-2] > table.shape[0]:
         raise ValueError(f"a sequence of {x.shape[-2]} tokens is longer than the {table.shape[0]} positions")
     return table[: x.shape[-2]]
 
 
 class RelativePositions(nn.Module):
-    """A trained vector for each distance s - t, added to the keys and to the values (Shaw et al. 2018, eq. 3-5).
+    """One learned vector per distance s - t, added to keys and values (Shaw et al. 2018, eq. 3-5).
 
-    arXiv:1803.02155. The score of query t and key s becomes q_t·(k_s + a^K), the result the weighted sum of
-    v_s + a^V; a^K and a^V are those of the distance clipped to -C .. C (eq. 2), the same for all heads. No
-    tensor of (T, S, K) is made: queries are multiplied with the table, and the products skewed into place.
+    arXiv:1803.02155. The score of query t and key s becomes q_t·(k_s + a^K), the output the weighted sum of v_s + a^V;
+    a^K and a^V belong to the distance clipped to -C .. C (eq. 2) and are shared by all heads. No tensor of (T, S, K) is
+    stored: queries are multiplied by the table, and the products are skewed into place.
 
     Args:
         width: Head width K.
-        clip: Distance C in tokens from which on all are alike; 16 is the paper's.
+        clip: Maximum distance C in tokens; larger distances are clipped to it. The paper uses 16.
 
     Raises:
         ValueError: If `clip` is negative.
@@ -122,18 +122,18 @@ class RelativePositions(nn.Module):
             nn.init.trunc_normal_(table, std=0.02)
 
     def scores(self, query: Tensor, keys: int, first: int = 0) -> Tensor:
-        """q_t·a^K of every pair: (…, T, K) -> (…, T, S). `first` is as in `distances`."""
+        """q_t·a^K for every pair: (…, T, K) -> (…, T, S); `first` as in `distances`."""
         index = distances(first, query.shape[-2], keys, self.clip, query.device)
         return skew(query @ self.key.to(query.dtype)[index].T, keys)
 
     def values(self, weights: Tensor, first: int = 0) -> Tensor:
-        """The weighted sum of a^V: (…, T, S) -> (…, T, K). `first` is as in `distances`."""
+        """The weighted sum of a^V: (…, T, S) -> (…, T, K); `first` as in `distances`."""
         index = distances(first, *weights.shape[-2:], self.clip, weights.device)
         return unskew(weights) @ self.value.to(weights.dtype)[index]
 
 
 def distances(first: int, queries: int, keys: int, clip: int, device: torch.device) -> Tensor:
-    """The table's row for each distance key - query, from `first` - (T - 1) on: (T + S,).
+    """The row of the table for each distance key - query, from `first` - (T - 1) on: (T + S,).
 
     `first` is the distance of the first key from the first query.
     """
@@ -142,25 +142,25 @@ def distances(first: int, queries: int, keys: int, clip: int, device: torch.devi
 
 
 def skew(by_distance: Tensor, keys: int) -> Tensor:
-    """Columns by distance to columns by key, by reshaping: (…, T, T + S) -> (…, T, S)."""
+    """Reshape columns by distance into columns by key: (…, T, T + S) -> (…, T, S)."""
     queries = by_distance.shape[-2]
-    # Rows shorter by one start one column later each: what lay on a diagonal lies in a column.
+    # With rows one element shorter, each row starts one column later: diagonals become columns.
     shifted = by_distance.flatten(-2)[..., queries - 1 : queries - 1 + queries * (queries + keys - 1)]
     return shifted.unflatten(-1, (queries, queries + keys - 1))[..., :keys]
 
 
 def unskew(by_key: Tensor) -> Tensor:
-    """The way back, zero where a distance has no key: (…, T, S) -> (…, T, T + S)."""
+    """The inverse of `skew`, zero for distances without a key: (…, T, S) -> (…, T, T + S)."""
     queries, keys = by_key.shape[-2:]
     shifted = F.pad(by_key, (0, queries - 1)).flatten(-2)
     return F.pad(shifted, (queries - 1, 1)).unflatten(-1, (queries, queries + keys))
 
 
 class Rotary(nn.Module):
-    """Turns each pair of a query's and a key's numbers by an angle that grows with the position.
+    """Rotary positions: rotates each pair of query and key elements by an angle proportional to the position.
 
-    Su et al. 2021 (arXiv:2104.09864, eq. 34): pair i turns by p / 10000^(2i/K), so that q·k depends on the
-    distance alone. It has no weights and knows no longest sequence.
+    Su et al. 2021 (arXiv:2104.09864, eq. 34): pair i is rotated by p / 10000^(2i/K), so that q·k depends on positions
+    through their distance only. There are no weights and no maximum length.
 
     Args:
         width: Head width K.
@@ -175,21 +175,21 @@ class Rotary(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         if width % 2:
-            raise ValueError(f"width={width} of a head is odd; rotary positions turn pairs")
+            raise ValueError(f"width={width} of a head is odd; rotary positions rotate pairs")
         self.width = width
 
     def forward(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Both as seen from positions `first`, `first` + 1, …."""
+        """Rotate queries and keys at positions `first`, `first` + 1, …."""
         table = self.table(max(query.shape[-2], key.shape[-2]), first, query)
-        return self.turned(query, table), self.turned(key, table)
+        return self.rotate(query, table), self.rotate(key, table)
 
     def table(self, tokens: int, first: int, like: Tensor) -> Tensor:
-        """Sine and cosine of each pair's angle at each position: (T, K)."""
-        made = one_position if tokens == 1 else functools.partial(sinusoidal, tokens)
-        return made(self.width, first, like.device).to(like.dtype)
+        """Sine and cosine of the angle of each pair at each position: (T, K)."""
+        make = one_position if tokens == 1 else functools.partial(sinusoidal, tokens)
+        return make(self.width, first, like.device).to(like.dtype)
 
-    def turned(self, x: Tensor, table: Tensor) -> Tensor:
-        """`x` at the table's first positions: (…, T, K) -> (…, T, K)."""
+    def rotate(self, x: Tensor, table: Tensor) -> Tensor:
+        """Rotate `x` by the first rows of the table: (…, T, K) -> (…, T, K)."""
         sine, cosine = table[: x.shape[-2], 0::2], table[: x.shape[-2], 1::2]
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2)
@@ -197,8 +197,8 @@ class Rotary(nn.Module):
 
 @functools.lru_cache(maxsize=512)
 def one_position(width: int, first: int, device: torch.device) -> Tensor:
-    """`sinusoidal` of a lone position, kept: the blocks of a stream ask for it a few tokens apart."""
-    with torch.inference_mode(False):  # what is kept may be asked for in training, too
+    """`sinusoidal` of a single position, cached: the blocks of a stream use it a few tokens apart."""
+    with torch.inference_mode(False):  # the cached tensor may be used in training, too
         return sinusoidal(1, width, first, device)
 
 

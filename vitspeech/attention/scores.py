@@ -74,7 +74,7 @@ def register_score(name: str) -> Callable[[ScoreClass], ScoreClass]:
     """Register a subclass of `Score` under a name that `score` arguments then accept.
 
     Args:
-        name: Without a dot, which is kept for import paths.
+        name: Without a dot: names with dots are import paths.
 
     Raises:
         ValueError: If the name has a dot, or is registered for another class.

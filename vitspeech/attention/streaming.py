@@ -1,10 +1,10 @@
-"""The encoder over a sequence that arrives in parts, with the outputs of the whole sequence at once.
+"""Streaming: an encoder over a sequence that arrives in parts, with the same outputs as on the full sequence.
 
-Every block gives out token t as soon as its input t + right is there, so what comes out is final: not an
-approximation by chunks, but the truncated encoder itself, look-ahead included. A block keeps the keys and values of
-its last `left` tokens and the inputs that still wait for their look-ahead, and nothing else.
+Every block returns token t as soon as it has input t + right, so outputs are final. This is the truncated encoder
+itself, look-ahead included, and not an approximation by chunks. A block stores the keys and values of its last `left`
+tokens and the inputs that wait for their look-ahead.
 
-Shapes: B batch, T tokens, D model width, H heads, K = D / H head width, W waiting tokens, P past tokens kept.
+Shapes: B batch, T tokens, D model width, H heads, K = D / H head width, W waiting tokens, P stored past tokens.
 """
 
 import torch
@@ -13,20 +13,20 @@ from torch import Tensor
 from vitspeech.attention.encoder import Encoder, EncoderBlock
 from vitspeech.attention.masks import window_mask
 
-PART = 128  # tokens at a time: attention of a part over itself and its window stays small however much is pushed
+PART = 128  # tokens processed at once, which bounds the memory of a long push
 
 
 class EncoderStream:
-    """An encoder's outputs, token by token as they become final.
+    """Streams a sequence through an encoder and returns each output as soon as it is final.
 
-    The first output comes with token Σ right (over the blocks), each further token brings one, and `flush` the rest.
-    With a limited `left` in every block memory and the cost of a token stay constant; with `left=None` they grow.
+    The first output comes with token Σ right (over the blocks), then one with every token; `flush` returns the rest.
+    With a limited `left` in every block, memory and time per token are constant; with `left=None` they grow.
 
     Args:
-        encoder: In evaluation mode; every block's `right` is limited.
+        encoder: In evaluation mode, with a limited `right` in every block.
 
     Raises:
-        ValueError: If a block looks ahead without a limit, or the encoder is in training.
+        ValueError: If the look-ahead of a block is unlimited, or the encoder is in training mode.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -35,16 +35,16 @@ class EncoderStream:
                 f"right={encoder.right} is unlimited: no output is final before the end; limit it to stream"
             )
         if encoder.training:
-            raise ValueError("the encoder is in training, where it drops at random; call eval() first")
+            raise ValueError("the encoder is in training mode, with dropout; call eval() first")
         self.encoder = encoder
         self.restart()
 
     def restart(self) -> None:
-        """Forget everything: the next token is the first."""
+        """Discard all state: the next token is the first of a sequence."""
         self.blocks = [BlockStream(block) for block in self.encoder.blocks]
 
     def push(self, x: Tensor) -> Tensor:
-        """The next tokens in, the outputs that have become final out: (B, T, D) -> (B, T', D)."""
+        """Push the next tokens and return the outputs that have become final: (B, T, D) -> (B, T', D)."""
         final = []
         for part in x.split(PART, dim=1):
             for block in self.blocks:
@@ -53,10 +53,10 @@ class EncoderStream:
         return torch.cat(final, dim=1) if final else x
 
     def flush(self, like: Tensor) -> Tensor:
-        """The outputs that waited for tokens that won't come; the stream is then as new.
+        """End the sequence: return the remaining outputs and restart.
 
         Shape:
-            like (B, any, D), for batch and precision -> (B, up to Σ right, D)
+            like (B, any, D), for batch size and dtype -> (B, up to Σ right, D)
         """
         x = like[:, :0]
         for block in self.blocks:
@@ -66,10 +66,10 @@ class EncoderStream:
 
 
 class BlockStream:
-    """One block of the encoder: what of its input still waits, and what it keeps of the past.
+    """The state of one block: inputs that wait for their look-ahead, and the stored past.
 
     Shape:
-        waiting (B, W, D), query (B, H, W, K); key, value (B, H, P + W, K), of which the first P are the past
+        waiting (B, W, D), query (B, H, W, K); key, value (B, H, P + W, K), past tokens first
     """
 
     def __init__(self, block: EncoderBlock) -> None:
@@ -78,9 +78,9 @@ class BlockStream:
         self.past = self.position = 0
 
     def push(self, x: Tensor) -> Tensor:
-        """Take inputs (B, T, D), give the outputs whose look-ahead is there (B, T', D)."""
+        """Push inputs (B, T, D) and return the outputs whose look-ahead is complete (B, T', D)."""
         if not x.shape[1]:
-            return x  # nothing new, so nothing is final that was not: the most pushes of a stream of sound
+            return x  # no new input, no new output: most pushes of an audio stream
         attention = self.block.attention
         query, key, value = attention.project(self.block.attention_norm(x), None, self.position)
         query, key = attention.prepared(query, key, value)
@@ -93,25 +93,25 @@ class BlockStream:
         return self.finished(max(x.shape[1] - self.right, 0))
 
     def flush(self, like: Tensor) -> Tensor:
-        """Give the outputs of all that waits: its look-ahead ends with the sequence. None waits where none came."""
+        """Return the outputs of all waiting inputs, whose look-ahead ends with the sequence."""
         return like[:, :0] if self.waiting is None else self.finished(self.waiting.shape[1])
 
     def finished(self, count: int) -> Tensor:
-        """The outputs of the first `count` that wait, which then become past."""
+        """The outputs of the first `count` waiting inputs, which then become past."""
         x, query = self.waiting[:, :count], self.query[:, :, :count]
         if not count:
             return x
         keys, mask = self.key.shape[2], None
-        # A lone query that waits for nothing more sees all that is kept.
+        # A single query at the end of its look-ahead attends to all stored keys: no mask is needed.
         if count > 1 or keys > self.past + 1 + self.right:
-            # The window counted from the first key kept, which lies `past` before the first query.
+            # The window relative to the first stored key, `past` tokens before the first query.
             back = None if self.left is None else self.left - self.past
             mask = window_mask(count, keys, back, self.past + self.right, x.device)
         attended = self.block.attention.attend_cached(query, self.key, self.value, mask, first=-self.past)
         past = self.past + count if self.left is None else min(self.past + count, self.left)
-        forgotten = self.past + count - past
+        discarded = self.past + count - past
         self.past = past
-        # Copies: a view would keep the whole past alive.
+        # Copies, since a view would keep the full past in memory.
         self.waiting, self.query = self.waiting[:, count:].clone(), self.query[:, :, count:].clone()
-        self.key, self.value = self.key[:, :, forgotten:].clone(), self.value[:, :, forgotten:].clone()
+        self.key, self.value = self.key[:, :, discarded:].clone(), self.value[:, :, discarded:].clone()
         return self.block.finish(x, attended)

@@ -1,4 +1,4 @@
-"""From a picture or a waveform to tokens: what stands before the encoder."""
+"""Front ends: from images or waveforms to tokens."""
 
 from vitspeech.frontends.frames import ConvolutionalFrames, StackedFrames
 from vitspeech.frontends.log_mel import LogMel

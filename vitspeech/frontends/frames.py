@@ -1,20 +1,21 @@
-"""Log-mel frames to tokens: stacked, or by convolutions over time.
+"""From log-mel frames to tokens: by stacking frames, or by convolutions over time.
 
-Nothing is padded: token i depends on frames i·S .. i·S + R - 1 and on no other, in a stream as in a whole utterance.
+There is no padding: token i depends on frames i·S .. i·S + R - 1 only, in a stream as in a full utterance.
 
-Shapes: B batch, F frames, M mel bins, T tokens, D model width, S frames from token to token, R frames a token sees.
+Shapes: B batch, F frames, M mel bins, T tokens, D model width, S stride in frames, R frames covered by a
+token.
 """
 
 from torch import Tensor, nn
 
 
 class StackedFrames(nn.Module):
-    """Maps S frames side by side to one token: R = S.
+    """Concatenates S frames and projects them to one token: R = S.
 
     Args:
         mels: Mel bins M.
         width: Model width D.
-        stride: Frames S of a token.
+        stride: Number of frames S per token.
 
     Shape:
         (B, F, M) -> (B, F // S, D)
@@ -31,23 +32,23 @@ class StackedFrames(nn.Module):
         self.project = nn.Linear(stride * mels, width)
 
     def forward(self, frames: Tensor) -> Tensor:
-        whole = frames.shape[1] // self.stride * self.stride
-        return self.project(frames[:, :whole].unflatten(1, (-1, self.stride)).flatten(2))
+        count = frames.shape[1] // self.stride * self.stride
+        return self.project(frames[:, :count].unflatten(1, (-1, self.stride)).flatten(2))
 
 
 class ConvolutionalFrames(nn.Module):
-    """Two convolutions of five and three frames over time, of which the second steps by S: R = 7.
+    """Two convolutions over five and three frames, the second with stride S: R = 7.
 
-    A convolutional stem (Xiao et al. 2021, arXiv:2106.14881) in one dimension: mel bins are its channels. Each
-    convolution is followed by batch norm, the first by GELU, too.
+    A convolutional stem (Xiao et al. 2021, arXiv:2106.14881) in one dimension, with the mel bins as channels. Each
+    convolution is followed by batch norm, and the first also by GELU.
 
     Args:
         mels: Mel bins M.
         width: Model width D.
-        stride: Frames S from token to token.
+        stride: Stride S of the tokens in frames.
 
     Shape:
-        (B, F, M) -> (B, 1 + (F - R) // S, D), and none where F is below R
+        (B, F, M) -> (B, 1 + (F - R) // S, D); no token if F is below R
 
     Raises:
         ValueError: If `stride` is below 1.

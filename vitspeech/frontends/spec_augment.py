@@ -1,4 +1,4 @@
-"""Masks over log-mel frames in training.
+"""SpecAugment: random masks over log-mel frames in training.
 
 Shapes: B batch, F frames, M mel bins.
 """
@@ -8,15 +8,15 @@ from torch import Tensor, nn
 
 
 class SpecAugment(nn.Module):
-    """Hides stretches of frames and of mel bins in training, each utterance its own (Park et al. 2019).
+    """Masks random ranges of frames and of mel bins in training, different for each utterance (Park et al. 2019).
 
-    arXiv:1904.08779, without the time warping. What is hidden becomes 0, the training set's mean.
+    arXiv:1904.08779, without time warping. Masked values become 0, the mean of the training set.
 
     Args:
-        time_masks: Stretches of frames hidden.
-        time_frames: Each is less than this many frames long.
-        mel_masks: Stretches of mel bins hidden.
-        mel_bins: Each is less than this many bins wide.
+        time_masks: Number of masked ranges of frames.
+        time_frames: Upper bound (exclusive) of the length of each, in frames.
+        mel_masks: Number of masked ranges of mel bins.
+        mel_bins: Upper bound (exclusive) of the width of each, in bins.
 
     Shape:
         (B, F, M) -> (B, F, M)

@@ -1,4 +1,4 @@
-"""Waveform to speech tokens: log-mel frames, masked in training, mapped to the model's width.
+"""From waveforms to speech tokens: log-mel frames, masked in training, projected to the model width.
 
 Shapes: B batch, N samples, T tokens, D model width.
 """
@@ -15,24 +15,25 @@ STEMS = {"stacked": StackedFrames, "convolutional": ConvolutionalFrames}
 
 
 class SpeechTokens(nn.Module):
-    """Waveforms in, tokens out; token i depends on samples i·`hop_samples` .. i·`hop_samples` + `window_samples` - 1.
+    """Turns waveforms into tokens; token i covers `window_samples` samples from i · `hop_samples` on.
 
-    Nothing is padded and nothing depends on the rest of the utterance, so that a stream's tokens are the recording's.
+    There is no padding, and tokens do not depend on the rest of the utterance, so the tokens of a stream equal those of
+    the full recording.
 
     Args:
         width: Model width D.
         mels: Mel bins.
         stem: `convolutional` (`ConvolutionalFrames`) or `stacked` (`StackedFrames`).
-        stride: Log-mel frames from token to token.
-        spec_augment: Masks over the frames in training; `None` hides nothing.
-        **log_mel: What else `vitspeech.frontends.LogMel` takes: `sample_rate_hz`, `window_ms`, `hop_ms`, `low_hz`,
+        stride: Stride of the tokens in log-mel frames.
+        spec_augment: Masks over the frames in training; `None` masks nothing.
+        **log_mel: Further arguments of `vitspeech.frontends.LogMel`: `sample_rate_hz`, `window_ms`, `hop_ms`, `low_hz`,
             `high_hz`, `epsilon`.
 
     Shape:
-        (B, N) -> (B, T, D) with T = 1 + (N - window_samples) // hop_samples, and none for a shorter waveform
+        (B, N) -> (B, T, D) with T = 1 + (N - window_samples) // hop_samples; no token for shorter waveforms
 
     Raises:
-        ValueError: If a number is out of its range or a name is unknown.
+        ValueError: If a number is out of range or a name is unknown.
     """
 
     def __init__(
@@ -59,9 +60,9 @@ class SpeechTokens(nn.Module):
         return self.frames(self.spec_augment(self.log_mel(waveforms)))
 
     def count(self, samples: Tensor) -> Tensor:
-        """How many tokens waveforms of so many samples have: whole numbers (B,) -> (B,)."""
+        """The number of tokens of waveforms with these numbers of samples: integers (B,) -> (B,)."""
         return (1 + (samples - self.window_samples) // self.hop_samples).clamp(min=0)
 
     def milliseconds(self, samples: int) -> float:
-        """How long so many samples last."""
+        """The duration of a number of samples in milliseconds."""
         return 1000 * samples / self.log_mel.sample_rate_hz

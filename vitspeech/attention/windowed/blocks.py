@@ -1,8 +1,8 @@
-"""How a window over a sequence is cut into blocks of queries, each with the slab of keys that it sees.
+"""The division of windowed attention into blocks of queries, each with its slab: the keys of all its windows.
 
-Every key of a block's window lies in its slab, so nothing of T x T is ever held.
+No T x T tensor is stored.
 
-Shapes: B batch, H heads, T tokens, K head width, N blocks, R queries a block, W keys a slab.
+Shapes: B batch, H heads, T tokens, K head width, N blocks, R queries per block, W keys per slab.
 """
 
 import math
@@ -13,16 +13,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-BLOCK = 32  # queries: fewer waste less of the slab, more feed the matrix product better; 32 won at windows of 65
-LONE_BLOCK = 128  # queries of a block that has its own slab: borders, and windows about as long as the sequence
-SCORES_AT_ONCE = {"cpu": 3 * 2**17, "cuda": 2**26}  # of which a CPU's second-level cache holds one to two tensors
-WIDE_AT_ONCE = 2**20  # of lone blocks, which have long slabs, and of pairs that each hold a vector
-HELD_AT_MOST = 2**21  # numbers of one buffer
+BLOCK = (
+    32  # queries: smaller blocks waste less of a slab, larger ones multiply faster; 32 was fastest for windows of 65
+)
+LONE_BLOCK = 128  # queries of a block computed by itself: at the ends, and for windows about as long as the sequence
+SCORES_AT_ONCE = {"cpu": 3 * 2**17, "cuda": 2**26}  # a second-level CPU cache holds one or two such tensors
+WIDE_AT_ONCE = 2**20  # scores of lone blocks, which have long slabs, and of pairs that hold a vector each
+HELD_AT_MOST = 2**21  # elements of one buffer
 
 
 @dataclass(frozen=True)
 class Piece:
-    """N blocks of R queries, each R after the one before; their slabs of W keys likewise."""
+    """N consecutive blocks of R queries; their slabs of W keys also start R apart."""
 
     query: int
     queries: int
@@ -32,30 +34,30 @@ class Piece:
 
 
 def pieces(tokens: int, left: int, right: int, block: int = BLOCK) -> list[Piece]:
-    """Every query once: the inner blocks with whole slabs together, each block at a border by itself.
+    """Cover every query once: one piece for all inner blocks, whose slabs are full, and one for each block at an end.
 
     Args:
         tokens: Sequence length T.
         left: Past context, below T.
         right: Look-ahead, below T.
-        block: Queries of an inner block.
+        block: Number of queries of an inner block.
     """
     first, last = -(-left // block), (tokens - right) // block
     if last - first < 2:
         first = last = 0
     inner = [Piece(first * block, block, last - first, first * block - left, left + block + right)]
     lone = [*range(0, first * block, LONE_BLOCK), *range(last * block, tokens, LONE_BLOCK)]
-    made = inner if last else []
+    result = inner if last else []
     for query in lone:
         end = min(query + LONE_BLOCK, first * block if query < first * block else tokens)
         key = max(query - left, 0)
-        made.append(Piece(query, end - query, 1, key, min(end + right, tokens) - key))
-    return made
+        result.append(Piece(query, end - query, 1, key, min(end + right, tokens) - key))
+    return result
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some of a piece's blocks in some of the heads: what is computed at once."""
+    """A subset of the sequences, heads and blocks of a piece, computed at once."""
 
     piece: Piece
     batch: slice
@@ -65,11 +67,11 @@ class Part:
     number: int
 
     def queries(self, tensor: Tensor) -> Tensor:
-        """The blocks' rows of a (B, H, T, K) tensor, without a copy: (B', H', N, R, K)."""
+        """The rows of the blocks in a (B, H, T, K) tensor, as a view: (B', H', N, R, K)."""
         return self.rows(tensor, self.piece.query, 0, self.piece.queries)
 
     def keys(self, tensor: Tensor, start: int = 0, count: int | None = None) -> Tensor:
-        """The slabs' rows, or `count` of each from `start` on: (B', H', N, W, K)."""
+        """The rows of the slabs, or `count` rows of each from `start` on: (B', H', N, W, K)."""
         return self.rows(tensor, self.piece.key, start, self.piece.keys if count is None else count)
 
     def rows(self, tensor: Tensor, base: int, start: int, count: int) -> Tensor:
@@ -81,7 +83,7 @@ class Part:
 
 
 def parts(piece: Piece, batch: int, heads: int, blocks: int, number: int) -> Iterator[Part]:
-    """Cut a piece of all sequences and heads into parts of about `blocks` blocks; `number` numbers the first."""
+    """Divide a piece into parts of about `blocks` blocks, numbered from `number` on."""
     blocks = max(blocks, 1)
     sequences = max(blocks // (piece.blocks * heads), 1)
     together = min(max(blocks // piece.blocks, 1), heads)
@@ -94,9 +96,9 @@ def parts(piece: Piece, batch: int, heads: int, blocks: int, number: int) -> Ite
 
 
 class Buffers(threading.local):
-    """Memory that is used again from part to part and from call to call: fresh pages cost more than products.
+    """Buffers that are reused between parts and calls, since fresh memory pages cost more than the products.
 
-    One set a thread; a few MiB in all. On an accelerator the allocator does this already.
+    One set per thread, a few MiB in total. On accelerators the allocator already does this.
     """
 
     def __init__(self) -> None:

@@ -1,10 +1,10 @@
-"""Truncated attention by blocks, forward and backward, in plain products that stay in a CPU's cache.
+"""Truncated attention by blocks, forward and backward, in matrix products that fit into a CPU cache.
 
-The backward pass computes the weights again from queries and keys instead of storing them (as Dao et al. 2022,
-arXiv:2205.14135, do on a GPU). It is written out by hand: autograd through overlapping slabs would make a full
-gradient for each, and compiled it is silently wrong (PyTorch issue 191837).
+The backward pass recomputes the weights from queries and keys instead of storing them (as Dao et al. 2022,
+arXiv:2205.14135, do on GPUs). It is written by hand: autograd through overlapping slabs would allocate a full gradient
+for each, and compiled it is silently wrong (PyTorch issue 191837).
 
-Shapes: B batch, H heads, T tokens, K head width, M blocks at once, R queries a block, W keys a slab, C clip.
+Shapes: B batch, H heads, T tokens, K head width, M blocks at once, R queries per block, W keys per slab, C clip.
 """
 
 from collections.abc import Iterator
@@ -23,18 +23,18 @@ BUFFERS = Buffers()
 
 @dataclass(frozen=True)
 class Window:
-    """What is computed, but for the tensors that gradients go to.
+    """The arguments of blockwise attention that have no gradient.
 
     Args:
         left: Past context in tokens, below T.
         right: Look-ahead in tokens, below T.
-        scale: What dot products are multiplied by.
+        scale: Factor of the dot products.
         normalizer: `softmax` or `relu`.
-        hidden: (B, T), added to the scores of each key: 0, or `lowest` where it is padding.
-        factor: (B or 1, T), what each query's result is multiplied by: 0 where it may attend to nothing.
-        dropout: Share of weights dropped.
-        seed: Draws the dropped weights, the same in both passes.
-        block: Queries of an inner block.
+        hidden: (B, T), added to the scores of each key: 0, or `lowest` for padding.
+        factor: (B or 1, T), factor of the output of each query: 0 if it may attend to nothing.
+        dropout: Dropout probability of the weights.
+        seed: Seed of the dropout mask, the same in both passes.
+        block: Number of queries of an inner block.
     """
 
     left: int
@@ -70,7 +70,7 @@ class Blockwise(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         inputs, window = ctx.saved_tensors, ctx.window
         query, key, value = inputs[:3]
-        # Block by block into rows that several slabs share; small tables are summed in single precision.
+        # Several slabs add to the same rows; the gradients of small tables are summed in single precision.
         grads = [torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)]
         exact = torch.promote_types(query.dtype, torch.float32)
         grads += [None if table is None else torch.zeros_like(table, dtype=exact) for table in inputs[3:]]
@@ -82,7 +82,7 @@ class Blockwise(torch.autograd.Function):
 
 
 def all_parts(query: Tensor, energy: Tensor | None, window: Window) -> Iterator[tuple[Part, Tensor]]:
-    """The whole work in numbered parts whose scores fit into cache, each with its `band_of`."""
+    """All numbered parts, whose scores fit into the cache, each with its `band_of`."""
     batch, heads, tokens, width = query.shape
     number = 0
     for piece in pieces(tokens, window.left, window.right, window.block):
@@ -97,7 +97,7 @@ def all_parts(query: Tensor, energy: Tensor | None, window: Window) -> Iterator[
 
 
 class Step:
-    """One part: its blocks in contiguous buffers, (M, R, K) queries and (M, W, K) keys and values."""
+    """The computation of one part: its queries (M, R, K), keys and values (M, W, K) in contiguous buffers."""
 
     def __init__(
         self, part: Part, band: Tensor, window: Window, query, key, value, energy, relative_key, relative_value
@@ -114,7 +114,7 @@ class Step:
             self.tables = relative_key[self.rows], relative_value[self.rows]
 
     def attend(self) -> Tensor:
-        """The blocks' results (M, R, K), before the window's factor."""
+        """The outputs of the blocks (M, R, K), before the factor of the window."""
         weights = self.dropped(self.weights())
         out = self.buffer("attended", *self.query.shape[:2], self.value.shape[2])
         attended = torch.bmm(weights, self.value, out=out)
@@ -139,7 +139,7 @@ class Step:
         return torch.softmax(scores, -1, out=scores)
 
     def propagate(self, gradient: Tensor, d_query, d_key, d_value, d_energy, d_relative_key, d_relative_value) -> None:
-        """Write the queries' gradients, add to all others what this part's results pass on of `gradient`."""
+        """Write the gradients of the queries, and add this part's contribution to all other gradients."""
         part, scale = self.part, self.window.scale
         d_attended = packed("d_attended", part.queries(gradient))
         if self.window.factor is not None:
@@ -147,12 +147,12 @@ class Step:
             d_attended.view(*factor.shape[:-1], -1).mul_(factor)
         weights = self.weights()
         d_weights = torch.bmm(d_attended, self.value.transpose(1, 2), out=self.buffer("d_weights", *weights.shape))
-        kept = self.dropped(weights)
-        d_values = torch.bmm(kept.transpose(1, 2), d_attended, out=self.buffer("d_slab", *self.value.shape))
+        dropped = self.dropped(weights)
+        d_values = torch.bmm(dropped.transpose(1, 2), d_attended, out=self.buffer("d_slab", *self.value.shape))
         self.spread(d_value, d_values)
         if self.tables is not None:
             d_weights += skew(d_attended @ self.tables[1].T, weights.shape[2])
-            self.collect(d_relative_value, kept, d_attended)
+            self.collect(d_relative_value, dropped, d_attended)
         self.dropped(d_weights, out=d_weights)
         d_scores = self.through_normalizer(weights, d_weights)
         if self.energy is None:
@@ -168,19 +168,19 @@ class Step:
         torch.mul(d_rows.view(target.shape), scale, out=target)
 
     def through_normalizer(self, weights: Tensor, d_weights: Tensor) -> Tensor:
-        """The scores' gradient, in place of the weights'."""
+        """The gradient of the scores, written in place of that of the weights."""
         if self.window.normalizer == "relu":
             return d_weights.mul_(weights > 0)
         return torch.ops.aten._softmax_backward_data.out(d_weights, weights, -1, weights.dtype, grad_input=d_weights)
 
     def sums(self) -> Tensor:
-        """tanh(q + k) of every pair (M, R, W, K)."""
+        """tanh(q + k) for every pair (M, R, W, K)."""
         shape = (*self.query.shape[:2], *self.key.shape[1:])
         sums = torch.add(self.query[:, :, None], self.key[:, None], out=self.buffer("sums", *shape))
         return sums.tanh_()
 
     def through_energy(self, d_scores: Tensor, d_key: Tensor, d_energy: Tensor) -> Tensor:
-        """The same for v·tanh(q + k): adds the keys' and v's gradients, returns the queries' (M, R, K)."""
+        """For v·tanh(q + k): add the gradients of keys and v, return those of the queries (M, R, K)."""
         scale, sums = self.window.scale, self.sums()
         d_by_block = (d_scores.flatten(1)[:, None] @ sums.flatten(1, 2))[:, 0] * scale
         heads = d_by_block.view(*self.outer(), -1).to(d_energy.dtype).sum((0, 2))
@@ -190,37 +190,37 @@ class Step:
         return d_sums.sum(2)
 
     def dropped(self, weights: Tensor, out: Tensor | None = None) -> Tensor:
-        """A random share made zero, the rest scaled up; the same share at every call."""
+        """Dropout with the same mask at every call."""
         if self.window.dropout == 0:
             return weights
         generator = torch.Generator(weights.device).manual_seed(self.window.seed + self.part.number)
-        kept = self.buffer("kept", *weights.shape).bernoulli_(1 - self.window.dropout, generator=generator)
-        return torch.mul(weights, kept.div_(1 - self.window.dropout), out=kept if out is None else out)
+        mask = self.buffer("mask", *weights.shape).bernoulli_(1 - self.window.dropout, generator=generator)
+        return torch.mul(weights, mask.div_(1 - self.window.dropout), out=mask if out is None else out)
 
     def hide_padding(self, scores: Tensor) -> None:
-        """Put the scores of padded keys as far down as those outside of the window."""
+        """Lower the scores of padded keys to those of keys outside the window."""
         rows = self.part.keys(self.window.hidden[:, None, :, None].expand(-1, self.part.heads.stop, -1, -1))
         scores.view(*self.outer(), *scores.shape[1:]).add_(rows.transpose(3, 4))
 
     def spread(self, target: Tensor, slabs: Tensor, scale: float = 1.0) -> None:
-        """Add the slabs' rows (M, W, K) to those of `target` (B, H, T, K); neighboring slabs overlap."""
+        """Add the rows of the slabs (M, W, K) to those of `target` (B, H, T, K); neighboring slabs overlap."""
         slabs, step = slabs.view(*self.outer(), *slabs.shape[1:]), self.part.piece.queries
         for start in range(0, slabs.shape[3], step):
             rows = slabs[:, :, :, start : start + step]
             self.part.keys(target, start, rows.shape[3]).add_(rows, alpha=scale)
 
     def collect(self, table: Tensor, pairs: Tensor, vectors: Tensor, scale: float = 1.0) -> None:
-        """Add to the rows of a table what the pairs (M, R, W) of their distances take of the vectors (M, R, K)."""
+        """Add to each row of a table the vectors (M, R, K), weighted by the pairs (M, R, W) of its distance."""
         by_distance = unskew(pairs).flatten(0, 1).T @ vectors.flatten(0, 1)
         table.index_add_(0, self.rows, by_distance.to(table.dtype), alpha=scale)
 
     def by_block(self, per_head: Tensor) -> Tensor:
-        """(H, K) -> (M, K): each block's head's."""
+        """Repeat the rows of the heads for each block: (H, K) -> (M, K)."""
         batch, heads, blocks = self.outer()
         return per_head[self.part.heads][None, :, None].expand(batch, heads, blocks, -1).flatten(0, 2)
 
     def outer(self) -> tuple[int, int, int]:
-        """Sequences, heads and blocks that M counts."""
+        """Number of sequences, heads and blocks, whose product is M."""
         part = self.part
         blocks = part.blocks
         heads = part.heads.stop - part.heads.start
@@ -231,7 +231,7 @@ class Step:
 
 
 def packed(name: str, rows: Tensor) -> Tensor:
-    """Blocks or slabs (B', H', N, rows, K) copied into a buffer (M, rows, K): overlapping ones, too."""
+    """Copy blocks or (overlapping) slabs (B', H', N, rows, K) into a buffer (M, rows, K)."""
     shape = (rows.shape[0] * rows.shape[1] * rows.shape[2], *rows.shape[3:])
     buffer = BUFFERS(name, shape, rows)
     buffer.view(rows.shape).copy_(rows)
@@ -239,12 +239,12 @@ def packed(name: str, rows: Tensor) -> Tensor:
 
 
 def per_query(factor: Tensor, like: Tensor) -> Tensor:
-    """(B or 1, T) as (B, H, T, 1) without a copy."""
+    """Expand (B or 1, T) to (B, H, T, 1) as a view."""
     return factor[:, None, :, None].expand(*like.shape[:3], 1)
 
 
 def band_of(piece: Piece, window: Window, like: Tensor) -> Tensor:
-    """What is added to the scores of a block (R, W): 0 in the window, the lowest outside."""
+    """The mask added to the scores of a block (R, W): 0 within the window, `lowest` outside."""
     key = torch.arange(piece.key, piece.key + piece.keys, device=like.device)
     distance = key - torch.arange(piece.query, piece.query + piece.queries, device=like.device)[:, None]
     outside = (distance < -window.left) | (distance > window.right)
@@ -252,5 +252,5 @@ def band_of(piece: Piece, window: Window, like: Tensor) -> Tensor:
 
 
 def lowest(dtype: torch.dtype) -> float:
-    """A score that no softmax gives weight beside another, twice of which is still finite."""
+    """A score to which softmax gives no weight beside any other; twice the value is still finite."""
     return torch.finfo(dtype).min / 4
