@@ -97,7 +97,8 @@ def test_speech_is_measured_in_milliseconds_and_at_a_longer_clip(speech):
 @pytest.mark.parametrize("kind", [SpeechClassifier, SpeechCNN])
 def test_frames_are_answered_as_the_waveform_is(kind):
     torch.manual_seed(0)
-    network = kind(3, SpeechTokens(8, mels=5, stride=3), encoder={"depth": 1}).eval()
+    depth = {"encoder": {"depth": 1}} if kind is SpeechClassifier else {"depth": 1}
+    network = kind(3, SpeechTokens(8, mels=5, stride=3), **depth).eval()
     waveforms = 0.1 * torch.randn(2, 9000)
     with torch.no_grad():
         frames = network.tokens.log_mel(waveforms)[:, None]
