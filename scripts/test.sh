@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The tests, in .venv, which is made if it is missing: `bash scripts/test.sh`; arguments go to pytest.
+# Linters, the documentation site and the tests, in .venv, which is made if it is missing; arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-bash scripts/install.sh test
+bash scripts/install.sh test,docs
 .venv/bin/ruff check -q .
 .venv/bin/ruff format -q --check .
+NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict -q -d "$(mktemp -d)"
 exec .venv/bin/python -m pytest "$@"

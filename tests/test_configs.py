@@ -101,8 +101,8 @@ def test_classes_and_units_follow_from_the_data_unless_they_are_given(arguments,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--config=shapes/vit", "--model.network.heads=5"], "^heads=5 does not divide width=64$"),
-        (["--config=shapes/vit", "--trainer.accelerator=tpu"], "^trainer: "),
+        (["--config=shapes/vit", "--model.network.encoder.heads=5"], "^heads=5 does not divide width=64$"),
+        (["--config=shapes/vit", "--trainer.limit_val_batches=-1"], "^trainer: "),
         (["--config=shapes/vit", "--data.count=7"], "^count=7 is below 50$"),
     ],
 )

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         MultiHeadAttention,
         RelativePositions,
         Rotary,
+        Score,
         SelfAttentivePooling,
         attention_from_convolution,
+        register_score,
         truncated_attention,
     )
     from vitspeech.checkpoint import Model, load
@@ -84,6 +86,7 @@ __all__ = [
     "RelativePositions",
     "Report",
     "Rotary",
+    "Score",
     "Search",
     "SelfAttentivePooling",
     "SequenceAugment",
@@ -114,6 +117,7 @@ __all__ = [
     "attention_from_convolution",
     "load",
     "predict",
+    "register_score",
     "stream",
     "transcribe",
     "truncated_attention",
@@ -121,7 +125,7 @@ __all__ = [
 
 _NAMES_IN_MODULE = {
     "attention": """Decoder DecoderConfig Encoder EncoderConfig MultiHeadAttention RelativePositions Rotary
-        SelfAttentivePooling attention_from_convolution truncated_attention""",
+        Score SelfAttentivePooling attention_from_convolution register_score truncated_attention""",
     "checkpoint": "Model load",
     "data": """AudioFolder Augment Cifar ImageData ImageFolder InMemoryData Items SequenceAugment Shapes SpeechCommands
         SpokenVocabulary SpokenWords TranscribedAudio TwoMarks UtteranceData WaveformAugment WaveformData WordClip

@@ -162,14 +162,12 @@ def receptive(kind: str) -> list[str]:
             states = {(state["trained"], state["size"] in (32, 1.0)): state["layers"][-1] for state in report["states"]}
             trained, larger, untrained = states[True, True], states[True, False], states[False, True]
             numbers = trained["cumulative"]
-            reach = ["unlimited" if side is None else f"{side:,.0f}" for side in trained["theoretical_reach"]]
-            cells = [f"`{report['name']}`"]
+            reach, cells = trained["theoretical_reach"], [f"`{report['name']}`"]
             if images:
-                sides = trained["theoretical_reach"]
-                cells.append("unlimited" if None in sides else f"{sum(sides) + 1:.0f}")
+                cells.append("unlimited" if None in reach else f"{sum(reach) + 1:.0f}")
                 cells.append(estimate(numbers["side_50"], 1))
             else:
-                cells.append(", ".join(reach))
+                cells.append(", ".join("unlimited" if side is None else f"{side:,.0f}" for side in reach))
                 cells += [estimate(numbers[name], 0) for name in ("back_90", "ahead_90")]
                 cells.append(f"{100 * numbers['ahead_share'][0]:.0f} %")
             cells.append(estimate(numbers[f"{extent}_90"], digits))

@@ -108,7 +108,7 @@ def test_each_head_looks_at_one_shift_and_its_weights_sum_to_one(kernel, dtype):
     assert len(ours.centers.unique(dim=0)) == ours.heads == reference.weight[0, 0].numel()
 
 
-def test_heads_of_a_3x3_kernel_are_centerd_around_the_pixel_and_those_of_a_2x2_below_and_to_the_right():
+def test_heads_of_a_3x3_kernel_are_centered_around_the_pixel_and_those_of_a_2x2_below_and_to_the_right():
     centers = attention_from_convolution(convolution(kernel_size=3)).centers.tolist()
     assert centers == [[row, column] for row in (-1, 0, 1) for column in (-1, 0, 1)]
     centers = attention_from_convolution(convolution(kernel_size=2)).centers.tolist()

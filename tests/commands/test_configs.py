@@ -4,6 +4,7 @@ from running import one_line
 from tiny import ROOT
 
 from vitspeech.commands.configs import portable, summary
+from vitspeech.training import configs
 
 
 def test_every_config_is_listed_with_a_description(command):
@@ -27,14 +28,13 @@ def test_the_description_is_the_first_sentence_of_the_comment():
     )
 
 
-def test_a_copy_names_the_shipped_config_that_it_extends(tmp_path):
-    path = ROOT / "configs/shapes/copy.yaml"
+def test_a_copy_names_the_shipped_config_that_it_extends(tmp_path, monkeypatch):
     text = "# A copy.\nextends: ../cifar10/vit.yaml  # all but this\ntrainer: {max_epochs: 3}\n"
-    own = tmp_path / "own.yaml"
+    own, shipped = tmp_path / "own.yaml", tmp_path / "configs"
     own.write_text(text)
-    assert portable(own) == text  # extends nothing of ours
-    try:
-        path.write_text(text)
-        assert portable(path) == text.replace("../cifar10/vit.yaml", "cifar10/vit")
-    finally:
-        path.unlink()
+    assert portable(own) == text  # it extends no shipped config
+    for name in ("cifar10/vit", "shapes/copy"):
+        (shipped / name).parent.mkdir(parents=True)
+        (shipped / f"{name}.yaml").write_text(text)
+    monkeypatch.setattr(configs, "config_folder", lambda: shipped)
+    assert portable(shipped / "shapes/copy.yaml") == text.replace("../cifar10/vit.yaml", "cifar10/vit")

@@ -5,7 +5,7 @@ import torch
 
 import vitspeech
 from vitspeech.data import Shapes
-from vitspeech.evaluation.classification import accuracy, confusion_matrix, described, metrics, wilson_interval
+from vitspeech.evaluation.classification import accuracy, confusion_matrix, describe, metrics, wilson_interval
 
 
 def test_rows_are_true_labels_and_the_diagonal_is_right(finished_run):
@@ -25,8 +25,8 @@ def test_the_interval_is_wilsons():
     assert high == pytest.approx(1) and low == pytest.approx(0.7225, abs=1e-4)
 
 
-class Heard:
-    """What `metrics` asks of a data module."""
+class Clips:
+    """The attributes of a data module that `metrics` reads."""
 
     items, labels, words = "clips", ["go", "stop", "unknown", "silence"], ["go", "stop"]
 
@@ -34,19 +34,19 @@ class Heard:
 COUNTS = torch.tensor([[8, 1, 1, 0], [0, 5, 4, 1], [3, 2, 0, 0], [0, 0, 0, 5]])
 
 
-def test_words_are_counted_alone_whatever_they_were_taken_for():
-    found = metrics(COUNTS, Heard)
+def test_words_are_also_counted_alone():
+    found = metrics(COUNTS, Clips)
     assert found["test_accuracy"] == 18 / 30 and found["clips"] == 30
     assert found["word_accuracy"] == 13 / 20 and found["word_clips"] == 20
     assert found["word_interval_95"] == [round(side, 4) for side in wilson_interval(13 / 20, 20)]
 
 
-def test_a_set_of_nothing_but_labels_has_one_accuracy():
+def test_a_set_whose_labels_are_all_words_has_one_accuracy():
     found = metrics(COUNTS, Shapes(50))
     assert found.keys() == {"test_accuracy", "interval_95", "images"}
 
 
-def test_the_accuracies_are_read_with_interval_and_number():
-    text = described(metrics(COUNTS, Heard))
+def test_the_text_has_each_accuracy_with_interval_and_number():
+    text = describe(metrics(COUNTS, Clips))
     assert text.startswith("test_accuracy 0.6000 (0.4232 to 0.7541, 30 clips); word_accuracy 0.6500 (")
     assert text.endswith(", 20 clips)")

@@ -94,11 +94,10 @@ def test_speech_is_measured_in_milliseconds_and_at_a_longer_clip(speech):
     assert speech.visible.radii[:4] == [0, 2, 4, 6] and speech.visible.count == 4
 
 
-@pytest.mark.parametrize("kind", [SpeechClassifier, SpeechCNN])
-def test_frames_are_answered_as_the_waveform_is(kind):
+@pytest.mark.parametrize("kind, options", [(SpeechClassifier, {"encoder": {"depth": 1}}), (SpeechCNN, {"depth": 1})])
+def test_frames_are_answered_as_the_waveform_is(kind, options):
     torch.manual_seed(0)
-    depth = {"encoder": {"depth": 1}} if kind is SpeechClassifier else {"depth": 1}
-    network = kind(3, SpeechTokens(8, mels=5, stride=3), **depth).eval()
+    network = kind(3, SpeechTokens(8, mels=5, stride=3), **options).eval()
     waveforms = 0.1 * torch.randn(2, 9000)
     with torch.no_grad():
         frames = network.tokens.log_mel(waveforms)[:, None]

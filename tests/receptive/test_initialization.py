@@ -116,18 +116,18 @@ def test_zero_convolutions_are_drawn_anew_also_behind_zero_gains():
     assert network.gains[0] == 1 and 0.5 * bound < network.convolutions[0].weight.abs().max() <= bound
 
 
-def speech(kind):
+def speech(kind, **options):
     tokens = SpeechTokens(8, mels=5, stride=3)
-    return lambda: kind(3, tokens, depth=1)
+    return lambda: kind(3, tokens, **options)
 
 
 @pytest.mark.parametrize(
     "make, shape, source",
     [
-        (lambda: ViT(3, image=32, patch=4, width=8, depth=1, heads=2), (4, 3, 32, 32), SOURCE),
+        (lambda: ViT(3, image=32, patch=4, width=8, encoder={"depth": 1, "heads": 2}), (4, 3, 32, 32), SOURCE),
         (lambda: CNN(3, widths=(5, 7, 11)), (4, 3, 32, 32), SOURCE),
-        (speech(SpeechClassifier), (4, 9000), Layer("tokens.log_mel", "mel")),
-        (speech(SpeechCNN), (4, 9000), Layer("tokens.log_mel", "mel")),
+        (speech(SpeechClassifier, encoder={"depth": 1}), (4, 9000), Layer("tokens.log_mel", "mel")),
+        (speech(SpeechCNN, depth=1), (4, 9000), Layer("tokens.log_mel", "mel")),
     ],
 )
 def test_our_own_networks_are_not_changed_and_have_no_note(make, shape, source):

@@ -24,8 +24,8 @@ from vitspeech.training.run_folder import create_folder
 SOURCES_OF_CHANCE = [
     "--data.init_args.augment.cutout=5",
     "--data.init_args.augment.mixup=0.5",
-    "--model.network.init_args.dropout=0.1",
-    "--model.network.init_args.drop_path=0.1",
+    "--model.network.init_args.encoder.dropout=0.1",
+    "--model.network.init_args.encoder.drop_path=0.1",
     "--trainer.max_epochs=4",
 ]
 AVERAGED = [
@@ -97,7 +97,7 @@ def test_a_run_over_utterances_keeps_what_its_task_has_to_show(request, fixture,
 
 
 def test_a_recognizers_run_broken_off_and_resumed_ends_with_the_same_weights_bit_for_bit(tmp_path, monkeypatch):
-    chance = ["--model.network.init_args.dropout=0.1", "--model.network.init_args.drop_path=0.1"]
+    chance = ["--model.network.init_args.encoder.dropout=0.1", "--model.network.init_args.encoder.drop_path=0.1"]
     arguments = [*TINY_SEQUENCES, *chance, "--trainer.max_epochs=3"]
     alone, broken = tmp_path / "alone", tmp_path / "broken"
     TrainingCLI([*arguments, f"--run={alone}"]).train()
@@ -124,7 +124,7 @@ def killed_in_epoch(arguments: list[str], run: Path, epoch: int) -> None:
     process = subprocess.Popen(
         [sys.executable, ROOT / "scripts/train.py", *arguments, f"--run={run}"],
         stdout=subprocess.DEVNULL,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )
     log = run / "logs/0/metrics.csv"
     deadline = time.monotonic() + 120

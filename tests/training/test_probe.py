@@ -155,7 +155,7 @@ def test_the_picture_has_a_line_through_the_means_and_a_point_for_each_run(tmp_p
 
 
 def test_a_real_probe_broken_off_in_a_run_ends_as_one_left_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(two_marks, "HELD_OUT", 40)
+    monkeypatch.setattr(two_marks, "EVALUATION_COUNT", 40)
     monkeypatch.chdir(tmp_path)
     alone = probe_distance([CNN], [5], tmp_path / "alone", overrides=TINY)
     healthy = Classification.loss
@@ -183,4 +183,5 @@ def test_both_configs_train_networks_of_equal_size_alike(tmp_path):
     assert abs(sizes[0] / sizes[1] - 1) < 0.03 and all(100_000 < size < 250_000 for size in sizes)
     one, other = (cli.config.as_dict() for cli in built)
     assert one["data"] == other["data"] and one["trainer"] == other["trainer"]
-    assert one["model"]["optimizer"]["class_path"] == other["model"]["optimizer"]["class_path"]
+    one, other = (config["model"]["init_args"]["optimizer"]["class_path"] for config in (one, other))
+    assert one == other

@@ -78,13 +78,16 @@ def load_finished(run: str | Path, trust: Sequence[str] = ()) -> Model:
 def write_table(folder: Path) -> Path:
     """Rewrite the table of released models in `folder/README.md` from their cards, and return that file.
 
-    The text before the table is kept.
+    The text around the table is kept.
     """
     cards = [json.loads(path.read_text()) for path in sorted(folder.glob(f"*/{CARD}"))]
     readme = folder / "README.md"
     text = readme.read_text() if readme.exists() else "# Released models\n"
-    introduction = text.partition("\n| model |")[0].rstrip()
-    readme.write_text(f"{introduction}\n\n" + "\n".join(table(cards)) + "\n")
+    introduction, header, rest = text.partition("\n| model |")
+    after = [line for line in rest.splitlines()[1:] if not line.startswith("|")]
+    marked = introduction.endswith("-->")  # the table stands between the marks of vitspeech.tables
+    before = introduction if header and marked else f"{introduction.rstrip()}\n"
+    readme.write_text("\n".join([before, *table(cards), *after]) + "\n")
     return readme
 
 
@@ -98,7 +101,8 @@ def table(cards: Sequence[dict[str, Any]]) -> list[str]:
         values, spreads = percentages(card["metrics"])
         seeds = f"{spreads} ({len(card['seeds'])})" if spreads else "one seed"
         numbers = f"{card['parameters'] / 1e6:.2f} M | {values} | {seeds}"
-        origin = f"{card['minutes']:.0f} | {card['hardware']} | `{card['commit']}`"
+        hardware = card["hardware"].replace(", 1 cores", ", 1 core")  # as early cards spell it
+        origin = f"{card['minutes']:.0f} | {hardware} | `{card['commit']}`"
         lines.append(f"| `{card['name']}` | {numbers} | {origin} |")
     return lines
 

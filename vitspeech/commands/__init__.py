@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif verb == "--version":
         print(f"vitspeech {vitspeech.__version__}")
     elif verb in ("", "-h", "--help"):
-        print(usage())
+        command_line.run(partial(print, usage()), "vitspeech")
         sys.exit(0 if verb else 2)
     else:
         close = get_close_matches(verb, VERBS, n=1)

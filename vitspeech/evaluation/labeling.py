@@ -1,4 +1,4 @@
-"""How well frames are labeled, and how well the words that they make up stand in time."""
+"""Evaluation of frame labels: frame accuracy, and the F1 score of the words that the frames form."""
 
 from pathlib import Path
 from typing import Any
@@ -18,49 +18,49 @@ TOLERANCE_S = 0.05
 
 @torch.inference_mode()
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
-    """Frame accuracy, and F1 of words whose start and end both lie within 50 ms of the true ones.
+    """Frame accuracy, and the F1 score of words whose start and end are both within 50 ms of the true ones.
 
     Args:
         network: `SpeechLabeler`; in evaluation mode, on the device to use.
         data: `WordSequences` with words as units.
-        progress: Show a bar.
+        progress: Show a progress bar.
     """
     device, rate_hz = next(network.parameters()).device, data.preprocessing["sample_rate_hz"]
     none, times = len(data.labels), {"first_s": network.first_frame_ms / 1000, "frame_s": network.frame_ms / 1000}
     counts = torch.zeros(none + 1, none + 1, dtype=torch.long)
-    references, found = [], []
+    references, hypotheses = [], []
     for speech, _ in tqdm(data.test_dataloader(), desc="test", disable=not progress, leave=False):
         waveforms = data.normalize(speech.waveforms.to(device))
         logits, frames = network(waveforms, speech.lengths.to(device))
-        given, spans_s = logits.argmax(-1).cpu(), speech.spans / rate_hz
-        true = frame_labels(spans_s, speech.units, silence=none, frames=given.shape[1], **times)
+        predictions, spans_s = logits.argmax(-1).cpu(), speech.spans / rate_hz
+        true = frame_labels(spans_s, speech.units, silence=none, frames=predictions.shape[1], **times)
         for row, count in enumerate(frames.tolist()):
-            pairs = true[row, :count] * (none + 1) + given[row, :count]
+            pairs = true[row, :count] * (none + 1) + predictions[row, :count]
             counts += torch.bincount(pairs, minlength=counts.numel()).view_as(counts)
-            found.append(words_of(given[row, :count], silence=none, **times))
-            said = zip(speech.units[row].tolist(), spans_s[row].tolist(), strict=True)
-            references.append([TimedWord(word, *span) for word, span in said if word >= 0])
-    metrics = described_by(counts, word_f1(references, found, TOLERANCE_S), data)
+            hypotheses.append(words_of(predictions[row, :count], silence=none, **times))
+            words = zip(speech.units[row].tolist(), spans_s[row].tolist(), strict=True)
+            references.append([TimedWord(word, *span) for word, span in words if word >= 0])
+    values = metrics(counts, word_f1(references, hypotheses, TOLERANCE_S), data)
 
     def write(folder: Path) -> Path:
         draw_confusion_matrix(counts, [*data.labels, "(none)"], folder / "confusion_matrix.png", items="frames")
         return folder / "confusion_matrix.png"
 
     text = (
-        f"frame_accuracy {metrics['frame_accuracy']:.4f} of {metrics['frames']:,} frames; words within "
-        f"{1000 * TOLERANCE_S:.0f} ms: F1 {metrics['word_f1']:.4f} (precision {metrics['word_precision']:.4f}, recall "
-        f"{metrics['word_recall']:.4f}; by their start alone F1 {metrics['onset_f1']:.4f})"
+        f"frame_accuracy {values['frame_accuracy']:.4f} of {values['frames']:,} frames; words within "
+        f"{1000 * TOLERANCE_S:.0f} ms: F1 {values['word_f1']:.4f} (precision {values['word_precision']:.4f}, recall "
+        f"{values['word_recall']:.4f}; by their start alone F1 {values['onset_f1']:.4f})"
     )
-    return Report(metrics, text, write)
+    return Report(values, text, write)
 
 
-def described_by(counts: torch.Tensor, words: dict[str, float], data: LightningDataModule) -> dict[str, Any]:
-    """What a card says."""
+def metrics(counts: torch.Tensor, words: dict[str, float], data: LightningDataModule) -> dict[str, Any]:
+    """The metrics of a card, from the counts of frames and the scores of words."""
     frames = int(counts.sum())
-    share = int(counts.trace()) / frames
-    low, high = wilson_interval(share, frames)
+    accuracy = int(counts.trace()) / frames
+    low, high = wilson_interval(accuracy, frames)
     return {
-        "frame_accuracy": share,
+        "frame_accuracy": accuracy,
         "interval_95": [round(low, 4), round(high, 4)],
         "frames": frames,
         "word_f1": words["f1"],

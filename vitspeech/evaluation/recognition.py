@@ -1,4 +1,4 @@
-"""How well utterances are transcribed: word error rate, which errors, and the utterances that went worst."""
+"""Evaluation of transcripts: word error rate, confused words, and the utterances with the most errors."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,53 +21,54 @@ from vitspeech.metrics.word_errors import alignments, character_error_rate, conf
 def evaluate(
     network: nn.Module, data: LightningDataModule, *, search: Search | None = None, progress: bool = True
 ) -> Report:
-    """Word error rate on every test set of the data; the first set's are the report's own metrics.
+    """Word error rate on every test set of the data. The metrics of the first set are the main ones.
 
-    Where units are characters the character error rate counts, and the word error rate stands behind it.
+    If units are characters, the character error rate comes first and the word error rate second.
 
     Args:
-        network: Gives transcripts; in evaluation mode, on the device to use.
-        data: `WordSequences`.
-        search: How transcripts are looked for; `None` is `Search()`.
-        progress: Show a bar.
+        network: Outputs transcripts; in evaluation mode, on the device to use.
+        data: `WordSequences` or `TranscribedAudio`.
+        search: How transcripts are decoded; `None` is `Search()`.
+        progress: Show a progress bar.
     """
     search = search or Search()
-    sums = {Path(manifest).stem: sha256(manifest_file(manifest)) for manifest in data.manifests}
-    found, texts, listings = {}, [], []
+    checksums = {Path(manifest).stem: sha256(manifest_file(manifest)) for manifest in data.manifests}
+    results, texts, listings = {}, [], []
     for name, utterances in data.test_sets().items():
-        said = [" ".join(utterance.words) for utterance in utterances.utterances]
-        heard = transcripts(network, data, utterances, search, progress)
-        of_set = metrics(said, heard, characters=data.units == "characters")
-        found[name] = of_set | ({"manifest_sha256": sums[name]} if name in sums else {})
-        texts.append(f"{name}: {described(of_set)}")
+        references = [" ".join(utterance.words) for utterance in utterances.utterances]
+        hypotheses = transcripts(network, data, utterances, search, progress)
+        values = metrics(references, hypotheses, characters=data.units == "characters")
+        results[name] = values | ({"manifest_sha256": checksums[name]} if name in checksums else {})
+        texts.append(f"{name}: {describe(values)}")
         names = [f"{name}, {utterance.id}" for utterance in utterances.utterances]
-        listings += [texts[-1], "", *listing(said, heard, names), ""]
+        listings += [texts[-1], "", *listing(references, hypotheses, names), ""]
 
     def write(folder: Path) -> Path:
         (folder / "errors.txt").write_text("\n".join(listings))
         return folder / "errors.txt"
 
-    first, *others = found
-    more = {"also": {name: found[name] for name in others}} if others else {}
-    return Report({**found[first], "test_set": first, "search": asdict(search), **more}, "; ".join(texts), write)
+    first, *others = results
+    also = {"also": {name: results[name] for name in others}} if others else {}
+    return Report({**results[first], "test_set": first, "search": asdict(search), **also}, "; ".join(texts), write)
 
 
 @torch.inference_mode()
 def transcripts(
     network: nn.Module, data: LightningDataModule, utterances: Dataset, search: Search, progress: bool
 ) -> list[str]:
-    """What is understood of each utterance, in their order."""
-    device, heard = next(network.parameters()).device, []
+    """The decoded transcript of each utterance, in their order."""
+    device, texts = next(network.parameters()).device, []
     for speech, _ in tqdm(data.evaluation_loader(utterances), desc="test", disable=not progress, leave=False):
         waveforms, lengths = data.normalize(speech.waveforms.to(device)), speech.lengths.to(device)
-        heard += [found.text for found in transcribe_batch(network, data.labels, waveforms, lengths, search)]
-    return heard
+        decoded = transcribe_batch(network, data.labels, waveforms, lengths, search)
+        texts += [transcript.text for transcript in decoded]
+    return texts
 
 
-def metrics(said: Sequence[str], heard: Sequence[str], *, characters: bool) -> dict[str, Any]:
-    """What a card says of a test set."""
-    words = score(said, heard)
-    first = {"character_error_rate": character_error_rate(said, heard)} if characters else {}
+def metrics(references: Sequence[str], hypotheses: Sequence[str], *, characters: bool) -> dict[str, Any]:
+    """The metrics of one test set."""
+    words = score(references, hypotheses)
+    first = {"character_error_rate": character_error_rate(references, hypotheses)} if characters else {}
     return first | {
         "word_error_rate": words.wer,
         "interval_95": [round(words.wer_low, 4), round(words.wer_high, 4)],
@@ -80,18 +81,20 @@ def metrics(said: Sequence[str], heard: Sequence[str], *, characters: bool) -> d
     }
 
 
-def described(found: dict[str, Any]) -> str:
-    """The metrics of one set to be read."""
-    low, high = found["interval_95"]
-    kinds = ", ".join(f"{found[kind]} {kind}" for kind in ("substitutions", "deletions", "insertions"))
-    first = f"character_error_rate {found['character_error_rate']:.4f}, " if "character_error_rate" in found else ""
+def describe(values: dict[str, Any]) -> str:
+    """The metrics of one test set as text."""
+    low, high = values["interval_95"]
+    kinds = ", ".join(f"{values[kind]} {kind}" for kind in ("substitutions", "deletions", "insertions"))
+    first = f"character_error_rate {values['character_error_rate']:.4f}, " if "character_error_rate" in values else ""
     return (
-        f"{first}word_error_rate {found['word_error_rate']:.4f} ({low:.4f} to {high:.4f}; {kinds} in "
-        f"{found['words']:,} words), {found['utterance_accuracy']:.1%} of {found['utterances']:,} utterances right"
+        f"{first}word_error_rate {values['word_error_rate']:.4f} ({low:.4f} to {high:.4f}; {kinds} in "
+        f"{values['words']:,} words), {values['utterance_accuracy']:.1%} of {values['utterances']:,} utterances right"
     )
 
 
-def listing(said: Sequence[str], heard: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Which words are taken for which, and the worst utterances with what was said above what was understood."""
-    taken = [f"{count:4} × {reference} -> {found}" for reference, found, count in confusions(alignments(said, heard))]
-    return ["Words taken for others:", *taken[:20], "", "The worst utterances:", *worst(said, heard, names, count=20)]
+def listing(references: Sequence[str], hypotheses: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The most frequent confusions, and the utterances with the most errors, each with reference and hypothesis."""
+    pairs = confusions(alignments(references, hypotheses))
+    confused = [f"{count:4} × {reference} -> {hypothesis}" for reference, hypothesis, count in pairs]
+    utterances = worst(references, hypotheses, names, count=20)
+    return ["Confused words:", *confused[:20], "", "The utterances with the most errors:", *utterances]

@@ -1,4 +1,4 @@
-"""What an evaluation gives: numbers for the card, a line to read, and a file to look at."""
+"""The result of an evaluation: metrics for the card, a line of text, and a file with the errors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Report:
-    """How well a network does on a test set.
+    """The result of evaluating a network on a test set.
 
     Args:
-        metrics: For the card; the first one is what the model is judged by.
-        text: The same to be read, in one line.
-        write: Writes what is worth looking at into a folder and gives the file.
+        metrics: Metrics for the card; the first one is the main metric.
+        text: The metrics in one line of text.
+        write: Writes a file with the errors (a confusion matrix or a listing) into a folder, and returns its path.
     """
 
     metrics: dict[str, Any]
@@ -22,5 +22,5 @@ class Report:
 
     @property
     def headline(self) -> tuple[str, float]:
-        """The metric that counts: its name and value."""
+        """The name and the value of the main metric."""
         return next(iter(self.metrics.items()))

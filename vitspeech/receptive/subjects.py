@@ -54,8 +54,6 @@ class Subject:
         """Whether its inputs are audio; otherwise they are images."""
         return "sample_rate_hz" in self.preprocessing
 
-    hears = takes_audio  # the former name
-
     @property
     def predicts_label(self) -> bool:
         """Whether it predicts a single label per input."""

@@ -3,9 +3,7 @@
 `run_folder.py` says what the folder of a run contains.
 """
 
-import argparse
 import logging
-import re
 import sys
 import warnings
 from argparse import ArgumentError
@@ -16,13 +14,14 @@ from typing import Any
 import lightning
 from jsonargparse import Namespace
 from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, Timer, WeightAveraging
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from vitspeech.data.module import InMemoryData
 from vitspeech.tasks import Task, find_task
 from vitspeech.training import run_folder
 from vitspeech.training.arguments import foreign_modules, prepare, take_option
+from vitspeech.training.parser import Parser, readable, wrong_config
 
 PROGRAM = "vitspeech train"
 QUIET = (
@@ -82,15 +81,16 @@ class TrainingCLI(LightningCLI):
             auto_configure_optimizers=False,
             # `Batches` distributes the items among processes.
             trainer_defaults={"use_distributed_sampler": False, "enable_model_summary": False, "max_epochs": 10},
+            parser_class=Parser,
             parser_kwargs={"prog": PROGRAM, "exit_on_error": False},
             args=self.arguments.parsed,
         )
 
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+    def add_arguments_to_parser(self, parser: Parser) -> None:
         parser.add_argument("--extends", type=str | None, help="in a config: the config that it overrides")
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
 
-    def parse_arguments(self, parser: LightningArgumentParser, args: list[str]) -> None:
+    def parse_arguments(self, parser: Parser, args: list[str]) -> None:
         try:
             super().parse_arguments(parser, args)
         except ArgumentError as error:
@@ -174,6 +174,7 @@ class TrainingCLI(LightningCLI):
             run_folder.check_free(given.run)
         self.datamodule.prepare_data()
         self.datamodule.setup("fit")
+        self.datamodule.train_dataloader()  # which refuses a batch larger than the set
         self.check_sizes()
         self.folder = Path(given.resume) if given.resume else run_folder.create_folder(given.run, given.configs)
         self.trainer.loggers = run_folder.loggers(self.folder)
@@ -199,7 +200,7 @@ class TrainingCLI(LightningCLI):
         comments = "".join(f"# {name}: {value}\n" for name, value in context.items())
         text = comments + self.parser.dump(config, skip_none=False, skip_link_targets=True)
         run_folder.write_start(self.folder, text)
-        if modules := foreign_modules(config.as_dict()):
+        if modules := foreign_modules([config.data.as_dict(), config.model.as_dict()]):
             trust = " ".join(f"--trust {name}" for name in modules)
             print(f"this model has code of your own: loading it later needs {trust} (in Python: trust={modules})")
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
@@ -231,33 +232,3 @@ def read_labels(data: InMemoryData) -> list[str]:
     except FileNotFoundError:
         data.prepare_data()
         return list(data.labels)
-
-
-def readable(error: str) -> str:
-    """The parser's error in one line: `model.network: vitspeech.ViT: Option 'widht' is not accepted`.
-
-    The parser nests the errors of nested classes, and says of each class that it might be left out instead.
-    """
-    line = " ".join(error.split())
-    line = re.sub(r"Does not validate against any of the Union subtypes Subtypes: \[.*?\] Errors: - ", "", line)
-    line = re.sub(r"( - Expected a <class 'NoneType'>| Given value type: ).*", "", line)
-    keys = re.findall(r"Parser key \"([^\"]+)\": Problem with given class_path '([^']+)': ", line)
-    if not keys:
-        return line
-    _, last = keys[-1]
-    reason = re.sub(r".*Problem with given class_path '[^']+': ", "", line)
-    return f"{'.'.join(key for key, _ in keys)}: {last}: {reason}"
-
-
-def wrong_config(parser: LightningArgumentParser, arguments: Sequence[str], reason: str) -> str | None:
-    """The config file that gives this error together with those before it; `None` if the command line does."""
-    finder = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    finder.add_argument("--config", action="append", default=[])
-    configs = finder.parse_known_args(list(arguments))[0].config
-    for count in range(1, len(configs) + 1):
-        try:
-            parser.parse_args([f"--config={config}" for config in configs[:count]])
-        except ArgumentError as error:
-            if str(error) == reason:
-                return configs[count - 1]
-    return None

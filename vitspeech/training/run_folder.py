@@ -49,13 +49,18 @@ def is_finished(run: str | Path) -> bool:
 
 
 def check_free(run: str | Path) -> None:
-    """Refuse a folder that holds a run.
+    """Refuse a folder that holds a run, unless this is a further process of that run.
 
     Raises:
         FileExistsError: If `run` has a config.yaml.
     """
-    if (Path(run) / "config.yaml").exists():
+    if (Path(run) / "config.yaml").exists() and not is_further_process():
         raise FileExistsError(f"{run}: holds a run already; continue it with --resume {run}, or name another folder")
+
+
+def is_further_process() -> bool:
+    """Whether this is not the first process of a run on several devices."""
+    return os.environ.get("LOCAL_RANK", "0") != "0"
 
 
 def create_folder(run: str | None, configs: Sequence[Path]) -> Path:
@@ -73,12 +78,11 @@ def create_folder(run: str | None, configs: Sequence[Path]) -> Path:
     """
     if "LOCAL_RANK" in os.environ and FOLDER_VARIABLE in os.environ:
         return Path(os.environ[FOLDER_VARIABLE])
-    if run is None and os.environ.get("LOCAL_RANK", "0") != "0":
+    if run is None and is_further_process():
         raise ValueError("processes that are started from outside need one folder: name it with --run FOLDER")
     if run is not None:
         folder = Path(run)
-        if os.environ.get("LOCAL_RANK", "0") == "0":
-            check_free(folder)
+        check_free(folder)
         folder.mkdir(parents=True, exist_ok=True)
     else:
         folder = next_folder(Path("runs", run_name(configs)))

@@ -418,7 +418,7 @@ def test_figures_are_drawn_if_numbers_are_unknown_or_not_finite():
     ):
         layers = [broken(layer, number) for layer in result.main.layers]
         result.states = [State(state.trained, state.size, layers) for state in result.states]
-        result.heads = heads(2, hears=result.subject.hears)
+        result.heads = heads(2, hears=result.subject.takes_audio)
         result.heads.relative_distance[:] = nan
         for figure in draw([result]).values():
             assert save(figure.figure).startswith(b"\x89PNG")

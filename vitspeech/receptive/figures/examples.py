@@ -36,7 +36,7 @@ def draw_examples(results: Sequence[Result], sample: Sample) -> CaptionedFigure:
     measured = [result for result in results if result.examples]
     names = [name for name in MAPS if any(name == example.what for r in measured for example in r.examples)]
     maps = "; ".join(f"{name}: {MAPS[name]}" for name in names)
-    speech = measured[0].subject.hears
+    speech = measured[0].subject.takes_audio
     figure = draw_clips(measured, sample) if speech else draw_images(measured, sample)
     caption = (
         "Over the spectrograms, orange marks the input on which a unit in the middle of the clip depends. The panels "

@@ -87,7 +87,7 @@ def draw_states(
 
 def described(result: Result, state: State) -> str:
     """A state in words; "*" refers to `zero_init_note`."""
-    size = f"{state.size:g} s" if result.subject.hears else f"{state.size:g} px"
+    size = f"{state.size:g} s" if result.subject.takes_audio else f"{state.size:g} px"
     return f"{'trained' if state.trained else 'untrained'}{'*' if state.zero_init else ''}, {size}"
 
 

@@ -13,7 +13,7 @@ Row = list[str]
 
 def table(results: Sequence[Result]) -> tuple[Row, list[Row]]:
     """The column headings and one row per model; numbers of the last measured layer with 95 % intervals."""
-    cells = [speech_row(result) if result.subject.hears else image_row(result) for result in results]
+    cells = [speech_row(result) if result.subject.takes_audio else image_row(result) for result in results]
     headings = list(dict.fromkeys(heading for row in cells for heading in row))
     return ["model", *headings], [
         [result.subject.name, *(row.get(heading, "–") for heading in headings)]
@@ -59,7 +59,7 @@ def speech_row(result: Result) -> dict[str, str]:
 
 def other_states(result: Result, number: str) -> dict[str, str]:
     """The cells for the model before training, as initialized, and at the second input size."""
-    unit, digits = length_unit(result), 0 if result.subject.hears else 1
+    unit, digits = length_unit(result), 0 if result.subject.takes_audio else 1
     row = {}
     if result.untrained and result.subject.trained:
         estimate = result.untrained.layers[-1].cumulative[number]
@@ -106,7 +106,7 @@ def kept_radii(result: Result, unit: str = "", outside: str = "") -> str:
 
 def sentences(result: Result) -> list[str]:
     """The main results of one model in sentences; what was not measured is left out."""
-    speech, last = result.subject.hears, result.main.layers[-1]
+    speech, last = result.subject.takes_audio, result.main.layers[-1]
     prefix, shape = ("span", "span") if speech else ("side", "square")
     number = f"{prefix}_90"
 
@@ -187,7 +187,7 @@ def theoretical(result: Result) -> str:
     before, after = last.reach
     if not isfinite(before) and not isfinite(after):
         return "is unlimited"
-    if not result.subject.hears:
+    if not result.subject.takes_audio:
         return "is unlimited" if not isfinite(before + after) else f"has a side of {before + after + 1:.0f} px"
     past, ahead = (f"{reach:.0f} {unit}" if isfinite(reach) else "without limit" for reach in (before, after))
     return f"reaches {past} into the past and {ahead} ahead"
@@ -199,7 +199,7 @@ def theoretical_cell(result: Result) -> str:
     if last.reach is None:
         return "unknown"
     before, after = last.reach
-    if not result.subject.hears:
+    if not result.subject.takes_audio:
         return f"{before + after + 1:.0f} px" if isfinite(before + after) else "unlimited"
     past, ahead = (f"{reach:,.0f} {unit}" if isfinite(reach) else "unlimited" for reach in (before, after))
     return f"past {past}, look-ahead {ahead}"
@@ -223,4 +223,4 @@ def parameters(result: Result) -> str:
 
 def size_of(result: Result, state: State) -> str:
     """The input size of a state with its unit."""
-    return f"{state.size:g} s" if result.subject.hears else f"{state.size:g} px"
+    return f"{state.size:g} s" if result.subject.takes_audio else f"{state.size:g} px"

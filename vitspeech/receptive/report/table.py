@@ -42,7 +42,7 @@ DIMENSIONLESS = (
 
 def length_unit(result: Result) -> str:
     """The unit of lengths: px for images, ms for speech."""
-    return "ms" if result.subject.hears else "px"
+    return "ms" if result.subject.takes_audio else "px"
 
 
 def unit_of(number: str, lengths: str) -> str:

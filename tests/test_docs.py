@@ -1,0 +1,201 @@
+"""Tables, links, files and commands in README.md and docs/; released models are as accurate as their cards say."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+import torch
+from tiny import ROOT
+
+import vitspeech
+from vitspeech import tables
+from vitspeech.checkpoint.release import card_data, write_table
+from vitspeech.commands import VERBS
+from vitspeech.data.files import sha256
+from vitspeech.data.utterances.word_sequences import manifest_file
+from vitspeech.evaluation.recognition import transcripts
+from vitspeech.inference.transcribe import Search
+from vitspeech.metrics.word_errors import score
+from vitspeech.tables import TABLES, pages, updated
+
+CARDS = sorted((ROOT / "checkpoints").glob("*/card.json"))
+DOCUMENTS = sorted([*pages(), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"])
+
+
+def test_the_models_of_the_readme_are_released():
+    assert {path.parent.name for path in CARDS} >= {
+        "cnn-cifar10",
+        "vit-cifar10",
+        "speech-commands",
+        "speech-commands-truncated",
+        "spoken-words-ctc",
+        "spoken-words-attention",
+    }
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
+def test_a_released_model_loads_and_is_small(path):
+    model = vitspeech.load(path.parent)
+    assert sum(parameter.numel() for parameter in model.network.parameters()) == model.card["parameters"]
+    assert (path.parent / "model.safetensors").stat().st_size <= 10e6
+
+
+def is_transcriber(path):
+    return "word_error_rate" in json.loads(path.read_text())["metrics"]
+
+
+CLASSIFIERS = [path for path in CARDS if not is_transcriber(path)]
+TRANSCRIBERS = [path for path in CARDS if is_transcriber(path)]
+
+
+@pytest.mark.data
+@pytest.mark.filterwarnings("ignore:.* clips are clipped")  # so are 29 of the real test clips
+@pytest.mark.parametrize("path", CLASSIFIERS, ids=lambda path: path.parent.name)
+def test_a_released_model_is_as_accurate_as_its_card_says(path):
+    """On 1,000 items spread over the test set: within four standard errors of the card's number."""
+    model = vitspeech.load(path.parent)
+    data = card_data(model, None)
+    test = data.read("test")
+    places = torch.linspace(0, len(test) - 1, 1000).long()
+    with torch.inference_mode():
+        predictions = model.network(data.normalize(test.inputs[places])).argmax(1)
+    accuracy = (predictions == test.labels[places]).float().mean().item()
+    card = model.card["metrics"]["test_accuracy"]
+    assert abs(accuracy - card) < 4 * (card * (1 - card) / 1000) ** 0.5
+
+
+def test_the_streaming_recognizer_has_a_word_error_rate_of_at_most_8_percent():
+    card = json.loads((ROOT / "checkpoints/spoken-words-ctc/card.json").read_text())
+    assert card["metrics"]["word_error_rate"] <= 0.08 and card["metrics"]["words"] > 4000
+    assert card["metrics"]["manifest_sha256"] == sha256(manifest_file("speech-commands-1-7"))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("path", TRANSCRIBERS, ids=lambda path: path.parent.name)
+def test_a_released_transcriber_has_the_error_rate_on_its_card(path):
+    """On every fifth utterance of the manifest: within four standard errors of the card's number."""
+    model = vitspeech.load(path.parent)
+    data, card = card_data(model, None), model.card["metrics"]
+    test = data.read("test")
+    test.utterances = test.utterances[::5]
+    hypotheses = transcripts(model.network, data, test, Search(**card["search"]), progress=False)
+    errors = score([" ".join(utterance.words) for utterance in test.utterances], hypotheses)
+    std = (card["interval_95"][1] - card["interval_95"][0]) / (2 * 1.96) * 5**0.5
+    assert abs(errors.wer - card["word_error_rate"]) < 4 * std
+
+
+@pytest.mark.parametrize("name", ["attention", "vit", "layer", "speech"])
+def test_every_benchmark_was_run_to_its_end_at_the_commit_that_the_page_names(name):
+    report = json.loads((ROOT / f"docs/benchmark/{name}.json").read_text())
+    assert report["complete"] and report["settings"]["repeats"] >= 7
+    assert all(cell["times"]["ours"]["repeats"] >= 7 for cell in report.get("cells", []))
+    assert f"commit {report['commit']}" in (ROOT / "docs/benchmarks.md").read_text()
+
+
+def test_the_tables_are_up_to_date():
+    stale = [path for path in pages() if updated(path.read_text()) != path.read_text()]
+    assert not stale, "run: python -m vitspeech.tables"
+
+
+def test_every_table_is_used():
+    names = {name for path in pages() for name in re.findall("<!-- table: ([^ ]+) -->", path.read_text())}
+    assert names == set(TABLES)
+
+
+def test_an_unknown_table_is_refused_by_name():
+    with pytest.raises(ValueError, match="table 'sumary' is unknown; known: models, summary"):
+        updated("<!-- table: sumary -->\n<!-- /table -->\n")
+
+
+def test_a_stale_table_is_reported_and_not_changed(tmp_path, monkeypatch, capsys):
+    page = tmp_path / "README.md"
+    page.write_text("<!-- table: probe-seeds -->\nold\n<!-- /table -->\n")
+    monkeypatch.setattr(tables, "pages", lambda: [page])
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    monkeypatch.setitem(TABLES, "probe-seeds", lambda: ["new"])
+    with pytest.raises(SystemExit):
+        tables.main(["--check"])
+    assert "README.md: tables are out of date" in capsys.readouterr().out
+    assert "old" in page.read_text()
+    tables.main([])
+    assert page.read_text() == "<!-- table: probe-seeds -->\nnew\n<!-- /table -->\n"
+
+
+def test_release_writes_the_same_table_of_models(tmp_path):
+    shutil.copytree(
+        ROOT / "checkpoints", tmp_path / "checkpoints", ignore=shutil.ignore_patterns("*.png", "*.safetensors")
+    )
+    assert write_table(tmp_path / "checkpoints").read_text() == (ROOT / "checkpoints/README.md").read_text()
+
+
+def test_the_readme_has_at_most_150_lines_and_a_row_for_every_model():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 150
+    assert all(f"| [`{path.parent.name}`]" in text for path in CARDS)
+
+
+def test_every_file_that_a_page_names_exists():
+    text = "\n".join(path.read_text() for path in DOCUMENTS)
+    names = set(
+        re.findall(
+            r"\b(?:vitspeech|scripts|configs|checkpoints|docs|tests)/[\w/.-]+\.(?:py|sh|yaml|md|png|txt)\b", text
+        )
+    )
+    assert len(names) > 20
+    assert not {name for name in names if not (ROOT / name).exists()} - {"vitspeech/attention/linear.py"}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_of_a_page_leads_to_a_file(path):
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text())
+    assert not [link for link in links if "://" not in link and not (path.parent / link).exists()]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_config_and_command_that_a_page_names_exists(path):
+    text = path.read_text()
+    for name in re.findall(r"(?:--config|extends:|vitspeech configs) ([a-z_0-9]+/[a-z0-9-]+)\b(?![./])", text):
+        assert (ROOT / f"configs/{name}.yaml").exists(), name
+    blocks = "\n".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL))
+    assert set(re.findall(r"^vitspeech ([a-z]+)", blocks, flags=re.MULTILINE)) <= set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_options_in_the_command_reference_are_those_of_the_command(verb, capsys):
+    section = re.search(
+        rf"^## {verb}\n(.*?)(?=^## |\Z)", (ROOT / "docs/commands.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert section
+    with pytest.raises(SystemExit):
+        import_module(f"vitspeech.commands.{verb}").main(["--help"])
+    text = capsys.readouterr().out
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-_]*", section[1]))
+    assert not {option for option in options if option not in text}
+
+
+def guide_files(text):
+    """The files that a guide tells its reader to save, by name."""
+    pattern = r"(?:[Ss]ave (?:this|it)|and this)[^`]*?as\s+`([\w.]+)`(?:(?!```).)*?```\w+\n(.*?)```"
+    return dict(re.findall(pattern, text, re.DOTALL))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["data", "network", "score"])
+def test_a_guide_can_be_followed_to_its_end(name, tmp_path):
+    text = (ROOT / f"docs/guides/{name}.md").read_text()
+    files = guide_files(text)
+    assert {file.rpartition(".")[2] for file in files} == {"py", "yaml"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    for file, content in files.items():
+        (tmp_path / file).write_text(content)
+        if file.startswith("make_"):
+            subprocess.run([sys.executable, file], cwd=tmp_path, env=environment, check=True)
+    for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL):
+        for line in block.splitlines():
+            command = line.partition(" #")[0].replace("ROOT", ".").split()
+            subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, env=environment, check=True)

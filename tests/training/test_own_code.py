@@ -1,0 +1,153 @@
+"""Networks, data sets and tasks of the user: refused unless their module is trusted, and then trained to the end."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from tiny import TINY
+
+from vitspeech.training.arguments import check_classes, named_classes, prepare, take_option
+from vitspeech.training.cli import train
+
+MINE = """
+import torch
+import vitspeech
+from torch import nn
+from vitspeech.data.batches import Items
+from vitspeech.data.images.module import ImageData
+from vitspeech.evaluation import Report
+
+
+class Net(nn.Module):
+    def __init__(self, classes: int = 0, width: int = 8):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, width, 5, 5), nn.GELU(), nn.Flatten(), nn.LazyLinear(classes))
+        self(torch.zeros(1, 3, 20, 20))
+
+    def forward(self, images):
+        return self.layers(images)
+
+
+class Stripes(ImageData):
+    image = 20
+
+    def __init__(self, count: int = 60, *, batch: int = 20, seed: int = 0):
+        super().__init__(batch=batch, augment=None, seed=seed)
+        self.count, self.labels = count, ["across", "down", "none"]
+
+    def read(self, split: str):
+        labels = torch.arange(self.count) % 3
+        images = torch.randint(0, 60, (self.count, 3, 20, 20), dtype=torch.uint8)
+        images[labels == 0, :, ::4] = 255
+        images[labels == 1, :, :, ::4] = 255
+        return Items(images, labels)
+
+
+class Smoothed(vitspeech.Classification):
+    @classmethod
+    def evaluate(cls, network, data, *, search=None, progress=True):
+        report = super().evaluate(network, data, search=search, progress=progress)
+        return Report({"own_metric": 0.5} | report.metrics, "own text", report.write)
+"""
+
+CONFIG = {
+    "data": {"class_path": "mine.Stripes"},
+    "model": {"class_path": "mine.Smoothed", "init_args": {"network": {"class_path": "mine.Net"}}},
+    "trainer": {"max_epochs": 1, "enable_progress_bar": False, "accelerator": "cpu"},
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with a module `mine` and a config that names its classes."""
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(CONFIG))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    sys.modules.pop("mine", None)
+
+
+def test_code_of_ones_own_is_trained_and_released_once_it_is_trusted(folder, capsys):
+    train(["--config=mine.yaml", "--trust", "mine", "--run=run"])
+    output = capsys.readouterr().out
+    warning = "loading it later needs --trust mine (in Python: trust=['mine'])"
+    assert output.index(warning) < output.index("parameters -> run") < output.index("own text")
+    resolved = yaml.safe_load(Path("run/config.yaml").read_text())
+    assert resolved["model"]["init_args"]["network"] == {
+        "class_path": "mine.Net",
+        "init_args": {"classes": 3, "width": 8},  # the classes of the data
+    }
+    released = yaml.safe_load(Path("run/model/config.yaml").read_text())
+    assert released["task"] == "mine.Smoothed" and released["network"]["class_path"] == "mine.Net"
+    card = json.loads(Path("run/model/card.json").read_text())
+    assert next(iter(card["metrics"])) == "own_metric" and card["data"]["class_path"] == "mine.Stripes"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--config=mine.yaml"],
+        [*TINY, "--model.network=mine.Net"],
+        [*TINY, "--model.network", "mine.Net"],
+        [*TINY, "--model.network.class_path=mine.Net"],
+        [*TINY, "--data", "mine.Stripes"],
+        [*TINY, "--trainer.callbacks+=mine.Callback"],
+        [*TINY, '--model.network={"class_path": "mine.Net"}'],
+        ["--config=mine.yaml", "--trust=mines"],
+        ["--config=extending.yaml"],
+    ],
+)
+def test_code_that_is_not_trusted_is_refused_before_it_is_imported(folder, arguments):
+    Path("mine.py").write_text("raise SystemExit('this code has run')")
+    Path("extending.yaml").write_text("extends: mine.yaml")
+    with pytest.raises(ValueError, match=r"mine\.\w+ is not part of vitspeech.*--trust mine") as caught:
+        train(arguments)
+    assert "\n" not in str(caught.value) and "mine" not in sys.modules
+    assert not Path("runs").exists()
+
+
+def test_a_config_cannot_trust_itself(folder):
+    Path("mine.yaml").write_text(yaml.safe_dump(CONFIG | {"trust": ["mine"]}))
+    with pytest.raises(ValueError, match=re.escape("mine.yaml: mine.Stripes is not part of vitspeech")):
+        train(["--config=mine.yaml"])
+
+
+def test_a_run_with_code_of_ones_own_is_resumed_with_trust_alone(folder):
+    train(["--config=mine.yaml", "--trust=mine", "--run=run"])
+    weights = load_file("run/model/model.safetensors")
+    Path("run/model").rename("first")
+    with pytest.raises(ValueError, match="--trust mine"):
+        train(["--resume", "run"])
+    train(["--resume", "run", "--trust", "mine"])
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in load_file("run/model/model.safetensors").items())
+
+
+def test_modules_may_be_trusted_one_by_one_or_as_a_list():
+    for arguments in (
+        ["--trust", "mine", "--trust=yours.networks"],
+        ["--trust", "mine", "yours.networks"],
+        ["--trust=mine,yours.networks"],
+        ["--trust=[mine, yours.networks]"],
+    ):
+        given = prepare([*arguments, "--model.warmup", "0.1"])
+        assert given.trust == ("mine", "yours.networks") and given.parsed == ["--model.warmup", "0.1"]
+    with pytest.raises(ValueError, match="--trust needs a value"):
+        take_option(["--trust"], "--trust", many=True)
+
+
+def test_only_what_may_be_imported_counts_as_a_class(folder):
+    config = {
+        "class_path": "some.Thing",
+        "root": "my.folder",  # no module of that name
+        "file": "README.md",
+        "network": "mine.Net",
+        "list": [{"class_path": "Short"}, "torch.nn.Linear", "os.system"],
+    }
+    assert list(named_classes(config)) == ["some.Thing", "mine.Net", "torch.nn.Linear", "os.system"]
+    check_classes(["--data.root=my.folder", "--run", "runs.old", "--model.warmup=0.5"], ())
