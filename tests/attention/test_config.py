@@ -1,8 +1,11 @@
 """The settings of encoder and decoder: from dictionaries, one per block, and what is refused."""
 
 import pytest
+import yaml
+from jsonargparse import ArgumentParser
 
 from vitspeech.attention import Decoder, DecoderConfig, Encoder, EncoderConfig
+from vitspeech.tasks.task import Task
 
 
 @pytest.mark.parametrize("config", [None, {}, EncoderConfig()])
@@ -33,3 +36,17 @@ def test_each_block_has_its_own_contexts_and_drop_path():
 def test_a_decoder_like_an_encoder_shares_all_but_depth_and_contexts():
     encoder = EncoderConfig(depth=5, heads=3, left=2, mlp_ratio=2.0, dropout=0.1, score="dot", normalizer="relu")
     assert DecoderConfig.like(encoder) == DecoderConfig(2, 3, None, 2.0, 0.1, "dot", "relu")
+
+
+@pytest.mark.parametrize("change", ["--model=vitspeech.tasks.Labeling", "--model.network.encoder.depth=3"])
+def test_the_command_line_changes_task_or_depth_and_keeps_the_other_settings(change, tmp_path):
+    network = {"class_path": "vitspeech.models.ViT", "init_args": {"width": 8, "encoder": {"depth": 1, "heads": 2}}}
+    config = {"model": {"class_path": "vitspeech.tasks.Recognition", "init_args": {"network": network}}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--config", action="config")
+    parser.add_subclass_arguments(Task, "model")
+    parsed = parser.parse_args([f"--config={tmp_path / 'config.yaml'}", change])
+    encoder = parsed.model.init_args.network.init_args.encoder
+    assert (encoder.depth, encoder.heads) == (3 if "depth" in change else 1, 2)
+    assert "class_path" not in encoder

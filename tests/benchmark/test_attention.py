@@ -59,7 +59,7 @@ def test_local_attention_is_refused_where_it_computes_something_else():
     with pytest.raises(NotRunError, match="left = right"):
         prepare("local-attention", Case(32, left=4, right=2))
     pytest.importorskip("local_attention")
-    with pytest.raises(NotRunError, match="T=33 is no multiple of 4"):
+    with pytest.raises(NotRunError, match="T=33 is not a multiple of 4"):
         prepare("local-attention", Case(33, left=4, right=4))
 
 
@@ -140,5 +140,5 @@ def test_an_interrupted_run_keeps_the_cells_it_finished(monkeypatch, tmp_path):
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ValueError, match="device=cuda: torch sees no CUDA device"):
+    with pytest.raises(ValueError, match="device=cuda: torch finds no CUDA device"):
         Settings(device="cuda")

@@ -74,4 +74,4 @@ def test_a_fresh_process_measures_one_variant():
 
 def test_a_process_that_dies_says_so(monkeypatch):
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    assert "exit status 1, nothing said; out of memory?" in in_fresh_process("ours", Case(8))["not_run"]
+    assert "exit status 1, no message; out of memory?" in in_fresh_process("ours", Case(8))["not_run"]

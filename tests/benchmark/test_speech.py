@@ -14,6 +14,7 @@ from vitspeech.benchmark.speech import Settings
 from vitspeech.checkpoint.folder import build
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.inference.stream import stream
+from vitspeech.training.configs import config_chain
 
 TINY = {"batch": 2, "repeats": 2, "stream_minutes": 0.06}
 
@@ -42,17 +43,35 @@ def test_torchaudio_computes_our_log_mel_56_samples_later():
     assert_close(theirs, ours.log_energies(waveforms[:, 56:])[:, :97], atol=1e-4, rtol=0)
 
 
+def network_config(name):
+    """The network that a config describes, with what it takes from the config that it extends."""
+    network = {}
+    for path in config_chain(ROOT / f"configs/speech_commands/{name}.yaml"):
+        merge(network, yaml.safe_load(path.read_text())["model"]["init_args"]["network"])
+    if network["class_path"] == "vitspeech.SpeechCNN":
+        network["init_args"].pop("encoder")  # of the network that it replaces
+    network["init_args"]["classes"] = 14
+    return network
+
+
+def merge(target, changes):
+    for key, value in changes.items():
+        if isinstance(value, dict) and isinstance(target.get(key), dict):
+            merge(target[key], value)
+        else:
+            target[key] = value
+
+
 def test_the_networks_are_those_of_the_configs():
-    for name, made in speech.networks(Settings()).items():
-        config = yaml.safe_load((ROOT / f"configs/speech_commands/{name}.yaml").read_text())
-        wanted = build(config["model"]["network"])
-        assert not made.training
-        assert {key: value.shape for key, value in made.state_dict().items()} == {
-            key: value.shape for key, value in wanted.state_dict().items()
+    for name, network in speech.networks(Settings()).items():
+        expected = build(network_config(name))
+        assert not network.training
+        assert {key: value.shape for key, value in network.state_dict().items()} == {
+            key: value.shape for key, value in expected.state_dict().items()
         }
         if name != "cnn":
-            assert (made.encoder.left, made.encoder.right) == (wanted.encoder.left, wanted.encoder.right)
-            assert made.encoder.blocks[0].attention.heads == wanted.encoder.blocks[0].attention.heads
+            assert (network.encoder.left, network.encoder.right) == (expected.encoder.left, expected.encoder.right)
+            assert network.encoder.blocks[0].attention.heads == expected.encoder.blocks[0].attention.heads
 
 
 def test_the_report_has_every_number_finite_and_positive(few, tmp_path):
@@ -120,6 +139,6 @@ def test_what_cannot_be_measured_is_an_error_that_names_it(finished_run, tmp_pat
         with pytest.raises(ValueError, match=message):
             Settings(**options)
     path = tmp_path / "speech.json"
-    with pytest.raises(ValueError, match="ViT takes no waveforms"):
+    with pytest.raises(ValueError, match="ViT does not take waveforms"):
         speech.benchmark(Settings(checkpoint=str(finished_run)), path)
     assert not path.exists()

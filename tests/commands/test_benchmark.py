@@ -54,7 +54,7 @@ def test_benchmark_of_the_loader_writes_its_rates_where_it_is_told(command, tmp_
         ("vit", "--dtypes", "fp8", "'fp8' is unknown; known: fp32, bf16"),
         ("vit", "--batch", 0, "batch=0 is below 1"),
         ("speech", "--stream-minutes", 0, "stream_minutes=0.0 is not a finite number from 0.05 on"),
-        ("loader", "--images", 7, "images=7 do not lie within one batch and one epoch, 512..50000"),
+        ("loader", "--images", 7, "images=7 is not between one batch and one epoch, 512..50000"),
     ],
 )
 def test_a_benchmark_that_cannot_be_is_one_line_and_leaves_nothing(command, tmp_path, what, option, value, message):

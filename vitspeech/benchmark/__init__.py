@@ -1,1 +1,1 @@
-"""What a machine does with this package beside its peers; `scripts/benchmark.py` is the verb."""
+"""Benchmarks of this package and comparable ones; the command is `vitspeech benchmark`."""

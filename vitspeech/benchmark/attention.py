@@ -1,4 +1,4 @@
-"""Truncated attention beside its peers: time and peak memory against the length of the sequence.
+"""Truncated attention and comparable layers: time and peak memory by sequence length.
 
 Shapes: T tokens.
 """
@@ -31,25 +31,25 @@ from vitspeech.data.files import write_json
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured, and how thoroughly.
+    """The settings of the benchmark.
 
     Args:
         tokens: Sequence lengths T.
-        dtypes: Of `fp32` and `bf16`.
-        variants: Of `VARIANTS`; `ours` is always among them.
-        batch: Sequences.
+        dtypes: `fp32`, `bf16` or both.
+        variants: Names from `VARIANTS`; `ours` is always included.
+        batch: Batch size.
         heads: Attention heads.
         width: Width of a head.
         left: Past context in tokens.
         right: Look-ahead in tokens.
         device: `cpu` or `cuda`.
-        repeats: Runs of each variant after a warm-up.
-        patience: Seconds; a variant whose warm-up takes longer is run three times.
-        dense_up_to: The longest T that the dense mask is tried at.
-        memory: Whether peak memory is measured, too.
+        repeats: Runs of each variant after the warm-up.
+        patience: Seconds; a variant whose warm-up takes longer runs three times.
+        dense_up_to: The largest T for the dense mask.
+        memory: Whether to measure peak memory.
 
     Raises:
-        ValueError: If a number is below what makes sense, a name is unknown, or the device is not there.
+        ValueError: If a number is too small, a name is unknown, or the device is missing.
     """
 
     tokens: Sequence[int] = (256, 1024, 4096, 16384)
@@ -77,7 +77,7 @@ class Settings:
         check_device(self.device)
 
     def case(self, tokens: int, dtype: str) -> Case:
-        """The size of one cell."""
+        """The problem size of one cell."""
         return Case(tokens, dtype, self.batch, self.heads, self.width, self.left, self.right, self.device)
 
     def names(self) -> list[str]:
@@ -85,16 +85,17 @@ class Settings:
         return [name for name in VARIANTS if name == "ours" or name in self.variants]
 
     def too_dense(self, name: str, tokens: int) -> str | None:
-        """Why the dense mask is left out at that length, if it is."""
+        """The reason to leave out the dense mask at this length, or `None`."""
         if name == "dense mask" and tokens > self.dense_up_to:
             return f"T={tokens:,} is above --dense-up-to {self.dense_up_to:,}"
         return None
 
 
 def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
-    """Measure every cell; `path` holds the report after each, and a chart beside it at the end.
+    """Measure all cells. The report is written to `path` after each cell, and a chart next to it at the end.
 
-    A cell is a length, a dtype and a pass; memory follows, a fresh process for each length, dtype and variant.
+    A cell is a length, a dtype and a pass. Memory is measured afterwards, in a new process for each length, dtype and
+    variant.
     """
     report = {"benchmark": "attention", "settings": asdict(settings), **origin(), "complete": False}
     report |= {"cells": [], "memory": []}
@@ -110,8 +111,8 @@ def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
         for case, name in processes:
             describe(bar, f"memory, T={case.tokens:,} {case.dtype}: {name}")
             refusal = refusals[case.tokens, case.dtype].get(name)
-            found = {"not_run": refusal} if refusal else in_fresh_process(name, case)
-            report["memory"].append({"tokens": case.tokens, "dtype": case.dtype, "variant": name, **found})
+            usage = {"not_run": refusal} if refusal else in_fresh_process(name, case)
+            report["memory"].append({"tokens": case.tokens, "dtype": case.dtype, "variant": name, **usage})
             write_json(report, path)
             bar.update()
     report["complete"] = True
@@ -121,9 +122,9 @@ def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
 
 
 def timed(settings: Settings, case: Case, which: str, bar: tqdm) -> dict[str, Any]:
-    """One cell: all variants in turn on the same inputs, which are freed with it."""
+    """Time one cell: all variants in turn on the same inputs."""
     if torch.device(case.device).type == "cuda":
-        torch.compiler.reset()  # so that a kernel is compiled for this length, in the warm-up
+        torch.compiler.reset()  # compile a kernel for this length, during the warm-up
     shared = projected(case)
     calls, not_run = {}, {}
     for name in settings.names():
@@ -131,11 +132,11 @@ def timed(settings: Settings, case: Case, which: str, bar: tqdm) -> dict[str, An
         try:
             if refusal:
                 raise NotRunError(refusal)
-            prepared = prepare(name, case, shared)
+            variant = prepare(name, case, shared)
         except NotRunError as error:
             not_run[name] = str(error)
             continue
-        calls[name] = functools.partial(PASSES[which], prepared)
+        calls[name] = functools.partial(PASSES[which], variant)
     cell = f"T={case.tokens:,} {case.dtype} {which}"
     times, failed = interleaved(
         calls,
@@ -148,28 +149,28 @@ def timed(settings: Settings, case: Case, which: str, bar: tqdm) -> dict[str, An
 
 
 def tables(report: dict[str, Any]) -> str:
-    """The report to be read: milliseconds and how many times ours, then memory, then what was not run and why."""
+    """The report as text: milliseconds and ratios to ours, memory, and the reasons of variants that did not run."""
     lengths = sorted({cell["tokens"] for cell in report["cells"]})
     first = report["cells"][0]
     names = [name for name in VARIANTS if name in first["times"] or name in first["not_run"]]
-    found, reasons = {}, {}
+    texts, reasons = {}, {}
     for cell in report["cells"]:
         title = f"{cell['pass']}, {cell['dtype']}: ms (× ours)"
         for name, time in cell["times"].items():
-            found[title, name, cell["tokens"]] = f"{time['median_ms']:,.2f} ({time['ratio']:.2f})"
+            texts[title, name, cell["tokens"]] = f"{time['median_ms']:,.2f} ({time['ratio']:.2f})"
         for name, why in cell["not_run"].items():
-            found[title, name, cell["tokens"]] = "–"
+            texts[title, name, cell["tokens"]] = "–"
             reasons.setdefault(f"{name}: {why}")
     for cell in report["memory"]:
         title = f"forward+backward, {cell['dtype']}: peak MiB beyond the inputs"
         extra = cell.get("extra_mib")
-        found[title, cell["variant"], cell["tokens"]] = "–" if extra is None else f"{extra:,.1f}"
+        texts[title, cell["variant"], cell["tokens"]] = "–" if extra is None else f"{extra:,.1f}"
         if extra is None:
             reasons.setdefault(f"{cell['variant']}: {cell['not_run']}")
     parts = []
-    for title in dict.fromkeys(title for title, *_ in found):
+    for title in dict.fromkeys(title for title, *_ in texts):
         head = [title, *(f"T = {tokens:,}" for tokens in lengths)]
-        parts.append(aligned([head, *([name, *(found[title, name, tokens] for tokens in lengths)] for name in names)]))
+        parts.append(aligned([head, *([name, *(texts[title, name, tokens] for tokens in lengths)] for name in names)]))
     if reasons:
         parts.append("not run:\n" + "\n".join(f"  {line}" for line in reasons))
     return "\n\n".join(parts)

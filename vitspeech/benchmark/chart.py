@@ -1,4 +1,4 @@
-"""The log-log plot of `benchmark.py attention`: a slope of one is linear in the length, of two quadratic."""
+"""The log-log plot of the attention benchmark: slope 1 is linear in the length, slope 2 quadratic."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ Lines = dict[str, list[tuple[int, float]]]
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
-    """A row of panels for each dtype: time forward, time forward+backward, and peak memory if it was measured."""
+    """One row of panels per dtype: forward time, forward+backward time, and peak memory if it was measured."""
     settings = report["settings"]
     dtypes, lengths = settings["dtypes"], sorted(set(settings["tokens"]))
     columns = len(PASSES) + bool(report["memory"])
@@ -37,13 +37,13 @@ def draw(report: dict[str, Any], path: Path) -> None:
             cells = [cell for cell in report["cells"] if (cell["dtype"], cell["pass"]) == (dtype, which)]
             panel(axes, time_lines(cells), f"{which}, {dtype}", "time (ms)", lengths)
         if report["memory"]:
-            held = [cell for cell in report["memory"] if cell["dtype"] == dtype]
+            cells = [cell for cell in report["memory"] if cell["dtype"] == dtype]
             panel(
-                row[-1], memory_lines(held), f"memory, forward+backward, {dtype}", "peak beyond inputs (MiB)", lengths
+                row[-1], memory_lines(cells), f"memory, forward+backward, {dtype}", "peak beyond inputs (MiB)", lengths
             )
-    drawn = {line.get_label(): line for axes in grid.flat for line in axes.get_lines()}
-    names = [name for name in STYLES if name in drawn]
-    figure.legend([drawn[name] for name in names], names, loc="outside lower center", ncols=len(names))
+    lines = {line.get_label(): line for axes in grid.flat for line in axes.get_lines()}
+    names = [name for name in STYLES if name in lines]
+    figure.legend([lines[name] for name in names], names, loc="outside lower center", ncols=len(names))
     size = f"batch {settings['batch']}, {settings['heads']} heads of {settings['width']}"
     figure.suptitle(f"{size}, window {settings['left']} + 1 + {settings['right']}; {report['hardware']}", fontsize=11)
     figure.savefig(path, dpi=130)
@@ -51,7 +51,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
 
 
 def time_lines(cells: list[dict[str, Any]]) -> Lines:
-    """Length and median of each variant that ran."""
+    """Lengths and median times of each variant that ran."""
     lines = {}
     for cell in cells:
         for name, time in cell["times"].items():
@@ -60,7 +60,7 @@ def time_lines(cells: list[dict[str, Any]]) -> Lines:
 
 
 def memory_lines(cells: list[dict[str, Any]]) -> Lines:
-    """Length and peak of each variant that ran; a peak of nothing has no place on a logarithmic axis."""
+    """Lengths and peaks of each variant that ran; a peak of 0 cannot be drawn on a logarithmic axis."""
     lines = {}
     for cell in cells:
         if cell.get("extra_mib"):
@@ -69,17 +69,17 @@ def memory_lines(cells: list[dict[str, Any]]) -> Lines:
 
 
 def panel(axes: pyplot.Axes, lines: Lines, title: str, label: str, lengths: list[int]) -> None:
-    """One line a variant, in its own color and marker; ours is drawn over the others."""
+    """One line per variant; ours is drawn on top."""
     for name, points in lines.items():
         color, marker = STYLES[name]
-        mine = name == "ours"
+        ours = name == "ours"
         axes.plot(
             *zip(*points, strict=True),
             color=color,
             marker=marker,
             markersize=6,
-            linewidth=2.8 if mine else 1.4,
-            zorder=3 if mine else 2,
+            linewidth=2.8 if ours else 1.4,
+            zorder=3 if ours else 2,
             label=name,
         )
     axes.set_xscale("log", base=2)

@@ -1,4 +1,4 @@
-"""One layer of full attention at the length of an image, beside PyTorch's.
+"""One layer of full attention at the length of an image, compared with PyTorch's.
 
 Shapes: B batch, T tokens, D model width.
 """
@@ -30,19 +30,19 @@ from vitspeech.data.files import write_json
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured, and how thoroughly.
+    """The settings of the benchmark.
 
     Args:
         tokens: Sequence lengths T.
-        dtypes: Of `fp32` and `bf16` (autocast).
-        batch: Sequences.
+        dtypes: `fp32`, `bf16` (autocast) or both.
+        batch: Batch size.
         width: Model width D.
         heads: Attention heads.
         device: `cpu` or `cuda`.
-        repeats: Runs of each layer after a warm-up.
+        repeats: Runs of each layer after the warm-up.
 
     Raises:
-        ValueError: If a number is below 1, a dtype is unknown, or the device is not there.
+        ValueError: If a number is below 1, a dtype is unknown, or the device is missing.
     """
 
     tokens: Sequence[int] = (64, 256)
@@ -62,15 +62,15 @@ class Settings:
 
 
 class Fused(MultiHeadAttention):
-    """Our layer with `scaled_dot_product_attention` in its middle, whatever is faster."""
+    """Our layer, always with `scaled_dot_product_attention`."""
 
     def forward(self, x: Tensor) -> Tensor:
         attended = F.scaled_dot_product_attention(*self.project(x, None))
-        return self.output(attended.transpose(1, 2).flatten(2))
+        return self.output(self.joined(attended))
 
 
 class Torch(nn.MultiheadAttention):
-    """PyTorch's layer as self-attention."""
+    """`torch.nn.MultiheadAttention` as self-attention."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__(width, heads, batch_first=True)
@@ -83,7 +83,7 @@ LAYERS = {"ours": MultiHeadAttention, "scaled_dot_product_attention": Fused, "nn
 
 
 def training_pass(layer: nn.Module, x: Tensor, dtype: str) -> Call:
-    """Forward and backward, to the input and to the weights."""
+    """A forward and backward pass, with the gradients of the input and the weights."""
     x = x.clone().requires_grad_()
     upstream = torch.randn_like(x)
 
@@ -96,7 +96,7 @@ def training_pass(layer: nn.Module, x: Tensor, dtype: str) -> Call:
 
 
 def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
-    """Time the layers, cell by cell; `path` holds the report after each."""
+    """Time the layers. The report is written to `path` after each cell."""
     report = {"benchmark": "layer", "settings": asdict(settings), **origin(), "complete": False, "cells": []}
     cells = [(tokens, dtype) for tokens in settings.tokens for dtype in settings.dtypes]
     with tqdm(cells, unit="cell", dynamic_ncols=True) as bar:
@@ -117,7 +117,7 @@ def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
 
 
 def table(report: dict[str, Any]) -> str:
-    """The report to be read: milliseconds, and how many times ours."""
+    """The report as text: milliseconds and ratios to ours."""
     cells = report["cells"]
     head = ["forward+backward: ms (× ours)", *(f"T = {cell['tokens']}, {cell['dtype']}" for cell in cells)]
     rows = [

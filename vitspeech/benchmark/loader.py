@@ -1,4 +1,4 @@
-"""Images/s out of memory, augmentation included: what the loader alone can feed to a network."""
+"""Throughput of the data loader alone: images/s from memory, with augmentation."""
 
 import statistics
 import time
@@ -19,7 +19,7 @@ RECIPES = {
 
 
 class RandomPixels(ImageData):
-    """As many images as CIFAR has, of noise: reading and augmenting costs the same."""
+    """Random images of the size and number of CIFAR's, with the same cost of reading and augmenting."""
 
     labels = tuple("0123456789")
 
@@ -29,20 +29,20 @@ class RandomPixels(ImageData):
 
 
 def benchmark(passes: int, images: int, batch: int) -> dict[str, float]:
-    """Images/s of each recipe: the median over the passes, the recipes interleaved after a warm-up.
+    """Images/s of each recipe: the median over the passes, with interleaved recipes after a warm-up.
 
     Args:
-        passes: Passes of each recipe.
-        images: Images a pass.
-        batch: Images a batch.
+        passes: Number of passes of each recipe.
+        images: Images per pass.
+        batch: Batch size.
 
     Raises:
-        ValueError: If there is no pass, or not one batch in it.
+        ValueError: If there is no pass, or a pass is shorter than one batch.
     """
     if passes < 1:
         raise ValueError(f"passes={passes} is below 1")
     if not batch <= images <= 50_000:
-        raise ValueError(f"images={images} do not lie within one batch and one epoch, {batch}..50000")
+        raise ValueError(f"images={images} is not between one batch and one epoch, {batch}..50000")
     sets = {name: RandomPixels(batch=batch, augment=augment, seed=0) for name, augment in RECIPES.items()}
     pixels = next(iter(sets.values())).read("train")
     seconds = {name: [] for name in sets}
@@ -59,5 +59,5 @@ def benchmark(passes: int, images: int, batch: int) -> dict[str, float]:
 
 
 def table(rates: dict[str, float]) -> str:
-    """The rates to be read."""
+    """The rates as text."""
     return "\n".join(f"{name:28} {rate:10,.0f} images/s" for name, rate in rates.items())

@@ -1,4 +1,4 @@
-"""Peak memory of one forward and backward, beyond the inputs, in a process of its own.
+"""Peak memory of one forward and backward, beyond the inputs, in a separate process.
 
 `python -m vitspeech.benchmark.memory '{"name": "ours", "tokens": 4096}'` prints it as JSON.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from vitspeech.benchmark.measure import Call, NotRunError, reason, synchronise
+from vitspeech.benchmark.measure import Call, NotRunError, reason, synchronize
 from vitspeech.benchmark.variants import Case, prepare, small
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -23,18 +23,18 @@ MIB = 2**20
 
 
 def extra_mib(call: Call, device: str = "cpu") -> float:
-    """By how many MiB one run of `call` raises the peak over what was held before, its results included.
+    """Peak memory of one run of `call` in MiB beyond the memory held before, results included.
 
-    On CUDA it is the allocator's count. On Linux the kernel's high-water mark is set back first; elsewhere the mark of
-    the whole process is read before and after, which sees only what rises above all that went before.
+    On CUDA it is measured by the allocator. On Linux the high-water mark of the kernel is reset first; elsewhere the
+    mark of the process is read before and after, which detects only growth beyond all earlier peaks.
     """
     gc.collect()
     if torch.device(device).type == "cuda":
-        synchronise(device)
+        synchronize(device)
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         result = call()
-        synchronise(device)
+        synchronize(device)
         grown = torch.cuda.max_memory_allocated() - before
     else:
         before = settled()
@@ -45,7 +45,7 @@ def extra_mib(call: Call, device: str = "cpu") -> float:
 
 
 def settled() -> int:
-    """Bytes held now, after freed memory went back to the kernel and the high-water mark was set to this."""
+    """Bytes held now, after returning freed memory to the kernel and resetting the high-water mark."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
         RESET.write_text("5")
@@ -55,7 +55,7 @@ def settled() -> int:
 
 
 def high_water() -> int:
-    """The most bytes that this process has held at once."""
+    """The peak memory of this process in bytes."""
     if STATUS.exists():
         return status_bytes("VmHWM")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -63,23 +63,23 @@ def high_water() -> int:
 
 
 def status_bytes(name: str) -> int:
-    """A size that the kernel gives in kB."""
+    """A size from the kernel's status file (in kB there), in bytes."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name + ":"))
     return 1024 * int(line.split()[1])
 
 
 def in_fresh_process(name: str, case: Case) -> dict[str, Any]:
-    """`extra_mib` of that variant, measured by a new process, or `not_run` with the reason."""
+    """`extra_mib` of a variant measured in a new process, or `not_run` with the reason."""
     command = [sys.executable, "-m", "vitspeech.benchmark.memory", json.dumps({"name": name, **asdict(case)})]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["nothing said; out of memory?"])[-1]
-        return {"not_run": f"failed: exit status {done.returncode}, {said[:120]}"}
-    return json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(command, capture_output=True, text=True)
+    if process.returncode:
+        message = (process.stderr.strip().splitlines() or ["no message; out of memory?"])[-1]
+        return {"not_run": f"failed: exit status {process.returncode}, {message[:120]}"}
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def measured(name: str, case: Case) -> dict[str, Any]:
-    """What the fresh process prints: a short call loads the kernels, the next one is measured."""
+    """The output of the new process: a short call loads the kernels, then the real one is measured."""
     try:
         prepare(name, small(case)).forward_backward()
         return {"extra_mib": extra_mib(prepare(name, case).forward_backward, case.device)}
@@ -88,5 +88,5 @@ def measured(name: str, case: Case) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    wanted = json.loads(sys.argv[1])
-    print(json.dumps(measured(wanted.pop("name"), Case(**wanted))))
+    arguments = json.loads(sys.argv[1])
+    print(json.dumps(measured(arguments.pop("name"), Case(**arguments))))

@@ -1,6 +1,6 @@
-"""Speech from file to label: log-mel beside torchaudio's, networks, reading, and an hour's stream on one core.
+"""Speech benchmarks: the log-mel front end and torchaudio's, networks, reading files, and streaming on one core.
 
-Clips are noise of one second. Shapes: B batch, N samples of a clip, F frames, M mel bins.
+Clips are one second of noise. Shapes: B batch, N samples of a clip, F frames, M mel bins.
 """
 
 import math
@@ -34,27 +34,27 @@ from vitspeech.models import SpeechClassifier, SpeechCNN
 
 Note = Callable[[str], None]
 LOW_HZ, HIGH_HZ = 20.0, 7600.0
-FILES, HELD = 500, 10_000  # clips read one by one, and clips in memory
-BACKGROUND_S = 320  # as much noise as the training part of Speech Commands has: more than a core's cache holds
+FILES, HELD = 500, 10_000  # clips read from files, and clips in memory
+BACKGROUND_S = 320  # as much noise as the training set of Speech Commands has: more than fits into a cache
 PUSH_MS, MINUTE, WARM_UP = 10, 6000, 200  # the last two in pushes
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured, and how thoroughly.
+    """The settings of the benchmark.
 
     Args:
-        batch: Clips a call.
-        mels: Mel bins M, of the front end beside torchaudio's and of the random networks.
-        checkpoint: Folder of a released speech model to classify and to stream with; `None` takes the networks of
-            configs/speech_commands with random weights.
-        stream_minutes: How much sound is streamed.
-        dtypes: What is classified in: of `fp32` and `bf16` (autocast).
-        device: `cpu` or `cuda`; files are read, and sound is streamed, on the CPU.
-        repeats: Runs of each after a warm-up.
+        batch: Clips per call.
+        mels: Mel bins M of the front ends and of the networks with random weights.
+        checkpoint: Folder of a released speech model; `None` uses the networks of configs/speech_commands with random
+            weights.
+        stream_minutes: Length of the streamed audio.
+        dtypes: Precision of classification: `fp32`, `bf16` (autocast) or both.
+        device: `cpu` or `cuda`; reading and streaming always run on CPU.
+        repeats: Runs of each call after the warm-up.
 
     Raises:
-        ValueError: If a number is too small, a dtype is unknown, or the device is not there.
+        ValueError: If a number is too small, a dtype is unknown, or the device is missing.
     """
 
     batch: int = 128
@@ -74,23 +74,27 @@ class Settings:
 
 
 def networks(settings: Settings) -> dict[str, nn.Module]:
-    """What classifies: the checkpoint's network alone, or those of configs/speech_commands with random weights."""
+    """The network of the checkpoint, or those of configs/speech_commands with random weights."""
     if settings.checkpoint is not None:
         network = load(settings.checkpoint).network
         if not hasattr(network, "tokens"):
-            raise ValueError(f"{settings.checkpoint}: {type(network).__name__} takes no waveforms")
+            raise ValueError(f"{settings.checkpoint}: {type(network).__name__} does not take waveforms")
         return {Path(settings.checkpoint).resolve().name: network.to(settings.device)}
     tokens = partial(SpeechTokens, 128, mels=settings.mels, stride=4)
     windows = {"full": {}, "truncated": {"left": 8, "right": 2}, "causal": {"left": 8, "right": 0}}
-    made = {
+    models = {
         name: SpeechClassifier(14, tokens(), EncoderConfig(mlp_ratio=2.0, **window)) for name, window in windows.items()
     }
-    made["cnn"] = SpeechCNN(14, tokens(), depth=3, kernel=7)
-    return {name: network.to(settings.device).eval() for name, network in made.items()}
+    models["cnn"] = SpeechCNN(14, tokens(), depth=3, kernel=7)
+    return {name: network.to(settings.device).eval() for name, network in models.items()}
 
 
 def timed(calls: dict[str, tuple[measure.Call, int]], settings: Settings, note: Note) -> dict[str, dict[str, Any]]:
-    """What `interleaved` says of calls that take so many clips each, with clips/s; none of them may fail."""
+    """Times of calls that process a number of clips each, with clips/s.
+
+    Raises:
+        RuntimeError: If a call fails.
+    """
     runs = {name: torch.inference_mode()(call) for name, (call, _) in calls.items()}
     times, failed = measure.interleaved(runs, settings.repeats, device=settings.device, note=note)
     if failed:
@@ -101,10 +105,10 @@ def timed(calls: dict[str, tuple[measure.Call, int]], settings: Settings, note: 
 
 
 def torchaudio_log_mel(ours: LogMel) -> Callable[[Tensor], Tensor]:
-    """torchaudio's log-mel by our numbers: (B, N) -> (B, M, F).
+    """torchaudio's log-mel with our settings: (B, N) -> (B, M, F).
 
-    Its frames are as long as its transform, with the window in their middle: its frame f of 512 samples is ours from
-    (512 - 400) / 2 = 56 samples later on, and the last one does not fit (97 instead of 98 in a second).
+    Its frames are as long as its transform, with the window in the middle: its frame f of 512 samples corresponds to
+    ours 56 = (512 - 400) / 2 samples later, and the last one does not fit (97 frames instead of 98 in one second).
     """
     window = {"n_fft": ours.transform, "win_length": ours.window_samples, "hop_length": ours.hop_samples}
     mels = {"n_mels": ours.mels, "f_min": LOW_HZ, "f_max": HIGH_HZ}
@@ -113,7 +117,7 @@ def torchaudio_log_mel(ours: LogMel) -> Callable[[Tensor], Tensor]:
 
 
 def log_mel(settings: Settings, note: Note) -> dict[str, Any]:
-    """Our front end up to the logarithm beside torchaudio's."""
+    """Our front end up to the logarithm, and torchaudio's."""
     ours = LogMel(settings.mels, low_hz=LOW_HZ, high_hz=HIGH_HZ).to(settings.device)
     clips = torch.randn(settings.batch, SAMPLE_RATE_HZ, device=settings.device) / 10
     calls = {"ours": ours.log_energies, "torchaudio": torchaudio_log_mel(ours)}
@@ -121,52 +125,52 @@ def log_mel(settings: Settings, note: Note) -> dict[str, Any]:
 
 
 def classify(settings: Settings, note: Note) -> list[dict[str, Any]]:
-    """Waveform to logits in each dtype, and which share of that the log-mel front end takes when it runs alone."""
-    made = networks(settings)
-    front_end = next(iter(made.values())).tokens.log_mel
+    """Classification in each dtype, and the fraction of its time that the log-mel front end takes by itself."""
+    models = networks(settings)
+    front_end = next(iter(models.values())).tokens.log_mel
     clips = torch.randn(settings.batch, front_end.sample_rate_hz, device=settings.device) / 10
     cells = []
     for dtype in settings.dtypes:
         autocast = torch.autocast(clips.device.type, torch.bfloat16, enabled=dtype == "bf16")
-        calls = {name: autocast(network.forward) for name, network in {"log_mel": front_end, **made}.items()}
+        calls = {name: autocast(network.forward) for name, network in {"log_mel": front_end, **models}.items()}
         calls = {name: (partial(call, clips), len(clips)) for name, call in calls.items()}
         times = timed(calls, settings, lambda text, dtype=dtype: note(f"{dtype}: {text}"))
-        for name in made:
+        for name in models:
             times[name]["log_mel_share"] = times["log_mel"]["median_ms"] / times[name]["median_ms"]
         cells.append({"dtype": dtype, "times": times})
     return cells
 
 
 def reading(settings: Settings, note: Note) -> dict[str, Any]:
-    """Files one by one (from the page cache), batches out of memory, and a batch's augmentation on the device."""
+    """Reading single files (from the page cache), batches from memory, and augmenting a batch on the device."""
     data = WaveformData(seconds=1.0, batch=settings.batch, augment=None, seed=0)
     data.noise = pink_noise(BACKGROUND_S * SAMPLE_RATE_HZ // 10).to(settings.device)
-    # NumPy's memory, as in `read_clips`: in huge pages.
-    held = torch.from_numpy(numpy.empty((HELD, SAMPLE_RATE_HZ), numpy.int16)).random_(-32768, 32768)
-    items, order = Items(held, torch.zeros(HELD, dtype=torch.long)), torch.randint(HELD, (HELD,))
+    # Allocated by NumPy, in huge pages, as in `read_clips`.
+    clips = torch.from_numpy(numpy.empty((HELD, SAMPLE_RATE_HZ), numpy.int16)).random_(-32768, 32768)
+    items, order = Items(clips, torch.zeros(HELD, dtype=torch.long)), torch.randint(HELD, (HELD,))
     inputs, *rest = items[torch.randint(HELD, (settings.batch,)), 0]
     with TemporaryDirectory() as folder:
         for number in range(FILES):
-            soundfile.write(f"{folder}/{number}.wav", held[number % HELD].numpy(), SAMPLE_RATE_HZ, subtype="PCM_16")
+            soundfile.write(f"{folder}/{number}.wav", clips[number % HELD].numpy(), SAMPLE_RATE_HZ, subtype="PCM_16")
         files = find_audio([folder])
         calls = {
             "WAV files one by one": (lambda: [read_audio(file) for file in files], FILES),
-            "batches out of memory": (lambda: [len(items[some, 0]) for some in order.split(settings.batch)], HELD),
+            "batches out of memory": (lambda: [len(items[part, 0]) for part in order.split(settings.batch)], HELD),
             "a batch augmented": (lambda: data.training_batch(inputs.to(settings.device), *rest), settings.batch),
         }
         return {"files": FILES, "held": HELD, "times": timed(calls, settings, note)}
 
 
 def state_bytes(sound: AudioStream) -> int:
-    """What a stream keeps from push to push: samples, and in each block what waits and what is past."""
-    kept = [sound.pending, *(value for block in sound.encoder.blocks for value in vars(block).values())]
-    return sum(value.untyped_storage().nbytes() for value in kept if isinstance(value, Tensor))
+    """The size of the state of a stream: samples, and the waiting inputs and the past of each block."""
+    values = [sound.pending, *(value for block in sound.encoder.blocks for value in vars(block).values())]
+    return sum(value.untyped_storage().nbytes() for value in values if isinstance(value, Tensor))
 
 
 def pushed(sound: AudioStream, samples: int, pushes: int, edge: int) -> tuple[numpy.ndarray, list[dict[str, int]]]:
-    """Seconds of each push of so many samples of noise, int16 as from a microphone; bytes held at edge and end."""
-    memory.settled()  # what the parts before have freed is no memory of the stream's
-    taken, held = numpy.full(pushes, math.nan), []  # written to before, so that it is no growth
+    """Seconds of each push of `samples` samples of int16 noise, and the bytes held at `edge` and at the end."""
+    memory.settled()  # returns memory that earlier parts have freed
+    seconds, held = numpy.full(pushes, math.nan), []  # written once, so that it does not count as growth
     for _ in range(WARM_UP):
         sound.push(torch.zeros(samples))
     sound.flush()
@@ -174,27 +178,27 @@ def pushed(sound: AudioStream, samples: int, pushes: int, edge: int) -> tuple[nu
         noise = torch.randint(-3000, 3000, (samples,), dtype=torch.int16)
         start = time.perf_counter()
         sound.push(noise)
-        taken[number] = time.perf_counter() - start
+        seconds[number] = time.perf_counter() - start
         if number + 1 in (edge, pushes):
             resident = memory.status_bytes("VmRSS") if memory.STATUS.exists() else memory.high_water()
             held.append({"state_bytes": state_bytes(sound), "resident_bytes": resident})
-    return taken, held
+    return seconds, held
 
 
 def streaming(settings: Settings, note: Note) -> dict[str, Any]:
-    """The truncated network, or the checkpoint's, on one core of the CPU.
+    """Stream through the truncated network, or that of the checkpoint, on one CPU core.
 
-    The real-time factor is the seconds that pushes take, without making the noise, over the seconds of sound. `first`
-    and `last` are a minute each, or half of a shorter stream.
+    The real-time factor is the time of the pushes over the duration of the audio. `first` and `last` are one minute
+    each, or half of a shorter stream.
     """
-    made = networks(replace(settings, device="cpu"))
-    name = "truncated" if settings.checkpoint is None else next(iter(made))
+    models = networks(replace(settings, device="cpu"))
+    name = "truncated" if settings.checkpoint is None else next(iter(models))
     try:
-        sound = stream(made[name])
+        sound = stream(models[name])
     except ValueError as error:
         return {"network": name, "stretches": {}, "not_run": str(error)}
     samples = sound.sample_rate_hz * PUSH_MS // 1000
-    # Both ends at the same place within a token, where a stream of constant state holds the same.
+    # Both ends are at the same position within a token, where a stream of constant state has the same size.
     whole = math.lcm(samples, sound.hop_samples) // samples
     pushes = round(settings.stream_minutes * MINUTE) // whole * whole
     edge = min(MINUTE, pushes // 2) // whole * whole
@@ -202,15 +206,18 @@ def streaming(settings: Settings, note: Note) -> dict[str, Any]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        taken, held = pushed(sound, samples, pushes, edge)
+        seconds, held = pushed(sound, samples, pushes, edge)
     finally:
         torch.set_num_threads(threads)
-    parts = {"first": (taken[:edge], held[0]), "last": (taken[-edge:], held[1]), "all": (taken, held[1])}
-    return {"network": name, "stretches": {part: summary(some) | sizes for part, (some, sizes) in parts.items()}}
+    parts = {"first": (seconds[:edge], held[0]), "last": (seconds[-edge:], held[1]), "all": (seconds, held[1])}
+    return {
+        "network": name,
+        "stretches": {part: summary(durations) | sizes for part, (durations, sizes) in parts.items()},
+    }
 
 
 def summary(seconds: numpy.ndarray) -> dict[str, float]:
-    """What the JSON keeps of a stretch of pushes."""
+    """The report of a range of pushes."""
     milliseconds = 1000 * seconds
     return {
         "minutes": len(seconds) / MINUTE,
@@ -221,10 +228,10 @@ def summary(seconds: numpy.ndarray) -> dict[str, float]:
 
 
 def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
-    """Measure part by part; `path` holds the report after each."""
-    made = networks(settings)
+    """Measure all parts. The report is written to `path` after each."""
+    models = networks(settings)
     report = {"benchmark": "speech", "settings": asdict(settings), **measure.origin(), "complete": False}
-    report["parameters"] = {name: sum(each.numel() for each in made[name].parameters()) for name in made}
+    report["parameters"] = {name: sum(each.numel() for each in models[name].parameters()) for name in models}
     parts = {"log_mel": log_mel, "classify": classify, "reading": reading, "stream": streaming}
     with tqdm(parts.items(), unit="part", dynamic_ncols=True) as bar:
         for name, part in bar:
@@ -235,7 +242,7 @@ def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
 
 
 def table(report: dict[str, Any]) -> str:
-    """The report to be read: clips/s, then the stream."""
+    """The report as text: clips/s, then the stream."""
     rate, cells, flow = "{clips_per_second:,.0f}".format_map, report["classify"], report["stream"]
     front_ends = [["log-mel, clips of 1 s", "clips/s (ours / it)"]]
     front_ends += [[name, f"{rate(row)} ({row['ratio']:.2f})"] for name, row in report["log_mel"]["times"].items()]

@@ -1,6 +1,6 @@
-"""What `benchmark.py attention` compares: ours, full attention, a dense mask, peers, recurrence and convolution.
+"""The variants of the attention benchmark: ours, full attention, a dense mask, other packages, LSTM and convolution.
 
-Every variant maps one sequence of the same width; what it needs beyond its inputs is made before the clock starts.
+All variants map a sequence to a sequence of the same width. Everything besides the inputs is built before timing.
 
 Shapes: B batch, T tokens, H heads, K head width, D = H · K.
 """
@@ -20,12 +20,12 @@ from vitspeech.benchmark.measure import DTYPES, NotRunError, not_installed
 
 @dataclass(frozen=True)
 class Case:
-    """One size of the problem.
+    """A problem size.
 
     Args:
         tokens: Sequence length T.
         dtype: `fp32` or `bf16`.
-        batch: Sequences B.
+        batch: Batch size B.
         heads: Attention heads H.
         width: Width K of a head.
         left: Past context in tokens.
@@ -43,19 +43,19 @@ class Case:
     device: str = "cpu"
 
     def random(self, *shape: int) -> Tensor:
-        """Normal noise of that shape, made in its dtype: no copy is left behind."""
+        """Normal noise of a shape, drawn in the dtype of the case, without a copy."""
         return torch.randn(shape, dtype=DTYPES[self.dtype], device=self.device)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A variant with its inputs, ready to be run.
+    """A variant with its inputs, ready to run.
 
     Args:
         function: Maps `inputs[:arguments]` to the output.
-        inputs: What gradients are taken of: queries, keys and values, or a sequence and the parameters.
-        upstream: The gradient that comes back to the output.
-        arguments: How many of the inputs `function` is given; parameters it has already.
+        inputs: The tensors to differentiate by: queries, keys and values, or a sequence and the parameters.
+        upstream: The gradient of the output.
+        arguments: Number of inputs passed to `function`; the others are its parameters.
     """
 
     function: Callable[..., Tensor]
@@ -64,7 +64,7 @@ class Prepared:
     arguments: int
 
     def forward(self) -> Tensor:
-        """The output alone; nothing is kept for a backward pass."""
+        """The output, without a graph for the backward pass."""
         with torch.no_grad():
             return self.function(*self.inputs[: self.arguments])
 
@@ -83,12 +83,12 @@ def ours(case: Case) -> Callable[..., Tensor]:
 
 
 def full(case: Case) -> Callable[..., Tensor]:
-    """PyTorch's fused attention over the whole sequence: another function, the price of no window."""
+    """PyTorch's fused attention over the full sequence: another function, as the cost without a window."""
     return scaled_dot_product_attention
 
 
 def dense_mask(case: Case) -> Callable[..., Tensor]:
-    """PyTorch's fused attention with the window as a mask, which the first call makes."""
+    """PyTorch's fused attention with the window as a mask, which the first call builds."""
 
     @functools.cache
     def mask() -> Tensor:
@@ -99,13 +99,13 @@ def dense_mask(case: Case) -> Callable[..., Tensor]:
 
 
 def local_attention(case: Case) -> Callable[..., Tensor]:
-    """The package `local-attention` with the same window, exactly."""
+    """The package `local-attention` with exactly the same window."""
     if case.left != case.right or case.left < 1:
-        raise NotRunError(f"wants left = right ≥ 1, not {case.left} and {case.right}")
+        raise NotRunError(f"requires left = right ≥ 1, not {case.left} and {case.right}")
     if importlib.util.find_spec("local_attention") is None:
         raise not_installed()
     if case.tokens % case.left:
-        raise NotRunError(f"T={case.tokens:,} is no multiple of {case.left}: it would attend to its own padding")
+        raise NotRunError(f"T={case.tokens:,} is not a multiple of {case.left}: it would attend to its own padding")
     from local_attention import LocalAttention
 
     return LocalAttention(
@@ -119,7 +119,7 @@ def local_attention(case: Case) -> Callable[..., Tensor]:
 
 
 def flex_by_hand(case: Case) -> Callable[..., Tensor]:
-    """`flex_attention` as its users compile it, with the same window."""
+    """Compiled `flex_attention` with the same window."""
     if torch.device(case.device).type != "cuda":
         raise NotRunError("CUDA only: flex_attention has no backward on CPU")
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -132,13 +132,13 @@ def flex_by_hand(case: Case) -> Callable[..., Tensor]:
 
 
 def lstm(case: Case) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
-    """One LSTM of the same width, forward in time."""
+    """A unidirectional LSTM of the same width."""
     module = nn.LSTM(case.heads * case.width, case.heads * case.width, batch_first=True)
     return module, lambda sequence: module(sequence)[0]
 
 
 def convolution(case: Case) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
-    """One convolution that sees the same window, its input transposed as it wants it."""
+    """A convolution over the same window, on the transposed input."""
     width, left, right = case.heads * case.width, case.left, case.right
     same = left == right
     module = nn.Conv1d(width, width, left + right + 1, padding=left if same else 0)
@@ -159,7 +159,7 @@ VARIANTS = (*ATTENTION, *LAYERS)
 
 
 def projected(case: Case) -> tuple[Tensor, ...]:
-    """Queries, keys, values and an upstream gradient, which all attention variants may share.
+    """Queries, keys, values and an upstream gradient, shared by all attention variants.
 
     Shape:
         -> four times (B, H, T, K)
@@ -169,15 +169,15 @@ def projected(case: Case) -> tuple[Tensor, ...]:
 
 
 def prepare(name: str, case: Case, shared: tuple[Tensor, ...] | None = None) -> Prepared:
-    """The variant of that name with its inputs.
+    """The variant with a name, and its inputs.
 
     Args:
         name: One of `VARIANTS`.
         case: The size.
-        shared: What `projected` gave, to be used again; `None` makes it anew.
+        shared: The output of `projected`; `None` calls it.
 
     Raises:
-        NotRunError: If the variant is not installed, or cannot do this case.
+        NotRunError: If the variant is not installed or does not support the case.
     """
     if name in ATTENTION:
         function = ATTENTION[name](case)
@@ -191,5 +191,5 @@ def prepare(name: str, case: Case, shared: tuple[Tensor, ...] | None = None) -> 
 
 
 def small(case: Case) -> Case:
-    """The case at most 64 tokens long: enough to load a kernel."""
+    """The case with at most 64 tokens, enough to load the kernels."""
     return replace(case, tokens=min(case.tokens, 64))

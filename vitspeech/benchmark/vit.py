@@ -1,4 +1,4 @@
-"""A training step of our ViT beside that of its peers, of one shape.
+"""A training step of our ViT and of other packages' ViTs of the same shape.
 
 Shapes: B batch, N image side, D model width.
 """
@@ -38,15 +38,15 @@ from vitspeech.models import ViT
 
 @dataclass(frozen=True)
 class Shape:
-    """What all networks share; the MLP is four times as wide as the model.
+    """The shape of all networks; the MLP is four times as wide as the model.
 
     Args:
         image: Image side N in pixels.
-        patch: Pixels along a patch's side.
+        patch: Patch side in pixels.
         width: Model width D.
-        depth: Encoder blocks.
+        depth: Number of blocks.
         heads: Attention heads.
-        classes: Labels.
+        classes: Number of labels.
     """
 
     image: int = 32
@@ -59,18 +59,18 @@ class Shape:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured, and how thoroughly.
+    """The settings of the benchmark.
 
     Args:
-        batch: Images a step.
-        repeats: Steps of each network after a warm-up.
+        batch: Batch size.
+        repeats: Steps of each network after the warm-up.
         device: `cpu` or `cuda`.
         dtypes: `fp32`, and `bf16` for autocast.
-        compiled: Whether each is measured compiled, too.
-        shape: Of the networks.
+        compiled: Whether to measure each network compiled, too.
+        shape: The shape of the networks.
 
     Raises:
-        ValueError: If a number is below 1, a dtype is unknown, or the device is not there.
+        ValueError: If a number is below 1, a dtype is unknown, or the device is missing.
     """
 
     batch: int = 128
@@ -87,7 +87,7 @@ class Settings:
 
 
 def torch_encoder(shape: Shape) -> nn.Module:
-    """Our patches, positions and mean pooling around PyTorch's own encoder."""
+    """`torch.nn.TransformerEncoder` with our patches, positions and mean pooling."""
     patches = LinearPatches(shape.image, shape.patch, shape.width)
     layer = nn.TransformerEncoderLayer(
         shape.width, shape.heads, 4 * shape.width, 0.0, "gelu", batch_first=True, norm_first=True
@@ -108,7 +108,7 @@ def ours(shape: Shape) -> nn.Module:
 
 
 def timm(shape: Shape) -> nn.Module:
-    """timm's as it comes."""
+    """timm's `VisionTransformer`."""
     return TimmViT(
         img_size=shape.image,
         patch_size=shape.patch,
@@ -120,7 +120,7 @@ def timm(shape: Shape) -> nn.Module:
 
 
 def timm_unfused(shape: Shape) -> nn.Module:
-    """timm's without the fused attention, which is slow on CPU at this length."""
+    """timm's without fused attention, which is slow on CPU at this length."""
     before = use_fused_attn(), use_fused_attn(experimental=True)
     set_fused_attn(False)
     try:
@@ -130,7 +130,7 @@ def timm_unfused(shape: Shape) -> nn.Module:
 
 
 def torchvision(shape: Shape) -> nn.Module:
-    """torchvision's."""
+    """torchvision's `VisionTransformer`."""
     return TorchvisionViT(
         image_size=shape.image,
         patch_size=shape.patch,
@@ -171,7 +171,7 @@ NETWORKS = {
 
 
 def training_step(network: nn.Module, images: Tensor, labels: Tensor, dtype: str, compiled: bool = False) -> Call:
-    """Forward, cross-entropy, backward and a step of AdamW, in bf16 under autocast."""
+    """A training step: forward, cross-entropy, backward and AdamW; bf16 is autocast."""
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, weight_decay=0.05)
     forward = torch.compile(network) if compiled else network
 
@@ -187,7 +187,7 @@ def training_step(network: nn.Module, images: Tensor, labels: Tensor, dtype: str
 
 
 def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
-    """Time the steps, dtype by dtype; `path` holds the report after each."""
+    """Time the steps. The report is written to `path` after each dtype."""
     report = {"benchmark": "vit", "settings": asdict(settings), **origin(), "complete": False}
     report |= {"parameters": {}, "cells": []}
     images = torch.randn(settings.batch, 3, settings.shape.image, settings.shape.image, device=settings.device)
@@ -221,7 +221,7 @@ def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
 
 
 def table(report: dict[str, Any]) -> str:
-    """The report to be read: images/s and how many times the peer's ours are, then what was not run and why."""
+    """The report as text: images/s and their ratio to ours, and the reasons of networks that did not run."""
     cells, reasons = report["cells"], {}
     rows = [["training step", "parameters", *(f"{cell['dtype']}: images/s (ours / it)" for cell in cells)]]
     for name in dict.fromkeys(name for cell in cells for name in (*cell["times"], *cell["not_run"])):

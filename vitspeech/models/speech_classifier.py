@@ -21,7 +21,7 @@ class SpeechClassifier(SpeechEncoder):
     Args:
         classes: Number of labels; 0 builds no head, and `forward` returns pooled features (B, W).
         tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
-        encoder: Settings of the encoder; `None` is `EncoderConfig()`.
+        encoder: Settings of the encoder, also as a dictionary.
         pooling: `mean`, `self_attentive`, or a pooling module of width D.
         positions: As in `SpeechEncoder`.
 
@@ -36,7 +36,7 @@ class SpeechClassifier(SpeechEncoder):
         self,
         classes: int = 0,
         tokens: SpeechTokens | None = None,
-        encoder: EncoderConfig | None = None,
+        encoder: EncoderConfig = EncoderConfig(),
         *,
         pooling: Literal["mean", "self_attentive"] | nn.Module = "mean",
         positions: Literal["relative", "rotary"] | None = "rotary",

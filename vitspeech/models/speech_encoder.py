@@ -19,7 +19,7 @@ class SpeechEncoder(nn.Module):
 
     Args:
         tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
-        encoder: Settings of the encoder; `None` is `EncoderConfig()`.
+        encoder: Settings of the encoder, also as a dictionary.
         positions: `rotary` or `relative` positions in attention; with `None` only the stem of the tokens is aware of
             order.
 
@@ -30,7 +30,7 @@ class SpeechEncoder(nn.Module):
     def __init__(
         self,
         tokens: SpeechTokens | None = None,
-        encoder: EncoderConfig | None = None,
+        encoder: EncoderConfig = EncoderConfig(),
         *,
         positions: Literal["relative", "rotary"] | None = "rotary",
     ) -> None:

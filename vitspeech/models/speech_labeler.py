@@ -26,7 +26,7 @@ class SpeechLabeler(SpeechEncoder):
         classes: Number of labels, including one for frames without a word. 0 builds no head, and tokens (B, T, D) are
             returned in place of logits.
         tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
-        encoder: Settings of the encoder; `None` is `EncoderConfig()`.
+        encoder: Settings of the encoder, also as a dictionary.
         positions: As in `SpeechEncoder`.
 
     Shape:
@@ -40,7 +40,7 @@ class SpeechLabeler(SpeechEncoder):
         self,
         classes: int = 0,
         tokens: SpeechTokens | None = None,
-        encoder: EncoderConfig | None = None,
+        encoder: EncoderConfig = EncoderConfig(),
         *,
         positions: Literal["relative", "rotary"] | None = "rotary",
     ) -> None:

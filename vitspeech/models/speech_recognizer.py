@@ -22,7 +22,7 @@ class SpeechRecognizer(SpeechEncoder):
         units: Number of words or characters U; the last class, U, is the blank. 0 builds no head, and tokens (B, T, D)
             are returned in place of logits.
         tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
-        encoder: Settings of the encoder; `None` is `EncoderConfig()`.
+        encoder: Settings of the encoder, also as a dictionary.
         positions: As in `SpeechEncoder`.
 
     Shape:
@@ -36,7 +36,7 @@ class SpeechRecognizer(SpeechEncoder):
         self,
         units: int = 0,
         tokens: SpeechTokens | None = None,
-        encoder: EncoderConfig | None = None,
+        encoder: EncoderConfig = EncoderConfig(),
         *,
         positions: Literal["relative", "rotary"] | None = "rotary",
     ) -> None:

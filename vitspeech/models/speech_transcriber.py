@@ -38,7 +38,7 @@ class SpeechTranscriber(SpeechEncoder):
     Args:
         units: Number of words or characters U, at least 1.
         tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
-        encoder: Settings of the encoder; `None` is `EncoderConfig()`.
+        encoder: Settings of the encoder, also as a dictionary.
         decoder: Settings of the decoder; `None` is two blocks with the heads, MLP ratio, dropout, score and
             normalizer of the encoder.
         ctc: Whether there is a CTC head.
@@ -59,7 +59,7 @@ class SpeechTranscriber(SpeechEncoder):
         self,
         units: int = 0,
         tokens: SpeechTokens | None = None,
-        encoder: EncoderConfig | None = None,
+        encoder: EncoderConfig = EncoderConfig(),
         *,
         decoder: DecoderConfig | None = None,
         ctc: bool = False,

@@ -29,7 +29,7 @@ class ViT(nn.Module):
         image: Image side N in pixels.
         patch: Patch side in pixels; must divide N.
         width: Model width D.
-        encoder: Settings of the encoder; `None` is `EncoderConfig()`.
+        encoder: Settings of the encoder, also as a dictionary.
         stem: `linear` projects each patch; `convolutional` is a stack of strided convolutions.
         positions: `learned` or `sinusoidal` (2-D) are added to the patches; `relative` and `rotary` act in attention
             and use the distance in raster order; `none`.
@@ -50,7 +50,7 @@ class ViT(nn.Module):
         patch: int = 4,
         *,
         width: int = 192,
-        encoder: EncoderConfig | None = None,
+        encoder: EncoderConfig = EncoderConfig(),
         stem: Literal["linear", "convolutional"] = "linear",
         positions: Literal["learned", "sinusoidal", "relative", "rotary", "none"] = "learned",
         pooling: Literal["mean", "class", "self_attentive"] | nn.Module = "mean",
