@@ -78,7 +78,7 @@ def test_transcribe_says_in_one_line_what_is_wrong(command, finished_recognizer_
 
 
 def test_transcribe_refuses_what_gives_labels(command, finished_speech_run, finished_labeler_run, words):
-    assert "use vitspeech.predict" in one_line(command("transcribe", finished_speech_run, words))
+    assert "use `vitspeech predict`" in one_line(command("transcribe", finished_speech_run, words))
     assert "use vitspeech.stream" in one_line(command("transcribe", finished_labeler_run, words))
 
 
