@@ -7,6 +7,7 @@ import pytest
 import yaml
 from tiny import ROOT
 
+from vitspeech.commands import probe as probe_command
 from vitspeech.data.images import two_marks
 from vitspeech.tasks import Classification
 from vitspeech.training import probe
@@ -89,6 +90,27 @@ def test_a_finished_run_is_not_made_again_and_a_broken_one_is_resumed(commands, 
     assert probe_distance([VIT], [5, 9], tmp_path) == first and len(commands) == 2
     more = probe_distance([VIT], [5, 7, 9], tmp_path)
     assert len(commands) == 3 and [row["distance_px"] for row in more["rows"]] == [5, 7, 9]
+
+
+def test_trusted_modules_are_passed_to_new_and_to_resumed_runs(commands, tmp_path):
+    broken = tmp_path / "two_marks-vit-9px/0"
+    broken.mkdir(parents=True)
+    (broken / "config.yaml").touch()
+    report = probe_distance([VIT], [5, 9], tmp_path, trust=["mine", "yours.networks"])
+    trust = ["--trust=mine", "--trust=yours.networks"]
+    assert commands[0][-3:] == [f"--run={tmp_path}/two_marks-vit-5px/0", *trust]
+    assert commands[1] == [f"--resume={broken}", *trust]
+    assert report["settings"]["overrides"] == []
+    assert probe_distance([VIT], [5, 9], tmp_path) == report and len(commands) == 2
+
+
+def test_the_command_passes_trust_on_and_overrides_apart_from_it(commands, tmp_path):
+    arguments = [f"--configs={VIT}", "--distances", "5", "--trust", "mine", f"-o{tmp_path}", "--trainer.max_epochs=3"]
+    probe_command.main(arguments)
+    assert "--trust=mine" in commands[0] and "--trainer.max_epochs=3" in commands[0]
+    assert json.loads((tmp_path / "probe.json").read_text())["settings"]["overrides"] == ["--trainer.max_epochs=3"]
+    probe_command.main(arguments)
+    assert len(commands) == 1
 
 
 def test_a_probe_that_is_broken_off_says_so(commands, tmp_path, monkeypatch):

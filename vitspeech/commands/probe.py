@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--seeds", type=int, default=1, help="runs per config and distance; default: 1")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the results")
+    command_line.add_trust(parser)
     options, overrides = parser.parse_known_args(arguments)
 
     from vitspeech.training.configs import find_config
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.output,
         seeds=options.seeds,
         overrides=overrides,
+        trust=options.trust,
         note=lambda text: print(f"\n{text}", flush=True),
     )
     print(f"\n{'config':24}{'distance (px)':>14}{'seed':>6}{'accuracy (%)':>14}")

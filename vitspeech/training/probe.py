@@ -37,6 +37,7 @@ def probe_distance(
     *,
     seeds: int = 1,
     overrides: Sequence[str] = (),
+    trust: Sequence[str] = (),
     note: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Train every config at every distance, and collect the accuracies on the test images.
@@ -49,6 +50,7 @@ def probe_distance(
         folder: The folder for runs, `probe.json` and `probe.png`.
         seeds: Runs per config and distance. They differ in initialization and the order of images, not in the images.
         overrides: Further arguments of `vitspeech train` for all runs, such as `--trainer.max_epochs=3`.
+        trust: Modules of your own that the configs name classes of, such as `["mine"]`.
         note: Called with a line of text before each run.
 
     Returns:
@@ -57,7 +59,8 @@ def probe_distance(
 
     Raises:
         FileExistsError: If `folder` holds a probe of other configs or overrides.
-        ValueError: If two configs have the same name, `seeds` is below 1, or a distance does not fit the images.
+        ValueError: If two configs have the same name, `seeds` is below 1, a distance does not fit the images, or a
+            config names a class that is not trusted.
     """
     folder, files = Path(folder), [find_config(config) for config in configs]
     experiments = {f"{file.resolve().parent.name}/{file.stem}": file for file in files}
@@ -78,7 +81,7 @@ def probe_distance(
         run = folder / f"{name.replace('/', '-')}-{distance:g}px" / str(seed)
         note(f"run {number} of {len(plan)}: {name}, {distance:g} px, seed {seed}")
         options = [*overrides, f"--data.init_args.distance={distance}", f"--seed_everything={seed}"]
-        train(run, [f"--config={experiments[name]}", *options])
+        train(run, [f"--config={experiments[name]}", *options], trust)
         report["rows"].append({"config": name, "distance_px": distance, "seed": seed, **read_result(run)})
         report["complete"] = number == len(plan)
         write_json(report, report_file)
@@ -86,12 +89,13 @@ def probe_distance(
     return report
 
 
-def train(run: Path, arguments: Sequence[str]) -> None:
+def train(run: Path, arguments: Sequence[str], trust: Sequence[str] = ()) -> None:
     """Start a run, resume it, or leave it as it is if it is finished."""
     if is_finished(run):
         return
     started = (run / "config.yaml").exists()
-    TrainingCLI([f"--resume={run}"] if started else [*arguments, f"--run={run}"]).train()
+    target = [f"--resume={run}"] if started else [*arguments, f"--run={run}"]
+    TrainingCLI([*target, *(f"--trust={name}" for name in trust)]).train()
 
 
 def read_result(run: Path) -> dict[str, Any]:
