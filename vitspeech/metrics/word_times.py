@@ -98,7 +98,7 @@ def count_matches(
     Args:
         reference: The true words.
         words: The recognized words.
-        tolerance_s: Maximum deviation of a start or an end, in seconds.
+        tolerance_s: Maximum error of a start or an end, in seconds.
         onset_only: Whether to compare the starts only.
     """
     remaining = sorted(words, key=time_of)
@@ -118,10 +118,10 @@ def time_of(word: TimedWord) -> tuple[float, float]:
 
 def agree(word: TimedWord, other: TimedWord, tolerance_s: float, onset_only: bool) -> bool:
     """Whether two words have the same label and times within the tolerance."""
-    deviation_s = abs(word.start_s - other.start_s)
+    error_s = abs(word.start_s - other.start_s)
     if not onset_only:
-        deviation_s = max(deviation_s, abs(word.end_s - other.end_s))
-    return word.label == other.label and deviation_s <= tolerance_s + ROUNDING_S
+        error_s = max(error_s, abs(word.end_s - other.end_s))
+    return word.label == other.label and error_s <= tolerance_s + ROUNDING_S
 
 
 def word_f1(

@@ -136,11 +136,9 @@ class Recorder(TorchFunctionMode):
             raise NotRecomputable(f"its {shape[2]} queries and {shape[3]} keys are not the same tokens")
         if name in self.weights:
             raise NotRecomputable("it attends more than once in a pass")
-        deviation, largest = (recomputed - own).abs().max().item(), own.abs().max().item()
-        if not deviation <= TOLERANCE[own.dtype] * largest:
-            raise NotRecomputable(
-                f"recomputed it differs by {deviation:.2g} from its own output of up to {largest:.2g}"
-            )
+        error, largest = (recomputed - own).abs().max().item(), own.abs().max().item()
+        if not error <= TOLERANCE[own.dtype] * largest:
+            raise NotRecomputable(f"recomputed it differs by {error:.2g} from its own output of up to {largest:.2g}")
         self.weights[name] = weights
 
 
