@@ -47,7 +47,7 @@ class EncoderConfig(Config):
         dropout: Dropout probability of attention weights and of both branches' outputs.
         drop_path: Stochastic depth probability of the last block; it grows linearly from 0 in the first block.
         score: How queries and keys are compared: a registered name (`scaled_dot`, `dot`, `general`, `additive`,
-            `cosine`, or one of your own), a subclass of `Score`, or the import path of one.
+            `cosine`, or one of your own), or a subclass of `Score` (in a config, its import path).
         normalizer: How scores become weights: `softmax` or `relu`.
     """
 

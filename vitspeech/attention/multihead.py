@@ -39,7 +39,7 @@ class MultiHeadAttention(nn.Module):
         right: Look-ahead in tokens; `None` is unlimited, 0 is causal.
         dropout: Dropout probability of the attention weights.
         score: How queries and keys are compared: a registered name (`scaled_dot`, `dot`, `general`, `additive`,
-            `cosine`), a subclass of `Score`, or the import path of one.
+            `cosine`), or a subclass of `Score` (in a config, its import path).
         normalizer: How scores become weights: `softmax` or `relu`.
         positions: `relative` (`RelativePositions`), `rotary` (`Rotary`), or one of these modules of width K, which is
             copied so that layers share no weights; `None` adds no positions.

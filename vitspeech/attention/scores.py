@@ -19,8 +19,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitspeech.trust import import_trusted
-
 
 class Score(nn.Module):
     """The base class of scores; by itself the dot product q·k (Luong et al. 2015, arXiv:1508.04025, eq. 8).
@@ -73,15 +71,17 @@ ScoreClass = TypeVar("ScoreClass", bound=type[Score])
 def register_score(name: str) -> Callable[[ScoreClass], ScoreClass]:
     """Register a subclass of `Score` under a name that `score` arguments then accept.
 
+    A config may use the name if the module that registers it is trusted: trusted modules are imported first.
+
     Args:
-        name: Without a dot: names with dots are import paths.
+        name: Without a dot, since in configs names with dots are import paths.
 
     Raises:
         ValueError: If the name has a dot, or is registered for another class.
         TypeError: If the class is not a subclass of `Score`.
     """
     if "." in name:
-        raise ValueError(f"the name {name!r} of a score has a dot: names with dots are import paths")
+        raise ValueError(f"the name {name!r} of a score has a dot: in configs, names with dots are import paths")
 
     def register(score: ScoreClass) -> ScoreClass:
         check_score(score)
@@ -100,16 +100,22 @@ def make_score(score: str | type[Score], heads: int, width: int) -> Score:
     """Construct a score for H heads of width K.
 
     Args:
-        score: A registered name, a subclass of `Score`, or the import path of one (a name with a dot).
+        score: A registered name, or a subclass of `Score`. In a config, its import path is replaced by the class
+            before this function is called.
         heads: Number of heads H.
         width: Head width K.
 
     Raises:
-        ValueError: If the name is unknown, the module of an import path is not trusted, or `scale` is not a number.
+        ValueError: If the name is unknown, or `scale` is not a number.
         TypeError: If it is not a subclass of `Score`.
     """
     if isinstance(score, str):
-        score = import_trusted(score, ()) if "." in score else named(SCORES, "score", score)
+        if "." in score:
+            raise ValueError(
+                f"score={score!r} is not a registered name; in Python pass the class itself, in a config its import "
+                "path and its module with --trust"
+            )
+        score = named(SCORES, "score", score)
     check_score(score)
     module = score(heads, width)
     if not isinstance(module.scale, int | float):
