@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 import vitspeech
 from vitspeech import checkpoint
+from vitspeech.attention import SCORES
 from vitspeech.data.files import sha256
 from vitspeech.models import CNN, TimmModel, ViT
 
@@ -116,6 +117,8 @@ class Net(nn.Module):
     def __init__(self, classes, scale, stages=()):
         super().__init__()
         self.head, self.factor = nn.Linear(3, classes), scale.factor
+        for stage in stages:
+            self.factor *= stage.factor
 
     def forward(self, images):
         return self.factor * self.head(images.mean((2, 3)))
@@ -130,7 +133,11 @@ def own_model(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     config = {
         "class_path": "own_net.Net",
-        "init_args": {"classes": 2, "scale": {"class_path": "own_net.Plain", "init_args": {"factor": 7}}},
+        "init_args": {
+            "classes": 2,
+            "scale": {"class_path": "own_net.Plain", "init_args": {"factor": 7}},
+            "stages": [{"class_path": "own_net.Scale", "init_args": {"factor": factor}} for factor in (2, 3)],
+        },
     }
     network = checkpoint.build(config, ["own_net"])
     task = "own_net.Task"
@@ -145,12 +152,68 @@ def test_a_network_of_the_users_own_loads_with_trust(own_model):
     images = torch.randn(3, 3, 5, 5)
     assert torch.equal(loaded.network(images), network(images))
     assert (loaded.task, loaded.trust) == ("own_net.Task", ["own_net"])
+    assert loaded.network.factor == 42  # 7 of `scale`, 2 and 3 of the list `stages`
+
+
+REGISTERING = """
+import vitspeech
+
+@vitspeech.register_score("weighted")
+class Weighted(vitspeech.Score):
+    pass
+"""
+
+
+def test_a_registered_score_loads_if_its_module_is_trusted(tmp_path, monkeypatch):
+    arguments = {"classes": 2, "image": 8, "patch": 4, "width": 8, "encoder": {"depth": 1, "heads": 2}}
+    network = ViT(**arguments | {"encoder": {"depth": 1, "heads": 2, "score": "dot"}})
+    arguments["encoder"]["score"] = "weighted"
+    config = {"class_path": "vitspeech.ViT", "init_args": arguments}
+    checkpoint.save(checkpoint.Model(network, ["a", "b"], {"image": 8}, {"name": "x"}, config), tmp_path / "own")
+    (tmp_path / "own_score.py").write_text(REGISTERING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(ValueError, match="score='weighted' is unknown"):
+        vitspeech.load("own")
+    try:
+        loaded = vitspeech.load("own", trust=["own_score"])
+        assert type(loaded.network.encoder.blocks[0].attention.score).__name__ == "Weighted"
+    finally:
+        SCORES.pop("weighted", None)
+        sys.modules.pop("own_score", None)
+
+
+def test_a_trusted_module_that_is_missing_is_named(released):
+    with pytest.raises(ValueError, match="the trusted module own_nett cannot be imported"):
+        vitspeech.load(released, trust=["own_nett"])
 
 
 @pytest.mark.parametrize("trust", [[], ["own"], ["own_net.Net"]])
 def test_a_network_of_the_users_own_is_refused_without_trust(own_model, trust):
     with pytest.raises(ValueError, match=r"own_net\.Net is not part of vitspeech, .* --trust own_net "):
         vitspeech.load(own_model[0], trust=trust)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"network": {"init_args": {}}}, "network has no class_path"),
+        ({"network": "x"}, "network has no class_path"),
+        ({"network": {"class_path": 3}}, "class_path 3 is not a name"),
+        ({"network": {"class_path": "vitspeech.ViT", "init_args": "x"}}, "init_args of vitspeech.ViT is not a mapping"),
+        ({"network": {"class_path": "vitspeech.ViT", "init_args": {"pooling": {"class_path": None}}}}, "None is not a"),
+        ({"preprocessing": ["image"]}, "preprocessing is not a mapping"),
+    ],
+)
+def test_a_broken_configuration_is_one_error_that_names_the_folder(released, version, changes, message):
+    config = yaml.safe_load((released / "config.yaml").read_text()) | changes
+    (released / "config.yaml").write_text(yaml.safe_dump(config))
+    card = json.loads((released / "card.json").read_text())
+    card |= {"format": version, "config_sha256": sha256(released / "config.yaml")}
+    (released / "card.json").write_text(json.dumps(card))
+    with pytest.raises(ValueError, match=rf"{released}: .*{message}"):
+        vitspeech.load(released)
 
 
 def test_a_part_of_the_users_own_is_refused_by_its_name(released):

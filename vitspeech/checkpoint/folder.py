@@ -5,6 +5,7 @@ NAME/config.yaml         task, network, labels, preprocessing
 NAME/card.json           data, split, metrics, seeds, commit, hardware, minutes, sha256 of the two files above
 """
 
+import importlib
 import json
 import shutil
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ import vitspeech.frontends
 import vitspeech.models
 from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
 from vitspeech.data.files import sha256
-from vitspeech.trust import KNOWN_PACKAGES, check_config, import_trusted
+from vitspeech.trust import KNOWN_PACKAGES, check_config, import_trusted, search_current_folder
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
 
@@ -103,8 +104,10 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
     config = read_mapping(folder / CONFIG, ("network", "labels", "preprocessing"))
     outdated = card.get("format", 1) < FORMAT
     try:
+        check_shape(config)
         config = upgraded_config(config) if outdated else config
         check_config(config["network"], trust)
+        import_modules(trust)  # which may register scores by name
         network, weights = build(config["network"], trust), load_file(folder / WEIGHTS)
         network.load_state_dict(upgraded_weights(weights) if outdated else weights)
     except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
@@ -131,16 +134,36 @@ def build(config: dict[str, Any], trust: Sequence[str] = ()) -> nn.Module:
 
 def built_arguments(arguments: dict[str, Any], trust: Sequence[str]) -> dict[str, Any]:
     """Arguments in which every nested class is replaced by an instance, and every own score by its class."""
-    built = {}
-    for name, value in arguments.items():
-        if isinstance(value, dict) and "class_path" in value:
-            value = find_class(value["class_path"], trust)(**built_arguments(value.get("init_args") or {}, trust))
-        elif isinstance(value, dict):
-            value = built_arguments(value, trust)
-        elif name == "score" and isinstance(value, str) and "." in value:
-            value = import_trusted(value, trust)
-        built[name] = value
-    return built
+    return {
+        name: import_trusted(value, trust)
+        if name == "score" and isinstance(value, str) and "." in value
+        else built_value(value, trust)
+        for name, value in arguments.items()
+    }
+
+
+def built_value(value: Any, trust: Sequence[str]) -> Any:
+    """A value in which every nested class is replaced by an instance, in dictionaries and lists."""
+    if isinstance(value, dict) and "class_path" in value:
+        return find_class(value["class_path"], trust)(**built_arguments(value.get("init_args") or {}, trust))
+    if isinstance(value, dict):
+        return built_arguments(value, trust)
+    return [built_value(item, trust) for item in value] if isinstance(value, list) else value
+
+
+def import_modules(trust: Sequence[str]) -> None:
+    """Import the trusted modules, so that what they register by name can be used.
+
+    Raises:
+        ValueError: If one of them cannot be imported.
+    """
+    if trust:
+        search_current_folder()
+    for module in trust:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ValueError(f"the trusted module {module} cannot be imported: {error}") from None
 
 
 def find_class(class_path: str, trust: Sequence[str]) -> type:
@@ -152,14 +175,44 @@ def find_class(class_path: str, trust: Sequence[str]) -> type:
     parts = class_path.split(".")
     if parts[0] == "vitspeech":
         rooms = (vitspeech.models, vitspeech.frontends, vitspeech.attention)
-        found = next((getattr(room, parts[-1]) for room in rooms if parts[-1] in room.__all__), None)
-        if len(parts) != 2 or not (isinstance(found, type) and issubclass(found, nn.Module)):
+        part = next((getattr(room, parts[-1]) for room in rooms if parts[-1] in room.__all__), None)
+        if len(parts) != 2 or not (isinstance(part, type) and issubclass(part, nn.Module)):
             raise ValueError(f"class_path {class_path!r} is not a network of vitspeech")
-        return found
-    found = import_trusted(class_path, trust)
-    if not isinstance(found, type) or (parts[0] in KNOWN_PACKAGES and not issubclass(found, nn.Module)):
+        return part
+    part = import_trusted(class_path, trust)
+    if not isinstance(part, type) or (parts[0] in KNOWN_PACKAGES and not issubclass(part, nn.Module)):
         raise ValueError(f"class_path {class_path!r} is not a network (a subclass of torch.nn.Module)")
-    return found
+    return part
+
+
+def check_shape(config: dict[str, Any]) -> None:
+    """Refuse a configuration whose network or preprocessing cannot be read.
+
+    Raises:
+        ValueError: If the preprocessing is not a mapping, or the network or a nested class has no `class_path`, or
+            `init_args` that are not a mapping.
+    """
+    if not isinstance(config["preprocessing"], dict):
+        raise ValueError("preprocessing is not a mapping")
+    if not isinstance(config["network"], dict) or "class_path" not in config["network"]:
+        raise ValueError("network has no class_path")
+    check_classes(config["network"])
+
+
+def check_classes(value: Any) -> None:
+    """Refuse a `class_path` that is not a name, and `init_args` that are not a mapping, wherever they are nested.
+
+    Raises:
+        ValueError: If there is one.
+    """
+    if isinstance(value, dict) and "class_path" in value:
+        if not isinstance(value["class_path"], str):
+            raise ValueError(f"class_path {value['class_path']!r} is not a name")
+        if not isinstance(value.get("init_args") or {}, dict):
+            raise ValueError(f"init_args of {value['class_path']} is not a mapping")
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            check_classes(item)
 
 
 def read_mapping(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
