@@ -112,6 +112,40 @@ def test_code_that_is_not_trusted_is_refused_before_it_is_imported(folder, argum
     assert not Path("runs").exists()
 
 
+HIDDEN = {
+    "data.yaml": {"data": "part.yaml"},
+    "network.yaml": {"model": {"class_path": "vitspeech.Classification", "init_args": {"network": "part.yaml"}}},
+    "callbacks.yaml": {"trainer": {"callbacks": "part.yaml"}},
+    "config.yaml": {"config": "part.yaml"},
+    "reexport.yaml": {
+        "trainer": {
+            "callbacks": {
+                "class_path": "lightning.pytorch.callbacks.LambdaCallback",
+                "init_args": {"on_fit_start": "vitspeech.trust.os.system"},
+            }
+        }
+    },
+    "namespace.yaml": {"model": {"init_args": {"network": "spaces.mine.Net"}}},
+}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[*TINY, f"--config={name}"] for name in HIDDEN] + [[*TINY, "--data", "part.yaml"], ["--conf", "part.yaml"]],
+)
+def test_code_named_in_a_hidden_place_does_not_run(folder, arguments, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(folder)
+    Path("spaces").mkdir()
+    for path in ("mine.py", "spaces/mine.py"):
+        Path(path).write_text("from pathlib import Path\nPath('evidence').touch()")
+    Path("part.yaml").write_text("class_path: mine.Net\n")
+    for name, config in HIDDEN.items():
+        Path(name).write_text(yaml.safe_dump(config))
+    with pytest.raises((ValueError, SystemExit)):
+        train(arguments)
+    assert not Path("evidence").exists() and not Path("runs").exists()
+
+
 def test_a_config_cannot_trust_itself(folder):
     Path("mine.yaml").write_text(yaml.safe_dump(CONFIG | {"trust": ["mine"]}))
     with pytest.raises(ValueError, match=re.escape("mine.yaml: mine.Stripes is not part of vitspeech")):
