@@ -65,6 +65,7 @@ CONFIG = {
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The current folder, with a module `mine` and a config that names its classes."""
+    sys.modules.pop("mine", None)  # of another test
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(CONFIG))
     monkeypatch.chdir(tmp_path)
@@ -152,13 +153,14 @@ def test_a_config_cannot_trust_itself(folder):
         train(["--config=mine.yaml"])
 
 
-def test_a_run_with_code_of_ones_own_is_resumed_with_trust_alone(folder):
+def test_a_run_with_code_of_ones_own_is_resumed_with_trust_alone(folder, capsys):
     train(["--config=mine.yaml", "--trust=mine", "--run=run"])
     weights = load_file("run/model/model.safetensors")
     Path("run/model").rename("first")
     with pytest.raises(ValueError, match="--trust mine"):
         train(["--resume", "run"])
     train(["--resume", "run", "--trust", "mine"])
+    assert "resuming after 1 of 1 epochs\n" in capsys.readouterr().out
     assert all(torch.equal(tensor, weights[name]) for name, tensor in load_file("run/model/model.safetensors").items())
 
 

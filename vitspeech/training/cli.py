@@ -101,7 +101,7 @@ class TrainingCLI(LightningCLI):
             sys.exit(1 if file else 2)  # 1 for bad input in a file, 2 for wrong usage
 
     def instantiate_classes(self) -> None:
-        """Build the data first, since the size of the network's head follows from its labels, then model and trainer."""
+        """Build the data first, because its labels set the size of the network's head, then model and trainer."""
         self.datamodule = self.instantiate(Namespace(data=self.config.data)).data
         self.__dict__.pop("config_dump", None)  # Lightning's copy of the config, which has the sizes only from here on
         self.fill_sizes()
