@@ -14,6 +14,20 @@ from typing import Any
 KNOWN_PACKAGES = ("vitspeech", "torch", "timm", "lightning", "torchmetrics")
 
 
+def is_known(class_path: str, trust: Sequence[str] = ()) -> bool:
+    """Whether a class path lies in a known package or in a trusted module."""
+    return any(class_path.startswith(f"{package}.") for package in (*KNOWN_PACKAGES, *trust))
+
+
+def refusal(class_path: str) -> str:
+    """The message about a class that is not trusted."""
+    module = class_path.rpartition(".")[0] or class_path
+    return (
+        f"{class_path} is not part of vitspeech, and loading it runs its code; if you trust it, pass "
+        f"--trust {module} (in Python: trust=[{module!r}])"
+    )
+
+
 def check_trusted(class_path: str, trust: Sequence[str] = ()) -> None:
     """Refuse a class path outside the known packages and the trusted modules.
 
@@ -24,13 +38,8 @@ def check_trusted(class_path: str, trust: Sequence[str] = ()) -> None:
     Raises:
         ValueError: If the class is in none of them.
     """
-    allowed = (*KNOWN_PACKAGES, *trust)
-    if not any(class_path.startswith(f"{package}.") for package in allowed):
-        module = class_path.rpartition(".")[0] or class_path
-        raise ValueError(
-            f"{class_path} is not part of vitspeech, and loading it runs its code; if you trust it, pass "
-            f"--trust {module} (in Python: trust=[{module!r}])"
-        )
+    if not is_known(class_path, trust):
+        raise ValueError(refusal(class_path))
 
 
 def check_config(config: Any, trust: Sequence[str] = ()) -> None:

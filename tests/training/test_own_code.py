@@ -65,6 +65,7 @@ CONFIG = {
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The current folder, with a module `mine` and a config that names its classes."""
+    sys.modules.pop("mine", None)  # of another test
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(CONFIG))
     monkeypatch.chdir(tmp_path)
@@ -112,19 +113,54 @@ def test_code_that_is_not_trusted_is_refused_before_it_is_imported(folder, argum
     assert not Path("runs").exists()
 
 
+HIDDEN = {
+    "data.yaml": {"data": "part.yaml"},
+    "network.yaml": {"model": {"class_path": "vitspeech.Classification", "init_args": {"network": "part.yaml"}}},
+    "callbacks.yaml": {"trainer": {"callbacks": "part.yaml"}},
+    "config.yaml": {"config": "part.yaml"},
+    "reexport.yaml": {
+        "trainer": {
+            "callbacks": {
+                "class_path": "lightning.pytorch.callbacks.LambdaCallback",
+                "init_args": {"on_fit_start": "vitspeech.trust.os.system"},
+            }
+        }
+    },
+    "namespace.yaml": {"model": {"init_args": {"network": "spaces.mine.Net"}}},
+}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[*TINY, f"--config={name}"] for name in HIDDEN] + [[*TINY, "--data", "part.yaml"], ["--conf", "part.yaml"]],
+)
+def test_code_named_in_a_hidden_place_does_not_run(folder, arguments, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(folder)
+    Path("spaces").mkdir()
+    for path in ("mine.py", "spaces/mine.py"):
+        Path(path).write_text("from pathlib import Path\nPath('evidence').touch()")
+    Path("part.yaml").write_text("class_path: mine.Net\n")
+    for name, config in HIDDEN.items():
+        Path(name).write_text(yaml.safe_dump(config))
+    with pytest.raises((ValueError, SystemExit)):
+        train(arguments)
+    assert not Path("evidence").exists() and not Path("runs").exists()
+
+
 def test_a_config_cannot_trust_itself(folder):
     Path("mine.yaml").write_text(yaml.safe_dump(CONFIG | {"trust": ["mine"]}))
     with pytest.raises(ValueError, match=re.escape("mine.yaml: mine.Stripes is not part of vitspeech")):
         train(["--config=mine.yaml"])
 
 
-def test_a_run_with_code_of_ones_own_is_resumed_with_trust_alone(folder):
+def test_a_run_with_code_of_ones_own_is_resumed_with_trust_alone(folder, capsys):
     train(["--config=mine.yaml", "--trust=mine", "--run=run"])
     weights = load_file("run/model/model.safetensors")
     Path("run/model").rename("first")
     with pytest.raises(ValueError, match="--trust mine"):
         train(["--resume", "run"])
     train(["--resume", "run", "--trust", "mine"])
+    assert "resuming after 1 of 1 epochs\n" in capsys.readouterr().out
     assert all(torch.equal(tensor, weights[name]) for name, tensor in load_file("run/model/model.safetensors").items())
 
 

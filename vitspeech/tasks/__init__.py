@@ -1,4 +1,7 @@
-"""Tasks: the loss, metrics, optimizer and evaluation of a network, as Lightning modules."""
+"""Tasks: loss, validation metrics and optimizer of a network, as Lightning modules.
+
+The metrics of the test set are computed in `vitspeech.evaluation`, which each task calls.
+"""
 
 from vitspeech.tasks.classification import Classification
 from vitspeech.tasks.labeling import Labeling

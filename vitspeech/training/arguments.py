@@ -1,6 +1,7 @@
 """The command line of `train` before it is parsed: the run to resume, configs by name, trusted modules.
 
-What these functions refuse is refused before any class of a config is imported.
+These functions refuse most mistakes before any class is imported, with the file's name. `parser.restrict_imports` keeps
+code that is not trusted from running, however a config comes to name it.
 """
 
 import os
@@ -16,9 +17,9 @@ import yaml
 
 from vitspeech.training.configs import expand_configs, read_config
 from vitspeech.training.run_folder import resumed_config
-from vitspeech.trust import KNOWN_PACKAGES, check_trusted, search_current_folder
+from vitspeech.trust import check_trusted, is_known, search_current_folder
 
-TASKS = {  # what the key `task` of older configs says, and the class that a config names now
+TASKS = {  # values of the former key `task`, and the class that replaces each
     "classification": "vitspeech.Classification",
     "labeling": "vitspeech.Labeling",
     "labelling": "vitspeech.Labeling",
@@ -81,12 +82,12 @@ def take_option(arguments: Sequence[str], option: str, *, many: bool = False) ->
         if name != option:
             rest.append(name + equals + value)
             continue
-        taken = [value] if equals else []
-        while not equals and remaining and not remaining[0].startswith("--") and (many or not taken):
-            taken.append(remaining.pop(0))
-        if not any(taken):
+        option_values = [value] if equals else []
+        while not equals and remaining and not remaining[0].startswith("--") and (many or not option_values):
+            option_values.append(remaining.pop(0))
+        if not any(option_values):
             raise ValueError(f"{option} needs a value")
-        values += taken
+        values += option_values
     return values, rest
 
 
@@ -172,6 +173,5 @@ def is_module(name: str) -> bool:
 
 def foreign_modules(config: Any) -> list[str]:
     """The modules outside of vitspeech and its libraries whose classes a resolved config names."""
-    known = tuple(f"{package}." for package in KNOWN_PACKAGES)
-    paths = [name for name in named_classes(config) if not name.startswith(known)]
+    paths = [name for name in named_classes(config) if not is_known(name)]
     return sorted({path.rpartition(".")[0] for path in paths})

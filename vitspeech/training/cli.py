@@ -21,7 +21,7 @@ from vitspeech.data.module import InMemoryData
 from vitspeech.tasks import Task, find_task
 from vitspeech.training import run_folder
 from vitspeech.training.arguments import foreign_modules, prepare, take_option
-from vitspeech.training.parser import Parser, readable, wrong_config
+from vitspeech.training.parser import Parser, readable, restrict_imports, wrong_config
 
 PROGRAM = "vitspeech train"
 QUIET = (
@@ -34,7 +34,7 @@ QUIET = (
 
 
 def train(arguments: Sequence[str]) -> None:
-    """Train as the command line says. A run that is finished is reported and left as it is.
+    """Train from the command line. A finished run is reported and not changed.
 
     Args:
         arguments: The command line without the program's name.
@@ -43,10 +43,11 @@ def train(arguments: Sequence[str]) -> None:
         FileNotFoundError: If a config, the data or the run to resume does not exist.
         ValueError: If config, network and data do not fit each other, or a class is not trusted.
     """
-    resumed, _ = take_option(arguments, "--resume")
+    resumed, others = take_option(arguments, "--resume")
     if resumed and run_folder.is_finished(resumed[-1]):
         run_folder.resumed_config(resumed[-1])
-        print(f"{resumed[-1]} is finished; there is nothing to resume")
+        ignored = f", and {' '.join(others)} has no effect" if others else ""
+        print(f"{resumed[-1]} is finished; there is nothing to resume{ignored}")
         return
     TrainingCLI(arguments).train()
 
@@ -70,6 +71,7 @@ class TrainingCLI(LightningCLI):
         for message in QUIET:
             warnings.filterwarnings("ignore", message=message)
         self.arguments = prepare(arguments)
+        restrict_imports(self.arguments.trust)
         super().__init__(
             Task,
             InMemoryData,
@@ -82,7 +84,7 @@ class TrainingCLI(LightningCLI):
             # `Batches` distributes the items among processes.
             trainer_defaults={"use_distributed_sampler": False, "enable_model_summary": False, "max_epochs": 10},
             parser_class=Parser,
-            parser_kwargs={"prog": PROGRAM, "exit_on_error": False},
+            parser_kwargs={"prog": PROGRAM, "exit_on_error": False, "allow_abbrev": False},
             args=self.arguments.parsed,
         )
 
@@ -99,7 +101,7 @@ class TrainingCLI(LightningCLI):
             sys.exit(1 if file else 2)  # 1 for bad input in a file, 2 for wrong usage
 
     def instantiate_classes(self) -> None:
-        """Build the data first, since the size of the network's head follows from its labels, then all the rest."""
+        """Build the data first, because its labels set the size of the network's head, then model and trainer."""
         self.datamodule = self.instantiate(Namespace(data=self.config.data)).data
         self.__dict__.pop("config_dump", None)  # Lightning's copy of the config, which has the sizes only from here on
         self.fill_sizes()
@@ -187,6 +189,7 @@ class TrainingCLI(LightningCLI):
             self.trainer.fit(self.model, self.datamodule, ckpt_path=last if last.exists() else None, weights_only=True)
         except SystemExit:  # Lightning exits at Ctrl-C
             trust = "".join(f" --trust {name}" for name in given.trust)
+            print(file=sys.stderr)  # ends the line of the progress bar
             sys.exit(f"{PROGRAM}: interrupted; continue with {PROGRAM} --resume {self.folder}{trust}")
         if self.trainer.is_global_zero:
             self.finish()
@@ -207,8 +210,7 @@ class TrainingCLI(LightningCLI):
         print(f"{type(self.model.network).__name__}, {parameters:,} parameters -> {self.folder}")
         if self.arguments.resume:
             done, epochs = run_folder.epochs_done(self.folder), self.trainer.max_epochs
-            again = f"at epoch {done + 1} of {epochs}" if done != epochs else f"after its last epoch, {epochs}"
-            print(f"resuming {again}")
+            print(f"resuming after {done} of {epochs} epochs")
 
     def finish(self) -> None:
         """Evaluate the final weights in fp32 on the test set, write the results, and print where they are."""
@@ -226,7 +228,7 @@ class TrainingCLI(LightningCLI):
 
 
 def read_labels(data: InMemoryData) -> list[str]:
-    """The labels of a data set; one whose labels are in files that are not there is fetched first, if it says so."""
+    """The labels of a data set, downloaded first if their files are missing and the config allows it."""
     try:
         return list(data.labels)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The parser of configs: jsonargparse's, with one correction and with its errors in one line."""
+"""The parser of configs: jsonargparse's, restricted to trusted modules, with one correction and one-line errors."""
 
 import argparse
 import re
@@ -6,8 +6,22 @@ from argparse import ArgumentError
 from collections.abc import Sequence
 from typing import Any
 
-from jsonargparse import Namespace
+from jsonargparse import Namespace, set_parsing_settings
 from lightning.pytorch.cli import LightningArgumentParser
+
+from vitspeech.trust import KNOWN_PACKAGES, refusal
+
+ALLOWED: set[str] = set()  # modules that an earlier call of `restrict_imports` trusted
+
+
+def restrict_imports(trust: Sequence[str]) -> None:
+    """Let parsers in this process import only from the known packages and the trusted modules.
+
+    This holds wherever a class is named: in configs, in files that configs refer to, and on the command line. An object
+    that a known package merely imports, such as `vitspeech.trust.os.system`, counts to the module that defines it.
+    """
+    set_parsing_settings(import_path_denylist=["*", *ALLOWED], import_path_allowlist=[*KNOWN_PACKAGES, *trust])
+    ALLOWED.update(trust)
 
 
 class Parser(LightningArgumentParser):
@@ -25,9 +39,11 @@ class Parser(LightningArgumentParser):
 def readable(error: str) -> str:
     """The parser's error in one line: `model.network: vitspeech.ViT: Option 'widht' is not accepted`.
 
-    The parser nests the errors of nested classes, and says of each class that it might be left out instead.
+    The parser nests the errors of nested classes, and adds that each class may be omitted.
     """
     line = " ".join(error.split())
+    if denied := re.search(r"Importing '([^']+)' is not allowed", line):
+        return refusal(denied[1])
     line = re.sub(r"Does not validate against any of the Union subtypes Subtypes: \[.*?\] Errors: - ", "", line)
     line = re.sub(r"( - Expected a <class 'NoneType'>| Given value type: ).*", "", line)
     keys = re.findall(r"Parser key \"([^\"]+)\": Problem with given class_path '([^']+)': ", line)
