@@ -106,7 +106,7 @@ def test_classes_and_units_follow_from_the_data_unless_they_are_given(arguments,
         (["--config=shapes/vit", "--data.count=7"], "^count=7 is below 50$"),
     ],
 )
-def test_what_a_constructor_refuses_is_said_without_the_parsers_words(arguments, message):
+def test_a_constructors_error_is_reported_without_the_parsers_message(arguments, message):
     with pytest.raises(ValueError, match=message):
         TrainingCLI(arguments)
 
@@ -121,7 +121,7 @@ def test_every_overlay_applies(path, tmp_path):
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=name)
-def test_every_config_opens_by_saying_what_it_is(path):
+def test_every_config_begins_with_a_description(path):
     lines = path.read_text().splitlines()
     assert lines[0].startswith("# ")
     if path in EXPERIMENTS:

@@ -212,7 +212,7 @@ def test_outputs_do_not_know_later_tokens_but_the_whole_source():
 
 
 @torch.no_grad()
-def test_outputs_do_not_know_what_the_padding_holds():
+def test_outputs_do_not_depend_on_padding_values():
     ours, (x, source), padding = decoder(), tokens_and_source(), padding_mask(LENGTHS, 11)
     other = torch.where(padding[..., None], x, sequence(3, 11, 10, seed=3))
     other_source = torch.where(SOURCE_PADDING[..., None], source, sequence(3, 13, 10, seed=4))

@@ -86,7 +86,7 @@ def test_block_adds_attention_then_mlp_each_of_the_normed_sum():
     assert_close(ours(x), summed + F.linear(hidden, ours.mlp[3].weight, ours.mlp[3].bias))
 
 
-def test_valid_outputs_do_not_know_what_the_padding_holds():
+def test_valid_outputs_do_not_depend_on_padding_values():
     ours, x, padding = (
         randomized(Encoder(35, EncoderConfig(depth=3, heads=5))),
         sequence(3, 11, 35),

@@ -101,7 +101,7 @@ def test_each_bound_changes_the_choice(name, row, monkeypatch):
     assert choose_kernel(Request(**row)) is not before
 
 
-def test_a_request_states_what_the_tensors_are():
+def test_a_request_describes_the_tensors():
     key, value = torch.empty(2, 3, 11, 8), torch.empty(2, 3, 11, 5, dtype=torch.bfloat16)
     options = {"window": (4, None), "padding": True, "masked": False, "cross": True}
     options |= {"relative": RelativePositions(8), "dropout": 0.1}

@@ -100,7 +100,7 @@ def test_a_method_that_is_never_called_is_refused_when_it_is_defined(name):
         type("Wrong", (Score,), {name: lambda self, query, key: query})
 
 
-def test_a_scale_that_is_no_number_is_refused():
+def test_a_non_numeric_scale_is_refused():
     class Scaled(Score):
         def __init__(self, heads, width):
             super().__init__(heads, width)
@@ -111,7 +111,7 @@ def test_a_scale_that_is_no_number_is_refused():
 
 
 @pytest.mark.parametrize("other", [nn.Linear, 3, Distance(1, 2)])
-def test_what_is_no_score_is_refused(other):
+def test_an_object_other_than_a_score_is_refused(other):
     with pytest.raises(TypeError, match=r"is not a subclass of vitspeech\.Score"):
         MultiHeadAttention(12, 2, score=other)
     with pytest.raises(TypeError, match=r"is not a subclass of vitspeech\.Score"):

@@ -181,7 +181,7 @@ def test_rotary_turns_each_pair_by_its_angle():
 
 @settings(deadline=None, max_examples=30)
 @given(query=st.integers(0, 200), key=st.integers(0, 200), shift=st.integers(0, 200))
-def test_rotary_products_depend_on_the_distance_alone(query, key, shift):
+def test_rotary_products_depend_only_on_the_distance(query, key, shift):
     rotary, (q, k) = Rotary(14), torch.randn(2, 1, 14, dtype=torch.float64)
     products = [(rotary(q, q, query + moved)[0] * rotary(k, k, key + moved)[1]).sum() for moved in (0, shift)]
     assert_close(products[0], products[1], atol=1e-5, rtol=0)

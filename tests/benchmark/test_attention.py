@@ -41,7 +41,7 @@ def test_flex_by_hand_equals_the_dense_mask():
 
 
 @pytest.mark.parametrize(("left", "right"), [(3, 3), (2, 5)])
-def test_the_convolution_sees_the_window(left, right):
+def test_the_convolution_covers_the_window(left, right):
     prepared = prepare("convolution", Case(17, batch=1, heads=1, width=3, left=left, right=right))
     output = prepared.function(prepared.inputs[0])
     seen = torch.autograd.grad(output[0, 8].sum(), prepared.inputs[0])[0][0].abs().sum(1) > 0

@@ -53,7 +53,7 @@ def test_columns_stand_under_each_other():
 
 
 @pytest.mark.skipif(not RESET.exists(), reason="the high-water mark can be set back on Linux alone")
-def test_the_peak_counts_what_was_freed_and_not_what_was_there_before():
+def test_the_peak_includes_freed_memory_and_excludes_earlier_memory():
     before = torch.ones(2**20 * 8)  # 32 MiB
 
     def call():
@@ -72,6 +72,6 @@ def test_a_fresh_process_measures_one_variant():
     assert output_and_gradients * 0.9 < found["extra_mib"] < output_and_gradients + 64
 
 
-def test_a_process_that_dies_says_so(monkeypatch):
+def test_a_process_that_dies_is_reported(monkeypatch):
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     assert "exit status 1, no message; out of memory?" in in_fresh_process("ours", Case(8))["not_run"]

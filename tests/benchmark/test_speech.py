@@ -105,7 +105,7 @@ def test_the_report_has_every_number_finite_and_positive(few, tmp_path):
     assert all(name in shown for name in ("torchaudio", "truncated", "WAV files", "real-time factor", "state, bytes"))
 
 
-def test_the_state_is_what_waits_the_past_and_the_unfinished_token():
+def test_the_state_holds_waiting_samples_the_past_and_the_unfinished_token():
     sound = stream(speech.networks(Settings())["truncated"])
     for _ in range(4 * 50):  # two seconds
         sound.push(torch.zeros(160))
@@ -114,14 +114,14 @@ def test_the_state_is_what_waits_the_past_and_the_unfinished_token():
     assert speech.state_bytes(sound) == 4 * (tokens + 1280)
 
 
-def test_a_checkpoint_is_measured_alone(few, finished_speech_run, tmp_path):
+def test_a_checkpoint_is_measured_without_other_networks(few, finished_speech_run, tmp_path):
     settings = Settings(**TINY, dtypes=["fp32"], checkpoint=str(finished_speech_run / "model"))
     report = speech.benchmark(settings, tmp_path / "speech.json")
     assert set(report["parameters"]) == {"model"} and report["stream"]["network"] == "model"
     assert "model" in speech.table(report)
 
 
-def test_a_network_that_cannot_be_streamed_says_why(few, monkeypatch, tmp_path):
+def test_a_network_that_cannot_be_streamed_is_reported_with_the_reason(few, monkeypatch, tmp_path):
     full = speech.networks(Settings())["full"]
     monkeypatch.setattr(speech, "networks", lambda settings: {"truncated": full})
     report = speech.benchmark(Settings(**TINY), tmp_path / "speech.json")

@@ -41,7 +41,7 @@ def test_two_steps_change_the_weights(name):
     assert sum(changed) >= 0.9 * len(changed)
 
 
-def test_fused_attention_is_off_in_one_network_alone():
+def test_fused_attention_is_disabled_in_only_one_network():
     fused = [module.fused_attn for module in vit.timm(TINY).modules() if hasattr(module, "fused_attn")]
     unfused = [module.fused_attn for module in vit.timm_unfused(TINY).modules() if hasattr(module, "fused_attn")]
     assert fused == [True, True] and unfused == [False, False] and use_fused_attn()

@@ -259,7 +259,7 @@ def test_saving_replaces_a_model_whole(released):
     assert load_file(released / "model.safetensors").keys() == model.network.state_dict().keys()
 
 
-def test_a_folder_with_something_else_in_it_is_left_alone(released, tmp_path):
+def test_a_folder_with_foreign_files_is_unchanged(released, tmp_path):
     model = vitspeech.load(released)
     (tmp_path / "home").mkdir()
     (tmp_path / "home/letter.txt").touch()

@@ -18,7 +18,7 @@ def other_seed(finished_run, tmp_path, *, seed, accuracy):
     return run
 
 
-def test_a_released_card_says_what_the_issue_asks_for(finished_run, tmp_path):
+def test_a_released_card_has_all_required_entries(finished_run, tmp_path):
     release(finished_run, tmp_path / "checkpoints/shapes")
     card = vitspeech.load(tmp_path / "checkpoints/shapes").card
     assert card.keys() >= {"name", "data", "split", "metrics", "seeds", "commit", "hardware", "minutes", "sha256"}

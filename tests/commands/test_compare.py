@@ -28,7 +28,7 @@ def test_compare_receptive_fields_leaves_a_report(command, finished_run, tmp_pat
         (("--factors", "0"), r"factors=\(0.0,\) are not sizes above 0"),
     ],
 )
-def test_compare_receptive_fields_says_in_one_line_what_is_wrong(command, finished_run, tmp_path, arguments, message):
+def test_compare_reports_an_error_in_one_line(command, finished_run, tmp_path, arguments, message):
     result = command("compare", finished_run, *arguments, "-o", tmp_path / "report")
     assert re.search(message, one_line(result))
     assert not (tmp_path / "report").exists()

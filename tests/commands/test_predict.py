@@ -35,6 +35,6 @@ def test_usage_errors_have_status_two(command, finished_run, star):
     assert command("predict", finished_run, star, "--top", 0).returncode == 2
 
 
-def test_predict_hears_a_recording(command, finished_speech_run, words):
+def test_predict_accepts_a_recording(command, finished_speech_run, words):
     result = command("predict", finished_speech_run, words, "--top", 1)
     assert result.returncode == 0 and result.stdout.startswith(f"{words}: ")

@@ -32,20 +32,20 @@ def test_stream_counts_false_alarms_an_hour(command, finished_speech_run, words)
         ([ROOT / "README.md", "--threshold", "2"], "threshold=2.0 is not within 0 .. 1"),
     ],
 )
-def test_stream_says_in_one_line_what_is_wrong(command, finished_speech_run, arguments, message):
+def test_stream_reports_an_error_in_one_line(command, finished_speech_run, arguments, message):
     assert message in one_line(command("stream", finished_speech_run, *arguments))
 
 
 def test_stream_needs_a_file_or_the_microphone(command, finished_speech_run):
     result = command("stream", finished_speech_run)
-    assert result.returncode == 2 and "one of them" in result.stderr
+    assert result.returncode == 2 and "give either FILE or --microphone" in result.stderr
 
 
-def test_stream_refuses_a_model_that_sees(command, finished_run, words):
+def test_stream_refuses_an_image_model(command, finished_run, words):
     assert "ViT can't be streamed: it has no encoder" in one_line(command("stream", finished_run, words))
 
 
-def test_stream_prints_what_a_recognizer_hears_with_its_times(command, finished_recognizer_run, words):
+def test_stream_prints_recognized_words_with_their_times(command, finished_recognizer_run, words):
     result = command("stream", finished_recognizer_run, words)
     first, *lines, last = result.stdout.splitlines()
     model = vitspeech.load(finished_recognizer_run)
@@ -63,5 +63,5 @@ def test_stream_prints_what_a_recognizer_hears_with_its_times(command, finished_
         ("finished_labeler_run", "SpeechLabeler does not classify clips"),
     ],
 )
-def test_stream_refuses_what_says_nothing_as_it_listens(request, command, words, fixture, message):
+def test_stream_refuses_models_that_it_does_not_support(request, command, words, fixture, message):
     assert message in one_line(command("stream", request.getfixturevalue(fixture), words))

@@ -40,7 +40,7 @@ def test_transcribe_writes_a_csv(command, finished_recognizer_run, words, tmp_pa
     assert [float(row["start_s"]) for row in rows] == pytest.approx([said.start_s for said in found.units], abs=1e-3)
 
 
-def test_what_is_said_without_times_is_in_the_csv_all_the_same(command, finished_transcriber_run, words, monkeypatch):
+def test_words_without_times_are_also_in_the_csv(command, finished_transcriber_run, words, monkeypatch):
     said = Transcript("left go", (), -1.0)
     monkeypatch.setattr(vitspeech, "transcribe", lambda *_, **__: iter([(words, said)]))
     table = words.with_name("out.csv")
@@ -56,7 +56,7 @@ def test_a_broken_recording_leaves_no_half_written_csv(command, finished_recogni
     assert "zero.wav: empty" in one_line(command("transcribe", finished_recognizer_run, tmp_path / "zero.wav"))
 
 
-def test_transcribe_hears_with_an_encoder_decoder(command, finished_transcriber_run, words):
+def test_transcribe_accepts_an_encoder_decoder(command, finished_transcriber_run, words):
     search = ["--beam", 2, "--ctc-weight", 0, "--length-penalty", 1]
     result = command("transcribe", finished_transcriber_run, words, *search)
     model = vitspeech.load(finished_transcriber_run)
@@ -73,11 +73,11 @@ def test_transcribe_hears_with_an_encoder_decoder(command, finished_transcriber_
         ([ROOT / "README.md", "--ctc-weight", 2], "ctc_weight within 0 .. 1"),
     ],
 )
-def test_transcribe_says_in_one_line_what_is_wrong(command, finished_recognizer_run, arguments, message):
+def test_transcribe_reports_an_error_in_one_line(command, finished_recognizer_run, arguments, message):
     assert message in one_line(command("transcribe", finished_recognizer_run, *arguments))
 
 
-def test_transcribe_refuses_what_gives_labels(command, finished_speech_run, finished_labeler_run, words):
+def test_transcribe_refuses_models_that_return_labels(command, finished_speech_run, finished_labeler_run, words):
     assert "use `vitspeech predict`" in one_line(command("transcribe", finished_speech_run, words))
     assert "use vitspeech.stream" in one_line(command("transcribe", finished_labeler_run, words))
 
@@ -88,7 +88,7 @@ def test_a_picture_is_of_one_recording(command, finished_recognizer_run, words):
         assert result.returncode == 2 and "--picture draws one file" in result.stderr
 
 
-def test_transcribe_says_which_choices_there_are(command):
+def test_transcribe_lists_the_choices(command):
     text = command("transcribe", "--help").stdout
     for option in ("--times", "--csv", "--picture", "--beam", "--ctc-weight", "--length-penalty"):
         assert option in text

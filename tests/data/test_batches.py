@@ -24,12 +24,12 @@ def batches_of(seed: int, epoch: int) -> list:
     return [(indices.tolist(), batch_seed) for indices, batch_seed in batches]
 
 
-def test_order_and_seeds_follow_from_seed_and_epoch_alone():
+def test_order_and_seeds_depend_only_on_seed_and_epoch():
     assert batches_of(1, 5) == batches_of(1, 5)
     assert batches_of(1, 5) != batches_of(1, 6) and batches_of(1, 5) != batches_of(2, 5)
 
 
-def test_every_batch_has_a_seed_of_its_own():
+def test_every_batch_has_a_different_seed():
     seeds = [seed for run in (1, 2) for epoch in range(20) for _, seed in batches_of(run, epoch)]
     assert len(set(seeds)) == len(seeds)
 

@@ -1,4 +1,4 @@
-"""Tables that are there as a whole or not at all."""
+"""Files are written atomically."""
 
 import csv
 

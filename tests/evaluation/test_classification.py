@@ -34,7 +34,7 @@ class Clips:
 COUNTS = torch.tensor([[8, 1, 1, 0], [0, 5, 4, 1], [3, 2, 0, 0], [0, 0, 0, 5]])
 
 
-def test_words_are_also_counted_alone():
+def test_word_accuracy_counts_only_words():
     found = metrics(COUNTS, Clips)
     assert found["test_accuracy"] == 18 / 30 and found["clips"] == 30
     assert found["word_accuracy"] == 13 / 20 and found["word_clips"] == 20

@@ -77,14 +77,14 @@ def test_the_report_names_the_test_set_and_can_be_read(data):
     report = evaluate(Given(), data, progress=False)
     assert report.metrics["test_set"] == "drawn"
     assert report.text == (
-        "frame_accuracy 0.7200 of 50 frames; words within 50 ms: F1 0.6667 (precision 0.6667, recall 0.6667; by their "
-        "start alone F1 1.0000)"
+        "frame_accuracy 0.7200 of 50 frames; words within 50 ms: F1 0.6667 (precision 0.6667, recall 0.6667; by onset "
+        "only F1 1.0000)"
     )
     data.manifests = ["some/where/others.jsonl", "further.jsonl"]
     assert evaluate(Given(), data, progress=False).metrics["test_set"] == "others"
 
 
-def test_what_is_to_be_looked_at_is_the_confusion_of_words_and_none(data, monkeypatch, tmp_path):
+def test_the_figure_is_the_confusion_matrix_of_words_and_none(data, monkeypatch, tmp_path):
     drawn = []
     monkeypatch.setattr(
         "vitspeech.evaluation.labeling.draw_confusion_matrix",

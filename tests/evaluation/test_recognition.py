@@ -39,7 +39,7 @@ def report(data, monkeypatch):
     return evaluate(None, data, search=Search(3, 0.5, 0.1), progress=False)
 
 
-def test_the_first_test_set_is_what_counts(report):
+def test_the_first_test_set_gives_the_main_result(report):
     assert report.headline == ("word_error_rate", pytest.approx(2 / 6))
     found = report.metrics
     assert (found["substitutions"], found["deletions"], found["insertions"], found["words"]) == (2, 0, 0, 6)
@@ -57,7 +57,7 @@ def test_the_others_stand_beside_it_by_their_names(report):
     assert found["utterance_accuracy"] == 0.5
 
 
-def test_each_test_set_says_which_manifest_it_was(report):
+def test_each_test_set_names_its_manifest(report):
     for name, found in (("short", report.metrics), ("long", report.metrics["also"]["long"])):
         assert found["manifest_sha256"] == hashlib.sha256(f"this is {name}\n".encode()).hexdigest()
 
@@ -82,7 +82,7 @@ def test_characters_count_first_where_they_are_the_units(data, monkeypatch):
     assert report.text.startswith("short: character_error_rate 0.1053, word_error_rate 0.3333 (")
 
 
-def test_one_line_says_it_of_each_set(report):
+def test_the_report_has_one_line_per_test_set(report):
     first, second = report.text.split("; long: ")
     assert first.startswith("short: word_error_rate 0.3333 (")
     assert first.endswith("2 substitutions, 0 deletions, 0 insertions in 6 words), 33.3% of 3 utterances right")

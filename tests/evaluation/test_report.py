@@ -10,7 +10,7 @@ from vitspeech.inference.transcribe import Search
 from vitspeech.tasks import Classification, Labeling, Recognition, Transcription, find_task
 
 
-def test_the_first_metric_is_what_a_model_is_judged_by(tmp_path):
+def test_the_first_metric_is_the_main_metric(tmp_path):
     report = Report({"word_error_rate": 0.25, "words": 8}, "text", lambda folder: folder / "errors.txt")
     assert report.headline == ("word_error_rate", 0.25) and report.write(tmp_path) == tmp_path / "errors.txt"
 

@@ -71,7 +71,7 @@ def test_there_are_as_many_tokens_as_fit_whole(stem, stride):
 
 @STEMS
 @STRIDES
-def test_token_sees_the_frames_from_its_own_on_as_far_as_it_reaches(stem, stride):
+def test_token_depends_on_the_frames_of_its_field(stem, stride):
     tokens, whole = made(stem, stride), frames()
     assert (tokens.stride, tokens.reach) == (stride, reach(stem, stride))
     expected = tokens(whole)

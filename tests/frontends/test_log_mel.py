@@ -74,7 +74,7 @@ def test_there_are_as_many_frames_as_fit_whole(samples, frames):
 
 
 @pytest.mark.parametrize("frame", [0, 11, 27])
-def test_frame_depends_on_its_own_samples_alone(frame):
+def test_frame_depends_only_on_its_samples(frame):
     waveforms = noise(dtype=torch.float64).requires_grad_()
     LogMel(23).double()(waveforms)[:, frame].sum().backward()
     seen = (waveforms.grad != 0).all(0)

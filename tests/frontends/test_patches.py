@@ -36,7 +36,7 @@ def test_linear_patches_equal_a_convolution_with_the_patch_as_stride(side, patch
     assert_close(ours.project.weight.grad, theirs.weight.grad.flatten(1))
 
 
-def test_linear_token_sees_its_own_patch_alone_and_tokens_are_in_raster_order():
+def test_linear_token_depends_only_on_its_patch_and_tokens_are_in_raster_order():
     stem, whole = LinearPatches(15, 5, 37), images(15)
     for row in range(3):
         for column in range(3):
@@ -102,7 +102,7 @@ def test_patch_that_does_not_divide_the_image_is_an_error_that_names_both(stem, 
 
 
 @pytest.mark.parametrize("patch", [1, 3, 6])
-def test_patch_that_is_no_power_of_two_is_an_error_for_a_convolutional_stem(patch):
+def test_convolutional_stem_needs_a_patch_size_that_is_a_power_of_two(patch):
     with pytest.raises(ValueError, match=f"patch={patch} is not 2, 4, 8"):
         ConvolutionalPatches(36, patch, 37)
 

@@ -88,7 +88,7 @@ def test_no_masks_and_masks_of_no_width_hide_nothing(numbers):
     assert not hidden(SpecAugment(*numbers), frames()).any()
 
 
-def test_masks_follow_from_torchs_seed_alone():
+def test_masks_depend_only_on_torchs_seed():
     masks = SpecAugment()
     assert torch.equal(hidden(masks, frames(), seed=1), hidden(masks, frames(seed=2), seed=1))
     assert not torch.equal(hidden(masks, frames(), seed=1), hidden(masks, frames(), seed=2))

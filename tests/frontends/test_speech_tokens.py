@@ -33,7 +33,7 @@ def made(**arguments):
 
 
 @CASES
-def test_token_depends_on_the_samples_it_says_and_on_no_others(stem, stride, hop, window):
+def test_token_depends_only_on_the_samples_of_its_field(stem, stride, hop, window):
     tokens = made(stem=stem, stride=stride).double()
     assert (tokens.hop_samples, tokens.window_samples) == (hop, window)
     for token in (0, 1, 4):
@@ -130,7 +130,7 @@ def test_a_number_out_of_its_range_is_an_error(stem):
         SpeechTokens(11, stem=stem, hop_ms=0)
 
 
-def test_masks_hide_frames_in_training_alone():
+def test_masks_hide_frames_only_in_training():
     masked, bare = made(stem="stacked", spec_augment=SpecAugment()), made(stem="stacked")
     given = waveforms()
     assert torch.equal(masked(given), bare(given))

@@ -109,7 +109,7 @@ def test_false_alarms_have_the_exact_interval_of_a_poisson_rate():
     # Garwood's limits for 3 events: 0.6187 and 8.7673; for none: 0 and 3.6889.
     assert alarms_per_hour(3, 3600) == pytest.approx((3, 0.6187, 8.7673), abs=1e-4)
     assert alarms_per_hour(0, 1800) == pytest.approx((0, 0, 2 * 3.6889), abs=1e-3)
-    with pytest.raises(ValueError, match="no audio"):
+    with pytest.raises(ValueError, match="audio of positive duration, not 0 s"):
         alarms_per_hour(0, 0)
 
 

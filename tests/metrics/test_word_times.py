@@ -156,7 +156,7 @@ def test_f1_over_all_utterances_computed_by_hand():
     assert len(scores) == 6
 
 
-def test_a_word_of_another_utterance_is_no_match():
+def test_a_word_of_another_utterance_does_not_match():
     word = TimedWord(1, 0.0, 0.5)
     assert word_f1([[word], []], [[], [word]])["f1"] == 0
 

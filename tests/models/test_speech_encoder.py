@@ -61,7 +61,7 @@ def test_all_of_each_row_is_taken_where_no_lengths_are_given():
 
 
 @torch.no_grad()
-def test_attention_goes_as_far_as_the_context_says_and_no_further():
+def test_attention_is_limited_to_the_context():
     network = encoder(left=3, right=[2, 0])
     given = waveforms()
     before = network.encode(given)[0]

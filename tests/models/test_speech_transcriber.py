@@ -60,7 +60,7 @@ def test_valid_tokens_are_those_of_the_utterance_alone(dtype, tolerance, window)
 
 
 @torch.no_grad()
-def test_nothing_depends_on_what_stands_beyond_a_length_or_a_transcript():
+def test_outputs_do_not_depend_on_padding_of_audio_or_transcripts():
     network, given = transcriber(torch.float64), waveforms(torch.float64)
     beyond = torch.arange(SAMPLES) >= LENGTHS[:, None]
     expected = network(given, LENGTHS, GIVEN).logits
@@ -106,7 +106,7 @@ def test_selected_sequences_go_on_as_they_would_have():
 
 @pytest.mark.parametrize("score, normalizer", [("scaled_dot", "softmax"), ("additive", "relu")])
 @torch.no_grad()
-def test_cross_attention_times_the_values_is_what_the_blocks_add(score, normalizer):
+def test_blocks_add_the_cross_attention_times_the_values(score, normalizer):
     network = transcriber(torch.float64, decoder_depth=3, score=score, normalizer=normalizer)
     encoded, padding = network.encode(waveforms(torch.float64), LENGTHS)
     added = []
@@ -164,7 +164,7 @@ def test_an_utterance_too_short_for_a_token_is_named():
         transcriber()(waveforms()[:, :1359], None, GIVEN)
 
 
-def test_decoder_may_have_settings_of_its_own():
+def test_decoder_settings_may_differ_from_the_encoder():
     network = transcriber(decoder={"depth": 1, "heads": 6, "left": 2, "mlp_ratio": 2.0})
     (block,) = network.decoder.blocks
     assert (block.attention.heads, block.attention.left, block.mlp[0].out_features) == (6, 2, 24)

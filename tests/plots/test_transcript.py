@@ -177,7 +177,7 @@ def test_the_decoders_map_is_the_last_blocks_cross_attention_averaged_over_heads
 
 
 @pytest.mark.parametrize("ctc", [True, False])
-def test_an_empty_transcript_is_drawn_with_the_end_alone(ctc, drawn):
+def test_an_empty_transcript_is_drawn_with_only_the_end(ctc, drawn):
     panels, figure = drawn(with_output(released(SpeechTranscriber, ctc=ctc)), search=GREEDY)
     assert names(panels["output unit"]) == ["end"] and ("words" in panels) == ctc
     assert figure.get_suptitle() == "chirp.wav: empty transcript"

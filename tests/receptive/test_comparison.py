@@ -113,7 +113,7 @@ def test_transcripts_have_fields_and_no_accuracy(finished_recognizer_run):
     assert result.visible is None and result.heads is not None and len(result.states) == 2
 
 
-def test_attention_that_cannot_be_written_out_is_said_to_be_missing(tmp_path):
+def test_attention_that_cannot_be_recomputed_is_reported_as_missing(tmp_path):
     small = {"img_size": 32, "embed_dim": 12, "depths": [1, 1], "num_heads": [1, 2], "window_size": 4}
     subjects = [of_timm(tmp_path / "swin", "swin_tiny_patch4_window7_224", **small)]
     (result,) = compare(subjects, sample_for(subjects, None, 4), quick())
@@ -131,7 +131,7 @@ def test_an_untrained_network_of_timm_is_shown_as_it_is_before_training():
     assert [(state.trained, state.size) for state in result.states] == [(False, 32), (False, 48)]
     assert result.untrained is result.main and result.larger is result.states[1]
     assert result.missing.keys() == {"weights", "attention", "accuracy against what is visible"}
-    assert "its weights are not here" in result.missing["weights"]
+    assert "no weights available" in result.missing["weights"]
     assert result.missing["attention"].startswith("ResNet has no attention layer")
     assert result.missing["accuracy against what is visible"] == "it is not trained"
     assert result.visible is None and result.heads is None

@@ -50,7 +50,7 @@ def test_a_sample_is_the_same_each_time_and_its_first_inputs_are_those_of_a_smal
     assert len(sample_for([seeing], None, 999).raw) == 50  # all that there are
 
 
-def test_clips_hold_words_alone_and_say_where(hearing):
+def test_clips_hold_only_words_with_their_centers(hearing):
     sample = sample_for([hearing], None, 999)
     words = set(sample.names) - {"unknown", "silence"}
     assert {sample.names[label] for label in sample.labels} <= words and len(sample.raw) >= 4
@@ -89,7 +89,7 @@ def test_models_of_images_and_of_audio_are_not_compared(seeing, hearing):
 
 
 def test_models_that_name_no_data_need_a_folder():
-    with pytest.raises(ValueError, match="none of the models names its data; give a folder of pictures with --data"):
+    with pytest.raises(ValueError, match="no model names its data set; give a folder of pictures with --data"):
         sample_for([subject("timm:resnet10t")], None, 4)
 
 

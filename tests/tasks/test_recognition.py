@@ -1,6 +1,6 @@
 """Recognition: the CTC loss against its definition, for any order, padding and grouping of the batch; refused batches.
 
-Shapes: B utterances, T tokens, C = 4 classes, of which the last is the blank, U units.
+Shapes: B utterances, T tokens, C = 4 classes (the last class is the blank), U units.
 """
 
 from itertools import groupby, product
@@ -212,6 +212,6 @@ def test_the_error_rate_is_that_of_greedy_search_over_all_units():
     assert logged["val_loss"].item() == pytest.approx(total / 6, rel=1e-5)
 
 
-def test_what_is_heard_does_not_depend_on_padding():
+def test_transcripts_do_not_depend_on_padding():
     logged = validated([[0], [1, 2]], [[0, 3], [3, 1, 3, 3, 2, 2, 2, 3, 3]])
     assert logged["val_error_rate"].compute().item() == 0

@@ -64,7 +64,7 @@ def test_the_loss_is_the_sum_over_units_and_the_end_whatever_the_order_and_the_p
 
 
 @torch.no_grad()
-def test_labels_are_smoothed_in_training_alone():
+def test_labels_are_smoothed_only_in_training():
     network, speech = transcriber(), noise(SAID, LENGTHS)
     plain, smoothed = written_out(network)[0], written_out(network, 0.2)[0]
     assert abs(plain - smoothed) > 1e-2
@@ -128,7 +128,7 @@ def test_what_is_decoded_is_the_likeliest_unit_after_those_before_it():
 
 
 @torch.no_grad()
-def test_a_decoder_that_finds_no_end_says_a_unit_a_token_and_no_more():
+def test_a_decoder_without_an_end_outputs_at_most_one_unit_per_token():
     network, speech = transcriber(), noise(SAID, LENGTHS)
     network.head.bias[END] = -1e6
     found = task(network).greedy_transcripts(speech.waveforms, speech.lengths)

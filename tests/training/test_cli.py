@@ -1,4 +1,4 @@
-"""A run: what it keeps, and that an interrupted one ends as if it had been left alone."""
+"""A run: what it keeps, and that an interrupted one ends as an uninterrupted one."""
 
 import csv
 import json

@@ -35,8 +35,8 @@ class QuadraticAttention(nn.Module):
         heads: Number of heads H.
         padding: Rows and columns of zero pixels around the image (above, below, left, right) that can be attended to;
             one number for all sides.
-        margin: Pixels at the sides of the padded image that are not queries, likewise; `None` equals `padding`, so
-            that the queries are the pixels of the image.
+        margin: Rows and columns at the sides of the padded image that are not queries (above, below, left, right);
+            one number for all sides. `None` equals `padding`, so that the queries are the pixels of the image.
         head_width: Width K of the values of a head; `None` is the smaller of D and E, with which a head can be any
             linear map.
 

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     if (options.file is None) == (not options.microphone):
-        parser.error("give a FILE or --microphone, one of them")
+        parser.error("give either FILE or --microphone")
     if options.no_words and options.microphone:
         parser.error("--no-words needs a FILE")
 

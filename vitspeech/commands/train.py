@@ -10,7 +10,7 @@ curves, the confusion matrix or a list of errors, and the final model in the rel
   --data.root FOLDER    folder of the data set; default: VITSPEECH_DATA, else data
   --seed_everything N   seed of everything random (default 0)
   --run FOLDER          folder of the run; default: runs/NAME-OF-CONFIG/NUMBER
-  --resume RUN          resume an interrupted run; the result is that of an uninterrupted one
+  --resume RUN          resume an interrupted run, with the same result as an uninterrupted one
   --trust MODULE        accept classes of this module of your own, whose code then runs; may be repeated
   --print_config        print the resolved config and exit
   --help-all            every key, including the trainer's hundreds of lines

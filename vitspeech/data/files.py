@@ -1,4 +1,4 @@
-"""Finding the files that a user names, writing files whole or not at all, and their checksums."""
+"""Finding the files that a user names, writing files atomically, and their checksums."""
 
 import csv
 import hashlib
@@ -51,19 +51,19 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def write_text(text: str, path: str | Path) -> None:
-    """Write a text file, whole or not at all."""
+    """Write a text file atomically."""
     with replacing(path) as draft:
         draft.write_text(text)
 
 
 def write_json(value: Any, path: str | Path) -> None:
-    """Write a JSON file with indentation, whole or not at all; the folder is created if it is missing."""
+    """Write a JSON file with indentation, atomically; the folder is created if it is missing."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", path)
 
 
 def write_csv(path: str | Path, columns: Sequence[str], rows: Iterable[Sequence]) -> None:
-    """Write a table, whole or not at all, even if an error is raised while the rows are produced."""
+    """Write a table atomically: an error raised while the rows are produced leaves `path` unchanged."""
     with replacing(path) as draft, draft.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)

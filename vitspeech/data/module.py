@@ -1,4 +1,4 @@
-"""The base class of every data set, and where data sets are looked for on disk.
+"""The base class of every data set, and the search path of data sets.
 
 Shapes: B batch.
 """

@@ -7,7 +7,7 @@ The searches are implemented here because streaming needs to continue a search f
 no CTC decoder any more, fast-ctc-decode takes full utterances and returns one labeling without its probability, and
 pyctcdecode requires NumPy 1.
 
-Shapes: T tokens, C classes, of which the first C - 1 are units and the last is the blank; P prefixes of the beam.
+Shapes: T tokens, C classes (the first C - 1 are units, the last class is the blank), P prefixes of the beam.
 """
 
 import math

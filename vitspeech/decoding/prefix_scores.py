@@ -1,6 +1,6 @@
 """CTC prefix probabilities: the probability that a transcript begins with given units.
 
-Shapes: B utterances, T tokens, C classes, of which the last is the blank, R rows (hypotheses of any utterances),
+Shapes: B utterances, T tokens, C classes (the last class is the blank), R rows (hypotheses of any utterances),
 M selected rows.
 """
 

@@ -51,7 +51,7 @@ def metrics(counts: Tensor, data: LightningDataModule) -> dict[str, Any]:
     """The metrics of a card, from the confusion matrix of the test set.
 
     `test_accuracy`, its interval and the number of items count all labels. If some labels are not words (`unknown`,
-    `silence`), `word_accuracy` counts the clips of words alone; a word predicted as `unknown` is an error.
+    `silence`), `word_accuracy` counts only the clips of words; a word predicted as `unknown` is an error.
     """
     values = accuracies("test", counts, data.items)
     words = [index for index, label in enumerate(data.labels) if label in getattr(data, "words", data.labels)]

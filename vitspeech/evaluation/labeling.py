@@ -49,7 +49,7 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     text = (
         f"frame_accuracy {values['frame_accuracy']:.4f} of {values['frames']:,} frames; words within "
         f"{1000 * TOLERANCE_S:.0f} ms: F1 {values['word_f1']:.4f} (precision {values['word_precision']:.4f}, recall "
-        f"{values['word_recall']:.4f}; by their start alone F1 {values['onset_f1']:.4f})"
+        f"{values['word_recall']:.4f}; by onset only F1 {values['onset_f1']:.4f})"
     )
     return Report(values, text, write)
 

@@ -124,7 +124,7 @@ def alarms_per_hour(alarms: int, seconds: float) -> tuple[float, float, float]:
         ValueError: If `seconds` is not positive.
     """
     if seconds <= 0:
-        raise ValueError("there is no audio to count false alarms in")
+        raise ValueError(f"false alarms per hour need audio of positive duration, not {seconds} s")
     hours = seconds / 3600
     low, high = poisson_interval(alarms)
     return alarms / hours, low / hours, high / hours

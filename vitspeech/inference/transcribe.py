@@ -1,6 +1,6 @@
 """Transcribe recordings: search over a network's outputs, and the times of each unit.
 
-Shapes: B batch, N samples, T tokens, C classes, of which the last is the blank or the end.
+Shapes: B batch, N samples, T tokens, C classes (the last class is the blank or the end).
 """
 
 from collections.abc import Iterable, Iterator, Sequence

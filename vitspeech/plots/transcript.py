@@ -1,6 +1,6 @@
 """The transcript of one recording, its times, and the network outputs behind it, drawn below the spectrogram.
 
-Shapes: N samples, T tokens, C classes, of which the last is the blank or the end, S rows of a map.
+Shapes: N samples, T tokens, C classes (the last class is the blank or the end), S rows of a map.
 """
 
 import math

@@ -172,7 +172,7 @@ def measure(
             result.missing[description] = str(error)
         finish_step()
     if not subject.trained:
-        result.missing["weights"] = "its weights are not here: what is shown is the network before training"
+        result.missing["weights"] = "no weights available; the figures show the network before training"
 
     size = result.main.size
     network, _ = build_network(subject, subject.inputs(raw, size), size, trained=subject.trained)

@@ -107,7 +107,7 @@ def zero_multipliers(network: nn.Module, inputs: Tensor, source: Layer) -> list[
 
     A residual branch is one of two inputs of an addition that both depend on the source. Its multipliers are returned
     if every path from the branch to the source passes one of them, and some path from the other input passes none.
-    A zero head, which no addition follows, and zero biases are thus left alone.
+    A zero head, which no addition follows, and zero biases are thus unchanged.
     """
     learnable = [parameter for parameter in network.parameters() if parameter.requires_grad]
     network.requires_grad_(True)
@@ -181,14 +181,14 @@ def blocked_branches(order: list[Node], origin: Node, multipliers: dict[Node, Te
 
 def first_multipliers(branch: Node, multipliers: dict[Node, Tensor]) -> set[Node]:
     """The multipliers that the paths from a branch towards the origin meet first."""
-    found, seen, open_nodes = set(), {branch}, [branch]
+    first, visited, open_nodes = set(), {branch}, [branch]
     while open_nodes:
         node = open_nodes.pop()
         if node in multipliers:
-            found.add(node)
+            first.add(node)
             continue
-        for taken in inputs_of(node):
-            if taken is not None and taken not in seen:
-                seen.add(taken)
-                open_nodes.append(taken)
-    return found
+        for source in inputs_of(node):
+            if source is not None and source not in visited:
+                visited.add(source)
+                open_nodes.append(source)
+    return first

@@ -71,7 +71,7 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
             raise ValueError(f"{released[0].name}: its data ({type(data).__name__}) have no images or single words")
         return validation_sample(data, count)
     if root is None:
-        raise ValueError("none of the models names its data; give a folder of pictures with --data")
+        raise ValueError("no model names its data set; give a folder of pictures with --data")
     return folder_sample(Path(root), int(subjects[0].size), count)
 
 

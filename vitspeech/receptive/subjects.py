@@ -183,7 +183,7 @@ def subjects_named(
 
     Args:
         names: At least one.
-        size: Image side in px for timm networks; `None` is that of the first released model that takes images.
+        size: Image side in px for timm networks; `None` uses the size of the first released model that takes images.
         pretrained: Whether timm networks are loaded with pretrained weights.
         trust: Modules of your own whose classes released models may use.
     """

@@ -1,4 +1,4 @@
-"""The folder of a run: which one it is, and what it contains.
+"""The folder of a run: how it is chosen, and what it contains.
 
 RUN/config.yaml          the resolved config
 RUN/run.json             commit, hardware, versions
@@ -110,7 +110,7 @@ def next_folder(parent: Path) -> Path:
 
 
 def loggers(run: Path) -> list[Logger]:
-    """The CSV and TensorBoard logs of a start of the run, in a folder of their own."""
+    """The CSV and TensorBoard logs of the run, one folder per start."""
     start = {"save_dir": run, "name": "logs", "version": str(sum(1 for _ in (run / "logs").glob("*")))}
     return [CSVLogger(**start, flush_logs_every_n_steps=1), TensorBoardLogger(**start)]
 

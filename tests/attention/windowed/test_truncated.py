@@ -155,14 +155,14 @@ def test_inputs_of_any_layout_are_read_right(layout):
     assert_same(truncated_attention(*inputs, 9, 4), dense(*inputs, 9, 4), inputs)
 
 
-def test_calls_of_any_size_and_order_leave_each_other_alone():
+def test_calls_of_any_size_and_order_are_independent():
     given = [drawn(1, 2, tokens, 3, 3, 3, seed=tokens) for tokens in (97, 40, 203)]
     first = [truncated_attention(*inputs, 8, 3) for inputs in given]
     for inputs, result in zip(given, first, strict=True):
         assert_same(result, dense(*inputs, 8, 3), inputs)
 
 
-def test_result_of_inference_mode_leaves_training_alone():
+def test_a_call_in_inference_mode_does_not_affect_training():
     inputs = drawn(2, 3, 149, 11, 11, 11, dtype=torch.float64)
     with torch.inference_mode():
         before = truncated_attention(*inputs, 13, 2)
@@ -172,7 +172,7 @@ def test_result_of_inference_mode_leaves_training_alone():
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("name", ["scaled_dot", "additive"])
-def test_dropout_has_the_gradient_of_what_it_computed(name, normalizer):
+def test_dropout_gradient_matches_its_forward_pass(name, normalizer):
     torch.manual_seed(0)
     score, relative = SCORES[name](2, 3).double(), RelativePositions(3, 4).double()
     inputs = drawn(1, 2, 41, 3, 3, 3)

@@ -161,7 +161,7 @@ def test_other_truncated_recordings_are_not_read_in_part(tmp_path, name):
     )
 
 
-def test_flac_of_unknown_length_is_said_so(tmp_path):
+def test_flac_of_unknown_length_is_reported(tmp_path):
     path = written(tmp_path / "piped.flac")
     content = bytearray(path.read_bytes())
     content[21] &= 0xF0  # the frames' count: 36 bits of STREAMINFO
@@ -289,7 +289,7 @@ def test_many_files_have_a_bar(tmp_path, capsys, count, shown):
     assert not capsys.readouterr().err
 
 
-def test_folders_are_searched_and_what_is_not_there_is_named(tmp_path):
+def test_folders_are_searched_and_missing_paths_are_reported(tmp_path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     for name in ("b.wav", "deep/er/a.FLAC", "notes.txt", "c.opus"):
         (tmp_path / name).touch()

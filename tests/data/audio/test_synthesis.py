@@ -45,7 +45,7 @@ def centroid_hz(sound: Tensor) -> float:
     return float((power * torch.linspace(0, SAMPLE_RATE_HZ / 2, len(power))).sum() / power.sum())
 
 
-def test_every_variant_says_the_same_again_whatever_was_spoken_before():
+def test_every_variant_gives_the_same_audio_regardless_of_earlier_calls():
     voices = [Voice(ACCENTS[number % 8], variant) for number, variant in enumerate(variants())]
     words = [WORDS[number % len(WORDS)] for number in range(len(voices))]
     first = synthesize(words, voices)
@@ -55,7 +55,7 @@ def test_every_variant_says_the_same_again_whatever_was_spoken_before():
     assert changed == []
 
 
-def test_another_process_says_the_same():
+def test_a_synthesizer_in_another_process_gives_the_same_audio():
     words, voices = WORDS[:2], [Voice(variant="f2"), Voice("en-gb", "klatt3")]
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         there = pool.apply(synthesize, (words, voices))
@@ -102,7 +102,7 @@ def test_sibilants_are_high_and_vowels_low():
     assert centroid_hz(sound[:tenth]) > 3000 > 1200 > centroid_hz(sound[-5 * tenth :])
 
 
-def test_resampling_keeps_what_is_below_8_khz_in_its_place():
+def test_resampling_preserves_frequencies_below_8_khz():
     def pulse(hz: int, rate_hz: int) -> Tensor:
         time = torch.arange(rate_hz // 10, dtype=torch.float64) / rate_hz
         envelope = torch.exp(-(((time - 0.04) / 0.01) ** 2))
@@ -157,7 +157,7 @@ def test_an_unsayable_word_is_named(word):
     assert repr(word) in str(error.value)
 
 
-def test_a_missing_loader_says_what_to_install(monkeypatch):
+def test_a_missing_loader_is_reported_with_the_package_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     with pytest.raises(ImportError, match="pip install vitspeech"):
         espeak_paths()

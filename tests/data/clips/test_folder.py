@@ -107,7 +107,7 @@ def test_only_a_split_without_a_folder_is_drawn(tmp_path):
     assert all(file.parent.parent.name == "test" for file in data.splits["test"][0])
 
 
-def test_what_is_no_word_and_no_recording_is_passed_over(tmp_path):
+def test_other_folders_and_files_are_skipped(tmp_path):
     fill(tmp_path, {"no": 5, "yes": 5, "_unsorted": 3, ".cache": 3})
     (tmp_path / "README.md").write_text("words")
     (tmp_path / "yes" / "notes.txt").write_text("said twice")
@@ -138,7 +138,7 @@ def test_recordings_of_any_rate_channels_and_format_become_clips_of_one_length(t
     assert data.train.inputs[2, :1900].abs().max() == 0  # the shorter one stands in the middle
 
 
-def test_recordings_of_noise_are_what_is_mixed_in(tmp_path):
+def test_noise_recordings_are_mixed_in(tmp_path):
     fill(tmp_path, {"no": 5, "yes": 5})
     write(tmp_path / "_background_noise_" / "rain.wav", 300, samples=1000)
     write(tmp_path / "_background_noise_" / "fan.flac", 200, samples=700)
@@ -160,7 +160,7 @@ def test_without_recordings_of_noise_it_is_pink_noise(tmp_path):
     assert torch.equal(made(tmp_path).noise, pink_noise(SAMPLES))
 
 
-def test_noise_that_cannot_be_used_is_said_so_before_training(tmp_path):
+def test_unusable_noise_is_reported_before_training(tmp_path):
     noise = write(fill(tmp_path, {"no": 5, "yes": 5}) / "_background_noise_" / "rain.wav", 300, samples=1599)
     with pytest.raises(ValueError, match=r"_background_noise_: 0\.0999 s in all, below a clip's 0\.1 s"):
         made(tmp_path)
@@ -169,7 +169,7 @@ def test_noise_that_cannot_be_used_is_said_so_before_training(tmp_path):
         made(tmp_path)
 
 
-def test_a_wrong_folder_is_named_with_what_is_wrong(tmp_path):
+def test_a_wrong_folder_is_reported_with_the_reason(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
         AudioFolder(str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match=f"{tmp_path.name}: no word folders"):
@@ -303,7 +303,7 @@ def test_noise_goes_with_csv_files_too(tmp_path):
         ),
     ],
 )
-def test_what_is_wrong_with_a_csv_is_said_with_file_and_line(tmp_path, name, content, reason):
+def test_an_error_in_a_csv_is_reported_with_file_and_line(tmp_path, name, content, reason):
     fill(tmp_path, {"no": 4, "yes": 1})
     for split, rows in {"train": ("no/0.wav,no", "no/1.wav,no"), "validation": ["no/2.wav,no"]}.items():
         listing(tmp_path, f"{split}.csv", *rows)

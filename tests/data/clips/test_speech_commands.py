@@ -211,7 +211,7 @@ def test_silence_is_cut_from_every_recording(root):
     assert 20 < tapped.sum() < 52
 
 
-def test_augmentation_mixes_in_the_training_part_of_the_noise_alone(made_once):
+def test_augmentation_mixes_in_only_the_training_part_of_the_noise(made_once):
     for silence in (0, 0.5):
         data = made(made_once, silence=silence)
         parts = [recording(seconds)[: round(0.8 * seconds * SECOND)] for seconds in NOISES.values()]
@@ -248,7 +248,7 @@ def test_the_root_is_the_argument_else_the_environments(made_once, monkeypatch):
     assert SpeechCommands(root="/elsewhere").folder == Path("/elsewhere") / FOLDER / URL
 
 
-def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path):
+def test_a_missing_set_is_reported_with_the_search_path_and_how_to_get_it(tmp_path):
     message = rf"^{tmp_path}/{FOLDER}/{URL}: .*--data\.root.* or VITSPEECH_DATA.*--data\.download true"
     for look in (SpeechCommands.prepare_data, SpeechCommands.setup, lambda data: data.read("test")):
         with pytest.raises(FileNotFoundError, match=message):
@@ -365,7 +365,7 @@ def test_a_broken_recording_of_noise_is_named(root):
         made(root)
 
 
-def test_testing_reads_the_test_clips_alone(root):
+def test_testing_reads_only_the_test_clips(root):
     broken(root / FOLDER / URL / "yes" / "00000000_nohash_0.wav")
     data = SpeechCommands(("yes", "no"), str(root))
     data.setup("test")

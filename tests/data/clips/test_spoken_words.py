@@ -38,7 +38,7 @@ def test_the_same_number_gives_the_same_clips_and_another_number_others(validati
     assert not torch.equal(other.labels[:60], validation.labels[:60])
 
 
-def test_without_shares_there_are_words_alone():
+def test_without_shares_there_are_only_words():
     data = SpokenWords(["go", "stop"], count=50, unknown=0, silence=0)
     assert data.labels == ["go", "stop"]
     assert data.read("test").labels.bincount().sum() == 10
@@ -64,7 +64,7 @@ def test_what_makes_no_set_is_refused(arguments, message):
         SpokenWords(**arguments)
 
 
-def test_a_word_that_can_not_be_said_is_named():
+def test_a_word_that_cannot_be_synthesized_is_reported():
     with pytest.raises(ValueError, match=r"'\?!'"):
         SpokenWords(["go", "?!"], count=50).read("train")
 
@@ -83,7 +83,7 @@ def word_clips():
     return {split: data.word_clips(split) for split in ("train", "validation", "test")}
 
 
-def test_word_clips_are_of_the_words_alone_each_named_once(word_clips):
+def test_word_clips_hold_only_words_with_unique_names(word_clips):
     assert [len(clips) for clips in word_clips.values()] == [55, 11, 11]
     for clips in word_clips.values():
         assert {clip.word for clip in clips} == {"go", "stop", "seven"}

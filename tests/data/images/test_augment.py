@@ -60,7 +60,7 @@ def test_mixup_blends_labels_as_it_blends_pixels():
     assert shares[6].tolist() == [0, 0, 1]  # the odd one out stays itself
 
 
-def test_mixing_leaves_the_given_batch_alone():
+def test_mixing_does_not_modify_its_input():
     images = torch.rand(6, 3, 8, 8)
     before = images.clone()
     Augment(**NOTHING, mixup=1.0, cutmix=1.0).mix(images, torch.zeros(6, dtype=torch.long), 2)

@@ -10,7 +10,7 @@ from vitspeech.data.images.cifar import LABELS, Cifar
 from vitspeech.data.module import default_root
 
 
-def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path):
+def test_a_missing_set_is_reported_with_the_search_path_and_how_to_get_it(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"{tmp_path}/cifar-10-batches-py.*--data.download true"):
         Cifar(10, str(tmp_path)).prepare_data()
 

@@ -69,7 +69,7 @@ def test_both_kinds_of_set_give_the_sample_that_networks_are_initialized_from(tm
     assert torch.equal(*samples)
 
 
-def test_a_wrong_folder_is_named_with_what_is_wrong(tmp_path):
+def test_a_wrong_folder_is_reported_with_the_reason(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
         ImageFolder(str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match="no class folders"):

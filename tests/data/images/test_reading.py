@@ -55,7 +55,7 @@ def test_a_camera_held_sideways_gives_an_upright_picture(tmp_path):
     assert (read_picture(tmp_path / "turned.png", 20)[0, :9] == 255).all()
 
 
-def test_broken_files_are_named_with_what_is_wrong(tmp_path):
+def test_broken_files_are_reported_with_the_reason(tmp_path):
     (tmp_path / "empty.png").touch()
     (tmp_path / "text.png").write_text("no picture")
     noise = numpy.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=numpy.uint8)
@@ -66,7 +66,7 @@ def test_broken_files_are_named_with_what_is_wrong(tmp_path):
             read_picture(tmp_path / f"{name}.png", 8)
 
 
-def test_folders_are_searched_and_what_is_not_there_is_named(tmp_path):
+def test_folders_are_searched_and_missing_paths_are_reported(tmp_path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     for name in ("b.png", "deep/er/a.JPG", "notes.txt"):
         (tmp_path / name).touch()

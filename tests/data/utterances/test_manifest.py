@@ -167,7 +167,7 @@ def test_a_manifest_of_no_utterances_is_refused(tmp_path):
         (line(snr_db=float("nan")), "snr_db=nan is not finite"),
     ],
 )
-def test_a_line_that_is_no_utterance_is_named_with_what_is_wrong(tmp_path, text, reason):
+def test_an_invalid_line_is_reported_with_the_reason(tmp_path, text, reason):
     file = manifest(tmp_path, line(), line(), text, line())
     with pytest.raises(ValueError, match=f"^{re.escape(str(file))}: line 3 is not a valid utterance: .*(?:{reason})"):
         read_manifest(file)

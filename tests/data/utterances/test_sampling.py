@@ -70,7 +70,7 @@ def test_the_same_seed_draws_the_same_utterances_and_another_one_others():
     assert all(one != other for one, other in zip(draws(53, seed=7), draws(53, seed=8), strict=True))
 
 
-def test_what_is_drawn_follows_from_the_generator_and_not_from_what_was_drawn_before():
+def test_samples_depend_on_the_generator_and_not_on_earlier_samples():
     made = sampler()
     first = made.sample("u", numpy.random.default_rng(5))
     made.sample("u", numpy.random.default_rng(6))
@@ -140,7 +140,7 @@ def test_a_speakers_other_clips_are_drawn_alike(many):
     assert len(second) == 3 and surprise(second.values(), [1 / 3] * 3) < 13.82  # 2 degrees of freedom
 
 
-def test_a_word_is_what_its_clip_says_cut_at_its_ends(many):
+def test_a_word_is_its_clip_trimmed_at_both_ends(many):
     clips = {clip.name: clip for clip in Words().word_clips("train")}
     for utterance in many[:300]:
         assert utterance.words == [clips[name].word for name in utterance.clips]

@@ -31,7 +31,7 @@ def test_validation_and_test_have_a_tenth_of_the_clips(clips):
 
 
 @pytest.mark.parametrize(("split", "twice"), [("train", 130), ("validation", 13), ("test", 13)])
-def test_a_split_says_all_its_words_before_any_again(clips, split, twice):
+def test_a_split_contains_every_word_before_any_repeats(clips, split, twice):
     words = [clip.word for clip in clips[split]]
     known = vocabulary(split)
     assert sorted(words[: len(known)]) == sorted(known)
@@ -65,7 +65,7 @@ def test_a_clip_is_named_once_and_is_all_word(clips):
         assert {clip.samples.dtype for clip in clips[split]} == {numpy.dtype("int16")}
 
 
-def test_a_clip_says_its_word(clips):
+def test_a_clip_contains_its_word(clips):
     # No two takes are alike, but a long word lasts longer than a short one by any voice, on the whole.
     with Synthesizer() as synthesizer:
         alone = {text: len(synthesizer.speak(text, Voice())) for text in vocabulary("test")}

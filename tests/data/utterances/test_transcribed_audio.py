@@ -160,7 +160,7 @@ def test_loaders_give_every_utterance_once(tmp_path):
     assert seed == 0 and speech.lengths.tolist() == [1601, 1612]
 
 
-def test_training_follows_from_the_batchs_seed_alone(tmp_path):
+def test_a_training_batch_depends_only_on_its_seed(tmp_path):
     data = made(filled(tmp_path))
     waveforms = {}
     for seed in (5, 6, 5):
@@ -278,7 +278,7 @@ def test_recordings_of_any_rate_and_channels_are_resampled(tmp_path):
         ("test", "path,transcript\nlong.wav,go\n", "line 2: {root}/long.wav: lasts 61.0 s, above 60 s"),
     ],
 )
-def test_what_is_wrong_is_said_with_file_and_line_before_training(tmp_path, name, content, reason):
+def test_errors_are_reported_with_file_and_line_before_training(tmp_path, name, content, reason):
     filled(tmp_path)
     (tmp_path / "empty.wav").touch()
     (tmp_path / "broken.wav").write_text("no sound")
@@ -423,7 +423,7 @@ def test_a_run_is_a_function_of_its_seed(config, run, tmp_path):
     assert all(torch.equal(tensor, again[name]) for name, tensor in load(run).network.state_dict().items())
 
 
-def test_labeling_says_that_it_needs_times(config, tmp_path):
+def test_labeling_without_times_is_refused(config, tmp_path):
     network = {"tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16}}}
     settings = yaml.safe_load(config.read_text())
     network["encoder"] = {"depth": 1, "heads": 2}

@@ -73,7 +73,7 @@ def test_a_sound_of_a_seventh_of_a_second_is_a_word():
 
 
 @pytest.mark.parametrize("click", [20, 60])
-def test_a_click_is_no_word_however_loud(click):
+def test_a_loud_click_is_not_detected_as_a_word(click):
     clip = with_sounds(background(), at_101=tone(click / 1000, level=30_000), at_601=tone(0.2, level=3000))
     assert_found(clip, 601, 801)
 
@@ -130,7 +130,7 @@ def test_the_clip_is_left_as_it_was():
     assert numpy.array_equal(clip, before)
 
 
-def test_a_source_says_itself_what_its_words_and_noises_are():
+def test_a_source_must_define_its_words_and_noises():
     for ask in (WordSource().word_clips, WordSource().backgrounds):
         with pytest.raises(NotImplementedError):
             ask("train")

@@ -61,7 +61,7 @@ def transcripts(data, speech):
     return [[data.labels[unit] for unit in row if unit >= 0] for row in speech.units.tolist()]
 
 
-def test_a_training_batch_follows_from_its_seed_alone(made):
+def test_a_training_batch_depends_only_on_its_seed(made):
     first = batch_of(made(seed=1).train)
     again = made(seed=2)
     batch_of(again.train, seed=4)
@@ -134,7 +134,7 @@ def test_characters_are_labeled_with_a_space_between_words(made):
     assert speech.spans.shape[1] == 4  # times are of words, whatever the units
 
 
-def test_units_do_not_change_what_is_drawn(made):
+def test_units_do_not_change_the_sampled_utterances(made):
     words, characters = (batch_of(made(units=units).train) for units in ("words", "characters"))
     assert torch.equal(words.waveforms, characters.waveforms) and torch.equal(words.spans, characters.spans)
 
@@ -265,7 +265,7 @@ def test_more_words_than_a_split_has_clips_are_refused_before_training(made):
         made("fit", words=(1, 14))
 
 
-def test_a_source_that_is_not_there_is_said_before_training(tmp_path):
+def test_a_missing_source_is_reported_before_training(tmp_path):
     with pytest.raises(FileNotFoundError, match=f"^{tmp_path}.*Speech Commands is missing"):
         WordSequences(SpeechCommands(("yes",), str(tmp_path))).prepare_data()
 
@@ -360,7 +360,7 @@ def test_a_clip_of_another_word_is_named_with_its_line(made, source, file):
     said = read_manifest(file)[2].words
     other = next(word for word in source.words if word != said[0])
     altered(file, 3, words=[other, *said[1:]])
-    with pytest.raises(ValueError, match=f"line 3: the clip {said[0]}/.* says '{said[0]}', not '{other}'"):
+    with pytest.raises(ValueError, match=f"line 3: the clip {said[0]}/.* contains '{said[0]}', not '{other}'"):
         made(manifests=[str(file)]).read("test")
 
 
@@ -401,7 +401,7 @@ def test_the_manifests_that_come_with_the_package_are_unaltered():
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_an_own_manifest_says_what_its_clips_say_in_as_many_words_as_its_name_has(name):
+def test_a_shipped_manifest_matches_its_clips_and_the_length_in_its_name(name):
     fewest, most, count = OWN[name]
     utterances = read_manifest(manifest_file(name))
     assert len({utterance.id for utterance in utterances}) == len(utterances) == count
@@ -413,7 +413,7 @@ def test_an_own_manifest_says_what_its_clips_say_in_as_many_words_as_its_name_ha
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", OWN)
-def test_an_own_manifest_is_what_the_protocol_draws_from_the_real_set(name):
+def test_a_shipped_manifest_can_be_regenerated_from_the_real_set(name):
     fewest, most, count = OWN[name]
     data = WordSequences(SpeechCommands(TWELVE), words=(fewest, most), count=10 * count, manifests=[name])
     test = data.read("test")

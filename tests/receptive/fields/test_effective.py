@@ -168,7 +168,7 @@ def test_effective_width_grows_as_the_square_root_of_depth(layers, share, square
 
 
 @pytest.mark.parametrize("identity", [nn.Identity, lambda: nn.Conv2d(3, 3, 1), lambda: Residual(nn.Conv2d(3, 3, 1))])
-def test_an_identity_sees_one_cell(identity):
+def test_the_field_of_an_identity_is_one_cell(identity):
     torch.manual_seed(0)
     network = stack(identity(), nn.ReLU(), identity())
     for fields in effective_fields(network, pictures(3, 3, 13, 13), [Layer("0"), Layer("2")]):
@@ -290,7 +290,7 @@ def test_inputs_in_several_batches_have_the_fields_of_one(monkeypatch):
     assert parts.outside == pytest.approx(0, abs=1e-6)
 
 
-def test_the_seed_alone_says_which_probes_are_drawn():
+def test_probes_depend_only_on_the_seed():
     torch.manual_seed(0)
     network, inputs = stack(nn.Conv2d(2, 7, 3)), pictures(3, 2, 11, 11)
     fields = [effective_fields(network, inputs, [Layer("0")], seed=seed)[0].cumulative.energy for seed in (0, 0, 1)]
@@ -372,7 +372,7 @@ def recognizer(left, right, *, stem="convolutional", stride=2, depth=3):
 
 
 @pytest.mark.parametrize("stem, center", [("convolutional", 3), ("stacked", 0.5)])
-def test_a_truncated_encoder_sees_exactly_its_windows_and_its_stem(stem, center):
+def test_the_field_of_a_truncated_encoder_is_its_windows_and_stem(stem, center):
     left, right = [2, 1, 3], [1, 0, 2]
     network = recognizer(left, right, stem=stem)
     layers = [Layer("tokens.frames", "frames"), *(Layer(f"encoder.blocks.{n}", "frames") for n in range(3))]
@@ -391,7 +391,7 @@ def test_a_truncated_encoder_sees_exactly_its_windows_and_its_stem(stem, center)
             assert torch.equal(field.block.energy.sum((0, 2)) > 0, inside)
 
 
-def test_a_causal_encoder_sees_nothing_ahead_beyond_its_stem():
+def test_a_causal_encoder_has_only_the_look_ahead_of_its_stem():
     fields = effective_fields(
         recognizer(4, 0), 0.1 * pictures(3, 16000), [Layer("encoder.blocks.2", "frames")], source=MEL
     )[0]
@@ -404,7 +404,7 @@ def test_a_causal_encoder_sees_nothing_ahead_beyond_its_stem():
     assert not unlimited.energy[:, unlimited.rows > 3].any()
 
 
-def test_full_attention_sees_without_a_limit():
+def test_full_attention_has_an_unlimited_field():
     layers = [Layer("encoder.blocks.0", "frames")]
     field = effective_fields(recognizer(None, None), 0.1 * pictures(2, 9000), layers, source=MEL, units=1)[0].cumulative
     assert (field.theoretical[0].low, field.theoretical[0].high) == (-inf, inf)

@@ -149,7 +149,7 @@ def test_anisotropy_is_the_ratio_of_the_axes(turned):
     approximately(extent(around(rectangle)), anisotropy=sqrt((49 - 1) / (9 - 1)))
 
 
-def test_anisotropy_sees_axes_that_lie_aslant():
+def test_anisotropy_detects_oblique_axes():
     # Variances (9 + 1) / 2 along the one diagonal and 1/2 along the other, times 2.
     aslant = {(3, 3): 1.0, (-3, -3): 1.0, (1, -1): 1.0, (-1, 1): 1.0}
     approximately(extent(around(aslant)), anisotropy=3)

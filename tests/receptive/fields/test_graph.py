@@ -112,13 +112,13 @@ def test_two_branches_beside_each_other_are_both_kept():
         assert_close(without_skips(y, x), gradient(F(x) + G(x), x))
 
 
-def test_a_shortcut_through_its_own_convolution_is_no_skip():
+def test_a_shortcut_with_a_convolution_is_not_a_skip():
     x, shortcut = leaf(), convolution(3, kernel=1)
     assert residual_shortcuts(shortcut(x) + F(x), x) == []
     assert residual_shortcuts(x.exp() + F(x), x) == []
 
 
-def test_sums_that_skip_nothing_are_left_alone():
+def test_sums_without_a_skip_have_no_shortcuts():
     x, bias = leaf(), leaf(1)
     assert residual_shortcuts(x + x, x) == []  # the same twice
     assert residual_shortcuts(F(x) + bias, x) == []

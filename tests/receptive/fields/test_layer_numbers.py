@@ -55,7 +55,7 @@ def test_a_picture_is_measured_in_pixels():
     assert second.block["own_share"].value > 0.5 > second.block_cut["own_share"].value
 
 
-def test_a_block_that_changes_nothing_sees_one_cell():
+def test_the_field_of_an_identity_block_is_one_cell():
     network = nn.Sequential(nn.Conv2d(3, 7, 4, 4), nn.Identity(), nn.ReLU()).eval()
     layers = [Layer("0"), Layer("1"), Layer("2")]
     for layer in layer_numbers(network, noise(3, 3, 24, 24), layers, PIXELS)[1:]:

@@ -175,7 +175,7 @@ def test_an_unknown_layer_is_refused_at_once():
     assert hooks(network) == 0
 
 
-def test_an_output_that_is_no_tensor_is_refused_by_name():
+def test_a_layer_whose_output_is_not_a_tensor_is_refused_by_name():
     network = Network()
     with pytest.raises(ValueError, match="layer 'pair' gives a tuple, not a tensor"), record_outputs(network, ["pair"]):
         network(torch.zeros(2, 3, 5, 7))

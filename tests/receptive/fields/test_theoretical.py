@@ -171,7 +171,7 @@ def test_a_residual_sees_at_least_its_own_place():
     ],
     ids=["group", "adaptive mean", "adaptive max", "mean", "mean from the end", "roll", "softmax", "attention"],
 )
-def test_what_mixes_all_places_sees_everything(mix):
+def test_operations_across_all_positions_have_an_unlimited_field(mix):
     source = torch.rand(1, 4, 5, 5, requires_grad=True)
     assert boxes(GraphReader().field(mix(source), source, (0, 0))) == [(-inf, inf), (-inf, inf)]
 
@@ -188,7 +188,7 @@ def test_what_mixes_all_places_sees_everything(mix):
     ],
     ids=["relu", "batch norm", "channels", "channels from the end", "layer norm", "linear"],
 )
-def test_what_works_on_each_place_sees_its_own(apart):
+def test_pointwise_operations_have_a_field_of_one_position(apart):
     source = torch.rand(1, 4, 5, 5, requires_grad=True)
     assert boxes(GraphReader().field(apart(source), source, (1, 3))) == [(1, 1), (3, 3)]
 
@@ -244,7 +244,7 @@ def test_patches_and_stacked_frames_see_what_they_are_cut_from():
     assert rows == Span(6, 8, 7) and (columns.low, columns.high) == (-inf, inf)
 
 
-def test_padding_moves_what_is_seen():
+def test_padding_shifts_the_field():
     class Padded(nn.Module):
         def forward(self, x):
             return F.pad(x, (5, 1, 2, 7))

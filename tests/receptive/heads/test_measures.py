@@ -115,7 +115,7 @@ def test_relative_distance_of_uniform_attention_is_one_also_within_a_window():
     assert mean_distance(truncated, places).item() == pytest.approx(expected)
 
 
-def test_query_that_sees_itself_alone_has_no_relative_distance():
+def test_query_that_attends_only_to_itself_has_no_relative_distance():
     assert relative_distance(torch.eye(7)[None, None], moments(7), torch.eye(7, dtype=torch.bool)).isnan().all()
 
 
@@ -196,7 +196,7 @@ def test_uniform_head_is_explained_by_a_constant_kernel_whatever_its_rounding(dt
     assert likeness(weights, grid(5, 7)).item() == 1
 
 
-def test_same_map_of_every_image_is_no_convolution():
+def test_equal_maps_for_every_image_do_not_imply_a_convolution():
     fixed = attention(1, 1, 35, 35).expand(5, -1, -1, -1)
     assert likeness(fixed, grid(5, 7)).item() < 0.3
 

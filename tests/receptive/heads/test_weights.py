@@ -245,7 +245,7 @@ def test_torchs_own_layer_gives_the_weights_that_it_gives_when_asked():
     assert_close(weights["layers.0.self_attn"], asked, **EXACT)
 
 
-def test_convolution_as_attention_sees_one_pixel_a_head():
+def test_convolution_as_attention_attends_to_one_pixel_per_head():
     torch.manual_seed(0)
     convolution = nn.Conv2d(2, 3, 3, padding=1, dtype=torch.float64)
     layer, image = attention_from_convolution(convolution).eval(), drawn(5, 2, 7, 11)

@@ -126,7 +126,7 @@ def test_windows_of_pictures_follow_their_centers_in_rows_and_columns():
     assert torch.equal(occlude(inputs, 1.5, "mean", centers=torch.tensor(centers)), inputs * visible[:, None])
 
 
-def test_one_window_after_another_is_as_if_each_were_alone():
+def test_consecutive_windows_are_independent():
     inputs = pictures(7, 11)
     windows = WindowedInputs(inputs)
     for replacement in REPLACEMENTS:
@@ -134,7 +134,7 @@ def test_one_window_after_another_is_as_if_each_were_alone():
             assert torch.equal(windows.occlude(radius, replacement), occlude(inputs, radius, replacement))
 
 
-def test_inputs_are_left_alone():
+def test_inputs_are_not_modified():
     inputs = pictures(7, 5)
     before = inputs.clone()
     for replacement in REPLACEMENTS:

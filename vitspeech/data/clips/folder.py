@@ -151,5 +151,5 @@ def list_word_folders(folder: Path) -> Iterator[tuple[str, Path, str]]:
 
 def audio_files(folder: Path) -> list[Path]:
     """The audio files directly in a folder, sorted by name; none if the folder does not exist."""
-    # On foreign disks and in archives, macOS adds a file ._NAME.wav, which is no recording, to each NAME.wav.
+    # On foreign disks and in archives, macOS adds a file ._NAME.wav, not a recording, to each NAME.wav.
     return sorted(file for file in folder.glob("[!.]*") if file.suffix.lower() in ENDINGS)

@@ -82,8 +82,8 @@ class ImageFolder(ImageData):
         files, labels = [], []
         for class_folder in sorted(path for path in folder.iterdir() if path.is_dir()):
             if class_folder.name not in self.labels:
-                known = ", ".join(self.labels)
-                raise ValueError(f"{class_folder}: a class that training does not have; known: {known}")
+                classes = ", ".join(self.labels)
+                raise ValueError(f"{class_folder}: a class that training does not have; known: {classes}")
             pictures = sorted(file for file in class_folder.iterdir() if file.suffix.lower() in ENDINGS)
             if not pictures:
                 raise ValueError(f"{class_folder}: no pictures in this class ({', '.join(sorted(ENDINGS))})")

@@ -46,7 +46,7 @@ class ImageData(InMemoryData):
     Attributes:
         image: Side of the images in pixels.
         mean: Mean of each channel, with pixels scaled to 0..1.
-        std: Standard deviation of each channel, likewise.
+        std: Standard deviation of each channel, with pixels scaled to 0..1.
 
     Raises:
         ValueError: If `batch` is below 1.

@@ -120,8 +120,8 @@ class UtteranceData(InMemoryData):
         units = list(words) if self.units == "words" else list(" ".join(words))
         foreign = next((unit for unit in units if unit not in self.label_indices), None)
         if foreign is not None:
-            known = ", ".join(self.labels[:SHOWN_LABELS]) + (", …" if len(self.labels) > SHOWN_LABELS else "")
-            raise ValueError(f"{foreign!r} of {' '.join(words)!r} is outside the vocabulary {known}")
+            vocabulary = ", ".join(self.labels[:SHOWN_LABELS]) + (", …" if len(self.labels) > SHOWN_LABELS else "")
+            raise ValueError(f"{foreign!r} of {' '.join(words)!r} is outside the vocabulary {vocabulary}")
         return [self.label_indices[unit] for unit in units]
 
     def normalize(self, inputs: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class WordClip:
     Args:
         name: Name of the clip in its source, by which a manifest refers to it.
         word: The word.
-        speaker: Who says it.
+        speaker: Speaker ID.
         samples: The whole clip, int16 (N,).
         start: First sample of the word.
         end: The sample after the word's last.

@@ -140,7 +140,7 @@ class WordSequences(UtteranceData):
                 if clip not in sampler.clips or last > len(sampler.clips[clip].samples):
                     raise ValueError(f"{location}: the clip {clip} is not in the test split, or shorter than its cut")
                 if sampler.clips[clip].word != word:
-                    raise ValueError(f"{location}: the clip {clip} says {sampler.clips[clip].word!r}, not {word!r}")
+                    raise ValueError(f"{location}: the clip {clip} contains {sampler.clips[clip].word!r}, not {word!r}")
             if utterance.noise[0] not in sampler.noises:
                 raise ValueError(f"{location}: the noise {utterance.noise[0]} does not exist")
 

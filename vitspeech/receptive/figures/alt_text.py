@@ -148,8 +148,8 @@ def visible_alt(results: Sequence[Result], unit: str) -> str:
         return None if result.visible is None else 100 * result.visible.whole
 
     def radius(result: Result) -> float | None:
-        kept = {} if result.visible is None else result.visible.keeps(KEPT)
-        return kept[name] * result.main.layers[0].cell if name in kept else None
+        radii = {} if result.visible is None else result.visible.keeps(KEPT)
+        return radii[name] * result.main.layers[0].cell if name in radii else None
 
     return (
         "Curves of accuracy rising with the size of the visible window. Full accuracy, highest first: "

@@ -149,12 +149,12 @@ def reach_values(state: State) -> list[float]:
 
 def draw_reach_of(axes: Axes, state: State, style: SeriesStyle, *, unlimited: float) -> None:
     """The measured and the theoretical reach of one state; unlimited reach is drawn at `unlimited`."""
-    known = [layer for layer in state.layers if layer.reach is not None]
+    layers = [layer for layer in state.layers if layer.reach is not None]
     for side, (name, sign) in enumerate(SIDES.items()):
         estimates = [layer.cumulative.get(f"{name}_90") for layer in state.layers]
         depths = [layer.depth for layer in state.layers]
         draw_estimates(axes, depths, estimates, style, dashes=style.dashes, scale=sign)
-        reach = [sign * min(layer.reach[side], unlimited) for layer in known]
+        reach = [sign * min(layer.reach[side], unlimited) for layer in layers]
         axes.plot(known_depths(state), reach, color=style.color, **THEORETICAL)
 
 

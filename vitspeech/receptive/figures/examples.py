@@ -31,7 +31,7 @@ def draw_examples(results: Sequence[Result], sample: Sample) -> CaptionedFigure:
 
     Args:
         results: The models; those with examples are drawn.
-        sample: The inputs, of which the examples are the first.
+        sample: The inputs; the examples are the first of them.
     """
     measured = [result for result in results if result.examples]
     names = [name for name in MAPS if any(name == example.what for r in measured for example in r.examples)]

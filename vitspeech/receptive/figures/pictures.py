@@ -132,7 +132,7 @@ def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
 
 @readable
 def draw_fields(results: Sequence[Result]) -> Figure:
-    """Heat maps of the effective fields, each panel zoomed to what it shows."""
+    """Heat maps of the effective fields, each panel cropped to its field."""
 
     def draw(axes: Axes, result: Result, layer: LayerNumbers, norm: LogNorm) -> AxesImage:
         field = layer.fields.cumulative

@@ -39,7 +39,7 @@ class VisibleAccuracy:
 
     @property
     def nothing(self) -> dict[str, float]:
-        """The accuracy with everything hidden, from the replacement alone."""
+        """The accuracy with everything hidden, with only the replacement as input."""
         return {name: curve[0] for name, curve in self.accuracy.items()}
 
     @property
@@ -55,7 +55,7 @@ class VisibleAccuracy:
     def keeps(self, fraction: float = 0.9) -> dict[str, float]:
         """The radius above which the accuracy stays at or above a fraction of `whole`, for each replacement.
 
-        Interpolated linearly between the measured radii; 0 if the replacement alone suffices. It is always defined,
+        Interpolated linearly between the measured radii; 0 if the replacement is sufficient. It is always defined,
         because the last radius shows everything.
 
         Raises:

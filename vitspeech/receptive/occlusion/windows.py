@@ -17,7 +17,7 @@ BLUR = 1 / 8  # standard deviation of the blur relative to the side: removes out
 
 
 class WindowedInputs:
-    """A batch of inputs of which only a window is visible.
+    """A batch of inputs, masked outside a window.
 
     The rest is replaced by
     - `mean`: 0, which is the mean of the training set for normalized inputs. (The mean of the batch would depend on
