@@ -81,6 +81,21 @@ def import_trusted(class_path: str, trust: Sequence[str]) -> Any:
         raise ValueError(f"{class_path}: cannot be imported: {error}") from None
 
 
+def import_modules(trust: Sequence[str]) -> None:
+    """Import the trusted modules, so that what they register by name can be used.
+
+    Raises:
+        ValueError: If one of them cannot be imported.
+    """
+    if trust:
+        search_current_folder()
+    for module in trust:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ValueError(f"the trusted module {module} cannot be imported: {error}") from None
+
+
 def search_current_folder() -> None:
     """Let imports find the user's modules in the current folder, after everything that is installed."""
     if os.getcwd() not in sys.path:

@@ -266,3 +266,10 @@ def test_a_folder_with_foreign_files_is_unchanged(released, tmp_path):
     with pytest.raises(FileExistsError, match="not a released model"):
         checkpoint.save(model, tmp_path / "home")
     assert (tmp_path / "home/letter.txt").exists()
+
+
+def test_a_run_that_is_not_finished_is_refused_with_how_to_continue_it(tmp_path):
+    for name in ("run.json", "config.yaml"):
+        (tmp_path / name).touch()
+    with pytest.raises(FileNotFoundError, match=r"the run is not finished; .*vitspeech train --resume"):
+        vitspeech.load(tmp_path)

@@ -30,7 +30,7 @@ class Score(nn.Module):
         width: Head width K.
 
     Attributes:
-        scale: Factor of the dot product, a number. A learned factor belongs into `prepare`.
+        scale: Factor of the dot product, a number. A learned factor belongs in `prepare`.
         energy: v of the additive score (H, K); `None` compares by the dot product.
 
     Shape:

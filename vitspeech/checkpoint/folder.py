@@ -5,7 +5,6 @@ NAME/config.yaml         task, network, labels, preprocessing
 NAME/card.json           data, split, metrics, seeds, commit, hardware, minutes, sha256 of the two files above
 """
 
-import importlib
 import json
 import shutil
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ import vitspeech.frontends
 import vitspeech.models
 from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
 from vitspeech.data.files import sha256
-from vitspeech.trust import KNOWN_PACKAGES, check_config, import_trusted, search_current_folder
+from vitspeech.trust import KNOWN_PACKAGES, check_config, import_modules, import_trusted
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
 
@@ -94,6 +93,10 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
     folder = Path(folder)
     if not (folder / WEIGHTS).exists() and (folder / "model").is_dir():
         folder = folder / "model"
+    elif not (folder / WEIGHTS).exists() and (folder / "run.json").exists():
+        raise FileNotFoundError(
+            f"{folder}: the run is not finished; continue it with `vitspeech train --resume {folder}`"
+        )
     for path in (folder, folder / WEIGHTS, folder / CONFIG, folder / CARD):
         if not path.exists():
             raise FileNotFoundError(f"{path}: missing; a released model has {WEIGHTS}, {CONFIG} and {CARD}")
@@ -149,21 +152,6 @@ def built_value(value: Any, trust: Sequence[str]) -> Any:
     if isinstance(value, dict):
         return built_arguments(value, trust)
     return [built_value(item, trust) for item in value] if isinstance(value, list) else value
-
-
-def import_modules(trust: Sequence[str]) -> None:
-    """Import the trusted modules, so that what they register by name can be used.
-
-    Raises:
-        ValueError: If one of them cannot be imported.
-    """
-    if trust:
-        search_current_folder()
-    for module in trust:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise ValueError(f"the trusted module {module} cannot be imported: {error}") from None
 
 
 def find_class(class_path: str, trust: Sequence[str]) -> type:

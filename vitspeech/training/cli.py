@@ -203,7 +203,8 @@ class TrainingCLI(LightningCLI):
         comments = "".join(f"# {name}: {value}\n" for name, value in context.items())
         text = comments + self.parser.dump(config, skip_none=False, skip_link_targets=True)
         run_folder.write_start(self.folder, text)
-        if modules := foreign_modules([config.data.as_dict(), config.model.as_dict()]):
+        foreign = foreign_modules([config.data.as_dict(), config.model.as_dict()])
+        if modules := sorted({*foreign, *self.arguments.trust}):
             trust = " ".join(f"--trust {name}" for name in modules)
             print(f"this model has code of your own: loading it later needs {trust} (in Python: trust={modules})")
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
