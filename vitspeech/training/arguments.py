@@ -17,7 +17,7 @@ import yaml
 
 from vitspeech.training.configs import expand_configs, read_config
 from vitspeech.training.run_folder import resumed_config
-from vitspeech.trust import check_trusted, import_modules, is_known
+from vitspeech.trust import check_trusted, is_known
 
 TASKS = {  # values of the former key `task`, and the class that replaces each
     "classification": "vitspeech.Classification",
@@ -65,7 +65,6 @@ def prepare(arguments: Sequence[str]) -> Arguments:
     expanded, configs = expand_configs(rest)
     check_shape(expanded)
     check_classes(expanded, trust)
-    import_modules(trust)
     return Arguments(expanded, configs, runs[-1] if runs else None, resume, trust)
 
 

@@ -22,6 +22,7 @@ from vitspeech.tasks import Task, find_task
 from vitspeech.training import run_folder
 from vitspeech.training.arguments import foreign_modules, prepare, take_option
 from vitspeech.training.parser import Parser, readable, restrict_imports, wrong_config
+from vitspeech.trust import import_modules
 
 PROGRAM = "vitspeech train"
 QUIET = (
@@ -72,6 +73,7 @@ class TrainingCLI(LightningCLI):
             warnings.filterwarnings("ignore", message=message)
         self.arguments = prepare(arguments)
         restrict_imports(self.arguments.trust)
+        import_modules(self.arguments.trust)
         super().__init__(
             Task,
             InMemoryData,
