@@ -22,7 +22,7 @@ import vitspeech.frontends
 import vitspeech.models
 from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
 from vitspeech.data.files import sha256
-from vitspeech.trust import KNOWN_PACKAGES, check_config, import_modules, import_trusted
+from vitspeech.trust import check_config, import_modules, import_trusted, is_known
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
 
@@ -168,7 +168,7 @@ def find_class(class_path: str, trust: Sequence[str]) -> type:
             raise ValueError(f"class_path {class_path!r} is not a network of vitspeech")
         return part
     part = import_trusted(class_path, trust)
-    if not isinstance(part, type) or (parts[0] in KNOWN_PACKAGES and not issubclass(part, nn.Module)):
+    if not isinstance(part, type) or (is_known(class_path) and not issubclass(part, nn.Module)):
         raise ValueError(f"class_path {class_path!r} is not a network (a subclass of torch.nn.Module)")
     return part
 
