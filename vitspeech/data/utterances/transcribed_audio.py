@@ -54,8 +54,8 @@ class TranscribedAudio(UtteranceData):
     If a split has no CSV file, a tenth of the training recordings is held out for it, the same for every seed. This
     ignores who speaks; to keep speakers apart, provide the splits.
 
-    Pink noise is added to training utterances, at a signal-to-noise ratio drawn from `snr_db` of `augment`. The times
-    of the words are unknown, so frames cannot be labeled (`vitspeech.Labeling`).
+    Pink noise is added to most training utterances (`noise_prob` and `snr_db` of `augment`). The times of the words are
+    unknown, so frames cannot be labeled (`vitspeech.Labeling`).
 
     Args:
         root: The folder described above.
@@ -160,8 +160,9 @@ class TranscribedAudio(UtteranceData):
 
     def augment_batch(self, speech: SpeechBatch) -> SpeechBatch:
         speech = super().augment_batch(speech)
-        noise = self.noise.to(speech.waveforms.device)
-        return speech._replace(waveforms=add_noise(speech.waveforms, speech.lengths, noise, self.augment.snr_db))
+        noise, augment = self.noise.to(speech.waveforms.device), self.augment
+        noisy = add_noise(speech.waveforms, speech.lengths, noise, augment.snr_db, augment.noise_prob)
+        return speech._replace(waveforms=noisy)
 
 
 class RecordedUtterances(Dataset):
