@@ -34,8 +34,8 @@ class LogMel(nn.Module):
         low_hz: Lower edge of the lowest filter.
         high_hz: Upper edge of the highest filter; at most half the sample rate.
         epsilon: The floor before `fit`, and its least value, for samples within ±1.
-        floor_db: Decibels from the mean energy of the training set down to the floor that `fit` sets; `None` leaves the
-            floor at `epsilon`.
+        floor_db: Decibels from the mean energy of the training set, over all frames and bins, down to the floor that
+            `fit` sets; infinity leaves it at `epsilon`.
 
     Attributes:
         floor: Added to the energy of each bin (); saved with the weights. Weights saved without it have `epsilon`.
@@ -62,7 +62,7 @@ class LogMel(nn.Module):
         low_hz: float = 20.0,
         high_hz: float = 7600.0,
         epsilon: float = 1e-6,
-        floor_db: float | None = 60.0,
+        floor_db: float = 60.0,
     ) -> None:
         super().__init__()
         self.window_samples = round(sample_rate_hz * window_ms / 1000)
@@ -71,10 +71,10 @@ class LogMel(nn.Module):
             raise ValueError(f"mels={mels}, hop_ms={hop_ms}, window_ms={window_ms}, epsilon={epsilon} are out of range")
         if not 0 <= low_hz < high_hz <= sample_rate_hz / 2:
             raise ValueError(f"low_hz={low_hz} .. high_hz={high_hz} is not within 0 .. {sample_rate_hz / 2}")
-        if floor_db is not None and not floor_db > 0:
+        if not floor_db > 0:
             raise ValueError(f"floor_db={floor_db} is not above 0")
         self.mels, self.sample_rate_hz, self.epsilon, self.floor_db = mels, sample_rate_hz, epsilon, floor_db
-        # A power of two is fast, and fine enough that every low filter contains a spectral line.
+        # A power of two is fast, and up to 124 mels fine enough that every filter contains a line of the spectrum.
         self.transform = 2 ** (self.window_samples - 1).bit_length()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "At least one mel filterbank has all zero values")
@@ -138,9 +138,8 @@ class LogMel(nn.Module):
     def fit(self, waveforms: Tensor) -> None:
         """Set floor, mean and std from a sample of training waveforms (B, N), as training feeds them: augmented."""
         energies = self.energies(waveforms)
-        if self.floor_db is not None:
-            level = energies.mean(dtype=torch.double)
-            self.floor.copy_((level * 10 ** (-self.floor_db / 10)).clamp(min=self.epsilon))
+        level = energies.mean(dtype=torch.double)
+        self.floor.copy_((level * 10 ** (-self.floor_db / 10)).clamp(min=self.epsilon))
         logarithms = energies.add_(self.floor).log_().flatten(0, 1)
         self.mean.copy_(logarithms.mean(0))
         self.std.copy_(logarithms.std(0).clamp(min=LOWEST_STD))
