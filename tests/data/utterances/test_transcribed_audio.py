@@ -146,9 +146,9 @@ def test_a_batch_is_padded_at_the_ends_and_knows_no_times(tmp_path):
         assert (row[:length] == value).all() and not row[length:].any()
     assert speech.units.tolist() == [[1, 1, 0], [0, 1, -1], [2, 1, -1]]
     assert speech.spans.shape == (3, 0, 2)
-    in_parts = list(length_groups(speech))
-    assert [part[1].tolist() for part in in_parts] == [[1601], [1623], [1645]]
-    assert [part[2].tolist() for part in in_parts] == [[[0, 1]], [[1, 1, 0]], [[2, 1]]]
+    ((waveforms, lengths, units, spans),) = length_groups(speech)
+    assert lengths.tolist() == [1601, 1623, 1645] and waveforms.shape == (3, 1645) and spans.shape == (3, 0, 2)
+    assert units.tolist() == [[0, 1, -1], [1, 1, 0], [2, 1, -1]]
 
 
 def test_loaders_give_every_utterance_once(tmp_path):
