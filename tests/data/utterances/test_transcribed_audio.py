@@ -218,6 +218,24 @@ def test_ratios_are_drawn_from_their_range():
     assert 3 <= drawn.min() < 4 and 19 < drawn.max() <= 20.001
 
 
+@pytest.mark.parametrize("prob", [0.0, 0.3, 1.0])
+def test_noise_lies_under_its_share_of_the_recordings_and_the_others_stay_clean(prob):
+    torch.manual_seed(0)
+    waveforms = torch.randn(400, 499)
+    changed = (add_noise(waveforms, torch.full((400,), 499), pink_noise(5000), (0, 20), prob) != waveforms).any(1)
+    assert changed.float().mean() == pytest.approx(prob, abs=0.06)
+
+
+def test_one_training_recording_in_five_stays_clean_by_default(tmp_path):
+    fill(tmp_path, *["go", "left"] * 200)
+    data = made(tmp_path, augment=SequenceAugment(speed=0, gain_db=0))
+    speech = in_training(data, data.train[torch.arange(300), 0])
+    # Each recording is one value, and so it stays if it is clean.
+    rows = zip(speech.waveforms, speech.lengths.tolist(), strict=True)
+    clean = [bool(row[:length].std() < 1e-6) for row, length in rows]
+    assert 0.13 < sum(clean) / len(clean) < 0.27
+
+
 def test_a_silent_recording_gets_noise_all_the_same_and_a_warning(tmp_path):
     filled(tmp_path)
     write(tmp_path / "train" / "3.wav", 16, 1999)
