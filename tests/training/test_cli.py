@@ -158,7 +158,11 @@ def test_a_run_killed_after_its_last_epoch_still_tests_the_averaged_weights(tmp_
     TrainingCLI([*TINY, *AVERAGED, f"--run={run}"]).train()
     before = weights(run)
     shutil.rmtree(run / "model")
+    origin = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(origin | {"commit": "c0ffee"}))
     TrainingCLI([f"--resume={run}"]).train()
+    card = json.loads((run / "model/card.json").read_text())
+    assert card["commit"] == "c0ffee" and card["resumed"] == [origin]
     for name, tensor in before.items():
         assert torch.equal(tensor, weights(run)[name]), name
 

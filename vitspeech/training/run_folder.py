@@ -1,7 +1,7 @@
 """The folder of a run: how it is chosen, and what it contains.
 
 RUN/config.yaml          the resolved config
-RUN/run.json             commit, hardware, versions
+RUN/run.json             commit, hardware, versions; `resumed` has those of later starts where they differ
 RUN/logs/                CSV and TensorBoard logs, one folder for each start of the run
 RUN/last.ckpt best.ckpt  checkpoints of the last epoch and of the best one by the task's validation metric
 RUN/model/               the final weights as a released model with their card; written last, so the run is finished
@@ -21,11 +21,11 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from torch import nn
 
 from vitspeech import checkpoint
-from vitspeech.data.files import write_text
+from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.evaluation import Report
 from vitspeech.plots.curves import draw_learning_curves, merge_metrics
-from vitspeech.provenance import provenance
+from vitspeech.provenance import with_start
 
 FOLDER_VARIABLE = "VITSPEECH_RUN"  # hands the folder of a run to the processes that Lightning starts for more devices
 TRAINING_ONLY = {"root", "batch", "augment", "download", "workers"}  # arguments of data that a card does not repeat
@@ -122,11 +122,11 @@ def epochs_done(run: Path) -> int:
     return torch.load(run / "last.ckpt", map_location="cpu", weights_only=True, mmap=True)["epoch"] + 1
 
 
-def write_start(run: Path, config: str) -> None:
-    """Write the resolved config, and the commit and hardware that a new run begins with."""
+def write_start(run: Path, config: str, origin: dict[str, Any]) -> None:
+    """Write the resolved config, and add the `provenance` of this start to run.json."""
     write_text(config, run / "config.yaml")
-    if not (run / "run.json").exists():
-        (run / "run.json").write_text(json.dumps(provenance(), indent=2) + "\n")
+    file = run / "run.json"
+    write_json(with_start(json.loads(file.read_text()) if file.exists() else None, origin), file)
 
 
 def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Report, minutes: float) -> Path:
