@@ -151,7 +151,7 @@ def describe(bar: tqdm, text: str) -> None:
 
 
 def origin(device: str) -> dict[str, Any]:
-    """`provenance` on the device, with the versions of the compared packages and the environment variables that affect times."""
+    """`provenance`, with the versions of the compared packages and the environment variables that affect times."""
     record = provenance(device)
     for name in PEERS:
         try:
