@@ -56,6 +56,13 @@ class InMemoryData(lightning.LightningDataModule):
         """Read the split `train`, `validation` or `test`: a data set indexed by (indices, seed), such as `Items`."""
         raise NotImplementedError
 
+    def item_names(self) -> dict[str, list[str]]:
+        """The names of the items of each split, by which a card and `vitspeech evaluate` compare splits.
+
+        Empty if the items have no names: generated items, and those of a set that never changes.
+        """
+        return {}
+
     def normalize(self, inputs: Tensor) -> Tensor:
         """Convert integer inputs to the floats that networks take."""
         raise NotImplementedError

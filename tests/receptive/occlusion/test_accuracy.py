@@ -6,7 +6,7 @@ Shapes: B batch, C channels, R rows, W columns, K classes.
 import pytest
 import torch
 
-from vitspeech.evaluation.classification import wilson_interval
+from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
 from vitspeech.receptive.occlusion.windows import REPLACEMENTS, occlude
 

@@ -67,6 +67,9 @@ class UtteranceData(InMemoryData):
             tones = [torch.sin(2 * torch.pi * HERTZ[word] * seconds) for word in words]
             return (8000 * torch.cat(tones)).to(torch.int16)
 
+    If it also has `speakers`, for each utterance a list of the speaker of each word, intervals of error rates resample
+    speakers instead of utterances.
+
     `read` must return the same items whenever it is called. The config names the class,
     `data: {class_path: mine.Tones, init_args: {batch: 16}}`. Labeling frames also needs the `spans` of the words; see
     `collate`. For recordings in files, `TranscribedAudio` needs no code.

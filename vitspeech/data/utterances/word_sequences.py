@@ -107,6 +107,10 @@ class WordSequences(UtteranceData):
             sets[Path(manifest).stem] = FixedUtterances(utterances, sampler, self)
         return sets or {"drawn": self.fixed_utterances("test", sampler)}
 
+    def item_names(self) -> dict[str, list[str]]:
+        """The names of the source's clips in each split, if it names them."""
+        return self.source.item_names() if hasattr(self.source, "item_names") else {}
+
     def sampler(self, split: str) -> UtteranceSampler:
         """The sampler of a split's utterances; training uses the signal-to-noise ratios of `augment`."""
         snr_db = self.augment.snr_db if split == "train" else self.snr_db
@@ -166,6 +170,11 @@ class FixedUtterances(Dataset):
 
     def __init__(self, utterances: Sequence[Utterance], sampler: UtteranceSampler, data: WordSequences) -> None:
         self.utterances, self.sampler, self.data = utterances, sampler, data
+
+    @property
+    def speakers(self) -> list[list[str]]:
+        """For each utterance the speaker of each word."""
+        return [[self.sampler.clips[clip].speaker for clip in utterance.clips] for utterance in self.utterances]
 
     def __len__(self) -> int:
         return len(self.utterances)
