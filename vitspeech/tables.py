@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from vitspeech.checkpoint.release import percentages
+from vitspeech.checkpoint.release import of_all_starts, percentages
 from vitspeech.checkpoint.release import table as models_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,9 +89,8 @@ def read(path: str) -> Any:
 
 
 def card(name: str) -> dict[str, Any]:
-    """The card of a released model; `1 cores` of early cards is spelled `1 core`."""
-    content = read(f"checkpoints/{name}/card.json")
-    return content | {"hardware": content["hardware"].replace(", 1 cores", ", 1 core")}
+    """The card of a released model."""
+    return read(f"checkpoints/{name}/card.json")
 
 
 def all_models() -> list[str]:
@@ -114,7 +113,8 @@ def summary() -> list[str]:
                 number = f"{100 * metrics[key]:.2f} %"
             task = "CIFAR-10" if name in IMAGES else "12 words" if name in SPEECH else "1–7 words"
             link = f"[`{name}`](checkpoints/{name})"
-            yield task, title, link, f"{kind} {number}", f"{content['minutes']:.0f} min, {content['hardware']}"
+            hardware = ", ".join(of_all_starts(content, "hardware"))
+            yield task, title, link, f"{kind} {number}", f"{content['minutes']:.0f} min, {hardware}"
 
     return markdown(["test set", "model", "checkpoint", "result", "training"], rows())
 
@@ -131,7 +131,7 @@ def results(names: Sequence[str]) -> list[str]:
                 numbers = ", ".join(error_rates(metrics))
             seeds = f"{spreads} ({len(content['seeds'])})" if spreads else "one seed"
             size = f"{content['parameters'] / 1e6:.2f} M"
-            minutes = f"{content['minutes']:.0f}, {content['hardware']}"
+            minutes = ", ".join((f"{content['minutes']:.0f}", *of_all_starts(content, "hardware")))
             yield title, f"`{config}`", size, numbers, seeds, minutes, f"`checkpoints/{name}`"
 
     header = ["model", "config", "parameters", "test set", "mean ± sd (seeds)", "minutes, hardware", "checkpoint"]

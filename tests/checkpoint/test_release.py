@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import vitspeech
-from vitspeech.checkpoint.release import card_data, percentages, release, write_table
+from vitspeech.checkpoint.release import card_data, percentages, release, table, write_table
 
 
 def other_seed(finished_run, tmp_path, *, seed, accuracy):
@@ -38,6 +38,13 @@ def test_seeds_give_mean_and_deviation(finished_run, tmp_path):
     assert (metrics["test_accuracy"], metrics["test_accuracy_mean"]) == (0.90, 0.92)
     assert metrics["test_accuracy_sd"] == pytest.approx(0.0283, abs=1e-4)
     assert "92.00 ± 2.83 % (2)" in write_table(tmp_path / "out").read_text()
+
+
+def test_the_table_names_every_commit_and_machine_of_a_resumed_run():
+    card = {"name": "x", "parameters": 10_000, "metrics": {"test_accuracy": 0.5}, "seeds": [0], "minutes": 1.0}
+    card |= {"commit": "a1", "hardware": "a CPU"}
+    card["resumed"] = [{"commit": "b2", "hardware": "a CPU"}, {"commit": "a1", "hardware": "1 × GPU"}]
+    assert table([card])[-1].endswith("| 1 | a CPU, 1 × GPU | `a1`, `b2` |")
 
 
 def test_the_table_is_rewritten_and_its_introduction_stays(finished_run, tmp_path):

@@ -161,7 +161,11 @@ def test_a_run_killed_after_its_last_epoch_still_tests_the_averaged_weights(tmp_
     TrainingCLI([*TINY, *AVERAGED, f"--run={run}"]).train()
     before = weights(run)
     shutil.rmtree(run / "model")
+    origin = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(origin | {"commit": "c0ffee"}))
     TrainingCLI([f"--resume={run}"]).train()
+    card = json.loads((run / "model/card.json").read_text())
+    assert card["commit"] == "c0ffee" and card["resumed"] == [origin]
     for name, tensor in before.items():
         assert torch.equal(tensor, weights(run)[name]), name
 
@@ -183,7 +187,7 @@ def test_resuming_what_is_no_run_is_refused(tmp_path):
 def test_runs_are_numbered_under_their_configs_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number in range(12):
-        assert str(start(None, [Path("configs/cifar10/vit.yaml")], "seed: 0")) == f"runs/cifar10-vit/{number}"
+        assert str(start(None, [Path("configs/cifar10/vit.yaml")], "seed: 0", {})) == f"runs/cifar10-vit/{number}"
 
 
 def start_together(run, count):
@@ -193,7 +197,7 @@ def start_together(run, count):
     def start_one(number):
         barrier.wait()
         try:
-            return start(run, [Path("configs/cifar10/vit.yaml")], f"seed: {number}")
+            return start(run, [Path("configs/cifar10/vit.yaml")], f"seed: {number}", {})
         except FileExistsError as error:
             return error
 

@@ -101,10 +101,15 @@ def table(cards: Sequence[dict[str, Any]]) -> list[str]:
         values, spreads = percentages(card["metrics"])
         seeds = f"{spreads} ({len(card['seeds'])})" if spreads else "one seed"
         numbers = f"{card['parameters'] / 1e6:.2f} M | {values} | {seeds}"
-        hardware = card["hardware"].replace(", 1 cores", ", 1 core")  # as early cards spell it
-        origin = f"{card['minutes']:.0f} | {hardware} | `{card['commit']}`"
+        commits = ", ".join(f"`{commit}`" for commit in of_all_starts(card, "commit"))
+        origin = f"{card['minutes']:.0f} | {', '.join(of_all_starts(card, 'hardware'))} | {commits}"
         lines.append(f"| `{card['name']}` | {numbers} | {origin} |")
     return lines
+
+
+def of_all_starts(card: dict[str, Any], name: str) -> list[str]:
+    """The commits, or the hardware, that a run was started and resumed with, each once."""
+    return list(dict.fromkeys(start[name] for start in (card, *card.get("resumed", []))))
 
 
 NAMES = {  # of the metrics on a card, as tables spell them

@@ -18,6 +18,7 @@ from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from vitspeech.data.module import InMemoryData
+from vitspeech.provenance import provenance
 from vitspeech.tasks import Task, find_task
 from vitspeech.training import run_folder
 from vitspeech.training.arguments import foreign_modules, prepare, take_option
@@ -202,11 +203,12 @@ class TrainingCLI(LightningCLI):
         context = getattr(self.model.network, "context_ms", {})
         comments = "".join(f"# {name}: {value}\n" for name, value in context.items())
         text = comments + self.parser.dump(config, skip_none=False, skip_link_targets=True)
+        origin = provenance(self.trainer.strategy.root_device, self.trainer.world_size)
         given = self.arguments
         if given.resume:
-            folder = run_folder.resume(given.resume, text)
+            folder = run_folder.resume(given.resume, text, origin)
         else:
-            folder = run_folder.start(given.run, given.configs, text)
+            folder = run_folder.start(given.run, given.configs, text, origin)
         foreign = foreign_modules([config.data.as_dict(), config.model.as_dict()])
         if modules := sorted({*foreign, *self.arguments.trust}):
             trust = " ".join(f"--trust {name}" for name in modules)

@@ -1,7 +1,7 @@
 """The folder of a run: how it is chosen, and what it contains.
 
 RUN/config.yaml          the resolved config
-RUN/run.json             commit, hardware, versions
+RUN/run.json             commit, hardware, versions; `resumed` has those of later starts where they differ
 RUN/logs/                CSV and TensorBoard logs, one folder for each start of the run
 RUN/last.ckpt best.ckpt  checkpoints of the last epoch and of the best one by the task's validation metric
 RUN/model/               the final weights as a released model with their card; written last, so the run is finished
@@ -26,7 +26,7 @@ from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.evaluation import Report
 from vitspeech.plots.curves import draw_learning_curves, merge_metrics
-from vitspeech.provenance import provenance
+from vitspeech.provenance import with_start
 
 TRAINING_ONLY = {"root", "batch", "augment", "download", "workers"}  # arguments of data that a card does not repeat
 
@@ -58,7 +58,7 @@ def check_free(run: str | Path) -> None:
         raise FileExistsError(f"{run}: holds a run already; continue it with --resume {run}, or name another folder")
 
 
-def start(run: str | None, configs: Sequence[Path], config: str) -> Path:
+def start(run: str | None, configs: Sequence[Path], config: str, origin: dict[str, Any]) -> Path:
     """Start a new run in the folder `run`, or in the next free number under `runs/CONFIG/`.
 
     Of several runs that start at the same time, one gets a folder, and the others get another one or are refused.
@@ -67,6 +67,7 @@ def start(run: str | None, configs: Sequence[Path], config: str) -> Path:
         run: The folder that the user names, or `None`.
         configs: The configs that the command line names; the first one names the run.
         config: The resolved config.
+        origin: The `provenance` of this start.
 
     Raises:
         FileExistsError: If `run` already holds a run.
@@ -82,16 +83,16 @@ def start(run: str | None, configs: Sequence[Path], config: str) -> Path:
     except FileExistsError:
         check_free(folder)
         raise
-    write_json(provenance(), folder / "run.json")
+    write_json(with_start(None, origin), folder / "run.json")
     return folder
 
 
-def resume(run: str | Path, config: str) -> Path:
-    """Write the resolved config of a run that is continued, which the command line may have changed."""
+def resume(run: str | Path, config: str, origin: dict[str, Any]) -> Path:
+    """Write the resolved config, which the command line may have changed, and add the `provenance` of this start."""
     folder = Path(run)
     write_text(config, folder / "config.yaml")
-    if not (folder / "run.json").exists():
-        write_json(provenance(), folder / "run.json")
+    file = folder / "run.json"
+    write_json(with_start(json.loads(file.read_text()) if file.exists() else None, origin), file)
     return folder
 
 
