@@ -4,6 +4,7 @@ Shapes: B batch, N samples, T tokens, C classes (the last class is the blank or 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -191,9 +192,10 @@ def new_ctc_search(search: Search) -> ctc.GreedySearch | ctc.PrefixBeamSearch:
 
 def with_spans(hypothesis: autoregressive.Hypothesis, log_probs: Tensor | None) -> ctc.Hypothesis:
     """A decoder's hypothesis with the spans of the best CTC alignment, or without spans if there is none."""
-    units = hypothesis.units
-    is_alignable = log_probs is not None and units and ctc.tokens_needed(units) <= len(log_probs)
-    spans = ctc.align(log_probs, units).spans if is_alignable else ()
+    units, spans = hypothesis.units, ()
+    if log_probs is not None and units:
+        with suppress(ctc.NoPathError):
+            spans = ctc.align(log_probs, units).spans
     return ctc.Hypothesis(units, hypothesis.log_probability, spans)
 
 
@@ -201,12 +203,13 @@ def to_transcript(hypothesis: ctc.Hypothesis, labels: Sequence[str], tokens: Spe
     """Convert units to text and spans to seconds; without `tokens`, times are unknown."""
     names = [labels[unit] for unit in hypothesis.units]
     text = " ".join(("" if " " in labels else " ").join(names).split())
-    spans_s = [] if tokens is None else [span_s(span, tokens) for span in hypothesis.spans]
-    segments = tuple(Segment(name, *span) for name, span in zip(names, spans_s, strict=False))
+    spans = [] if tokens is None else hypothesis.spans
+    segments = tuple(to_segment(name, span, tokens) for name, span in zip(names, spans, strict=False))
     return Transcript(text, segments, hypothesis.log_probability, hypothesis.units)
 
 
-def span_s(span: tuple[int, int], tokens: SpeechTokens) -> tuple[float, ...]:
+def to_segment(label: str, span: tuple[int, int], tokens: SpeechTokens) -> Segment:
     """Convert a span of tokens to seconds. A token lasts one hop, around the center of its samples."""
     offset = (tokens.window_samples - tokens.hop_samples) / 2
-    return tuple((token * tokens.hop_samples + offset) / tokens.log_mel.sample_rate_hz for token in span)
+    start_s, end_s = ((token * tokens.hop_samples + offset) / tokens.log_mel.sample_rate_hz for token in span)
+    return Segment(label, start_s, end_s)
