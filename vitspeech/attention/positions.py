@@ -124,12 +124,12 @@ class RelativePositions(nn.Module):
     def scores(self, query: Tensor, keys: int, first: int = 0) -> Tensor:
         """q_t·a^K for every pair: (…, T, K) -> (…, T, S); `first` as in `distances`."""
         index = distances(first, query.shape[-2], keys, self.clip, query.device)
-        return skew(query @ self.key.to(query.dtype)[index].T, keys)
+        return skew(query @ rows_at(index, self.key, query.dtype).T, keys)
 
     def values(self, weights: Tensor, first: int = 0) -> Tensor:
         """The weighted sum of a^V: (…, T, S) -> (…, T, K); `first` as in `distances`."""
         index = distances(first, *weights.shape[-2:], self.clip, weights.device)
-        return unskew(weights) @ self.value.to(weights.dtype)[index]
+        return unskew(weights) @ rows_at(index, self.value, weights.dtype)
 
 
 def distances(first: int, queries: int, keys: int, clip: int, device: torch.device) -> Tensor:
@@ -141,9 +141,20 @@ def distances(first: int, queries: int, keys: int, clip: int, device: torch.devi
     return distance.clamp(-clip, clip) + clip
 
 
+def rows_at(index: Tensor, table: Tensor, dtype: torch.dtype) -> Tensor:
+    """Rows of a table in a dtype.
+
+    Clipped distances repeat a row many times. Its gradient is their sum, which a half precision cannot hold, so the
+    rows are gathered in single precision at least and converted afterwards.
+    """
+    return table.to(torch.promote_types(table.dtype, torch.float32))[index].to(dtype)
+
+
 def skew(by_distance: Tensor, keys: int) -> Tensor:
     """Reshape columns by distance into columns by key: (…, T, T + S) -> (…, T, S)."""
     queries = by_distance.shape[-2]
+    if not queries:
+        return by_distance
     # With rows one element shorter, each row starts one column later: diagonals become columns.
     shifted = by_distance.flatten(-2)[..., queries - 1 : queries - 1 + queries * (queries + keys - 1)]
     return shifted.unflatten(-1, (queries, queries + keys - 1))[..., :keys]
@@ -152,6 +163,8 @@ def skew(by_distance: Tensor, keys: int) -> Tensor:
 def unskew(by_key: Tensor) -> Tensor:
     """The inverse of `skew`, zero for distances without a key: (…, T, S) -> (…, T, T + S)."""
     queries, keys = by_key.shape[-2:]
+    if not queries:
+        return by_key
     shifted = F.pad(by_key, (0, queries - 1)).flatten(-2)
     return F.pad(shifted, (queries - 1, 1)).unflatten(-1, (queries, queries + keys))
 
