@@ -46,7 +46,7 @@ def attend(
     with torch.autocast(query.device.type, enabled=False):
         scores = compare(query, key, scale, None if energy is None else energy.to(query.dtype))
         if relative is not None:
-            scores = scores + relative.scores(query, key.shape[-2], first) * scale
+            scores = scores + relative.scores(query * scale, key.shape[-2], first)
         weights = weights_of(scores, mask, normalizer)
         dropped = F.dropout(weights, dropout) if dropout else weights
         attended = dropped @ value

@@ -143,6 +143,23 @@ def test_lower_precision_is_close_to_double(dtype, close):
         assert_close(our.double(), their, atol=4 * close, rtol=4 * close)
 
 
+@pytest.mark.parametrize("left, right", [(0, 0), (5, 3)])
+@pytest.mark.parametrize("length", [200, 150])
+@pytest.mark.parametrize("clip", [None, 2])
+def test_products_beyond_half_precision_do_not_overflow(left, right, length, clip):
+    torch.manual_seed(0)
+    signs = torch.randn(1, 2, 200, 1).sign().expand(-1, -1, -1, 64)
+    inputs = [tensor.half().requires_grad_() for tensor in (torch.full(signs.shape, 40.0), 40 * signs, signs)]
+    padding = padding_mask(torch.tensor([length]), 200)
+    relative = None if clip is None else RelativePositions(64, clip)
+    ours = truncated_attention(*inputs, left, right, padding=padding, relative=relative)
+    gradients = torch.autograd.grad(ours.sum(), inputs)
+    exact = None if relative is None else relative.double()
+    expected = dense(*(tensor.double() for tensor in inputs), left, right, padding, relative=exact)
+    assert_close(ours.double(), expected, atol=0.02, rtol=0)
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
 @pytest.mark.parametrize("layout", ["sliced", "transposed", "expanded"])
 def test_inputs_of_any_layout_are_read_right(layout):
     joined = torch.randn(2, 101, 3, 5, 7, dtype=torch.float64)  # as a joined projection leaves them
