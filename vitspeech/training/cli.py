@@ -17,6 +17,7 @@ from lightning.pytorch.callbacks import LearningRateMonitor, Timer, WeightAverag
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from vitspeech.checkpoint.items import add_training_items
 from vitspeech.data.module import InMemoryData
 from vitspeech.provenance import provenance
 from vitspeech.tasks import Task, find_task
@@ -209,6 +210,7 @@ class TrainingCLI(LightningCLI):
             folder = run_folder.resume(given.resume, text, origin)
         else:
             folder = run_folder.start(given.run, given.configs, text, origin)
+        add_training_items(self.datamodule.item_names().get("train", ()), folder)
         foreign = foreign_modules([config.data.as_dict(), config.model.as_dict()])
         if modules := sorted({*foreign, *self.arguments.trust}):
             trust = " ".join(f"--trust {name}" for name in modules)

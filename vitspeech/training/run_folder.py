@@ -5,6 +5,7 @@ RUN/run.json             commit, hardware, versions; `resumed` has those of late
 RUN/logs/                CSV and TensorBoard logs, one folder for each start of the run
 RUN/last.ckpt best.ckpt  checkpoints of the last epoch and of the best one by the task's validation metric
 RUN/model/               the final weights as a released model with their card; written last, so the run is finished
+RUN/training_items.txt   the training items, hashed, if the data set names its items
 RUN/metrics.csv learning_curves.png
 RUN/confusion_matrix.png or errors.txt: the errors on the test set
 """
@@ -22,6 +23,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from torch import nn
 
 from vitspeech import checkpoint
+from vitspeech.checkpoint.items import split_checksums
 from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.evaluation import Report
@@ -178,6 +180,7 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
         "name": run.parent.name,
         "data": test_set(config["data"]),
         "split": "test",
+        **({"splits": split_checksums(names)} if (names := data.item_names()) else {}),
         "metrics": report.metrics,
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         **getattr(network, "context_ms", {}),
