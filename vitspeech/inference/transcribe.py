@@ -206,13 +206,15 @@ def to_transcript(hypothesis: ctc.Hypothesis, labels: Sequence[str], tokens: Spe
     """Convert units to text and spans to seconds; without `tokens`, times are unknown."""
     names = [labels[unit] for unit in hypothesis.units]
     text = " ".join(("" if " " in labels else " ").join(names).split())
-    spans = [] if tokens is None else hypothesis.spans
-    segments = tuple(to_segment(name, span, tokens) for name, span in zip(names, spans, strict=False))
+    segments = () if tokens is None or not hypothesis.spans else to_segments(names, hypothesis.spans, tokens)
     return Transcript(text, segments, hypothesis.log_probability, hypothesis.units)
 
 
-def to_segment(label: str, span: tuple[int, int], tokens: SpeechTokens) -> Segment:
-    """Convert a span of tokens to seconds. A token lasts one hop, around the center of its samples."""
-    offset = (tokens.window_samples - tokens.hop_samples) / 2
-    start_s, end_s = ((token * tokens.hop_samples + offset) / tokens.log_mel.sample_rate_hz for token in span)
-    return Segment(label, start_s, end_s)
+def to_segments(names: Sequence[str], spans: Sequence[tuple[int, int]], tokens: SpeechTokens) -> tuple[Segment, ...]:
+    """Convert spans of tokens to seconds. A token lasts one hop, around the center of its samples."""
+    hop, rate_hz = tokens.hop_samples, tokens.log_mel.sample_rate_hz
+    offset = (tokens.window_samples - hop) / 2
+    return tuple(
+        Segment(name, (first * hop + offset) / rate_hz, (end * hop + offset) / rate_hz)
+        for name, (first, end) in zip(names, spans, strict=True)
+    )
