@@ -329,3 +329,13 @@ def test_a_broken_recording_is_named_in_the_error(recordings):
     (recordings / "d.wav").write_bytes(b"RIFF")
     with pytest.raises(ValueError, match=r"d\.wav: "):
         list(transcribe(model(build(dtype=torch.float32)), [recordings]))
+
+
+def test_a_broken_recording_is_reported_and_the_others_are_transcribed(recordings):
+    released, found = model(build(dtype=torch.float32)), []
+    expected = dict(transcribe(released, [recordings]))
+    (recordings / "b2.wav").write_bytes(b"RIFF")
+    for path, transcript in transcribe(released, [recordings], on_error=lambda path, _: found.append(path.name)):
+        found.append(path.name)
+        assert transcript == expected[path]
+    assert found == ["a.wav", "b.flac", "b2.wav", "c.ogg"]

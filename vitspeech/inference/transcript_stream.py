@@ -20,7 +20,7 @@ from vitspeech.inference.transcribe import (
     is_autoregressive,
     is_transcribing,
     new_ctc_search,
-    to_segment,
+    to_segments,
     to_transcript,
 )
 
@@ -136,7 +136,8 @@ class TranscriptStream:
     def segments(self, before: Link | None, last: Link | None) -> tuple[Segment, ...]:
         """The units of the path that ends in `last` after those that it shares with the path that ends in `before`."""
         links = links_after(before, last)
-        return tuple(to_segment(self.labels[link.unit], (link.first, link.end), self.tokens) for link in links)
+        names, spans = [self.labels[link.unit] for link in links], [(link.first, link.end) for link in links]
+        return to_segments(names, spans, self.tokens)
 
     def advance(self, logits: Tensor) -> None:
         """Continue the search with the next logits (T, C)."""
