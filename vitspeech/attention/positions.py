@@ -118,9 +118,10 @@ def rows_for(x: Tensor, table: Tensor) -> Tensor:
 class RelativePositions(nn.Module):
     """One learned vector per distance s - t, added to keys and values (Shaw et al. 2018, eq. 3-5).
 
-    arXiv:1803.02155. The score of query t and key s becomes q_t·(k_s + a^K), the output the weighted sum of v_s + a^V;
-    a^K and a^V belong to the distance clipped to -C .. C (eq. 2) and are shared by all heads. No tensor of (T, S, K) is
-    stored: queries are multiplied by the table, and the products are skewed into place.
+    arXiv:1803.02155. The score of query t and key s becomes score(q_t, k_s + a^K), the output the weighted sum of
+    v_s + a^V; a^K and a^V belong to the distance clipped to -C .. C (eq. 2) and are shared by all heads. If the score
+    is linear in the key (`Score.linear_in_key`), no tensor of (T, S, K) is stored: queries are multiplied by the table,
+    and the products are skewed into place. Otherwise each query is compared with all sums k_s + a^K, which is slower.
 
     Args:
         width: Head width K.
@@ -144,6 +145,12 @@ class RelativePositions(nn.Module):
         """q_t·a^K for every pair: (…, T, K) -> (…, T, S); `first` as in `distances`."""
         index = distances(first, query.shape[-2], keys, self.clip, query.device)
         return skew(query @ rows_at(index, self.key, query.dtype).T, keys)
+
+    def keys(self, key: Tensor, queries: int, first: int = 0) -> Tensor:
+        """k_s + a^K for every pair: (…, S, K) -> (…, T, S, K); `first` as in `distances`."""
+        index = distances(first, queries, key.shape[-2], self.clip, key.device)
+        pairs = torch.arange(key.shape[-2], device=key.device) - torch.arange(queries, device=key.device)[:, None]
+        return key.unsqueeze(-3) + rows_at(index[pairs + queries - 1], self.key, key.dtype)
 
     def values(self, weights: Tensor, first: int = 0) -> Tensor:
         """The weighted sum of a^V: (…, T, S) -> (…, T, K); `first` as in `distances`."""

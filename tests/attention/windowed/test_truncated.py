@@ -19,7 +19,7 @@ from vitspeech.attention import (
     truncated_attention,
     window_mask,
 )
-from vitspeech.attention.dense import attend, attend_fused
+from vitspeech.attention.dense import attend, attend_fused, attend_pairs
 from vitspeech.attention.kernels import Kernel, choose_kernel
 from vitspeech.attention.scores import NORMALIZERS, SCORES
 from vitspeech.attention.windowed import blocks, blockwise, truncated
@@ -31,8 +31,13 @@ CONTEXTS = st.none() | st.integers(0, 9) | st.integers(0, 140)
 @pytest.fixture(autouse=True)
 def by_blocks(monkeypatch):
     """Never the dense way that short sequences would take, nor the fused one of a whole past."""
-    chosen = {True: Kernel.BLOCKWISE, False: Kernel.EXPLICIT}
-    monkeypatch.setattr(truncated, "choose_kernel", lambda request: chosen[request.keys > 0])
+
+    def chosen(request):
+        if request.relative and not request.linear:
+            return Kernel.PAIRWISE
+        return Kernel.BLOCKWISE if request.keys else Kernel.EXPLICIT
+
+    monkeypatch.setattr(truncated, "choose_kernel", chosen)
 
 
 def drawn(batch, heads, tokens, *widths, dtype=torch.float64, seed=0):
@@ -46,6 +51,8 @@ def dense(query, key, value, left, right, padding=None, score=None, normalizer="
     score = SCORES["scaled_dot"](query.shape[1], query.shape[3]) if score is None else score
     mask = window_mask(query.shape[2], query.shape[2], left, right)
     mask = mask if padding is None else mask & padding[:, None, None]
+    if relative is not None and not score.linear_in_key:
+        return attend_pairs(query, key, value, mask, score=score, normalizer=normalizer, relative=relative)[0]
     options = {"scale": score.scale, "energy": score.energy, "normalizer": normalizer, "relative": relative}
     return attend(*score.prepare(query, key), value, mask, **options)[0]
 
