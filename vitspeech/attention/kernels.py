@@ -18,8 +18,8 @@ from vitspeech.attention.windowed.blocks import BLOCK
 # 16 to 1,024 tokens on two CPU cores, forward and backward.
 HALF_FUSED_FROM_KEYS = 1024
 
-# From this many keys on, causal attention with an unlimited past uses the fused kernel. Set to the bound above; the
-# crossover was not measured.
+# From this many keys on, causal attention with an unlimited past uses the fused kernel; on CUDA it always does. Set to
+# the bound above; the crossover was not measured.
 CAUSAL_FUSED_FROM_KEYS = 1024
 
 # Up to this many keys, T x T scores are stored if the window is about as long as the sequence or unlimited, and the
@@ -139,11 +139,11 @@ def choose_windowed(request: Request, left: int | None, right: int | None) -> Ke
     last = max(request.keys - 1, 0)
     left, right = (last if context is None else min(context, last) for context in (left, right))
     fusable = request.fusable and not request.dropout  # with dropout the fused kernels hold all T x T weights
+    causal = left >= last and right == 0 and not request.padding
+    if fusable and causal and request.keys >= (1 if request.device == "cuda" else CAUSAL_FUSED_FROM_KEYS):
+        return Kernel.FUSED_CAUSAL
     if fusable and request.device == "cuda" and request.dtype != torch.float64 and request.width >= FLEX_FROM_WIDTH:
         return Kernel.FLEX
-    causal = left >= last and right == 0
-    if fusable and causal and not request.padding and request.keys >= CAUSAL_FUSED_FROM_KEYS:
-        return Kernel.FUSED_CAUSAL
     # The energy of every pair holds K numbers: never all pairs at once.
     if request.dot_product and request.keys <= min(left + right + BLOCK, EXPLICIT_UP_TO_KEYS):
         return Kernel.EXPLICIT

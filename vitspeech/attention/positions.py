@@ -104,6 +104,10 @@ class LearnedPositions(nn.Module):
         self.table = nn.Parameter(torch.empty(tokens, width))
         nn.init.trunc_normal_(self.table, std=0.02)
 
+    def no_weight_decay(self) -> set[str]:
+        """The names of the parameters that are trained without weight decay."""
+        return {"table"}
+
     def forward(self, x: Tensor) -> Tensor:
         return x + rows_for(x, self.table).to(x.dtype)
 
@@ -140,6 +144,10 @@ class RelativePositions(nn.Module):
         self.value = nn.Parameter(torch.empty(2 * clip + 1, width))
         for table in (self.key, self.value):
             nn.init.trunc_normal_(table, std=0.02)
+
+    def no_weight_decay(self) -> set[str]:
+        """The names of the parameters that are trained without weight decay."""
+        return {"key", "value"}
 
     def scores(self, query: Tensor, keys: int, first: int = 0) -> Tensor:
         """q_t·a^K for every pair: (…, T, K) -> (…, T, S); `first` as in `distances`."""

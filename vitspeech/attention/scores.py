@@ -182,6 +182,10 @@ class Additive(Score):
         self.key_weight = nn.Parameter(torch.empty(heads, width, width).uniform_(-bound, bound))
         self.energy = nn.Parameter(torch.empty(heads, width).uniform_(-bound, bound))
 
+    def no_weight_decay(self) -> set[str]:
+        """The names of the parameters that are trained without weight decay."""
+        return {"energy"}
+
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         return query @ self.query_weight, key @ self.key_weight
 
@@ -196,6 +200,10 @@ class Cosine(Score):
     def __init__(self, heads: int, width: int) -> None:
         super().__init__(heads, width)
         self.log_temperature = nn.Parameter(torch.full((heads, 1, 1), math.log(0.1)))
+
+    def no_weight_decay(self) -> set[str]:
+        """The names of the parameters that are trained without weight decay."""
+        return {"log_temperature"}
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         inverse = (-self.log_temperature).clamp(max=math.log(100)).exp()
