@@ -1,5 +1,7 @@
 """The training task: its loss, what networks may add to it, and a stop where numbers break."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from arguments import nested
@@ -8,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from vitspeech.attention import SelfAttentivePooling
+from vitspeech.data import Items
 from vitspeech.models import ViT
 from vitspeech.tasks import Classification
 from vitspeech.training.cli import TrainingCLI
@@ -43,6 +46,22 @@ def test_an_auxiliary_loss_of_any_module_is_added():
 def test_a_network_with_other_classes_than_the_data_is_refused(tmp_path):
     with pytest.raises(ValueError, match="the network has classes=7, the data 10 labels"):
         TrainingCLI([*TINY, "--model.network.classes=7", f"--run={tmp_path / 'run'}"]).train()
+
+
+@pytest.mark.parametrize("items", ["clips", "images"])
+def test_the_sample_of_clips_is_augmented_as_in_training_and_that_of_images_is_not(items):
+    inputs = torch.arange(5000)[:, None]
+    data = SimpleNamespace(
+        items=items,
+        seed=23,
+        train=Items(inputs, torch.zeros(5000).long()),
+        normalize=lambda rows: rows / 8,
+        training_batch=lambda rows, labels, seed: (rows + seed, labels),
+    )
+    found = Classification(tiny()).sample(data).flatten()
+    assert len(found) == 2000
+    drawn = found - 23 if items == "clips" else 8 * found
+    assert drawn[0] == 0 and drawn[-1] == 4999
 
 
 def test_shares_are_checked_by_name():

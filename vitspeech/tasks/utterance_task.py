@@ -16,6 +16,7 @@ from torch import Tensor
 from vitspeech.tasks.task import Task
 
 GROUPS = 4  # a batch of 1 to 7 words is half padding as a whole, and a fifth padding in four groups of similar length
+SMALLEST_GROUP = 8  # utterances: batch norm over one or two hides how much noise they have, which evaluation does not
 
 
 class UtteranceTask(Task):
@@ -37,9 +38,13 @@ class UtteranceTask(Task):
 
 
 def length_groups(batch: tuple[Tensor, ...]) -> Iterator[tuple[Any, ...]]:
-    """Split a batch into groups of utterances of similar length, each padded only to its own longest utterance."""
+    """Split a batch into groups of utterances of similar length, each padded only to its own longest utterance.
+
+    There are at most `GROUPS`, of at least `SMALLEST_GROUP` utterances, or one.
+    """
     waveforms, lengths, units, spans = batch
-    for rows in lengths.argsort().chunk(GROUPS):
+    groups = min(GROUPS, max(len(lengths) // SMALLEST_GROUP, 1))
+    for rows in lengths.argsort().tensor_split(groups):
         longest = max(lengths[rows].tolist())
         most_units, most_words = (max(mask.sum(1).tolist()) for mask in (units[rows] >= 0, spans[rows, :, 1] > 0))
         yield waveforms[rows, :longest], lengths[rows], units[rows, :most_units], spans[rows, :most_words]

@@ -173,9 +173,9 @@ def test_a_batch_is_padded_at_the_ends_and_knows_no_times(tmp_path):
         assert (row[:length] == value).all() and not row[length:].any()
     assert speech.units.tolist() == [[1, 1, 0], [0, 1, -1], [2, 1, -1]]
     assert speech.spans.shape == (3, 0, 2)
-    in_parts = list(length_groups(speech))
-    assert [part[1].tolist() for part in in_parts] == [[1601], [1623], [1645]]
-    assert [part[2].tolist() for part in in_parts] == [[[0, 1]], [[1, 1, 0]], [[2, 1]]]
+    ((waveforms, lengths, units, spans),) = length_groups(speech)
+    assert lengths.tolist() == [1601, 1623, 1645] and waveforms.shape == (3, 1645) and spans.shape == (3, 0, 2)
+    assert units.tolist() == [[0, 1, -1], [1, 1, 0], [2, 1, -1]]
 
 
 def test_loaders_give_every_utterance_once(tmp_path):
@@ -243,6 +243,24 @@ def test_ratios_are_drawn_from_their_range():
     added = add_noise(waveforms, torch.full((200,), 499), pink_noise(5000), (3, 20)) - waveforms
     drawn = 10 * (waveforms.square().mean(1) / added.square().mean(1)).log10()
     assert 3 <= drawn.min() < 4 and 19 < drawn.max() <= 20.001
+
+
+@pytest.mark.parametrize("prob", [0.0, 0.3, 1.0])
+def test_noise_lies_under_its_share_of_the_recordings_and_the_others_stay_clean(prob):
+    torch.manual_seed(0)
+    waveforms = torch.randn(400, 499)
+    changed = (add_noise(waveforms, torch.full((400,), 499), pink_noise(5000), (0, 20), prob) != waveforms).any(1)
+    assert changed.float().mean() == pytest.approx(prob, abs=0.06)
+
+
+def test_one_training_recording_in_five_stays_clean_by_default(tmp_path):
+    fill(tmp_path, *["go", "left"] * 200)
+    data = made(tmp_path, augment=SequenceAugment(speed=0, gain_db=0))
+    speech = in_training(data, data.train[torch.arange(300), 0])
+    # Each recording is one value, and so it stays if it is clean.
+    rows = zip(speech.waveforms, speech.lengths.tolist(), strict=True)
+    clean = [bool(row[:length].std() < 1e-6) for row, length in rows]
+    assert 0.13 < sum(clean) / len(clean) < 0.27
 
 
 def test_a_silent_recording_gets_noise_all_the_same_and_a_warning(tmp_path):
