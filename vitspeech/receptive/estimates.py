@@ -7,6 +7,7 @@ two separate intervals suggest where both models find the same inputs easy or ha
 Shapes: B inputs, K resamples (the first is the inputs themselves).
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -29,6 +30,7 @@ class Estimate(NamedTuple):
 Numbers = dict[str, Estimate]
 
 
+@cache
 def resampling_weights(count: int) -> Tensor:
     """How often each input occurs in each resample; the first row is the inputs themselves.
 
@@ -39,6 +41,12 @@ def resampling_weights(count: int) -> Tensor:
     weights = torch.zeros(RESAMPLES, count, dtype=torch.double)
     weights.scatter_add_(1, indices, torch.ones_like(indices, dtype=torch.double))
     return torch.cat((torch.ones(1, count, dtype=torch.double), weights))
+
+
+@cache
+def distinct_resamples(count: int) -> tuple[Tensor, Tensor]:
+    """The rows of `resampling_weights` without repetitions (few inputs have few), and the place of each row in them."""
+    return resampling_weights(count).unique(dim=0, return_inverse=True)
 
 
 def estimate(values: Tensor) -> Estimate:
