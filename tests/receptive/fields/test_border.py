@@ -104,7 +104,7 @@ def test_each_offset_is_divided_by_the_units_that_could_see_it(side, units):
     inputs = torch.rand(2, 1, side, side, generator=torch.Generator().manual_seed(1))
     mix = nn.Sequential(Mixed(side)).eval()
     field = effective_fields(mix, inputs, [Layer("0")], units=units)[0].cumulative
-    places = central_units(inputs, units)
+    places = central_units([range(side)] * 2, [side] * 2, units)
     middle = side - 1
     energy, count = torch.zeros(2 * side - 1, 2 * side - 1), torch.zeros(2 * side - 1, 2 * side - 1)
     for (row, column), i, j in itertools.product(places, range(side), range(side)):
