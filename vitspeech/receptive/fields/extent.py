@@ -7,7 +7,7 @@ Resamples repeat inputs and are therefore more concentrated: intervals of `effec
 mille and may exclude the number itself where it hardly varies.
 
 No offset beyond the source can be measured, so every number has a largest value. Compare each with the number of a
-uniform field (`uniform`): a field of 1 at every position of the source, under the same measure.
+uniform field (`Field.uniform`): a field of 1 at every position of the source, under the same measure.
 
 Shapes: B inputs, K distributions (for intervals the first is the inputs themselves), P positions of the field, I rows,
 J columns.
@@ -35,8 +35,8 @@ def estimates(field: Field, measure: Measure) -> Numbers:
 
 def uniform(field: Field, measure: Measure) -> dict[str, float]:
     """The numbers of a field that is 1 at every position of the source, with the same units and coverage."""
-    p = field.counted.double().flatten()[None]
-    return {name: float(values) for name, values in measure(field, p / p.sum()).items()}
+    p = field.uniform.shares[:1].flatten(1)
+    return {name: float(values) for name, values in measure(field, p).items()}
 
 
 def resampled(field: Field, measure: Measure) -> dict[str, Tensor]:
