@@ -5,7 +5,7 @@ Shapes: B inputs, N image side, F log-mel frames, M mel bins.
 
 import itertools
 from functools import partial
-from math import inf
+from math import inf, sqrt
 
 import pytest
 import torch
@@ -104,7 +104,7 @@ def test_each_offset_is_divided_by_the_units_that_could_see_it(side, units):
     inputs = torch.rand(2, 1, side, side, generator=torch.Generator().manual_seed(1))
     mix = nn.Sequential(Mixed(side)).eval()
     field = effective_fields(mix, inputs, [Layer("0")], units=units)[0].cumulative
-    places = central_units(inputs, units)
+    places = central_units([range(side)] * 2, [side] * 2, units)
     middle = side - 1
     energy, count = torch.zeros(2 * side - 1, 2 * side - 1), torch.zeros(2 * side - 1, 2 * side - 1)
     for (row, column), i, j in itertools.product(places, range(side), range(side)):
@@ -163,7 +163,9 @@ def test_a_single_central_unit_sees_a_uniform_field_in_the_whole_picture():
     inputs = torch.rand(3, 1, 13, 13, generator=torch.Generator().manual_seed(1))
     field = effective_fields(everywhere_in_pictures(), inputs, [Layer("0")], units=1)[0].cumulative
     assert uniform(field, partial(measure_image, cell=1.0, own=1.0))["effective_pixels"] == pytest.approx(13**2)
-    assert field.window == ((-6, 6), (-6, 6))
+    assert field.window == ((-6, 6), (-6, 6)) and extent(field.uniform)["side_50"].value == pytest.approx(
+        sqrt(0.5) * 13, 0.02
+    )
 
 
 def test_fields_are_compared_on_the_offsets_that_both_have():

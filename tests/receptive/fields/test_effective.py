@@ -101,7 +101,7 @@ def test_the_field_is_the_mean_over_units_each_around_its_own_center():
     network = stack(picking(3, 1, (0, 1)), Applied(lambda x: x * x))
     inputs = pictures(3, 1, 9, 9).requires_grad_(False)
     field = effective_fields(network, inputs, [Layer("1")], units=4)[0].cumulative
-    assert field.units == [(2, 2), (2, 4), (4, 2), (4, 4)]
+    assert field.units == [(1, 1), (1, 5), (5, 1), (5, 5)]  # centered at 2 and 6 of 9 px
     seen = torch.stack([inputs[:, 0, row, column + 1] for row, column in field.units])
     # d(x²)/dx = 2x at the pixel above the unit's center.
     assert energy_by_offset(field) == {(-1, 0): pytest.approx(float((2 * seen).square().mean(0).sum()), rel=1e-5)}

@@ -186,3 +186,20 @@ def test_bad_input_is_named(arguments, message):
     arguments = {"model": network(7, 8), "inputs": inputs, "labels": labels, "radii": [1]} | arguments
     with pytest.raises(ValueError, match=message):
         visible_accuracy(**arguments)
+
+
+def test_intervals_of_the_needed_radius_contain_the_populations_as_often():
+    # An input is answered right from some radius on; 8 % never are.
+    radii, chances = [0.0, 1, 2, 3, 4, 6, 9], torch.tensor([0.1, 0.1, 0.15, 0.25, 0.2, 0.1, 0.02, 0.08])
+    curve = chances[:7].cumsum(0)
+    threshold = 0.9 * float(curve[-1])
+    last = int((curve < threshold).sum()) - 1
+    ratio = (threshold - float(curve[last])) / float(curve[last + 1] - curve[last])
+    truth = radii[last] + ratio * (radii[last + 1] - radii[last])
+    generator, draws, contained = torch.Generator().manual_seed(3), 300, 0
+    for _ in range(draws):
+        needed = chances.multinomial(500, replacement=True, generator=generator)
+        kept = VisibleAccuracy(radii, {"mean": needed <= torch.arange(7)[:, None]}).keeps()["mean"]
+        assert kept.low <= kept.value <= kept.high
+        contained += kept.low <= truth <= kept.high
+    assert 0.9 <= contained / draws <= 0.98

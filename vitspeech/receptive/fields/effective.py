@@ -52,7 +52,7 @@ def effective_fields(
         inputs: The network's input (B, …); the estimate improves with their number.
         layers: Any modules whose outputs fit a grid.
         source: The layer with respect to which gradients are taken; `None` is the input, an image (B, C, N, N).
-        units: Highest number of units measured in each layer; see `central_units`.
+        units: Highest number of units measured in each layer; see `units.py`.
         probes: Number of random ±1 vectors per input and unit.
         cumulative_only: Measure only the field in the source with shortcuts, which takes half the time.
         last_cut_only: Measure the field in the source without shortcuts for the last layer only.
@@ -81,8 +81,8 @@ def effective_fields(
             with torch.enable_grad():
                 network(batch)
         for number, layer in enumerate(layers):
-            positions = central_units(layer.grid(outputs[layer.name]), units)
-            probe = Probe(reader, outputs, layer, positions, probes, generator)
+            probe = Probe(reader, outputs, layer, [], probes, generator)
+            probe.units = probe.central_units(source, units)
             if len(grids) <= number:
                 strides.append(probe.stride(source))
                 grids.append(tuple(layer.grid(outputs[layer.name]).shape[2:]))
@@ -171,6 +171,17 @@ class Probe:
             if abs(grid_center - (there[axis] - 1) / 2) >= stride / 2:
                 return fallback
         return spans
+
+    def central_units(self, origin: Layer, units: int) -> list[tuple[int, int]]:
+        """At most `units` units whose centers lie in the middle half of `origin`; see `units.py`."""
+        shape = self.layer.grid(self.outputs[self.layer.name]).shape[2:]
+        first, second = (self.spans(origin, (number, number)) for number in (0, 1))
+        centers = [
+            [low.center + number * (high.center - low.center) for number in range(size)]
+            for low, high, size in zip(first, second, shape, strict=True)
+        ]
+        sizes = origin.grid(self.outputs[origin.name]).shape[2:]
+        return central_units(centers, sizes, units, in_time=shape[1] == 1)
 
     def stride(self, origin: Layer) -> float:
         """Positions of `origin` between neighboring units, along the rows."""

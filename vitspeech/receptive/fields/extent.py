@@ -7,7 +7,7 @@ Resamples repeat inputs and are therefore more concentrated: intervals of `effec
 mille and may exclude the number itself where it hardly varies.
 
 No offset beyond the source can be measured, so every number has a largest value. Compare each with the number of a
-uniform field (`uniform`): a field of 1 at every position of the source, under the same measure.
+uniform field (`Field.uniform`): a field of 1 at every position of the source, under the same measure.
 
 Shapes: B inputs, K distributions (for intervals the first is the inputs themselves), P positions of the field, I rows,
 J columns.
@@ -19,11 +19,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from vitspeech.receptive.estimates import Numbers, estimate, resampling_weights
+from vitspeech.receptive.estimates import Numbers, distinct_resamples, estimate
 from vitspeech.receptive.fields.field import Field
 
 FRACTIONS = (0.2, 0.3, 0.5, 0.9, 0.99)
-CHUNK = 100  # resamples measured at a time
+CELLS = 1_000_000  # of resampled distributions measured at a time
 
 Measure = Callable[[Field, Tensor], dict[str, Tensor]]  # of distributions (K, P) over a field's offsets: (K,) each
 
@@ -35,16 +35,16 @@ def estimates(field: Field, measure: Measure) -> Numbers:
 
 def uniform(field: Field, measure: Measure) -> dict[str, float]:
     """The numbers of a field that is 1 at every position of the source, with the same units and coverage."""
-    p = field.counted.double().flatten()[None]
-    return {name: float(values) for name, values in measure(field, p / p.sum()).items()}
+    p = field.uniform.shares[:1].flatten(1)
+    return {name: float(values) for name, values in measure(field, p).items()}
 
 
 def resampled(field: Field, measure: Measure) -> dict[str, Tensor]:
     """Every number for the inputs themselves and for each bootstrap resample: (K,)."""
     shares = field.shares.flatten(1)
-    distinct, places = resampling_weights(len(shares)).unique(dim=0, return_inverse=True)  # few, of few inputs
+    distinct, places = distinct_resamples(len(shares))
     parts = []
-    for weights in distinct.split(CHUNK):
+    for weights in distinct.split(max(CELLS // shares.shape[1], 1)):
         p = weights @ shares
         # A resample may hold nothing but inputs without a gradient; it then counts as the inputs themselves.
         p = torch.where(p.any(1, keepdim=True), p, shares.sum(0))

@@ -75,6 +75,11 @@ class Field:
         return (total / total.sum()).float()
 
     @property
+    def uniform(self) -> "Field":
+        """The field of a unit that depends on every position of the source alike, with the same units and coverage."""
+        return replace(self, energy=self.counted.to(self.energy).expand(2, -1, -1))
+
+    @property
     def window(self) -> Window:
         """The first and the last offset that count, along rows and along columns."""
         offsets = (self.rows[self.counted.any(1)], self.columns[self.counted.any(0)])

@@ -78,7 +78,7 @@ def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Side of the centered square that contains 50 % (left) and 90 % (right) of the energy, against the "
             "relative depth of the layer, on a logarithmic axis, with 95 % intervals over inputs. Top: in px, before "
             "and after training. Bottom: as a fraction of the image side, at two image sizes. Thin lines without "
-            "markers: sides of the theoretical receptive fields; ∞ means unlimited. Fine dots: a uniform field under "
+            "markers: sides of the theoretical receptive fields; ∞ means unlimited. Dash-dotted: a uniform field under "
             "the same measure, beyond which hardly any field can be seen." + note,
             alt_text.depth_alt(results),
         ),

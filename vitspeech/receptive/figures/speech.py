@@ -79,7 +79,7 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Time that contains 90 % of the energy of the past (below zero) and 90 % of the energy of the look-ahead "
             "(above), against the relative depth of the layer, with 95 % intervals over inputs. The time axis is "
             "logarithmic beyond 10 ms. Thin lines without markers: reach of the theoretical receptive fields; ∞ means "
-            "unlimited. Fine dots: a uniform field under the same measure." + note,
+            "unlimited. Dash-dotted: a uniform field under the same measure." + note,
             alt_text.reach_alt(results),
         ),
         "blocks": CaptionedFigure(

@@ -181,7 +181,7 @@ def larger_sentence(result: Result, pair: Pair, number: str, shape: str) -> str:
     )
     flat = larger.uniform["cumulative"][number] / main.uniform["cumulative"][number]
     within = next(found for found in pair.differences if found.number == number)
-    low, high = (f"{end:,.3g}" for end in pair.window)
+    low, high = (f"{end:,.3g}".replace("-", "−") for end in pair.window)
     unit, digits = length_unit(result), 0 if result.subject.takes_audio else 1
     fixed, least, most = (f"{value:.2f}" for value in within.ratio)
     return (
@@ -218,7 +218,7 @@ def model_differences(compared: Sequence[Pair]) -> tuple[Row, list[Row]]:
             continue
         unit, digits = length_unit(pair.first[0]), 0 if pair.first[0].subject.takes_audio else 1
         names = " and ".join(result.subject.name for result, _ in (pair.first, pair.second))
-        low, high = (f"{end:,.3g}" for end in pair.window)
+        low, high = (f"{end:,.3g}".replace("-", "−") for end in pair.window)
         for d in pair.differences:
             kept = d.number.startswith("keeps_90_")
             name = f"window, {d.number[9:]}" if kept else f"{d.number}, {low} to {high} {unit}"
