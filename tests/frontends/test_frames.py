@@ -121,3 +121,60 @@ def test_every_parameter_and_every_frame_gets_a_gradient(stem):
 def test_stride_below_one_is_refused(stem, stride):
     with pytest.raises(ValueError, match=f"stride={stride} is below 1"):
         stem(MELS, WIDTH, stride)
+
+
+COUNTS = [31, 19, 7]
+
+
+def in_training(given, counts, stride):
+    torch.manual_seed(0)
+    stem = ConvolutionalFrames(MELS, WIDTH, stride).double().train()
+    return stem(given, None if counts is None else torch.tensor(counts)), stem
+
+
+@STRIDES
+def test_padding_changes_neither_the_statistics_nor_the_tokens_in_training(stride):
+    given, results = frames().double(), []
+    for longer, value in ((0, 0.0), (0, 9.0), (240, 0.0)):
+        padded = torch.cat((given, given.new_full((3, longer, MELS), value)), 1)
+        for row, count in zip(padded, COUNTS, strict=True):
+            row[count:] = value
+        tokens, stem = in_training(padded, COUNTS, stride)
+        tokens = torch.cat([row[: 1 + (count - 7) // stride] for row, count in zip(tokens, COUNTS, strict=True)])
+        gradients = torch.autograd.grad(tokens.square().sin().sum(), stem.parameters())
+        results.append([tokens, *stem.buffers(), *gradients])
+    for result in results[1:]:
+        for tensor, same in zip(result, results[0], strict=True):
+            assert_close(tensor, same)
+    # Counted, as it was, the padding moves the variance.
+    assert not torch.allclose(in_training(padded, None, stride)[1].stem[1].running_var, results[0][2], rtol=0.01)
+
+
+@STRIDES
+def test_statistics_are_those_of_all_valid_frames(stride):
+    given = frames().double()
+    _, stem = in_training(given, COUNTS, stride)
+    kernels = [layer.weight for layer in stem.stem if isinstance(layer, nn.Conv1d)]
+    rows = [F.conv1d(row[:count].T, kernels[0]) for row, count in zip(given, COUNTS, strict=True)]
+    hidden = torch.cat(rows, 1)
+    assert_close(stem.stem[1].running_mean, 0.1 * hidden.mean(1))
+    assert_close(stem.stem[1].running_var, 0.9 + 0.1 * hidden.var(1))
+    mean, deviation = hidden.mean(1, keepdim=True), (hidden.var(1, keepdim=True, correction=0) + 1e-5).sqrt()
+    last = torch.cat([F.conv1d(F.gelu((row - mean) / deviation), kernels[1], stride=stride) for row in rows], 1)
+    assert_close(stem.stem[4].running_mean, 0.1 * last.mean(1))
+    assert_close(stem.stem[4].running_var, 0.9 + 0.1 * last.var(1))
+
+
+@STRIDES
+def test_utterances_without_padding_get_what_they_get_without_counts(stride):
+    given = frames().double()
+    (plain, one), (counted, other) = in_training(given, None, stride), in_training(given, [31] * 3, stride)
+    assert_close(plain, counted)
+    for tensor, same in zip(one.buffers(), other.buffers(), strict=True):
+        assert_close(tensor, same)
+
+
+@STEMS
+def test_counts_change_nothing_in_evaluation(stem):
+    tokens = made(stem, 2)
+    assert torch.equal(tokens(frames(), torch.tensor(COUNTS)), tokens(frames()))

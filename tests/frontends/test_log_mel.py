@@ -151,7 +151,7 @@ def test_a_silent_sample_scales_to_finite_frames():
 def test_mean_and_deviation_are_saved_and_window_and_filters_are_not():
     fitted, loaded = LogMel(23), LogMel(23)
     fitted.fit(noise(seed=1))
-    assert set(fitted.state_dict()) == {"mean", "std"} and not list(fitted.parameters())
+    assert set(fitted.state_dict()) == {"floor", "mean", "std"} and not list(fitted.parameters())
     assert not torch.equal(loaded(noise()), fitted(noise()))
     loaded.load_state_dict(fitted.state_dict())
     assert torch.equal(loaded(noise()), fitted(noise()))
@@ -228,3 +228,76 @@ def test_bins_lie_where_the_mel_scale_says(mels):
     edges = [700 * (10 ** (step / 2595) - 1) for step in steps]
     gravity = [sum(edges[place : place + 3]) / 3 for place in range(mels)]  # of a triangle
     assert found.tolist() == pytest.approx(gravity, abs=16)  # half the distance of two lines of the spectrum
+
+
+def narrow(seed=0):
+    """Bursts of noise below 4 kHz, with digital silence between them and above: (1, N)."""
+    bursts = noise(64_000, 1, seed, dtype=torch.float64) * (torch.arange(64_000) % 8000 < 4000)
+    spectrum = torch.fft.rfft(bursts)
+    spectrum[:, torch.linspace(0, 8000, spectrum.shape[1]) > 4000] = 0
+    return (torch.fft.irfft(spectrum, 64_000) * 32_768).round() / 32_768
+
+
+def test_the_floor_is_its_decibels_below_the_mean_energy_of_the_sample():
+    front_end, given = LogMel(23, floor_db=37).double(), narrow()
+    energies = torchaudios(given, 23)
+    front_end.fit(given)
+    floor = energies.mean() * 10**-3.7
+    assert floor > 100 * front_end.epsilon
+    assert_close(front_end.floor, floor, rtol=1e-6, atol=0)
+    expected = (energies + floor).log().flatten(0, 1)
+    deviations = expected.std(0).clamp(min=1)
+    assert (deviations == 1).any() and (deviations > 1).any()
+    assert_close(front_end(given).flatten(0, 1), (expected - expected.mean(0)) / deviations, rtol=1e-5, atol=1e-5)
+
+
+def test_the_floor_is_epsilon_for_a_silent_sample_and_at_infinity():
+    for front_end, given in ((LogMel(23), torch.zeros(3, 4801)), (LogMel(23, floor_db=float("inf")), noise())):
+        front_end.fit(given)
+        assert front_end.floor == torch.tensor(1e-6)
+
+
+def test_faint_noise_in_bins_that_are_silent_in_the_sample_is_a_moderate_value():
+    front_end, given = LogMel(40).double(), narrow()
+    front_end.fit(given)
+    silent = front_end.centers_hz > 4300
+    energies = torchaudios(given, 40)[..., silent]
+    noisy = given + 0.003 * torch.randn(given.shape, generator=torch.Generator().manual_seed(1))
+    # Without a floor, as it was: far more than any value of the sample.
+    logarithms, heard = (energies + 1e-6).log(), (torchaudios(noisy, 40)[..., silent] + 1e-6).log()
+    assert ((heard - logarithms.mean()) / logarithms.std()).median() > 30
+    assert 1 < front_end(noisy)[..., silent].median() < 12
+    assert front_end(given)[..., silent].abs().max() < 2
+
+
+def test_weights_saved_without_a_floor_give_what_they_gave():
+    fitted, given = LogMel(23, epsilon=1e-4), noise()
+    fitted.fit(narrow().float())
+    old = {name: tensor for name, tensor in fitted.state_dict().items() if name != "floor"}
+    loaded = torch.nn.Sequential(LogMel(23, epsilon=1e-4))
+    loaded[0].fit(given)
+    loaded.load_state_dict({f"0.{name}": tensor for name, tensor in old.items()})
+    expected = ((torchaudios(given, 23) + 1e-4).log() - old["mean"]) / old["std"]
+    assert_close(loaded(given), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("mels", "empty"), [(128, 1), (256, 27)])
+def test_filters_without_a_line_of_the_spectrum_are_counted_in_a_warning(mels, empty):
+    with pytest.warns(UserWarning, match=f"^{empty} of {mels} mel filters .* constant; use fewer mels") as warned:
+        front_end = LogMel(mels)
+    assert len(warned) == 1
+    front_end.fit(noise())
+    constant = front_end(noise(seed=1)).flatten(0, 1).std(0) < 1e-6
+    assert constant.sum() == empty
+
+
+def test_no_warning_where_every_filter_has_a_line(recwarn):
+    for mels in (1, 23, 40, 80, 124):
+        LogMel(mels)
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("floor_db", [0, -3.0, float("nan")])
+def test_a_floor_at_or_above_the_sound_is_refused(floor_db):
+    with pytest.raises(ValueError, match=f"floor_db={floor_db} is not above 0"):
+        LogMel(floor_db=floor_db)

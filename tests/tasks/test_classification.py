@@ -60,7 +60,9 @@ def test_a_loss_that_breaks_stops_the_run_and_names_the_last_good_checkpoint(tmp
         return healthy(self, images) * (float("nan") if later else 1)
 
     monkeypatch.setattr(ViT, "forward", breaks)
-    with pytest.raises(FloatingPointError, match=rf"loss is nan at step 5 of epoch 1; .*{run}/last\.ckpt"):
+    with pytest.raises(
+        FloatingPointError, match=rf"training loss .* NaN at one of the steps 5 to 9, epoch 1; .*{run}/last\.ckpt"
+    ):
         cli.train()
     kept = torch.load(run / "last.ckpt", weights_only=True)
     assert kept["epoch"] == 0
@@ -75,6 +77,9 @@ def test_broken_validation_stops_before_the_weights_are_saved(tmp_path, monkeypa
     monkeypatch.setattr(
         ViT, "forward", lambda self, images: healthy(self, images) * (1 if self.training else float("inf"))
     )
-    with pytest.raises(FloatingPointError, match="validation loss is nan"):
+    with pytest.raises(
+        FloatingPointError,
+        match="validation loss is infinite or NaN at step 0, epoch 0; last good checkpoint: none yet",
+    ):
         cli.train()
     assert not (run / "last.ckpt").exists()

@@ -173,8 +173,12 @@ class Train:
         ), seed
 
 
-def test_the_sample_is_utterances_end_to_end_without_padding():
-    data = SimpleNamespace(train=Train(), seed=23, normalize=lambda samples: samples / 8)
+def test_the_sample_is_training_utterances_as_they_are_fed_end_to_end_without_padding():
+    def training_batch(speech, seed):
+        assert seed == 23
+        return speech._replace(waveforms=speech.waveforms / 8)
+
+    data = SimpleNamespace(train=Train(), seed=23, training_batch=training_batch)
     found = task(Rows()).sample(data)
     assert found.tolist() == [[(number + 1) / 8 for number in range(10) for _ in range(number + 5)]]
 

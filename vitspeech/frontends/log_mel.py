@@ -5,19 +5,26 @@ Frames do not depend on each other or on the utterance, so the frames of a strea
 Shapes: B batch, N samples, F frames, M mel bins, W samples per frame, H hop in samples.
 """
 
+import warnings
+from typing import Any
+
 import torch
 import torchaudio
 from torch import Tensor, nn
 
+LOWEST_STD = 1.0  # nats, 4.3 dB: lower bound of the standard deviation of a bin
 SLICE = 8  # seconds of audio at once, so that spectra stay in cache; of 1 to 128 s, 4 to 16 were fastest
 
 
 class LogMel(nn.Module):
-    """log(mel + ε) of the power spectrum of Hann-windowed frames, standardized by mean and std of each bin.
+    """log(mel + floor) of the power spectrum of Hann-windowed frames, standardized by mean and std of each bin.
 
     Davis and Mermelstein 1980 (doi:10.1109/TASSP.1980.1163420) without the cosine transform, with the filters of
-    torchaudio (HTK scale). Frame f covers samples f·H .. f·H + W - 1, without padding. Mean and std are those of the
-    training set (`fit`), not of the utterance.
+    torchaudio (HTK scale). Frame f covers samples f·H .. f·H + W - 1, without padding. Floor, mean and std are those of
+    the training set (`fit`), not of the utterance.
+
+    The floor lies `floor_db` below the mean energy of the training set. Without it, bins that are silent in training,
+    such as those above 4 kHz of telephone speech, have a std near zero, so that faint noise moves them by many std.
 
     Args:
         mels: Mel bins M.
@@ -26,13 +33,23 @@ class LogMel(nn.Module):
         hop_ms: Time from the start of one frame to the next.
         low_hz: Lower edge of the lowest filter.
         high_hz: Upper edge of the highest filter; at most half the sample rate.
-        epsilon: Added to the energy of each bin, for samples within ±1.
+        epsilon: The floor before `fit`, and its least value, for samples within ±1.
+        floor_db: Decibels from the mean energy of the training set, over all frames and bins, down to the floor that
+            `fit` sets; infinity leaves it at `epsilon`.
+
+    Attributes:
+        floor: Added to the energy of each bin (); saved with the weights. Weights saved without it have `epsilon`.
+        mean: Mean of each bin, in nats (M,); saved.
+        std: Standard deviation of each bin, in nats, at least `LOWEST_STD` after `fit` (M,); saved.
 
     Shape:
         (B, N) -> (B, F, M) with F = 1 + (N - W) // H; no frame if N is below W
 
     Raises:
         ValueError: If a number is out of its range.
+
+    Warns:
+        UserWarning: If filters are so narrow that they contain no line of the spectrum: their bins are constant.
     """
 
     def __init__(
@@ -45,6 +62,7 @@ class LogMel(nn.Module):
         low_hz: float = 20.0,
         high_hz: float = 7600.0,
         epsilon: float = 1e-6,
+        floor_db: float = 60.0,
     ) -> None:
         super().__init__()
         self.window_samples = round(sample_rate_hz * window_ms / 1000)
@@ -53,12 +71,25 @@ class LogMel(nn.Module):
             raise ValueError(f"mels={mels}, hop_ms={hop_ms}, window_ms={window_ms}, epsilon={epsilon} are out of range")
         if not 0 <= low_hz < high_hz <= sample_rate_hz / 2:
             raise ValueError(f"low_hz={low_hz} .. high_hz={high_hz} is not within 0 .. {sample_rate_hz / 2}")
-        self.mels, self.sample_rate_hz, self.epsilon = mels, sample_rate_hz, epsilon
-        # A power of two is fast, and fine enough that every low filter contains a spectral line.
+        if not floor_db > 0:
+            raise ValueError(f"floor_db={floor_db} is not above 0")
+        self.mels, self.sample_rate_hz, self.epsilon, self.floor_db = mels, sample_rate_hz, epsilon, floor_db
+        # A power of two is fast, and up to 124 mels fine enough that every filter contains a line of the spectrum.
         self.transform = 2 ** (self.window_samples - 1).bit_length()
-        filters = torchaudio.functional.melscale_fbanks(self.transform // 2 + 1, low_hz, high_hz, mels, sample_rate_hz)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "At least one mel filterbank has all zero values")
+            filters = torchaudio.functional.melscale_fbanks(
+                self.transform // 2 + 1, low_hz, high_hz, mels, sample_rate_hz
+            )
+        if empty := int((filters == 0).all(0).sum()):
+            warnings.warn(
+                f"{empty} of {mels} mel filters contain no line of the spectrum, so their bins are constant; use fewer "
+                "mels or a longer window_ms",
+                stacklevel=2,
+            )
         self.register_buffer("window", torch.hann_window(self.window_samples), persistent=False)
         self.register_buffer("filters", filters, persistent=False)
+        self.register_buffer("floor", torch.tensor(epsilon))
         self.register_buffer("mean", torch.zeros(mels))
         self.register_buffer("std", torch.ones(mels))
 
@@ -68,20 +99,28 @@ class LogMel(nn.Module):
             return self.log_energies(waveforms.to(self.window.dtype)).sub_(self.mean).div_(self.std)
 
     def log_energies(self, waveforms: Tensor) -> Tensor:
-        """log(mel + ε) before standardization: (B, N) -> (B, F, M)."""
-        if waveforms.shape[-1] < self.window_samples:
-            return waveforms.new_zeros(len(waveforms), 0, self.mels)
-        if waveforms.device.type != "cpu":
-            return self.energies(waveforms).add_(self.epsilon).log_()
-        clips = max(SLICE * self.sample_rate_hz // waveforms.shape[-1], 1)
+        """log(mel + floor) before standardization: (B, N) -> (B, F, M)."""
         # In place, since on CPU fresh memory costs more than the arithmetic.
-        return torch.cat([self.energies(part) for part in waveforms.split(clips)]).add_(self.epsilon).log_()
+        return self.energies(waveforms).add_(self.floor).log_()
 
     def energies(self, waveforms: Tensor) -> Tensor:
         """The energy of each mel bin in each frame: (B, N) -> (B, F, M)."""
+        if waveforms.shape[-1] < self.window_samples:
+            return waveforms.new_zeros(len(waveforms), 0, self.mels)
+        if waveforms.device.type != "cpu":
+            return self.energies_at_once(waveforms)
+        clips = max(SLICE * self.sample_rate_hz // waveforms.shape[-1], 1)
+        return torch.cat([self.energies_at_once(part) for part in waveforms.split(clips)])
+
+    def energies_at_once(self, waveforms: Tensor) -> Tensor:
+        """As `energies`, for waveforms that fit into the cache together and have at least one frame."""
         frames = waveforms.unfold(-1, self.window_samples, self.hop_samples)
         lines = torch.fft.rfft(frames * self.window, self.transform)
         return torch.addcmul(lines.real.square(), lines.imag, lines.imag) @ self.filters
+
+    def count(self, samples: Tensor) -> Tensor:
+        """The number of frames of waveforms with these numbers of samples: integers (B,) -> (B,)."""
+        return (1 + (samples - self.window_samples) // self.hop_samples).clamp(min=0)
 
     @property
     def hop_ms(self) -> float:
@@ -97,7 +136,15 @@ class LogMel(nn.Module):
 
     @torch.no_grad()
     def fit(self, waveforms: Tensor) -> None:
-        """Set mean and std of each bin from a sample of training waveforms (B, N)."""
-        energies = self.log_energies(waveforms).flatten(0, 1)
-        self.mean.copy_(energies.mean(0))
-        self.std.copy_(energies.std(0).clamp(min=1e-3))
+        """Set floor, mean and std from a sample of training waveforms (B, N), as training feeds them: augmented."""
+        energies = self.energies(waveforms)
+        level = energies.mean(dtype=torch.double)
+        self.floor.copy_((level * 10 ** (-self.floor_db / 10)).clamp(min=self.epsilon))
+        logarithms = energies.add_(self.floor).log_().flatten(0, 1)
+        self.mean.copy_(logarithms.mean(0))
+        self.std.copy_(logarithms.std(0).clamp(min=LOWEST_STD))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        # Weights saved before there was a floor were trained with epsilon in its place.
+        state_dict.setdefault(f"{prefix}floor", torch.full_like(self.floor, self.epsilon))
+        super()._load_from_state_dict(state_dict, prefix, *arguments)

@@ -27,10 +27,11 @@ class SpeechTokens(nn.Module):
         stride: Stride of the tokens in log-mel frames.
         spec_augment: Masks over the frames in training; `None` masks nothing.
         **log_mel: Further arguments of `vitspeech.frontends.LogMel`: `sample_rate_hz`, `window_ms`, `hop_ms`, `low_hz`,
-            `high_hz`, `epsilon`.
+            `high_hz`, `epsilon`, `floor_db`.
 
     Shape:
-        (B, N) -> (B, T, D) with T = 1 + (N - window_samples) // hop_samples; no token for shorter waveforms
+        waveforms (B, N), lengths in samples (B,) or None -> (B, T, D) with T = 1 + (N - window_samples) // hop_samples;
+        no token for shorter waveforms. With lengths, padding at the end does not count in batch norm.
 
     Raises:
         ValueError: If a number is out of range or a name is unknown.
@@ -56,8 +57,9 @@ class SpeechTokens(nn.Module):
         self.hop_samples = stride * self.log_mel.hop_samples
         self.window_samples = self.log_mel.window_samples + (self.frames.reach - 1) * self.log_mel.hop_samples
 
-    def forward(self, waveforms: Tensor) -> Tensor:
-        return self.frames(self.spec_augment(self.log_mel(waveforms)))
+    def forward(self, waveforms: Tensor, lengths: Tensor | None = None) -> Tensor:
+        counts = None if lengths is None else self.log_mel.count(lengths)
+        return self.frames(self.spec_augment(self.log_mel(waveforms)), counts)
 
     def count(self, samples: Tensor) -> Tensor:
         """The number of tokens of waveforms with these numbers of samples: integers (B,) -> (B,)."""

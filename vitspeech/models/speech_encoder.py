@@ -43,7 +43,8 @@ class SpeechEncoder(nn.Module):
 
         Args:
             waveforms: Samples within ±1.
-            lengths: Number of samples of each utterance, if they are padded at the end; `None` uses full rows.
+            lengths: Number of samples of each utterance, if they are padded at the end; `None` uses full rows. They are
+                read, so keep them on the host: on a GPU this waits for all work before it.
 
         Shape:
             (B, N), (B,) or None -> (B, T, D), true for valid tokens (B, T) or None
@@ -51,20 +52,22 @@ class SpeechEncoder(nn.Module):
         Raises:
             ValueError: If an utterance is too short for a token, or the lengths do not match the waveforms.
         """
-        if lengths is not None and (lengths.shape != waveforms.shape[:1] or int(lengths.max()) > waveforms.shape[1]):
-            raise ValueError(f"lengths {lengths.tolist()} do not fit waveforms of shape {tuple(waveforms.shape)}")
-        minimum = self.tokens.window_samples
-        shortest = waveforms.shape[1] if lengths is None else int(lengths.min())
+        lengths = None if lengths is None else lengths.cpu()
+        samples = [waveforms.shape[1]] if lengths is None else lengths.tolist()
+        if lengths is not None and (lengths.shape != waveforms.shape[:1] or max(samples) > waveforms.shape[1]):
+            raise ValueError(f"lengths {samples} do not fit waveforms of shape {tuple(waveforms.shape)}")
+        minimum, shortest = self.tokens.window_samples, min(samples)
         if shortest < minimum:
-            which = "a waveform" if lengths is None else f"utterance {int(lengths.argmin())} of the batch,"
+            which = "a waveform" if lengths is None else f"utterance {samples.index(shortest)} of the batch,"
             raise ValueError(f"{which} of {shortest} samples is below the {minimum} of one token")
-        tokens = self.tokens(waveforms)
+        tokens = self.tokens(waveforms, lengths)
         if lengths is None:
             return self.encoder(tokens), None
         counts = self.tokens.count(lengths)
-        # Rows may be padded beyond the longest utterance: tokens there are not computed.
-        tokens = tokens[:, : int(counts.max())]
-        padding = torch.arange(tokens.shape[1], device=tokens.device) < counts[:, None]
+        # Rows may be padded beyond the longest utterance: tokens there are not encoded.
+        tokens = tokens[:, : max(counts.tolist())]
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        padding = places < counts.to(tokens.device, non_blocking=True)[:, None]
         return self.encoder(tokens, padding), padding
 
     def forward_features(self, waveforms: Tensor, lengths: Tensor | None = None) -> Tensor:

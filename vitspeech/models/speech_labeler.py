@@ -30,7 +30,8 @@ class SpeechLabeler(SpeechEncoder):
         positions: As in `SpeechEncoder`.
 
     Shape:
-        samples within ±1 (B, N), lengths (B,) or None -> logits (B, F, classes), frames per utterance (B,)
+        samples within ±1 (B, N), lengths (B,) or None -> logits (B, F, classes), frames per utterance (B,), where
+        the lengths are
 
     Raises:
         ValueError: If the heads do not divide the width, a name is unknown, or an utterance is too short for a token.
@@ -53,7 +54,7 @@ class SpeechLabeler(SpeechEncoder):
         logits = self.frame_logits(encoded)
         if padding is None:
             return logits, logits.new_full((len(logits),), logits.shape[1]).long()
-        return logits, padding.sum(1) * (logits.shape[1] // encoded.shape[1])
+        return logits, self.tokens.count(lengths) * (logits.shape[1] // encoded.shape[1])
 
     def forward_frames(self, waveforms: Tensor) -> Tensor:
         """Logits of every frame of unpadded waveforms: (B, N) -> (B, F, classes)."""

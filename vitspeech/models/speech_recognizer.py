@@ -26,7 +26,8 @@ class SpeechRecognizer(SpeechEncoder):
         positions: As in `SpeechEncoder`.
 
     Shape:
-        samples within ±1 (B, N), lengths (B,) or None -> logits (B, T, U + 1), tokens per utterance (B,)
+        samples within ±1 (B, N), lengths (B,) or None -> logits (B, T, U + 1), tokens per utterance (B,), where the
+        lengths are
 
     Raises:
         ValueError: If the heads do not divide the width, a name is unknown, or an utterance is too short for a token.
@@ -47,7 +48,7 @@ class SpeechRecognizer(SpeechEncoder):
         encoded, padding = self.encode(waveforms, lengths)
         if padding is None:
             return self.frame_logits(encoded), encoded.new_full((len(encoded),), encoded.shape[1]).long()
-        return self.frame_logits(encoded), padding.sum(1)
+        return self.frame_logits(encoded), self.tokens.count(lengths)
 
     def forward_frames(self, waveforms: Tensor) -> Tensor:
         """Logits of every token of unpadded waveforms: (B, N) -> (B, T, U + 1)."""

@@ -20,7 +20,7 @@ class TranscriberOutput(NamedTuple):
     Attributes:
         logits: Row i is for unit i, the row after the last unit for the end, which is class U (B, L + 1, U + 1).
         ctc_logits: One row per token; class U is the blank (B, T, U + 1). `None` without a CTC head.
-        tokens: Number of valid tokens of each utterance (B,).
+        tokens: Number of valid tokens of each utterance (B,), where the lengths are.
     """
 
     logits: Tensor
@@ -85,9 +85,13 @@ class SpeechTranscriber(SpeechEncoder):
             units: Units of the transcripts, padded at the end with -1 or any unit (B, L).
         """
         encoded, padding = self.encode(waveforms, lengths)
-        logits = self.head(self.decoder(self.embedded(units), encoded, source_padding=padding))
         full = torch.full((len(encoded),), encoded.shape[1], device=encoded.device)
-        return TranscriberOutput(logits, self.forward_ctc(encoded), full if padding is None else padding.sum(1))
+        counts = full if lengths is None else self.tokens.count(lengths)
+        return TranscriberOutput(self.forward_decoder(encoded, padding, units), self.forward_ctc(encoded), counts)
+
+    def forward_decoder(self, encoded: Tensor, padding: Tensor | None, units: Tensor) -> Tensor:
+        """Logits of each unit and the end by teacher forcing, from the outputs of `encode`: -> (B, L + 1, U + 1)."""
+        return self.head(self.decoder(self.embedded(units), encoded, source_padding=padding))
 
     def forward_ctc(self, encoded: Tensor) -> Tensor | None:
         """CTC logits of encoded tokens: (B, T, D) -> (B, T, U + 1); `None` without a CTC head."""

@@ -16,8 +16,10 @@
 - `examples.py` makes maps for single inputs; `figures/` draws everything; `report/` writes page, table and JSON.
 """
 
-from vitspeech.receptive.fields.effective import Field, LayerFields, effective_fields
-from vitspeech.receptive.fields.extent import Estimate, extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.estimates import Estimate
+from vitspeech.receptive.fields.effective import effective_fields
+from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.fields.field import Field, LayerFields
 from vitspeech.receptive.fields.layers import Layer
 from vitspeech.receptive.heads.measures import HeadMeasures, head_measures
 from vitspeech.receptive.heads.relevance import relevance, rollout, token_relevance

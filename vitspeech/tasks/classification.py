@@ -67,10 +67,13 @@ class Classification(Task):
         self.accuracy = MulticlassAccuracy(len(self.labels), average="micro")
 
     def sample(self, data: lightning.LightningDataModule) -> Tensor:
-        # Spread over the whole set, which may be sorted by label.
+        """Training inputs spread over the whole set, which may be sorted by label; clips are augmented, as in training.
+
+        Images are not: a network's whitening is that of the images themselves.
+        """
         indices = torch.linspace(0, len(data.train) - 1, min(2000, len(data.train))).long()
-        inputs, _, _ = data.train[indices, 0]
-        return data.normalize(inputs)
+        inputs, labels, seed = data.train[indices, data.seed]
+        return data.training_batch(inputs, labels, seed)[0] if data.items == "clips" else data.normalize(inputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
         logits = self.network(inputs)
@@ -86,7 +89,7 @@ class Classification(Task):
         inputs, labels = batch
         logits = self(inputs)
         loss = F.cross_entropy(logits, labels)
-        self.check_finite(loss, "validation")
+        self.note_loss(loss)
         self.accuracy(logits, labels)
         self.log("val_loss", loss, prog_bar=True, sync_dist=True)
         self.log("val_accuracy", self.accuracy, prog_bar=True)

@@ -60,7 +60,11 @@ class Labeling(UtteranceTask):
 
     def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
         """Cross-entropy per frame, in nats."""
-        return self.frame_loss([self.frames(*group) for group in length_groups(batch)])
+        groups, auxiliary = [], 0.0
+        for group in length_groups(batch):
+            groups.append(self.frames(*group))
+            auxiliary = auxiliary + self.take_auxiliary_loss(len(group[0]) / len(batch[0]))
+        return self.frame_loss(groups) + auxiliary
 
     def frame_loss(self, groups: list[tuple[Tensor, Tensor]]) -> Tensor:
         """The mean cross-entropy of all frames that are not padding, from the logits and labels of each group."""
@@ -81,20 +85,21 @@ class Labeling(UtteranceTask):
         if logits.shape[-1] != len(self.labels) + 1:
             raise ValueError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} words and none")
         labels = frame_labels(
-            spans / self.sample_rate_hz,
-            words,
+            spans.to(logits.device, non_blocking=True) / self.sample_rate_hz,
+            words.to(logits.device, non_blocking=True),
             silence=len(self.labels),
             frames=logits.shape[1],
             first_s=self.network.first_frame_ms / 1000,
             frame_s=self.network.frame_ms / 1000,
         )
+        counts = counts.to(labels.device, non_blocking=True)
         padding = torch.arange(logits.shape[1], device=labels.device) >= counts[:, None]
         return logits.float().flatten(0, 1), labels.masked_fill(padding, IGNORED).flatten()
 
     def validation_step(self, batch: tuple[Tensor, ...], number: int) -> None:
         groups = [self.frames(*group) for group in length_groups(batch)]
         loss = self.frame_loss(groups)
-        self.check_finite(loss, "validation")
+        self.note_loss(loss)
         for logits, labels in groups:
             self.accuracy(logits, labels)
         self.log("val_loss", loss, prog_bar=True, sync_dist=True, batch_size=len(batch[0]))

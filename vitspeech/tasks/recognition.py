@@ -52,8 +52,10 @@ class Recognition(UtteranceTask):
 
     def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
         """The loss per unit, in nats."""
-        units = (batch[2] >= 0).sum()
-        return sum(self.group_loss(*group) for group in length_groups(batch)) / units
+        loss, units = 0.0, unit_count(batch[2])
+        for group in length_groups(batch):
+            loss = loss + self.group_loss(*group) / units + self.take_auxiliary_loss(len(group[0]) / len(batch[0]))
+        return loss
 
     def group_loss(self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor) -> Tensor:
         """The sum of the loss over the utterances of a group, in nats."""
@@ -68,18 +70,20 @@ class Recognition(UtteranceTask):
         """
         if logits.shape[-1] != len(self.labels) + 1:
             raise ValueError(f"the network has units={logits.shape[-1] - 1}, the data {len(self.labels)} labels")
-        self.check_lengths(tokens, units)
+        counts, said = tokens.tolist(), transcripts(units)
+        self.check_lengths(counts, said)
         log_probs = logits.float().log_softmax(-1).transpose(0, 1)
-        counts = (units >= 0).sum(1)
-        return F.ctc_loss(log_probs, units.clamp(min=0), tokens, counts, blank=len(self.labels), reduction="sum")
+        targets = units.clamp(min=0).to(logits.device, non_blocking=True)
+        lengths = tuple(counts), tuple(map(len, said))  # as numbers, since F.ctc_loss would read tensors from a GPU
+        return F.ctc_loss(log_probs, targets, *lengths, blank=len(self.labels), reduction="sum")
 
-    def check_lengths(self, tokens: Tensor, units: Tensor) -> None:
-        """Refuse utterances whose CTC loss would be infinite.
+    def check_lengths(self, tokens: list[int], said: list[list[int]]) -> None:
+        """Refuse utterances whose CTC loss would be infinite, from their numbers of tokens and their transcripts.
 
         Raises:
             ValueError: If a transcript is empty, or longer than its utterance allows.
         """
-        for count, transcript in zip(tokens.tolist(), transcripts(units), strict=True):
+        for count, transcript in zip(tokens, said, strict=True):
             if not transcript:
                 raise ValueError("an utterance of the batch has an empty transcript")
             if count < tokens_needed(transcript):
@@ -89,20 +93,26 @@ class Recognition(UtteranceTask):
                 )
 
     def validation_step(self, batch: tuple[Tensor, ...], number: int) -> None:
-        units = (batch[2] >= 0).sum()
         loss = 0.0
         for group in length_groups(batch):
-            loss = loss + self.group_loss(*group)
+            group_loss, units = self.loss_and_transcripts(*group)
+            loss = loss + group_loss
             references = [" ".join(map(str, row)) for row in transcripts(group[2])]
-            hypotheses = [" ".join(map(str, row)) for row in self.greedy_transcripts(group[0], group[1])]
+            hypotheses = [" ".join(map(str, row)) for row in units]
             self.error_rate(hypotheses, references)
-        self.check_finite(loss, "validation")
-        self.log("val_loss", loss / units, prog_bar=True, sync_dist=True, batch_size=len(batch[0]))
+        self.note_loss(loss)
+        self.log("val_loss", loss / unit_count(batch[2]), prog_bar=True, sync_dist=True, batch_size=len(batch[0]))
         self.log("val_error_rate", self.error_rate, prog_bar=True, batch_size=len(batch[0]))
 
-    def greedy_transcripts(self, waveforms: Tensor, lengths: Tensor) -> list[tuple[int, ...]]:
-        """The units of each utterance by greedy search."""
+    def loss_and_transcripts(
+        self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor
+    ) -> tuple[Tensor, list[tuple[int, ...]]]:
+        """As `group_loss`, and the units of each utterance by greedy search, from one pass through the network."""
         logits, tokens = self.network(waveforms, lengths)
+        return self.ctc_loss(logits, tokens, units), self.greedy_transcripts(logits, tokens)
+
+    def greedy_transcripts(self, logits: Tensor, tokens: Tensor) -> list[tuple[int, ...]]:
+        """The units of each utterance by greedy search: (B, T, C), (B,) -> B transcripts."""
         hypotheses = []
         for rows, count in zip(logits.float().log_softmax(-1).cpu(), tokens.tolist(), strict=True):
             search = GreedySearch()
@@ -119,3 +129,8 @@ class Recognition(UtteranceTask):
 def transcripts(units: Tensor) -> list[list[int]]:
     """The units of each utterance, without padding."""
     return [[unit for unit in row if unit >= 0] for row in units.tolist()]
+
+
+def unit_count(units: Tensor) -> int:
+    """The number of units of all transcripts, without padding."""
+    return sum(map(len, transcripts(units)))

@@ -13,6 +13,8 @@ from vitspeech.inference.transcribe import Search
 from vitspeech.tasks.optimizer import Decay, learning_rate, parameter_groups
 from vitspeech.trust import import_trusted
 
+CHECK_EVERY = 50  # training steps
+
 
 class Task(lightning.LightningModule):
     """Trains and evaluates a network. A config names a subclass of it as the `class_path` of `model`.
@@ -21,7 +23,11 @@ class Task(lightning.LightningModule):
     data. `validation_step` logs the metric named by `monitor`.
 
     A network may have a method `initialize(inputs)`, which sets what depends on the data before training. Any of its
-    modules may set an attribute `auxiliary_loss` in its forward pass; it is added to the loss.
+    modules may set an attribute `auxiliary_loss` in its forward pass, a mean over the batch; it is added to the loss.
+
+    A loss that is infinite or NaN ends the training with a `FloatingPointError` that names the steps and the last good
+    checkpoint, before the broken weights are saved. Losses are checked every `CHECK_EVERY` steps, before validation and
+    at the end of each epoch, on all devices together, since reading a loss waits for the device.
 
     Args:
         network: The network to train.
@@ -39,6 +45,7 @@ class Task(lightning.LightningModule):
     """
 
     monitor, mode = "val_accuracy", "max"
+    noted: tuple[Tensor, int | None, int | None] | None = None  # whether the losses to be checked are finite; steps
 
     def __init__(
         self,
@@ -98,7 +105,7 @@ class Task(lightning.LightningModule):
                 self.network.compile()
 
     def sample(self, data: lightning.LightningDataModule) -> Tensor:
-        """A sample of normalized training inputs, from which the network is initialized."""
+        """A sample of training inputs, as the network gets them, from which it is initialized."""
         raise NotImplementedError(f"{type(self).__name__} does not implement sample, and the network has initialize")
 
     def loss(self, batch: Any) -> Tensor:
@@ -106,29 +113,58 @@ class Task(lightning.LightningModule):
         raise NotImplementedError(f"{type(self).__name__} does not implement loss")
 
     def training_step(self, batch: Any, number: int) -> Tensor:
-        loss = self.loss(batch)
-        for module in self.network.modules():
-            if getattr(module, "auxiliary_loss", None) is not None:
-                loss = loss + module.auxiliary_loss
-                module.auxiliary_loss = None  # a module that holds a graph cannot be copied, as weight averaging does
-        self.check_finite(loss.detach(), "training")
+        loss = self.loss(batch) + self.take_auxiliary_loss()
+        self.note_loss(loss, self.global_step)
+        if (number + 1) % CHECK_EVERY == 0:
+            self.check_losses("training")
         self.log("train_loss", loss.detach(), prog_bar=True, on_step=True, on_epoch=True, batch_size=len(batch[0]))
         return loss
 
-    def check_finite(self, loss: Tensor, phase: str) -> None:
-        """Stop training at a loss that is not finite, before the broken weights are saved.
+    def take_auxiliary_loss(self, share: float = 1.0) -> Tensor | float:
+        """The sum of the auxiliary losses of the last forward pass, which the modules then hold no more.
+
+        Args:
+            share: The part of the batch in that pass, for tasks that pass a batch through the network in groups.
+        """
+        total = 0.0
+        for module in self.network.modules():
+            if getattr(module, "auxiliary_loss", None) is not None:
+                total = total + share * module.auxiliary_loss
+                module.auxiliary_loss = None  # a module that holds a graph cannot be copied, as weight averaging does
+        return total
+
+    def note_loss(self, loss: Tensor, step: int | None = None) -> None:
+        """Remember for `check_losses` whether the loss of a training step, or of validation, is finite."""
+        before, first, _ = self.noted or (True, step, None)
+        self.noted = loss.detach().isfinite() & before, first, step
+
+    def check_losses(self, phase: str) -> None:
+        """Stop training if a loss since the last check was not finite, on any device.
 
         Raises:
-            FloatingPointError: If the loss is infinite or NaN; the message names the last good checkpoint.
+            FloatingPointError: If one was infinite or NaN; the message names the steps and the last good checkpoint.
         """
-        if torch.isfinite(loss):
+        if self.noted is None:
+            return
+        (finite, first, last), self.noted = self.noted, None
+        if self.trainer.strategy.reduce_boolean_decision(bool(finite)):
             return
         saved = [callback.best_model_path for callback in self.trainer.checkpoint_callbacks if not callback.monitor]
         last_good = next((path for path in saved if path), "none yet")
+        steps = f"step {self.trainer.global_step}" if last is None else f"one of the steps {first} to {last}"
         raise FloatingPointError(
-            f"{phase} loss is {loss.item()} at step {self.trainer.global_step} of epoch {self.trainer.current_epoch}; "
-            f"last good checkpoint: {last_good}"
+            f"{phase} loss is infinite or NaN at {steps}, epoch {self.trainer.current_epoch}; last good checkpoint: "
+            f"{last_good}"
         )
+
+    def on_validation_start(self) -> None:
+        self.check_losses("training")
+
+    def on_validation_end(self) -> None:
+        self.check_losses("validation")
+
+    def on_train_epoch_end(self) -> None:
+        self.check_losses("training")
 
     def configure_optimizers(self) -> dict:
         optimizer = self.make_optimizer(parameter_groups(self.network))

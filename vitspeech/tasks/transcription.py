@@ -52,22 +52,35 @@ class Transcription(Recognition):
         self.ctc_weight, self.label_smoothing = ctc_weight, label_smoothing
 
     def group_loss(self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor) -> Tensor:
-        output = self.network(waveforms, lengths, units)
-        if output.logits.shape[-1] != len(self.labels) + 1:
-            raise ValueError(f"the network has units={output.logits.shape[-1] - 1}, the data {len(self.labels)} labels")
+        output = self.network(waveforms, lengths, units.to(waveforms.device, non_blocking=True))
+        return self.output_loss(*output, units)
+
+    def output_loss(self, logits: Tensor, ctc_logits: Tensor | None, tokens: Tensor, units: Tensor) -> Tensor:
+        """The loss of a network's output, summed over utterances, in nats."""
+        if logits.shape[-1] != len(self.labels) + 1:
+            raise ValueError(f"the network has units={logits.shape[-1] - 1}, the data {len(self.labels)} labels")
         # The end follows the last unit; the padding after it is ignored.
         targets = F.pad(units, (0, 1), value=-1)
         targets = targets.scatter(1, (units >= 0).sum(1, keepdim=True), len(self.labels))
+        targets = targets.to(logits.device, non_blocking=True)
         smoothing = self.label_smoothing if self.training else 0.0
-        logits = output.logits.float().transpose(1, 2)
-        loss = F.cross_entropy(logits, targets, ignore_index=-1, reduction="sum", label_smoothing=smoothing)
+        rows = logits.float().transpose(1, 2)
+        loss = F.cross_entropy(rows, targets, ignore_index=-1, reduction="sum", label_smoothing=smoothing)
         if not self.ctc_weight:
             return loss
-        ctc = self.ctc_loss(output.ctc_logits, output.tokens, units)
+        ctc = self.ctc_loss(ctc_logits, tokens, units)
         return (1 - self.ctc_weight) * loss + self.ctc_weight * ctc
 
-    def greedy_transcripts(self, waveforms: Tensor, lengths: Tensor) -> list[tuple[int, ...]]:
+    def loss_and_transcripts(
+        self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor
+    ) -> tuple[Tensor, list[tuple[int, ...]]]:
         encoded, padding = self.network.encode(waveforms, lengths)
+        logits = self.network.forward_decoder(encoded, padding, units.to(encoded.device))
+        loss = self.output_loss(logits, self.network.forward_ctc(encoded), padding.sum(1), units)
+        return loss, self.greedy_transcripts(encoded, padding)
+
+    def greedy_transcripts(self, encoded: Tensor, padding: Tensor) -> list[tuple[int, ...]]:
+        """The units of each utterance by greedy search with the decoder: (B, T, D), (B, T) -> B transcripts."""
         # A unit takes at least one token, which bounds the transcript of a decoder that never predicts the end.
         sizes = {"start": self.network.start_unit, "batch": len(encoded), "longest": encoded.shape[1]}
         hypotheses = greedy(self.network.step, self.network.start(encoded, padding), **sizes)

@@ -1,6 +1,7 @@
 """What all tasks on utterances share: the check of the data, the sample, and batches split by length.
 
 A batch is (waveforms (B, N) padded at the end, lengths (B,), units (B, U) padded with -1, spans in samples (B, W, 2)).
+Waveforms are on the training device, the rest on the host, so that reading lengths does not wait for the device.
 
 Shapes: B batch, N samples, U units of a transcript, W words.
 """
@@ -29,17 +30,16 @@ class UtteranceTask(Task):
             )
 
     def sample(self, data: lightning.LightningDataModule) -> Tensor:
-        """Training utterances joined end to end, without their padding: (1, N)."""
-        (waveforms, lengths, *_), _ = data.train[torch.arange(min(256, len(data.train))), data.seed]
-        rows = [row[:length] for row, length in zip(waveforms, lengths.tolist(), strict=True)]
-        return data.normalize(torch.cat(rows))[None]
+        """Training utterances as training feeds them, augmented, joined end to end without their padding: (1, N)."""
+        speech = data.training_batch(*data.train[torch.arange(min(256, len(data.train))), data.seed])
+        rows = zip(speech.waveforms, speech.lengths.tolist(), strict=True)
+        return torch.cat([row[:length] for row, length in rows])[None]
 
 
 def length_groups(batch: tuple[Tensor, ...]) -> Iterator[tuple[Any, ...]]:
     """Split a batch into groups of utterances of similar length, each padded only to its own longest utterance."""
     waveforms, lengths, units, spans = batch
-    order = lengths.argsort()
-    for rows in order.chunk(GROUPS):
-        longest, most_units = int(lengths[rows].max()), int((units[rows] >= 0).sum(1).max())
-        most_words = int((spans[rows, :, 1] > 0).sum(1).max())
+    for rows in lengths.argsort().chunk(GROUPS):
+        longest = max(lengths[rows].tolist())
+        most_units, most_words = (max(mask.sum(1).tolist()) for mask in (units[rows] >= 0, spans[rows, :, 1] > 0))
         yield waveforms[rows, :longest], lengths[rows], units[rows, :most_units], spans[rows, :most_words]

@@ -187,9 +187,11 @@ def test_utterances_have_as_many_words_as_asked_for(made, words):
 
 
 def test_training_has_the_ratios_of_its_augmentation_and_evaluation_those_of_the_protocol(made):
-    data = made(snr_db=(17, 19), augment=SequenceAugment(snr_db=(3, 5)))
+    data = made(snr_db=(17, 19), augment=SequenceAugment(snr_db=(3, 5), noise_prob=0.7))
     generator = numpy.random.default_rng(0)
-    assert all(3 <= data.train.sampler.sample("u", generator).snr_db <= 5 for _ in range(31))
+    drawn = [data.train.sampler.sample("u", generator).snr_db for _ in range(401)]
+    noisy = [ratio for ratio in drawn if ratio < numpy.inf]
+    assert all(3 <= ratio <= 5 for ratio in noisy) and 0.6 < len(noisy) / len(drawn) < 0.8
     for items in (data.validation, data.read("test")):
         assert all(17 <= utterance.snr_db <= 19 for utterance in items.utterances)
 

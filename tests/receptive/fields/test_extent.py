@@ -9,8 +9,9 @@ from math import inf, sqrt
 import pytest
 import torch
 
-from vitspeech.receptive.fields.effective import Field
-from vitspeech.receptive.fields.extent import Estimate, extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.estimates import Estimate
+from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.fields.field import Field
 from vitspeech.receptive.fields.theoretical import Span
 
 
@@ -21,7 +22,8 @@ def around(places, *, half=5, apart=0.0, side=inf):
     for (down, across), share in places.items():
         energy[round(down - apart) + half, round(across - apart) + half] = share
     span = Span(-(side - 1) / 2, (side - 1) / 2, 0)
-    return Field(energy.expand(2, -1, -1), offsets, offsets, (span, span), [(0, 0)], (0.0, 0.0), 0.0)
+    seen = torch.ones_like(energy)
+    return Field(energy.expand(2, -1, -1), seen, offsets, offsets, (span, span), [(0, 0)], (0.0, 0.0), 0.0)
 
 
 def in_time(shares, bins=(1.0,), apart=0.0, low=-inf, high=inf):
@@ -32,7 +34,8 @@ def in_time(shares, bins=(1.0,), apart=0.0, low=-inf, high=inf):
         energy[round(offset - apart) + 8] = share
     energy = energy[:, None] * torch.tensor(bins)
     columns = torch.arange(len(bins))
-    return Field(energy.expand(2, -1, -1), rows, columns, (Span(low, high, 0),) * 2, [(0, 0)], (0.0, 0.0), 0.0)
+    seen, spans = torch.ones_like(energy), (Span(low, high, 0),) * 2
+    return Field(energy.expand(2, -1, -1), seen, rows, columns, spans, [(0, 0)], (0.0, 0.0), 0.0)
 
 
 def values(numbers):
@@ -282,11 +285,12 @@ def test_of_two_inputs_the_interval_ends_at_each_alone():
     assert isinstance(found, Estimate)
 
 
-def test_inputs_count_by_their_energy():
+@pytest.mark.parametrize("gain", [1e-6, 1, 1e6])
+def test_every_input_counts_the_same_whatever_its_energy(gain):
     field = square(5)
-    mixed = torch.stack((3 * square(3).energy[0] / 9, field.energy[0] / 25))
+    mixed = torch.stack((gain * square(3).energy[0], field.energy[0]))
     found = extent(replace(field, energy=mixed))["width"].value
-    assert found == pytest.approx(4 * sqrt(0.75 * 8 / 12 + 0.25 * 24 / 12))
+    assert found == pytest.approx(4 * sqrt(0.5 * 8 / 12 + 0.5 * 24 / 12))
 
 
 def test_numbers_are_the_same_each_time():

@@ -5,6 +5,7 @@ Shapes: B batch, N samples, A samples of background noise.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ class SequenceAugment:
     Args:
         snr_db: Range of the signal-to-noise ratio of training utterances, in decibels. The data set applies it:
             `WordSequences` when it composes utterances, `TranscribedAudio` when it adds noise.
+        noise_prob: Probability that a training utterance gets noise. The others stay clean: a network that hears noise
+            in every utterance does not recognize clean recordings.
         speed: Largest relative change of speed, faster or slower; the pitch changes with it.
         gain_db: Largest change of loudness, in either direction, in decibels.
 
@@ -30,11 +33,14 @@ class SequenceAugment:
     """
 
     snr_db: tuple[float, float] = (0.0, 30.0)
+    noise_prob: float = 0.8
     speed: float = 0.15
     gain_db: float = 6.0
 
     def __post_init__(self) -> None:
         check_range("snr_db", self.snr_db)
+        if not 0 <= self.noise_prob <= 1:
+            raise ValueError(f"noise_prob={self.noise_prob} is not within 0 .. 1")
         if not 0 <= self.speed < 1 or self.gain_db < 0:
             raise ValueError(f"speed={self.speed} or gain_db={self.gain_db} is negative or too large")
 
@@ -64,16 +70,20 @@ def change_speed(sound: Tensor, speed: float) -> Tensor:
     return F.grid_sample(sound[None, None, None], grid, mode="bicubic", align_corners=True)[0, 0, 0]
 
 
-def add_noise(waveforms: Tensor, lengths: Tensor, noise: Tensor, snr_db: tuple[float, float]) -> Tensor:
-    """Add noise to each utterance at a random SNR, padding excluded: (B, N), (B,), int16 noise (A,) -> (B, N).
+def add_noise(
+    waveforms: Tensor, lengths: Tensor, noise: Tensor, snr_db: tuple[float, float], prob: float = 1.0
+) -> Tensor:
+    """Add noise to each utterance with a probability, at a random SNR: (B, N), (B,), int16 noise (A,) -> (B, N).
 
-    The noise starts at a random sample and is repeated from its beginning if it ends. The random numbers are drawn on
-    the CPU, so they are the same on every device.
+    Padding gets none. The noise starts at a random sample and is repeated from its beginning if it ends. The random
+    numbers are drawn on the CPU, so they are the same on every device.
     """
     starts = torch.randint(len(noise), (len(lengths),)).tolist()
     ratios_db = (snr_db[0] + (snr_db[1] - snr_db[0]) * torch.rand(len(lengths))).tolist()
+    noisy = (torch.rand(len(lengths)) < prob).tolist()
     waveforms = waveforms.clone()
-    for row, length, start, ratio_db in zip(waveforms, lengths.tolist(), starts, ratios_db, strict=True):
+    rows = zip(waveforms, lengths.tolist(), starts, ratios_db, strict=True)
+    for row, length, start, ratio_db in compress(rows, noisy):
         sound = row[:length]
         indices = torch.arange(start, start + length, device=noise.device) % len(noise)
         stretch = noise[indices].to(sound) / 32768

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 
 class SpeechBatch(NamedTuple):
-    """A batch of utterances.
+    """A batch of utterances. In training the waveforms are on the device and the rest stays on the host.
 
     Attributes:
         waveforms: Samples, padded with zeros at the end (B, N).

@@ -136,15 +136,25 @@ class UtteranceData(InMemoryData):
         """Augment float training utterances, with random numbers from torch's global generator."""
         return self.augment(speech)
 
+    def transfer_batch_to_device(
+        self, batch: tuple[SpeechBatch, int], device: torch.device, dataloader_idx: int
+    ) -> tuple[SpeechBatch, int]:
+        """Move the waveforms to the device. Lengths, units and spans stay on the host, where they are read."""
+        speech, seed = batch
+        return speech._replace(waveforms=speech.waveforms.to(device, non_blocking=True)), seed
+
     def on_after_batch_transfer(self, batch: tuple[SpeechBatch, int], dataloader_idx: int) -> SpeechBatch:
         """Normalize utterances and, in training, augment them, on the training device."""
         speech, seed = batch
-        speech = speech._replace(waveforms=self.normalize(speech.waveforms))
-        if not self.trainer.training:
-            return speech
+        if self.trainer.training:
+            return self.training_batch(speech, seed)
+        return speech._replace(waveforms=self.normalize(speech.waveforms))
+
+    def training_batch(self, speech: SpeechBatch, seed: int) -> SpeechBatch:
+        """Normalize a batch, seed torch and NumPy with the batch's own seed, and augment the batch."""
         torch.manual_seed(seed)
         numpy.random.seed(seed)
-        return self.augment_batch(speech)
+        return self.augment_batch(speech._replace(waveforms=self.normalize(speech.waveforms)))
 
 
 def check_vocabulary(vocabulary: Sequence[str], units: str) -> None:

@@ -1,6 +1,7 @@
 """Random sampling of utterances: which words, pauses, noise and signal-to-noise ratio each one has."""
 
 import itertools
+import math
 
 import numpy
 
@@ -17,6 +18,7 @@ class UtteranceSampler:
         words: Smallest and largest number of words per utterance.
         gap_ms: Shortest and longest pause.
         snr_db: Lowest and highest signal-to-noise ratio.
+        noise_prob: Probability that an utterance gets noise; without it, its signal-to-noise ratio is infinite.
 
     Attributes:
         clips: The split's word clips by name.
@@ -33,6 +35,7 @@ class UtteranceSampler:
         words: tuple[int, int],
         gap_ms: tuple[float, float],
         snr_db: tuple[float, float],
+        noise_prob: float = 1.0,
     ) -> None:
         self.clip_list = source.word_clips(split)
         if words[1] > len(self.clip_list):
@@ -46,7 +49,7 @@ class UtteranceSampler:
         self.indices_by_speaker = {name: numpy.array(list(indices)) for name, indices in groups}
         self.noises = {name: noise.numpy() for name, noise in source.backgrounds(split).items()}
         self.noise_names = sorted(self.noises)
-        self.words, self.snr_db = words, snr_db
+        self.words, self.snr_db, self.noise_prob = words, snr_db, noise_prob
         self.gap_samples = [round(milliseconds * source.sample_rate_hz / 1000) for milliseconds in gap_ms]
 
     def sample(self, name: str, generator: numpy.random.Generator) -> Utterance:
@@ -59,6 +62,10 @@ class UtteranceSampler:
             starts.append(end + gap)
             end = starts[-1] + clip.end - clip.start
         recording = self.noise_names[int(generator.integers(len(self.noise_names)))]
+        position = int(generator.integers(len(self.noises[recording])))
+        snr_db = round(float(generator.uniform(*self.snr_db)), 2)
+        # Validation, test and manifests draw no number for this, so they are as published.
+        clean = self.noise_prob < 1 and generator.random() >= self.noise_prob
         return Utterance(
             name,
             [clip.word for clip in clips],
@@ -66,8 +73,8 @@ class UtteranceSampler:
             [clip.name for clip in clips],
             [[clip.start, clip.end] for clip in clips],
             starts,
-            [recording, int(generator.integers(len(self.noises[recording])))],
-            round(float(generator.uniform(*self.snr_db)), 2),
+            [recording, position],
+            math.inf if clean else snr_db,
         )
 
     def sample_clips(self, count: int, generator: numpy.random.Generator) -> list[int]:

@@ -58,8 +58,8 @@ class TranscribedAudio(UtteranceData):
     speaker, so that these splits share no speakers. If all speakers of the test set are known, the interval of the
     word error rate resamples them.
 
-    Pink noise is added to training utterances, at a signal-to-noise ratio drawn from `snr_db` of `augment`. The times
-    of the words are unknown, so frames cannot be labeled (`vitspeech.Labeling`).
+    Pink noise is added to most training utterances (`noise_prob` and `snr_db` of `augment`). The times of the words are
+    unknown, so frames cannot be labeled (`vitspeech.Labeling`).
 
     Args:
         root: The folder described above.
@@ -168,8 +168,9 @@ class TranscribedAudio(UtteranceData):
 
     def augment_batch(self, speech: SpeechBatch) -> SpeechBatch:
         speech = super().augment_batch(speech)
-        noise = self.noise.to(speech.waveforms.device)
-        return speech._replace(waveforms=add_noise(speech.waveforms, speech.lengths, noise, self.augment.snr_db))
+        noise, augment = self.noise.to(speech.waveforms.device), self.augment
+        noisy = add_noise(speech.waveforms, speech.lengths, noise, augment.snr_db, augment.noise_prob)
+        return speech._replace(waveforms=noisy)
 
 
 class RecordedUtterances(Dataset):

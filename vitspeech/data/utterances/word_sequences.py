@@ -116,9 +116,9 @@ class WordSequences(UtteranceData):
         return names
 
     def sampler(self, split: str) -> UtteranceSampler:
-        """The sampler of a split's utterances; training uses the signal-to-noise ratios of `augment`."""
-        snr_db = self.augment.snr_db if split == "train" else self.snr_db
-        return UtteranceSampler(self.source, split, self.words, self.gap_ms, snr_db)
+        """The sampler of a split's utterances; training uses the noise of `augment`, the others have noise always."""
+        noise = (self.augment.snr_db, self.augment.noise_prob) if split == "train" else (self.snr_db, 1.0)
+        return UtteranceSampler(self.source, split, self.words, self.gap_ms, *noise)
 
     def fixed_utterances(self, split: str, sampler: UtteranceSampler) -> "FixedUtterances":
         """Sample the validation or test set, a tenth of `count`; the same utterances for every seed."""
