@@ -269,10 +269,14 @@ def test_each_word_has_its_speaker(made, source):
     assert len({name for row in test.speakers for name in row}) > 1
 
 
-def test_items_are_the_clips_of_the_source_if_it_names_them(made, source, monkeypatch):
+def test_items_are_the_clips_of_the_source_if_it_names_them(made, source, monkeypatch, tmp_path):
     assert made().item_names() == {}
     monkeypatch.setattr(source, "item_names", lambda: {"train": ["go/1"], "test": ["go/2"]})
     assert made().item_names() == {"train": ["go/1"], "test": ["go/2"]}
+    made().write_manifest(tmp_path / "some.jsonl")
+    data = made(manifests=[str(tmp_path / "some.jsonl")])
+    clips = {clip for utterance in data.read("test").utterances for clip in utterance.clips}
+    assert data.item_names() == {"train": ["go/1"], "test": sorted(clips)}
 
 
 def test_more_words_than_a_split_has_clips_are_refused_before_training(made):

@@ -108,8 +108,12 @@ class WordSequences(UtteranceData):
         return sets or {"drawn": self.fixed_utterances("test", sampler)}
 
     def item_names(self) -> dict[str, list[str]]:
-        """The names of the source's clips in each split, if it names them."""
-        return self.source.item_names() if hasattr(self.source, "item_names") else {}
+        """The names of the source's clips in each split, if it names them; for the test those in the manifests."""
+        names = self.source.item_names() if hasattr(self.source, "item_names") else {}
+        if names and self.manifests:
+            utterances = [utterance for name in self.manifests for utterance in read_manifest(manifest_file(name))]
+            names["test"] = sorted({clip for utterance in utterances for clip in utterance.clips})
+        return names
 
     def sampler(self, split: str) -> UtteranceSampler:
         """The sampler of a split's utterances; training uses the noise of `augment`, the others have noise always."""
