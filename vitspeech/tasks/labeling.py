@@ -27,8 +27,9 @@ class Labeling(UtteranceTask):
     `val_accuracy` is the fraction of frames with the right label.
 
     Args:
-        network: Waveforms (B, N) and lengths (B,) to logits (B, F, C) and the number of frames (B,). Its attributes
-            `first_frame_ms` and `frame_ms` give the times of the frames. The class after the words is "none".
+        network: Waveforms (B, N) and lengths (B,), which are on the host in training, to logits (B, F, C) and the
+            number of frames (B,). Its attributes `first_frame_ms` and `frame_ms` give the times of the frames. The
+            class after the words is "none".
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 

@@ -24,7 +24,8 @@ class Recognition(UtteranceTask):
     units are words, the character error rate if they are characters.
 
     Args:
-        network: Waveforms (B, N) and lengths (B,) to logits (B, T, C) and the number of tokens (B,).
+        network: Waveforms (B, N) and lengths (B,) to logits (B, T, C) and the number of tokens (B,). In training the
+            lengths are on the host; return the numbers there, too, since reading them from a GPU waits for it.
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
