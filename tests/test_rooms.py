@@ -36,7 +36,7 @@ ROOMS = {
     "training": "checkpoint command_line data evaluation plots provenance tasks trust",
     "receptive": "attention checkpoint data frontends metrics models plots provenance",
     "benchmark": "attention checkpoint data frontends inference models plots provenance",
-    "tables": "checkpoint",
+    "tables": "checkpoint receptive",
     "commands": "checkpoint command_line data inference plots provenance receptive samples tasks training trust",
     "__main__": "commands",
 }

@@ -1,4 +1,4 @@
-"""What all commands share: their parser, and how they report bad input (one line, an exit status, no traceback)."""
+"""What commands share: their parser, and how they report bad input (one line, an exit status, no traceback)."""
 
 import argparse
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 BAD_INPUT = (ValueError, OSError, FloatingPointError)
+UNREAD_FILES_STATUS = 3
 BROKEN_PIPE_STATUS = 141  # what a shell reports for a program ended by SIGPIPE
 
 
@@ -28,6 +29,47 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     """Add `--trust`, for models whose configuration names classes of the user's own modules."""
     text = "accept classes of this module of your own, whose code then runs; may be repeated"
     parser.add_argument("--trust", action="append", default=[], metavar="MODULE", help=text)
+
+
+class UnreadFiles:
+    """The files that a command could not read, while it went on with the others.
+
+    Args:
+        verb: The command's, such as "predict".
+    """
+
+    def __init__(self, verb: str) -> None:
+        self.name, self.count = program(verb), 0
+
+    def status(self, path: Path, error: Exception) -> str:
+        """Count a file; the error in one line, without the file's name."""
+        self.count += 1
+        return one_line(error).removeprefix(f"{path}: ")
+
+    def report(self, path: Path, error: Exception) -> None:
+        """Count a file, and print a line about it on standard error."""
+        from tqdm import tqdm
+
+        tqdm.write(f"{self.name}: {path}: {self.status(path, error)}", file=sys.stderr)  # not into a progress bar
+
+    def exit(self, table: Path | None = None) -> None:
+        """End with exit status 3 if there was such a file.
+
+        Args:
+            table: Where the errors were written, if `report` did not print them.
+        """
+        if not self.count:
+            return
+        if table is not None:
+            files = "1 file" if self.count == 1 else f"{self.count:,} files"
+            print(f"{self.name}: {files} could not be read: see the column `status` of {table}", file=sys.stderr)
+        sys.stdout.flush()
+        sys.exit(UNREAD_FILES_STATUS)
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error, in one line."""
+    return " ".join(str(error).split())
 
 
 def run(command: Callable[[], None], name: str) -> None:
@@ -53,7 +95,7 @@ def run(command: Callable[[], None], name: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(BROKEN_PIPE_STATUS)
     except BAD_INPUT as error:
-        sys.exit(f"{name}: {' '.join(str(error).split())}")
+        sys.exit(f"{name}: {one_line(error)}")
     except KeyboardInterrupt:
         sys.exit(130)
     finally:

@@ -11,10 +11,30 @@ import torch
 from vitspeech import __version__
 
 
-def provenance() -> dict[str, Any]:
-    """Commit of the package's sources (with `-dirty` if they have uncommitted changes), hardware and versions."""
+def provenance(device: torch.device | str = "cpu", count: int = 1) -> dict[str, Any]:
+    """Commit of the package's sources (with `-dirty` if they have uncommitted changes), hardware and versions.
+
+    Args:
+        device: The device that the numbers were computed on.
+        count: Number of such devices.
+    """
     versions = {"python": platform.python_version(), "torch": torch.__version__, "lightning": lightning.__version__}
-    return {"commit": commit(), "hardware": hardware(), "versions": versions}
+    return {"commit": commit(), "hardware": hardware(device, count), "versions": versions}
+
+
+def with_start(record: dict[str, Any] | None, origin: dict[str, Any]) -> dict[str, Any]:
+    """The record of a run with one more start.
+
+    Args:
+        record: The `provenance` of the first start; `resumed` lists that of later starts, each of which differs from
+            the one before. `None` if this is the first start.
+        origin: The `provenance` of this start.
+    """
+    if record is None:
+        return origin
+    resumed = record.get("resumed", [])
+    last = resumed[-1] if resumed else {name: record.get(name) for name in origin}
+    return record if last == origin else record | {"resumed": [*resumed, origin]}
 
 
 def commit() -> str:
@@ -30,10 +50,10 @@ def commit() -> str:
     return git.stdout.strip() or "unknown"
 
 
-def hardware() -> str:
-    """The GPUs by name, or the processor and the number of cores that torch uses."""
-    if torch.cuda.is_available():
-        return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
+def hardware(device: torch.device | str = "cpu", count: int = 1) -> str:
+    """The devices in use: their number and the GPU's name, or the processor and the number of cores that torch uses."""
+    if torch.device(device).type == "cuda":
+        return f"{count} × {torch.cuda.get_device_name(device)}"
     names = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     name = next((line.partition(":")[2].strip() for line in names if line.startswith("model name")), "")
     threads = torch.get_num_threads()

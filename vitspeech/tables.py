@@ -16,8 +16,9 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from vitspeech.checkpoint.release import percentages
+from vitspeech.checkpoint.release import of_all_starts, percentages
 from vitspeech.checkpoint.release import table as models_table
+from vitspeech.receptive.report import published
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "checkpoints/README.md", "docs/**/*.md")
@@ -89,9 +90,8 @@ def read(path: str) -> Any:
 
 
 def card(name: str) -> dict[str, Any]:
-    """The card of a released model; `1 cores` of early cards is spelled `1 core`."""
-    content = read(f"checkpoints/{name}/card.json")
-    return content | {"hardware": content["hardware"].replace(", 1 cores", ", 1 core")}
+    """The card of a released model."""
+    return read(f"checkpoints/{name}/card.json")
 
 
 def all_models() -> list[str]:
@@ -114,7 +114,8 @@ def summary() -> list[str]:
                 number = f"{100 * metrics[key]:.2f} %"
             task = "CIFAR-10" if name in IMAGES else "12 words" if name in SPEECH else "1–7 words"
             link = f"[`{name}`](checkpoints/{name})"
-            yield task, title, link, f"{kind} {number}", f"{content['minutes']:.0f} min, {content['hardware']}"
+            hardware = ", ".join(of_all_starts(content, "hardware"))
+            yield task, title, link, f"{kind} {number}", f"{content['minutes']:.0f} min, {hardware}"
 
     return markdown(["test set", "model", "checkpoint", "result", "training"], rows())
 
@@ -131,7 +132,7 @@ def results(names: Sequence[str]) -> list[str]:
                 numbers = ", ".join(error_rates(metrics))
             seeds = f"{spreads} ({len(content['seeds'])})" if spreads else "one seed"
             size = f"{content['parameters'] / 1e6:.2f} M"
-            minutes = f"{content['minutes']:.0f}, {content['hardware']}"
+            minutes = ", ".join((f"{content['minutes']:.0f}", *of_all_starts(content, "hardware")))
             yield title, f"`{config}`", size, numbers, seeds, minutes, f"`checkpoints/{name}`"
 
     header = ["model", "config", "parameters", "test set", "mean ± sd (seeds)", "minutes, hardware", "checkpoint"]
@@ -146,46 +147,9 @@ def error_rates(metrics: dict[str, Any]) -> Iterator[str]:
         yield f"{100 * numbers['word_error_rate']:.2f} % ({low:.1f}–{high:.1f}) on {words} words"
 
 
-def estimate(numbers: Sequence[float], digits: int) -> str:
-    """A number with its 95 % interval."""
-    value, low, high = (f"{number:,.{digits}f}" for number in numbers)
-    return f"{value} ({low}–{high})"
-
-
-def receptive(kind: str) -> list[str]:
-    """Receptive fields of the last layer: one row per model, `kind` is `pictures` or `speech`."""
-    images = kind == "pictures"
-    unit, digits, extent = ("px", 1, "side") if images else ("ms", 0, "span")
-
-    def rows() -> Rows:
-        for report in read(f"docs/receptive/{kind}/metrics.json")["models"]:
-            states = {(state["trained"], state["size"] in (32, 1.0)): state["layers"][-1] for state in report["states"]}
-            trained, larger, untrained = states[True, True], states[True, False], states[False, True]
-            numbers = trained["cumulative"]
-            reach, cells = trained["theoretical_reach"], [f"`{report['name']}`"]
-            if images:
-                cells.append("unlimited" if None in reach else f"{sum(reach) + 1:.0f}")
-                cells.append(estimate(numbers["side_50"], 1))
-            else:
-                cells.append(", ".join("unlimited" if side is None else f"{side:,.0f}" for side in reach))
-                cells += [estimate(numbers[name], 0) for name in ("back_90", "ahead_90")]
-                cells.append(f"{100 * numbers['ahead_share'][0]:.0f} %")
-            cells.append(estimate(numbers[f"{extent}_90"], digits))
-            if images:
-                cells.append(estimate(untrained["cumulative"]["side_50"], 1))
-            cells += [estimate(layer["cumulative"][f"{extent}_90"], digits) for layer in (untrained, larger)]
-            visible = report["visible"][f"keeps_90_{unit}"]
-            yield [*cells, ", ".join(f"{visible[name]:.{digits}f}" for name in ("mean", "blur", "shuffle"))]
-
-    window = "half-window for 90 % of the accuracy: mean, blur, shuffle"
-    if images:
-        before = ["50 % before training", "90 % before training"]
-        header = ["last layer, px", "theoretical", "50 % of the energy", "90 %", *before, "90 % at 48 px", window]
-    else:
-        sides = ["90 % of the past", "90 % of the look-ahead", "energy in the look-ahead"]
-        header = ["last layer, ms", "theoretical: back, ahead", *sides, "90 % (span)", "90 % before training"]
-        header += ["90 % at 1.5 s", window]
-    return markdown(header, rows())
+def receptive(kind: str, table: Callable[[dict[str, Any]], published.Table]) -> list[str]:
+    """One table of a report on receptive fields; `kind` is `pictures` or `speech`."""
+    return markdown(*table(read(f"docs/receptive/{kind}/metrics.json")))
 
 
 def probe() -> list[str]:
@@ -284,8 +248,12 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "images": lambda: results(IMAGES),
     "speech": lambda: results(SPEECH),
     "sequences": lambda: results(SEQUENCES),
-    "receptive-images": lambda: receptive("pictures"),
-    "receptive-speech": lambda: receptive("speech"),
+    "receptive-images": lambda: receptive("pictures", published.fields_table),
+    "receptive-images-windows": lambda: receptive("pictures", published.windows_table),
+    "receptive-images-differences": lambda: receptive("pictures", published.differences_table),
+    "receptive-speech": lambda: receptive("speech", published.fields_table),
+    "receptive-speech-windows": lambda: receptive("speech", published.windows_table),
+    "receptive-speech-differences": lambda: receptive("speech", published.differences_table),
     "probe": probe,
     "probe-seeds": probe_seeds,
     "benchmark-attention": benchmark_attention,

@@ -11,10 +11,11 @@ from vitspeech.attention.kernels import Kernel, Request, choose_kernel, request_
 from vitspeech.attention.scores import SCORES
 from vitspeech.attention.windowed.blocks import BLOCK
 
-EXPLICIT, FUSED, FUSED_CAUSAL, BLOCKWISE, FLEX = Kernel
+EXPLICIT, FUSED, FUSED_CAUSAL, BLOCKWISE, FLEX, PAIRWISE = Kernel
 HALF = {"dtype": torch.bfloat16}
 CUDA = {"device": "cuda"}
 RELU, RELATIVE, ADDITIVE = {"softmax": False}, {"relative": True}, {"dot_product": False}
+NONLINEAR = {"linear": False}
 WINDOW = {"window": (8, 2)}
 
 TABLE = [
@@ -32,6 +33,8 @@ TABLE = [
     ({"keys": 1023, **RELATIVE}, EXPLICIT),
     ({"keys": 1025, **RELATIVE}, BLOCKWISE),
     ({"keys": 64, **ADDITIVE}, BLOCKWISE),
+    ({"keys": 64, **RELATIVE, **NONLINEAR}, PAIRWISE),
+    ({"keys": 64, **NONLINEAR}, FUSED),
     # A mask or another sequence: every pair is computed.
     ({"keys": 64, "masked": True}, FUSED),
     ({"keys": 64, "masked": True, **WINDOW}, FUSED),
@@ -40,12 +43,15 @@ TABLE = [
     ({"keys": 64, "cross": True, **HALF}, EXPLICIT),
     ({"keys": 64, "cross": True, **ADDITIVE}, EXPLICIT),
     ({"keys": 2048, "cross": True, **RELATIVE, **WINDOW}, EXPLICIT),
+    ({"keys": 2048, "masked": True, **RELATIVE, **NONLINEAR}, EXPLICIT),
     # A window on CPU.
     ({"keys": 8 + 2 + BLOCK, **WINDOW}, EXPLICIT),
     ({"keys": 8 + 2 + BLOCK + 1, **WINDOW}, BLOCKWISE),
     ({"keys": 8 + 2 + BLOCK, **WINDOW, **HALF}, EXPLICIT),
     ({"keys": 8 + 2 + BLOCK, **WINDOW, **RELU}, EXPLICIT),
     ({"keys": 8 + 2 + BLOCK, **WINDOW, **ADDITIVE}, BLOCKWISE),
+    ({"keys": 0, **WINDOW, **RELATIVE, **NONLINEAR}, PAIRWISE),
+    ({"keys": 4096, "window": (None, 0), **ADDITIVE, **RELATIVE, **NONLINEAR}, PAIRWISE),
     ({"keys": 1024, "window": (5000, 5000)}, EXPLICIT),
     ({"keys": 1025, "window": (5000, 5000)}, BLOCKWISE),
     ({"keys": 16_384, **WINDOW, "dropout": True}, BLOCKWISE),
@@ -67,12 +73,22 @@ TABLE = [
     ({"keys": 64, **CUDA, **ADDITIVE}, BLOCKWISE),
     ({"keys": 5, **CUDA, **WINDOW}, FLEX),
     ({"keys": 4096, **CUDA, **WINDOW, **HALF, "padding": True}, FLEX),
-    ({"keys": 4096, **CUDA, "window": (None, 0)}, FLEX),
+    ({"keys": 4096, **CUDA, "window": (None, 0)}, FUSED_CAUSAL),
+    ({"keys": 4096, **CUDA, **HALF, "window": (None, 0)}, FUSED_CAUSAL),
+    ({"keys": 5, **CUDA, "window": (4, 0)}, FUSED_CAUSAL),
+    ({"keys": 5, **CUDA, "window": (3, 0)}, FLEX),
+    ({"keys": 0, **CUDA, "window": (None, 0)}, FLEX),
+    ({"keys": 4096, **CUDA, "window": (None, 1)}, FLEX),
+    ({"keys": 4096, **CUDA, "window": (None, 0), "padding": True}, FLEX),
+    ({"keys": 4096, **CUDA, "window": (None, 0), "dropout": True}, BLOCKWISE),
+    ({"keys": 4096, **CUDA, "window": (None, 0), **RELATIVE}, BLOCKWISE),
+    ({"keys": 4096, **CUDA, "window": (None, 0), **RELU}, BLOCKWISE),
     ({"keys": 4096, **CUDA, **WINDOW, "width": 16}, FLEX),
     ({"keys": 4096, **CUDA, **WINDOW, "width": 15}, BLOCKWISE),
     ({"keys": 4096, **CUDA, **WINDOW, "dtype": torch.float64}, BLOCKWISE),
     ({"keys": 4096, **CUDA, **WINDOW, "dropout": True}, BLOCKWISE),
     ({"keys": 4096, **CUDA, **WINDOW, **RELATIVE}, BLOCKWISE),
+    ({"keys": 4096, **CUDA, **WINDOW, **RELATIVE, **NONLINEAR}, PAIRWISE),
     ({"keys": 4096, **CUDA, "window": (None, 0), "width": 8}, FUSED_CAUSAL),
 ]
 
@@ -106,10 +122,10 @@ def test_a_request_describes_the_tensors():
     options = {"window": (4, None), "padding": True, "masked": False, "cross": True}
     options |= {"relative": RelativePositions(8), "dropout": 0.1}
     stated = request_for(key, value, SCORES["additive"](3, 8), normalizer="relu", **options)
-    expected = Request(11, 5, "cpu", torch.bfloat16, False, False, True, True, (4, None), True, False, True)
+    expected = Request(11, 5, "cpu", torch.bfloat16, False, False, True, False, True, (4, None), True, False, True)
     assert dataclasses.asdict(stated) == dataclasses.asdict(expected)
     plain = request_for(key, key, SCORES["cosine"](3, 8), normalizer="softmax", relative=None, dropout=0.0)
-    assert plain == Request(11, 8)
+    assert plain == Request(11, 8, linear=False)
 
 
 @pytest.mark.parametrize(("kernel", "function"), [(EXPLICIT, "attend"), (FUSED, "attend_fused")])

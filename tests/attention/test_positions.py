@@ -12,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from vitspeech.attention import (
+    Encoder,
+    EncoderConfig,
     FixedPositions,
     LearnedPositions,
     MultiHeadAttention,
@@ -23,7 +26,7 @@ from vitspeech.attention import (
     sinusoidal_2d,
 )
 from vitspeech.attention.dense import attend
-from vitspeech.attention.positions import distances, skew, unskew
+from vitspeech.attention.positions import distances, pages, skew, unskew
 
 
 def test_small_table_has_the_values_worked_by_hand():
@@ -148,8 +151,24 @@ def test_relative_positions_are_a_vector_for_each_pair(tokens, keys, clip):
     assert_close(attend(query, key, value, relative=relative)[0], shaw(query, key, value, relative))
 
 
+@pytest.mark.parametrize("table", ["key", "value"])
+def test_half_precision_gradients_of_rows_that_many_pairs_share_are_exact_to_its_rounding(table):
+    torch.manual_seed(0)
+    query, weights = torch.rand(2, 3, 1500, 7).bfloat16(), torch.rand(2, 3, 1500, 1500).bfloat16() / 1500
+    found = {}
+    for dtype in (torch.bfloat16, torch.float64):
+        relative = RelativePositions(7, 2).to(torch.promote_types(dtype, torch.float32))
+        made = {
+            "key": lambda relative=relative, dtype=dtype: relative.scores(query.to(dtype), 1500).mean(-1),
+            "value": lambda relative=relative, dtype=dtype: relative.values(weights.to(dtype)),
+        }[table]()
+        made.sum().backward()
+        found[dtype] = getattr(relative, table).grad
+    assert_close(found[torch.bfloat16].double(), found[torch.float64], rtol=0.01, atol=0)
+
+
 @settings(deadline=None)
-@given(queries=st.integers(1, 9), keys=st.integers(1, 9), first=st.integers(-5, 5), clip=st.integers(0, 6))
+@given(queries=st.integers(0, 9), keys=st.integers(0, 9), first=st.integers(-5, 5), clip=st.integers(0, 6))
 def test_skewed_columns_hold_the_distance_of_each_pair(queries, keys, first, clip):
     rows = distances(first, queries, keys, clip, torch.device("cpu"))
     assert rows.shape == (queries + keys,)
@@ -160,7 +179,7 @@ def test_skewed_columns_hold_the_distance_of_each_pair(queries, keys, first, cli
 
 
 @settings(deadline=None)
-@given(queries=st.integers(1, 9), keys=st.integers(1, 9))
+@given(queries=st.integers(0, 9), keys=st.integers(0, 9))
 def test_unskewing_is_the_way_back(queries, keys):
     by_key = torch.randn(2, queries, keys)
     by_distance = unskew(by_key)
@@ -185,6 +204,68 @@ def test_rotary_products_depend_only_on_the_distance(query, key, shift):
     rotary, (q, k) = Rotary(14), torch.randn(2, 1, 14, dtype=torch.float64)
     products = [(rotary(q, q, query + moved)[0] * rotary(k, k, key + moved)[1]).sum() for moved in (0, shift)]
     assert_close(products[0], products[1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("first", [0, 255, 100_000])
+def test_rotary_is_exact_in_double_precision(first):
+    x = torch.randn(301, 14, dtype=torch.float64)
+    position = torch.arange(first, first + 301, dtype=torch.float64)[:, None]
+    angles = position / 10_000 ** (torch.arange(0, 14, 2, dtype=torch.float64) / 14)
+    expected = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.exp(1j * angles)
+    for turned in Rotary(14)(x, x[:7], first):
+        assert_close(turned, torch.view_as_real(expected[: len(turned)]).flatten(1), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("make", [sinusoidal, lambda t, d, **o: sinusoidal_2d(t, 1, 2 * d, **o)[:, :d]])
+def test_fixed_positions_of_a_module_in_double_precision_are_exact(make):
+    angles = torch.arange(301, dtype=torch.float64)[:, None] / 10_000 ** (torch.arange(0, 14, 2).double() / 14)
+    positions = FixedPositions(make(301, 14, dtype=torch.float64))
+    assert positions.table.dtype == torch.float32 and positions.half().table.dtype == torch.float16
+    added = positions.double()(torch.zeros(1, 301, 14, dtype=torch.float64))[0]
+    assert_close(added, torch.stack((angles.sin(), angles.cos()), -1).flatten(1), atol=1e-12, rtol=0)
+
+
+class Operations(TorchDispatchMode):
+    """Counts operations, and those of them in double precision."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = self.double = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        result = function(*arguments, **(options or {}))
+        self.count += 1
+        self.double += isinstance(result, torch.Tensor) and result.dtype == torch.float64
+        return result
+
+
+@torch.no_grad()
+def test_layers_share_the_rotations_and_a_page_lasts_for_all_its_positions():
+    pages.cache_clear()
+    x, first, again, later = torch.randn(2, 50, 12), Operations(), Operations(), Operations()
+    encoder = Encoder(12, EncoderConfig(depth=3, heads=2), positions="rotary")
+    with first:
+        encoder(x)
+    with again:
+        encoder(x)
+    with later:
+        encoder(x[:, :49])
+    assert first.double and not again.double and not later.double
+    assert pages.cache_info().misses == 1
+    one = Operations()
+    Rotary(12)(x, x)
+    with one:
+        Rotary(12)(x, x)
+    assert one.count <= 22
+
+
+def test_rotations_first_made_in_inference_mode_can_be_used_in_training():
+    pages.cache_clear()
+    x, rotary = torch.randn(2, 3, 50, 6, requires_grad=True), Rotary(6)
+    with torch.inference_mode():
+        rotary(x, x)
+    rotary(x, x)[0].square().sum().backward()
+    assert x.grad.isfinite().all()
 
 
 def test_rotary_from_a_later_position_goes_on_where_the_earlier_ended():

@@ -40,6 +40,12 @@ def test_flex_by_hand_equals_the_dense_mask():
     torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.gpu
+def test_varlen_equals_the_dense_mask():
+    case = Case(256, "bf16", batch=2, heads=3, width=16, left=5, right=11, device="cuda")
+    torch.testing.assert_close(*same("varlen", case), rtol=5e-2, atol=5e-2)
+
+
 @pytest.mark.parametrize(("left", "right"), [(3, 3), (2, 5)])
 def test_the_convolution_covers_the_window(left, right):
     prepared = prepare("convolution", Case(17, batch=1, heads=1, width=3, left=left, right=right))

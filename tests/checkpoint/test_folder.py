@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -257,6 +258,36 @@ def test_saving_replaces_a_model_whole(released):
     assert {path.name for path in released.iterdir()} == {"model.safetensors", "config.yaml", "card.json"}
     assert vitspeech.load(released).card["name"] == "second"
     assert load_file(released / "model.safetensors").keys() == model.network.state_dict().keys()
+
+
+def test_a_small_number_in_a_card_stays_a_number(released):
+    model = vitspeech.load(released)
+    model.card["lr"] = 5e-05
+    checkpoint.save(model, released)
+    assert vitspeech.load(released).card["lr"] == 5e-05
+
+
+def test_a_model_that_cannot_be_replaced_is_kept(released, monkeypatch):
+    model, rename = vitspeech.load(released), Path.rename
+
+    def fail(path, target):
+        if path.name.endswith(".draft"):
+            raise OSError("no space left on device")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(OSError, match="no space left"):
+        checkpoint.save(model, released)
+    assert vitspeech.load(released).card == model.card
+
+
+def test_a_model_is_never_absent_for_longer_than_between_two_renames_and_comes_back(released):
+    model = vitspeech.load(released)
+    model.card["name"] = "second"
+    released.rename(released.with_name(released.name + ".before"))  # killed between the two
+    checkpoint.save(model, released)
+    assert [path.name for path in released.parent.iterdir()] == [released.name]
+    assert vitspeech.load(released).card["name"] == "second"
 
 
 def test_a_folder_with_foreign_files_is_unchanged(released, tmp_path):

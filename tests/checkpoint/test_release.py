@@ -4,9 +4,10 @@ import json
 import shutil
 
 import pytest
+import yaml
 
 import vitspeech
-from vitspeech.checkpoint.release import card_data, percentages, release, write_table
+from vitspeech.checkpoint.release import card_data, percentages, release, table, write_table
 
 
 def other_seed(finished_run, tmp_path, *, seed, accuracy):
@@ -16,6 +17,17 @@ def other_seed(finished_run, tmp_path, *, seed, accuracy):
     card |= {"seeds": [seed], "metrics": card["metrics"] | {"test_accuracy": accuracy}}
     (run / "model/card.json").write_text(json.dumps(card))
     return run
+
+
+def change(run, key, value):
+    """Change one key of the run's config."""
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    *parents, name = key.split(".")
+    place = config
+    for parent in parents:
+        place = place[parent]
+    place[name] = value
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
 
 
 def test_a_released_card_has_all_required_entries(finished_run, tmp_path):
@@ -40,6 +52,13 @@ def test_seeds_give_mean_and_deviation(finished_run, tmp_path):
     assert "92.00 ± 2.83 % (2)" in write_table(tmp_path / "out").read_text()
 
 
+def test_the_table_names_every_commit_and_machine_of_a_resumed_run():
+    card = {"name": "x", "parameters": 10_000, "metrics": {"test_accuracy": 0.5}, "seeds": [0], "minutes": 1.0}
+    card |= {"commit": "a1", "hardware": "a CPU"}
+    card["resumed"] = [{"commit": "b2", "hardware": "a CPU"}, {"commit": "a1", "hardware": "1 × GPU"}]
+    assert table([card])[-1].endswith("| 1 | a CPU, 1 × GPU | `a1`, `b2` |")
+
+
 def test_the_table_is_rewritten_and_its_introduction_stays(finished_run, tmp_path):
     (tmp_path / "README.md").write_text("# Ours\n\nA word first.\n")
     for name in ("a", "b"):
@@ -55,13 +74,38 @@ def test_what_is_not_finished_or_not_alike_is_refused(finished_run, tmp_path):
         release(tmp_path, tmp_path / "x")
     with pytest.raises(ValueError, match="not all different"):
         release(finished_run, tmp_path / "x", [finished_run])
-    strange = other_seed(finished_run, tmp_path, seed=5, accuracy=0.5)
-    card = json.loads((strange / "model/card.json").read_text())
-    card["data"]["init_args"]["count"] = 999
-    (strange / "model/card.json").write_text(json.dumps(card))
-    with pytest.raises(ValueError, match="another network or data set"):
-        release(finished_run, tmp_path / "x", [strange])
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("data.init_args.count", 999, "data.init_args.count is 999, but 250 in"),
+        ("data.init_args.batch", 25, "data.init_args.batch is 25, but 50 in"),
+        ("data.init_args.augment", None, "data.init_args.augment.flip is not set, but True in"),
+        ("model.init_args.network.init_args.width", 32, "model.init_args.network.init_args.width is 32, but 16 in"),
+        ("model.init_args.optimizer.init_args.lr", 0.5, "model.init_args.optimizer.init_args.lr is 0.5, but 0.004 in"),
+        ("model.init_args.warmup", 0.5, "model.init_args.warmup is 0.5, but 0.1 in"),
+        ("trainer.max_epochs", 3, "trainer.max_epochs is 3, but 2 in"),
+        ("trainer.precision", "bf16-mixed", "trainer.precision is 'bf16-mixed', but '32-true' in"),
+    ],
+)
+def test_seeds_are_of_one_config(finished_run, tmp_path, key, value, message):
+    strange = other_seed(finished_run, tmp_path, seed=5, accuracy=0.5)
+    change(strange, key, value)
+    with pytest.raises(ValueError) as caught:
+        release(finished_run, tmp_path / "x", [strange])
+    assert str(caught.value) == f"{strange}: {message} {finished_run}; seeds must be of one config"
+    assert not (tmp_path / "x").exists()
+
+
+def test_seeds_may_differ_in_what_does_not_change_what_is_learned(finished_run, tmp_path):
+    other = other_seed(finished_run, tmp_path, seed=5, accuracy=0.5)
+    changes = {"seed_everything": 5, "data.init_args.seed": 5, "data.init_args.root": "elsewhere"}
+    changes |= {"trainer.enable_progress_bar": True, "trainer.accelerator": "gpu", "trainer.default_root_dir": "x"}
+    for key, value in changes.items():
+        change(other, key, value)
+    assert release(finished_run, tmp_path / "x", [other])["seeds"] == [0, 5]
 
 
 def test_a_card_can_name_nothing_but_data_sets(finished_run):

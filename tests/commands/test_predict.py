@@ -1,8 +1,12 @@
 """`vitspeech predict`: what it prints and writes, and how it fails."""
 
 import csv
+import os
 
+import pytest
 from running import one_line
+
+import vitspeech
 
 
 def test_predict_prints_a_line_a_picture(command, finished_run, star):
@@ -16,14 +20,60 @@ def test_predict_writes_a_csv(command, finished_run, star, tmp_path):
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert result.returncode == 0
     assert [row["rank"] for row in rows] == ["1", "2", "3"]
-    assert rows[0].keys() == {"file", "rank", "label", "probability"}
+    assert list(rows[0]) == ["file", "rank", "label", "probability", "status"]
+    assert {row["status"] for row in rows} == {"ok"}
 
 
-def test_a_broken_picture_leaves_no_half_written_csv(command, finished_run, star, tmp_path):
-    (tmp_path / "zero.png").touch()
-    message = one_line(command("predict", finished_run, star.parent, "--csv", tmp_path / "out.csv"))
-    assert message.startswith("vitspeech predict: ") and "zero.png: empty (0 bytes)" in message
-    assert not list(tmp_path.glob("out.csv*"))
+@pytest.fixture
+def pictures(star):
+    """A folder of 300 good pictures and a broken one in their middle."""
+    for number in range(300):
+        os.link(star, star.with_name(f"{number:03}.png"))
+    star.rename(star.with_name("149b.png")).unlink()
+    star.with_name("149b.png").touch()
+    return star.parent
+
+
+def test_a_broken_picture_among_300_has_a_row_with_its_status(command, finished_run, pictures, tmp_path):
+    table = tmp_path / "out.csv"
+    result = command("predict", finished_run, pictures, "--top", 1, "--csv", table)
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [row["file"] for row in rows] == sorted(str(path) for path in pictures.glob("*.png")) and len(rows) == 301
+    assert dict(rows.pop(150)) == {
+        "file": str(pictures / "149b.png"),
+        "rank": "",
+        "label": "",
+        "probability": "",
+        "status": "empty (0 bytes)",
+    }
+    assert all(row["status"] == "ok" and row["rank"] == "1" and float(row["probability"]) > 0 for row in rows)
+    assert result.stdout == f"{table}\n"
+    expected = f"vitspeech predict: 1 file could not be read: see the column `status` of {table}"
+    assert one_line(result, status=3) == expected
+
+
+def test_broken_pictures_are_a_line_each_and_the_rest_is_printed(command, finished_run, pictures):
+    (pictures / "000.png").unlink()
+    (pictures / "000.png").write_bytes(b"\x89PNG")
+    result = command("predict", finished_run, pictures, "--top", 1)
+    printed = [line.rpartition(": ")[0] for line in result.stdout.splitlines()]
+    assert printed == [str(pictures / f"{number:03}.png") for number in range(1, 300)]
+    lines = result.stderr.replace("\r", "\n").splitlines()  # the progress bar ends its own with \\r
+    first, second = (line for line in lines if line.startswith("vitspeech"))
+    assert result.returncode == 3 and "Traceback" not in result.stderr
+    assert first == f"vitspeech predict: {pictures / '000.png'}: not a picture that can be read"
+    assert second == f"vitspeech predict: {pictures / '149b.png'}: empty (0 bytes)"
+
+
+def test_an_interrupted_table_leaves_the_old_one(command, finished_run, star, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        yield star, [("star", 1.0)]
+        raise KeyboardInterrupt
+
+    (tmp_path / "out.csv").write_text("old")
+    monkeypatch.setattr(vitspeech, "predict", interrupted)
+    assert command("predict", finished_run, star, "--csv", tmp_path / "out.csv").returncode == 130
+    assert [path.read_text() for path in tmp_path.glob("out.csv*")] == ["old"]
 
 
 def test_a_missing_checkpoint_is_one_line(command, tmp_path, star):

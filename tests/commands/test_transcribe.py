@@ -1,6 +1,8 @@
 """`vitspeech transcribe`: transcripts, times, tables, and how it fails."""
 
 import csv
+import os
+from pathlib import Path
 
 import pytest
 from running import one_line
@@ -32,28 +34,65 @@ def test_transcribe_writes_a_csv(command, finished_recognizer_run, words, tmp_pa
     table = tmp_path / "out.csv"
     result = command("transcribe", finished_recognizer_run, words.parent, "--csv", table, "--beam", 1)
     rows = list(csv.DictReader(table.read_text().splitlines()))
-    assert result.stdout == f"{table}\n" and rows[0].keys() == {"file", "unit", "start_s", "end_s"}
+    assert result.stdout == f"{table}\n" and list(rows[0]) == ["file", "unit", "start_s", "end_s", "status"]
     ((_, found),) = vitspeech.transcribe(
         vitspeech.load(finished_recognizer_run), [words], search=vitspeech.Search(beam=1)
     )
     assert " ".join(row["unit"] for row in rows) == found.text and {row["file"] for row in rows} == {str(words)}
+    assert {row["status"] for row in rows} == {"ok"}
     assert [float(row["start_s"]) for row in rows] == pytest.approx([said.start_s for said in found.units], abs=1e-3)
 
 
 def test_words_without_times_are_also_in_the_csv(command, finished_transcriber_run, words, monkeypatch):
     said = Transcript("left go", (), -1.0)
-    monkeypatch.setattr(vitspeech, "transcribe", lambda *_, **__: iter([(words, said)]))
+    silent = words.with_name("silent.wav"), Transcript("", (), -1.0)
+    monkeypatch.setattr(vitspeech, "transcribe", lambda *_, **__: iter([(words, said), silent]))
     table = words.with_name("out.csv")
     command("transcribe", finished_transcriber_run, words, "--csv", table)
-    assert table.read_text().splitlines()[1:] == [f"{words},left,,", f"{words},go,,"]
+    assert table.read_text().splitlines()[1:] == [f"{words},left,,,ok", f"{words},go,,,ok", f"{silent[0]},,,,ok"]
 
 
-def test_a_broken_recording_leaves_no_half_written_csv(command, finished_recognizer_run, words, tmp_path):
-    (tmp_path / "zero.wav").touch()
-    message = one_line(command("transcribe", finished_recognizer_run, tmp_path, "--csv", tmp_path / "out.csv"))
-    assert message.startswith("vitspeech transcribe: ") and "zero.wav: empty (0 bytes)" in message
-    assert not list(tmp_path.glob("out.csv*"))
-    assert "zero.wav: empty" in one_line(command("transcribe", finished_recognizer_run, tmp_path / "zero.wav"))
+@pytest.fixture
+def recordings(words):
+    """A folder of 20 good recordings, an empty file and one of another kind."""
+    for number in range(20):
+        os.link(words, words.with_name(f"{number:02}.wav"))
+    words.unlink()
+    words.with_name("09b.wav").touch()
+    words.with_name("x.wav").write_text("no sound")
+    return words.parent
+
+
+def test_broken_recordings_have_rows_with_their_status(command, finished_recognizer_run, recordings, tmp_path):
+    table = tmp_path / "out.csv"
+    result = command("transcribe", finished_recognizer_run, recordings, "--csv", table)
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    files = [row["file"] for row in rows]
+    assert files == sorted(files) and set(files) == {str(path) for path in recordings.glob("*.wav")}
+    broken = {Path(row.pop("file")).name: row for row in rows if row["status"] != "ok"}
+    nothing = {"unit": "", "start_s": "", "end_s": ""}
+    assert broken["09b.wav"] == nothing | {"status": "empty (0 bytes)"}
+    assert broken["x.wav"]["status"].startswith("not a recording that can be read") and len(broken) == 2
+    expected = f"vitspeech transcribe: 2 files could not be read: see the column `status` of {table}"
+    assert one_line(result, status=3) == expected and result.stdout == f"{table}\n"
+
+
+def test_broken_recordings_are_a_line_each_and_the_rest_is_printed(command, finished_recognizer_run, recordings):
+    result = command("transcribe", finished_recognizer_run, recordings)
+    assert [line.partition(": ")[0] for line in result.stdout.splitlines()] == [
+        str(recordings / f"{number:02}.wav") for number in range(20)
+    ]
+    lines = result.stderr.replace("\r", "\n").splitlines()  # the progress bar ends its own with \\r
+    first, second = (line for line in lines if line.startswith("vitspeech"))
+    assert result.returncode == 3 and "Traceback" not in result.stderr
+    assert first == f"vitspeech transcribe: {recordings / '09b.wav'}: empty (0 bytes)"
+    assert second.startswith(f"vitspeech transcribe: {recordings / 'x.wav'}: not a recording")
+
+
+def test_a_broken_recording_has_no_picture(command, finished_recognizer_run, recordings):
+    picture = recordings / "out.png"
+    result = command("transcribe", finished_recognizer_run, recordings / "09b.wav", "--picture", picture)
+    assert "09b.wav: empty (0 bytes)" in one_line(result, status=3) and not picture.exists()
 
 
 def test_transcribe_accepts_an_encoder_decoder(command, finished_transcriber_run, words):
@@ -67,8 +106,7 @@ def test_transcribe_accepts_an_encoder_decoder(command, finished_transcriber_run
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["missing.wav"], "missing.wav"),
-        ([ROOT / "README.md"], "not a recording"),
+        (["missing.wav"], "missing.wav: no such file"),
         ([ROOT / "README.md", "--beam", 0], "beam is at least 1"),
         ([ROOT / "README.md", "--ctc-weight", 2], "ctc_weight within 0 .. 1"),
     ],

@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
+from vitspeech.data import UtteranceData, WaveformData
 from vitspeech.data.images.shapes import Shapes
 
 
@@ -24,3 +26,34 @@ def test_training_batches_are_augmented_and_validation_batches_are_not():
 def test_a_batch_below_one_is_refused():
     with pytest.raises(ValueError, match="batch=0 is below 1"):
         Shapes(100, batch=0)
+
+
+class OwnImages(Shapes):
+    """The shapes as a data set of a user's own reads them, who knows torch's `TensorDataset`."""
+
+    def read(self, split):
+        items = super().read(split)
+        return TensorDataset(items.inputs, items.labels)
+
+
+@pytest.mark.parametrize(
+    ("use", "split"), [(lambda data: data.setup("fit"), "train"), (lambda data: data.test_dataloader(), "test")]
+)
+def test_a_data_set_that_gives_no_batches_is_refused_in_one_line(use, split):
+    with pytest.raises(ValueError, match=rf"OwnImages.read\('{split}'\) returns a TensorDataset .* vitspeech.Items"):
+        use(OwnImages(100, batch=50))
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        (lambda augment: Shapes(100, augment=augment), "Augment"),
+        (lambda augment: WaveformData(seconds=1, augment=augment), "WaveformAugment"),
+        (lambda augment: UtteranceData(augment=augment), "SequenceAugment"),
+    ],
+)
+def test_an_augmentation_that_is_none_is_refused_in_one_line(made, kind):
+    with pytest.raises(
+        ValueError, match=f"augment is a dict, not a vitspeech.data.{kind}; annotate .*`augment: {kind} "
+    ):
+        made({"flip": True})

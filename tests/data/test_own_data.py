@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from vitspeech.data import ImageData, InMemoryData, UtteranceData, WaveformData
+from vitspeech.training.parser import restrict_imports
 
 
 def spectra(waveforms):
@@ -82,6 +83,7 @@ def test_the_example_of_a_base_class_trains(tmp_path, monkeypatch, base, name, m
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     monkeypatch.setattr(sys, "argv", ["train"])
+    restrict_imports(["mine"])  # holds in the whole process once a run was trained in it
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump({"data": {"class_path": f"mine.{name}", "init_args": init_args}}))
 

@@ -1,11 +1,26 @@
-"""Held-out splits: the same items every time, none in two splits."""
+"""Held-out splits: the same items every time, none in two splits, and none that moves when a set grows."""
 
-from pathlib import Path
+import hashlib
+import os
+import re
+from collections import Counter
+from pathlib import Path, PureWindowsPath
 
 import pytest
 import torch
 
-from vitspeech.data.splits import split_indices, split_off_tenth
+from vitspeech.data.module import default_root
+from vitspeech.data.splits import hashed_splits, percentage, relative_name, speaker_in_name, split_at, split_indices
+
+BOTH, ROOT = ("validation", "test"), Path("words")
+
+
+def which_set(filename: str) -> str:
+    """The published function of Speech Commands (README.md of the data set), with a tenth for each held-out split."""
+    name = re.sub(r"_nohash_.*$", "", os.path.basename(filename))
+    most = 2**27 - 1
+    number = (int(hashlib.sha1(name.encode()).hexdigest(), 16) % (most + 1)) * (100.0 / most)
+    return "validation" if number < 10 else "test" if number < 20 else "train"
 
 
 def test_held_out_images_are_the_same_every_time_and_disjoint():
@@ -20,15 +35,75 @@ def test_held_out_leaves_something_to_train_on():
         split_indices(10, 10)
 
 
-def test_a_tenth_of_the_files_is_split_off_with_its_labels():
-    files, labels = [Path(f"{number}.wav") for number in range(53)], torch.arange(53)
-    keep, hold_out = split_off_tenth(files, labels)
-    assert (len(keep[0]), len(hold_out[0])) == (48, 5)
-    for part_files, part_labels in (keep, hold_out):
-        assert [int(file.stem) for file in part_files] == part_labels.tolist()
-    assert sorted(keep[0] + hold_out[0]) == sorted(files)
+def test_one_file_more_of_ten_thousand_moves_no_other():
+    names = [f"word{number % 10}/{number:05}.wav" for number in range(10_000)]
+    before = hashed_splits(names, BOTH, ROOT)
+    assert {
+        split: abs(count - expected) < 150
+        for (split, count), expected in zip(sorted(Counter(before).items()), (1000, 8000, 1000), strict=True)
+    } == {"test": True, "train": True, "validation": True}  # five standard deviations
+    for place, added in ((0, "a.wav"), (5000, "word5/extra.wav"), (10_000, "z.wav")):
+        after = hashed_splits([*names[:place], added, *names[place:]], BOTH, ROOT)
+        assert after[:place] + after[place + 1 :] == before
+    assert hashed_splits(names[::-1], BOTH, ROOT) == before[::-1]
+    assert hashed_splits(names[3:], BOTH, ROOT) == before[3:]
 
 
-def test_one_file_is_too_few_to_split():
-    with pytest.raises(ValueError, match=r"a\.wav: too few to hold out a tenth"):
-        split_off_tenth([Path("a.wav")], torch.zeros(1))
+def test_a_split_that_is_provided_leaves_the_other_as_it_was():
+    names = [f"{number}.png" for number in range(1000)]
+    both, one = hashed_splits(names, BOTH, ROOT), hashed_splits(names, ("validation",), ROOT)
+    assert [split == "validation" for split in one] == [split == "validation" for split in both]
+    assert set(one) == {"train", "validation"}
+
+
+def test_speakers_are_split_as_in_speech_commands():
+    speakers = [f"{number:08x}" for number in range(500)]
+    assert hashed_splits(speakers, BOTH, ROOT) == [which_set(f"yes/{name}_nohash_1.wav") for name in speakers]
+    assert hashed_splits(["eve"] * 3 + speakers, BOTH, ROOT)[:3] == [which_set("eve_nohash_0.wav")] * 3
+
+
+@pytest.mark.data
+def test_the_hash_gives_the_official_lists_of_speech_commands():
+    folder = Path(default_root(None), "SpeechCommands/speech_commands_v0.02")
+    for split, name in (("validation", "validation_list.txt"), ("test", "testing_list.txt")):
+        speakers = {speaker_in_name(line) for line in (folder / name).read_text().split()}
+        assert len(speakers) > 100 and {split_at(percentage(speaker), BOTH) for speaker in speakers} == {split}
+
+
+@pytest.mark.parametrize("count", range(3, 40))
+def test_a_small_set_has_an_item_in_each_split(count):
+    names = [f"{number}.wav" for number in range(count)]
+    splits = hashed_splits(names, BOTH, ROOT)
+    assert set(splits) == {"train", "validation", "test"}
+    filled = {which_set(name) for name in names}
+    if len(filled) == 3:
+        assert splits == [which_set(name) for name in names]
+    else:  # at most one item for each split that no item falls into
+        assert sum(split != which_set(name) for split, name in zip(splits, names, strict=True)) <= 3 - len(filled)
+
+
+def test_items_that_all_fall_into_one_split_are_spread():
+    held_out = [name for name in map(str, range(400)) if which_set(name) == "validation"][:5]
+    assert Counter(hashed_splits(held_out, BOTH, ROOT)) == {"validation": 3, "test": 1, "train": 1}
+
+
+def test_too_few_items_or_speakers_are_one_clear_line():
+    message = (
+        r"^words: 2 recordings, pictures or speakers are too few to hold out some for validation and test; add more"
+    )
+    for keys in (["a.wav", "b.wav"], ["eve", "adam"] * 50):
+        with pytest.raises(ValueError, match=message):
+            hashed_splits(keys, BOTH, ROOT)
+
+
+def test_names_are_the_same_on_every_system():
+    assert relative_name(Path("/data/words/yes/0.wav"), Path("/data/words")) == "yes/0.wav"
+    assert relative_name(PureWindowsPath(r"C:\words\yes\0.wav"), PureWindowsPath(r"C:\words")) == "yes/0.wav"
+    assert relative_name(Path("/elsewhere/0.wav"), Path("/data/words")) == "/elsewhere/0.wav"
+    composed, decomposed = "größe.wav", "gro\u0308ße.wav"  # macOS may store the latter
+    assert composed != decomposed and percentage(composed) == percentage(decomposed)
+
+
+def test_a_file_name_may_state_its_speaker():
+    assert speaker_in_name("yes/0a7c2a8d_nohash_0.wav") == speaker_in_name("0a7c2a8d_nohash_3.wav") == "0a7c2a8d"
+    assert speaker_in_name("a_nohash_b/0.wav") is None and speaker_in_name("0.wav") is None

@@ -1,6 +1,8 @@
 """CTC searches compared with enumeration of all paths, and with the CTC loss of torch."""
 
+import gc
 import math
+import time
 from itertools import groupby, product
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 from torch.nn import functional as F
 
-from vitspeech.decoding.ctc import GreedySearch, Hypothesis, PrefixBeamSearch, align, tokens_needed
+from vitspeech.decoding.ctc import GreedySearch, Hypothesis, NoPathError, PrefixBeamSearch, align, tokens_needed
 
 ALL_PREFIXES = 10_000
 
@@ -219,6 +221,70 @@ def test_an_alignment_is_the_best_of_all_paths_of_its_labeling(tokens, classes, 
         assert score_of_spans(log_probs, alignment) == pytest.approx(max(scores), abs=1e-9)
 
 
+def states(path, blank):
+    """The state of each token in the lattice of 2U + 1 states: unit i is 2i + 1, blanks are even."""
+    found, before = [0], blank
+    for unit in path:
+        repeats_or_stays = unit == before
+        found.append(found[-1] if repeats_or_stays else found[-1] + (1 if blank in (unit, before) else 2))
+        before = unit
+    return found[1:]
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    tokens=draw.integers(1, 5),
+    classes=draw.integers(2, 4),
+    seed=draw.integers(0, 10**6),
+    impossible=draw.sampled_from([0.0, 0.3]),
+    data=draw.data(),
+)
+def test_of_equally_probable_paths_the_one_whose_states_begin_earliest_is_taken(
+    tokens, classes, seed, impossible, data
+):
+    generator = torch.Generator().manual_seed(seed)
+    # Few small integers: sums are exact, and many paths have the same one.
+    log_probs = -torch.randint(0, 3, (tokens, classes), generator=generator).double()
+    log_probs[torch.rand(tokens, classes, generator=generator) < impossible] = -math.inf
+    units = data.draw(draw.lists(draw.integers(0, classes - 2), min_size=1, max_size=3))
+    scores = {path: score for path, labeling, score in every_path(log_probs) if labeling == tuple(units)}
+    highest = max(scores.values(), default=-math.inf)
+    if highest == -math.inf:
+        with pytest.raises(NoPathError, match=r"need \d+ tokens|have probability 0"):
+            align(log_probs, units)
+        return
+    best = max((states(path, classes - 1)[::-1] for path, score in scores.items() if score == highest))[::-1]
+    spans = [(best.index(2 * i + 1), tokens - best[::-1].index(2 * i + 1)) for i in range(len(units))]
+    assert align(log_probs, units) == Hypothesis(tuple(units), highest, tuple(spans))
+
+
+A, B = [0.25, 0.5, 0.25], [0.5, 0.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("rows", "units", "path"),
+    [
+        ([[0.4, 0.2, 0.4], [0.45, 0.1, 0.45], [0.3, 0.4, 0.3]], (0, 1), (0.4, 0.45, 0.4)),
+        ([A, A, B, B, A, A], (0, 1, 0, 1), (0.25, 0.5, 0.5, 0.5, 0.5, 0.5)),
+    ],
+)
+def test_alignments_that_torchaudio_misses_on_ties(rows, units, path):
+    log_probs = torch.tensor(rows, dtype=torch.float64).log()
+    highest = max(score for _, labeling, score in every_path(log_probs) if labeling == units)
+    assert highest == pytest.approx(math.log(math.prod(path)))
+    alignment = align(log_probs, units)
+    assert alignment.log_probability == pytest.approx(highest)
+    assert score_of_spans(log_probs, alignment) == pytest.approx(highest)
+
+
+def test_a_long_alignment_finds_a_planted_path():
+    units = torch.randint(0, 29, (300,), generator=torch.Generator().manual_seed(0)).tolist()
+    path = [token for unit in units for token in (29, unit, unit, 29)]
+    alignment = align(clear(path, 30), units)
+    assert alignment.spans == tuple((4 * i + 1, 4 * i + 3) for i in range(300))
+    assert alignment.log_probability == pytest.approx(1200 * math.log(0.9))
+
+
 @pytest.mark.parametrize("units, tokens", [([], 0), ([5], 1), ([1, 2, 1], 3), ([1, 1], 3), ([2, 2, 2, 1, 1], 8)])
 def test_the_number_of_tokens_needed(units, tokens):
     assert tokens_needed(units) == tokens
@@ -266,3 +332,38 @@ def test_a_beam_below_one_is_refused():
 def test_units_that_cannot_be_aligned_are_refused(units, message):
     with pytest.raises(ValueError, match=message):
         align(clear([0, 1, 2]), units)
+
+
+def long_labeling(tokens, seed=0):
+    """Rows that are sure of a new unit at every second token, and unsure of every tenth."""
+    path = [3 if token % 2 else token // 2 % 3 for token in range(tokens)]
+    log_probs = clear(path, 4, 0.97)
+    log_probs[::20] = torch.tensor([0.3, 0.3, 0.3, 0.1]).log()
+    return log_probs.double()
+
+
+def test_the_cost_of_a_token_does_not_depend_on_the_number_of_tokens():
+    rows, seconds = long_labeling(16_000), {1_000: [], 16_000: []}
+    searches = {tokens: run(PrefixBeamSearch(2), rows[:tokens]) for tokens in seconds}
+    assert len(searches[16_000].best().units) > 7_000
+    gc.disable()
+    try:
+        for _ in range(20):  # in turns, so that both meet the same load
+            for tokens, search in searches.items():
+                start = time.process_time()
+                search.push(rows[:40])
+                seconds[tokens].append(time.process_time() - start)
+    finally:
+        gc.enable()
+    assert min(seconds[16_000]) < 1.5 * min(seconds[1_000])
+
+
+def test_prefixes_that_left_the_beam_are_forgotten():
+    search = run(PrefixBeamSearch(4), long_labeling(1_000))
+    alive = {id(prefix) for prefix in search.prefixes}
+    for prefix in search.prefixes:
+        while (prefix := prefix.parent) is not None:
+            alive.add(id(prefix))
+    assert len(search.extensions) == len(alive) - 1  # the empty prefix extends none
+    search.restart()
+    assert not search.extensions

@@ -4,18 +4,25 @@ import pytest
 import torch
 
 import vitspeech
+from vitspeech.checkpoint.release import card_data
 from vitspeech.data import Shapes
-from vitspeech.evaluation.classification import accuracy, confusion_matrix, describe, metrics, wilson_interval
+from vitspeech.evaluation import classification
+from vitspeech.evaluation.classification import describe, evaluate, metrics, predict
+from vitspeech.metrics.intervals import wilson_interval
 
 
-def test_rows_are_true_labels_and_the_diagonal_is_right(finished_run):
-    model, data = vitspeech.load(finished_run), Shapes(250)
-    counts = confusion_matrix(model.network, data, progress=False)
+def test_rows_are_true_labels_and_the_diagonal_is_right(finished_run, tmp_path, monkeypatch):
+    model, data, drawn = vitspeech.load(finished_run), Shapes(250), []
+    monkeypatch.setattr(classification, "draw_confusion_matrix", lambda counts, *_, **__: drawn.append(counts))
+    report = evaluate(model.network, data, progress=False)
+    report.write(tmp_path)
+    (counts,) = drawn
     test = data.read("test")
     given = model.network(data.normalize(test.inputs)).argmax(1)
     assert torch.equal(counts.sum(1), torch.bincount(test.labels, minlength=10))
     assert torch.equal(counts.sum(0), torch.bincount(given, minlength=10))
-    assert accuracy(counts) == (given == test.labels).double().mean().item()
+    assert report.headline == ("test_accuracy", (given == test.labels).double().mean().item())
+    assert counts.trace() == (given == test.labels).sum()
 
 
 def test_the_interval_is_wilsons():
@@ -32,21 +39,63 @@ class Clips:
 
 
 COUNTS = torch.tensor([[8, 1, 1, 0], [0, 5, 4, 1], [3, 2, 0, 0], [0, 0, 0, 5]])
+PAIRS = [tensor.repeat_interleave(COUNTS.flatten()) for tensor in (torch.arange(16) // 4, torch.arange(16) % 4)]
 
 
 def test_word_accuracy_counts_only_words():
-    found = metrics(COUNTS, Clips)
+    found = metrics(*PAIRS, Clips)
     assert found["test_accuracy"] == 18 / 30 and found["clips"] == 30
     assert found["word_accuracy"] == 13 / 20 and found["word_clips"] == 20
     assert found["word_interval_95"] == [round(side, 4) for side in wilson_interval(13 / 20, 20)]
 
 
 def test_a_set_whose_labels_are_all_words_has_one_accuracy():
-    found = metrics(COUNTS, Shapes(50))
-    assert found.keys() == {"test_accuracy", "interval_95", "images"}
+    found = metrics(*PAIRS, Shapes(50))
+    assert found.keys() == {"test_accuracy", "interval_95", "images", "interval_over"}
+    assert found["interval_over"] == "images" and describe(found).endswith("30 images); interval over images")
+
+
+def test_intervals_resample_speakers_where_they_are_known():
+    # Of six speakers each is right in all clips or in none: six trials, however many clips each speaks.
+    labels, speakers = torch.arange(240) % 2, [f"speaker {number // 40}" for number in range(240)]
+    predictions = torch.where(torch.arange(240) < 120, labels, 3)
+    found = metrics(labels, predictions, Clips, speakers)
+    assert (found["interval_over"], found["speakers"]) == ("speakers", 6)
+    assert found["test_accuracy"] == 0.5 and found["interval_95"] == [0.1667, 0.8333]
+    assert found["word_interval_95"] == found["interval_95"]
+    assert describe(found).endswith("; interval over 6 speakers")
+    apart = metrics(labels, predictions, Clips)
+    assert apart["interval_95"] == [round(side, 4) for side in wilson_interval(0.5, 240)]
+    assert apart["interval_over"] == "clips" and describe(apart).endswith("; interval over clips (speakers unknown)")
+
+
+def test_without_an_error_the_interval_is_wilsons_over_speakers():
+    labels, speakers = torch.zeros(100, dtype=torch.long), [str(number % 8) for number in range(100)]
+    found = metrics(labels, labels, Clips, speakers)
+    assert found["interval_95"] == [round(side, 4) for side in wilson_interval(1.0, 8)]
+
+
+def test_one_speaker_alone_gives_an_interval_over_clips():
+    found = metrics(*PAIRS, Clips, ["eve"] * 30)
+    assert found["interval_95"] == metrics(*PAIRS, Clips)["interval_95"]
+    assert describe(found).endswith("; interval over clips (one speaker)")
+
+
+def test_speakers_are_those_of_the_test_set(finished_speech_run):
+    model = vitspeech.load(finished_speech_run)
+    data = card_data(model, None)
+    labels, _, speakers = predict(model.network, data, progress=False)
+    assert len(speakers) == len(labels) == 24 and speakers[-2:] == ["hiss"] * 2 and speakers[0].startswith("en")
+    assert model.card["metrics"]["interval_over"] == "speakers"
+    assert model.card["metrics"]["speakers"] == len(set(speakers))
+    items = data.read("test")
+    items.speakers = items.speakers[1:]
+    data.read = lambda split: items
+    with pytest.raises(ValueError, match="the test set has 23 speakers for 24 items"):
+        predict(model.network, data, progress=False)
 
 
 def test_the_text_has_each_accuracy_with_interval_and_number():
-    text = describe(metrics(COUNTS, Clips))
+    text = describe(metrics(*PAIRS, Clips))
     assert text.startswith("test_accuracy 0.6000 (0.4232 to 0.7541, 30 clips); word_accuracy 0.6500 (")
-    assert text.endswith(", 20 clips)")
+    assert text.endswith(", 20 clips); interval over clips (speakers unknown)")

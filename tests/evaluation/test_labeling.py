@@ -67,6 +67,19 @@ def test_the_share_of_frames_with_the_right_label_counts_no_padding(data):
     assert low < 0.72 < high
 
 
+def test_the_interval_resamples_speakers_with_all_frames_of_their_words(data):
+    class Loader(list):
+        dataset = SimpleNamespace(speakers=[["ann", "bob"], ["ann"]])
+
+    batches = data.test_dataloader()
+    data.test_dataloader = lambda: Loader(batches)
+    found = evaluate(Given(), data, progress=False).metrics
+    # Frames 0 .. 14 are nearer to go, which ends at 140 ms, and 15 .. 29 nearer to stop, which begins at 200 ms.
+    ann, bob = (15 - 2 + 20 - 8) / 35, (15 - 4) / 15
+    assert (found["interval_over"], found["speakers"]) == ("speakers", 2)
+    assert found["interval_95"] == [round(ann, 4), round(bob, 4)]
+
+
 def test_words_count_whose_start_and_end_are_right(data):
     found = evaluate(Given(), data, progress=False).metrics
     assert found["word_precision"] == found["word_recall"] == found["word_f1"] == pytest.approx(2 / 3)
@@ -77,8 +90,8 @@ def test_the_report_names_the_test_set_and_can_be_read(data):
     report = evaluate(Given(), data, progress=False)
     assert report.metrics["test_set"] == "drawn"
     assert report.text == (
-        "frame_accuracy 0.7200 of 50 frames; words within 50 ms: F1 0.6667 (precision 0.6667, recall 0.6667; by onset "
-        "only F1 1.0000)"
+        "frame_accuracy 0.7200 (0.6000 to 0.8000) of 50 frames, interval over utterances (speakers unknown); words "
+        "within 50 ms: F1 0.6667 (precision 0.6667, recall 0.6667; by onset only F1 1.0000)"
     )
     data.manifests = ["some/where/others.jsonl", "further.jsonl"]
     assert evaluate(Given(), data, progress=False).metrics["test_set"] == "others"

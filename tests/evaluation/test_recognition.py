@@ -57,6 +57,20 @@ def test_the_others_stand_beside_it_by_their_names(report):
     assert found["utterance_accuracy"] == 0.5
 
 
+def test_intervals_resample_the_speakers_of_words(data, monkeypatch):
+    monkeypatch.setattr(recognition, "transcripts", lambda network, data, utterances, *_: HEARD[utterances.name])
+    data.test_sets()["short"].speakers = [["ann", "bob"], ["ann"], ["ann", "bob", "bob"]]
+    report = evaluate(None, data, progress=False)
+    found, other = report.metrics, report.metrics["also"]["long"]
+    assert (found["interval_over"], found["speakers"]) == ("speakers", 2)
+    assert found["interval_95"] == pytest.approx([1 / 3, 1 / 3], abs=1e-4)  # each speaks three words, one of them wrong
+    assert other["interval_over"] == "utterances" and "speakers" not in other
+    first, second = report.text.split("; long: ")
+    assert first.endswith(", interval over 2 speakers") and second.endswith(
+        "interval over utterances (speakers unknown)"
+    )
+
+
 def test_each_test_set_names_its_manifest(report):
     for name, found in (("short", report.metrics), ("long", report.metrics["also"]["long"])):
         assert found["manifest_sha256"] == hashlib.sha256(f"this is {name}\n".encode()).hexdigest()
@@ -85,7 +99,8 @@ def test_characters_count_first_where_they_are_the_units(data, monkeypatch):
 def test_the_report_has_one_line_per_test_set(report):
     first, second = report.text.split("; long: ")
     assert first.startswith("short: word_error_rate 0.3333 (")
-    assert first.endswith("2 substitutions, 0 deletions, 0 insertions in 6 words), 33.3% of 3 utterances right")
+    counts = "2 substitutions, 0 deletions, 0 insertions in 6 words), 33.3% of 3 utterances right"
+    assert first.endswith(f"{counts}, interval over utterances (speakers unknown)")
     assert second.startswith("word_error_rate 0.2000 (") and "\n" not in report.text
 
 

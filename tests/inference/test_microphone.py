@@ -1,7 +1,9 @@
 """Recording without a microphone: a fake `sounddevice` that calls back as the real one does."""
 
+import itertools
 import sys
 import types
+import warnings
 
 import numpy
 import pytest
@@ -15,9 +17,12 @@ class PortAudioError(Exception):
 
 
 class FakeStream:
-    """Calls back three times on entry, with one reused buffer."""
+    """Calls back three times on entry, with one reused buffer. `starts_s` are the times of the buffers' first samples,
+    `overflows` whether samples before them were discarded."""
 
     log = []
+    starts_s = (7.0, 7.1, 7.2)
+    overflows = (False, False, False)
 
     def __init__(self, blocksize, samplerate, channels, dtype, callback):
         self.log.append((blocksize, samplerate, channels, dtype))
@@ -26,23 +31,77 @@ class FakeStream:
     def __enter__(self):
         buffer = numpy.zeros((self.blocksize, 1), numpy.int16)
         for number in range(3):
-            buffer[:] = number
-            self.callback(buffer, self.blocksize, None, None)
+            buffer[:] = number + 1
+            time = types.SimpleNamespace(inputBufferAdcTime=self.starts_s[number])
+            status = types.SimpleNamespace(input_overflow=self.overflows[number])
+            self.callback(buffer, self.blocksize, time, status)
 
     def __exit__(self, *_):
         self.log.append("closed")
 
 
-def test_parts_are_yielded_in_order_and_the_microphone_is_closed(monkeypatch):
+@pytest.fixture
+def microphone(monkeypatch):
+    """A class whose `starts_s` and `overflows` may be set."""
     fake = types.SimpleNamespace(InputStream=FakeStream, PortAudioError=PortAudioError)
     monkeypatch.setitem(sys.modules, "sounddevice", fake)
-    monkeypatch.setattr(FakeStream, "log", [])
+    for name in ("log", "starts_s", "overflows"):
+        monkeypatch.setattr(FakeStream, name, getattr(FakeStream, name)[:])  # a copy, and the original afterwards
+    return FakeStream
+
+
+def test_parts_are_yielded_in_order_and_the_microphone_is_closed(microphone):
     parts = listen(16_000, 0.1)
     samples = [next(parts) for _ in range(3)]
-    assert [part.unique().tolist() for part in samples] == [[0], [1], [2]]
+    assert [part.unique().tolist() for part in samples] == [[1], [2], [3]]
     assert all(part.shape == (1600,) and part.dtype == torch.int16 for part in samples)
     parts.close()
-    assert FakeStream.log == [(1600, 16_000, 1, "int16"), "closed"]
+    assert microphone.log == [(1600, 16_000, 1, "int16"), "closed"]
+
+
+def lengths_and_warnings(parts, count):
+    """The length of each part, negative for silence put in, and the warnings up to then."""
+    found = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for part in itertools.islice(parts, count):
+            assert part.dtype == torch.int16
+            found.append(len(part) if part.any() else -len(part))
+    assert all(warning.category is RuntimeWarning for warning in caught)
+    return found, [str(warning.message) for warning in caught]
+
+
+def overflow(number):
+    return f"input overflow {number} of the microphone: samples were lost"
+
+
+def test_overflows_are_counted_in_warnings_and_silence_keeps_the_times(microphone):
+    microphone.starts_s, microphone.overflows = (7.0, 7.35, 7.5), (False, True, True)
+    found, messages = lengths_and_warnings(listen(16_000, 0.1), 5)
+    assert found == [1600, -4000, 1600, -800, 1600] and messages == [overflow(1), overflow(2)]
+
+
+def test_samples_lost_within_a_part_are_put_in_before_the_next(microphone):
+    microphone.starts_s, microphone.overflows = (7.0, 7.1, 7.45), (False, True, False)
+    found, messages = lengths_and_warnings(listen(16_000, 0.1), 4)
+    assert found == [1600, 1600, -4000, 1600] and messages == [overflow(1)]
+
+
+@pytest.mark.parametrize("starts_s", [(0.0, 0.0, 0.0), (7.0, 7.1, 7.2), (7.0, 7.101, 7.199)])
+def test_without_a_clock_or_a_gap_no_silence_is_put_in(microphone, starts_s):
+    microphone.starts_s, microphone.overflows = starts_s, (True, True, False)
+    found, messages = lengths_and_warnings(listen(16_000, 0.1), 3)
+    assert found == [1600] * 3 and messages == [overflow(1), overflow(2)]
+
+
+def test_a_clock_that_jumps_without_an_overflow_puts_nothing_in(microphone):
+    microphone.starts_s = (7.0, 9.0, 9.1)
+    assert lengths_and_warnings(listen(16_000, 0.1), 3) == ([1600] * 3, [])
+
+
+def test_a_wrong_clock_does_not_fill_the_memory(microphone):
+    microphone.starts_s, microphone.overflows = (7.0, 1e12, 1e12 + 0.1), (False, True, False)
+    assert lengths_and_warnings(listen(16_000, 0.1), 3)[0] == [1600, -160_000, 1600]
 
 
 def test_a_missing_microphone_is_reported_in_one_line(monkeypatch):

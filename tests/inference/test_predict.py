@@ -96,3 +96,35 @@ def test_models_of_utterances_are_refused_with_the_command_to_use(request, recor
     model = vitspeech.load(request.getfixturevalue(fixture))
     with pytest.raises(ValueError, match=f"{name} does not classify clips; use {use}$"):
         next(vitspeech.predict(model, [recordings]))
+
+
+def test_errors_are_reported_in_the_order_of_the_files(finished_run, folder):
+    model = vitspeech.load(finished_run)
+    expected = dict(vitspeech.predict(model, [folder]))
+    for name in ("a.png", "cross.png", "z.png"):
+        (folder / name).write_bytes(b"")
+    for batch in (1, 2, 5, 99):
+        found = []
+        options = {"batch": batch, "on_error": lambda path, error: found.append((path.name, str(error)))}  # noqa: B023
+        for path, labels in vitspeech.predict(model, [folder], **options):
+            found.append(path.name)
+            assert dict(labels) == pytest.approx(dict(expected[path]), abs=1e-5)
+        broken = [(name, f"{folder / name}: empty (0 bytes)") for name in ("a.png", "cross.png", "z.png")]
+        assert found == [broken[0], "bar.png", broken[1], "heart.png", "ring.png", "star.png", "wide.webp", broken[2]]
+    with pytest.raises(ValueError, match=r"a\.png: empty"):
+        list(vitspeech.predict(model, [folder]))
+
+
+def test_only_broken_files_give_no_result_and_other_errors_are_raised(finished_run, folder):
+    model, found = vitspeech.load(finished_run), []
+    (folder / "star.png").write_bytes(b"")
+    assert list(vitspeech.predict(model, [folder / "star.png"], on_error=lambda *error: found.append(error))) == []
+    assert len(found) == 1
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        list(vitspeech.predict(model, [folder / "nowhere.png"], on_error=lambda *error: found.append(error)))
+
+
+def test_silent_recordings_are_warned_of(finished_speech_run, recordings):
+    soundfile.write(recordings / "silent.wav", numpy.zeros(16_000), 16_000)
+    with pytest.warns(UserWarning, match=r"1 of 4 clips are silent .*silent\.wav"):
+        assert len(list(vitspeech.predict(vitspeech.load(finished_speech_run), [recordings]))) == 4

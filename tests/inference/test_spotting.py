@@ -105,6 +105,20 @@ def test_a_recording_shorter_than_a_clip_is_one_window():
     assert list(WordSpotter(released).words([torch.zeros(100)])) == []
 
 
+@pytest.mark.parametrize("samples", [6_000, 40_000])
+def test_a_recording_after_a_flush_is_spotted_like_the_first(samples):
+    released = model()
+    with torch.no_grad():
+        released.network.head.bias.copy_(torch.tensor([3.0, 0.0, 0.0, 0.0]))
+    generator = torch.Generator().manual_seed(0)
+    parts = (0.1 * torch.randn(samples, generator=generator)).split(1600)
+    expected = list(WordSpotter(released, threshold=0.5).words(parts))
+    reused = WordSpotter(released, threshold=0.5)
+    for before in (6_000, 50_000):  # shorter and longer than a clip
+        assert list(reused.words((0.1 * torch.randn(before, generator=generator)).split(1600)))
+        assert list(reused.words(parts)) == expected and expected
+
+
 def test_false_alarms_have_the_exact_interval_of_a_poisson_rate():
     # Garwood's limits for 3 events: 0.6187 and 8.7673; for none: 0 and 3.6889.
     assert alarms_per_hour(3, 3600) == pytest.approx((3, 0.6187, 8.7673), abs=1e-4)

@@ -225,6 +225,26 @@ def test_a_decoders_units_have_the_times_of_the_best_ctc_alignment():
     assert times == pytest.approx([0.0575, 0.0875, 0.1175, 0.1475])
 
 
+def test_a_decoders_units_have_times_where_alignments_are_equally_probable():
+    network, a, b = build(Scripted, ctc=True), [0.25, 0.5, 0.25], [0.5, 0.0, 0.5]
+    network.script = [0, 1, 0, 1]
+    network.ctc_head = Forced(torch.tensor([a, a, b, b, a, a]).log().tolist())
+    waveforms = torch.randn(1, 5 * 480 + 1360, dtype=torch.float64)
+    found = transcribe_batch(network, LABELS, waveforms, torch.tensor([3760]), Search(1, ctc_weight=0.0))[0]
+    # Several paths have the highest probability, 0.25 · 0.5^5; this is the one whose units begin earliest.
+    assert found.text == "go stop go stop"
+    tokens = [[round((time - 0.0275) / 0.03, 6) for time in (unit.start_s, unit.end_s)] for unit in found.units]
+    assert tokens == [[0, 1], [1, 2], [2, 3], [4, 6]]
+
+
+def test_units_of_probability_zero_have_no_times():
+    network = build(Scripted, ctc=True)
+    network.ctc_head = Forced([[0.0, -torch.inf, 0.0]] * 4)
+    network.script = [1]
+    found = transcribe_batch(network, LABELS, utterances()[:1], torch.tensor([2800]), Search(1, ctc_weight=0.0))[0]
+    assert (found.text, found.units) == ("stop", ())
+
+
 def test_units_that_ctc_cannot_align_have_no_times():
     search = Search(1, ctc_weight=0.0)
     for network, samples in (
@@ -309,3 +329,13 @@ def test_a_broken_recording_is_named_in_the_error(recordings):
     (recordings / "d.wav").write_bytes(b"RIFF")
     with pytest.raises(ValueError, match=r"d\.wav: "):
         list(transcribe(model(build(dtype=torch.float32)), [recordings]))
+
+
+def test_a_broken_recording_is_reported_and_the_others_are_transcribed(recordings):
+    released, found = model(build(dtype=torch.float32)), []
+    expected = dict(transcribe(released, [recordings]))
+    (recordings / "b2.wav").write_bytes(b"RIFF")
+    for path, transcript in transcribe(released, [recordings], on_error=lambda path, _: found.append(path.name)):
+        found.append(path.name)
+        assert transcript == expected[path]
+    assert found == ["a.wav", "b.flac", "b2.wav", "c.ogg"]

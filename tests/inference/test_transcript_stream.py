@@ -1,5 +1,8 @@
 """Transcripts of streams equal those of the full recordings, and words that were returned do not change."""
 
+import gc
+import time
+
 import pytest
 import torch
 from arguments import nested
@@ -125,6 +128,58 @@ def test_a_word_is_yielded_with_the_token_after_its_last():
     # Token t + 1 is final once token t + 3 is complete: its samples end at (t + 3) · hop + window.
     expected = [min(-((-(end + 3) * hop - window) // 80) * 80, 16_000) for end in ends]
     assert delivered == expected and len(delivered) > 5
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    samples=draw.integers(1, 9000),
+    sizes=draw.lists(draw.integers(100, 4000), min_size=1, max_size=4),
+    beam=draw.sampled_from([1, 3]),
+    seed=draw.integers(0, 9),
+)
+def test_what_a_push_kept_and_changed_makes_the_transcript(samples, sizes, beam, seed):
+    released, waveform = model(), noise(samples, seed)
+    stream, units, pushed = vitspeech.TranscriptStream(released, search=Search(beam)), (), []
+    for part in pushes(waveform, sizes):
+        found = stream.push(part)
+        assert found.kept <= len(units)
+        units = (*units[: found.kept], *found.changed)
+        best = stream.search.best()
+        assert [unit.label for unit in units] == [LABELS[unit] for unit in best.units]
+        pushed.append((found, units, best))
+    stream.flush()
+    for found, units, best in pushed:  # read after all pushes, and after the flush
+        assert found.units == units and found.text == " ".join(unit.label for unit in units)
+        assert found.indices == best.units and found.log_probability == best.log_probability
+
+
+def test_a_push_that_changes_nothing_says_so():
+    stream = vitspeech.TranscriptStream(model(), search=Search(1))
+    count = len(stream.push(noise(16_000)).units)
+    found = stream.push(noise(1))
+    assert count > 5 and (found.kept, found.changed) == (count, ())
+
+
+@pytest.mark.parametrize("search", [Search(1), Search(2)], ids=["greedy", "beam"])
+def test_the_cost_of_a_push_does_not_depend_on_what_was_transcribed(search):
+    released = model(depth=1)
+    rows = torch.full((16_000, 6), 0.02)
+    rows[torch.arange(16_000), torch.arange(16_000) % 5] = 0.9  # a word a token
+    streams, seconds = {}, {1_000: [], 16_000: []}
+    for words in seconds:
+        streams[words] = vitspeech.TranscriptStream(released, search=search)
+        streams[words].search.push(rows[:words].log())
+        assert len(streams[words].push(noise(960)).units) >= words
+    gc.disable()
+    try:
+        for part in noise(30 * 960).split(960):  # in turns, so that both meet the same load
+            for words, stream in streams.items():
+                start = time.process_time()
+                stream.push(part)
+                seconds[words].append(time.process_time() - start)
+    finally:
+        gc.enable()
+    assert min(seconds[16_000]) < 1.5 * min(seconds[1_000])
 
 
 @pytest.mark.parametrize("search", [Search(1), Search(3)], ids=["greedy", "beam"])

@@ -5,7 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 from torchmetrics.functional.text import char_error_rate, word_error_rate
 
-from vitspeech.metrics.word_errors import Alignment, align, alignments, character_error_rate, confusions, score, worst
+from vitspeech.metrics.word_errors import (
+    Alignment,
+    align,
+    alignments,
+    character_error_rate,
+    confusions,
+    errors_by_word,
+    score,
+    worst,
+)
 
 WORDS = draw.sampled_from("go stop left up".split())
 REFERENCES = draw.lists(WORDS, min_size=1, max_size=7)
@@ -83,6 +92,38 @@ def test_a_score_computed_by_hand():
     assert (result.words, result.utterances) == (6, 3)
     # The best resample is the correct utterance three times; the worst has 2 errors in 3 words.
     assert (result.wer_low, result.wer_high) == pytest.approx((0, 2 / 3))
+
+
+def test_errors_count_at_the_word_where_they_are_and_insertions_at_the_word_before():
+    assert errors_by_word(align("go on up".split(), "go off".split())) == [0, 1, 1]
+    assert errors_by_word(align(["go"], "no no go no".split())) == [3]
+    assert errors_by_word(align("go on".split(), "go up up on".split())) == [2, 0]
+
+
+def test_the_interval_resamples_speakers_with_all_their_words():
+    # Ann says three words wrong of four, in two utterances, one of them shared with Bob; Bob and Cid say theirs right.
+    references, hypotheses = ["go on up", "stop left", "right down"], ["no off up", "go left", "right down"]
+    speakers = [["ann", "ann", "bob"], ["ann", "ann"], ["cid", "cid"]]
+    result = score(references, hypotheses, speakers)
+    assert (result.wer, result.speakers) == (pytest.approx(3 / 7), 3)
+    assert (result.wer_low, result.wer_high) == (
+        0,
+        0.75,
+    )  # without Ann, and only Ann; each in 1 of 27 or more resamples
+    apart = score(references, hypotheses)
+    assert apart.speakers is None and apart.wer_high == pytest.approx(2 / 3)
+
+
+def test_one_speaker_alone_gives_the_interval_over_utterances():
+    references, hypotheses = ["go on", "stop", "left right"], ["go off", "stop", "left up"]
+    result, unknown = score(references, hypotheses, [["eve"] * 2, ["eve"], ["eve"] * 2]), score(references, hypotheses)
+    assert (result.wer_low, result.wer_high) == (unknown.wer_low, unknown.wer_high)
+    assert (result.speakers, unknown.speakers) == (1, None)
+
+
+def test_each_word_needs_its_speaker():
+    with pytest.raises(ValueError, match="speakers must have one entry per word of each reference"):
+        score(["go on", "stop"], ["go on", "stop"], [["ann"], ["bob", "bob"]])
 
 
 def test_the_interval_matches_the_normal_approximation_and_is_reproducible():

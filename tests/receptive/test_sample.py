@@ -3,12 +3,18 @@
 Shapes: B inputs, N image side in pixels or samples of a clip.
 """
 
+from dataclasses import replace
+
 import pytest
+import soundfile
 import torch
 from PIL import Image
 from tiny import ROOT
 
+import vitspeech
+from vitspeech import checkpoint
 from vitspeech.data import Shapes
+from vitspeech.receptive.comparison import Plan, compare
 from vitspeech.receptive.sample import sample_for
 from vitspeech.receptive.subjects import subject
 
@@ -66,6 +72,37 @@ def test_utterances_are_looked_at_word_by_word(finished_recognizer_run, hearing)
     sample = sample_for([subject(str(finished_recognizer_run))], None, 4)
     assert sample.origin == "4 validation clips of SpokenWords"
     assert torch.equal(sample.raw, sample_for([hearing], None, 4).raw)
+
+
+@pytest.fixture
+def transcribed(finished_recognizer_run, tmp_path):
+    """The tiny recognizer with a card that names recordings with transcripts: 300 quiet ms, then a loud tone."""
+    root = tmp_path / "recordings"
+    root.mkdir()
+    for split, seconds in (("train", (1.5,)), ("validation", (0.5, 1.5, 2.5)), ("test", (1.5,))):
+        lines = ["path,transcript"]
+        for length in seconds:
+            sound = 0.01 * torch.ones(int(16_000 * length))
+            sound[4800:] = 0.5 * torch.sin(0.3 * torch.arange(len(sound) - 4800))
+            soundfile.write(root / f"{split}{length}.wav", sound.numpy(), 16_000)
+            lines.append(f"{split}{length}.wav,yes no")
+        (root / f"{split}.csv").write_text("\n".join(lines) + "\n")
+    model = vitspeech.load(finished_recognizer_run)
+    data = {"class_path": "vitspeech.TranscribedAudio", "init_args": {"vocabulary": list(model.labels)}}
+    checkpoint.save(replace(model, card=model.card | {"data": data}), tmp_path / "listening")
+    return subject(str(tmp_path / "listening")), root
+
+
+def test_recordings_with_transcripts_are_looked_at_where_they_are_loudest(transcribed):
+    listening, root = transcribed
+    sample = sample_for([listening], str(root), 9)
+    assert sample.raw.shape == (3, 16_000) and sample.raw.dtype == torch.int16
+    assert sample.labels is None and sample.names is None and sample.middles.tolist() == [7999.5] * 3
+    assert sample.origin == "3 validation utterances of TranscribedAudio, the loudest part of each"
+    quiet = ((sample.raw - 328).abs() <= 1).float().mean(1).sort().values
+    assert quiet[:2].max() < 0.01 and 0.5 < quiet[2] < 0.7  # the shortest is repeated: 0.6 of it is quiet
+    (result,) = compare([listening], sample, Plan(inputs=2, answers=2, factors=(1.0,)))
+    assert result.main.layers and result.missing.keys() == {"accuracy against what is visible"}
 
 
 def test_the_first_model_with_a_card_says_which_data(seeing):

@@ -7,19 +7,105 @@ import timm.optim
 import torch
 from torch import nn
 
-from vitspeech.models import CNN, ViT
+from vitspeech.attention import LearnedPositions, RelativePositions
+from vitspeech.attention.pooling import ClassToken
+from vitspeech.attention.scores import SCORES
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import CNN, SpeechTranscriber, TimmModel, ViT
 from vitspeech.tasks.optimizer import learning_rate, parameter_groups
 
 
 def test_matrices_decay_and_norms_biases_tokens_and_positions_do_not():
     network = ViT(10, width=16, pooling="class", encoder={"depth": 2, "heads": 2})
-    decayed, plain = parameter_groups(network)
+    decayed, head, plain = parameter_groups(network)
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     assert all("norm" not in names[id(p)] and p.ndim == 2 for p in decayed["params"])
     kept = {names[id(p)] for p in plain["params"]}
     assert {"positions.table", "pooling.token", "head.bias", "encoder.norm.weight"} <= kept
-    assert len(decayed["params"]) + len(plain["params"]) == len(names)
-    assert plain["weight_decay"] == 0
+    assert [names[id(p)] for p in head["params"]] == ["head.weight"]
+    assert len(decayed["params"]) + 1 + len(plain["params"]) == len(names)
+    assert plain["weight_decay"] == 0 and "weight_decay" not in head
+
+
+def kinds(network):
+    """Of each parameter by name: whether it has weight decay, and whether Muon takes it."""
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    found = {}
+    for group in parameter_groups(network):
+        kind = ("weight_decay" not in group, not group.get("use_fallback", False))
+        assert kind != (False, True)
+        for parameter in group["params"]:
+            assert names[id(parameter)] not in found  # in one group only
+            found[names[id(parameter)]] = kind
+    return found
+
+
+HIDDEN, OUTPUT, PLAIN = (True, True), (True, False), (False, False)
+KINDS = [
+    (nn.Linear(5, 7), {"weight": HIDDEN, "bias": PLAIN}),
+    (nn.Conv1d(5, 7, 3), {"weight": HIDDEN, "bias": PLAIN}),
+    (nn.LayerNorm((5, 7)), {"weight": PLAIN, "bias": PLAIN}),
+    (nn.BatchNorm2d(5), {"weight": PLAIN, "bias": PLAIN}),
+    (nn.Embedding(5, 7), {"weight": PLAIN}),
+    (RelativePositions(6), {"key": PLAIN, "value": PLAIN}),
+    (LearnedPositions(5, 6), {"table": PLAIN}),
+    (ClassToken(6), {"token": PLAIN}),
+    (SCORES["general"](2, 6), {"weight": HIDDEN}),
+    (SCORES["additive"](2, 6), {"query_weight": HIDDEN, "key_weight": HIDDEN, "energy": PLAIN}),
+    (SCORES["cosine"](2, 6), {"log_temperature": PLAIN}),
+]
+
+
+@pytest.mark.parametrize(("module", "expected"), KINDS, ids=[type(module).__name__ for module, _ in KINDS])
+def test_each_kind_of_parameter_has_its_group_at_any_depth(module, expected):
+    assert kinds(module) == expected
+    nested = nn.Sequential(nn.ReLU(), nn.Sequential(module))
+    assert kinds(nested) == {f"1.0.{name}": kind for name, kind in expected.items()}
+
+
+def test_embedding_and_both_heads_of_a_transcriber_are_not_hidden():
+    tokens = SpeechTokens(width=16)
+    found = kinds(SpeechTranscriber(5, tokens, {"depth": 1, "heads": 2, "score": "additive"}, ctc=True))
+    assert found["embedding.weight"] == PLAIN
+    assert found["head.weight"] == found["ctc_head.weight"] == OUTPUT
+    assert found["head.bias"] == found["encoder.blocks.0.attention.score.energy"] == PLAIN
+    assert found["encoder.blocks.0.attention.query.weight"] == HIDDEN
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "plain", "head"),
+    [
+        ("vit_tiny_patch16_224", {"img_size": 32}, "pos_embed", "head.weight"),
+        ("resnet18", {}, "layer1.0.bn1.weight", "fc.weight"),
+        ("swin_tiny_patch4_window7_224", {}, "layers.0.blocks.0.attn.relative_position_bias_table", "head.fc.weight"),
+    ],
+)
+def test_networks_of_timm_name_their_own(name, options, plain, head):
+    found = kinds(TimmModel(7, name, options))
+    assert found[f"network.{plain}"] == PLAIN and found[f"network.{head}"] == OUTPUT
+
+
+def test_a_module_of_a_users_own_names_its_parameters_with_wildcards():
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.ModuleList([nn.Linear(5, 5), nn.Bilinear(5, 5, 5)]), nn.Linear(5, 7)
+
+        def no_weight_decay(self):
+            return {"body.1.*"}
+
+    found = kinds(Own())
+    assert found["body.0.weight"] == HIDDEN and found["body.1.weight"] == PLAIN and found["head.weight"] == OUTPUT
+
+
+def test_muon_takes_hidden_weights_only():
+    network = ViT(10, width=16, encoder={"depth": 1, "heads": 2}, positions="relative")
+    optimizer = timm.optim.Muon(parameter_groups(network), lr=0.1, weight_decay=0.0)
+    network(torch.randn(3, 3, 32, 32)).square().sum().backward()
+    optimizer.step()
+    taken = {name for name, parameter in network.named_parameters() if optimizer.state[parameter]["use_muon"]}
+    assert taken == {name for name, kind in kinds(network).items() if kind == HIDDEN}
+    assert not any("head" in name or "relative" in name or "bias" in name for name in taken)
 
 
 def test_frozen_parameters_are_left_out():

@@ -10,16 +10,19 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
+import lightning
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
 from tiny import ROOT, TINY, TINY_SEQUENCES, TINY_SPEECH
+from torch import nn
 
 from vitspeech.tasks import Recognition
 from vitspeech.training.cli import TrainingCLI, train
-from vitspeech.training.run_folder import create_folder
+from vitspeech.training.run_folder import checkpoints, start
 
 SOURCES_OF_CHANCE = [
     "--data.init_args.augment.cutout=5",
@@ -158,7 +161,11 @@ def test_a_run_killed_after_its_last_epoch_still_tests_the_averaged_weights(tmp_
     TrainingCLI([*TINY, *AVERAGED, f"--run={run}"]).train()
     before = weights(run)
     shutil.rmtree(run / "model")
+    origin = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(origin | {"commit": "c0ffee"}))
     TrainingCLI([f"--resume={run}"]).train()
+    card = json.loads((run / "model/card.json").read_text())
+    assert card["commit"] == "c0ffee" and card["resumed"] == [origin]
     for name, tensor in before.items():
         assert torch.equal(tensor, weights(run)[name]), name
 
@@ -180,24 +187,81 @@ def test_resuming_what_is_no_run_is_refused(tmp_path):
 def test_runs_are_numbered_under_their_configs_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number in range(12):
-        assert str(create_folder(None, [Path("configs/cifar10/vit.yaml")])) == f"runs/cifar10-vit/{number}"
+        assert str(start(None, [Path("configs/cifar10/vit.yaml")], "seed: 0", {})) == f"runs/cifar10-vit/{number}"
+
+
+def start_together(run, count):
+    """What each of several runs gets that start at the same time: its folder, or the error."""
+    barrier = Barrier(count)
+
+    def start_one(number):
+        barrier.wait()
+        try:
+            return start(run, [Path("configs/cifar10/vit.yaml")], f"seed: {number}", {})
+        except FileExistsError as error:
+            return error
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(start_one, range(count)))
 
 
 def test_runs_that_start_together_get_folders_of_their_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with ThreadPoolExecutor(8) as pool:
-        folders = list(pool.map(lambda _: create_folder(None, [Path("configs/cifar10/vit.yaml")]), range(40)))
+    folders = [folder for _ in range(5) for folder in start_together(None, 8)]
     assert sorted(int(folder.name) for folder in folders) == list(range(40))
 
 
-def test_further_processes_of_a_run_use_its_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    folder = create_folder(None, [Path("a/b.yaml")])
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    assert create_folder(None, [Path("a/b.yaml")]) == folder
-    monkeypatch.delenv("VITSPEECH_RUN")
-    with pytest.raises(ValueError, match="--run FOLDER"):
-        create_folder(None, [Path("a/b.yaml")])
+def test_one_of_several_runs_that_start_together_in_one_folder_gets_it(tmp_path):
+    for attempt in range(10):
+        run = tmp_path / str(attempt)
+        results = start_together(run, 8)
+        (number,) = [number for number, result in enumerate(results) if result == run]
+        assert (run / "config.yaml").read_text() == f"seed: {number}"
+        assert all("--resume" in str(result) for result in results if result != run)
+
+
+@pytest.mark.slow
+def test_processes_that_torchrun_starts_share_one_folder(tmp_path):
+    """Without `--run` each of them would choose a number of its own."""
+    together = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp", "--data.batch=25"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [*launcher, ROOT / "scripts/train.py", *TINY, "--trainer.max_epochs=1", *together]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    subprocess.run(command, check=True, timeout=280, cwd=tmp_path, env=environment, capture_output=True)
+    (folder,) = tmp_path.glob("runs/*/*")
+    assert folder.name == "0" and (folder / "model/card.json").exists() and (folder / "last.ckpt").exists()
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's, of its own use of torch and of a loader without workers
+def test_the_best_checkpoint_of_a_resumed_run_is_the_best_of_all_epochs(tmp_path):
+    class Scores(lightning.LightningModule):
+        """Reports a given accuracy after each epoch."""
+
+        def __init__(self, scores):
+            super().__init__()
+            self.weight, self.scores = nn.Parameter(torch.zeros(1)), scores
+
+        def training_step(self, batch):
+            return self.weight.sum()
+
+        def validation_step(self, batch):
+            self.log("accuracy", self.scores[self.current_epoch], batch_size=1)
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    def fit(epochs, resumed=None):
+        saving = checkpoints("accuracy", "max")
+        for callback in saving:
+            callback.dirpath = str(tmp_path)
+        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+        trainer = lightning.Trainer(max_epochs=epochs, callbacks=saving, num_sanity_val_steps=0, **quiet)
+        trainer.fit(Scores([0.5, 0.9, 0.7, 0.6]), [0], [0], ckpt_path=resumed, weights_only=True)
+
+    fit(2)
+    fit(4, tmp_path / "last.ckpt")
+    assert torch.load(tmp_path / "best.ckpt", weights_only=True)["epoch"] == 1
+    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["epoch"] == 3
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(finished_run):

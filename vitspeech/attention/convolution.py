@@ -72,6 +72,10 @@ class QuadraticAttention(nn.Module):
             nn.init.xavier_uniform_(projection.weight)
         nn.init.zeros_(self.output.bias)
 
+    def no_weight_decay(self) -> set[str]:
+        """The names of the parameters that are trained without weight decay."""
+        return {"centers", "sharpness"}
+
     def forward(self, image: Tensor) -> Tensor:
         if image.ndim != 4 or image.shape[1] != self.value.in_features:
             raise ValueError(f"image of shape {tuple(image.shape)} is not (B, {self.value.in_features}, R, C)")

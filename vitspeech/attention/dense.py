@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitspeech.attention.positions import RelativePositions
-from vitspeech.attention.scores import compare, weights_of
+from vitspeech.attention.scores import Score, compare, compare_pairs, weights_of
 
 
 def attend(
@@ -46,7 +46,58 @@ def attend(
     with torch.autocast(query.device.type, enabled=False):
         scores = compare(query, key, scale, None if energy is None else energy.to(query.dtype))
         if relative is not None:
-            scores = scores + relative.scores(query, key.shape[-2], first) * scale
+            scores = scores + relative.scores(query * scale, key.shape[-2], first)
+    return weighted_sum(scores, value, mask, normalizer=normalizer, relative=relative, first=first, dropout=dropout)
+
+
+def attend_pairs(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    score: Score,
+    relative: RelativePositions,
+    normalizer: str = "softmax",
+    first: int = 0,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """`attend` with relative positions for a score that is not linear in the key: needs K numbers for every pair.
+
+    Args:
+        query: Queries, not prepared by the score.
+        key: Keys, not prepared by the score.
+        value: Values.
+        mask: As in `attend`, as are the arguments below.
+        score: Compares each query with the sum of each key and the vector of their distance.
+        relative: Relative positions, whose vectors are added to keys and values.
+        normalizer: `softmax` or `relu`.
+        first: Distance of the first key from the first query.
+        dropout: Dropout probability of the weights.
+
+    Shape:
+        (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K), weights (B, H, T, S)
+    """
+    scores = compare_pairs(score, query, relative.keys(key, query.shape[-2], first)).to(value.dtype)
+    return weighted_sum(scores, value, mask, normalizer=normalizer, relative=relative, first=first, dropout=dropout)
+
+
+def weighted_sum(
+    scores: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    normalizer: str,
+    relative: RelativePositions | None,
+    first: int,
+    dropout: float,
+) -> tuple[Tensor, Tensor]:
+    """The values summed with the weights of the scores, and these weights; arguments as in `attend`.
+
+    Shape:
+        (B, H, T, S), (B, H, S, K) -> (B, H, T, K), weights (B, H, T, S)
+    """
+    with torch.autocast(scores.device.type, enabled=False):
         weights = weights_of(scores, mask, normalizer)
         dropped = F.dropout(weights, dropout) if dropout else weights
         attended = dropped @ value

@@ -18,8 +18,8 @@ from vitspeech.attention.windowed.blocks import BLOCK
 # 16 to 1,024 tokens on two CPU cores, forward and backward.
 HALF_FUSED_FROM_KEYS = 1024
 
-# From this many keys on, causal attention with an unlimited past uses the fused kernel. Set to the bound above; the
-# crossover was not measured.
+# From this many keys on, causal attention with an unlimited past uses the fused kernel; on CUDA it always does. Set to
+# the bound above; the crossover was not measured.
 CAUSAL_FUSED_FROM_KEYS = 1024
 
 # Up to this many keys, T x T scores are stored if the window is about as long as the sequence or unlimited, and the
@@ -41,6 +41,7 @@ class Kernel(Enum):
         FUSED_CAUSAL: The same with `is_causal`, which needs no mask.
         BLOCKWISE: Blocks of queries with the keys of their windows (`windowed.blockwise`).
         FLEX: PyTorch's compiled block-sparse `flex_attention` (`windowed.flex`).
+        PAIRWISE: A vector for each pair, a block of queries at a time (`windowed.pairwise`).
     """
 
     EXPLICIT = "explicit"
@@ -48,6 +49,7 @@ class Kernel(Enum):
     FUSED_CAUSAL = "fused causal"
     BLOCKWISE = "blockwise"
     FLEX = "flex"
+    PAIRWISE = "pairwise"
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Request:
         dot_product: Whether the score compares by dot products rather than by an energy.
         softmax: Whether the normalizer is softmax.
         relative: Whether there are relative positions.
+        linear: Whether the score is linear in the key.
         dropout: Whether attention weights are dropped.
         window: Past context and look-ahead in tokens, each `None` for unlimited; `None` for full attention.
         padding: Whether there is a padding mask.
@@ -76,6 +79,7 @@ class Request:
     dot_product: bool = True
     softmax: bool = True
     relative: bool = False
+    linear: bool = True
     dropout: bool = False
     window: tuple[int | None, int | None] | None = None
     padding: bool = False
@@ -107,6 +111,7 @@ def request_for(
         dot_product=score.energy is None,
         softmax=normalizer == "softmax",
         relative=relative is not None,
+        linear=score.linear_in_key,
         dropout=dropout > 0,
         **options,
     )
@@ -129,14 +134,16 @@ def choose_dense(request: Request) -> Kernel:
 
 def choose_windowed(request: Request, left: int | None, right: int | None) -> Kernel:
     """The kernel for a window around each query."""
+    if request.relative and not request.linear:
+        return Kernel.PAIRWISE
     last = max(request.keys - 1, 0)
     left, right = (last if context is None else min(context, last) for context in (left, right))
     fusable = request.fusable and not request.dropout  # with dropout the fused kernels hold all T x T weights
+    causal = left >= last and right == 0 and not request.padding
+    if fusable and causal and request.keys >= (1 if request.device == "cuda" else CAUSAL_FUSED_FROM_KEYS):
+        return Kernel.FUSED_CAUSAL
     if fusable and request.device == "cuda" and request.dtype != torch.float64 and request.width >= FLEX_FROM_WIDTH:
         return Kernel.FLEX
-    causal = left >= last and right == 0
-    if fusable and causal and not request.padding and request.keys >= CAUSAL_FUSED_FROM_KEYS:
-        return Kernel.FUSED_CAUSAL
     # The energy of every pair holds K numbers: never all pairs at once.
     if request.dot_product and request.keys <= min(left + right + BLOCK, EXPLICIT_UP_TO_KEYS):
         return Kernel.EXPLICIT

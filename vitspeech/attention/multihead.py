@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from vitspeech.attention.dense import attend, attend_fused
+from vitspeech.attention.dense import attend, attend_fused, attend_pairs
 from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_mask, check_padding, window_mask
 from vitspeech.attention.positions import IN_ATTENTION, RelativePositions, Rotary
@@ -82,6 +82,7 @@ class MultiHeadAttention(nn.Module):
         self.score = make_score(score, heads, width // heads)
         self.normalizer = named(NORMALIZERS, "normalizer", normalizer)
         self.rotary, self.relative = make_positions(positions, width // heads)
+        self.pairwise = self.relative is not None and not self.score.linear_in_key
 
     def forward(
         self,
@@ -106,7 +107,7 @@ class MultiHeadAttention(nn.Module):
             cross=source is not None,
         )
         kernel = choose_kernel(request)
-        if kernel in (Kernel.BLOCKWISE, Kernel.FLEX, Kernel.FUSED_CAUSAL):
+        if kernel not in (Kernel.FUSED, Kernel.EXPLICIT):
             attended = truncated_attention(
                 query, key, value, self.left, self.right, padding=padding, score=self.score, **options
             )
@@ -148,8 +149,12 @@ class MultiHeadAttention(nn.Module):
         return x.transpose(1, 2).flatten(2)
 
     def prepared(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys transformed by the score, in the dtype of the values (autocast may have raised theirs)."""
-        query, key = self.score.prepare(query, key)
+        """Queries and keys transformed by the score, in the dtype of the values (autocast may have raised theirs).
+
+        If the score compares pair by pair, it transforms them later, together with the relative positions.
+        """
+        if not self.pairwise:
+            query, key = self.score.prepare(query, key)
         return query.to(value.dtype), key.to(value.dtype)
 
     def attend(
@@ -169,18 +174,10 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0,
     ) -> tuple[Tensor, Tensor]:
         """`attend` for prepared queries and keys; `first` is the distance of the first key from the first query."""
-        return attend(
-            query,
-            key,
-            value,
-            allowed,
-            scale=self.score.scale,
-            energy=self.score.energy,
-            normalizer=self.normalizer,
-            relative=self.relative,
-            first=first,
-            dropout=dropout,
-        )
+        options = {"normalizer": self.normalizer, "relative": self.relative, "first": first, "dropout": dropout}
+        if self.pairwise:
+            return attend_pairs(query, key, value, allowed, score=self.score, **options)
+        return attend(query, key, value, allowed, scale=self.score.scale, energy=self.score.energy, **options)
 
     def attend_cached(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, first: int = 0

@@ -4,16 +4,27 @@ Shapes: B batch, T query tokens, S source tokens, D model width, H heads, K head
 """
 
 import functools
+from collections.abc import Callable
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+PAGE = 256  # positions whose rotations are computed at once and kept
 
-def sinusoidal(tokens: int, width: int, first: int = 0, device: torch.device | None = None) -> Tensor:
+
+def sinusoidal(
+    tokens: int,
+    width: int,
+    first: int = 0,
+    device: torch.device | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
     """PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017, sec. 3.5).
 
-    Row 0 is position `first`.
+    Row 0 is position `first`. The values are computed in double precision on the CPU, since not every device has it,
+    and rounded once.
 
     Shape:
         -> (T, D)
@@ -23,12 +34,13 @@ def sinusoidal(tokens: int, width: int, first: int = 0, device: torch.device | N
     """
     if width % 2:
         raise ValueError(f"width={width} is odd; sinusoidal positions pair a sine with a cosine")
-    wavelengths = 10_000 ** (torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
-    angles = torch.arange(first, first + tokens, dtype=torch.float64, device=device)[:, None] / wavelengths
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()
+    exact = {"dtype": torch.float64, "device": "cpu"}
+    wavelengths = 10_000 ** (torch.arange(0, width, 2, **exact) / width)
+    angles = torch.arange(first, first + tokens, **exact)[:, None] / wavelengths
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).to(device or torch.get_default_device(), dtype)
 
 
-def sinusoidal_2d(rows: int, columns: int, width: int) -> Tensor:
+def sinusoidal_2d(rows: int, columns: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """2-D sinusoidal positions in raster order: half of the width encodes the row, half the column.
 
     Shape:
@@ -39,8 +51,8 @@ def sinusoidal_2d(rows: int, columns: int, width: int) -> Tensor:
     """
     if width % 4:
         raise ValueError(f"width={width} is not a multiple of 4; 2-D positions halve it into sine-cosine pairs")
-    row = sinusoidal(rows, width // 2)[:, None].expand(-1, columns, -1)
-    column = sinusoidal(columns, width // 2)[None].expand(rows, -1, -1)
+    row = sinusoidal(rows, width // 2, dtype=dtype)[:, None].expand(-1, columns, -1)
+    column = sinusoidal(columns, width // 2, dtype=dtype)[None].expand(rows, -1, -1)
     return torch.cat((row, column), dim=-1).flatten(0, 1)
 
 
@@ -48,7 +60,8 @@ class FixedPositions(nn.Module):
     """Adds fixed positions, such as `sinusoidal` or `sinusoidal_2d`.
 
     Args:
-        table: One row per token.
+        table: One row per token. Give it in float64 if the module may be converted to that (`module.double()`): every
+            conversion starts from this table, which stays on its device as it is.
 
     Shape:
         table (T, D); (B, T', D) -> (B, T', D) for any T' up to T
@@ -59,8 +72,14 @@ class FixedPositions(nn.Module):
 
     def __init__(self, table: Tensor) -> None:
         super().__init__()
+        self.exact = table
         # Not part of the state dictionary: it follows from the configuration.
-        self.register_buffer("table", table, persistent=False)
+        self.register_buffer("table", table.to(torch.get_default_dtype()), persistent=False)
+
+    def _apply(self, convert: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(convert, recurse)
+        self.table = self.exact.to(self.table)
+        return self
 
     def forward(self, x: Tensor) -> Tensor:
         return x + rows_for(x, self.table).to(x.dtype)
@@ -85,6 +104,10 @@ class LearnedPositions(nn.Module):
         self.table = nn.Parameter(torch.empty(tokens, width))
         nn.init.trunc_normal_(self.table, std=0.02)
 
+    def no_weight_decay(self) -> set[str]:
+        """The names of the parameters that are trained without weight decay."""
+        return {"table"}
+
     def forward(self, x: Tensor) -> Tensor:
         return x + rows_for(x, self.table).to(x.dtype)
 
@@ -99,9 +122,10 @@ def rows_for(x: Tensor, table: Tensor) -> Tensor:
 class RelativePositions(nn.Module):
     """One learned vector per distance s - t, added to keys and values (Shaw et al. 2018, eq. 3-5).
 
-    arXiv:1803.02155. The score of query t and key s becomes q_t·(k_s + a^K), the output the weighted sum of v_s + a^V;
-    a^K and a^V belong to the distance clipped to -C .. C (eq. 2) and are shared by all heads. No tensor of (T, S, K) is
-    stored: queries are multiplied by the table, and the products are skewed into place.
+    arXiv:1803.02155. The score of query t and key s becomes score(q_t, k_s + a^K), the output the weighted sum of
+    v_s + a^V; a^K and a^V belong to the distance clipped to -C .. C (eq. 2) and are shared by all heads. If the score
+    is linear in the key (`Score.linear_in_key`), no tensor of (T, S, K) is stored: queries are multiplied by the table,
+    and the products are skewed into place. Otherwise each query is compared with all sums k_s + a^K, which is slower.
 
     Args:
         width: Head width K.
@@ -121,15 +145,25 @@ class RelativePositions(nn.Module):
         for table in (self.key, self.value):
             nn.init.trunc_normal_(table, std=0.02)
 
+    def no_weight_decay(self) -> set[str]:
+        """The names of the parameters that are trained without weight decay."""
+        return {"key", "value"}
+
     def scores(self, query: Tensor, keys: int, first: int = 0) -> Tensor:
         """q_t·a^K for every pair: (…, T, K) -> (…, T, S); `first` as in `distances`."""
         index = distances(first, query.shape[-2], keys, self.clip, query.device)
-        return skew(query @ self.key.to(query.dtype)[index].T, keys)
+        return skew(query @ rows_at(index, self.key, query.dtype).T, keys)
+
+    def keys(self, key: Tensor, queries: int, first: int = 0) -> Tensor:
+        """k_s + a^K for every pair: (…, S, K) -> (…, T, S, K); `first` as in `distances`."""
+        index = distances(first, queries, key.shape[-2], self.clip, key.device)
+        pairs = torch.arange(key.shape[-2], device=key.device) - torch.arange(queries, device=key.device)[:, None]
+        return key.unsqueeze(-3) + rows_at(index[pairs + queries - 1], self.key, key.dtype)
 
     def values(self, weights: Tensor, first: int = 0) -> Tensor:
         """The weighted sum of a^V: (…, T, S) -> (…, T, K); `first` as in `distances`."""
         index = distances(first, *weights.shape[-2:], self.clip, weights.device)
-        return unskew(weights) @ self.value.to(weights.dtype)[index]
+        return unskew(weights) @ rows_at(index, self.value, weights.dtype)
 
 
 def distances(first: int, queries: int, keys: int, clip: int, device: torch.device) -> Tensor:
@@ -141,9 +175,20 @@ def distances(first: int, queries: int, keys: int, clip: int, device: torch.devi
     return distance.clamp(-clip, clip) + clip
 
 
+def rows_at(index: Tensor, table: Tensor, dtype: torch.dtype) -> Tensor:
+    """Rows of a table in a dtype.
+
+    Clipped distances repeat a row many times. Its gradient is their sum, which a half precision cannot hold, so the
+    rows are gathered in single precision at least and converted afterwards.
+    """
+    return table.to(torch.promote_types(table.dtype, torch.float32))[index].to(dtype)
+
+
 def skew(by_distance: Tensor, keys: int) -> Tensor:
     """Reshape columns by distance into columns by key: (…, T, T + S) -> (…, T, S)."""
     queries = by_distance.shape[-2]
+    if not queries:
+        return by_distance
     # With rows one element shorter, each row starts one column later: diagonals become columns.
     shifted = by_distance.flatten(-2)[..., queries - 1 : queries - 1 + queries * (queries + keys - 1)]
     return shifted.unflatten(-1, (queries, queries + keys - 1))[..., :keys]
@@ -152,6 +197,8 @@ def skew(by_distance: Tensor, keys: int) -> Tensor:
 def unskew(by_key: Tensor) -> Tensor:
     """The inverse of `skew`, zero for distances without a key: (…, T, S) -> (…, T, T + S)."""
     queries, keys = by_key.shape[-2:]
+    if not queries:
+        return by_key
     shifted = F.pad(by_key, (0, queries - 1)).flatten(-2)
     return F.pad(shifted, (queries - 1, 1)).unflatten(-1, (queries, queries + keys))
 
@@ -180,26 +227,38 @@ class Rotary(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys at positions `first`, `first` + 1, …."""
-        table = self.table(max(query.shape[-2], key.shape[-2]), first, query)
-        return self.rotate(query, table), self.rotate(key, table)
-
-    def table(self, tokens: int, first: int, like: Tensor) -> Tensor:
-        """Sine and cosine of the angle of each pair at each position: (T, K)."""
-        make = one_position if tokens == 1 else functools.partial(sinusoidal, tokens)
-        return make(self.width, first, like.device).to(like.dtype)
-
-    def rotate(self, x: Tensor, table: Tensor) -> Tensor:
-        """Rotate `x` by the first rows of the table: (…, T, K) -> (…, T, K)."""
-        sine, cosine = table[: x.shape[-2], 0::2], table[: x.shape[-2], 1::2]
-        even, odd = x[..., 0::2], x[..., 1::2]
-        return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2)
+        queries, keys = query.shape[-2], key.shape[-2]
+        rotation = rotations(queries, self.width, first, query)
+        same = rotation if keys == queries else rotations(keys, self.width, first, key)
+        return rotate(query, *rotation), rotate(key, *same)
 
 
-@functools.lru_cache(maxsize=512)
-def one_position(width: int, first: int, device: torch.device) -> Tensor:
-    """`sinusoidal` of a single position, cached: the blocks of a stream use it a few tokens apart."""
-    with torch.inference_mode(False):  # the cached tensor may be used in training, too
-        return sinusoidal(1, width, first, device)
+def rotate(x: Tensor, sine: Tensor, cosine: Tensor) -> Tensor:
+    """Rotate each pair of `x` by its angle: (…, T, K), twice (T, K / 2) -> (…, T, K)."""
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2)
+
+
+def rotations(tokens: int, width: int, first: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Sine and cosine of the angles of all pairs at positions `first`, `first` + 1, …, as `like`: (T, K / 2) each.
+
+    They are rows of cached pages, which all layers share, as do the sequences of a stream and of other lengths.
+    """
+    if torch.compiler.is_compiling():  # a traced graph computes its own
+        table = sinusoidal(tokens, width, first, like.device, like.dtype)
+        return table[:, 0::2], table[:, 1::2]
+    low, high = first // PAGE, -(-(first + tokens) // PAGE)
+    sine, cosine = pages(low, high, width, like.device, like.dtype)
+    rows = slice(first - low * PAGE, first - low * PAGE + tokens)
+    return sine[rows], cosine[rows]
+
+
+@functools.lru_cache(maxsize=16)
+def pages(low: int, high: int, width: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Sine and cosine at the positions of the pages `low` to `high` - 1: (P, K / 2) each."""
+    with torch.inference_mode(False):  # the cached tensors may be used in training, too
+        table = sinusoidal((high - low) * PAGE, width, low * PAGE, device, dtype)
+        return table[:, 0::2].contiguous(), table[:, 1::2].contiguous()
 
 
 IN_ATTENTION = {"relative": RelativePositions, "rotary": Rotary}

@@ -23,7 +23,8 @@ from torch.nn import functional as F
 class Score(nn.Module):
     """The base class of scores; by itself the dot product q·k (Luong et al. 2015, arXiv:1508.04025, eq. 8).
 
-    A subclass may override `prepare`, and in its constructor set `scale` to a number or `energy` to a parameter.
+    A subclass may override `prepare`, and in its constructor set `scale` to a number or `energy` to a parameter. If its
+    `prepare` returns the keys unchanged, it can set `keeps_keys`, which makes relative positions faster.
 
     Args:
         heads: Number of heads H.
@@ -32,6 +33,7 @@ class Score(nn.Module):
     Attributes:
         scale: Factor of the dot product, a number. A learned factor belongs in `prepare`.
         energy: v of the additive score (H, K); `None` compares by the dot product.
+        keeps_keys: Whether `prepare` returns the keys unchanged; false for a class that overrides it without saying so.
 
     Shape:
         query (B, H, T, K), key (B, H, S, K) -> (B, H, T, S)
@@ -41,9 +43,12 @@ class Score(nn.Module):
     """
 
     scale = 1.0
+    keeps_keys = True
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        stated = next(vars(parent) for parent in cls.__mro__ if vars(parent).keys() & {"prepare", "keeps_keys"})
+        cls.keeps_keys = stated.get("keeps_keys", False)
         for name in ("forward", "__call__"):
             if name in vars(cls):
                 raise TypeError(
@@ -56,8 +61,13 @@ class Score(nn.Module):
         self.register_parameter("energy", None)
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Transform queries and keys before they are compared; the shapes stay."""
+        """Transform queries and keys before they are compared, each token by itself; the shapes stay."""
         return query, key
+
+    @property
+    def linear_in_key(self) -> bool:
+        """Whether the score of a query and a sum of keys is known to be the sum of their scores."""
+        return self.keeps_keys and self.energy is None
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         return compare(*self.prepare(query, key), self.scale, self.energy)
@@ -151,6 +161,8 @@ class Dot(Score):
 class General(Score):
     """qᵀ W k with one W per head (Luong et al. 2015, arXiv:1508.04025, eq. 8); initialized as `ScaledDot`."""
 
+    keeps_keys = True
+
     def __init__(self, heads: int, width: int) -> None:
         super().__init__(heads, width)
         self.weight = nn.Parameter(torch.eye(width).expand(heads, -1, -1) / math.sqrt(width))
@@ -170,6 +182,10 @@ class Additive(Score):
         self.key_weight = nn.Parameter(torch.empty(heads, width, width).uniform_(-bound, bound))
         self.energy = nn.Parameter(torch.empty(heads, width).uniform_(-bound, bound))
 
+    def no_weight_decay(self) -> set[str]:
+        """The names of the parameters that are trained without weight decay."""
+        return {"energy"}
+
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         return query @ self.query_weight, key @ self.key_weight
 
@@ -184,6 +200,10 @@ class Cosine(Score):
     def __init__(self, heads: int, width: int) -> None:
         super().__init__(heads, width)
         self.log_temperature = nn.Parameter(torch.full((heads, 1, 1), math.log(0.1)))
+
+    def no_weight_decay(self) -> set[str]:
+        """The names of the parameters that are trained without weight decay."""
+        return {"log_temperature"}
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         inverse = (-self.log_temperature).clamp(max=math.log(100)).exp()
@@ -201,6 +221,19 @@ def compare(query: Tensor, key: Tensor, scale: float = 1.0, energy: Tensor | Non
         products = (query.flatten(0, -3) * scale) @ key.flatten(0, -3).transpose(1, 2)
         return products.view(*query.shape[:-1], key.shape[-2])
     return ((query.unsqueeze(-2) + key.unsqueeze(-3)).tanh() @ energy[..., None, :, None]).squeeze(-1)
+
+
+def compare_pairs(score: Score, query: Tensor, keys: Tensor) -> Tensor:
+    """The scores of keys that differ from query to query; neither is prepared.
+
+    Shape:
+        (B, H, T, K), (B, H, T, S, K) -> (B, H, T, S)
+    """
+    prepared = score.prepare(query, keys.flatten(2, 3))
+    query, keys = prepared[0].to(keys.dtype), prepared[1].to(keys.dtype).view(keys.shape)
+    if score.energy is None:
+        return (keys @ (query * score.scale).unsqueeze(-1)).squeeze(-1)
+    return ((query.unsqueeze(-2) + keys).tanh() @ score.energy.to(keys.dtype)[:, None, :, None]).squeeze(-1)
 
 
 def weights_of(scores: Tensor, mask: Tensor | None = None, normalizer: str = "softmax") -> Tensor:

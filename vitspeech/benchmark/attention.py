@@ -97,7 +97,7 @@ def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
     A cell is a length, a dtype and a pass. Memory is measured afterwards, in a new process for each length, dtype and
     variant.
     """
-    report = {"benchmark": "attention", "settings": asdict(settings), **origin(), "complete": False}
+    report = {"benchmark": "attention", "settings": asdict(settings), **origin(settings.device), "complete": False}
     report |= {"cells": [], "memory": []}
     sizes = [settings.case(tokens, dtype) for dtype in settings.dtypes for tokens in sorted(set(settings.tokens))]
     processes = [(case, name) for case in sizes for name in settings.names()] if settings.memory else []

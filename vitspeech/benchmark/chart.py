@@ -10,7 +10,7 @@ from matplotlib import pyplot
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from vitspeech.benchmark.variants import PASSES
-from vitspeech.plots.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY_BLUE, VERMILION
+from vitspeech.plots.style import BLACK, BLUE, GRAY, GREEN, ORANGE, PURPLE, SKY_BLUE, VERMILION
 
 STYLES = {
     "ours": (BLUE, "o"),
@@ -18,6 +18,7 @@ STYLES = {
     "dense mask": (PURPLE, "D"),
     "local-attention": (VERMILION, "^"),
     "flex by hand": (SKY_BLUE, "v"),
+    "varlen": (GRAY, "<"),
     "LSTM": (ORANGE, "P"),
     "convolution": (GREEN, "X"),
 }

@@ -97,7 +97,13 @@ def training_pass(layer: nn.Module, x: Tensor, dtype: str) -> Call:
 
 def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
     """Time the layers. The report is written to `path` after each cell."""
-    report = {"benchmark": "layer", "settings": asdict(settings), **origin(), "complete": False, "cells": []}
+    report = {
+        "benchmark": "layer",
+        "settings": asdict(settings),
+        **origin(settings.device),
+        "complete": False,
+        "cells": [],
+    }
     cells = [(tokens, dtype) for tokens in settings.tokens for dtype in settings.dtypes]
     with tqdm(cells, unit="cell", dynamic_ncols=True) as bar:
         for tokens, dtype in bar:

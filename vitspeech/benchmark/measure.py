@@ -150,9 +150,9 @@ def describe(bar: tqdm, text: str) -> None:
     bar.set_description(text, refresh=sys.stderr.isatty())
 
 
-def origin() -> dict[str, Any]:
+def origin(device: str) -> dict[str, Any]:
     """`provenance`, with the versions of the compared packages and the environment variables that affect times."""
-    record = provenance()
+    record = provenance(device)
     for name in PEERS:
         try:
             record["versions"][name] = version(name)

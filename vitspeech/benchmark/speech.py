@@ -230,7 +230,7 @@ def summary(seconds: numpy.ndarray) -> dict[str, float]:
 def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
     """Measure all parts. The report is written to `path` after each."""
     models = networks(settings)
-    report = {"benchmark": "speech", "settings": asdict(settings), **measure.origin(), "complete": False}
+    report = {"benchmark": "speech", "settings": asdict(settings), **measure.origin(settings.device), "complete": False}
     report["parameters"] = {name: sum(each.numel() for each in models[name].parameters()) for name in models}
     parts = {"log_mel": log_mel, "classify": classify, "reading": reading, "stream": streaming}
     with tqdm(parts.items(), unit="part", dynamic_ncols=True) as bar:

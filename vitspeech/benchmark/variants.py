@@ -131,6 +131,23 @@ def flex_by_hand(case: Case) -> Callable[..., Tensor]:
     return functools.partial(torch.compile(flex_attention), block_mask=blocks)
 
 
+def varlen(case: Case) -> Callable[..., Tensor]:
+    """PyTorch's FlashAttention for sequences of variable length with the same window, which packs all tokens."""
+    if torch.device(case.device).type != "cuda" or DTYPES[case.dtype] == torch.float32:
+        raise NotRunError("CUDA in half precision only: varlen_attn is FlashAttention")
+    from torch.nn.attention.varlen import varlen_attn
+
+    ends = case.tokens * torch.arange(case.batch + 1, dtype=torch.int32, device=case.device)
+
+    def attention(*inputs: Tensor) -> Tensor:
+        packed = (tensor.transpose(1, 2).flatten(0, 1) for tensor in inputs)
+        lengths = (ends, ends, case.tokens, case.tokens)
+        attended = varlen_attn(*packed, *lengths, window_size=(case.left, case.right))
+        return attended.unflatten(0, (case.batch, case.tokens)).transpose(1, 2)
+
+    return attention
+
+
 def lstm(case: Case) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
     """A unidirectional LSTM of the same width."""
     module = nn.LSTM(case.heads * case.width, case.heads * case.width, batch_first=True)
@@ -153,6 +170,7 @@ ATTENTION = {
     "dense mask": dense_mask,
     "local-attention": local_attention,
     "flex by hand": flex_by_hand,
+    "varlen": varlen,
 }
 LAYERS = {"LSTM": lstm, "convolution": convolution}
 VARIANTS = (*ATTENTION, *LAYERS)

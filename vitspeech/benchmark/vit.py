@@ -188,7 +188,7 @@ def training_step(network: nn.Module, images: Tensor, labels: Tensor, dtype: str
 
 def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
     """Time the steps. The report is written to `path` after each dtype."""
-    report = {"benchmark": "vit", "settings": asdict(settings), **origin(), "complete": False}
+    report = {"benchmark": "vit", "settings": asdict(settings), **origin(settings.device), "complete": False}
     report |= {"parameters": {}, "cells": []}
     images = torch.randn(settings.batch, 3, settings.shape.image, settings.shape.image, device=settings.device)
     labels = torch.randint(settings.shape.classes, (settings.batch,), device=settings.device)

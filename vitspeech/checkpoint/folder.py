@@ -60,8 +60,11 @@ def save(model: Model, folder: str | Path) -> None:
     folder = Path(folder)
     if folder.exists() and not (folder / CARD).exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder}: is not empty and not a released model; name another folder")
-    draft = folder.with_name(folder.name + ".draft")
-    shutil.rmtree(draft, ignore_errors=True)
+    draft, before = (folder.with_name(folder.name + ending) for ending in (".draft", ".before"))
+    if before.exists() and not folder.exists():
+        before.rename(folder)  # left by a process that was killed between the two renames below
+    for leftover in (draft, before):
+        shutil.rmtree(leftover, ignore_errors=True)
     draft.mkdir(parents=True)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.network.state_dict().items()}
     save_file(weights, draft / WEIGHTS)
@@ -71,8 +74,15 @@ def save(model: Model, folder: str | Path) -> None:
     (draft / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     sums = {"sha256": sha256(draft / WEIGHTS), "config_sha256": sha256(draft / CONFIG)}
     (draft / CARD).write_text(json.dumps(model.card | {"format": FORMAT} | sums, indent=2) + "\n")
-    shutil.rmtree(folder, ignore_errors=True)
-    draft.rename(folder)
+    if folder.exists():
+        folder.rename(before)
+    try:
+        draft.rename(folder)
+    except OSError:
+        if before.exists():
+            before.rename(folder)
+        raise
+    shutil.rmtree(before, ignore_errors=True)
 
 
 def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
@@ -210,8 +220,9 @@ def read_mapping(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
         ValueError: If it cannot be read, or a key is missing.
     """
     try:
-        mapping = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        # YAML reads JSON's 5e-05 as a string.
+        mapping = (json.loads if path.suffix == ".json" else yaml.safe_load)(path.read_text())
+    except (yaml.YAMLError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     missing = [key for key in keys if not isinstance(mapping, dict) or key not in mapping]
     if missing:

@@ -2,19 +2,25 @@
 
 import inspect
 import json
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import vitspeech.data
-from vitspeech.checkpoint.folder import CARD, Model, load, save
+from vitspeech.checkpoint.folder import CARD, Model, load, read_mapping, save
+from vitspeech.checkpoint.items import TRAINING_ITEMS
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_clips import WordSource
 from vitspeech.trust import import_trusted
 
-FIGURES = ("learning_curves.png", "confusion_matrix.png", "errors.txt")  # a run has those that fit its task
+RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, apart from the seed
+    r"^seed_everything$|^data\..*\b(seed|root|download|workers)$"
+    r"|^trainer\.(accelerator|default_root_dir|log_every_n_steps|enable_\w+|logger|profiler)(\.|$)"
+)
+FILES = ("learning_curves.png", "confusion_matrix.png", "errors.txt", TRAINING_ITEMS)  # a run has some of them
 
 
 def release(
@@ -33,24 +39,47 @@ def release(
 
     Raises:
         FileNotFoundError: If a run is not finished.
-        ValueError: If another run has another network or data set, or the same seed.
+        ValueError: If the config of another run differs in more than the seed, or the seeds are not all different.
     """
     models = [load_finished(path, trust) for path in (run, *others)]
     first = models[0]
     seeds = [seed for model in models for seed in model.card["seeds"]]
-    for path, model in zip((run, *others), models, strict=True):
-        if model.config != first.config or model.card["data"] != first.card["data"]:
-            raise ValueError(f"{path}: has another network or data set than {run}")
+    recipe = read_recipe(run) if others else {}
+    for path in others:
+        for key, values in differences(recipe, read_recipe(path)):
+            raise ValueError(f"{path}: {key} is {values[1]}, but {values[0]} in {run}; seeds must be of one config")
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"the runs' seeds {seeds} are not all different")
     if others:
         first.card["metrics"] |= spread([model.card["metrics"] for model in models])
     first.card |= {"name": Path(folder).name, "seeds": seeds}
     save(first, folder)
-    for file in (Path(run) / name for name in FIGURES):
+    for file in (Path(run) / name for name in FILES):
         if file.exists():
             shutil.copy(file, folder)
     return first.card
+
+
+def read_recipe(run: str | Path) -> dict[str, Any]:
+    """The config of a run without the arguments that may differ between seeds, by dotted keys."""
+    config = read_mapping(Path(run) / "config.yaml", ("data", "model", "trainer"))
+    return {key: value for key, value in flattened(config) if not RUN_ONLY.search(key)}
+
+
+def flattened(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of a nested dictionary with their dotted keys."""
+    for name, value in config.items():
+        if isinstance(value, dict) and value:
+            yield from flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield each key whose values differ, in order, with both values as text; a missing key is `not set`."""
+    for key in dict.fromkeys((*one, *other)):
+        if key not in one or key not in other or one[key] != other[key]:
+            yield key, tuple(repr(config[key]) if key in config else "not set" for config in (one, other))
 
 
 def spread(metrics: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -101,10 +130,15 @@ def table(cards: Sequence[dict[str, Any]]) -> list[str]:
         values, spreads = percentages(card["metrics"])
         seeds = f"{spreads} ({len(card['seeds'])})" if spreads else "one seed"
         numbers = f"{card['parameters'] / 1e6:.2f} M | {values} | {seeds}"
-        hardware = card["hardware"].replace(", 1 cores", ", 1 core")  # as early cards spell it
-        origin = f"{card['minutes']:.0f} | {hardware} | `{card['commit']}`"
+        commits = ", ".join(f"`{commit}`" for commit in of_all_starts(card, "commit"))
+        origin = f"{card['minutes']:.0f} | {', '.join(of_all_starts(card, 'hardware'))} | {commits}"
         lines.append(f"| `{card['name']}` | {numbers} | {origin} |")
     return lines
+
+
+def of_all_starts(card: dict[str, Any], name: str) -> list[str]:
+    """The commits, or the hardware, that a run was started and resumed with, each once."""
+    return list(dict.fromkeys(start[name] for start in (card, *card.get("resumed", []))))
 
 
 NAMES = {  # of the metrics on a card, as tables spell them

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("models", nargs="+", metavar="MODEL", help="folder of a released model or a run, or timm:NAME")
     parser.add_argument("--data", metavar="ROOT", help="folder of the data set, or a folder of images")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the report")
-    parser.add_argument("--inputs", type=int, default=32, help="inputs for the receptive fields (default 32)")
+    parser.add_argument("--inputs", type=int, default=200, help="inputs for the receptive fields (default 200)")
     parser.add_argument("--answers", type=int, default=500, help="inputs for accuracies (default 500)")
     parser.add_argument(
         "--factors",

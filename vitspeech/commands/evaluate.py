@@ -1,10 +1,13 @@
 """Measure a model on the data set and split that its card names; this reproduces the card's number.
 
+A test set with items that the model was trained on is refused.
+
 vitspeech evaluate checkpoints/cnn-cifar10 --data ROOT
 vitspeech evaluate checkpoints/spoken-words-attention --ctc-weight 0      # the decoder without CTC
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from vitspeech import command_line
 
@@ -22,11 +25,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import torch
 
     import vitspeech
+    from vitspeech.checkpoint.items import check_test_items
     from vitspeech.checkpoint.release import card_data
     from vitspeech.tasks import find_task
 
     model = vitspeech.load(options.checkpoint, trust=options.trust)
     data = card_data(model, options.data)
+    check_test_items(data.item_names(), model.card, Path(options.checkpoint))
     network = model.network.to("cuda" if torch.cuda.is_available() else "cpu")
     overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}
     overrides = {name: value for name, value in overrides.items() if value is not None}

@@ -3,6 +3,8 @@
 vitspeech predict checkpoints/vit-cifar10 cat.png holiday/ --top 3 --csv out.csv
 vitspeech predict checkpoints/speech-commands yes.wav recordings/
 vitspeech predict checkpoints/speech-commands yes.wav --attention yes.png
+
+A file that can't be read is reported and left out; the exit status is then 3.
 """
 
 import sys
@@ -18,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("checkpoint", help="folder of a released model or a finished run")
     parser.add_argument("paths", nargs="+", metavar="FILE_OR_FOLDER", help="images or recordings, or folders of them")
     parser.add_argument("--top", type=int, default=3, help="labels per file (default 3)")
-    parser.add_argument("--csv", type=Path, help="write file, rank, label, probability to this file, print nothing")
+    parser.add_argument("--csv", type=Path, help="write a table instead: file, rank, label, probability, status")
     parser.add_argument("--attention", type=Path, metavar="PNG", help="draw the attention weights for one file")
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
@@ -37,17 +39,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         draw_attention(model, Path(options.paths[0]), options.attention)
     # Lines on a terminal show progress by themselves.
     progress = options.csv is not None or not sys.stdout.isatty()
-    predictions = vitspeech.predict(model, options.paths, top=options.top, progress=progress)
-    if options.csv is None:
-        for path, labels in predictions:
+    unread, rows = command_line.UnreadFiles("predict"), []
+
+    def on_error(path: Path, error: Exception) -> None:
+        if options.csv is None:
+            unread.report(path, error)
+        else:
+            rows.append((path, "", "", "", unread.status(path, error)))
+
+    for path, labels in vitspeech.predict(model, options.paths, top=options.top, on_error=on_error, progress=progress):
+        if options.csv is None:
             print(f"{path}: " + ", ".join(f"{label} {probability:.3f}" for label, probability in labels))
-    else:
-        rows = (
-            (path, rank, label, f"{probability:.6f}")
-            for path, labels in predictions
-            for rank, (label, probability) in enumerate(labels, 1)
-        )
-        write_csv(options.csv, ["file", "rank", "label", "probability"], rows)
+        else:
+            rows += [(path, rank, label, f"{value:.6f}", "ok") for rank, (label, value) in enumerate(labels, 1)]
+    if options.csv is not None:
+        write_csv(options.csv, ["file", "rank", "label", "probability", "status"], rows)
         print(options.csv)
     if options.attention:
         print(options.attention)
+    unread.exit(options.csv)

@@ -4,6 +4,7 @@ vitspeech transcribe checkpoints/spoken-words-ctc talk.wav recordings/
 vitspeech transcribe checkpoints/spoken-words-ctc talk.wav --times --picture talk.png
 vitspeech transcribe checkpoints/spoken-words-attention recordings/ --csv words.csv --beam 1 --ctc-weight 0
 
+A recording that can't be read is reported and left out; the exit status is then 3.
 For recordings of any length and for the microphone use `vitspeech stream`.
 """
 
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("checkpoint", help="folder of a released model or a finished run")
     parser.add_argument("paths", nargs="+", metavar="FILE_OR_FOLDER", help="recordings, or folders of them")
     parser.add_argument("--times", action="store_true", help="print when each word (or character) was spoken as well")
-    parser.add_argument("--csv", type=Path, help="write file, unit, start_s, end_s to this file, print nothing")
+    parser.add_argument("--csv", type=Path, help="write a table instead: file, unit, start_s, end_s, status")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw one recording with its transcript")
     parser.add_argument("--beam", type=int, help="number of hypotheses in the beam; 1 is greedy (default 8)")
     weight = "weight of CTC in an encoder-decoder's search (default 0.7)"
@@ -45,23 +46,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model = vitspeech.load(options.checkpoint, trust=options.trust)
     # Lines on a terminal show progress by themselves.
     progress = options.csv is not None or not sys.stdout.isatty()
-    transcripts = vitspeech.transcribe(model, options.paths, search=search, progress=progress)
-    if options.csv is not None:
-        rows = (row for path, transcript in transcripts for row in table_rows(path, transcript))
-        write_csv(options.csv, ["file", "unit", "start_s", "end_s"], rows)
-        print(options.csv)
-    else:
-        for path, transcript in transcripts:
+    unread, rows = command_line.UnreadFiles("transcribe"), []
+
+    def on_error(path: Path, error: Exception) -> None:
+        if options.csv is None:
+            unread.report(path, error)
+        else:
+            rows.append((path, "", "", "", unread.status(path, error)))
+
+    for path, transcript in vitspeech.transcribe(
+        model, options.paths, search=search, on_error=on_error, progress=progress
+    ):
+        if options.csv is None:
             print(f"{path}: {transcript.text}")
             for unit in transcript.units if options.times else ():
                 print(f"{unit.start_s:8.2f} – {unit.end_s:.2f} s  {unit.label}")
+        else:
+            rows += table_rows(path, transcript)
+    if options.csv is not None:
+        write_csv(options.csv, ["file", "unit", "start_s", "end_s", "status"], rows)
+        print(options.csv)
+    unread.exit(options.csv)
     if options.picture:
         draw_transcript(model, Path(options.paths[0]), options.picture, search=search)
         print(options.picture)
 
 
 def table_rows(path: Path, transcript: "Transcript") -> list[tuple]:
-    """One row per unit; a transcript without times has one row per word, with empty times."""
-    if not transcript.units:
-        return [(path, word, "", "") for word in transcript.text.split()]
-    return [(path, unit.label, f"{unit.start_s:.3f}", f"{unit.end_s:.3f}") for unit in transcript.units]
+    """One row per unit, or per word with empty times if the times are unknown; an empty row if there are no words."""
+    if transcript.units:
+        return [(path, unit.label, f"{unit.start_s:.3f}", f"{unit.end_s:.3f}", "ok") for unit in transcript.units]
+    return [(path, word, "", "", "ok") for word in transcript.text.split() or [""]]

@@ -6,7 +6,7 @@ int16 for waveforms.
 Shapes: B batch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy
 import torch
@@ -70,10 +70,11 @@ class Items(Dataset):
     Args:
         inputs: Integer tensor with one row per item.
         labels: Index of each item's label, int64, one per item.
+        speakers: Who speaks each item, so that intervals of accuracies resample speakers; `None` if unknown.
     """
 
-    def __init__(self, inputs: Tensor, labels: Tensor) -> None:
-        self.inputs, self.labels = inputs, labels
+    def __init__(self, inputs: Tensor, labels: Tensor, speakers: Sequence[str] | None = None) -> None:
+        self.inputs, self.labels, self.speakers = inputs, labels, speakers
 
     def __len__(self) -> int:
         return len(self.labels)

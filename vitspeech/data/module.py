@@ -56,6 +56,13 @@ class InMemoryData(lightning.LightningDataModule):
         """Read the split `train`, `validation` or `test`: a data set indexed by (indices, seed), such as `Items`."""
         raise NotImplementedError
 
+    def item_names(self) -> dict[str, list[str]]:
+        """The names of the items of each split, by which a card and `vitspeech evaluate` compare splits.
+
+        Empty if the items have no names: generated items, and those of a set that never changes.
+        """
+        return {}
+
     def normalize(self, inputs: Tensor) -> Tensor:
         """Convert integer inputs to the floats that networks take."""
         raise NotImplementedError
@@ -71,7 +78,27 @@ class InMemoryData(lightning.LightningDataModule):
     def setup(self, stage: str | None = None) -> None:
         """Read the training and validation splits. The test split is read when its data loader is requested."""
         if stage in (None, "fit") and not hasattr(self, "train"):
-            self.train, self.validation = self.read("train"), self.read("validation")
+            self.train, self.validation = self.read_checked("train"), self.read_checked("validation")
+
+    def read_checked(self, split: str) -> Dataset:
+        """Read a split, and check with its first item that whole batches can be taken from it.
+
+        Raises:
+            ValueError: If `read` returns another kind of data set, such as torch's `TensorDataset`.
+        """
+        dataset = self.read(split)
+        try:
+            batch = dataset[torch.arange(1), 0]
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+        else:
+            if isinstance(batch, tuple):
+                return dataset
+            reason = f"it gives a {type(batch).__name__}"
+        raise ValueError(
+            f"{type(self).__name__}.read({split!r}) returns a {type(dataset).__name__} that is not indexed by "
+            f"(indices, seed) for whole batches ({reason}); return vitspeech.Items(inputs, labels) for data in memory"
+        )
 
     def train_dataloader(self) -> DataLoader:
         return self.loader(self.train, Batches(len(self.train), self.batch, seed=self.seed, shuffle=True))
@@ -80,7 +107,7 @@ class InMemoryData(lightning.LightningDataModule):
         return self.evaluation_loader(self.validation)
 
     def test_dataloader(self) -> DataLoader:
-        return self.evaluation_loader(self.read("test"))
+        return self.evaluation_loader(self.read_checked("test"))
 
     def evaluation_loader(self, items: Dataset) -> DataLoader:
         """Load all items in order, in batches of `evaluation_batch`."""
@@ -108,6 +135,19 @@ class InMemoryData(lightning.LightningDataModule):
         torch.manual_seed(seed)
         numpy.random.seed(seed)
         return self.augment_batch(inputs, labels)
+
+
+def check_augment(augment: object, kind: type) -> None:
+    """Refuse an augmentation of another class, such as a mapping that the command line could not build one from.
+
+    Raises:
+        ValueError: If `augment` is not a `kind`.
+    """
+    if not isinstance(augment, kind):
+        raise ValueError(
+            f"augment is a {type(augment).__name__}, not a vitspeech.data.{kind.__name__}; annotate the argument of "
+            f"the data set's constructor as `augment: {kind.__name__} | None`, so that a config can set it"
+        )
 
 
 def default_root(root: str | None) -> str:

@@ -3,16 +3,26 @@
 The choice never depends on the run's seed.
 """
 
+import hashlib
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 SPLIT_SEED = 20_261_121
+PERCENTAGES = {"validation": (0, 10), "test": (10, 20)}
+MODULUS = 2**27
+NO_HASH = "_nohash_"  # in names such as 0a7c2a8d_nohash_0.wav, it follows the speaker
 
 
 def split_indices(count: int, validation: int) -> tuple[Tensor, Tensor]:
-    """Split `count` items at random: the sorted indices of the training items and of `validation` held-out items.
+    """Split a set whose items never change at random.
+
+    Returns:
+        The sorted indices of the training items and of `validation` held-out items.
 
     Raises:
         ValueError: If `validation` is below 1 or leaves no training items.
@@ -23,13 +33,59 @@ def split_indices(count: int, validation: int) -> tuple[Tensor, Tensor]:
     return order[validation:].sort().values, order[:validation].sort().values
 
 
-def split_off_tenth(files: list[Path], labels: Tensor) -> tuple[tuple[list[Path], Tensor], tuple[list[Path], Tensor]]:
-    """Split files and their labels at random into nine tenths to keep and one tenth (at least one file) to hold out.
+def hashed_splits(keys: Sequence[str], held_out: Sequence[str], root: Path) -> list[str]:
+    """Assign items to splits by the hash of their keys: about a tenth to each split in `held_out`, the rest to `train`.
+
+    Whether an item is held out depends on its key alone, as in Speech Commands (Warden 2018, arXiv:1804.03209),
+    so it stays where it is when others are added or removed. Items of one key stay together.
+
+    There is one exception, for sets of few keys: a split that no key falls into gets the key nearest to it. Such a set
+    may change when it grows, until a key falls into each split by itself.
+
+    Args:
+        keys: The speaker of each item if known, else its path relative to the root (`relative_name`).
+        held_out: The splits to hold out: `validation`, `test` or both.
+        root: Folder of the items, for the message.
+
+    Returns:
+        The split of each item.
 
     Raises:
-        ValueError: If there are fewer than two files.
+        ValueError: If there are too few keys for all splits.
     """
-    if len(files) < 2:
-        raise ValueError(f"{', '.join(map(str, files)) or 'no files'}: too few to hold out a tenth for another split")
-    keep, hold_out = split_indices(len(files), max(len(files) // 10, 1))
-    return tuple(([files[index] for index in indices], labels[indices]) for indices in (keep, hold_out))
+    percentages = {key: percentage(key) for key in keys}
+    if len(percentages) <= len(held_out):
+        kinds = "recordings, pictures or speakers"
+        names = " and ".join(held_out)
+        raise ValueError(
+            f"{root}: {len(percentages)} {kinds} are too few to hold out some for {names}; add more, or provide {names}"
+        )
+    splits = {key: split_at(value, held_out) for key, value in percentages.items()}
+    for split in (*held_out, "train"):
+        if split not in splits.values():
+            largest = Counter(splits.values()).most_common(1)[0][0]
+            candidates = [key for key, other in splits.items() if other == largest]
+            splits[min(candidates, key=lambda key: (percentages[key], key))] = split
+    return [splits[key] for key in keys]
+
+
+def split_at(value: float, held_out: Sequence[str]) -> str:
+    """The split that a percentage falls into."""
+    return next((split for split in held_out if PERCENTAGES[split][0] <= value < PERCENTAGES[split][1]), "train")
+
+
+def percentage(key: str) -> float:
+    """A number from 0 to 100 that depends on the key only: that of `which_set` of Speech Commands."""
+    digest = hashlib.sha1(unicodedata.normalize("NFC", key).encode(), usedforsecurity=False).hexdigest()
+    return int(digest, 16) % MODULUS * (100 / (MODULUS - 1))
+
+
+def relative_name(file: Path, root: Path) -> str:
+    """The path of a file relative to the root, with `/` on every system; of a file elsewhere, its path."""
+    return (file.relative_to(root) if file.is_relative_to(root) else file).as_posix()
+
+
+def speaker_in_name(name: str) -> str | None:
+    """The speaker that a file name states, as in Speech Commands: `0a7c2a8d` of `yes/0a7c2a8d_nohash_0.wav`."""
+    speaker, mark, _ = name.rpartition("/")[2].partition(NO_HASH)
+    return speaker if mark else None

@@ -12,31 +12,21 @@ Shapes: T tokens, C classes (the first C - 1 are units, the last class is the bl
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from weakref import WeakValueDictionary
 
 import numpy
 import torch
 from torch import Tensor
-from torchaudio.functional import forced_align
+
+from vitspeech.decoding.lattice import best_states
+from vitspeech.decoding.paths import Hypothesis, Link, append, extend, to_hypothesis
 
 ROUNDING = 1e-3  # log-probabilities of low precision may exceed 0 by this much
-IMPOSSIBLE = -1e30  # below every sum of possible log-probabilities, and its own sums are finite
 
 
-@dataclass(frozen=True)
-class Hypothesis:
-    """A labeling.
-
-    Args:
-        units: The units in order.
-        log_probability: Natural logarithm; whether of one path or of several is documented at each search.
-        spans: The first token of each unit and the one after its last, in the best path.
-    """
-
-    units: tuple[int, ...]
-    log_probability: float
-    spans: tuple[tuple[int, int], ...]
+class NoPathError(ValueError):
+    """No path of the labeling is possible: there are too few tokens, or each path has probability 0."""
 
 
 class GreedySearch:
@@ -53,8 +43,7 @@ class GreedySearch:
         """Begin a new utterance."""
         self.classes: int | None = None
         self.tokens, self.log_probability = 0, 0.0
-        self.units: list[int] = []
-        self.spans: list[tuple[int, int]] = []
+        self.last: Link | None = None  # the last unit of the best path
 
     def push(self, log_probs: Tensor) -> None:
         """Process the log-probabilities of the next tokens (T, C); T may differ between pushes.
@@ -64,29 +53,35 @@ class GreedySearch:
         """
         rows = validated(log_probs, self.classes)
         self.classes = rows.shape[1]
-        if len(rows):
-            self.follow(rows.argmax(-1).tolist(), rows.max(-1).tolist())
+        if not len(rows):
+            return
+        for unit, log_probability in zip(rows.argmax(-1).tolist(), rows.max(-1).tolist(), strict=True):
+            self.log_probability += log_probability  # in order, so that the sum does not depend on the pushes
+            if self.last and self.last.unit == unit and self.last.end == self.tokens:
+                self.last = extend(self.last, self.tokens)
+            elif unit != self.classes - 1:
+                self.last = append(self.last, unit, self.tokens)
+            self.tokens += 1
 
     def best(self) -> Hypothesis:
         """The labeling of the best path so far."""
-        return Hypothesis(tuple(self.units), self.log_probability, tuple(self.spans))
-
-    def follow(self, path: Sequence[int], log_probs: Sequence[float]) -> None:
-        """Append a path: its class and log-probability at each token."""
-        for unit, log_probability in zip(path, log_probs, strict=True):
-            self.log_probability += log_probability  # in order, so that the sum does not depend on the pushes
-            continues = self.units and self.units[-1] == unit and self.spans[-1][1] == self.tokens
-            if continues:
-                self.spans[-1] = self.spans[-1][0], self.tokens + 1
-            elif unit != self.classes - 1:
-                self.units.append(unit)
-                self.spans.append((self.tokens, self.tokens + 1))
-            self.tokens += 1
+        return to_hypothesis(self.last, self.log_probability)
 
 
-# The most probable path of a prefix: its log-probability and the spans of its units as a linked list with entries
-# (previous entry, first token, token after the last). Prefixes share the lists of their common beginnings.
-Path = tuple[float, tuple | None]
+class Prefix:
+    """A prefix of the beam: its parent, which is the prefix without the last unit, and that unit.
+
+    There is at most one object for a prefix, so prefixes are equal only if they are the same object.
+    """
+
+    __slots__ = ("__weakref__", "parent", "unit")
+
+    def __init__(self, parent: "Prefix | None" = None, unit: int | None = None) -> None:
+        self.parent, self.unit = parent, unit
+
+
+# The most probable path of a prefix: its log-probability and its last unit.
+Path = tuple[float, Link | None]
 NO_PATH: Path = (-math.inf, None)
 
 
@@ -98,7 +93,8 @@ class PrefixBeamSearch:
     unit are summed separately, because a repeated unit is a new one only after a blank. After each token, all
     extensions of the prefixes are compared and the `beam` most probable ones are kept; no unit is excluded beforehand.
     `log_probability` is that of the labeling: exact if no prefix was pruned, otherwise a lower bound. The search is
-    causal, so that a stream's hypotheses equal those of the full utterance.
+    causal, so that a stream's hypotheses equal those of the full utterance. The cost of a token does not depend on the
+    number of tokens before it.
 
     Args:
         beam: Number of prefixes kept.
@@ -117,7 +113,9 @@ class PrefixBeamSearch:
         """Begin a new utterance."""
         self.classes: int | None = None
         self.tokens = 0
-        self.prefixes: list[tuple[int, ...]] = [()]
+        self.prefixes = [Prefix()]
+        # Each prefix and unit with the prefix that they make, as long as that is in the beam or begins one that is.
+        self.extensions: WeakValueDictionary[tuple[Prefix, int], Prefix] = WeakValueDictionary()
         self.in_blank, self.in_unit = numpy.zeros(1), numpy.full(1, -math.inf)  # (P,): sums over paths
         self.paths: list[tuple[Path, Path]] = [((0.0, None), NO_PATH)]  # the best ending in the blank, and in the unit
 
@@ -132,6 +130,16 @@ class PrefixBeamSearch:
         for row in rows:
             self.step(row)
 
+    @property
+    def last(self) -> Link | None:
+        """The last unit of the best path of the most probable labeling."""
+        return more_probable(*self.paths[0])[1]
+
+    @property
+    def log_probability(self) -> float:
+        """The log-probability of the most probable labeling."""
+        return float(numpy.logaddexp(self.in_blank[0], self.in_unit[0]))
+
     def best(self) -> Hypothesis:
         """The most probable labeling so far."""
         return self.hypothesis(0)
@@ -142,18 +150,14 @@ class PrefixBeamSearch:
 
     def hypothesis(self, index: int) -> Hypothesis:
         """The labeling at an index of the beam."""
-        spans, (_, linked) = [], more_probable(*self.paths[index])
-        while linked is not None:
-            linked, first, end = linked
-            spans.append((first, end))
         total = float(numpy.logaddexp(self.in_blank[index], self.in_unit[index]))
-        return Hypothesis(self.prefixes[index], total, tuple(reversed(spans)))
+        return to_hypothesis(more_probable(*self.paths[index])[1], total)
 
     def step(self, row: numpy.ndarray) -> None:
         """Process the log-probabilities of one token (C,)."""
         blank, count = len(row) - 1, len(self.prefixes)
         # The empty prefix has no path that ends in a unit; the blank is a placeholder for its last unit.
-        last = [prefix[-1] if prefix else blank for prefix in self.prefixes]
+        last = [blank if prefix.unit is None else prefix.unit for prefix in self.prefixes]
         either = numpy.logaddexp(self.in_blank, self.in_unit)
         in_blank, in_unit = either + row[blank], self.in_unit + row[last]
         scores = either[:, None] + row  # (P, C): the prefix with one more unit; the blank's column holds it unchanged
@@ -177,7 +181,7 @@ class PrefixBeamSearch:
                 prefixes.append(self.prefixes[index])
                 paths.append(self.unchanged_paths(index, parents.get(index), values))
             else:
-                prefixes.append((*self.prefixes[index], unit))
+                prefixes.append(self.extended_prefix(index, unit))
                 paths.append((NO_PATH, self.extended_path(index, unit, values)))
         self.in_blank = numpy.where(is_unchanged, in_blank[indices], -math.inf)
         self.in_unit = numpy.where(is_unchanged, in_unit[indices], scores[best])
@@ -187,24 +191,32 @@ class PrefixBeamSearch:
     def parents(self) -> dict[int, int]:
         """Maps prefixes to their parents (without the last unit), where both are in the beam, by their indices."""
         indices = {prefix: index for index, prefix in enumerate(self.prefixes)}
-        candidates = {index: indices.get(prefix[:-1]) for prefix, index in indices.items() if prefix}
+        candidates = {index: indices.get(prefix.parent) for prefix, index in indices.items()}
         return {index: parent for index, parent in candidates.items() if parent is not None}
+
+    def extended_prefix(self, index: int, unit: int) -> Prefix:
+        """The prefix at `index` extended by `unit`: the same object as long as a prefix of the beam begins with it."""
+        key = self.prefixes[index], unit
+        prefix = self.extensions.get(key)
+        if prefix is None:
+            prefix = self.extensions[key] = Prefix(*key)
+        return prefix
 
     def extended_path(self, index: int, unit: int, row: list[float]) -> Path:
         """The best path of the prefix at `index` extended by `unit`, which begins at this token."""
-        repeats = self.prefixes[index][-1:] == (unit,)
-        score, spans = self.paths[index][0] if repeats else more_probable(*self.paths[index])
-        return score + row[unit], (spans, self.tokens, self.tokens + 1)
+        repeats = self.prefixes[index].unit == unit
+        score, last = self.paths[index][0] if repeats else more_probable(*self.paths[index])
+        return score + row[unit], append(last, unit, self.tokens)
 
     def unchanged_paths(self, index: int, parent: int | None, row: list[float]) -> tuple[Path, Path]:
         """The best paths of a prefix that this token leaves unchanged: ending in the blank, and in its last unit."""
-        score, spans = more_probable(*self.paths[index])
-        in_blank, in_unit = (score + row[-1], spans), NO_PATH
-        if self.prefixes[index]:
-            unit = self.prefixes[index][-1]
-            score, spans = self.paths[index][1]
-            if spans is not None:
-                in_unit = score + row[unit], (spans[0], spans[1], self.tokens + 1)
+        score, last = more_probable(*self.paths[index])
+        in_blank, in_unit = (score + row[-1], last), NO_PATH
+        unit = self.prefixes[index].unit
+        if unit is not None:
+            score, last = self.paths[index][1]
+            if last is not None:
+                in_unit = score + row[unit], extend(last, self.tokens)
             if parent is not None:
                 in_unit = more_probable(in_unit, self.extended_path(parent, unit, row))
         return in_blank, in_unit
@@ -212,6 +224,8 @@ class PrefixBeamSearch:
 
 def align(log_probs: Tensor, units: Sequence[int]) -> Hypothesis:
     """Align units to tokens: the most probable path of a given labeling. `log_probability` is that of the path.
+
+    Where paths have the same probability, each unit, from the last one back, begins as early as possible.
 
     Args:
         log_probs: Log-probabilities of the tokens.
@@ -221,8 +235,8 @@ def align(log_probs: Tensor, units: Sequence[int]) -> Hypothesis:
         log_probs (T, C)
 
     Raises:
-        ValueError: If there are no units, a unit is out of range, there are too few tokens, no path has a positive
-            probability, or `log_probs` are not log-probabilities.
+        NoPathError: If there are too few tokens, or no path has a positive probability.
+        ValueError: If there are no units, a unit is out of range, or `log_probs` are not log-probabilities.
     """
     rows, units = validated(log_probs), [int(unit) for unit in units]
     tokens, classes = rows.shape
@@ -232,17 +246,13 @@ def align(log_probs: Tensor, units: Sequence[int]) -> Hypothesis:
     if invalid:
         raise ValueError(f"unit {invalid[0]} is not among the {classes - 1} units of C={classes} classes")
     if tokens < tokens_needed(units):
-        raise ValueError(f"{len(units)} units need {tokens_needed(units)} tokens with CTC, got T={tokens}")
-    targets = torch.tensor([units], dtype=torch.int32)
-    # With -inf torchaudio 2.11 reads uninitialized back pointers and returns random classes, so values are clamped.
-    finite = torch.from_numpy(rows)[None].clamp(min=IMPOSSIBLE)
-    path, scores = forced_align(finite, targets, blank=classes - 1)
-    if scores.min() <= IMPOSSIBLE:
-        raise ValueError(f"the {len(units)} units have probability 0 in the T={tokens} tokens")
-    search = GreedySearch()
-    search.classes = classes
-    search.follow(path[0].tolist(), scores[0].tolist())
-    return search.best()
+        raise NoPathError(f"{len(units)} units need {tokens_needed(units)} tokens with CTC, got T={tokens}")
+    states, score = best_states(rows, units)
+    if score == -math.inf:
+        raise NoPathError(f"the {len(units)} units have probability 0 in the T={tokens} tokens")
+    numbers = numpy.arange(1, 2 * len(units), 2)
+    firsts, ends = (numpy.searchsorted(states, numbers, side).tolist() for side in ("left", "right"))
+    return Hypothesis(tuple(units), score, tuple(zip(firsts, ends, strict=True)))
 
 
 def tokens_needed(units: Sequence[int]) -> int:

@@ -1,5 +1,9 @@
-"""Evaluation of classifiers: accuracy with its interval, and the confusion matrix."""
+"""Evaluation of classifiers: accuracy with its interval, and the confusion matrix.
 
+Shapes: N items of the test set.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +14,22 @@ from torchmetrics.functional.classification import multiclass_confusion_matrix
 from tqdm import tqdm
 
 from vitspeech.evaluation.report import Report
-from vitspeech.metrics.intervals import wilson_interval
+from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
 from vitspeech.plots.confusion import draw_confusion_matrix
 
 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
-    """Accuracy on the test set, and a figure of the confusion matrix."""
-    counts = confusion_matrix(network, data, progress=progress)
-    values = metrics(counts, data)
+    """Accuracy on the test set, and a figure of the confusion matrix.
+
+    Args:
+        network: In evaluation mode, on the device to use.
+        data: A data module with `labels`, `items`, `test_dataloader` and `normalize`. If its test set has `speakers`,
+            intervals resample them.
+        progress: Show a progress bar.
+    """
+    labels, predictions, speakers = predict(network, data, progress=progress)
+    values = metrics(labels, predictions, data, speakers)
+    counts = multiclass_confusion_matrix(predictions, labels, len(data.labels))
 
     def write(folder: Path) -> Path:
         draw_confusion_matrix(counts, data.labels, folder / "confusion_matrix.png", items=data.items)
@@ -27,59 +39,57 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
 
 
 @torch.inference_mode()
-def confusion_matrix(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Tensor:
-    """Run the test set through the network once, in fp32, and count pairs of true and predicted labels.
-
-    Args:
-        network: In evaluation mode, on the device to use.
-        data: A data module with `labels`, `test_dataloader` and `normalize`.
-        progress: Show a progress bar.
+def predict(
+    network: nn.Module, data: LightningDataModule, *, progress: bool = True
+) -> tuple[Tensor, Tensor, Sequence[str] | None]:
+    """Run the test set through the network once, in fp32.
 
     Shape:
-        -> (classes, classes), one row per true label
+        -> true labels (N,), predicted labels (N,), and the speaker of each item, or `None` if they are unknown
     """
-    device = next(network.parameters()).device
-    classes = len(data.labels)
-    counts = torch.zeros(classes, classes, dtype=torch.long)
-    for inputs, labels, _ in tqdm(data.test_dataloader(), desc="test", disable=not progress, leave=False):
-        predictions = network(data.normalize(inputs.to(device))).argmax(-1).cpu()
-        counts += multiclass_confusion_matrix(predictions, labels, classes)
-    return counts
+    device, loader = next(network.parameters()).device, data.test_dataloader()
+    pairs = [
+        (labels, network(data.normalize(inputs.to(device))).argmax(-1).cpu())
+        for inputs, labels, _ in tqdm(loader, desc="test", disable=not progress, leave=False)
+    ]
+    labels, predictions = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+    return labels, predictions, known_speakers(loader, len(labels))
 
 
-def metrics(counts: Tensor, data: LightningDataModule) -> dict[str, Any]:
-    """The metrics of a card, from the confusion matrix of the test set.
+def metrics(
+    labels: Tensor, predictions: Tensor, data: LightningDataModule, speakers: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """The metrics of a card.
 
     `test_accuracy`, its interval and the number of items count all labels. If some labels are not words (`unknown`,
     `silence`), `word_accuracy` counts only the clips of words; a word predicted as `unknown` is an error.
+
+    Shape:
+        (N,), (N,), and the speaker of each item, or `None` if they are unknown
     """
-    values = accuracies("test", counts, data.items)
+    values = accuracies("test", labels == predictions, data.items, speakers)
     words = [index for index, label in enumerate(data.labels) if label in getattr(data, "words", data.labels)]
     if len(words) < len(data.labels):
-        values |= accuracies("word", counts, f"word_{data.items}", words)
-    return values
+        rows = torch.isin(labels, torch.tensor(words))
+        some = None if speakers is None else [speakers[index] for index in rows.nonzero()[:, 0].tolist()]
+        values |= accuracies("word", (labels == predictions)[rows], f"word_{data.items}", some)
+    return values | resampled(data.items, None if speakers is None else len(set(speakers)))
 
 
-def accuracies(name: str, counts: Tensor, items: str, rows: list[int] | None = None) -> dict[str, Any]:
-    """The accuracy over the items of some rows of the confusion matrix, its interval, and the number of these items."""
-    rows = list(range(len(counts))) if rows is None else rows
-    count = int(counts[rows].sum())
-    fraction = int(counts.diagonal()[rows].sum()) / count
-    low, high = wilson_interval(fraction, count)
+def accuracies(name: str, correct: Tensor, items: str, speakers: Sequence[str] | None) -> dict[str, Any]:
+    """The accuracy over some items, its interval, and the number of these items; `correct` is boolean (N,)."""
+    low, high = accuracy_interval(correct, torch.ones_like(correct), speakers)
     interval = "interval_95" if name == "test" else f"{name}_interval_95"
-    return {f"{name}_accuracy": fraction, interval: [round(low, 4), round(high, 4)], items: count}
+    fraction = int(correct.sum()) / len(correct)
+    return {f"{name}_accuracy": fraction, interval: [round(low, 4), round(high, 4)], items: len(correct)}
 
 
 def describe(values: dict[str, Any]) -> str:
     """The accuracies of `metrics` as text, each with its interval and its number of items."""
-    pairs = iter(values.items())
+    pairs = iter([(name, value) for name, value in values.items() if name not in ("interval_over", "speakers")])
     triples = zip(pairs, pairs, pairs, strict=True)
-    return "; ".join(
+    texts = [
         f"{name} {fraction:.4f} ({low:.4f} to {high:.4f}, {count:,} {items.removeprefix('word_')})"
         for (name, fraction), (_, (low, high)), (items, count) in triples
-    )
-
-
-def accuracy(counts: Tensor) -> float:
-    """The fraction of items on the diagonal of a confusion matrix."""
-    return counts.trace().item() / counts.sum().item()
+    ]
+    return "; ".join([*texts, describe_resampled(values)])

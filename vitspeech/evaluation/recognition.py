@@ -14,6 +14,7 @@ from tqdm import tqdm
 from vitspeech.data.files import sha256
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation.report import Report
+from vitspeech.evaluation.speakers import describe_resampled, resampled
 from vitspeech.inference.transcribe import Search, transcribe_batch
 from vitspeech.metrics.word_errors import alignments, character_error_rate, confusions, score, worst
 
@@ -37,7 +38,8 @@ def evaluate(
     for name, utterances in data.test_sets().items():
         references = [" ".join(utterance.words) for utterance in utterances.utterances]
         hypotheses = transcripts(network, data, utterances, search, progress)
-        values = metrics(references, hypotheses, characters=data.units == "characters")
+        characters = data.units == "characters"
+        values = metrics(references, hypotheses, getattr(utterances, "speakers", None), characters=characters)
         results[name] = values | ({"manifest_sha256": checksums[name]} if name in checksums else {})
         texts.append(f"{name}: {describe(values)}")
         names = [f"{name}, {utterance.id}" for utterance in utterances.utterances]
@@ -65,9 +67,15 @@ def transcripts(
     return texts
 
 
-def metrics(references: Sequence[str], hypotheses: Sequence[str], *, characters: bool) -> dict[str, Any]:
-    """The metrics of one test set."""
-    words = score(references, hypotheses)
+def metrics(
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    speakers: Sequence[Sequence[str]] | None,
+    *,
+    characters: bool,
+) -> dict[str, Any]:
+    """The metrics of one test set; `speakers` are those of each word, see `score`."""
+    words = score(references, hypotheses, speakers)
     first = {"character_error_rate": character_error_rate(references, hypotheses)} if characters else {}
     return first | {
         "word_error_rate": words.wer,
@@ -78,6 +86,7 @@ def metrics(references: Sequence[str], hypotheses: Sequence[str], *, characters:
         "words": words.words,
         "utterance_accuracy": words.utterance_accuracy,
         "utterances": words.utterances,
+        **resampled("utterances", words.speakers),
     }
 
 
@@ -88,7 +97,8 @@ def describe(values: dict[str, Any]) -> str:
     first = f"character_error_rate {values['character_error_rate']:.4f}, " if "character_error_rate" in values else ""
     return (
         f"{first}word_error_rate {values['word_error_rate']:.4f} ({low:.4f} to {high:.4f}; {kinds} in "
-        f"{values['words']:,} words), {values['utterance_accuracy']:.1%} of {values['utterances']:,} utterances right"
+        f"{values['words']:,} words), {values['utterance_accuracy']:.1%} of {values['utterances']:,} utterances right, "
+        f"{describe_resampled(values)}"
     )
 
 

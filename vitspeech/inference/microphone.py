@@ -1,14 +1,22 @@
 """Audio from the microphone."""
 
 import queue
+import warnings
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
+SHORTEST_GAP_S = 0.01  # below this, two readings of the microphone's clock differ by chance
+LONGEST_GAP_S = 10.0  # above this, the clock is wrong or the machine was suspended
+
 
 def listen(sample_rate_hz: int, part_s: float) -> Iterator[Tensor]:
     """Record from the default microphone until interrupted (Ctrl-C), in parts of `part_s` seconds: int16 (N,).
+
+    If the system discarded samples because they were not taken in time (an overflow), a warning says so and how often
+    it happened, and silence takes their place, so that times in the stream stay right. The length of the silence is
+    measured by the microphone's clock and at most LONGEST_GAP_S; nothing is put in where there is no such clock.
 
     Raises:
         OSError: If `sounddevice` (the extra `live`) or its library PortAudio is not installed, or there is no
@@ -20,16 +28,28 @@ def listen(sample_rate_hz: int, part_s: float) -> Iterator[Tensor]:
         raise OSError(
             f"a microphone needs the extra `live` (pip install 'vitspeech[live]') and PortAudio: {error}"
         ) from None
-    parts: queue.Queue[Tensor] = queue.Queue()
+    parts: queue.Queue[tuple[Tensor, float, bool]] = queue.Queue()
 
     def enqueue(samples, frames, time, status) -> None:
-        parts.put(torch.from_numpy(samples[:, 0].copy()))
+        parts.put((torch.from_numpy(samples[:, 0].copy()), time.inputBufferAdcTime, status.input_overflow))
 
     options = {"samplerate": sample_rate_hz, "channels": 1, "dtype": "int16", "callback": enqueue}
     try:
         microphone = sounddevice.InputStream(blocksize=round(part_s * sample_rate_hz), **options)
     except sounddevice.PortAudioError as error:
         raise OSError(f"no microphone: {error}") from None
+    overflows, overflowed_before, expected_s = 0, False, None
     with microphone:
         while True:
-            yield parts.get()
+            samples, start_s, overflowed = parts.get()
+            # Samples may be missing before the part or within it; those show in the start of the next part.
+            gap_s = start_s - expected_s if expected_s is not None and (overflowed or overflowed_before) else 0.0
+            lost = round(min(gap_s, LONGEST_GAP_S) * sample_rate_hz) if gap_s >= SHORTEST_GAP_S else 0
+            if overflowed:
+                overflows += 1
+                message = f"input overflow {overflows} of the microphone: samples were lost"
+                warnings.warn(message, RuntimeWarning, stacklevel=2)
+            if lost:
+                yield torch.zeros(lost, dtype=torch.int16)
+            overflowed_before, expected_s = overflowed, start_s + len(samples) / sample_rate_hz
+            yield samples

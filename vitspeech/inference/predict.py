@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.data.audio.reading import find_audio, read_clips
+from vitspeech.data.audio.reading import find_audio, fit_length, read_clip, warn_of_levels
 from vitspeech.data.images.module import normalize
 from vitspeech.data.images.reading import find_pictures, read_picture
+from vitspeech.inference.batches import OnError, run_in_batches
 from vitspeech.inference.transcribe import is_transcribing
 
 Prediction = tuple[Path, list[tuple[str, float]]]
@@ -20,7 +20,13 @@ Prediction = tuple[Path, list[tuple[str, float]]]
 
 @torch.inference_mode()
 def predict(
-    model: Model, paths: Iterable[str | Path], *, top: int = 3, batch: int = 128, progress: bool = False
+    model: Model,
+    paths: Iterable[str | Path],
+    *,
+    top: int = 3,
+    batch: int = 128,
+    on_error: OnError | None = None,
+    progress: bool = False,
 ) -> Iterator[Prediction]:
     """Classify images of any size and mode, or recordings of any sample rate.
 
@@ -31,6 +37,8 @@ def predict(
         paths: Files and folders; a folder stands for all its images or recordings.
         top: Number of labels per file.
         batch: Files per forward pass.
+        on_error: Called with a file that can't be read and the error, in the order of the files; the other files are
+            classified. `None` raises the error.
         progress: Show a progress bar if there is more than one batch.
 
     Yields:
@@ -38,7 +46,8 @@ def predict(
 
     Raises:
         FileNotFoundError: If a path does not exist or a folder holds no file that the model takes.
-        ValueError: If a file is empty, broken or of another kind, the model is not a classifier, or `top` is below 1.
+        ValueError: If a file is empty, broken or of another kind and there is no `on_error`, the model is not a
+            classifier, or `top` is below 1.
     """
     if top < 1:
         raise ValueError(f"top={top} is below 1")
@@ -48,30 +57,38 @@ def predict(
             f"{type(model.network).__name__} does not classify clips; use `vitspeech {verb}` (vitspeech.{verb})"
         )
     find, read = readers(model.preprocessing)
-    files = find(paths)
     device = next(model.network.parameters()).device
-    with tqdm(total=len(files), desc="files", disable=not progress or len(files) <= batch, leave=False) as bar:
-        for start in range(0, len(files), batch):
-            batch_files = files[start : start + batch]
-            probabilities = model.network(read(batch_files).to(device)).softmax(-1).cpu()
-            values, indices = (top_k.tolist() for top_k in probabilities.topk(min(top, len(model.labels))))
-            for file, *columns in zip(batch_files, indices, values, strict=True):
-                yield file, [(model.labels[index], value) for index, value in zip(*columns, strict=True)]
-            bar.update(len(batch_files))
+
+    def classify(files: list[Path], inputs: list[Tensor]) -> list[list[tuple[str, float]]]:
+        probabilities = model.network(to_input(files, inputs, model.preprocessing).to(device)).softmax(-1)
+        best = probabilities.topk(min(top, len(model.labels)))
+        rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return [[(model.labels[index], value) for index, value in zip(*row, strict=True)] for row in rows]
+
+    yield from run_in_batches(find(paths), read, classify, batch=batch, on_error=on_error, progress=progress)
 
 
-def readers(preprocessing: dict[str, Any]) -> tuple[Callable[..., list[Path]], Callable[[Sequence[Path]], Tensor]]:
-    """A function that finds the files that a model takes, and one that reads them to the network's input."""
+def readers(preprocessing: dict[str, Any]) -> tuple[Callable[..., list[Path]], Callable[[Path], Tensor]]:
+    """A function that finds the files that a model takes, and one that reads a file: int16 (N,) or uint8 (3, N, N)."""
     if "sample_rate_hz" in preprocessing:
-        return find_audio, partial(read_waveforms, **preprocessing)
-    return find_pictures, partial(read_pictures, **preprocessing)
+        return find_audio, partial(read_fitted, **preprocessing)
+    return find_pictures, partial(read_picture, side=preprocessing["image"])
 
 
-def read_pictures(files: Sequence[Path], image: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Read images to normalized pixels: (B, 3, N, N)."""
-    return normalize(torch.stack([read_picture(file, image) for file in files]), mean, std)
+def read_fitted(path: Path, sample_rate_hz: int, seconds: float) -> Tensor:
+    """Read a recording as a clip of that many seconds: int16 (N,)."""
+    return fit_length(read_clip(path, sample_rate_hz), round(seconds * sample_rate_hz))
 
 
-def read_waveforms(files: Sequence[Path], sample_rate_hz: int, seconds: float) -> Tensor:
-    """Read recordings to clips of one length, samples within ±1: (B, N)."""
-    return read_clips(files, round(seconds * sample_rate_hz), sample_rate_hz=sample_rate_hz) / 32768
+def read_input(file: Path, preprocessing: dict[str, Any]) -> Tensor:
+    """Read one file to the network's input: (1, N) or (1, 3, N, N)."""
+    return to_input([file], [readers(preprocessing)[1](file)], preprocessing)
+
+
+def to_input(files: Sequence[Path], items: Sequence[Tensor], preprocessing: dict[str, Any]) -> Tensor:
+    """The network's input from what `readers` read: samples within ±1 (B, N), or normalized pixels (B, 3, N, N)."""
+    stacked = torch.stack(list(items))
+    if "sample_rate_hz" in preprocessing:
+        warn_of_levels(stacked.numpy(), files)
+        return stacked / 32768
+    return normalize(stacked, preprocessing["mean"], preprocessing["std"])

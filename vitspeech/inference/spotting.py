@@ -24,7 +24,7 @@ class Detection:
 
     Args:
         label: The word.
-        start_s: Start of the window, in seconds from the beginning of the stream.
+        start_s: Start of the window, in seconds from the beginning of the recording.
         end_s: End of the window.
         probability: Probability of the word in the window.
     """
@@ -65,9 +65,14 @@ class WordSpotter:
         self.labels, self.threshold, self.refractory_s = model.labels, threshold, refractory_s
         self.is_word = torch.tensor([label not in (UNKNOWN, SILENCE) for label in model.labels])
         samples = round(model.preprocessing["seconds"] * self.stream.sample_rate_hz)
-        self.window = 1 + (samples - model.network.tokens.window_samples) // self.stream.hop_samples
+        self.clip_window = 1 + (samples - model.network.tokens.window_samples) // self.stream.hop_samples
         self.window_samples = model.network.tokens.window_samples
-        self.recent = torch.zeros(0, len(model.labels))  # the newest logits, which later windows still need
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a new recording."""
+        self.window = self.clip_window  # tokens whose logits are averaged
+        self.recent = torch.zeros(0, len(self.labels))  # the newest logits, which later windows still need
         self.first_token = 0  # the token of the first row of `recent`
         self.last_end_s, self.last_label = -math.inf, None
 
@@ -82,12 +87,14 @@ class WordSpotter:
         return self.detect(self.stream.push(samples))
 
     def flush(self) -> list[Detection]:
-        """End the stream and return the detections in its last samples."""
+        """End the recording: the detections in its last samples. The spotter can then be used for another recording."""
         logits = self.stream.flush()
         count = len(self.recent) + len(logits)
         if self.first_token == 0 and 0 < count < self.window:
             self.window = count  # the recording is shorter than one clip: the window is all of it
-        return self.detect(logits)
+        detections = self.detect(logits)
+        self.restart()
+        return detections
 
     def detect(self, logits: Tensor) -> list[Detection]:
         """Move the window over the next logits (T, C)."""

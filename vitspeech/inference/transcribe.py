@@ -4,19 +4,21 @@ Shapes: B batch, N samples, T tokens, C classes (the last class is the blank or 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.audio.reading import find_audio, read_clip
 from vitspeech.decoding import autoregressive, ctc
 from vitspeech.decoding.prefix_scores import PrefixScores
 from vitspeech.frontends import SpeechTokens
+from vitspeech.inference.batches import OnError, run_in_batches
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
 
 TASKS = ("vitspeech.Recognition", "vitspeech.Transcription")  # whose networks output transcripts
@@ -97,6 +99,7 @@ def transcribe(
     *,
     search: Search | None = None,
     batch: int = 16,
+    on_error: OnError | None = None,
     progress: bool = False,
 ) -> Iterator[tuple[Path, Transcript]]:
     """Transcribe recordings of any sample rate, each at most one minute long.
@@ -106,11 +109,14 @@ def transcribe(
         paths: Files and folders; a folder stands for all its recordings.
         search: Search parameters; `None` is `Search()`.
         batch: Recordings per forward pass.
+        on_error: Called with a recording that can't be read and the error, in the order of the files; the other files
+            are transcribed. `None` raises the error.
         progress: Show a progress bar if there is more than one batch.
 
     Raises:
         FileNotFoundError: If a path does not exist or a folder holds no recording.
-        ValueError: If a file is empty, broken or too long, or the model does not output transcripts.
+        ValueError: If a file is empty, broken or too long and there is no `on_error`, or the model does not output
+            transcripts.
     """
     if not is_transcribing(model):
         takes_utterances = "sample_rate_hz" in model.preprocessing and "seconds" not in model.preprocessing
@@ -118,17 +124,15 @@ def transcribe(
         raise ValueError(
             f"{type(model.network).__name__} outputs labels, not transcripts; use `vitspeech {verb}` (vitspeech.{verb})"
         )
-    files, device = find_audio(paths), next(model.network.parameters()).device
-    rate_hz = model.preprocessing["sample_rate_hz"]
-    with tqdm(total=len(files), desc="files", disable=not progress or len(files) <= batch, leave=False) as bar:
-        for start in range(0, len(files), batch):
-            batch_files = files[start : start + batch]
-            waveforms = [read_clip(file, rate_hz) / 32768 for file in batch_files]
-            lengths = torch.tensor([len(waveform) for waveform in waveforms], device=device)
-            padded = pad_sequence(waveforms, True).to(device)
-            transcripts = transcribe_batch(model.network, model.labels, padded, lengths, search)
-            yield from zip(batch_files, transcripts, strict=True)
-            bar.update(len(batch_files))
+    device = next(model.network.parameters()).device
+
+    def run(_: list[Path], samples: list[Tensor]) -> list[Transcript]:
+        lengths = torch.tensor([len(recording) for recording in samples], device=device)
+        waveforms = pad_sequence(samples, True).to(device) / 32768
+        return transcribe_batch(model.network, model.labels, waveforms, lengths, search)
+
+    read = partial(read_clip, sample_rate_hz=model.preprocessing["sample_rate_hz"])
+    yield from run_in_batches(find_audio(paths), read, run, batch=batch, on_error=on_error, progress=progress)
 
 
 @torch.inference_mode()
@@ -191,9 +195,10 @@ def new_ctc_search(search: Search) -> ctc.GreedySearch | ctc.PrefixBeamSearch:
 
 def with_spans(hypothesis: autoregressive.Hypothesis, log_probs: Tensor | None) -> ctc.Hypothesis:
     """A decoder's hypothesis with the spans of the best CTC alignment, or without spans if there is none."""
-    units = hypothesis.units
-    is_alignable = log_probs is not None and units and ctc.tokens_needed(units) <= len(log_probs)
-    spans = ctc.align(log_probs, units).spans if is_alignable else ()
+    units, spans = hypothesis.units, ()
+    if log_probs is not None and units:
+        with suppress(ctc.NoPathError):
+            spans = ctc.align(log_probs, units).spans
     return ctc.Hypothesis(units, hypothesis.log_probability, spans)
 
 
@@ -201,12 +206,15 @@ def to_transcript(hypothesis: ctc.Hypothesis, labels: Sequence[str], tokens: Spe
     """Convert units to text and spans to seconds; without `tokens`, times are unknown."""
     names = [labels[unit] for unit in hypothesis.units]
     text = " ".join(("" if " " in labels else " ").join(names).split())
-    spans_s = [] if tokens is None else [span_s(span, tokens) for span in hypothesis.spans]
-    segments = tuple(Segment(name, *span) for name, span in zip(names, spans_s, strict=False))
+    segments = () if tokens is None or not hypothesis.spans else to_segments(names, hypothesis.spans, tokens)
     return Transcript(text, segments, hypothesis.log_probability, hypothesis.units)
 
 
-def span_s(span: tuple[int, int], tokens: SpeechTokens) -> tuple[float, ...]:
-    """Convert a span of tokens to seconds. A token lasts one hop, around the center of its samples."""
-    offset = (tokens.window_samples - tokens.hop_samples) / 2
-    return tuple((token * tokens.hop_samples + offset) / tokens.log_mel.sample_rate_hz for token in span)
+def to_segments(names: Sequence[str], spans: Sequence[tuple[int, int]], tokens: SpeechTokens) -> tuple[Segment, ...]:
+    """Convert spans of tokens to seconds. A token lasts one hop, around the center of its samples."""
+    hop, rate_hz = tokens.hop_samples, tokens.log_mel.sample_rate_hz
+    offset = (tokens.window_samples - hop) / 2
+    return tuple(
+        Segment(name, (first * hop + offset) / rate_hz, (end * hop + offset) / rate_hz)
+        for name, (first, end) in zip(names, spans, strict=True)
+    )

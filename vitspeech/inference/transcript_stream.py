@@ -3,13 +3,15 @@
 Shapes: N samples, T tokens, C classes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
 
 import numpy
 from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.decoding.ctc import GreedySearch, Hypothesis
+from vitspeech.decoding.ctc import GreedySearch
+from vitspeech.decoding.paths import Link, links_after, to_hypothesis
 from vitspeech.inference.stream import stream
 from vitspeech.inference.transcribe import (
     Search,
@@ -18,8 +20,48 @@ from vitspeech.inference.transcribe import (
     is_autoregressive,
     is_transcribing,
     new_ctc_search,
+    to_segments,
     to_transcript,
 )
+
+
+class TranscriptSoFar:
+    """The transcript after a push; created by `TranscriptStream.push`.
+
+    `kept` and `changed` say what the push changed: `[*units_before[:kept], *changed]` are the units now. The other
+    attributes are those of `Transcript`. They are computed when they are read, in time proportional to the length of
+    the transcript.
+
+    Attributes:
+        kept: Number of units that are the same as after the push before.
+        changed: The units after those, with their times.
+        log_probability: Natural logarithm, as the search returns it.
+    """
+
+    def __init__(
+        self, kept: int, changed: tuple[Segment, ...], log_probability: float, build: Callable[[], Transcript]
+    ) -> None:
+        self.kept, self.changed, self.log_probability, self.build = kept, changed, log_probability, build
+
+    @cached_property
+    def transcript(self) -> Transcript:
+        """The transcript so far."""
+        return self.build()
+
+    @property
+    def text(self) -> str:
+        """The words so far, separated by spaces."""
+        return self.transcript.text
+
+    @property
+    def units(self) -> tuple[Segment, ...]:
+        """Each word or character so far, with its times."""
+        return self.transcript.units
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """The index of each unit among the model's labels."""
+        return self.transcript.indices
 
 
 class TranscriptStream:
@@ -27,7 +69,11 @@ class TranscriptStream:
 
     The logits are those of the full recording (`AudioStream`), and the search continues from push to push. After
     `flush` the transcript therefore equals that of `vitspeech.transcribe`, regardless of how the samples were split.
-    Greedy search only appends to the transcript; beam search may still change its last words.
+    Greedy search changes at most the end of the last unit and appends others; beam search may still change earlier
+    units.
+
+    The cost of a push depends on its samples and on the number of units that it changes, not on what was transcribed
+    before.
 
     Args:
         model: A `SpeechRecognizer` from `vitspeech.load`, with a limited `right` in every block.
@@ -45,15 +91,21 @@ class TranscriptStream:
         self.labels, self.tokens = model.labels, model.network.tokens
         self.stream, self.search = stream(model), new_ctc_search(search or Search())
 
-    def push(self, samples: Tensor | numpy.ndarray) -> Transcript:
-        """Process the next samples, int16 or floats within ±1: (N,) -> the transcript so far."""
+    def push(self, samples: Tensor | numpy.ndarray) -> TranscriptSoFar:
+        """Process the next samples, int16 or floats within ±1: (N,) -> the transcript so far, and what changed."""
+        before = self.search.last
         self.advance(self.stream.push(samples))
-        return to_transcript(self.search.best(), self.labels, self.tokens)
+        last, log_probability = self.search.last, self.search.log_probability
+        changed = self.segments(before, last)
+        kept = (last.count if last else 0) - len(changed)
+        # Paths are immutable, so the transcript can be built after later pushes, too.
+        build = partial(self.transcript, last, log_probability)
+        return TranscriptSoFar(kept, changed, log_probability, build)
 
     def flush(self) -> Transcript:
         """End the recording and return its transcript; the stream can then be used for another recording."""
         self.advance(self.stream.flush())
-        result = to_transcript(self.search.best(), self.labels, self.tokens)
+        result = self.transcript(self.search.last, self.search.log_probability)
         self.search.restart()
         return result
 
@@ -65,22 +117,27 @@ class TranscriptStream:
         """
         if not isinstance(self.search, GreedySearch):
             raise ValueError("the words of a beam are only final at the end; use Search(beam=1)")
-        first = 0
+        delivered = None
         for part in parts:
             self.advance(self.stream.push(part))
-            end = len(self.search.units)
-            if end and self.search.spans[-1][1] == self.search.tokens:
-                end -= 1  # the next token may extend the last unit
-            yield from self.segments(first, end)
-            first = end
+            final = self.search.last
+            if final and final.end == self.search.tokens:
+                final = final.previous  # the next token may extend the last unit
+            yield from self.segments(delivered, final)
+            delivered = final
         self.advance(self.stream.flush())
-        yield from self.segments(first, len(self.search.units))
+        yield from self.segments(delivered, self.search.last)
         self.search.restart()
 
-    def segments(self, first: int, end: int) -> tuple[Segment, ...]:
-        """The segments of units `first` to `end` (exclusive) of the greedy search."""
-        part = Hypothesis(tuple(self.search.units[first:end]), 0.0, tuple(self.search.spans[first:end]))
-        return to_transcript(part, self.labels, self.tokens).units
+    def transcript(self, last: Link | None, log_probability: float) -> Transcript:
+        """The transcript of the path that ends in `last`."""
+        return to_transcript(to_hypothesis(last, log_probability), self.labels, self.tokens)
+
+    def segments(self, before: Link | None, last: Link | None) -> tuple[Segment, ...]:
+        """The units of the path that ends in `last` after those that it shares with the path that ends in `before`."""
+        links = links_after(before, last)
+        names, spans = [self.labels[link.unit] for link in links], [(link.first, link.end) for link in links]
+        return to_segments(names, spans, self.tokens)
 
     def advance(self, logits: Tensor) -> None:
         """Continue the search with the next logits (T, C)."""

@@ -1,13 +1,15 @@
 """95 % confidence intervals: Wilson for proportions, Garwood for Poisson counts, percentile bootstrap otherwise.
 
-Shapes: N items, R bootstrap resamples.
+Shapes: N items, G groups of items, R bootstrap resamples.
 """
 
 import math
+from collections.abc import Hashable, Sequence
 
 import torch
 from torch import Tensor
 
+RESAMPLES_AT_ONCE = 500  # bounds the memory for many items
 Z_95 = 1.959964  # the normal quantile of a two-sided 95 % interval
 
 
@@ -34,16 +36,48 @@ def percentile_interval(values: Tensor) -> tuple[float, float]:
     return low, high
 
 
-def bootstrap_ratio_interval(numerators: Tensor, denominators: Tensor, *, resamples: int) -> tuple[float, float]:
-    """The interval of Σ numerators / Σ denominators over items, for example an error rate over utterances.
+def bootstrap_ratio_interval(
+    numerators: Tensor, denominators: Tensor, *, resamples: int, groups: Sequence[Hashable] | None = None
+) -> tuple[float, float]:
+    """The interval of Σ numerators / Σ denominators, for example of an error rate.
 
     Bisani and Ney 2004 (doi:10.1109/ICASSP.2004.1326009).
+
+    Items of one group, for example the words of one speaker, are not independent, so whole groups are resampled
+    (cluster bootstrap; Davison and Hinkley 1997, sec. 3.8). With fewer than about 20 groups the interval is too narrow.
+
+    Args:
+        numerators: For example errors.
+        denominators: For example words, at least one per group.
+        resamples: Number of resamples R.
+        groups: The group of each item; `None` resamples single items.
 
     Shape:
         (N,), (N,) -> low, high
     """
-    rows = bootstrap_indices(len(numerators), resamples)
-    return percentile_interval(numerators[rows].sum(1) / denominators[rows].sum(1))
+    if groups is not None:
+        numerators, denominators = group_sums(numerators, groups), group_sums(denominators, groups)
+    ratios = []
+    for start in range(0, resamples, RESAMPLES_AT_ONCE):
+        rows = bootstrap_indices(len(numerators), min(RESAMPLES_AT_ONCE, resamples - start), seed=start)
+        ratios.append(numerators[rows].sum(1) / denominators[rows].sum(1))
+    return percentile_interval(torch.cat(ratios))
+
+
+def group_sums(values: Tensor, groups: Sequence[Hashable]) -> Tensor:
+    """The sum of the values of each group, in the order in which the groups first occur.
+
+    Shape:
+        (N,) -> (G,)
+
+    Raises:
+        ValueError: If there is not one group per value.
+    """
+    if len(groups) != len(values):
+        raise ValueError(f"{len(groups)} groups for {len(values)} values")
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    index = torch.tensor([numbers[group] for group in groups])
+    return torch.zeros(len(numbers), dtype=values.dtype).index_add_(0, index, values)
 
 
 def poisson_interval(count: int) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from torchmetrics.functional.text import char_error_rate, word_error_rate
 
 from vitspeech.metrics.intervals import bootstrap_ratio_interval
 
-RESAMPLES = 1000
+RESAMPLES = 10_000
 MISSING = "***"
 
 
@@ -124,7 +124,7 @@ class Score:
 
     Args:
         wer: Word error rate, (substitutions + deletions + insertions) / words; may exceed 1.
-        wer_low: Lower end of its 95 % interval, by bootstrap over utterances (Bisani and Ney 2004).
+        wer_low: Lower end of its 95 % interval, by bootstrap over speakers if there are several, else over utterances.
         wer_high: Upper end of the interval.
         substitutions: Words replaced by others.
         deletions: Reference words without a counterpart.
@@ -132,6 +132,7 @@ class Score:
         words: Number of reference words.
         utterances: Number of utterances.
         utterance_accuracy: Proportion of the utterances without an error.
+        speakers: Number of speakers; `None` if they are unknown.
     """
 
     wer: float
@@ -143,19 +144,38 @@ class Score:
     words: int
     utterances: int
     utterance_accuracy: float
+    speakers: int | None = None
 
 
-def score(references: Sequence[str], hypotheses: Sequence[str]) -> Score:
+def score(
+    references: Sequence[str], hypotheses: Sequence[str], speakers: Sequence[Sequence[str]] | None = None
+) -> Score:
     """Count the word errors of transcripts. Words are separated by spaces; case and punctuation matter.
 
+    Errors of one speaker are not independent, so the interval resamples speakers with all words that they speak, also
+    where an utterance has several speakers. It resamples utterances if the speakers are unknown or there is only one.
+
+    Args:
+        references: True transcripts.
+        hypotheses: Recognized transcripts.
+        speakers: For each utterance the speaker of each reference word; `None` if unknown.
+
     Raises:
-        ValueError: If there are no utterances, the numbers of references and hypotheses differ, or a reference is
-            empty.
+        ValueError: If there are no utterances, the numbers of references and hypotheses differ, a reference is empty,
+            or there is not one speaker per reference word.
     """
     aligned = alignments(references, hypotheses)
     errors = torch.tensor([alignment.errors for alignment in aligned], dtype=torch.float64)
     lengths = torch.tensor([alignment.length for alignment in aligned], dtype=torch.float64)
-    low, high = bootstrap_ratio_interval(errors, lengths, resamples=RESAMPLES)
+    names = None if speakers is None else [speaker for row in speakers for speaker in row]
+    if names is None or len(set(names)) == 1:
+        low, high = bootstrap_ratio_interval(errors, lengths, resamples=RESAMPLES)
+    else:
+        check_speakers(aligned, speakers)
+        by_word = torch.tensor(
+            [count for alignment in aligned for count in errors_by_word(alignment)], dtype=torch.float64
+        )
+        low, high = bootstrap_ratio_interval(by_word, torch.ones_like(by_word), resamples=RESAMPLES, groups=names)
     return Score(
         wer=word_error_rate(list(hypotheses), list(references)).item(),
         wer_low=low,
@@ -166,7 +186,24 @@ def score(references: Sequence[str], hypotheses: Sequence[str]) -> Score:
         words=int(lengths.sum()),
         utterances=len(aligned),
         utterance_accuracy=(errors == 0).double().mean().item(),
+        speakers=None if names is None else len(set(names)),
     )
+
+
+def errors_by_word(alignment: Alignment) -> list[int]:
+    """The errors at each reference word; an insertion counts at the word before it, or at the first."""
+    counts = [0] * alignment.length
+    word = -1
+    for reference, hypothesis in alignment.pairs:
+        word += reference is not None
+        counts[max(word, 0)] += reference != hypothesis
+    return counts
+
+
+def check_speakers(aligned: Sequence[Alignment], speakers: Sequence[Sequence[str]]) -> None:
+    """Raise `ValueError` unless there is one speaker per reference word."""
+    if [len(row) for row in speakers] != [alignment.length for alignment in aligned]:
+        raise ValueError("speakers must have one entry per word of each reference")
 
 
 def character_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -> float:

@@ -5,6 +5,7 @@ Shapes: B batch, C channels, N image side, T tokens, D model width, W features b
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import Encoder, EncoderConfig, FixedPositions, LearnedPositions, sinusoidal_2d
@@ -16,7 +17,7 @@ from vitspeech.frontends import ConvolutionalPatches, LinearPatches
 STEMS = {"linear": LinearPatches, "convolutional": ConvolutionalPatches}
 ADDED = {
     "learned": lambda grid, width: LearnedPositions(grid**2, width),
-    "sinusoidal": lambda grid, width: FixedPositions(sinusoidal_2d(grid, grid, width)),
+    "sinusoidal": lambda grid, width: FixedPositions(sinusoidal_2d(grid, grid, width, torch.float64)),
     "none": lambda grid, width: nn.Identity(),
 }
 

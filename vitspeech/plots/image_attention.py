@@ -17,7 +17,7 @@ from torch import Tensor
 from vitspeech.attention import ClassToken, SelfAttentivePooling
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.images.reading import read_picture
-from vitspeech.inference.predict import readers
+from vitspeech.inference.predict import read_input
 from vitspeech.models import ViT
 from vitspeech.plots.attention_maps import (
     AttentionPass,
@@ -61,8 +61,8 @@ def draw_image_attention(model: Model, file: Path, output: Path) -> None:
         ValueError: If the image is empty or broken, or the network's pooling is not one of `vitspeech.attention`.
     """
     network, side = model.network, model.preprocessing["image"]
-    read = readers(model.preprocessing)[1]
-    attention = forward_with_attention(network, read([file]).to(next(network.parameters()).device))
+    pixels = read_input(file, model.preprocessing).to(next(network.parameters()).device)
+    attention = forward_with_attention(network, pixels)
     maps = attention_maps(network, attention)
     image = read_picture(file, side).permute(1, 2, 0).numpy()
 

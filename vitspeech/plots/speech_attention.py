@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vitspeech.attention import SelfAttentivePooling
 from vitspeech.checkpoint.folder import Model
-from vitspeech.inference.predict import readers
+from vitspeech.inference.predict import read_input
 from vitspeech.plots.attention_maps import add_color_bar, draw_relative, forward_with_attention, uniform_weights
 from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram
 from vitspeech.plots.style import BLUE, GREEN, VERMILION
@@ -40,8 +40,7 @@ def draw_speech_attention(model: Model, file: Path, output: Path) -> None:
         ValueError: If the recording is empty or broken.
     """
     network = model.network
-    read = readers(model.preprocessing)[1]
-    waveforms = read([file]).to(next(network.parameters()).device)
+    waveforms = read_input(file, model.preprocessing).to(next(network.parameters()).device)
     attention = forward_with_attention(network, waveforms)
     clip = attention.logits[0].softmax(-1).cpu()
     tokens = attention.tokens.shape[1]

@@ -5,6 +5,7 @@
     layers = [Layer("layer2"), Layer("layer4")]          # modules by name; transformers: Layer("blocks.3", "tokens", 1)
     fields = effective_fields(network, images, layers)
     extent(fields[-1].cumulative)["radius_90"]           # radius of 90 % of the energy in px, with a 95 % interval
+    extent(fields[-1].cumulative.uniform)["radius_90"]   # the same of a uniform field, for comparison
     fields[-1].cumulative.theoretical                    # the theoretical receptive field
 
 - `comparison.py` measures several models on the same inputs; `subjects.py` loads them, `sample.py` the inputs.
@@ -12,12 +13,15 @@
   Luo et al. 2016, arXiv:1701.04128)?
 - `heads/`: how far does each head attend (attention distance), and which tokens reach the output (attention rollout)?
 - `occlusion/`: how large a part of the input does a model need to keep its accuracy?
+- `estimates.py`: numbers with intervals; `differences.py`: paired differences between models and between states.
 - `initialization.py`: how are untrained networks measured whose residual branches start at zero?
 - `examples.py` makes maps for single inputs; `figures/` draws everything; `report/` writes page, table and JSON.
 """
 
-from vitspeech.receptive.fields.effective import Field, LayerFields, effective_fields
-from vitspeech.receptive.fields.extent import Estimate, extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.estimates import Estimate
+from vitspeech.receptive.fields.effective import effective_fields
+from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.fields.field import Field, LayerFields
 from vitspeech.receptive.fields.layers import Layer
 from vitspeech.receptive.heads.measures import HeadMeasures, head_measures
 from vitspeech.receptive.heads.relevance import relevance, rollout, token_relevance

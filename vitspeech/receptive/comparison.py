@@ -40,7 +40,7 @@ class Plan:
         ValueError: If there are fewer than two inputs, or a factor is not above 0.
     """
 
-    inputs: int = 32
+    inputs: int = 200
     answers: int = 500
     factors: tuple[float, ...] = (1.0, 1.5)
     layers: Sequence[str] | None = None

@@ -48,7 +48,8 @@ def make_examples(
     if subject.predicts_label and subject.labels is not None:
         with torch.no_grad():
             labels = [subject.labels[index] for index in network(inputs).argmax(-1)]
-    field = effective_fields(network, inputs, [layer], source=subject.source, units=1)[0].cumulative
+    fields = effective_fields(network, inputs, [layer], source=subject.source, units=1, cumulative_only=True)
+    field = fields[0].cumulative
     maps = {"field": field.on_source().sqrt()}
     if attention and subject.predicts_label:
         with torch.no_grad(), attention_weights(network) as weights:

@@ -1,4 +1,4 @@
-"""The inputs on which models are compared: images or clips of a validation split, or the images of a folder.
+"""The inputs on which models are compared: images, clips or utterances of a validation split, or images of a folder.
 
 Shapes: B batch, N image side in pixels or samples of a clip.
 """
@@ -9,10 +9,12 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from vitspeech.checkpoint.release import card_data
 from vitspeech.data.images.reading import find_pictures, read_picture
 from vitspeech.data.module import InMemoryData
+from vitspeech.data.utterances.module import UtteranceData
 from vitspeech.data.utterances.word_clips import word_span
 from vitspeech.receptive.subjects import Subject
 
@@ -27,7 +29,8 @@ class Sample:
         raw: uint8 images (B, 3, N, N) or int16 clips (B, N).
         labels: Indices into `names` (B,); `None` without labels.
         names: The names of the labels; `None` without labels.
-        middles: For clips, the sample at the middle of the word (B,); `None` for images.
+        middles: For clips, the sample at the middle of the word (B,), or of the clip if it is cut from an utterance;
+            `None` for images.
         origin: A description of the source of the inputs.
     """
 
@@ -46,7 +49,8 @@ class Sample:
 def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sample:
     """Inputs for a comparison, from the validation split of the data set that the first card names.
 
-    The test split is not used, so that a model changed after looking at its fields has not been tuned on it. Without a
+    The test split is not used, so that a model changed after looking at its fields has not been tuned on it. Utterances
+    that are composed of single words are replaced by these words; of others the loudest second is taken. Without a
     released model, the inputs are the images of the folder `root`.
 
     Args:
@@ -55,8 +59,8 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
         count: Maximum number of inputs.
 
     Raises:
-        ValueError: If some models take images and others audio, the data set has neither images nor single words, or
-            no data are named.
+        ValueError: If some models take images and others audio, the data set has neither images nor audio, its
+            validation split is empty, or no data are named.
         FileNotFoundError: If the data are missing.
     """
     audio_names = [subject.name for subject in subjects if subject.takes_audio]
@@ -68,7 +72,9 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
         data = card_data(released[0].model, root)
         data = getattr(data, "source", data)  # the single words of which utterances are composed
         if not isinstance(data, InMemoryData):
-            raise ValueError(f"{released[0].name}: its data ({type(data).__name__}) have no images or single words")
+            raise ValueError(f"{released[0].name}: its data ({type(data).__name__}) have no images or audio")
+        if isinstance(data, UtteranceData):
+            return utterance_sample(data, round(released[0].size * data.sample_rate_hz), count)
         return validation_sample(data, count)
     if root is None:
         raise ValueError("no model names its data set; give a folder of pictures with --data")
@@ -90,6 +96,35 @@ def validation_sample(data: InMemoryData, count: int) -> Sample:
         middles = torch.tensor([(start + end) / 2 for start, end in spans])
     origin = f"{len(indices)} validation {data.items} of {type(data).__name__}"
     return Sample(raw, labels, list(data.labels), middles, origin)
+
+
+def utterance_sample(data: UtteranceData, samples: int, count: int) -> Sample:
+    """The loudest stretch of `samples` samples of random utterances of the validation split; no labels.
+
+    An utterance that is shorter is repeated.
+
+    Raises:
+        ValueError: If there are no validation utterances.
+    """
+    items = data.read("validation")
+    if not len(items):
+        raise ValueError(f"{type(data).__name__}: no validation utterances")
+    order = torch.randperm(len(items), generator=torch.Generator().manual_seed(SEED))[:count]
+    clips = []
+    for index in order:
+        speech, _ = items[index[None], 0]
+        clips.append(loudest(speech.waveforms[0, : speech.lengths[0]], samples))
+    middles = torch.full((len(clips),), (samples - 1) / 2)
+    origin = f"{len(clips)} validation {data.items} of {type(data).__name__}, the loudest part of each"
+    return Sample(torch.stack(clips), None, None, middles, origin)
+
+
+def loudest(waveform: Tensor, samples: int) -> Tensor:
+    """The stretch of a waveform with the most energy: int16 (N,) -> (samples,)."""
+    waveform = waveform.repeat(-(-samples // len(waveform)))
+    energy = F.pad(waveform.double().square().cumsum(0), (1, 0))
+    start = int((energy[samples:] - energy[:-samples]).argmax())
+    return waveform[start : start + samples]
 
 
 def folder_sample(folder: Path, side: int, count: int) -> Sample:

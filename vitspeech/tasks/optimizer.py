@@ -1,7 +1,8 @@
 """Parameter groups for weight decay, and the learning rate schedule."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from torch import nn
@@ -9,21 +10,51 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 Decay = Literal["cosine", "linear", "constant"]
+UNDECAYED = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 
 
 def parameter_groups(network: nn.Module) -> list[dict]:
-    """The trained parameters in two groups: matrices and kernels with weight decay, all others without.
+    """The trained parameters in up to three groups: hidden weights, output heads, and those without weight decay.
 
-    Norms, biases, class tokens and position tables have no weight decay. Muon's orthogonalization is meant for weight
-    matrices, so these parameters also take its fallback optimizer (timm's key `use_fallback`).
+    Biases, norms, embeddings and what a module names in `no_weight_decay()` have no weight decay. As in timm, that
+    method returns names of parameters relative to the module, with wildcards if needed. Position tables, the vector of
+    the additive score and the temperature of the cosine score are such parameters. Output heads are the children `head`
+    and `*_head` of the network, and what `get_classifier()` of a module returns, as in timm.
+
+    Muon is meant for hidden weights, and its authors use AdamW for embeddings, output heads, norms and biases
+    (https://kellerjordan.github.io/posts/muon/). So all groups but the first take its fallback (timm's key
+    `use_fallback`), which is AdamW.
     """
-    tables = {id(m.table) for m in network.modules() if isinstance(getattr(m, "table", None), nn.Parameter)}
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    decayed = [parameter for parameter in trained if parameter.ndim > 1 and id(parameter) not in tables]
-    decayed_ids = {id(parameter) for parameter in decayed}
-    plain = [parameter for parameter in trained if id(parameter) not in decayed_ids]
-    groups = [{"params": decayed}, {"params": plain, "weight_decay": 0.0, "use_fallback": True}]
+    plain = {id(parameter) for parameter in undecayed(network)}
+    output = {id(parameter) for head in heads(network) for parameter in head.parameters()} - plain
+    groups = [
+        {"params": [p for p in trained if id(p) not in plain | output]},
+        {"params": [p for p in trained if id(p) in output], "use_fallback": True},
+        {"params": [p for p in trained if id(p) in plain], "weight_decay": 0.0, "use_fallback": True},
+    ]
     return [group for group in groups if group["params"]]
+
+
+def undecayed(network: nn.Module) -> Iterator[nn.Parameter]:
+    """The parameters without weight decay; some more than once."""
+    for module in network.modules():
+        whole = isinstance(module, UNDECAYED)
+        patterns = module.no_weight_decay() if hasattr(module, "no_weight_decay") else ()
+        for name, parameter in module.named_parameters(recurse=bool(patterns)):
+            named = name == "bias" or any(fnmatchcase(name, pattern) for pattern in patterns)
+            if whole or named or parameter.ndim < 2:
+                yield parameter
+
+
+def heads(network: nn.Module) -> Iterator[nn.Module]:
+    """The output heads of a network; some more than once."""
+    for name, child in network.named_children():
+        if name == "head" or name.endswith("_head"):
+            yield child
+    for module in network.modules():
+        found = module.get_classifier() if hasattr(module, "get_classifier") else ()
+        yield from (head for head in (found if isinstance(found, tuple) else (found,)) if isinstance(head, nn.Module))
 
 
 def learning_rate(optimizer: Optimizer, *, steps: int, warmup_steps: int, decay: Decay = "cosine") -> LambdaLR:

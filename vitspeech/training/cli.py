@@ -13,11 +13,13 @@ from typing import Any
 
 import lightning
 from jsonargparse import Namespace
-from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, Timer, WeightAveraging
+from lightning.pytorch.callbacks import LearningRateMonitor, Timer, WeightAveraging
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from vitspeech.checkpoint.items import add_training_items
 from vitspeech.data.module import InMemoryData
+from vitspeech.provenance import provenance
 from vitspeech.tasks import Task, find_task
 from vitspeech.training import run_folder
 from vitspeech.training.arguments import foreign_modules, prepare, take_option
@@ -83,8 +85,12 @@ class TrainingCLI(LightningCLI):
             save_config_callback=None,
             seed_everything_default=0,
             auto_configure_optimizers=False,
-            # `Batches` distributes the items among processes.
-            trainer_defaults={"use_distributed_sampler": False, "enable_model_summary": False, "max_epochs": 10},
+            trainer_defaults={
+                "max_epochs": 10,
+                "devices": 1,  # Lightning's `auto` takes every GPU, which multiplies the batch
+                "use_distributed_sampler": False,  # `Batches` distributes the items among processes
+                "enable_model_summary": False,
+            },
             parser_class=Parser,
             parser_kwargs={"prog": PROGRAM, "exit_on_error": False, "allow_abbrev": False},
             args=self.arguments.parsed,
@@ -155,15 +161,13 @@ class TrainingCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> lightning.Trainer:
         """Make the trainer. Its logs and checkpoints get their folder in `train`."""
         self.timer = Timer(interval="step", verbose=False)
-        saving = {"enable_version_counter": False, "save_on_train_epoch_end": True}
-        self.checkpoints = [
-            ModelCheckpoint(filename="last", **saving),
-            ModelCheckpoint(filename="best", monitor=self.model.monitor, mode=self.model.mode, **saving),
-        ]
+        checkpoints = run_folder.checkpoints(self.model.monitor, self.model.mode)
+        self.run = run_folder.OpenRun(self.open_folder, checkpoints)
         self.trainer_defaults["callbacks"] = [
+            self.run,
             LearningRateMonitor(logging_interval="step"),
             self.timer,
-            *self.checkpoints,
+            *checkpoints,
         ]
         try:
             return super().instantiate_trainer(logger=False, **kwargs)
@@ -180,40 +184,42 @@ class TrainingCLI(LightningCLI):
         self.datamodule.setup("fit")
         self.datamodule.train_dataloader()  # which refuses a batch larger than the set
         self.check_sizes()
-        self.folder = Path(given.resume) if given.resume else run_folder.create_folder(given.run, given.configs)
-        self.trainer.loggers = run_folder.loggers(self.folder)
-        for callback in self.checkpoints:
-            callback.dirpath = str(self.folder.resolve())
-        if self.trainer.is_global_zero:
-            self.announce()
-        last = self.folder / "last.ckpt"
+        last = Path(given.resume, "last.ckpt") if given.resume else None
         try:
-            self.trainer.fit(self.model, self.datamodule, ckpt_path=last if last.exists() else None, weights_only=True)
+            checkpoint = last if last and last.exists() else None
+            self.trainer.fit(self.model, self.datamodule, ckpt_path=checkpoint, weights_only=True)
         except SystemExit:  # Lightning exits at Ctrl-C
             trust = "".join(f" --trust {name}" for name in given.trust)
             print(file=sys.stderr)  # ends the line of the progress bar
-            sys.exit(f"{PROGRAM}: interrupted; continue with {PROGRAM} --resume {self.folder}{trust}")
+            advice = f"; continue with {PROGRAM} --resume {self.run.folder}{trust}" if self.run.folder else ""
+            sys.exit(f"{PROGRAM}: interrupted{advice}")
         if self.trainer.is_global_zero:
             self.finish()
 
-    def announce(self) -> None:
-        """Write the resolved config into the folder of the run, and print what is trained."""
+    def open_folder(self) -> Path:
+        """Start or resume the run, and print what is trained."""
         config = self.config.clone()
         for name in ("config", "extends"):
             config.pop(name, None)
         context = getattr(self.model.network, "context_ms", {})
         comments = "".join(f"# {name}: {value}\n" for name, value in context.items())
         text = comments + self.parser.dump(config, skip_none=False, skip_link_targets=True)
-        run_folder.write_start(self.folder, text)
+        origin = provenance(self.trainer.strategy.root_device, self.trainer.world_size)
+        given = self.arguments
+        if given.resume:
+            folder = run_folder.resume(given.resume, text, origin)
+        else:
+            folder = run_folder.start(given.run, given.configs, text, origin)
+        add_training_items(self.datamodule.item_names().get("train", ()), folder)
         foreign = foreign_modules([config.data.as_dict(), config.model.as_dict()])
         if modules := sorted({*foreign, *self.arguments.trust}):
             trust = " ".join(f"--trust {name}" for name in modules)
             print(f"this model has code of your own: loading it later needs {trust} (in Python: trust={modules})")
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
-        print(f"{type(self.model.network).__name__}, {parameters:,} parameters -> {self.folder}")
-        if self.arguments.resume:
-            done, epochs = run_folder.epochs_done(self.folder), self.trainer.max_epochs
-            print(f"resuming after {done} of {epochs} epochs")
+        print(f"{type(self.model.network).__name__}, {parameters:,} parameters -> {folder}")
+        if given.resume:
+            print(f"resuming after {run_folder.epochs_done(folder)} of {self.trainer.max_epochs} epochs")
+        return folder
 
     def finish(self) -> None:
         """Evaluate the final weights in fp32 on the test set, write the results, and print where they are."""
@@ -225,9 +231,9 @@ class TrainingCLI(LightningCLI):
         progress = self.trainer.progress_bar_callback is not None
         report = self.model.evaluate(network, self.datamodule, progress=progress)
         minutes = self.timer.time_elapsed("train") / 60
-        errors = run_folder.write_results(self.folder, network, self.datamodule, report, minutes)
+        errors = run_folder.write_results(self.run.folder, network, self.datamodule, report, minutes)
         print(f"test set, final weights: {report.text}")
-        print(f"model: {self.folder / 'model'}; figures: {self.folder / 'learning_curves.png'}, {errors}")
+        print(f"model: {self.run.folder / 'model'}; figures: {self.run.folder / 'learning_curves.png'}, {errors}")
 
 
 def read_labels(data: InMemoryData) -> list[str]:

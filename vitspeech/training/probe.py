@@ -22,7 +22,6 @@ from vitspeech.checkpoint.folder import CARD, CONFIG, read_mapping
 from vitspeech.data import TwoMarks
 from vitspeech.data.files import write_json
 from vitspeech.plots.style import COLORS, DASHES, MARKERS
-from vitspeech.provenance import provenance
 from vitspeech.training.cli import TrainingCLI
 from vitspeech.training.configs import config_chain, find_config, read_config
 from vitspeech.training.run_folder import is_finished
@@ -55,7 +54,7 @@ def probe_distance(
 
     Returns:
         The contents of `probe.json`: `rows` (model, config, parameters, distance_px, seed, accuracy, interval,
-        minutes), `complete`, `settings`, commit, hardware and versions.
+        minutes), `complete`, `settings`, and commit, hardware and versions of the last run.
 
     Raises:
         FileExistsError: If `folder` holds a probe of other configs or overrides.
@@ -75,7 +74,7 @@ def probe_distance(
         raise FileExistsError(f"{report_file}: of other configs or overrides; name another folder")
     # Seed by seed, so that an interrupted probe has complete lines to draw.
     plan = [(seed, distance, name) for seed in range(seeds) for distance in distances for name in experiments]
-    report = {"rows": [], "complete": False, "settings": settings, **provenance()}
+    report = {"rows": [], "complete": False, "settings": settings}
     write_json(report, report_file)
     for number, (seed, distance, name) in enumerate(plan, start=1):
         run = folder / f"{name.replace('/', '-')}-{distance:g}px" / str(seed)
@@ -83,6 +82,7 @@ def probe_distance(
         options = [*overrides, f"--data.init_args.distance={distance}", f"--seed_everything={seed}"]
         train(run, [f"--config={experiments[name]}", *options], trust)
         report["rows"].append({"config": name, "distance_px": distance, "seed": seed, **read_result(run)})
+        report |= read_origin(run)
         report["complete"] = number == len(plan)
         write_json(report, report_file)
         draw(report, folder / "probe.png")
@@ -96,6 +96,13 @@ def train(run: Path, arguments: Sequence[str], trust: Sequence[str] = ()) -> Non
     started = (run / "config.yaml").exists()
     target = [f"--resume={run}"] if started else [*arguments, f"--run={run}"]
     TrainingCLI([*target, *(f"--trust={name}" for name in trust)]).train()
+
+
+def read_origin(run: Path) -> dict[str, Any]:
+    """Commit, hardware and versions of a finished run from its card."""
+    names = ("commit", "hardware", "versions")
+    card = read_mapping(run / "model" / CARD, names)
+    return {name: card[name] for name in names}
 
 
 def read_result(run: Path) -> dict[str, Any]:

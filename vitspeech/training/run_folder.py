@@ -1,33 +1,35 @@
 """The folder of a run: how it is chosen, and what it contains.
 
 RUN/config.yaml          the resolved config
-RUN/run.json             commit, hardware, versions
+RUN/run.json             commit, hardware, versions; `resumed` has those of later starts where they differ
 RUN/logs/                CSV and TensorBoard logs, one folder for each start of the run
 RUN/last.ckpt best.ckpt  checkpoints of the last epoch and of the best one by the task's validation metric
 RUN/model/               the final weights as a released model with their card; written last, so the run is finished
+RUN/training_items.txt   the training items, hashed, if the data set names its items
 RUN/metrics.csv learning_curves.png
 RUN/confusion_matrix.png or errors.txt: the errors on the test set
 """
 
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from torch import nn
 
 from vitspeech import checkpoint
-from vitspeech.data.files import write_text
+from vitspeech.checkpoint.items import split_checksums
+from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.evaluation import Report
 from vitspeech.plots.curves import draw_learning_curves, merge_metrics
-from vitspeech.provenance import provenance
+from vitspeech.provenance import with_start
 
-FOLDER_VARIABLE = "VITSPEECH_RUN"  # hands the folder of a run to the processes that Lightning starts for more devices
 TRAINING_ONLY = {"root", "batch", "augment", "download", "workers"}  # arguments of data that a card does not repeat
 
 
@@ -49,45 +51,89 @@ def is_finished(run: str | Path) -> bool:
 
 
 def check_free(run: str | Path) -> None:
-    """Refuse a folder that holds a run, unless this is a further process of that run.
+    """Refuse a folder that holds a run.
 
     Raises:
         FileExistsError: If `run` has a config.yaml.
     """
-    if (Path(run) / "config.yaml").exists() and not is_further_process():
+    if (Path(run) / "config.yaml").exists():
         raise FileExistsError(f"{run}: holds a run already; continue it with --resume {run}, or name another folder")
 
 
-def is_further_process() -> bool:
-    """Whether this is not the first process of a run on several devices."""
-    return os.environ.get("LOCAL_RANK", "0") != "0"
+def start(run: str | None, configs: Sequence[Path], config: str, origin: dict[str, Any]) -> Path:
+    """Start a new run in the folder `run`, or in the next free number under `runs/CONFIG/`.
 
-
-def create_folder(run: str | None, configs: Sequence[Path]) -> Path:
-    """Create the folder of a new run: `run`, or the next free number under `runs/CONFIG/`.
-
-    Two runs that start at the same time get different numbers, since only one of them can create a folder.
+    Of several runs that start at the same time, one gets a folder, and the others get another one or are refused.
 
     Args:
         run: The folder that the user names, or `None`.
         configs: The configs that the command line names; the first one names the run.
+        config: The resolved config.
+        origin: The `provenance` of this start.
 
     Raises:
         FileExistsError: If `run` already holds a run.
-        ValueError: If this is one of several processes that were not started by Lightning, and `run` is `None`.
     """
-    if "LOCAL_RANK" in os.environ and FOLDER_VARIABLE in os.environ:
-        return Path(os.environ[FOLDER_VARIABLE])
-    if run is None and is_further_process():
-        raise ValueError("processes that are started from outside need one folder: name it with --run FOLDER")
-    if run is not None:
-        folder = Path(run)
-        check_free(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-    else:
+    if run is None:
         folder = next_folder(Path("runs", run_name(configs)))
-    os.environ[FOLDER_VARIABLE] = str(folder)
+    else:
+        folder = Path(run)
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with (folder / "config.yaml").open("x") as file:  # one process only can create it
+            file.write(config)
+    except FileExistsError:
+        check_free(folder)
+        raise
+    write_json(with_start(None, origin), folder / "run.json")
     return folder
+
+
+def resume(run: str | Path, config: str, origin: dict[str, Any]) -> Path:
+    """Write the resolved config, which the command line may have changed, and add the `provenance` of this start."""
+    folder = Path(run)
+    write_text(config, folder / "config.yaml")
+    file = folder / "run.json"
+    write_json(with_start(json.loads(file.read_text()) if file.exists() else None, origin), file)
+    return folder
+
+
+class OpenRun(Callback):
+    """Opens the folder of a run when training starts, and puts the logs and checkpoints there.
+
+    The first process opens it, and tells the others of a run on several devices where it is.
+
+    Args:
+        open_folder: Starts or resumes a run; called in the first process only.
+        checkpoints: Those that are saved in the folder.
+
+    Attributes:
+        folder: `None` until training starts.
+    """
+
+    def __init__(self, open_folder: Callable[[], Path], checkpoints: Sequence[ModelCheckpoint]) -> None:
+        self.open_folder, self.checkpoints = open_folder, checkpoints
+        self.folder: Path | None = None
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self.folder = trainer.strategy.broadcast(self.open_folder() if trainer.is_global_zero else None)
+        trainer.loggers = loggers(self.folder)
+        for checkpoint_callback in self.checkpoints:
+            checkpoint_callback.dirpath = str(self.folder.resolve())
+
+
+def checkpoints(monitor: str, mode: str) -> list[ModelCheckpoint]:
+    """The callbacks that save `best.ckpt` and `last.ckpt` after each epoch, in this order.
+
+    `last.ckpt` holds the best value so far, which a resumed run must reach. It is therefore saved after `best.ckpt`.
+
+    Args:
+        monitor: The validation metric by which the best epoch is chosen.
+        mode: `max` or `min`: whether higher or lower values of it are better.
+    """
+    saving = {"enable_version_counter": False, "save_on_train_epoch_end": True}
+    best = ModelCheckpoint(filename="best", monitor=monitor, mode=mode, **saving)
+    return [best, ModelCheckpoint(filename="last", **saving)]
 
 
 def run_name(configs: Sequence[Path]) -> str:
@@ -122,13 +168,6 @@ def epochs_done(run: Path) -> int:
     return torch.load(run / "last.ckpt", map_location="cpu", weights_only=True, mmap=True)["epoch"] + 1
 
 
-def write_start(run: Path, config: str) -> None:
-    """Write the resolved config, and the commit and hardware that a new run begins with."""
-    write_text(config, run / "config.yaml")
-    if not (run / "run.json").exists():
-        (run / "run.json").write_text(json.dumps(provenance(), indent=2) + "\n")
-
-
 def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Report, minutes: float) -> Path:
     """Write curves, the errors on the test set, and the released model, which finishes the run.
 
@@ -141,6 +180,7 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
         "name": run.parent.name,
         "data": test_set(config["data"]),
         "split": "test",
+        **({"splits": split_checksums(names)} if (names := data.item_names()) else {}),
         "metrics": report.metrics,
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         **getattr(network, "context_ms", {}),

@@ -3,17 +3,24 @@
 Shapes: B = 2 sequences, H = 3 heads, T = 5 to 300 tokens, K = 16.
 """
 
+import warnings
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.attention.flex_attention import create_block_mask
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from vitspeech.attention import padding_mask, truncated_attention, window_mask
 from vitspeech.attention.dense import attend
 from vitspeech.attention.windowed import flex
 
 UNCOMPILED = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+PARTS = ("num_blocks", "indices")
+NAMES = [f"{prefix}{side}_{part}" for prefix in ("", "full_") for side in ("kv", "q") for part in PARTS]
 DRAWN = {"tokens": st.integers(1, 300), "left": st.integers(0, 300), "right": st.integers(0, 300)}
 
 
@@ -38,11 +45,81 @@ def test_kernel_equals_the_dense_mask(tokens, left, right, padded):
     assert_close(result.double(), dense(inputs, left, right, padding), atol=1e-5, rtol=1e-4)
 
 
+@settings(deadline=None, max_examples=100)
+@given(
+    tokens=st.integers(1, 1100),
+    left=st.integers(0, 9) | st.integers(0, 1100),
+    right=st.integers(0, 9) | st.integers(0, 1100),
+    padded=st.booleans(),
+)
+def test_blocks_are_those_of_the_mask_of_all_pairs(tokens, left, right, padded):
+    def allowed(batch, head, t, s):
+        return (s - t >= -left) & (s - t <= right)
+
+    padding = torch.ones(2, tokens, dtype=torch.bool) if padded else None
+    made = flex.block_mask(torch.empty(2, 3, tokens, 16), left, right, padding)
+    expected = create_block_mask(allowed, None, None, tokens, tokens, "cpu")
+    assert made.seq_lengths == expected.seq_lengths and made.BLOCK_SIZE == expected.BLOCK_SIZE
+    assert torch.equal(made.to_dense(), expected.to_dense())
+    for name in NAMES:
+        if not padded:
+            assert torch.equal(getattr(made, name), getattr(expected, name))
+        elif name in ("full_kv_num_blocks", "full_q_num_blocks"):
+            assert not getattr(made, name).any()  # padding is masked pair by pair
+    t, s = torch.arange(tokens)[:, None], torch.arange(tokens)
+    assert torch.equal(made.mask_mod(0, 0, t, s), allowed(0, 0, t, s))
+
+
+def test_padding_may_be_anywhere():
+    torch.manual_seed(0)
+    inputs, padding = [tensor.detach() for tensor in drawn(300)], torch.rand(2, 300) > 0.4
+    padding[0, 100:160] = False
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
+        result = flex.attend(*inputs, 7, 9, padding, 16**-0.5)
+    assert_close(result.double(), dense(inputs, 7, 9, padding), atol=1e-5, rtol=1e-4)
+
+
 def test_blocks_of_a_window_are_made_once_for_each_length():
     query = torch.empty(2, 3, 200, 16)
     made = flex.block_mask(query, 9, 4, None)
     assert flex.block_mask(query[:, :1], 9, 4, None) is made
     assert flex.block_mask(query, 9, 5, None) is not made
+
+
+class Made(TorchDispatchMode):
+    """The number of operations, and of elements of the largest tensor made."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = self.largest = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        result = function(*arguments, **(options or {}))
+        self.count += 1
+        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        self.largest = max(self.largest, *(tensor.numel() for tensor in tensors))
+        return result
+
+
+def test_layers_share_the_blocks_and_no_mask_of_all_pairs_is_made():
+    flex.window_blocks.cache_clear()
+    query, lengths = torch.empty(8, 1, 4096, 1), torch.arange(8) * 512
+    first, again = Made(), Made()
+    for made, padding in ((first, padding_mask(lengths, 4096)), (again, padding_mask(lengths + 1, 4096))):
+        with made:
+            flex.block_mask(query, 32, 32, padding)
+    assert first.largest <= 8 * 4096 and again.count == 0
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_blocks_first_made_in_inference_mode_can_be_saved_for_backward(padded):
+    flex.window_blocks.cache_clear()
+    query, padding = torch.empty(2, 3, 200, 16), torch.ones(2, 200, dtype=torch.bool) if padded else None
+    with torch.inference_mode():
+        flex.block_mask(query, 9, 4, padding)
+    made = flex.block_mask(query, 9, 4, padding)
+    assert not any(getattr(made, name).is_inference() for name in NAMES)
 
 
 def test_no_token_needs_no_kernel():

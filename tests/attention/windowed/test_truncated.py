@@ -19,7 +19,7 @@ from vitspeech.attention import (
     truncated_attention,
     window_mask,
 )
-from vitspeech.attention.dense import attend, attend_fused
+from vitspeech.attention.dense import attend, attend_fused, attend_pairs
 from vitspeech.attention.kernels import Kernel, choose_kernel
 from vitspeech.attention.scores import NORMALIZERS, SCORES
 from vitspeech.attention.windowed import blocks, blockwise, truncated
@@ -31,8 +31,13 @@ CONTEXTS = st.none() | st.integers(0, 9) | st.integers(0, 140)
 @pytest.fixture(autouse=True)
 def by_blocks(monkeypatch):
     """Never the dense way that short sequences would take, nor the fused one of a whole past."""
-    chosen = {True: Kernel.BLOCKWISE, False: Kernel.EXPLICIT}
-    monkeypatch.setattr(truncated, "choose_kernel", lambda request: chosen[request.keys > 0])
+
+    def chosen(request):
+        if request.relative and not request.linear:
+            return Kernel.PAIRWISE
+        return Kernel.BLOCKWISE if request.keys else Kernel.EXPLICIT
+
+    monkeypatch.setattr(truncated, "choose_kernel", chosen)
 
 
 def drawn(batch, heads, tokens, *widths, dtype=torch.float64, seed=0):
@@ -46,6 +51,8 @@ def dense(query, key, value, left, right, padding=None, score=None, normalizer="
     score = SCORES["scaled_dot"](query.shape[1], query.shape[3]) if score is None else score
     mask = window_mask(query.shape[2], query.shape[2], left, right)
     mask = mask if padding is None else mask & padding[:, None, None]
+    if relative is not None and not score.linear_in_key:
+        return attend_pairs(query, key, value, mask, score=score, normalizer=normalizer, relative=relative)[0]
     options = {"scale": score.scale, "energy": score.energy, "normalizer": normalizer, "relative": relative}
     return attend(*score.prepare(query, key), value, mask, **options)[0]
 
@@ -141,6 +148,23 @@ def test_lower_precision_is_close_to_double(dtype, close):
     ):
         assert our.dtype == dtype
         assert_close(our.double(), their, atol=4 * close, rtol=4 * close)
+
+
+@pytest.mark.parametrize("left, right", [(0, 0), (5, 3)])
+@pytest.mark.parametrize("length", [200, 150])
+@pytest.mark.parametrize("clip", [None, 2])
+def test_products_beyond_half_precision_do_not_overflow(left, right, length, clip):
+    torch.manual_seed(0)
+    signs = torch.randn(1, 2, 200, 1).sign().expand(-1, -1, -1, 64)
+    inputs = [tensor.half().requires_grad_() for tensor in (torch.full(signs.shape, 40.0), 40 * signs, signs)]
+    padding = padding_mask(torch.tensor([length]), 200)
+    relative = None if clip is None else RelativePositions(64, clip)
+    ours = truncated_attention(*inputs, left, right, padding=padding, relative=relative)
+    gradients = torch.autograd.grad(ours.sum(), inputs)
+    exact = None if relative is None else relative.double()
+    expected = dense(*(tensor.double() for tensor in inputs), left, right, padding, relative=exact)
+    assert_close(ours.double(), expected, atol=0.02, rtol=0)
+    assert all(gradient.isfinite().all() for gradient in gradients)
 
 
 @pytest.mark.parametrize("layout", ["sliced", "transposed", "expanded"])

@@ -13,6 +13,7 @@ from vitspeech.data.clips.augment import WaveformAugment, pink_noise
 from vitspeech.data.clips.folder import AudioFolder
 
 SAMPLES = 1600
+SIZES = (41, 5, 4)  # of yes/0.wav to yes/29.wav and zero/0.wav to zero/19.wav, by the hash of these names
 
 
 def write(path: Path, value: int, samples: int = SAMPLES, rate_hz: int = 16_000) -> Path:
@@ -55,9 +56,9 @@ def listing(root: Path, name: str, *rows: str, header: str = "path,label", encod
 def test_a_flat_folder_is_split_in_three_without_overlap(tmp_path):
     data = made(fill(tmp_path, {"yes": 30, "zero": 20}))
     assert data.labels == ["yes", "zero"]
-    assert sizes(data) == (41, 5, 4)
-    assert len({file for files, _ in data.splits.values() for file in files}) == 50
-    assert data.train.inputs.shape == (41, SAMPLES) and data.train.inputs.dtype == torch.int16
+    assert sizes(data) == SIZES
+    assert len({item.file for items in data.splits.values() for item in items}) == 50
+    assert data.train.inputs.shape == (SIZES[0], SAMPLES) and data.train.inputs.dtype == torch.int16
 
 
 def test_labels_are_known_before_anything_is_read(tmp_path):
@@ -102,9 +103,9 @@ def test_only_a_split_without_a_folder_is_drawn(tmp_path):
     fill(tmp_path / "train", {"no": 10, "yes": 20})
     fill(tmp_path / "test", {"yes": 4})
     data = made(tmp_path)
-    assert sizes(data) == (27, 3, 4)
+    assert sizes(data) == (25, 5, 4)  # the hash of five of the thirty names is below a tenth
     assert sorted(values(data, "train") + values(data, "validation")) == [*range(1000, 1010), *range(2000, 2020)]
-    assert all(file.parent.parent.name == "test" for file in data.splits["test"][0])
+    assert all(item.file.parent.parent.name == "test" for item in data.splits["test"])
 
 
 def test_other_folders_and_files_are_skipped(tmp_path):
@@ -195,7 +196,8 @@ def test_a_link_to_nothing_is_named(tmp_path):
 
 
 def test_one_recording_is_too_few_to_draw_from(tmp_path):
-    with pytest.raises(ValueError, match=r"0\.wav: too few to hold out a tenth"):
+    message = "2 recordings, pictures or speakers are too few to hold out some for validation and test; add more"
+    with pytest.raises(ValueError, match=message):
         made(fill(tmp_path, {"yes": 2}))
     assert sizes(made(fill(tmp_path, {"yes": 3}))) == (1, 1, 1)
 
@@ -254,10 +256,50 @@ def test_a_split_without_a_csv_is_drawn_from_training(tmp_path):
     ]
     listing(tmp_path, "train.csv", *rows)
     one, other = made(tmp_path, seed=0), made(tmp_path, seed=7)
-    assert sizes(one) == (25, 3, 2)
+    assert sizes(one) == (23, 3, 4)
     every = [values(one, split) for split in ("train", "validation", "test")]
     assert every == [values(other, split) for split in ("train", "validation", "test")]
     assert sorted(value for some in every for value in some) == [*range(1000, 1020), *range(2000, 2010)]
+
+
+def test_recordings_keep_their_splits_when_others_are_added(tmp_path):
+    root = fill(tmp_path, {"no": 20, "yes": 30})
+    before = made(root).item_names()
+    write(root / "no" / "000.wav", 5000)
+    fill(root, {"aloe": 4})
+    after = made(root).item_names()
+    assert all(set(before[split]) <= set(after[split]) for split in before)
+    assert sum(map(len, after.values())) == 55
+    assert "no/0.wav" in before["train"]
+
+
+@pytest.mark.parametrize("column", [True, False])
+def test_speakers_stay_together_in_a_column_or_in_file_names(tmp_path, column):
+    speakers = [f"{speaker:08x}" for speaker in range(12)]
+    names = [f"{word}/{name}_nohash_{take}.wav" for name in speakers for word in ("no", "yes") for take in range(3)]
+    names = [name.replace("_nohash_", "-") for name in names] if column else names
+    for number, name in enumerate(names):
+        write(tmp_path / name, 100 + number)
+    if column:
+        rows = (f"{name},{name.split('/')[0]},{name.split('/')[1].split('-')[0]}" for name in names)
+        listing(tmp_path, "train.csv", *rows, header="path,label,speaker")
+    data = made(tmp_path)
+    found = {split: set(data.read(split).speakers) for split in ("train", "validation", "test")}
+    assert sorted(name for some in found.values() for name in some) == speakers and all(found.values())
+    assert len(data.read("test")) == 6 * len(found["test"])
+
+
+def test_speakers_are_unknown_unless_every_recording_names_one(tmp_path):
+    fill(tmp_path, {"no": 20})
+    write(tmp_path / "yes" / "0a_nohash_0.wav", 5000)
+    assert {made(tmp_path).read(split).speakers for split in ("train", "validation", "test")} <= {None}
+
+
+def test_an_empty_speaker_is_reported(tmp_path):
+    fill(tmp_path, {"no": 3})
+    listing(tmp_path, "train.csv", "no/0.wav,no,eve", "no/1.wav,no,", header="path,label,speaker")
+    with pytest.raises(ValueError, match=r"train\.csv: line 3: empty speaker"):
+        made(tmp_path)
 
 
 def test_noise_goes_with_csv_files_too(tmp_path):
@@ -324,4 +366,4 @@ def test_batches_are_clips_for_a_network(tmp_path):
     clips, labels = data.training_batch(*batches[0])
     assert clips.shape == (8, SAMPLES) and clips.dtype == torch.float32 and clips.isfinite().all()
     assert labels.shape == (8,) and labels.dtype == torch.int64
-    assert sum(len(labels) for _, labels, _ in data.test_dataloader()) == 3
+    assert sum(len(labels) for _, labels, _ in data.test_dataloader()) == sizes(data)[2] > 0

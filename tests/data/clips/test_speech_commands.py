@@ -202,6 +202,27 @@ def test_silence_is_cut_from_all_over_the_noise_from_inaudible_to_as_loud_as_rec
     assert len(loudness.unique()) == 72
 
 
+def test_each_clip_has_its_speaker_and_each_cut_of_silence_its_recording(made_once):
+    data = SpeechCommands(["no", "yes"], str(made_once), unknown=0.5, silence=2)
+    test = data.read("test")
+    for clip, label, speaker in zip(test.inputs, test.labels.tolist(), test.speakers, strict=True):
+        if data.labels[label] == "silence":
+            assert speaker in ("a_fan", "b_tap")
+        else:
+            sample = int(clip.max())
+            assert int(speaker, 16) == sample % 1000 // 10
+    assert {speaker for speaker in test.speakers if not speaker.startswith("0")} == {"a_fan", "b_tap"}
+
+
+def test_items_are_named_as_in_the_official_lists(made_once):
+    data = SpeechCommands(["no", "yes"], str(made_once), unknown=0.3)
+    names = data.item_names()
+    listed = (data.folder / "testing_list.txt").read_text().split()
+    assert {name for name in listed if name[:2] in ("no", "ye")} <= set(names["test"]) <= set(listed)
+    assert [len(names[split]) for split in SPLITS] == [len(data.read(split)) for split in SPLITS]
+    assert not set(names["train"]) & {*names["validation"], *names["test"]}
+
+
 def test_silence_is_cut_from_every_recording(root):
     noise = root / FOLDER / URL / "_background_noise_"
     (noise / "b_tap.wav").unlink()

@@ -24,9 +24,19 @@ def test_a_flat_folder_is_split_in_three_without_overlap(tmp_path):
     data.setup("fit")
     splits = data.splits
     assert data.labels == ["ape", "bee"]
-    assert [len(splits[name][0]) for name in ("train", "validation", "test")] == [41, 5, 4]
+    assert [len(splits[name][0]) for name in ("train", "validation", "test")] == [41, 4, 5]
     assert len({file for files, _ in splits.values() for file in files}) == 50
     assert data.train.inputs.shape == (41, 3, 8, 8)
+
+
+def test_pictures_keep_their_splits_when_others_are_added(tmp_path):
+    root = fill(tmp_path, {"ape": 30, "bee": 20})
+    before = ImageFolder(str(root), image=8).item_names()
+    assert sorted(name for names in before.values() for name in names)[0] == "ape/0.png"
+    Image.new("L", (20, 31)).save(root / "ape" / "000.png")
+    after = ImageFolder(str(root), image=8).item_names()
+    assert all(set(before[split]) <= set(after[split]) for split in before)
+    assert sum(map(len, after.values())) == 51
 
 
 def test_labels_belong_to_their_pictures(tmp_path):

@@ -3,8 +3,9 @@
 import numpy
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
+from vitspeech.data.images import reading
 from vitspeech.data.images.reading import find_pictures, read_picture
 
 RED = (255, 0, 0)
@@ -77,3 +78,15 @@ def test_folders_are_searched_and_missing_paths_are_reported(tmp_path):
     (tmp_path / "void").mkdir()
     with pytest.raises(FileNotFoundError, match="void: no picture"):
         find_pictures([tmp_path / "void"])
+
+
+def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path, monkeypatch):
+    noise = numpy.random.default_rng(0).integers(0, 256, (16, 20, 3)).astype(numpy.uint8)
+    Image.fromarray(noise).resize((1600, 1280), Image.Resampling.BICUBIC).save(tmp_path / "photo.jpg")
+    decoded, fit = [], ImageOps.fit
+    monkeypatch.setattr(ImageOps, "fit", lambda picture, *rest: decoded.append(picture.size) or fit(picture, *rest))
+    small = read_picture(tmp_path / "photo.jpg", 32).float()
+    monkeypatch.setattr(reading, "DECODED", 1000)
+    whole = read_picture(tmp_path / "photo.jpg", 32).float()
+    assert decoded == [(200, 160), (1600, 1280)]
+    assert (small - whole).abs().max() <= 4

@@ -104,7 +104,7 @@ def test_a_split_without_a_csv_is_a_tenth_of_training_whatever_the_seed(tmp_path
     one, other = made(tmp_path, seed=0), made(tmp_path, seed=7)
     every = [values(one, split) for split in ("train", "validation", "test")]
     assert every == [values(other, split) for split in ("train", "validation", "test")]
-    assert [len(some) for some in every] == [25, 3, 2]
+    assert [len(some) for some in every] == [25, 2, 3]
     assert sorted(value for some in every for value in some) == [*range(1000, 1030)]
     # A transcript stays with its recording.
     for split in ("train", "validation", "test"):
@@ -112,6 +112,33 @@ def test_a_split_without_a_csv_is_a_tenth_of_training_whatever_the_seed(tmp_path
         said = [some.words for some in recordings.utterances]
         assert said == [[["go"], ["left"]][value % 2] for value in values(one, split)]
         assert recordings.units == [[value % 2] for value in values(one, split)]
+
+
+def test_recordings_keep_their_splits_when_others_are_added(tmp_path):
+    fill(tmp_path, *["go", "left"] * 15)
+    before = made(tmp_path).item_names()
+    fill(tmp_path, *["go", "left"] * 20)
+    after = made(tmp_path).item_names()
+    assert all(set(before[split]) <= set(after[split]) for split in before)
+    assert sum(map(len, after.values())) == 40
+
+
+def test_speakers_stay_together_and_speak_every_word_of_an_utterance(tmp_path):
+    fill(tmp_path, *["go left", "stop"] * 20)
+    rows = (tmp_path / "train.csv").read_text().splitlines()[1:]
+    speakers = [f"speaker {number // 4}" for number in range(40)]
+    rows = (f"{row},{name}" for row, name in zip(rows, speakers, strict=True))
+    listing(tmp_path, "train", *rows, header="path,transcript,speaker")
+    data = made(tmp_path)
+    found = {split: data.read(split).speakers for split in ("train", "validation", "test")}
+    assert [len(row) for row in found["test"][:2]] == [2, 1]
+    names = {split: {name for row in rows for name in row} for split, rows in found.items()}
+    assert sum(map(len, names.values())) == 10 and all(names.values())
+    assert len(found["test"]) == 4 * len(names["test"])
+
+
+def test_speakers_are_unknown_without_a_column(tmp_path):
+    assert made(filled(tmp_path)).read("test").speakers is None
 
 
 def test_words_of_held_out_recordings_are_in_the_vocabulary(tmp_path):
@@ -359,7 +386,7 @@ def test_a_folder_without_a_listing_is_refused(tmp_path):
 
 
 def test_one_recording_is_too_few_to_draw_from(tmp_path):
-    with pytest.raises(ValueError, match=r"0\.wav: too few to hold out a tenth"):
+    with pytest.raises(ValueError, match="2 recordings, pictures or speakers are too few to hold out some for"):
         made(fill(tmp_path, "go", "left"))
 
 

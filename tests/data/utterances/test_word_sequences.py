@@ -262,6 +262,23 @@ def test_an_argument_that_makes_no_set_is_named(source, arguments, message):
         WordSequences(source, **arguments)
 
 
+def test_each_word_has_its_speaker(made, source):
+    test = made().read("test")
+    speakers = {clip.name: clip.speaker for clip in source.word_clips("test")}
+    assert test.speakers == [[speakers[name] for name in utterance.clips] for utterance in test.utterances]
+    assert len({name for row in test.speakers for name in row}) > 1
+
+
+def test_items_are_the_clips_of_the_source_if_it_names_them(made, source, monkeypatch, tmp_path):
+    assert made().item_names() == {}
+    monkeypatch.setattr(source, "item_names", lambda: {"train": ["go/1"], "test": ["go/2"]})
+    assert made().item_names() == {"train": ["go/1"], "test": ["go/2"]}
+    made().write_manifest(tmp_path / "some.jsonl")
+    data = made(manifests=[str(tmp_path / "some.jsonl")])
+    clips = {clip for utterance in data.read("test").utterances for clip in utterance.clips}
+    assert data.item_names() == {"train": ["go/1"], "test": sorted(clips)}
+
+
 def test_more_words_than_a_split_has_clips_are_refused_before_training(made):
     with pytest.raises(ValueError, match=r"words=\[1, 14\] are more than the 13 clips for validation"):
         made("fit", words=(1, 14))

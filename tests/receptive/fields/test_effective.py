@@ -101,7 +101,7 @@ def test_the_field_is_the_mean_over_units_each_around_its_own_center():
     network = stack(picking(3, 1, (0, 1)), Applied(lambda x: x * x))
     inputs = pictures(3, 1, 9, 9).requires_grad_(False)
     field = effective_fields(network, inputs, [Layer("1")], units=4)[0].cumulative
-    assert field.units == [(2, 2), (2, 4), (4, 2), (4, 4)]
+    assert field.units == [(1, 1), (1, 5), (5, 1), (5, 5)]  # centered at 2 and 6 of 9 px
     seen = torch.stack([inputs[:, 0, row, column + 1] for row, column in field.units])
     # d(x²)/dx = 2x at the pixel above the unit's center.
     assert energy_by_offset(field) == {(-1, 0): pytest.approx(float((2 * seen).square().mean(0).sum()), rel=1e-5)}
@@ -428,7 +428,7 @@ def test_a_windowed_layer_that_is_measured_itself_has_its_window():
 def test_mixing_that_is_not_read_is_seen_in_the_share_outside():
     network = stack(Applied(lambda x: x + 0.5 * x.flip(3)))
     fields = effective_fields(network, pictures(3, 1, 12, 12), [Layer("0")])[0]
-    assert len(fields.cumulative.units) == 9
+    assert len(fields.cumulative.units) == 4
     assert fields.cumulative.outside == pytest.approx(0.25 / 1.25, rel=1e-5) and not fields.cumulative.known
     assert "of_theoretical" not in extent(fields.cumulative)
     known = effective_fields(stack(nn.Conv2d(1, 1, 3)), pictures(3, 1, 12, 12), [Layer("0")])[0].cumulative
@@ -442,15 +442,22 @@ def test_a_field_on_its_source_lies_where_the_unit_looked():
     row, column = field.units[0]
     exact = torch.autograd.functional.jacobian(lambda x: network(x)[:, 0, row, column].sum(), inputs)
     assert_close(field.on_source(), exact.square().sum(1))
-    with pytest.raises(ValueError, match="the fields of 9 units are averaged"):
+    with pytest.raises(ValueError, match="the fields of 4 units are averaged"):
         effective_fields(network, inputs, [Layer("1")])[0].cumulative.on_source()
 
 
-def test_a_fields_mean_weighs_inputs_by_their_energy():
-    network = stack(Applied(lambda x: x * x))
-    inputs = torch.ones(2, 1, 3, 3) * torch.tensor([1.0, 3]).reshape(2, 1, 1, 1)
-    field = effective_fields(network, inputs, [Layer("0")], units=1)[0].cumulative
-    assert field.energy[:, 2, 2].tolist() == [4, 36] and field.mean[2, 2] == 1 and field.size == 3
+class OwnReach(nn.Module):
+    """A dark picture is passed on; of a bright one each pixel is the one to its right, a hundred times as strong."""
+
+    def forward(self, x):
+        return torch.where(x > 0.5, 100 * x.roll(-1, 3), x)
+
+
+def test_in_a_fields_mean_every_input_counts_the_same():
+    inputs = torch.ones(3, 1, 3, 3) * torch.tensor([0.1, 0.1, 0.9]).reshape(3, 1, 1, 1)
+    field = effective_fields(stack(OwnReach()), inputs, [Layer("0")], units=1)[0].cumulative
+    assert field.energy[:, 2, 2].tolist() == [1, 1, 0] and field.energy[:, 2, 3].tolist() == [0, 0, 10_000]
+    assert_close(field.mean[2, 2:4], torch.tensor([2 / 3, 1 / 3])) and field.size == 3
 
 
 # What is refused.
@@ -461,7 +468,7 @@ def test_a_fields_mean_weighs_inputs_by_their_energy():
     [
         ({"inputs": torch.zeros(1, 2, 9, 9)}, "1 input: an estimate with an interval needs at least 2"),
         ({"units": 0}, "units=0 or probes=1 is below 1"),
-        ({"probes": 0}, "units=9 or probes=0 is below 1"),
+        ({"probes": 0}, "units=4 or probes=0 is below 1"),
         ({"layers": [Layer("nowhere")]}, "no layer 'nowhere'"),
         ({"layers": [Layer("0", "tokens")]}, r"layer '0' gives \(3, 3, 9, 9\), which is not laid out as tokens"),
         ({"layers": [Layer("1"), Layer("0")]}, "layer '0' does not depend on 1: no gradient"),
@@ -475,20 +482,6 @@ def test_what_cannot_be_measured_is_named(arguments, message):
     arguments = {"inputs": pictures(3, 2, 9, 9), "layers": [Layer("0")]} | arguments
     with pytest.raises(ValueError, match=message):
         effective_fields(network, **arguments)
-
-
-@pytest.mark.parametrize(
-    "shape, units, places",
-    [
-        ((2, 3, 9, 13), 9, [(row, column) for row in (2, 4, 6) for column in (3, 6, 9)]),
-        ((2, 3, 9, 13), 1, [(4, 6)]),
-        ((2, 3, 1, 1), 9, [(0, 0)]),
-        ((2, 3, 2, 2), 9, [(0, 0), (0, 1), (1, 0), (1, 1)]),
-        ((2, 3, 41, 1), 5, [(10, 0), (15, 0), (20, 0), (25, 0), (30, 0)]),
-    ],
-)
-def test_units_are_spread_over_the_middle_half(shape, units, places):
-    assert effective.central_units(torch.zeros(shape), units) == places
 
 
 @pytest.mark.parametrize("depth", [4, 8, 12])

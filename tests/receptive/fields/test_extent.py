@@ -4,13 +4,23 @@ Shapes: B inputs, I rows, J columns of offsets around the unit.
 """
 
 from dataclasses import replace
+from functools import partial
 from math import inf, sqrt
 
 import pytest
 import torch
 
-from vitspeech.receptive.fields.effective import Field
-from vitspeech.receptive.fields.extent import Estimate, extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.comparison import Plan
+from vitspeech.receptive.differences import difference
+from vitspeech.receptive.estimates import Estimate
+from vitspeech.receptive.fields.extent import (
+    extent,
+    extent_in_frequency,
+    extent_in_time,
+    measure_time,
+    resampled,
+)
+from vitspeech.receptive.fields.field import Field
 from vitspeech.receptive.fields.theoretical import Span
 
 
@@ -21,7 +31,8 @@ def around(places, *, half=5, apart=0.0, side=inf):
     for (down, across), share in places.items():
         energy[round(down - apart) + half, round(across - apart) + half] = share
     span = Span(-(side - 1) / 2, (side - 1) / 2, 0)
-    return Field(energy.expand(2, -1, -1), offsets, offsets, (span, span), [(0, 0)], (0.0, 0.0), 0.0)
+    seen = torch.ones_like(energy)
+    return Field(energy.expand(2, -1, -1), seen, offsets, offsets, (span, span), [(0, 0)], (0.0, 0.0), 0.0)
 
 
 def in_time(shares, bins=(1.0,), apart=0.0, low=-inf, high=inf):
@@ -32,7 +43,8 @@ def in_time(shares, bins=(1.0,), apart=0.0, low=-inf, high=inf):
         energy[round(offset - apart) + 8] = share
     energy = energy[:, None] * torch.tensor(bins)
     columns = torch.arange(len(bins))
-    return Field(energy.expand(2, -1, -1), rows, columns, (Span(low, high, 0),) * 2, [(0, 0)], (0.0, 0.0), 0.0)
+    seen, spans = torch.ones_like(energy), (Span(low, high, 0),) * 2
+    return Field(energy.expand(2, -1, -1), seen, rows, columns, spans, [(0, 0)], (0.0, 0.0), 0.0)
 
 
 def values(numbers):
@@ -282,12 +294,50 @@ def test_of_two_inputs_the_interval_ends_at_each_alone():
     assert isinstance(found, Estimate)
 
 
-def test_inputs_count_by_their_energy():
+@pytest.mark.parametrize("gain", [1e-6, 1, 1e6])
+def test_every_input_counts_the_same_whatever_its_energy(gain):
     field = square(5)
-    mixed = torch.stack((3 * square(3).energy[0] / 9, field.energy[0] / 25))
+    mixed = torch.stack((gain * square(3).energy[0], field.energy[0]))
     found = extent(replace(field, energy=mixed))["width"].value
-    assert found == pytest.approx(4 * sqrt(0.75 * 8 / 12 + 0.25 * 24 / 12))
+    assert found == pytest.approx(4 * sqrt(0.5 * 8 / 12 + 0.5 * 24 / 12))
 
 
 def test_numbers_are_the_same_each_time():
     assert numbers_of(random_field(9)) == numbers_of(random_field(9))
+
+
+def test_intervals_of_95_percent_contain_the_populations_number_as_often():
+    inputs = Plan().inputs
+    # The field of an input is one of these six bells; its gradients are larger or smaller by orders of magnitude.
+    offsets = torch.arange(-20.0, 21)
+    widths, chances = torch.tensor([1.0, 1.5, 2, 3, 5, 7]), torch.tensor([0.3, 0.25, 0.2, 0.15, 0.07, 0.03])
+    bells = torch.exp(-(offsets / widths[:, None]).square() / 2)
+    template = replace(in_time({0: 1.0}), coverage=torch.ones(41, 1), rows=offsets)
+    population = (bells / bells.sum(1, keepdim=True) * chances[:, None]).sum(0)
+    truth = values(extent_in_time(replace(template, energy=population[None, :, None]), cell_ms=1))
+    generator, draws = torch.Generator().manual_seed(7), 200
+    contained = dict.fromkeys(("span_50", "span_90", "back_90", "width"), 0)
+    for _ in range(draws):
+        kinds = chances.multinomial(inputs, replacement=True, generator=generator)
+        gains = (3 * torch.randn(inputs, generator=generator)).exp() * (1 + 50 * (kinds >= 4))
+        found = extent_in_time(replace(template, energy=(gains[:, None] * bells[kinds])[..., None]), cell_ms=1)
+        for name in contained:
+            contained[name] += found[name].low <= truth[name] <= found[name].high
+    assert all(0.9 <= count / draws <= 0.98 for count in contained.values()), contained
+
+
+def test_paired_differences_are_found_where_separate_intervals_overlap():
+    generator = torch.Generator().manual_seed(7)
+    offsets = torch.arange(-20.0, 21)
+    widths = 2 + 6 * torch.rand(100, generator=generator)
+    template = replace(in_time({0: 1.0}), coverage=torch.ones(41, 1), rows=offsets)
+    first, second = (
+        replace(template, energy=torch.exp(-(offsets / (factor * widths[:, None])).square() / 2)[..., None])
+        for factor in (1.0, 1.06)
+    )
+    measure = partial(measure_time, cell_ms=1)
+    narrow, wide = (resampled(field, measure)["span_50"] for field in (first, second))
+    found = difference("span_50", wide, narrow)
+    assert found.second.high > found.first.low and found.change.low > 0 and found.verdict == 1
+    assert difference("span_50", narrow, wide).verdict == -1 and difference("span_50", wide, wide).verdict == 0
+    assert found.ratio.value == pytest.approx(found.first.value / found.second.value)

@@ -5,6 +5,7 @@ Shapes: B inputs, L layers, H heads, N side of a picture, F frames, M mel bins.
 
 import io
 from dataclasses import replace
+from functools import partial
 from math import inf, nan
 from types import SimpleNamespace
 
@@ -16,8 +17,9 @@ from matplotlib.text import Text
 
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.receptive.comparison import Result, State
-from vitspeech.receptive.fields.effective import Field, LayerFields
-from vitspeech.receptive.fields.extent import Estimate
+from vitspeech.receptive.estimates import Estimate
+from vitspeech.receptive.fields.extent import measure_image, measure_time
+from vitspeech.receptive.fields.field import Field, LayerFields
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 from vitspeech.receptive.fields.layers import Layer
 from vitspeech.receptive.fields.theoretical import Span
@@ -47,12 +49,14 @@ def picture_layer(number, count, reach):
     energy[:, SIDE - 1, SIDE - 1], energy[:, SIDE + min(number, 9), SIDE - 1] = 1, 3
     offsets = torch.arange(2.0 * SIDE - 1) - (SIDE - 1)
     span = Span(-reach, reach, 0)
-    field = Field(energy, offsets, offsets, (span, span), [(1, 1)], (5, 5), 0.0)
+    seen = torch.ones_like(energy[0])
+    field = Field(energy, seen, offsets, offsets, (span, span), [(1, 1)], (5, 5), 0.0)
     name = f"stages.{number}.blocks"
     fields = LayerFields(Layer(name), (5, 5), 2.0, field, None, field, None, 2.0)
     lengths = numbers(("side_50", "side_90", "radius_50", "radius_90"), number + 2)
     block, cut = numbers(["width"], number), numbers(["width"], number + 20) if number else None
-    return LayerNumbers(fields, (number + 1) / count, 1.0, lengths, None, block, cut, None)
+    measure, flat = partial(measure_image, cell=1.0, own=2.0), {"cumulative": {"side_50": 8.0, "side_90": 13.0}}
+    return LayerNumbers(fields, (number + 1) / count, 1.0, measure, lengths, None, block, cut, None, flat)
 
 
 def speech_layer(number, count, back, ahead):
@@ -60,13 +64,15 @@ def speech_layer(number, count, back, ahead):
     energy = torch.zeros(3, 2 * FRAMES - 1, MELS)
     energy[:, FRAMES - 1], energy[:, FRAMES] = 1, 3
     rows = torch.arange(2.0 * FRAMES - 1) - (FRAMES - 1)
-    field = Field(energy, rows, torch.arange(MELS), (Span(-back, ahead, 0), EVERYWHERE), [(3, 0)], (9, 0), 0.0)
+    seen, spans = torch.ones_like(energy[0]), (Span(-back, ahead, 0), EVERYWHERE)
+    field = Field(energy, seen, rows, torch.arange(MELS), spans, [(3, 0)], (9, 0), 0.0)
     fields = LayerFields(Layer(f"blocks.{number}", "frames"), (FRAMES, 1), 1.0, field, None, field, None, 1.0)
     sides = ("back_50", "back_90", "ahead_50", "ahead_90")
     cumulative = numbers(sides, 10 * number + 5) | {"ahead_share": Estimate(0.75, 0.5, 0.9)}
     frequency = numbers(("effective_bins", "low_hz"), number + 3) | {"high_hz": Estimate(3000, 2000, 4000)}
     block = numbers(["width"], number)
-    return LayerNumbers(fields, (number + 1) / count, HOP_MS, cumulative, None, block, None, frequency)
+    measure, flat = partial(measure_time, cell_ms=HOP_MS), {"cumulative": {"back_90": 90.0, "ahead_90": 80.0}}
+    return LayerNumbers(fields, (number + 1) / count, HOP_MS, measure, cumulative, None, block, None, frequency, flat)
 
 
 def heads(count, *, hears):
@@ -80,8 +86,8 @@ def heads(count, *, hears):
 
 def visible(radii):
     """Accuracies on 100 inputs; 90 % of the full accuracy, 0.72, is halfway between the second and third radius."""
-    curve = [0.1, 0.68, 0.76, 0.8]
-    return VisibleAccuracy(radii, {"mean": curve, "blur": curve, "shuffle": curve}, 100)
+    correct = torch.arange(100) < torch.tensor([[10], [68], [76], [80]])
+    return VisibleAccuracy(radii, {"mean": correct, "blur": correct, "shuffle": correct})
 
 
 def image_result(name, *, count=3, reach=(0.5, 2, inf), attention=True, trained=True):
@@ -282,7 +288,8 @@ def test_states_differ_in_dashes_and_theoretical_sides_are_drawn(pictures):
     _, top_right, _, bottom_right = pictures["depth"].figure.axes
     vit = [[1 / 3, 3], [2 / 3, 4], [1, 5]]
     assert vit in lines(top_right, STATES["trained"]) and vit in lines(top_right, STATES["untrained"])
-    unlimited = 1.7 * 8  # above the largest finite value: the upper interval end of the CNN's last side
+    unlimited = 1.7 * 13  # above the largest finite value: the side of the uniform field
+    assert [[1 / 3, 13], [2 / 3, 13], [1, 13]] in lines(top_right)
     assert [[1 / 3, 2], [2 / 3, 5], [1, unlimited]] in lines(top_right)  # 2 · reach + 1
     assert top_right.get_yticks()[-1] == unlimited
     at_17 = [[place, side / 17] for place, side in vit]
@@ -315,9 +322,11 @@ def test_unlimited_fields_are_drawn_at_a_tick_of_their_own(pictures, speech):
 def test_past_is_below_zero_and_look_ahead_above(speech):
     trained, untrained, longer = speech["depth"].figure.axes
     assert [panel.get_title().split(",")[0] for panel in (trained, untrained, longer)] == list(STATES)
-    past, past_limit, ahead, ahead_limit = lines(trained)[1:5]  # of the first model, after the line at 0
+    # Of the first model, after the line at 0; "flat" is the uniform field.
+    past, past_flat, past_limit, ahead, ahead_flat, ahead_limit = lines(trained)[1:7]
+    assert [past_flat, ahead_flat] == [[[0.5, -90], [1, -90]], [[0.5, 80], [1, 80]]]
     assert [past, ahead] == [[[0.5, -6], [1, -16]], [[0.5, 8], [1, 18]]]
-    unlimited = pytest.approx(-1.7 * 3 * HOP_MS)
+    unlimited = pytest.approx(-1.7 * 90)
     assert past_limit[0] == [0.5, -3 * HOP_MS] and past_limit[1] == [1, unlimited]
     assert ahead_limit == [[0.5, HOP_MS], [1, 2 * HOP_MS]]
     assert longer.get_title().endswith("0.4 s")

@@ -6,7 +6,7 @@ Shapes: B batch, C channels, R rows, W columns, K classes.
 import pytest
 import torch
 
-from vitspeech.evaluation.classification import wilson_interval
+from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
 from vitspeech.receptive.occlusion.windows import REPLACEMENTS, occlude
 
@@ -47,9 +47,9 @@ def test_accuracy_drops_where_the_window_passes_the_pixel_that_the_model_needs(r
     found = visible_accuracy(reads(row, column), inputs, labels, range(1, 6), replacements=["mean"])
     assert found.accuracy["mean"] == [chance if radius < distance else 1.0 for radius in range(7)]
     assert found.radii == [*range(7)]
-    assert found.keeps(1)["mean"] == distance
-    assert distance - 1 < found.keeps(0.9)["mean"] < distance
-    assert found.keeps(0.9)["mean"] == pytest.approx(distance - 1 + (0.9 - chance) / (1 - chance))
+    assert found.keeps(1)["mean"].value == distance
+    assert distance - 1 < found.keeps(0.9)["mean"].value < distance
+    assert found.keeps(0.9)["mean"].value == pytest.approx(distance - 1 + (0.9 - chance) / (1 - chance))
 
 
 def test_windows_in_time_are_centered_at_each_clips_word():
@@ -97,7 +97,9 @@ def test_without_labels_it_is_agreement_with_the_answers_to_whole_inputs():
     found = visible_accuracy(answer, inputs, None, [2.5], batch=7)
     assert found.whole == 1 and found.nothing.keys() == set(REPLACEMENTS)
     labeled = visible_accuracy(answer, inputs, answer(inputs).argmax(1), [2.5], batch=7)
-    assert found == labeled and 0 < found.accuracy["blur"][1] < 1
+    assert found.radii == labeled.radii and found.accuracy == labeled.accuracy
+    assert all(torch.equal(rows, labeled.correct[name]) for name, rows in found.correct.items())
+    assert 0 < found.accuracy["blur"][1] < 1
 
 
 def test_radii_that_show_everything_are_left_to_the_last():
@@ -129,6 +131,11 @@ def test_progress_is_told_of_every_input_and_no_gradient_is_kept():
     assert len(answers) == 3 * (1 + 2 * len(REPLACEMENTS)) and not any(found.requires_grad for found in answers)
 
 
+def answers(curve):
+    """Which of 100 inputs are answered right at each radius, for these accuracies."""
+    return torch.arange(100) < torch.tensor([[round(100 * accuracy)] for accuracy in curve])
+
+
 @pytest.mark.parametrize(
     "curve, share, radius",
     [
@@ -144,14 +151,15 @@ def test_progress_is_told_of_every_input_and_no_gradient_is_kept():
     ],
 )
 def test_the_radius_that_keeps_a_share_is_where_the_curve_stays_above_it(curve, share, radius):
-    found = VisibleAccuracy([0, 1, 3, 6, 10], {"mean": curve, "blur": [0.8] * 5}, 100)
-    assert found.keeps(share) == pytest.approx({"mean": radius, "blur": 0})
+    found = VisibleAccuracy([0, 1, 3, 6, 10], {"mean": answers(curve), "blur": answers([0.8] * 5)})
+    assert found.accuracy == {"mean": curve, "blur": [0.8] * 5}
+    assert {name: kept.value for name, kept in found.keeps(share).items()} == pytest.approx({"mean": radius, "blur": 0})
 
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
 def test_a_share_that_is_none_is_named(share):
     with pytest.raises(ValueError, match=f"fraction={share} is not above 0 and at most 1"):
-        VisibleAccuracy([0, 1], {"mean": [0.1, 1]}, 2).keeps(share)
+        VisibleAccuracy([0, 1], {"mean": answers([0.1, 1])}).keeps(share)
 
 
 @pytest.mark.parametrize(
@@ -178,3 +186,20 @@ def test_bad_input_is_named(arguments, message):
     arguments = {"model": network(7, 8), "inputs": inputs, "labels": labels, "radii": [1]} | arguments
     with pytest.raises(ValueError, match=message):
         visible_accuracy(**arguments)
+
+
+def test_intervals_of_the_needed_radius_contain_the_populations_as_often():
+    # An input is answered right from some radius on; 8 % never are.
+    radii, chances = [0.0, 1, 2, 3, 4, 6, 9], torch.tensor([0.1, 0.1, 0.15, 0.25, 0.2, 0.1, 0.02, 0.08])
+    curve = chances[:7].cumsum(0)
+    threshold = 0.9 * float(curve[-1])
+    last = int((curve < threshold).sum()) - 1
+    ratio = (threshold - float(curve[last])) / float(curve[last + 1] - curve[last])
+    truth = radii[last] + ratio * (radii[last + 1] - radii[last])
+    generator, draws, contained = torch.Generator().manual_seed(3), 300, 0
+    for _ in range(draws):
+        needed = chances.multinomial(500, replacement=True, generator=generator)
+        kept = VisibleAccuracy(radii, {"mean": needed <= torch.arange(7)[:, None]}).keeps()["mean"]
+        assert kept.low <= kept.value <= kept.high
+        contained += kept.low <= truth <= kept.high
+    assert 0.9 <= contained / draws <= 0.98

@@ -7,9 +7,10 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+import torch
 
 from vitspeech.receptive.comparison import Plan, compare
-from vitspeech.receptive.fields.extent import Estimate
+from vitspeech.receptive.differences import MODELS, SIZE, TRAINING, difference, pairs
 from vitspeech.receptive.figures.examples import unit_times_ms
 from vitspeech.receptive.report import summary
 from vitspeech.receptive.report.page import write_report
@@ -182,15 +183,72 @@ def test_names_are_escaped(pictures, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "before, after, verb",
+    "shift, text",
     [
-        ((10, 9, 11), (13, 12, 14), "widened"),
-        ((13, 12, 14), (10, 9, 11), "narrowed"),
-        ((10, 9, 11), (11, 10, 12), "did not change beyond the intervals"),
+        (3.0, "it widened (+3.0 px, +2.7 to +3.3)"),
+        (-3.0, "it narrowed (−3.0 px, −3.3 to −2.7)"),
+        (0.0, "no difference was found in it (−0.0 px, −0.3 to +0.3)"),
     ],
 )
-def test_sentences_report_a_change_only_if_the_intervals_do_not_overlap(before, after, verb):
-    assert summary.change(Estimate(*before), Estimate(*after)) == verb
+def test_sentences_report_a_change_by_the_interval_of_the_paired_difference(shift, text):
+    generator = torch.Generator().manual_seed(0)
+    before = 20 + 4 * torch.randn(1001, generator=generator).double()  # much wider than the shift
+    noise = 0.18 * torch.randn(1001, generator=generator).double()
+    before[0], noise[0] = 20, -0.01
+    found = difference("side_50", before + shift + noise, before)
+    assert found.first.low < found.second.high and found.second.low < found.first.high
+    assert summary.change(found, "it", "px") == text
+
+
+def test_the_report_holds_every_paired_difference(pictures):
+    results, folder = pictures
+    compared = pairs(results)
+    assert [pair.kind for pair in compared] == [TRAINING, SIZE, SIZE, MODELS]
+    stored = json.loads((folder / "metrics.json").read_text())["differences"]
+    vit, resnet = (result.subject.name for result in results)
+    assert [(pair["first"]["name"], pair["second"]["name"]) for pair in stored[2:]] == [(resnet, resnet), (vit, resnet)]
+    for pair, of_json in zip(compared, stored, strict=True):
+        assert [d.number for d in pair.differences] == ["side_50", "side_90"]
+        for d in pair.differences:
+            found = of_json["numbers"][d.number]
+            assert found["difference"] == list(d.change) and found["first"][0] - found["second"][0] == pytest.approx(
+                d.change.value
+            )
+            assert d.change.low <= d.change.value <= d.change.high
+    columns, rows = summary.model_differences(compared)
+    cells = page_of(folder).cells
+    assert len(rows) == 2 and all(cell in cells for cell in [*columns, *rows[0], *rows[1]])
+    with (folder / "metrics.csv").open() as file:
+        table = [row for row in csv.DictReader(file) if row["of"].startswith(f"minus {resnet}, within ")]
+    assert [float(row["value"]) for row in table] == [d.change.value for d in compared[-1].differences]
+
+
+@pytest.mark.parametrize("which", ["pictures", "speech"])
+def test_the_numbers_of_a_uniform_field_are_beside_each_number(which, request):
+    results, folder = request.getfixturevalue(which)
+    measured = json.loads((folder / "metrics.json").read_text())
+    for model, result in zip(measured["models"], results, strict=True):
+        for state, of in zip(model["states"], result.states, strict=True):
+            for layer, numbers in zip(state["layers"], of.layers, strict=True):
+                assert layer["uniform"] == numbers.uniform
+                assert layer["uniform"]["cumulative"].keys() == layer["cumulative"].keys()
+    number = "side_90" if which == "pictures" else "span_90"
+    with (folder / "metrics.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["number"] == number and row["of"].startswith("input to")]
+    assert rows and all(float(row["uniform"]) > 0 for row in rows)
+    last = results[0].main.layers[-1]
+    digits, unit = (1, "px") if which == "pictures" else (0, "ms")
+    assert f"{last.uniform['cumulative'][number]:.{digits}f} {unit}" in page_of(folder).cells
+
+
+def test_the_window_that_keeps_the_accuracy_has_an_interval(pictures):
+    results, folder = pictures
+    stored = json.loads((folder / "metrics.json").read_text())["models"][0]["visible"]["keeps_90_px"]
+    with (folder / "metrics.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["number"] == "keeps_90"]
+    for row, (name, kept) in zip(rows, results[0].visible.keeps().items(), strict=True):
+        assert stored[name] == [float(row[end]) for end in ("value", "low", "high")] == list(kept)
+        assert kept.low <= kept.value <= kept.high
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ class Window:
     Args:
         left: Past context in tokens, below T.
         right: Look-ahead in tokens, below T.
-        scale: Factor of the dot products.
+        scale: Factor of the dot products. It multiplies the queries, since products may overflow in half precision.
         normalizer: `softmax` or `relu`.
         hidden: (B, T), added to the scores of each key: 0, or `lowest` for padding.
         factor: (B or 1, T), factor of the output of each query: 0 if it may attend to nothing.
@@ -97,13 +97,14 @@ def all_parts(query: Tensor, energy: Tensor | None, window: Window) -> Iterator[
 
 
 class Step:
-    """The computation of one part: its queries (M, R, K), keys and values (M, W, K) in contiguous buffers."""
+    """The computation of one part: its scaled queries (M, R, K), keys and values (M, W, K) in contiguous buffers."""
 
     def __init__(
         self, part: Part, band: Tensor, window: Window, query, key, value, energy, relative_key, relative_value
     ) -> None:
         self.part, self.band, self.window = part, band, window
-        self.query = packed("query", part.queries(query))
+        self.scale = window.scale if energy is None else 1.0
+        self.query = packed("query", part.queries(query), self.scale)
         self.key = packed("key", part.keys(key))
         self.value = packed("value", part.keys(value))
         self.energy = None if energy is None else self.by_block(energy)
@@ -131,7 +132,7 @@ class Step:
             torch.bmm(self.sums().flatten(1, 2), self.energy[:, :, None], out=scores.view(len(scores), -1, 1))
         if self.tables is not None:
             scores += skew(self.query @ self.tables[0].T, scores.shape[2])
-        torch.add(self.band, scores, alpha=self.window.scale, out=scores)
+        scores += self.band
         if self.window.hidden is not None:
             self.hide_padding(scores)
         if self.window.normalizer == "relu":
@@ -140,7 +141,7 @@ class Step:
 
     def propagate(self, gradient: Tensor, d_query, d_key, d_value, d_energy, d_relative_key, d_relative_value) -> None:
         """Write the gradients of the queries, and add this part's contribution to all other gradients."""
-        part, scale = self.part, self.window.scale
+        part = self.part
         d_attended = packed("d_attended", part.queries(gradient))
         if self.window.factor is not None:
             factor = part.queries(per_query(self.window.factor, gradient))
@@ -158,14 +159,14 @@ class Step:
         if self.energy is None:
             d_rows = torch.bmm(d_scores, self.key, out=self.buffer("attended", *self.query.shape))
             d_keys = torch.bmm(d_scores.transpose(1, 2), self.query, out=self.buffer("d_slab", *self.key.shape))
-            self.spread(d_key, d_keys, scale)
+            self.spread(d_key, d_keys)
         else:
             d_rows = self.through_energy(d_scores, d_key, d_energy)
         if self.tables is not None:
             d_rows += unskew(d_scores) @ self.tables[0]
-            self.collect(d_relative_key, d_scores, self.query, scale)
+            self.collect(d_relative_key, d_scores, self.query)
         target = part.queries(d_query)
-        torch.mul(d_rows.view(target.shape), scale, out=target)
+        torch.mul(d_rows.view(target.shape), self.scale, out=target)
 
     def through_normalizer(self, weights: Tensor, d_weights: Tensor) -> Tensor:
         """The gradient of the scores, written in place of that of the weights."""
@@ -181,12 +182,12 @@ class Step:
 
     def through_energy(self, d_scores: Tensor, d_key: Tensor, d_energy: Tensor) -> Tensor:
         """For v·tanh(q + k): add the gradients of keys and v, return those of the queries (M, R, K)."""
-        scale, sums = self.window.scale, self.sums()
-        d_by_block = (d_scores.flatten(1)[:, None] @ sums.flatten(1, 2))[:, 0] * scale
+        sums = self.sums()
+        d_by_block = (d_scores.flatten(1)[:, None] @ sums.flatten(1, 2))[:, 0]
         heads = d_by_block.view(*self.outer(), -1).to(d_energy.dtype).sum((0, 2))
         d_energy[self.part.heads] += heads
         d_sums = sums.square_().neg_().add_(1).mul_(self.energy[:, None, None]).mul_(d_scores[..., None])
-        self.spread(d_key, d_sums.sum(1), scale)
+        self.spread(d_key, d_sums.sum(1))
         return d_sums.sum(2)
 
     def dropped(self, weights: Tensor, out: Tensor | None = None) -> Tensor:
@@ -198,21 +199,21 @@ class Step:
         return torch.mul(weights, mask.div_(1 - self.window.dropout), out=mask if out is None else out)
 
     def hide_padding(self, scores: Tensor) -> None:
-        """Lower the scores of padded keys to those of keys outside the window."""
+        """Lower the scores of padded keys below those of all others within the window."""
         rows = self.part.keys(self.window.hidden[:, None, :, None].expand(-1, self.part.heads.stop, -1, -1))
         scores.view(*self.outer(), *scores.shape[1:]).add_(rows.transpose(3, 4))
 
-    def spread(self, target: Tensor, slabs: Tensor, scale: float = 1.0) -> None:
+    def spread(self, target: Tensor, slabs: Tensor) -> None:
         """Add the rows of the slabs (M, W, K) to those of `target` (B, H, T, K); neighboring slabs overlap."""
         slabs, step = slabs.view(*self.outer(), *slabs.shape[1:]), self.part.piece.queries
         for start in range(0, slabs.shape[3], step):
             rows = slabs[:, :, :, start : start + step]
-            self.part.keys(target, start, rows.shape[3]).add_(rows, alpha=scale)
+            self.part.keys(target, start, rows.shape[3]).add_(rows)
 
-    def collect(self, table: Tensor, pairs: Tensor, vectors: Tensor, scale: float = 1.0) -> None:
+    def collect(self, table: Tensor, pairs: Tensor, vectors: Tensor) -> None:
         """Add to each row of a table the vectors (M, R, K), weighted by the pairs (M, R, W) of its distance."""
         by_distance = unskew(pairs).flatten(0, 1).T @ vectors.flatten(0, 1)
-        table.index_add_(0, self.rows, by_distance.to(table.dtype), alpha=scale)
+        table.index_add_(0, self.rows, by_distance.to(table.dtype))
 
     def by_block(self, per_head: Tensor) -> Tensor:
         """Repeat the rows of the heads for each block: (H, K) -> (M, K)."""
@@ -230,12 +231,12 @@ class Step:
         return BUFFERS(name, shape, self.query)
 
 
-def packed(name: str, rows: Tensor) -> Tensor:
-    """Copy blocks or (overlapping) slabs (B', H', N, rows, K) into a buffer (M, rows, K)."""
+def packed(name: str, rows: Tensor, scale: float = 1.0) -> Tensor:
+    """Copy blocks or (overlapping) slabs (B', H', N, rows, K), multiplied by `scale`, into a buffer (M, rows, K)."""
     shape = (rows.shape[0] * rows.shape[1] * rows.shape[2], *rows.shape[3:])
     buffer = BUFFERS(name, shape, rows)
     buffer.view(rows.shape).copy_(rows)
-    return buffer
+    return buffer if scale == 1 else buffer.mul_(scale)
 
 
 def per_query(factor: Tensor, like: Tensor) -> Tensor:
@@ -244,13 +245,13 @@ def per_query(factor: Tensor, like: Tensor) -> Tensor:
 
 
 def band_of(piece: Piece, window: Window, like: Tensor) -> Tensor:
-    """The mask added to the scores of a block (R, W): 0 within the window, `lowest` outside."""
+    """The mask added to the scores of a block (R, W): 0 within the window, -inf outside."""
     key = torch.arange(piece.key, piece.key + piece.keys, device=like.device)
     distance = key - torch.arange(piece.query, piece.query + piece.queries, device=like.device)[:, None]
     outside = (distance < -window.left) | (distance > window.right)
-    return like.new_zeros(outside.shape).masked_fill_(outside, lowest(like.dtype))
+    return like.new_zeros(outside.shape).masked_fill_(outside, -torch.inf)
 
 
 def lowest(dtype: torch.dtype) -> float:
-    """A score to which softmax gives no weight beside any other; twice the value is still finite."""
-    return torch.finfo(dtype).min / 4
+    """What is added to the scores of padded keys: low, but finite, since the softmax of a row of -inf is NaN."""
+    return torch.finfo(dtype).min / 2

@@ -7,9 +7,11 @@ import functools
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from vitspeech.attention.masks import window_counts
+
+SIDE = 128  # tokens of a block, PyTorch's default
 
 
 def attend(
@@ -37,20 +39,30 @@ def kernel(device: str):
 
 
 def block_mask(query: Tensor, left: int, right: int, padding: Tensor | None) -> BlockMask:
-    """The blocks of query-key pairs to compute; without padding they depend on the length alone."""
+    """The blocks of query-key pairs to compute. All layers and batches of a length share the tensors.
+
+    With padding every block is masked pair by pair, so that its blocks do not depend on it.
+    """
+    blocks = window_blocks(query.shape[2], left, right, query.device, padding is not None)
     if padding is None:
-        return window_blocks(query.shape[2], left, right, query.device)
+        return blocks
 
     def allowed(batch: Tensor, head: Tensor, t: Tensor, s: Tensor) -> Tensor:
         return (s - t >= -left) & (s - t <= right) & padding[batch, s]
 
-    batch, _, tokens, _ = query.shape
-    return create_block_mask(allowed, batch, None, tokens, tokens, query.device)
+    return BlockMask(*blocks.as_tuple(flatten=False)[:-1], mask_mod=allowed)
 
 
 @functools.lru_cache(maxsize=32)
-def window_blocks(tokens: int, left: int, right: int, device: torch.device) -> BlockMask:
-    """The blocks of a window, cached by length.
+def window_blocks(tokens: int, left: int, right: int, device: torch.device, padded: bool) -> BlockMask:
+    """The blocks of a window from their first and last tokens, without a mask of all pairs.
+
+    Args:
+        tokens: Sequence length T.
+        left: Past context in tokens.
+        right: Look-ahead in tokens.
+        device: Device of the blocks.
+        padded: Whether all blocks are masked pair by pair, those within the window too.
 
     Shape:
         -> (1, 1, T, T) in blocks
@@ -59,4 +71,23 @@ def window_blocks(tokens: int, left: int, right: int, device: torch.device) -> B
     def allowed(batch: Tensor, head: Tensor, t: Tensor, s: Tensor) -> Tensor:
         return (s - t >= -left) & (s - t <= right)
 
-    return create_block_mask(allowed, None, None, tokens, tokens, device)
+    with torch.inference_mode(False):  # the cached tensors may be used in training, too
+        first = torch.arange(0, tokens, SIDE, device=device)
+        last = (first + SIDE - 1).clamp(max=tokens - 1)
+        # Distances key - query in a block of query block i and key block j: all from least[i, j] to most[i, j].
+        least, most = first - last[:, None], last - first[:, None]
+        some = (most >= -left) & (least <= right)
+        complete = last - first == SIDE - 1
+        every = (least >= -left) & (most <= right) & complete & complete[:, None] & (not padded)
+        parts = *ordered(some & ~every), *ordered(every)
+        return BlockMask.from_kv_blocks(*parts, BLOCK_SIZE=SIDE, mask_mod=allowed, seq_lengths=(tokens, tokens))
+
+
+def ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """The number of true blocks in each row, and their columns, followed by the other columns.
+
+    Shape:
+        (N, N) -> (1, 1, N), (1, 1, N, N)
+    """
+    columns = blocks.int().argsort(dim=-1, descending=True, stable=True)
+    return blocks.sum(-1, dtype=torch.int32)[None, None], columns.int()[None, None]

@@ -13,7 +13,7 @@ from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_padding, window_counts, window_mask
 from vitspeech.attention.positions import RelativePositions
 from vitspeech.attention.scores import NORMALIZERS, ScaledDot, Score, named
-from vitspeech.attention.windowed import flex
+from vitspeech.attention.windowed import flex, pairwise
 from vitspeech.attention.windowed.blocks import BLOCK
 from vitspeech.attention.windowed.blockwise import Blockwise, Window, lowest
 
@@ -36,8 +36,9 @@ def truncated_attention(
     The result equals attention with `window_mask`, at both ends of the sequence too. No kernel stores T x T numbers,
     except for sequences of at most 1,024 tokens that are hardly longer than their window. `choose_kernel` decides how
     it is computed: by blocks of queries on CPU; on CUDA by a compiled block-sparse kernel for softmax over dot products
-    without dropout and relative positions, and by blocks otherwise; and by PyTorch's fused causal kernel for a long
-    sequence with an unlimited past and no look-ahead.
+    without dropout and relative positions, and by blocks otherwise; and by PyTorch's fused causal kernel for an
+    unlimited past and no look-ahead, on CUDA or if the sequence is long. Relative positions are computed pair by pair
+    if the score is not linear in the key.
 
     Args:
         query: Queries.
@@ -67,11 +68,14 @@ def truncated_attention(
     if padding is not None:
         check_padding(padding, batch, tokens)
     score = ScaledDot(heads, width) if score is None else score
-    query, key = (part.to(value.dtype) for part in score.prepare(query, key))
     options = {"normalizer": normalizer, "relative": relative, "dropout": dropout}
     kernel = choose_kernel(request_for(key, value, score, **options, window=(left, right), padding=padding is not None))
     last = max(tokens - 1, 0)
     left, right = (last if context is None else min(context, last) for context in (left, right))
+    if kernel is Kernel.PAIRWISE:
+        query, key = query.to(value.dtype), key.to(value.dtype)
+        return pairwise.attend(query, key, value, left, right, padding=padding, score=score, **options)
+    query, key = (part.to(value.dtype) for part in score.prepare(query, key))
     if kernel is Kernel.FLEX:
         return flex.attend(query, key, value, left, right, padding, score.scale)
     if kernel is Kernel.FUSED_CAUSAL:

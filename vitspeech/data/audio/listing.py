@@ -6,8 +6,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 
-def read_rows(listing: Path, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+def read_rows(
+    listing: Path, columns: Sequence[str], optional: Sequence[str] = ()
+) -> Iterator[tuple[str, list[str | None]]]:
     """Yield (location, fields) for each row: "FILE: line NUMBER" for messages, and the row's fields in `columns`.
+
+    Args:
+        listing: The CSV file.
+        columns: Columns that it must have.
+        optional: Columns whose fields follow; they are `None` if the file has no such column.
 
     Raises:
         ValueError: If a column is missing, there are no rows, a field is empty, or a row has more or fewer fields than
@@ -25,11 +32,11 @@ def read_rows(listing: Path, columns: Sequence[str]) -> Iterator[tuple[str, list
                 f"{location}: {len(fields)} fields, but {len(header)} in the header; quote fields that contain a comma"
             )
         row = dict(zip(header, fields, strict=True))
-        for column in columns:
-            if not row[column]:
+        for column in (*columns, *optional):
+            if column in row and not row[column]:
                 raise ValueError(f"{location}: empty {column}")
         rows += 1
-        yield location, [row[column] for column in columns]
+        yield location, [row.get(column) for column in (*columns, *optional)]
     if not rows:
         raise ValueError(f"{listing}: no rows below the header")
 

@@ -6,7 +6,7 @@ Shapes: N samples of a recording, F files, L samples per clip.
 import io
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -161,15 +161,22 @@ def read_clips(
     """
     files = list(files)
     clips = numpy.empty((len(files), length), numpy.int16)  # NumPy uses huge pages, torch.empty does not
-    silent, clipped = [], []
     for row, file in enumerate(tqdm(files, progress, disable=not progress or len(files) < 500, leave=False)):
-        clips[row] = clip = fit_length(read_clip(file, sample_rate_hz), length).numpy()
+        clips[row] = fit_length(read_clip(file, sample_rate_hz), length).numpy()
+    warn_of_levels(clips, files, stacklevel=3)
+    return torch.from_numpy(clips)
+
+
+def warn_of_levels(clips: numpy.ndarray, files: Sequence[str | Path], stacklevel: int = 2) -> None:
+    """Warn once about the silent ones of int16 clips (F, L), and once about the clipped ones; see `read_clips`."""
+    silent, clipped = [], []
+    for clip, file in zip(clips, files, strict=True):
         low, high = int(clip.min()), int(clip.max())
         if max(-low, high) <= SILENT_PEAK:
             silent.append(file)
         elif max(-low, high) >= FULL_SCALE:
             at_full_scale = numpy.count_nonzero((clip >= FULL_SCALE) | (clip <= -FULL_SCALE))
-            if at_full_scale >= max(CLIPPED_SAMPLES, CLIPPED_FRACTION * length):
+            if at_full_scale >= max(CLIPPED_SAMPLES, CLIPPED_FRACTION * len(clip)):
                 clipped.append(file)
     for problem, problem_files in (
         ("silent (nothing above -66 dBFS)", silent),
@@ -177,5 +184,4 @@ def read_clips(
     ):
         if problem_files:
             count = f"{len(problem_files):,} of {len(files):,}"
-            warnings.warn(f"{count} clips are {problem}, first {problem_files[0]}", stacklevel=2)
-    return torch.from_numpy(clips)
+            warnings.warn(f"{count} clips are {problem}, first {problem_files[0]}", stacklevel=stacklevel)

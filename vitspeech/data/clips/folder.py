@@ -1,11 +1,12 @@
 """Audio files in one folder per word, or listed in CSV files: WAV, FLAC, OGG or MP3, any rate, mono or stereo."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.listing import read_rows
@@ -14,22 +15,43 @@ from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.speech_commands import NOISE
-from vitspeech.data.splits import split_off_tenth
+from vitspeech.data.splits import hashed_splits, relative_name, speaker_in_name
 
 SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "val"), "test": ("test",)}
 COLUMNS = ("path", "label")
+
+
+@dataclass(frozen=True)
+class LabeledFile:
+    """A recording of a folder or of a CSV file.
+
+    Args:
+        file: The audio file.
+        label: Its word.
+        speaker: Who speaks, if a column `speaker` or the file name says so.
+        location: The folder, or the CSV file and line, for messages.
+    """
+
+    file: Path
+    label: str
+    speaker: str | None
+    location: str
 
 
 class AudioFolder(WaveformData):
     """Recordings in ROOT/train/WORD/*, ROOT/validation/WORD/* (or `val`) and ROOT/test/WORD/*.
 
     Alternatively ROOT/train.csv, ROOT/validation.csv (or `val.csv`) and ROOT/test.csv list the recordings: UTF-8, with
-    a header that names the columns `path` (relative to ROOT) and `label`. If there is a train.csv, folders are ignored.
+    a header that names the columns `path` (relative to ROOT) and `label`, and may name `speaker`. If there is a
+    train.csv, folders are ignored. If ROOT has no folder `train`, its own folders are the words. Folders whose names
+    begin with `_` or `.` are ignored. Recordings in ROOT/_background_noise_ are the noise that `WaveformAugment` mixes
+    in; without them it mixes in pink noise.
 
-    If a split has no folder or CSV file, a tenth of the training recordings is held out for it, the same for every
-    seed. This ignores who speaks; to keep speakers apart, provide the splits. If ROOT has no folder `train`, its own
-    folders are the words. Folders whose names begin with `_` or `.` are ignored. Recordings in
-    ROOT/_background_noise_ are the noise that `WaveformAugment` mixes in; without them it mixes in pink noise.
+    If a split has no folder or CSV file, about a tenth of the training recordings is held out for it. A hash of the
+    recording's path decides (`hashed_splits`), so that a recording keeps its split when others are added, and splits do
+    not depend on the seed. If a column `speaker` or the file name (SPEAKER_nohash_NUMBER) says who speaks, the hash is
+    of the speaker, so that these splits share no speakers. If all speakers of the test set are known, intervals of
+    accuracies resample them.
 
     Args:
         root: The folder described above.
@@ -44,6 +66,9 @@ class AudioFolder(WaveformData):
         ValueError: If a word's folder is empty, a CSV file is malformed or lists a recording twice, a split has a word
             that training does not have, there are too few training recordings to hold some out, the noise is shorter
             than a clip, or a recording cannot be read.
+
+    Attributes:
+        splits: The recordings of each split, once they are listed.
     """
 
     def __init__(
@@ -67,7 +92,7 @@ class AudioFolder(WaveformData):
 
         Not read in the constructor: jsonargparse would wrap a ValueError raised there in a message about the config.
         """
-        return sorted({label for _, _, label in list_recordings(self.sources["train"])})
+        return sorted({recording.label for recording in list_recordings(self.sources["train"])})
 
     def setup(self, stage: str | None = None) -> None:
         """Read all recordings of all splits, so that one that cannot be read is reported before training."""
@@ -77,8 +102,17 @@ class AudioFolder(WaveformData):
 
     def read(self, split: str) -> Dataset:
         self.prepare()
-        files, labels = self.splits[split]
-        return Items(read_clips(files, self.samples, progress=f"reading {split}"), labels)
+        recordings = self.splits[split]
+        clips = read_clips([item.file for item in recordings], self.samples, progress=f"reading {split}")
+        labels = torch.tensor([self.labels.index(item.label) for item in recordings])
+        return Items(clips, labels, known_speakers(recordings))
+
+    def item_names(self) -> dict[str, list[str]]:
+        self.prepare()
+        return {
+            split: [relative_name(item.file, self.root) for item in recordings]
+            for split, recordings in self.splits.items()
+        }
 
     def prepare(self) -> None:
         """List the recordings of all splits before reading any, so that a wrong folder is reported at once."""
@@ -93,27 +127,49 @@ class AudioFolder(WaveformData):
             self.noise = noise
         self.splits = splits
 
-    def find_splits(self) -> dict[str, tuple[list[Path], Tensor]]:
-        """List the files and labels of each split; hold out training recordings for a split without a source."""
+    def find_splits(self) -> dict[str, list[LabeledFile]]:
+        """List the recordings of each split; hold out training recordings for a split without a source."""
         splits, first_locations = {}, {}
-        label_indices = {label: index for index, label in enumerate(self.labels)}
         for split, source in self.sources.items():
-            rows = list(list_recordings(source))
-            for location, file, label in rows:
-                if label not in label_indices:
-                    words = ", ".join(label_indices)
-                    raise ValueError(f"{location}: {label!r} is a word that training does not have; known: {words}")
-                if not file.is_file():
-                    raise FileNotFoundError(f"{location}: {file} does not exist")
-                if file in first_locations:
-                    raise ValueError(f"{location}: {file} is listed twice, first in {first_locations[file]}")
-                first_locations[file] = location
-            labels = torch.tensor([label_indices[label] for _, _, label in rows])
-            splits[split] = [file for _, file, _ in rows], labels
-        for split in SPLIT_NAMES:
-            if split not in splits:
-                splits["train"], splits[split] = split_off_tenth(*splits["train"])
+            splits[split] = list(list_recordings(source))
+            for item in splits[split]:
+                if item.label not in self.labels:
+                    words = ", ".join(self.labels)
+                    raise ValueError(
+                        f"{item.location}: {item.label!r} is a word that training does not have; known: {words}"
+                    )
+                if not item.file.is_file():
+                    raise FileNotFoundError(f"{item.location}: {item.file} does not exist")
+                if item.file in first_locations:
+                    raise ValueError(
+                        f"{item.location}: {item.file} is listed twice, first in {first_locations[item.file]}"
+                    )
+                first_locations[item.file] = item.location
+        return hold_out(splits, self.root)
+
+
+def hold_out(splits: dict[str, list], root: Path) -> dict[str, list]:
+    """Hold out training recordings for validation and test where these are missing; see `hashed_splits`.
+
+    Args:
+        splits: Lists of recordings with `file` and `speaker`.
+        root: Folder of the recordings.
+    """
+    missing = [split for split in SPLIT_NAMES if split not in splits]
+    if not missing:
         return splits
+    recordings = splits["train"]
+    keys = [item.speaker or relative_name(item.file, root) for item in recordings]
+    assigned = list(zip(recordings, hashed_splits(keys, missing, root), strict=True))
+    return splits | {
+        split: [item for item, its_split in assigned if its_split == split] for split in ("train", *missing)
+    }
+
+
+def known_speakers(recordings: Sequence[Any]) -> list[str] | None:
+    """The speaker of each recording; `None` if one is unknown."""
+    speakers = [recording.speaker for recording in recordings]
+    return None if None in speakers else speakers
 
 
 def split_sources(root: Path) -> dict[str, Path]:
@@ -125,15 +181,17 @@ def split_sources(root: Path) -> dict[str, Path]:
     return {split: source for split, source in candidates if source.exists()}
 
 
-def list_recordings(source: Path) -> Iterator[tuple[str, Path, str]]:
-    """Yield (location, file, label) for each recording of a CSV file or folder; messages name the location."""
+def list_recordings(source: Path) -> Iterator[LabeledFile]:
+    """Yield the recordings of a CSV file or folder."""
     if source.is_dir():
-        return list_word_folders(source)
-    return ((location, source.parent / path, label) for location, (path, label) in read_rows(source, COLUMNS))
+        yield from list_word_folders(source)
+    else:
+        for location, (path, label, speaker) in read_rows(source, COLUMNS, ("speaker",)):
+            yield LabeledFile(source.parent / path, label, speaker or speaker_in_name(path), location)
 
 
-def list_word_folders(folder: Path) -> Iterator[tuple[str, Path, str]]:
-    """Yield (location, file, label) for each recording in the word folders of `folder`.
+def list_word_folders(folder: Path) -> Iterator[LabeledFile]:
+    """Yield the recordings in the word folders of `folder`.
 
     Raises:
         FileNotFoundError: If there are no word folders.
@@ -146,7 +204,7 @@ def list_word_folders(folder: Path) -> Iterator[tuple[str, Path, str]]:
         files = audio_files(word)
         if not files:
             raise ValueError(f"{word}: no recordings of this word ({', '.join(sorted(ENDINGS))})")
-        yield from ((str(word), file, word.name) for file in files)
+        yield from (LabeledFile(file, word.name, speaker_in_name(file.name), str(word)) for file in files)
 
 
 def audio_files(folder: Path) -> list[Path]:

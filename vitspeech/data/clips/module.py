@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.clips.augment import WaveformAugment, pink_noise
-from vitspeech.data.module import InMemoryData
+from vitspeech.data.module import InMemoryData, check_augment
 
 
 class WaveformData(InMemoryData):
@@ -63,6 +63,7 @@ class WaveformData(InMemoryData):
             raise ValueError(f"seconds={seconds} is below 0.1")
         self.seconds, self.samples = seconds, round(seconds * self.sample_rate_hz)
         self.augment = WaveformAugment() if augment is None else augment
+        check_augment(self.augment, WaveformAugment)
         self.noise = pink_noise(self.samples)
 
     @property

@@ -14,6 +14,7 @@ from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.module import default_root
+from vitspeech.data.splits import relative_name
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
 
 FOLDER, URL = "SpeechCommands", "speech_commands_v0.02"
@@ -22,6 +23,7 @@ WORDS = tuple(
     "right seven sheila six stop three tree two up visual wow yes zero".split()
 )
 UNKNOWN, SILENCE, NOISE = "unknown", "silence", "_background_noise_"
+SPLITS = ("train", "validation", "test")
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 NOISE_PARTS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}  # fractions of each noise recording
 SELECTION_SEED = 20_261_121  # of the unknown words and the cuts of silence, which are the same in every run
@@ -95,6 +97,19 @@ class SpeechCommands(WaveformData, WordSource):
         super().setup(stage)
 
     def read(self, split: str) -> Dataset:
+        word_files, unknown_files = self.select(split)
+        labels = [self.words.index(file.parent.name) for file in word_files]
+        labels += [self.labels.index(UNKNOWN) for _ in unknown_files]
+        clips = read_clips(word_files + unknown_files, self.samples, progress=f"reading {split}")
+        speakers = [speaker(file) for file in word_files + unknown_files]
+        if SILENCE in self.extra_ratios:
+            cuts, recordings = self.cut_silence(split, round(self.extra_ratios[SILENCE] * len(word_files)))
+            clips, labels = torch.cat((clips, cuts)), labels + [self.labels.index(SILENCE)] * len(cuts)
+            speakers += recordings  # cuts of one recording resemble each other as clips of one speaker do
+        return Items(clips, torch.tensor(labels), speakers)
+
+    def select(self, split: str) -> tuple[list[Path], list[Path]]:
+        """The files of the split's clips of words, and of those labeled `unknown`."""
         self.prepare()
         files = self.files[split]
         word_files = [file for file in files if file.parent.name in self.words]
@@ -102,14 +117,11 @@ class SpeechCommands(WaveformData, WordSource):
         for label, files_of_label in (("the words", word_files), (UNKNOWN, other_files)):
             if not files_of_label and (label != UNKNOWN or UNKNOWN in self.extra_ratios):
                 raise ValueError(f"{self.folder}: no clip of {label} is for {split}")
-        unknown_files = self.select_unknown(other_files, len(word_files))
-        labels = [self.words.index(file.parent.name) for file in word_files]
-        labels += [self.labels.index(UNKNOWN) for _ in unknown_files]
-        clips = read_clips(word_files + unknown_files, self.samples, progress=f"reading {split}")
-        if SILENCE in self.extra_ratios:
-            cuts = self.cut_silence(split, round(self.extra_ratios[SILENCE] * len(word_files)))
-            clips, labels = torch.cat((clips, cuts)), labels + [self.labels.index(SILENCE)] * len(cuts)
-        return Items(clips, torch.tensor(labels))
+        return word_files, self.select_unknown(other_files, len(word_files))
+
+    def item_names(self) -> dict[str, list[str]]:
+        files = {split: [file for part in self.select(split) for file in part] for split in SPLITS}
+        return {split: [relative_name(file, self.folder) for file in some] for split, some in files.items()}
 
     def word_clips(self, split: str) -> list[WordClip]:
         """The split's clips of `words` in full length. The speaker is the first part of the file name."""
@@ -118,8 +130,8 @@ class SpeechCommands(WaveformData, WordSource):
         clips = []
         for file in tqdm(files, f"reading {split}", disable=len(files) < 500, leave=False):
             samples = read_clip(file, self.sample_rate_hz).numpy()
-            name = file.relative_to(self.folder).as_posix()
-            clips.append(WordClip(name, file.parent.name, file.name.partition("_")[0], samples, *word_span(samples)))
+            name = relative_name(file, self.folder)
+            clips.append(WordClip(name, file.parent.name, speaker(file), samples, *word_span(samples)))
         return clips
 
     def backgrounds(self, split: str) -> dict[str, Tensor]:
@@ -155,16 +167,26 @@ class SpeechCommands(WaveformData, WordSource):
         order = torch.randperm(len(files), generator=torch.Generator().manual_seed(SELECTION_SEED))
         return [files[index] for index in order[:count].sort().values]
 
-    def cut_silence(self, split: str, count: int) -> Tensor:
-        """Cut clips from the split's part of the noise, scaled by a random factor of 0 to 1: int16 (count, N)."""
+    def cut_silence(self, split: str, count: int) -> tuple[Tensor, list[str]]:
+        """Cut clips from the split's part of the noise, scaled by a random factor of 0 to 1.
+
+        Returns:
+            The clips, int16 (count, N), and the recording that each is from.
+        """
         generator = torch.Generator().manual_seed(SELECTION_SEED)
-        cuts = torch.empty(count, self.samples, dtype=torch.int16)
-        parts = [noise_part(recording, split) for recording in self.noise_recordings.values()]
+        cuts, names = torch.empty(count, self.samples, dtype=torch.int16), []
+        parts = [(name, noise_part(recording, split)) for name, recording in self.noise_recordings.items()]
         for row in cuts:
-            noise = parts[int(torch.randint(len(parts), (), generator=generator))]
+            name, noise = parts[int(torch.randint(len(parts), (), generator=generator))]
+            names.append(name)
             start = int(torch.randint(len(noise) - self.samples + 1, (), generator=generator))
             row.copy_(noise[start : start + self.samples] * torch.rand((), generator=generator))
-        return cuts
+        return cuts, names
+
+
+def speaker(file: Path) -> str:
+    """The speaker of a clip: the first part of its file name."""
+    return file.name.partition("_")[0]
 
 
 def list_clips(folder: Path, words: Sequence[str]) -> dict[str, list[Path]]:

@@ -82,10 +82,11 @@ class SpokenWords(WaveformData, WordSource):
         for index in torch.randint(0, len(others), (unknown_count,), generator=generator).tolist():
             labels.append(self.labels.index(UNKNOWN))
             texts.append(others[index])
-        sounds = [sound for _, sound in synthesize_split(texts, split, generator)]
+        voices, sounds = zip(*synthesize_split(texts, split, generator), strict=True)
         words = torch.stack([fit_length(sound, self.samples) for sound in sounds])
         clips = torch.cat((words, noise_clips(silence_count, self.samples, generator)))
-        return Items(clips, torch.tensor(labels + [len(self.labels) - 1] * silence_count))
+        speakers = [speaker(voice) for voice in voices] + ["hiss"] * silence_count
+        return Items(clips, torch.tensor(labels + [len(self.labels) - 1] * silence_count), speakers)
 
     def extra_count(self, label: str, word_count: int) -> int:
         """The number of clips labeled `unknown` or `silence`."""
@@ -124,9 +125,14 @@ def synthesize_clips(texts: Sequence[str], split: str, generator: torch.Generato
     """Synthesize texts as word clips, each named by its text and its index."""
     voices_and_sounds = synthesize_split(texts, split, generator)
     return [
-        WordClip(f"{text}/{index}", text, f"{voice.language}+{voice.variant}", sound.numpy(), 0, len(sound))
+        WordClip(f"{text}/{index}", text, speaker(voice), sound.numpy(), 0, len(sound))
         for index, (text, (voice, sound)) in enumerate(zip(texts, voices_and_sounds, strict=True))
     ]
+
+
+def speaker(voice: Voice) -> str:
+    """The name of the speaker of a voice: its accent and variant, whatever its rate and pitch."""
+    return f"{voice.language}+{voice.variant}"
 
 
 def noise_clips(count: int, samples: int, generator: torch.Generator) -> Tensor:

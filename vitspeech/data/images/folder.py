@@ -11,7 +11,7 @@ from vitspeech.data.batches import Items
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.reading import ENDINGS, read_picture
-from vitspeech.data.splits import split_off_tenth
+from vitspeech.data.splits import hashed_splits, relative_name
 
 IN_MEMORY_BYTES = 4 * 2**30
 
@@ -19,9 +19,10 @@ IN_MEMORY_BYTES = 4 * 2**30
 class ImageFolder(ImageData):
     """Pictures in ROOT/train/CLASS/*, ROOT/validation/CLASS/* (or `val`) and ROOT/test/CLASS/*.
 
-    If a split has no folder, a tenth of the training pictures is held out for it, the same for every seed. If ROOT has
-    no folder `train`, its own folders are the classes. Data sets of up to 4 GiB are held in memory; larger ones are
-    read by worker processes.
+    If a split has no folder, about a tenth of the training pictures is held out for it. A hash of the picture's path
+    decides (`hashed_splits`), so that a picture keeps its split when others are added, and splits do not depend on the
+    seed. If ROOT has no folder `train`, its own folders are the classes. Data sets of up to 4 GiB are held in memory;
+    larger ones are read by worker processes.
 
     Args:
         root: The folder described above.
@@ -34,7 +35,7 @@ class ImageFolder(ImageData):
     Raises:
         FileNotFoundError: If `root` does not exist or has no class folders.
         ValueError: If a class folder is empty, a split has a class that training does not have, or a picture cannot be
-            read.
+            read, or there are too few training pictures to hold some out.
     """
 
     mean = (0.485, 0.456, 0.406)
@@ -68,14 +69,25 @@ class ImageFolder(ImageData):
 
     def find_splits(self) -> dict[str, tuple[list[Path], Tensor]]:
         """List the files and labels of each split; hold out training pictures for a split without a folder."""
-        splits = {"train": self.list_pictures(self.train_folder)}
+        files, labels = self.list_pictures(self.train_folder)
+        splits, missing = {"train": (files, labels)}, []
         for split, names in (("validation", ("validation", "val")), ("test", ("test",))):
             folder = next((self.root / name for name in names if (self.root / name).is_dir()), None)
             if folder is not None and self.train_folder != self.root:
                 splits[split] = self.list_pictures(folder)
             else:
-                splits["train"], splits[split] = split_off_tenth(*splits["train"])
+                missing.append(split)
+        if missing:
+            assigned = hashed_splits([relative_name(file, self.root) for file in files], missing, self.root)
+            for split in ("train", *missing):
+                indices = [index for index, its_split in enumerate(assigned) if its_split == split]
+                splits[split] = [files[index] for index in indices], labels[indices]
         return splits
+
+    def item_names(self) -> dict[str, list[str]]:
+        if not hasattr(self, "splits"):
+            self.splits = self.find_splits()
+        return {split: [relative_name(file, self.root) for file in files] for split, (files, _) in self.splits.items()}
 
     def list_pictures(self, folder: Path) -> tuple[list[Path], Tensor]:
         """List the pictures of each class folder with their labels."""

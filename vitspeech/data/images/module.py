@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vitspeech.data.images.augment import Augment
-from vitspeech.data.module import InMemoryData
+from vitspeech.data.module import InMemoryData, check_augment
 
 
 class ImageData(InMemoryData):
@@ -49,7 +49,7 @@ class ImageData(InMemoryData):
         std: Standard deviation of each channel, with pixels scaled to 0..1.
 
     Raises:
-        ValueError: If `batch` is below 1.
+        ValueError: If `batch` is below 1, or `augment` is of another class.
     """
 
     items = "images"
@@ -60,6 +60,7 @@ class ImageData(InMemoryData):
     def __init__(self, *, batch: int = 128, augment: Augment | None = None, seed: int = 0) -> None:
         super().__init__(batch=batch, seed=seed)
         self.augment = Augment() if augment is None else augment
+        check_augment(self.augment, Augment)
 
     @property
     def preprocessing(self) -> dict[str, Any]:

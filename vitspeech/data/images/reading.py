@@ -11,6 +11,7 @@ from torch import Tensor
 from vitspeech.data.files import find_files
 
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+DECODED = 4  # the side of a decoded picture is at least this multiple of the side that it is scaled to
 
 
 def find_pictures(paths: Iterable[str | Path]) -> list[Path]:
@@ -34,6 +35,8 @@ def read_picture(path: str | Path, side: int) -> Tensor:
         raise ValueError(f"{path}: empty (0 bytes)")
     try:
         with Image.open(path) as picture:
+            # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in Pillow's `thumbnail`; others ignore this.
+            picture.draft(None, (DECODED * side, DECODED * side))
             square = ImageOps.fit(to_rgb(ImageOps.exif_transpose(picture)), (side, side), Image.Resampling.BICUBIC)
     except UnidentifiedImageError:
         raise ValueError(f"{path}: not a picture that can be read") from None

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
-from vitspeech.data.module import InMemoryData
+from vitspeech.data.module import InMemoryData, check_augment
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch
 
@@ -67,6 +67,9 @@ class UtteranceData(InMemoryData):
             tones = [torch.sin(2 * torch.pi * HERTZ[word] * seconds) for word in words]
             return (8000 * torch.cat(tones)).to(torch.int16)
 
+    If it also has `speakers`, for each utterance a list of the speaker of each word, intervals of error rates resample
+    speakers instead of utterances.
+
     `read` must return the same items whenever it is called. The config names the class,
     `data: {class_path: mine.Tones, init_args: {batch: 16}}`. Labeling frames also needs the `spans` of the words; see
     `collate`. For recordings in files, `TranscribedAudio` needs no code.
@@ -81,7 +84,7 @@ class UtteranceData(InMemoryData):
         manifests: Names or files of the manifests that the test sets are read from, if any.
 
     Raises:
-        ValueError: If `batch` is below 1 or `units` is unknown.
+        ValueError: If `batch` is below 1, `units` is unknown, or `augment` is of another class.
     """
 
     items = "utterances"
@@ -97,6 +100,7 @@ class UtteranceData(InMemoryData):
             raise ValueError(f"units={units!r} is unknown; known: {', '.join(UNITS)}")
         self.units = units
         self.augment = SequenceAugment() if augment is None else augment
+        check_augment(self.augment, SequenceAugment)
 
     @property
     def preprocessing(self) -> dict[str, Any]:

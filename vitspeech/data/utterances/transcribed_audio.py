@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 from tqdm import tqdm
@@ -18,8 +17,8 @@ from tqdm import tqdm
 from vitspeech.data.audio.listing import read_rows
 from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, SILENT_PEAK, read_clip
 from vitspeech.data.clips.augment import pink_noise
-from vitspeech.data.clips.folder import SPLIT_NAMES, split_sources
-from vitspeech.data.splits import split_off_tenth
+from vitspeech.data.clips.folder import hold_out, known_speakers, split_sources
+from vitspeech.data.splits import relative_name, speaker_in_name
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData, check_vocabulary
@@ -35,24 +34,29 @@ class Recording:
         id: Path of the recording as in the CSV file.
         words: The transcript.
         file: The audio file.
+        speaker: Who speaks, if a column `speaker` or the file name says so.
         location: The CSV file and line, for messages.
     """
 
     id: str
     words: list[str]
     file: Path
+    speaker: str | None
     location: str
 
 
 class TranscribedAudio(UtteranceData):
     """Recordings with transcripts, listed in ROOT/train.csv, ROOT/validation.csv (or `val.csv`) and ROOT/test.csv.
 
-    Each CSV file is UTF-8, with a header that names the columns `path` (relative to ROOT) and `transcript`. Recordings
-    are WAV, FLAC, OGG or MP3 of any rate, mono or stereo, 0.1 to 60 s long. Transcripts are split into words at white
-    space and used as they are, with capitals and punctuation.
+    Each CSV file is UTF-8, with a header that names the columns `path` (relative to ROOT) and `transcript`, and may
+    name `speaker`. Recordings are WAV, FLAC, OGG or MP3 of any rate, mono or stereo, 0.1 to 60 s long. Transcripts are
+    split into words at white space and used as they are, with capitals and punctuation.
 
-    If a split has no CSV file, a tenth of the training recordings is held out for it, the same for every seed. This
-    ignores who speaks; to keep speakers apart, provide the splits.
+    If a split has no CSV file, about a tenth of the training recordings is held out for it. A hash of the recording's
+    path decides (`hashed_splits`), so that a recording keeps its split when others are added, and splits do not depend
+    on the seed. If a column `speaker` or the file name (SPEAKER_nohash_NUMBER) says who speaks, the hash is of the
+    speaker, so that these splits share no speakers. If all speakers of the test set are known, the interval of the
+    word error rate resamples them.
 
     Pink noise is added to most training utterances (`noise_prob` and `snr_db` of `augment`). The times of the words are
     unknown, so frames cannot be labeled (`vitspeech.Labeling`).
@@ -139,10 +143,14 @@ class TranscribedAudio(UtteranceData):
                         f"{recording.location}: {recording.file} is listed twice, first in {first_locations[file]}"
                     )
                 first_locations[file] = recording.location
-        for split in SPLIT_NAMES:
-            if split not in splits:
-                splits["train"], splits[split] = hold_out_tenth(splits["train"])
-        self.splits = splits
+        self.splits = hold_out(splits, self.root)
+
+    def item_names(self) -> dict[str, list[str]]:
+        self.prepare()
+        return {
+            split: [relative_name(recording.file, self.root) for recording in recordings]
+            for split, recordings in self.splits.items()
+        }
 
     def check_recording(self, recording: Recording) -> None:
         """Check a row of a CSV file.
@@ -170,6 +178,12 @@ class RecordedUtterances(Dataset):
 
     def __init__(self, utterances: Sequence[Recording], sounds: Sequence[Tensor], units: Sequence[list[int]]) -> None:
         self.utterances, self.sounds, self.units = utterances, sounds, units
+
+    @property
+    def speakers(self) -> list[list[str]] | None:
+        """For each utterance the speaker of each word; `None` if unknown."""
+        names = known_speakers(self.utterances)
+        return names and [[name] * len(item.words) for name, item in zip(names, self.utterances, strict=True)]
 
     def __len__(self) -> int:
         return len(self.utterances)
@@ -199,14 +213,7 @@ def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]
     return sounds
 
 
-def hold_out_tenth(recordings: Sequence[Recording]) -> tuple[list[Recording], list[Recording]]:
-    """Split recordings into nine tenths to keep and one tenth to hold out, as `split_off_tenth` does."""
-    parts = split_off_tenth([recording.file for recording in recordings], torch.arange(len(recordings)))
-    keep, hold_out = ([recordings[index] for index in indices.tolist()] for _, indices in parts)
-    return keep, hold_out
-
-
 def list_recordings(listing: Path) -> Iterator[Recording]:
     """Yield the rows of a CSV file."""
-    for location, (path, transcript) in read_rows(listing, COLUMNS):
-        yield Recording(path, transcript.split(), listing.parent / path, location)
+    for location, (path, transcript, speaker) in read_rows(listing, COLUMNS, ("speaker",)):
+        yield Recording(path, transcript.split(), listing.parent / path, speaker or speaker_in_name(path), location)

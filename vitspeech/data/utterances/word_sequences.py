@@ -107,6 +107,14 @@ class WordSequences(UtteranceData):
             sets[Path(manifest).stem] = FixedUtterances(utterances, sampler, self)
         return sets or {"drawn": self.fixed_utterances("test", sampler)}
 
+    def item_names(self) -> dict[str, list[str]]:
+        """The names of the source's clips in each split, if it names them; for the test those in the manifests."""
+        names = self.source.item_names() if hasattr(self.source, "item_names") else {}
+        if names and self.manifests:
+            utterances = [utterance for name in self.manifests for utterance in read_manifest(manifest_file(name))]
+            names["test"] = sorted({clip for utterance in utterances for clip in utterance.clips})
+        return names
+
     def sampler(self, split: str) -> UtteranceSampler:
         """The sampler of a split's utterances; training uses the noise of `augment`, the others have noise always."""
         noise = (self.augment.snr_db, self.augment.noise_prob) if split == "train" else (self.snr_db, 1.0)
@@ -166,6 +174,11 @@ class FixedUtterances(Dataset):
 
     def __init__(self, utterances: Sequence[Utterance], sampler: UtteranceSampler, data: WordSequences) -> None:
         self.utterances, self.sampler, self.data = utterances, sampler, data
+
+    @property
+    def speakers(self) -> list[list[str]]:
+        """For each utterance the speaker of each word."""
+        return [[self.sampler.clips[clip].speaker for clip in utterance.clips] for utterance in self.utterances]
 
     def __len__(self) -> int:
         return len(self.utterances)

@@ -4,7 +4,9 @@
 - `default_layers.py`: the layers that are measured by default.
 - `graph.py`: reads the autograd graph.
 - `theoretical.py`: the theoretical field, from kernels, strides and attention windows.
+- `units.py`: which units of a layer are measured.
 - `effective.py`: the effective field, from gradients.
-- `extent.py`: its size as numbers with confidence intervals.
+- `field.py`: a field, with how many units could see each offset.
+- `extent.py`: its size as numbers with confidence intervals, and that of a uniform field.
 - `layer_numbers.py`: all of these for each layer of a network, in px or ms.
 """

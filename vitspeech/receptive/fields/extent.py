@@ -1,35 +1,55 @@
 """The size of a field: numbers with bootstrap confidence intervals, in pixels or milliseconds.
 
-A field is normalized to a distribution p(δ) of energy over offsets δ from its unit. All numbers depend on p alone, so
-they do not change when a layer's output is scaled. The 95 % intervals are bootstrapped over inputs (Efron 1979,
-doi:10.1214/aos/1176344552). Resamples repeat inputs and are therefore more concentrated: intervals of `effective_*` are
-biased low by a few per mille and may exclude the number itself where it hardly varies.
+A field is a distribution p(δ) of energy over offsets δ from its unit: each input's J is normalized to sum 1 over the
+offsets that count, and p is the mean over inputs. All numbers depend on p alone, so they do not change when a layer's
+output is scaled, and no input dominates them. The 95 % intervals are bootstrapped over inputs, see `estimates.py`.
+Resamples repeat inputs and are therefore more concentrated: intervals of `effective_*` are biased low by a few per
+mille and may exclude the number itself where it hardly varies.
 
-Shapes: B inputs, K resamples (the first is the inputs themselves), P positions of the field, I rows, J columns.
+No offset beyond the source can be measured, so every number has a largest value. Compare each with the number of a
+uniform field (`Field.uniform`): a field of 1 at every position of the source, under the same measure.
+
+Shapes: B inputs, K distributions (for intervals the first is the inputs themselves), P positions of the field, I rows,
+J columns.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from vitspeech.metrics.intervals import bootstrap_indices, percentile_interval
-from vitspeech.receptive.fields.effective import Field
+from vitspeech.receptive.estimates import Numbers, distinct_resamples, estimate
+from vitspeech.receptive.fields.field import Field
 
 FRACTIONS = (0.2, 0.3, 0.5, 0.9, 0.99)
-RESAMPLES = 200
-SEED = 20_261_121  # of the bootstrap
+CELLS = 1_000_000  # of resampled distributions measured at a time
+
+Measure = Callable[[Field, Tensor], dict[str, Tensor]]  # of distributions (K, P) over a field's offsets: (K,) each
 
 
-class Estimate(NamedTuple):
-    """A number and its 95 % confidence interval."""
-
-    value: float
-    low: float
-    high: float
+def estimates(field: Field, measure: Measure) -> Numbers:
+    """Every number with its interval."""
+    return {name: estimate(values) for name, values in resampled(field, measure).items()}
 
 
-Numbers = dict[str, Estimate]
+def uniform(field: Field, measure: Measure) -> dict[str, float]:
+    """The numbers of a field that is 1 at every position of the source, with the same units and coverage."""
+    p = field.uniform.shares[:1].flatten(1)
+    return {name: float(values) for name, values in measure(field, p).items()}
+
+
+def resampled(field: Field, measure: Measure) -> dict[str, Tensor]:
+    """Every number for the inputs themselves and for each bootstrap resample: (K,)."""
+    shares = field.shares.flatten(1)
+    distinct, places = distinct_resamples(len(shares))
+    parts = []
+    for weights in distinct.split(max(CELLS // shares.shape[1], 1)):
+        p = weights @ shares
+        # A resample may hold nothing but inputs without a gradient; it then counts as the inputs themselves.
+        p = torch.where(p.any(1, keepdim=True), p, shares.sum(0))
+        parts.append(measure(field, p / p.sum(1, keepdim=True)))
+    return {name: torch.cat([part[name] for part in parts])[places] for name in parts[0]}
 
 
 def extent(field: Field, *, cell: float = 1.0, own: float = 1.0) -> Numbers:
@@ -52,11 +72,16 @@ def extent(field: Field, *, cell: float = 1.0, own: float = 1.0) -> Numbers:
         cell: Side in px of a position of the field.
         own: Side of the unit's own cell, in positions of the field.
     """
-    p = bootstrap_distributions(field)
+    return estimates(field, partial(measure_image, cell=cell, own=own))
+
+
+def measure_image(field: Field, p: Tensor, *, cell: float, own: float) -> dict[str, Tensor]:
+    """The numbers of `extent` for distributions over the offsets of a field: (K, P) -> (K,) each."""
     down, across = (offset.flatten() for offset in grid_of(field))
     square, disc = torch.maximum(down.abs(), across.abs()), torch.hypot(down, across)
-    numbers = {f"side_{100 * part:.0f}": cell * quantile(p, 2 * square + 1, part, start=0.0) for part in FRACTIONS}
-    numbers |= {f"radius_{100 * part:.0f}": cell * quantile(p, disc, part) for part in (0.5, 0.9)}
+    sides, radii = quantiles(p, 2 * square + 1, FRACTIONS, start=0.0), quantiles(p, disc, (0.5, 0.9))
+    numbers = {f"side_{100 * part:.0f}": cell * side for part, side in zip(FRACTIONS, sides, strict=True)}
+    numbers |= {f"radius_{part}": cell * radius for part, radius in zip((50, 90), radii, strict=True)}
     moments = second_moments(p, down, across)
     width = 4 * ((moments[0] + moments[1]) / 2).sqrt()
     numbers["width"] = cell * width
@@ -65,7 +90,7 @@ def extent(field: Field, *, cell: float = 1.0, own: float = 1.0) -> Numbers:
     numbers["own_share"] = p[:, 2 * square + 1 <= own + 1e-6].sum(1) if own >= 1 else p[:, square < 1].sum(1)
     if field.known:
         numbers["of_theoretical"] = width / max(min(span.size, field.size) for span in field.theoretical)
-    return {name: estimate(values) for name, values in numbers.items()}
+    return numbers
 
 
 def extent_in_time(field: Field, *, cell_ms: float) -> Numbers:
@@ -85,15 +110,21 @@ def extent_in_time(field: Field, *, cell_ms: float) -> Numbers:
         field: Over log-mel frames (rows) and mel bins (columns), or over tokens.
         cell_ms: Between neighboring rows.
     """
-    p = bootstrap_distributions(field).unflatten(1, (len(field.rows), -1)).sum(2)
+    return estimates(field, partial(measure_time, cell_ms=cell_ms))
+
+
+def measure_time(field: Field, p: Tensor, *, cell_ms: float) -> dict[str, Tensor]:
+    """The numbers of `extent_in_time` for distributions over the offsets of a field: (K, P) -> (K,) each."""
+    p = p.unflatten(1, (len(field.rows), -1)).sum(2)
     offset = field.rows.double()
     distance = 2 * offset.abs() + 1
-    numbers = {f"span_{100 * part:.0f}": cell_ms * quantile(p, distance, part, start=0.0) for part in FRACTIONS}
+    spans = quantiles(p, distance, FRACTIONS, start=0.0)
+    numbers = {f"span_{100 * part:.0f}": cell_ms * span for part, span in zip(FRACTIONS, spans, strict=True)}
     before, after = offset < 0.5, offset > -0.5  # offsets within half a cell belong to the unit's own time
     for name, side in (("back", before), ("ahead", after)):
         p_side = p[:, side] / p[:, side].sum(1, keepdim=True)
-        for part in (0.5, 0.9):
-            numbers[f"{name}_{100 * part:.0f}"] = cell_ms * quantile(p_side, offset[side].abs(), part)
+        for part, length in zip((50, 90), quantiles(p_side, offset[side].abs(), (0.5, 0.9)), strict=True):
+            numbers[f"{name}_{part}"] = cell_ms * length
     past, future = p[:, offset < -0.5].sum(1), p[:, offset > 0.5].sum(1)
     numbers["ahead_share"] = torch.where(past + future > 0, future / (past + future), 0.5)
     mean = p @ offset
@@ -101,7 +132,7 @@ def extent_in_time(field: Field, *, cell_ms: float) -> Numbers:
     numbers["width"], numbers["effective_ms"] = cell_ms * width, cell_ms * effective_number(p)
     if field.known:
         numbers["of_theoretical"] = width / min(field.theoretical[0].size, field.size)
-    return {name: estimate(values) for name, values in numbers.items()}
+    return numbers
 
 
 def extent_in_frequency(field: Field, centers_hz: Tensor) -> Numbers:
@@ -115,15 +146,19 @@ def extent_in_frequency(field: Field, centers_hz: Tensor) -> Numbers:
         field: Its columns are mel bins.
         centers_hz: Center frequencies of the bins (J,).
     """
-    p = bootstrap_distributions(field).unflatten(1, (len(field.rows), -1)).sum(1)
+    return estimates(field, partial(measure_frequency, centers_hz=centers_hz))
+
+
+def measure_frequency(field: Field, p: Tensor, *, centers_hz: Tensor) -> dict[str, Tensor]:
+    """The numbers of `extent_in_frequency` for distributions over the offsets of a field: (K, P) -> (K,) each."""
+    p = p.unflatten(1, (len(field.rows), -1)).sum(1)
     centers = centers_hz.double().cpu()
     midpoints = (centers[1:] + centers[:-1]) / 2
     lowest, highest = (2 * centers[0] - midpoints[0]).clamp(min=0), 2 * centers[-1] - midpoints[-1]
     upper_edges = torch.cat((midpoints, highest[None]))
     numbers = {"effective_bins": effective_number(p)}
-    for name, part in (("low_hz", 0.05), ("high_hz", 0.95)):
-        numbers[name] = quantile(p, upper_edges, part, start=float(lowest))
-    return {name: estimate(values) for name, values in numbers.items()}
+    numbers["low_hz"], numbers["high_hz"] = quantiles(p, upper_edges, (0.05, 0.95), start=float(lowest))
+    return numbers
 
 
 def grid_of(field: Field) -> list[Tensor]:
@@ -131,38 +166,29 @@ def grid_of(field: Field) -> list[Tensor]:
     return torch.meshgrid(field.rows.double(), field.columns.double(), indexing="ij")
 
 
-def bootstrap_distributions(field: Field) -> Tensor:
-    """The field as a distribution, for the inputs themselves and for each bootstrap resample: (K, P)."""
-    count = len(field.energy)
-    indices = bootstrap_indices(count, RESAMPLES, seed=SEED)
-    ones = torch.ones(RESAMPLES, count).double()
-    weights = torch.zeros(RESAMPLES, count, dtype=torch.double).scatter_add_(1, indices, ones)
-    energy = torch.cat((torch.ones(1, count).double(), weights)) @ field.energy.double().flatten(1)
-    return energy / energy.sum(1, keepdim=True)
-
-
-def quantile(p: Tensor, distance: Tensor, part: float, start: float | None = None) -> Tensor:
-    """The distance within which a fraction of the energy lies, interpolated between distances that occur.
+def quantiles(p: Tensor, distance: Tensor, parts: Sequence[float], start: float | None = None) -> Iterator[Tensor]:
+    """The distances within which fractions of the energy lie, interpolated between distances that occur.
 
     Args:
         p: Distributions over positions, sum 1.
         distance: Of each position (P,).
-        part: The fraction, within 0 .. 1.
+        parts: The fractions, within 0 .. 1.
         start: The distance of the fraction 0. `None` is the smallest distance, whose energy then all lies there.
 
     Shape:
-        p (K, P) -> (K,)
+        p (K, P) -> (K,) for each fraction
     """
     distances, index = distance.round(decimals=6).unique(return_inverse=True)
-    summed = torch.zeros(len(p), len(distances), dtype=p.dtype).index_add_(1, index, p).cumsum(1)
+    summed = torch.zeros(len(distances), len(p), dtype=p.dtype).index_add_(0, index, p.T.contiguous()).cumsum(0).T
     if start is not None:
         distances = torch.cat((distances.new_tensor([start]), distances))
         summed = torch.cat((summed.new_zeros(len(summed), 1), summed), dim=1)
-    after = (summed < part - 1e-12).sum(1).clamp(max=len(distances) - 1)
-    before = (after - 1).clamp(min=0)
-    low, high = (summed.gather(1, indices[:, None])[:, 0] for indices in (before, after))
-    ratio = torch.where(high > low, (part - low) / (high - low), 0.0).clamp(0, 1)
-    return torch.where(after > 0, distances[before].lerp(distances[after], ratio), distances[0])
+    for part in parts:
+        after = (summed < part - 1e-12).sum(1).clamp(max=len(distances) - 1)
+        before = (after - 1).clamp(min=0)
+        low, high = (summed.gather(1, indices[:, None])[:, 0] for indices in (before, after))
+        ratio = torch.where(high > low, (part - low) / (high - low), 0.0).clamp(0, 1)
+        yield torch.where(after > 0, distances[before].lerp(distances[after], ratio), distances[0])
 
 
 def second_moments(p: Tensor, down: Tensor, across: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -183,8 +209,3 @@ def anisotropy(rows: Tensor, columns: Tensor, both: Tensor) -> Tensor:
 def effective_number(p: Tensor) -> Tensor:
     """(Σp)² / Σp²: 1 if all energy is at one position, the number of positions if it is uniform."""
     return 1 / p.square().sum(1)
-
-
-def estimate(values: Tensor) -> Estimate:
-    """The number for the inputs themselves, and the interval that contains 95 % of the resamples."""
-    return Estimate(float(values[0]), *percentile_interval(values[1:]))

@@ -4,13 +4,22 @@ Shapes: B inputs, N image side in pixels or samples of a clip.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from torch import Tensor, nn
 
-from vitspeech.receptive.fields.effective import Field, LayerFields, effective_fields
-from vitspeech.receptive.fields.extent import Numbers, extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.estimates import Numbers
+from vitspeech.receptive.fields.effective import effective_fields
+from vitspeech.receptive.fields.extent import (
+    Measure,
+    estimates,
+    measure_frequency,
+    measure_image,
+    measure_time,
+    uniform,
+)
+from vitspeech.receptive.fields.field import Field, LayerFields
 from vitspeech.receptive.fields.layers import Layer
 
 
@@ -19,24 +28,29 @@ class LayerNumbers:
     """The numbers of one layer, in px for images and in ms for audio.
 
     Args:
-        fields: The fields that the numbers describe.
+        fields: The fields that the numbers describe; those in the source hold their mean over inputs instead of every
+            input, except in the last layer.
         depth: Relative depth of the layer, above 0; 1 is the last layer measured.
         cell: Px or ms between neighboring positions of the source: 1 px, or the hop of the log-mel frames.
+        measure: Computes the numbers of the field in the source.
         cumulative: Of the field in the source, from `extent` or `extent_in_time`.
-        cumulative_cut: The same without residual shortcuts; `None` if there are none.
+        cumulative_cut: The same without residual shortcuts; `None` if there are none, or it was not measured.
         block: Of the field in the layer measured before (the mixing distance); `None` if not measured.
         block_cut: The same without residual shortcuts.
         frequency: From `extent_in_frequency`; `None` for images.
+        uniform: The same numbers of a uniform field, by the names `cumulative`, `block` and `frequency`.
     """
 
     fields: LayerFields
     depth: float
     cell: float
+    measure: Measure
     cumulative: Numbers
     cumulative_cut: Numbers | None
     block: Numbers | None
     block_cut: Numbers | None
     frequency: Numbers | None
+    uniform: dict[str, dict[str, float]]
 
     @property
     def name(self) -> str:
@@ -64,6 +78,8 @@ def layer_numbers(
 ) -> list[LayerNumbers]:
     """Measure layers of a network, in the order in which they run; see `effective_fields`.
 
+    The field in the source without residual shortcuts is that of the last layer alone.
+
     Args:
         network: In evaluation mode; for audio, with its front end as `tokens`.
         inputs: Images (B, 3, N, N) or waveforms (B, N).
@@ -72,34 +88,49 @@ def layer_numbers(
         cumulative_only: As in `effective_fields`.
     """
     log_mel = network.tokens.log_mel if source.in_time else None
+    measured = effective_fields(
+        network, inputs, layers, source=source, cumulative_only=cumulative_only, last_cut_only=True
+    )
+    return [numbers_of(fields, number / len(layers), log_mel) for number, fields in enumerate(measured, 1)]
+
+
+def numbers_of(fields: LayerFields, depth: float, log_mel: nn.Module | None) -> LayerNumbers:
+    """The numbers of one layer; `log_mel` is the front end of a network for audio."""
     cell = 1.0 if log_mel is None else log_mel.hop_ms
-    layer_fields = effective_fields(network, inputs, layers, source=source, cumulative_only=cumulative_only)
-    result = []
-    for number, fields in enumerate(layer_fields, 1):
+
+    def measure_at(step: float) -> Measure:
+        """For a field whose neighboring positions are `step` positions of the source apart."""
         if log_mel is None:
-            numbers = partial(numbers_of_image, stride=fields.stride)
-        else:
-            numbers = partial(numbers_of_audio, hop=cell)
-        result.append(
-            LayerNumbers(
-                fields,
-                number / len(layers),
-                cell,
-                numbers(fields.cumulative, 1.0),
-                numbers(fields.cumulative_cut, 1.0),
-                numbers(fields.block, fields.block_stride),
-                numbers(fields.block_cut, fields.block_stride),
-                None if log_mel is None else extent_in_frequency(fields.cumulative, log_mel.centers_hz),
-            )
-        )
-    return result
+            return partial(measure_image, cell=step, own=fields.stride / step)
+        return partial(measure_time, cell_ms=step * cell)
+
+    def numbers(field: Field | None, step: float) -> Numbers | None:
+        return None if field is None else estimates(field, measure_at(step))
+
+    reference = {"cumulative": uniform(fields.cumulative, measure_at(1.0))}
+    if fields.block is not None:
+        reference["block"] = uniform(fields.block, measure_at(fields.block_stride))
+    in_frequency = None
+    if log_mel is not None:
+        measure_bins = partial(measure_frequency, centers_hz=log_mel.centers_hz)
+        in_frequency = estimates(fields.cumulative, measure_bins)
+        reference["frequency"] = uniform(fields.cumulative, measure_bins)
+    cut = fields.cumulative_cut if depth == 1 else None
+    kept = fields if depth == 1 else replace(fields, cumulative=averaged(fields.cumulative), cumulative_cut=None)
+    return LayerNumbers(
+        fields=kept,
+        depth=depth,
+        cell=cell,
+        measure=measure_at(1.0),
+        cumulative=numbers(fields.cumulative, 1.0),
+        cumulative_cut=numbers(cut, 1.0),
+        block=numbers(fields.block, fields.block_stride),
+        block_cut=numbers(fields.block_cut, fields.block_stride),
+        frequency=in_frequency,
+        uniform=reference,
+    )
 
 
-def numbers_of_image(field: Field | None, step: float, *, stride: float) -> Numbers | None:
-    """Numbers in px; neighboring positions of the field are `step` px apart, neighboring units `stride` px."""
-    return None if field is None else extent(field, cell=step, own=stride / step)
-
-
-def numbers_of_audio(field: Field | None, step: float, *, hop: float) -> Numbers | None:
-    """Numbers in ms; neighboring positions of the field are `step` frames of `hop` ms apart."""
-    return None if field is None else extent_in_time(field, cell_ms=step * hop)
+def averaged(field: Field) -> Field:
+    """The field with its mean over inputs in place of every input, which takes far less memory."""
+    return replace(field, energy=field.mean[None])

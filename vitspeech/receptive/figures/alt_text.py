@@ -149,7 +149,7 @@ def visible_alt(results: Sequence[Result], unit: str) -> str:
 
     def radius(result: Result) -> float | None:
         radii = {} if result.visible is None else result.visible.keeps(KEPT)
-        return radii[name] * result.main.layers[0].cell if name in radii else None
+        return radii[name].value * result.main.layers[0].cell if name in radii else None
 
     return (
         "Curves of accuracy rising with the size of the visible window. Full accuracy, highest first: "

@@ -1,4 +1,4 @@
-"""The extent of receptive fields against the depth of the layer, with the theoretical fields.
+"""The extent of receptive fields against the depth of the layer, with the theoretical and the uniform fields.
 
 Axes are logarithmic. Unlimited theoretical fields are drawn at a tick "∞", so that every line stays within its panel.
 
@@ -6,7 +6,7 @@ Shapes: L layers.
 """
 
 from collections.abc import Sequence
-from math import ceil, floor, inf, isfinite, log2
+from math import ceil, floor, inf, isfinite, log2, nan
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,12 +15,13 @@ from matplotlib.ticker import NullLocator
 
 from vitspeech.plots.style import DARK_GRAY, SeriesStyle
 from vitspeech.receptive.comparison import Result, State
-from vitspeech.receptive.fields.extent import Estimate
+from vitspeech.receptive.estimates import Estimate
 from vitspeech.receptive.figures.layout import (
     DEPTH,
     REFERENCE,
     STATES,
     THEORETICAL,
+    UNIFORM,
     add_legend,
     all_states,
     draw_estimates,
@@ -54,7 +55,9 @@ def draw_sides(results: Sequence[Result]) -> Figure:
     ]
     for row, states in zip(panels, (training, sizes), strict=True):
         highest = largest(
-            value for _, state, _, scale in states for value in (*measured(state, scale), *theoretical(state, scale))
+            value
+            for _, state, _, scale in states
+            for value in (*measured(state, scale), *theoretical(state, scale), *uniform_sides(state, scale))
         )
         for axes, part in zip(row, PARTS, strict=True):
             for result, state, style, scale in states:
@@ -63,6 +66,8 @@ def draw_sides(results: Sequence[Result]) -> Figure:
                 depths = [layer.depth for layer in state.layers]
                 draw_estimates(axes, depths, estimates, style, dashes=dashes, scale=scale)
                 if state is result.main:
+                    flat = [scale * side for side in uniform(state, f"side_{part}")]
+                    axes.plot(depths, flat, color=style.color, **UNIFORM)
                     sides = [min(side, UNLIMITED * highest) for side in theoretical(state, scale)]
                     axes.plot(known_depths(state), sides, color=style.color, **THEORETICAL)
         lowest = min((value for _, state, _, scale in states for value in measured(state, scale)), default=1.0)
@@ -73,9 +78,19 @@ def draw_sides(results: Sequence[Result]) -> Figure:
     panels[1][0].set(ylabel="side / image side\ntwo image sizes", xlim=(0, 1.05))
     for axes in panels[1]:
         axes.set_xlabel(DEPTH)
-    limit = Line2D([], [], color=DARK_GRAY, label="theoretical (∞: unlimited)", **THEORETICAL)
-    add_legend(figure, with_styles(results), limit, states=labels_present(all_states(results)))
+    add_legend(figure, with_styles(results), *limits(), states=labels_present(all_states(results)))
     return figure
+
+
+def limits() -> list[Line2D]:
+    """Legend entries for the theoretical and the uniform fields."""
+    theoretical_line = Line2D([], [], color=DARK_GRAY, label="theoretical (∞: unlimited)", **THEORETICAL)
+    return [theoretical_line, Line2D([], [], color=DARK_GRAY, label="uniform field", **UNIFORM)]
+
+
+def uniform(state: State, number: str) -> list[float]:
+    """A number of the uniform field for each layer; NaN where it is not known."""
+    return [layer.uniform.get("cumulative", {}).get(number, nan) for layer in state.layers]
 
 
 def measured(state: State, scale: float) -> list[float]:
@@ -84,6 +99,12 @@ def measured(state: State, scale: float) -> list[float]:
         layer.cumulative.get(f"side_{part}") for layer in state.layers for part in PARTS
     ]
     return [scale * value for value in finite(estimates).flatten() if isfinite(value)]
+
+
+def uniform_sides(state: State, scale: float) -> list[float]:
+    """The sides of the uniform fields that are drawn, times `scale`."""
+    sides = [side for part in PARTS for side in uniform(state, f"side_{part}")]
+    return [scale * side for side in sides if isfinite(side)]
 
 
 def theoretical(state: State, scale: float) -> list[float]:
@@ -132,8 +153,7 @@ def draw_reach(results: Sequence[Result]) -> Figure:
         axes.set(title=f"{label},\nclips of {', '.join(sizes)}", xlabel=DEPTH, xlim=(0, 1.08))
     set_time_axis(panels[0], highest, ends)
     panels[0].set_ylabel("past (ms)  |  look-ahead (ms)")
-    limit = Line2D([], [], color=DARK_GRAY, label="theoretical (∞: unlimited)", **THEORETICAL)
-    add_legend(figure, with_styles(results), limit)
+    add_legend(figure, with_styles(results), *limits())
     return figure
 
 
@@ -143,6 +163,7 @@ def reach_values(state: State) -> list[float]:
     for side, (name, sign) in enumerate(SIDES.items()):
         estimates = finite([layer.cumulative.get(f"{name}_90") for layer in state.layers])
         values += [sign * value for value in estimates.flatten() if isfinite(value)]
+        values += [sign * value for value in uniform(state, f"{name}_90") if isfinite(value)]
         values += [sign * layer.reach[side] for layer in state.layers if layer.reach is not None]
     return values
 
@@ -154,6 +175,8 @@ def draw_reach_of(axes: Axes, state: State, style: SeriesStyle, *, unlimited: fl
         estimates = [layer.cumulative.get(f"{name}_90") for layer in state.layers]
         depths = [layer.depth for layer in state.layers]
         draw_estimates(axes, depths, estimates, style, dashes=style.dashes, scale=sign)
+        flat = [sign * value for value in uniform(state, f"{name}_90")]
+        axes.plot(depths, flat, color=style.color, **UNIFORM)
         reach = [sign * min(layer.reach[side], unlimited) for layer in layers]
         axes.plot(known_depths(state), reach, color=style.color, **THEORETICAL)
 

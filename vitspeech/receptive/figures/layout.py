@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 
 from vitspeech.plots.style import DARK_GRAY, REFERENCE_GRAY, Dashes, SeriesStyle, series_styles
 from vitspeech.receptive.comparison import Result, State
-from vitspeech.receptive.fields.extent import Estimate
+from vitspeech.receptive.estimates import Estimate
 
 STATES = {"trained": "-", "untrained": "--", "other size": ":"}
 DEPTH = "relative depth"
@@ -28,6 +28,7 @@ WIDTH = 7.0  # inches
 DPI = 180  # 1,260 px
 SMALL_FONT = 9.0  # points; 7 px when the figure is scaled to 400 px
 THEORETICAL = {"linewidth": 1.1, "alpha": 0.9}
+UNIFORM = {"linewidth": 1.1, "linestyle": (0, (6, 2, 1, 2)), "alpha": 0.9}
 REFERENCE = {"color": REFERENCE_GRAY, "linewidth": 0.9}
 LEGEND_CHARACTERS, HANDLE_CHARACTERS = 78, 9  # per line of a legend; taken by a handle and its spacing
 

@@ -16,8 +16,8 @@ from matplotlib.patches import Rectangle
 
 from vitspeech.plots.style import EMPTY_GRAY, MARKERS, SKY_BLUE, WHITE
 from vitspeech.receptive.comparison import Result
-from vitspeech.receptive.fields.effective import Field
 from vitspeech.receptive.fields.extent import grid_of
+from vitspeech.receptive.fields.field import Field
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 from vitspeech.receptive.figures import alt_text
 from vitspeech.receptive.figures.blocks import draw_blocks
@@ -61,8 +61,8 @@ def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Fraction of the gradient energy at each pixel, relative to the unit's center. Columns are layers, by "
             "relative depth. Panels have different extents: each is zoomed to its field, and its ticks give the scale "
             "in px, which is the same on both axes. All panels share one logarithmic color scale; gray means no "
-            "energy. Blue: the theoretical receptive field, if it fits into the panel. Dashed: the centered square "
-            "with 90 % of the energy." + main_note,
+            "energy, or not measured. Blue: the theoretical receptive field, if it fits into the panel. Dashed: the "
+            "centered square with 90 % of the energy." + main_note,
             alt_text.fields_alt(results, number="side_90", unit="px", digits=1),
         ),
         "energy": CaptionedFigure(
@@ -78,7 +78,8 @@ def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Side of the centered square that contains 50 % (left) and 90 % (right) of the energy, against the "
             "relative depth of the layer, on a logarithmic axis, with 95 % intervals over inputs. Top: in px, before "
             "and after training. Bottom: as a fraction of the image side, at two image sizes. Thin lines without "
-            "markers: sides of the theoretical receptive fields; ∞ means unlimited." + note,
+            "markers: sides of the theoretical receptive fields; ∞ means unlimited. Dash-dotted: a uniform field under "
+            "the same measure, beyond which hardly any field can be seen." + note,
             alt_text.depth_alt(results),
         ),
         "blocks": CaptionedFigure(

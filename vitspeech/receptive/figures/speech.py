@@ -61,8 +61,8 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Fraction of the gradient energy at each log-mel frame (x axis: ms from the unit; the past is left) and "
             "each mel bin (y axis: Hz). Columns are layers, by relative depth. Panels have different extents: each is "
             "zoomed to its field in time, and its ticks give the scale in ms. All panels share one logarithmic color "
-            "scale; gray means no energy. Blue: start and end of the theoretical receptive field, if within the panel."
-            + main_note,
+            "scale; gray means no energy, or not measured. Blue: start and end of the theoretical receptive field, if "
+            "within the panel." + main_note,
             alt_text.fields_alt(results, number="span_90", unit="ms", digits=0),
         ),
         "energy": CaptionedFigure(
@@ -79,7 +79,7 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
             "Time that contains 90 % of the energy of the past (below zero) and 90 % of the energy of the look-ahead "
             "(above), against the relative depth of the layer, with 95 % intervals over inputs. The time axis is "
             "logarithmic beyond 10 ms. Thin lines without markers: reach of the theoretical receptive fields; ∞ means "
-            "unlimited." + note,
+            "unlimited. Dash-dotted: a uniform field under the same measure." + note,
             alt_text.reach_alt(results),
         ),
         "blocks": CaptionedFigure(

@@ -72,5 +72,5 @@ def draw_curve(axes: Axes, result: Result, name: str, style: SeriesStyle, comple
         "markersize": 4.5,
     }
     axes.plot(positions, visible.accuracy[name], **line)
-    threshold = numpy.interp(visible.keeps(KEPT)[name] * result.main.layers[0].cell, radii, positions)
+    threshold = numpy.interp(visible.keeps(KEPT)[name].value * result.main.layers[0].cell, radii, positions)
     axes.plot(threshold, KEPT * visible.whole, "|", color=style.color, markersize=20, markeredgewidth=2.4)

@@ -2,7 +2,8 @@
 
 Occlusion was introduced by Zeiler and Fergus 2014 (arXiv:1311.2901, sec. 4.2).
 
-Shapes: B batch, C channels, R rows, W columns, A axes of the window, K classes.
+Shapes: B batch, C channels, R rows, W columns, A axes of the window, K classes; N inputs, S radii, M resamples (the
+first is the inputs themselves).
 """
 
 from collections.abc import Callable, Sequence
@@ -13,24 +14,39 @@ import torch
 from torch import Tensor
 
 from vitspeech.metrics.intervals import wilson_interval
+from vitspeech.receptive.estimates import Numbers, estimate, resampling_weights
 from vitspeech.receptive.occlusion.windows import REPLACEMENTS, WindowedInputs, distances
 
 ROUNDING = 1e-9  # far below the change of accuracy due to one input
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class VisibleAccuracy:
     """Accuracy against the radius of the visible window.
 
     Args:
         radii: Increasing from 0, where everything is hidden, to the smallest radius at which nothing is.
-        accuracy: For each replacement, the accuracy at each radius; the last value is `whole`.
-        count: Number of inputs.
+        correct: For each replacement, whether the prediction for each input is right at each radius, bool (S, N); the
+            last row is that of the whole inputs.
     """
 
     radii: list[float]
-    accuracy: dict[str, list[float]]
-    count: int
+    correct: dict[str, Tensor]
+
+    @property
+    def count(self) -> int:
+        """Number of inputs."""
+        return next(iter(self.correct.values())).shape[1]
+
+    @property
+    def accuracy(self) -> dict[str, list[float]]:
+        """For each replacement, the accuracy at each radius; the last value is `whole`."""
+        return {name: (rows.sum(1) / self.count).tolist() for name, rows in self.doubles.items()}
+
+    @property
+    def doubles(self) -> dict[str, Tensor]:
+        """`correct` as numbers."""
+        return {name: rows.double() for name, rows in self.correct.items()}
 
     @property
     def whole(self) -> float:
@@ -52,19 +68,26 @@ class VisibleAccuracy:
         """The 95 % confidence interval of `whole`."""
         return wilson_interval(self.whole, self.count)
 
-    def keeps(self, fraction: float = 0.9) -> dict[str, float]:
+    def keeps(self, fraction: float = 0.9) -> Numbers:
         """The radius above which the accuracy stays at or above a fraction of `whole`, for each replacement.
 
         Interpolated linearly between the measured radii; 0 if the replacement is sufficient. It is always defined,
-        because the last radius shows everything.
+        because the last radius shows everything. The 95 % interval is bootstrapped over inputs.
 
         Raises:
             ValueError: If the fraction is not above 0 and at most 1.
         """
+        return {name: estimate(radii) for name, radii in self.resampled_keeps(fraction).items()}
+
+    def resampled_keeps(self, fraction: float = 0.9) -> dict[str, Tensor]:
+        """The radii of `keeps` for the inputs themselves and for each bootstrap resample: (M,)."""
         if not 0 < fraction <= 1:
             raise ValueError(f"fraction={fraction} is not above 0 and at most 1")
-        threshold = fraction * self.whole
-        return {name: last_crossing(self.radii, curve, threshold) for name, curve in self.accuracy.items()}
+        weights = resampling_weights(self.count)
+        radii = torch.tensor(self.radii, dtype=torch.double)
+        return {
+            name: last_crossing(radii, weights @ rows.T / self.count, fraction) for name, rows in self.doubles.items()
+        }
 
 
 @torch.inference_mode()
@@ -108,8 +131,8 @@ def visible_accuracy(
     check(inputs, labels, radii, replacements, batch)
     extent = distances(inputs.shape, centers, axes).max().item()
     partial_radii = [0.0, *(float(radius) for radius in radii if 0 < radius < extent)]
-    correct = {name: [0] * len(partial_radii) for name in replacements}
-    whole, random = 0, torch.Generator().manual_seed(0)
+    correct: dict[str, list[Tensor]] = {name: [] for name in replacements}
+    random = torch.Generator().manual_seed(0)
 
     def predict(batch_inputs: Tensor) -> Tensor:
         logits = model(batch_inputs)
@@ -123,25 +146,29 @@ def visible_accuracy(
         windows = WindowedInputs(inputs[part], centers=part_centers, axes=axes, random=random)
         predictions = predict(windows.inputs)
         targets = predictions if labels is None else labels[part].to(predictions.device)
-        whole += (predictions == targets).sum().item()
+        whole = predictions == targets
         for name in replacements:
-            for index, radius in enumerate(partial_radii):
-                correct[name][index] += (predict(windows.occlude(radius, name)) == targets).sum().item()
+            rows = [predict(windows.occlude(radius, name)) == targets for radius in partial_radii]
+            correct[name].append(torch.stack([*rows, whole]).cpu())
         if progress is not None:
             progress(len(part))
-    count = len(inputs)
-    curves = {name: [number / count for number in (*numbers, whole)] for name, numbers in correct.items()}
-    return VisibleAccuracy([*partial_radii, extent], curves, count)
+    return VisibleAccuracy([*partial_radii, extent], {name: torch.cat(parts, 1) for name, parts in correct.items()})
 
 
-def last_crossing(radii: Sequence[float], curve: Sequence[float], threshold: float) -> float:
-    """The radius above which the curve stays at or above the threshold, which its last value reaches."""
-    below = [value < threshold - ROUNDING for value in curve]
-    if not any(below):
-        return radii[0]
-    last = max(index for index, is_below in enumerate(below) if is_below)
-    (start, end), (before, after) = radii[last : last + 2], curve[last : last + 2]
-    return start + (threshold - before) / (after - before) * (end - start)
+def last_crossing(radii: Tensor, curves: Tensor, fraction: float) -> Tensor:
+    """The radius above which each curve stays at or above a fraction of its last value.
+
+    Shape:
+        radii (S,), curves (M, S) -> (M,)
+    """
+    thresholds = fraction * curves[:, -1]
+    below = curves < thresholds[:, None] - ROUNDING
+    places = torch.arange(len(radii)).expand_as(below)
+    last = torch.where(below, places, -1).amax(1)  # -1: the curve is never below
+    start = last.clamp(min=0, max=len(radii) - 2)
+    before, after = (curves.gather(1, places[:, None])[:, 0] for places in (start, start + 1))
+    ratio = ((thresholds - before) / (after - before)).clamp(0, 1)
+    return torch.where(last < 0, radii[0], radii[start].lerp(radii[start + 1], ratio))
 
 
 def check(

@@ -13,6 +13,7 @@ from PIL import Image
 from vitspeech.data.files import write_csv, write_text
 from vitspeech.provenance import provenance
 from vitspeech.receptive.comparison import Plan, Result
+from vitspeech.receptive.differences import Pair, pairs
 from vitspeech.receptive.fields.effective import UNITS
 from vitspeech.receptive.figures.examples import draw_examples
 from vitspeech.receptive.figures.layout import DPI, CaptionedFigure
@@ -44,11 +45,12 @@ def write_report(results: Sequence[Result], sample: Sample, plan: Plan, folder: 
     figures = speech_figures(results) if results[0].subject.takes_audio else image_figures(results)
     if any(result.examples for result in results):
         figures = figures | {"examples": draw_examples(results, sample)}
-    origin = provenance()
-    metrics = {"data": sample.origin, "inputs": plan.inputs, "models": table.as_json(results), **origin}
+    origin, compared = provenance(), pairs(results)
+    metrics = {"data": sample.origin, "inputs": min(plan.inputs, len(sample.raw)), "models": table.as_json(results)}
+    metrics |= {"differences": table.differences_json(compared), **origin}
     write_text(json.dumps(metrics, indent=1, allow_nan=False) + "\n", folder / JSON)
-    write_csv(folder / CSV, table.COLUMNS, table.rows(results))
-    write_text(page(results, sample, plan, save_figures(figures, folder), origin), folder / PAGE)
+    write_csv(folder / CSV, table.COLUMNS, table.rows(results, compared))
+    write_text(page(results, compared, sample, plan, save_figures(figures, folder), origin), folder / PAGE)
     return folder / PAGE
 
 
@@ -81,6 +83,7 @@ def as_png(figure: CaptionedFigure) -> bytes:
 
 def page(
     results: Sequence[Result],
+    compared: Sequence[Pair],
     sample: Sample,
     plan: Plan,
     figures: list[dict[str, str]],
@@ -90,6 +93,7 @@ def page(
     loader = jinja2.PackageLoader("vitspeech.receptive.report", ".")
     template = jinja2.Environment(loader=loader, autoescape=True).get_template("report.html.jinja")
     columns, rows = summary.table(results)
+    difference_columns, difference_rows = summary.model_differences(compared)
     versions = ", ".join(f"{name} {version}" for name, version in origin["versions"].items())
     return template.render(
         title="Receptive fields of " + ", ".join(result.subject.name for result in results),
@@ -99,6 +103,8 @@ def page(
         speech=results[0].subject.takes_audio,
         columns=columns,
         rows=rows,
+        difference_columns=difference_columns,
+        difference_rows=difference_rows,
         summaries=[(result.subject.name, summary.sentences(result)) for result in results],
         missing=[(result.subject.name, what, why) for result in results for what, why in result.missing.items()],
         figures=figures,

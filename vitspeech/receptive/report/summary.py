@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 
 from vitspeech.receptive.comparison import Result, State
-from vitspeech.receptive.fields.extent import Estimate
+from vitspeech.receptive.differences import MODELS, SIZE, TRAINING, Difference, Pair, pairs
+from vitspeech.receptive.estimates import Estimate
 from vitspeech.receptive.figures.visible import OUTSIDE
 from vitspeech.receptive.report.table import length_unit
 
@@ -29,7 +30,9 @@ def image_row(result: Result) -> dict[str, str]:
         "parameters": parameters(result),
         "theoretical field (side)": theoretical_cell(result),
         "50 % of the energy (side)": length(last.cumulative["side_50"], "px"),
+        "50 % of a uniform field": f"{last.uniform['cumulative']['side_50']:.1f} px",
         "90 % of the energy (side)": length(last.cumulative["side_90"], "px"),
+        "90 % of a uniform field": f"{last.uniform['cumulative']['side_90']:.1f} px",
         "90 % without residual paths": length_or_dash(last.cumulative_cut and last.cumulative_cut["side_90"], "px"),
         "effective area": length(last.cumulative["effective_pixels"], "px²", digits=0),
     }
@@ -40,14 +43,18 @@ def speech_row(result: Result) -> dict[str, str]:
     """The cells of a speech model, by heading."""
     last = result.main.layers[-1]
     cut = last.cumulative_cut and last.cumulative_cut["span_90"]
+    uniform = {name: f"{value:.0f} ms" for name, value in last.uniform["cumulative"].items()}
     row = {
         "state": "trained" if result.main.trained else "untrained",
         "parameters": parameters(result),
         "theoretical field": theoretical_cell(result),
         "90 % of the past's energy": length(last.cumulative["back_90"], "ms", digits=0),
+        "of a uniform field's past": uniform["back_90"],
         "90 % of the look-ahead's energy": length(last.cumulative["ahead_90"], "ms", digits=0),
+        "of a uniform field's look-ahead": uniform["ahead_90"],
         "look-ahead, fraction of the energy": f"{100 * last.cumulative['ahead_share'].value:.0f} %",
         "90 % of the energy (span)": length(last.cumulative["span_90"], "ms", digits=0),
+        "of a uniform field (span)": uniform["span_90"],
         "90 % without residual paths": length_or_dash(cut, "ms", digits=0),
     }
     row["effective mel bins"] = length(last.frequency["effective_bins"], "", digits=0)
@@ -99,9 +106,12 @@ def accuracy(result: Result) -> dict[str, str]:
 
 def kept_radii(result: Result, unit: str = "", outside: str = "") -> str:
     """The window radius that keeps 90 % of the accuracy, for each replacement of the rest."""
-    cell = result.main.layers[0].cell
-    radii = {OUTSIDE.get(name, name): f"{radius * cell:.3g} {unit}" for name, radius in result.visible.keeps().items()}
-    return ", ".join(f"{radius.strip()} ({name}{outside})" for name, radius in radii.items())
+    cell, digits = result.main.layers[0].cell, 0 if result.subject.takes_audio else 1
+    radii = {
+        OUTSIDE.get(name, name): length(Estimate(*(cell * end for end in radius)), unit, digits=digits)
+        for name, radius in result.visible.keeps().items()
+    }
+    return ", ".join(f"{radius} with the {name}{outside}" for name, radius in radii.items())
 
 
 def sentences(result: Result) -> list[str]:
@@ -114,26 +124,23 @@ def sentences(result: Result) -> list[str]:
         return length(estimate, length_unit(result), digits=0 if speech else 1)
 
     half, most = (of(last.cumulative[f"{prefix}_{part}"]) for part in (50, 90))
+    flat = [f"{last.uniform['cumulative'][f'{prefix}_{part}']:,.{0 if speech else 1}f}" for part in (50, 90)]
     where = "centered spans of" if speech else "centered squares with sides of"
     state = "" if result.main.trained else "The network is untrained. "
     texts = [
         f"{state}The theoretical receptive field of a unit in the last layer ({last.name}) {theoretical(result)}. "
-        f"50 % and 90 % of the gradient energy lie within {where} {half} and {most}."
+        f"50 % and 90 % of the gradient energy lie within {where} {half} and {most}; a uniform field would give "
+        f"{flat[0]} and {flat[1]} {length_unit(result)}."
     ]
-    before = result.untrained.layers[-1].cumulative if result.untrained and result.subject.trained else None
-    if before is not None:
-        names = [f"{prefix}_{part}" for part in (50, 90)]
-        first, second = (of(before[name]) for name in names)
-        changes = changes_in_words(shape, *(change(before[name], last.cumulative[name]) for name in names))
-        texts.append(f"Before training, these {prefix}s were {first} and {second}; with training, {changes}.")
+    compared = {pair.kind: pair for pair in pairs([result])}
+    if TRAINING in compared and result.subject.trained:
+        before = result.untrained.layers[-1].cumulative
+        first, second = (of(before[f"{prefix}_{part}"]) for part in (50, 90))
+        changes = changes_in_words(compared[TRAINING], prefix, shape)
+        texts.append(f"Before training, these {prefix}s were {first} and {second}. With training, {changes}.")
     texts += zero_init_sentences(result, number, of)
-    if result.larger is not None:
-        larger = result.larger.layers[-1].cumulative[number]
-        ratio, scale = larger.value / last.cumulative[number].value, result.larger.size / result.main.size
-        texts.append(
-            f"On inputs {scale:g} times as large ({size_of(result, result.larger)}), the 90 % {shape} is {ratio:.2f} "
-            f"times as large: {of(larger)}."
-        )
+    if SIZE in compared:
+        texts.append(larger_sentence(result, compared[SIZE], number, shape))
     if last.cumulative_cut is not None:
         texts.append(
             f"Without residual paths, 90 % of the energy would lie within a {shape} of "
@@ -165,18 +172,67 @@ def zero_init_sentences(result: Result, number: str, of: Callable[[Estimate], st
     return [note]
 
 
-def change(before: Estimate, after: Estimate) -> str:
-    """Whether a number increased or decreased; no change is reported if the intervals overlap."""
-    if after.low > before.high:
-        return "widened"
-    return "narrowed" if after.high < before.low else "did not change beyond the intervals"
+def larger_sentence(result: Result, pair: Pair, number: str, shape: str) -> str:
+    """How the 90 % square or span changes on larger inputs, beside that of a uniform field."""
+    larger, main = (state.layers[-1] for state in (result.larger, result.main))
+    scale, ratio = (
+        result.larger.size / result.main.size,
+        larger.cumulative[number].value / main.cumulative[number].value,
+    )
+    flat = larger.uniform["cumulative"][number] / main.uniform["cumulative"][number]
+    within = next(found for found in pair.differences if found.number == number)
+    low, high = (f"{end:,.3g}".replace("-", "−") for end in pair.window)
+    unit, digits = length_unit(result), 0 if result.subject.takes_audio else 1
+    fixed, least, most = (f"{value:.2f}" for value in within.ratio)
+    return (
+        f"On inputs {scale:g} times as large ({size_of(result, result.larger)}), the 90 % {shape} is "
+        f"{length(larger.cumulative[number], unit, digits=digits)}, {ratio:.2f} times as large; that of a uniform "
+        f"field is {flat:.2f} times as large. Within the same offsets ({low} to {high} {unit}), the factor is {fixed} "
+        f"({least}–{most})."
+    )
 
 
-def changes_in_words(shape: str, half: str, most: str) -> str:
-    """The changes of the 50 % and the 90 % square or span, from `change`, as a clause."""
-    if half == most:
-        return f"both {shape}s {half}"
-    return f"the 50 % {shape} {half}, and the 90 % {shape} {most}"
+def changes_in_words(pair: Pair, prefix: str, shape: str) -> str:
+    """The changes of the 50 % and the 90 % square or span as a clause, by the intervals of the paired differences."""
+    found = {d.number: d for d in pair.differences}
+    parts = [
+        change(found[f"{prefix}_{part}"], f"the {part} % {shape}", length_unit(pair.first[0])) for part in (50, 90)
+    ]
+    return " and ".join(parts)
+
+
+def change(found: Difference, what: str, unit: str) -> str:
+    """Whether a number increased or decreased, by the interval of the paired difference."""
+    by = signed(found.change, unit)
+    return {1: f"{what} widened ({by})", -1: f"{what} narrowed ({by})", 0: f"no difference was found in {what} ({by})"}[
+        found.verdict
+    ]
+
+
+def model_differences(compared: Sequence[Pair]) -> tuple[Row, list[Row]]:
+    """The column headings, and a row for each number of every two models: both, and the paired difference."""
+    headings = ["models", "number", "first", "second", "first − second", "result"]
+    rows = []
+    for pair in compared:
+        if pair.kind != MODELS:
+            continue
+        unit, digits = length_unit(pair.first[0]), 0 if pair.first[0].subject.takes_audio else 1
+        names = " and ".join(result.subject.name for result, _ in (pair.first, pair.second))
+        low, high = (f"{end:,.3g}".replace("-", "−") for end in pair.window)
+        for d in pair.differences:
+            kept = d.number.startswith("keeps_90_")
+            name = f"window, {d.number[9:]}" if kept else f"{d.number}, {low} to {high} {unit}"
+            result = {1: "first larger", -1: "first smaller", 0: "no difference found"}[d.verdict]
+            both = [length(number, unit, digits=digits) for number in (d.first, d.second)]
+            rows.append([names, name, *both, signed(d.change, unit, digits=digits), result])
+    return headings, rows
+
+
+def signed(estimate: Estimate, unit: str, *, digits: int | None = None) -> str:
+    """A difference with its interval and its unit."""
+    digits = (0 if unit == "ms" else 1) if digits is None else digits
+    value, low, high = (f"{number:+,.{digits}f}".replace("-", "−") for number in estimate)
+    return f"{value} {unit}, {low} to {high}"
 
 
 def theoretical(result: Result) -> str:

@@ -5,10 +5,13 @@ from math import isfinite
 from typing import Any
 
 from vitspeech.receptive.comparison import Result, State
-from vitspeech.receptive.fields.extent import Numbers
+from vitspeech.receptive.differences import MODELS, SIZE, TRAINING, Pair
+from vitspeech.receptive.estimates import Numbers
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 
-COLUMNS = ("model", "trained", "size", "layer", "depth", "of", "number", "value", "low", "high", "unit", "note")
+COLUMNS = (
+    *("model", "trained", "size", "layer", "depth", "of", "number", "value", "low", "high", "uniform", "unit", "note"),
+)
 OF = {
     "cumulative": "input to layer",
     "cumulative_cut": "input to layer, without residual paths",
@@ -16,6 +19,7 @@ OF = {
     "block_cut": "previous layer to layer, without residual paths",
     "frequency": "frequency",
 }
+UNIFORM_OF = {"cumulative_cut": "cumulative", "block_cut": "block"}  # others have their own uniform field
 AS_INITIALIZED = "as initialized, residual branches off"
 HEAD_NUMBERS = (
     "distance",
@@ -80,7 +84,9 @@ def model_json(result: Result) -> dict[str, Any]:
             f"radii_{unit}": [radius * cell for radius in result.visible.radii],
             "accuracy": result.visible.accuracy,
             "interval_95": result.visible.interval,
-            f"keeps_90_{unit}": {name: radius * cell for name, radius in result.visible.keeps().items()},
+            f"keeps_90_{unit}": {
+                name: [cell * end for end in radius] for name, radius in result.visible.keeps().items()
+            },
         }
     return values
 
@@ -102,16 +108,42 @@ def state_json(state: State) -> dict[str, Any]:
 def layer_json(layer: LayerNumbers) -> dict[str, Any]:
     """The measurements of one layer.
 
-    A theoretical reach of `null` is unlimited; the key is left out if the reach is unknown.
+    A theoretical reach of `null` is unlimited; the key is left out if the reach is unknown. `offsets` are the first and
+    the last one measured, along the rows; `uniform` has the numbers of a uniform field, by the keys of the fields.
     """
     values: dict[str, Any] = {"name": layer.name, "depth": layer.depth, "stride": layer.stride}
     if layer.reach is not None:
         values["theoretical_reach"] = [length if isfinite(length) else None for length in layer.reach]
     values["energy_outside_theory"] = layer.fields.cumulative.outside
-    return values | {name: numbers for name in OF if (numbers := getattr(layer, name)) is not None}
+    values["units"] = layer.fields.cumulative.units
+    values["offsets"] = [layer.cell * end for end in layer.fields.cumulative.window[0]]
+    values |= {name: numbers for name in OF if (numbers := getattr(layer, name)) is not None}
+    return values | {"uniform": layer.uniform}
 
 
-def rows(results: Sequence[Result]) -> Iterator[tuple]:
+def differences_json(compared: Sequence[Pair]) -> list[dict[str, Any]]:
+    """The paired differences; a ratio is the first number divided by the second."""
+    return [
+        {
+            "kind": pair.kind,
+            "first": place_json(*pair.first),
+            "second": place_json(*pair.second),
+            "offsets": pair.window,
+            "numbers": {
+                d.number: {"first": d.first, "second": d.second, "difference": d.change, "ratio": d.ratio}
+                for d in pair.differences
+            },
+        }
+        for pair in compared
+    ]
+
+
+def place_json(result: Result, state: State) -> dict[str, Any]:
+    """What a measurement of a difference is of."""
+    return {"name": result.subject.name, "trained": state.trained, "size": state.size}
+
+
+def rows(results: Sequence[Result], compared: Sequence[Pair]) -> Iterator[tuple]:
     """One row of `COLUMNS` for each number; cells that do not apply are empty."""
     for result in results:
         for state in result.states:
@@ -121,6 +153,8 @@ def rows(results: Sequence[Result]) -> Iterator[tuple]:
                 yield from layer_rows(result, state, state.as_initialized, suffix=f", {AS_INITIALIZED}")
         yield from attention_rows(result)
         yield from visible_rows(result)
+    for pair in compared:
+        yield from difference_rows(pair)
 
 
 def layer_rows(result: Result, state: State, layer: LayerNumbers, *, suffix: str = "") -> Iterator[tuple]:
@@ -128,11 +162,12 @@ def layer_rows(result: Result, state: State, layer: LayerNumbers, *, suffix: str
     unit, note = length_unit(result), "" if suffix else state.zero_init or ""
     place = (result.subject.name, state.trained, state.size, layer.name, f"{layer.depth:.3f}")
     for name, length in zip(("reach_before", "reach_after"), layer.reach or (), strict=False):
-        yield *place, f"theoretical{suffix}", name, length, "", "", unit, note
+        yield *place, f"theoretical{suffix}", name, length, "", "", "", unit, note
     for field, description in OF.items():
         numbers: Numbers = getattr(layer, field) or {}
         for name, estimate in numbers.items():
-            yield *place, f"{description}{suffix}", name, *estimate, unit_of(name, unit), note
+            uniform = layer.uniform[UNIFORM_OF.get(field, field)][name]
+            yield *place, f"{description}{suffix}", name, *estimate, uniform, unit_of(name, unit), note
 
 
 def attention_rows(result: Result) -> Iterator[tuple]:
@@ -146,7 +181,7 @@ def attention_rows(result: Result) -> Iterator[tuple]:
             for head, value in enumerate(heads):
                 place = (result.subject.name, result.main.trained, result.main.size, layer, "")
                 unit = unit_of(name, length_unit(result))
-                yield *place, f"attention, head {head}", name, value, "", "", unit, note
+                yield *place, f"attention, head {head}", name, value, "", "", "", unit, note
 
 
 def visible_rows(result: Result) -> Iterator[tuple]:
@@ -159,6 +194,23 @@ def visible_rows(result: Result) -> Iterator[tuple]:
         intervals = result.visible.interval[name]
         for radius, value, interval in zip(result.visible.radii, accuracies, intervals, strict=True):
             window = f"visible within {radius * cell:g} {unit}, {name} outside"
-            yield *place, window, "accuracy", value, *interval, "1", ""
+            yield *place, window, "accuracy", value, *interval, "", "1", ""
     for name, radius in result.visible.keeps().items():
-        yield *place, f"visible window, {name} outside", "keeps_90", radius * cell, "", "", unit, ""
+        estimate = (cell * end for end in radius)
+        yield *place, f"visible window, {name} outside", "keeps_90", *estimate, "", unit, ""
+
+
+def difference_rows(pair: Pair) -> Iterator[tuple]:
+    """The paired differences of two measurements; `of` names the one that is subtracted."""
+    (result, state), (other, before) = pair.first, pair.second
+    unit = length_unit(result)
+    subtracted = {
+        TRAINING: "untrained",
+        SIZE: f"size {before.size:g}",
+        MODELS: other.subject.name,
+    }[pair.kind]
+    place = (result.subject.name, state.trained, state.size, state.layers[-1].name, "")
+    low, high = pair.window
+    for found in pair.differences:
+        within = "" if found.number.startswith("keeps") else f", within {low:g} to {high:g} {unit}"
+        yield *place, f"minus {subtracted}{within}", found.number, *found.change, "", unit, ""

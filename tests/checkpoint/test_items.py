@@ -1,0 +1,56 @@
+"""Checksums of splits, and training items found in a test set."""
+
+import hashlib
+
+import pytest
+
+from vitspeech.checkpoint import items
+from vitspeech.checkpoint.items import add_training_items, check_test_items, split_checksums, training_items
+
+NAMES = {"train": ["yes/1.wav", "no/größe.wav"], "test": ["no/2.wav"]}
+
+
+def test_checksums_are_of_the_sorted_names():
+    found = split_checksums(NAMES)
+    assert found["train"] == {
+        "items": 2,
+        "sha256": hashlib.sha256("no/größe.wav\nyes/1.wav\n".encode()).hexdigest(),
+    }
+    assert found == split_checksums(NAMES | {"train": NAMES["train"][::-1]})
+    assert found["test"] != split_checksums({"test": ["no/3.wav"]})["test"]
+
+
+def test_the_list_grows_with_every_start_and_is_small(tmp_path):
+    add_training_items((f"{number}.wav" for number in range(1000)), tmp_path)
+    add_training_items((f"{number}.wav" for number in range(500, 1500)), tmp_path)
+    assert len(training_items(tmp_path)) == 1500
+    assert (tmp_path / "training_items.txt").stat().st_size == 13 * 1500
+
+
+def test_without_names_and_for_very_large_sets_there_is_no_list(tmp_path, monkeypatch):
+    monkeypatch.setattr(items, "MOST_ITEMS", 10)
+    add_training_items([], tmp_path)
+    add_training_items(map(str, range(11)), tmp_path)
+    assert not list(tmp_path.iterdir()) and training_items(tmp_path) == set()
+    add_training_items(map(str, range(10)), tmp_path)
+    assert len(training_items(tmp_path)) == 10
+
+
+@pytest.mark.parametrize("folder", [".", "model"])
+def test_a_test_item_of_training_is_refused_in_a_run_and_in_its_model(tmp_path, folder):
+    (tmp_path / "model").mkdir()
+    add_training_items(NAMES["train"], tmp_path)
+    check_test_items(NAMES, {"splits": split_checksums(NAMES)}, tmp_path / folder)  # nothing is wrong
+    overlapping = {"test": ["no/2.wav", "yes/1.wav"]}
+    with pytest.raises(
+        ValueError,
+        match=r"was trained on 1 of the 2 test items \(by their names\), first yes/1\.wav; provide a test set",
+    ):
+        check_test_items(overlapping, {}, tmp_path / folder)
+
+
+def test_another_test_set_than_the_cards_is_said(tmp_path):
+    with pytest.warns(UserWarning, match="not that of the card: 2 items, the card has 1, or others"):
+        check_test_items({"test": ["a", "b"]}, {"splits": split_checksums(NAMES)}, tmp_path)
+    check_test_items({}, {"splits": split_checksums(NAMES)}, tmp_path)  # generated items have no names
+    check_test_items({"test": ["a"]}, {}, tmp_path)  # and early cards no checksums

@@ -1,0 +1,70 @@
+"""Paths of CTC searches as linked lists of units, and the hypotheses that they become."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A labeling.
+
+    Args:
+        units: The units in order.
+        log_probability: Natural logarithm; whether of one path or of several is documented at each search.
+        spans: The first token of each unit and the one after its last, in the best path.
+    """
+
+    units: tuple[int, ...]
+    log_probability: float
+    spans: tuple[tuple[int, int], ...]
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class Link:
+    """A unit of a path, linked to the one before. Paths share their common beginnings, and a unit is added in O(1).
+
+    Args:
+        previous: The unit before, or `None`.
+        unit: The unit.
+        first: Its first token.
+        end: The token after its last.
+        count: Number of units up to this one.
+    """
+
+    previous: "Link | None"
+    unit: int
+    first: int
+    end: int
+    count: int
+
+
+def append(link: Link | None, unit: int, token: int) -> Link:
+    """The path that ends in `link`, with one more unit, which begins at `token`."""
+    return Link(link, unit, token, token + 1, link.count + 1 if link else 1)
+
+
+def extend(link: Link, token: int) -> Link:
+    """The same path, with the last unit lasting until `token`."""
+    return Link(link.previous, link.unit, link.first, token + 1, link.count)
+
+
+def links_after(before: Link | None, last: Link | None) -> list[Link]:
+    """The units of the path that ends in `last` which it does not share with the path that ends in `before`, in order.
+
+    Takes time proportional to the number of units that are not shared.
+    """
+    links = []
+    while last is not before:
+        count, count_before = last.count if last else 0, before.count if before else 0
+        if count >= count_before:
+            links.append(last)
+            last = last.previous
+        if count_before >= count:
+            before = before.previous
+    return links[::-1]
+
+
+def to_hypothesis(last: Link | None, log_probability: float) -> Hypothesis:
+    """The labeling and the spans of the path that ends in `last`."""
+    links = links_after(None, last)
+    spans = tuple((link.first, link.end) for link in links)
+    return Hypothesis(tuple(link.unit for link in links), log_probability, spans)

@@ -1,0 +1,117 @@
+"""Differences between models, between input sizes, and due to training, with intervals of the paired difference.
+
+All models of a comparison are measured on the same inputs, and every number is resampled with the same draws of inputs
+(`estimates.py`). The interval of a difference is therefore that of the difference in each resample. Two measurements
+may see offsets as far as their units and their input size allow; only offsets that count in both are compared.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from vitspeech.receptive.comparison import Result, State
+from vitspeech.receptive.estimates import Estimate, estimate
+from vitspeech.receptive.fields.extent import resampled
+from vitspeech.receptive.fields.field import common_window
+
+IN_IMAGE = ("side_50", "side_90")
+IN_TIME = ("back_90", "ahead_90", "span_50", "span_90")
+TRAINING, SIZE, MODELS = "training", "size", "models"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One number of two measurements on the same inputs.
+
+    Args:
+        number: Its name, as in `extent` or `extent_in_time`; `keeps_90_X` is the radius of the visible window that
+            keeps 90 % of the accuracy with replacement X.
+        first: The number in the first measurement, in px or ms.
+        second: The number in the second measurement.
+        change: `first` − `second`.
+        ratio: `first` / `second`.
+    """
+
+    number: str
+    first: Estimate
+    second: Estimate
+    change: Estimate
+    ratio: Estimate
+
+    @property
+    def verdict(self) -> int:
+        """1 if `first` is larger, −1 if it is smaller, 0 if the interval of the difference includes zero."""
+        return (self.change.low > 0) - (self.change.high < 0)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two measurements that are compared, and their differences.
+
+    Args:
+        kind: `training`: trained and untrained; `size`: the second and the first input size; `models`: two models.
+        first: A result and the state of it that is compared.
+        second: Likewise; the same result for `training` and `size`.
+    """
+
+    kind: str
+    first: tuple[Result, State]
+    second: tuple[Result, State]
+
+    @cached_property
+    def window(self) -> tuple[float, float]:
+        """The first and the last offset, along the rows, that are compared, in px or ms."""
+        return tuple(self.first[1].layers[-1].cell * end for end in self.offsets[0])
+
+    @cached_property
+    def offsets(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The offsets that count in both, in positions of the source."""
+        return common_window([state.layers[-1].fields.cumulative for _, state in (self.first, self.second)])
+
+    @cached_property
+    def differences(self) -> list[Difference]:
+        """The differences of the last layer's field within `window`, then those of the visible windows."""
+        names = IN_TIME if self.first[0].subject.takes_audio else IN_IMAGE
+        first, second = (self.measured(state) for _, state in (self.first, self.second))
+        found = [difference(name, first[name], second[name]) for name in names]
+        return found + (list(self.visible_differences()) if self.kind == MODELS else [])
+
+    def measured(self, state: State) -> dict[str, Tensor]:
+        """The resampled numbers of the last layer on the offsets that are compared."""
+        last = state.layers[-1]
+        return resampled(last.fields.cumulative.within(self.offsets), last.measure)
+
+    def visible_differences(self) -> Iterator[Difference]:
+        """The differences of the visible windows, if both are measured on as many inputs."""
+        results = (self.first[0], self.second[0])
+        visible = [result.visible for result in results]
+        if None in visible or visible[0].count != visible[1].count:
+            return
+        first, second = (
+            {name: radii * result.main.layers[0].cell for name, radii in result.visible.resampled_keeps().items()}
+            for result in results
+        )
+        for name in first:
+            yield difference(f"keeps_90_{name}", first[name], second[name])
+
+
+def difference(number: str, first: Tensor, second: Tensor) -> Difference:
+    """From the resampled values of a number, (K,) each."""
+    ratio = torch.where(second > 0, first / second, 1.0)
+    return Difference(number, *map(estimate, (first, second, first - second, ratio)))
+
+
+def pairs(results: Sequence[Result]) -> list[Pair]:
+    """Every pair that the report compares: of each model due to training and size, then of every two models."""
+    found = []
+    for result in results:
+        main = (result, result.main)
+        if result.untrained is not None and result.untrained is not result.main:
+            found.append(Pair(TRAINING, main, (result, result.untrained)))
+        if result.larger is not None:
+            found.append(Pair(SIZE, (result, result.larger), main))
+    return found + [Pair(MODELS, (a, a.main), (b, b.main)) for a, b in combinations(results, 2)]
