@@ -187,7 +187,7 @@ def test_names_are_escaped(pictures, tmp_path):
     [
         (3.0, "it widened (+3.0 px, +2.7 to +3.3)"),
         (-3.0, "it narrowed (−3.0 px, −3.3 to −2.7)"),
-        (0.0, "no difference was found in it (−0.0 px, −0.3 to +0.3)"),
+        (0.0, "no difference was found in it (+0.0 px, −0.3 to +0.3)"),
     ],
 )
 def test_sentences_report_a_change_by_the_interval_of_the_paired_difference(shift, text):

@@ -88,5 +88,5 @@ def with_interval(numbers: Sequence[float], digits: int) -> str:
 
 def signed(numbers: Sequence[float], digits: int) -> str:
     """A difference with its 95 % interval."""
-    value, low, high = (f"{number:+,.{digits}f}".replace("-", "−") for number in numbers)
+    value, low, high = (f"{round(number, digits) + 0:+,.{digits}f}".replace("-", "−") for number in numbers)
     return f"{value} ({low} to {high})"

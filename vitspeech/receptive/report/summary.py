@@ -231,7 +231,7 @@ def model_differences(compared: Sequence[Pair]) -> tuple[Row, list[Row]]:
 def signed(estimate: Estimate, unit: str, *, digits: int | None = None) -> str:
     """A difference with its interval and its unit."""
     digits = (0 if unit == "ms" else 1) if digits is None else digits
-    value, low, high = (f"{number:+,.{digits}f}".replace("-", "−") for number in estimate)
+    value, low, high = (f"{round(number, digits) + 0:+,.{digits}f}".replace("-", "−") for number in estimate)
     return f"{value} {unit}, {low} to {high}"
 
 
