@@ -267,27 +267,44 @@ def test_a_small_number_in_a_card_stays_a_number(released):
     assert vitspeech.load(released).card["lr"] == 5e-05
 
 
-def test_a_model_that_cannot_be_replaced_is_kept(released, monkeypatch):
+@pytest.mark.parametrize("reason", [OSError("no space left on device"), KeyboardInterrupt()])
+def test_a_model_that_cannot_be_replaced_is_kept(released, monkeypatch, reason):
     model, rename = vitspeech.load(released), Path.rename
 
     def fail(path, target):
         if path.name.endswith(".draft"):
-            raise OSError("no space left on device")
+            raise reason
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", fail)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(type(reason)):
         checkpoint.save(model, released)
     assert vitspeech.load(released).card == model.card
 
 
-def test_a_model_is_never_absent_for_longer_than_between_two_renames_and_comes_back(released):
+def test_a_model_whose_replacement_was_killed_between_two_renames_comes_back(released):
     model = vitspeech.load(released)
+    before = released.with_name(f".{released.name}.before")
+    released.rename(before)
+    with pytest.raises(FileNotFoundError, match=rf"the model before is {before}"):
+        vitspeech.load(released)
     model.card["name"] = "second"
-    released.rename(released.with_name(released.name + ".before"))  # killed between the two
     checkpoint.save(model, released)
     assert [path.name for path in released.parent.iterdir()] == [released.name]
     assert vitspeech.load(released).card["name"] == "second"
+
+
+def test_saving_changes_no_folder_of_the_users_and_goes_through_links(released, tmp_path):
+    model = vitspeech.load(released)
+    for ending in ("before", "draft"):
+        (tmp_path / f"{released.name}.{ending}").mkdir()
+        (tmp_path / f"{released.name}.{ending}/letter.txt").touch()
+    (tmp_path / "link").symlink_to(released)
+    model.card["name"] = "second"
+    checkpoint.save(model, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and vitspeech.load(released).card["name"] == "second"
+    for ending in ("before", "draft"):
+        assert (tmp_path / f"{released.name}.{ending}/letter.txt").exists()
 
 
 def test_a_folder_with_foreign_files_is_unchanged(released, tmp_path):

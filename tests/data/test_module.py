@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from vitspeech.data import UtteranceData, WaveformData
+from vitspeech.data import Items, UtteranceData, WaveformData
 from vitspeech.data.images.shapes import Shapes
 
 
@@ -40,8 +40,18 @@ class OwnImages(Shapes):
     ("use", "split"), [(lambda data: data.setup("fit"), "train"), (lambda data: data.test_dataloader(), "test")]
 )
 def test_a_data_set_that_gives_no_batches_is_refused_in_one_line(use, split):
-    with pytest.raises(ValueError, match=rf"OwnImages.read\('{split}'\) returns a TensorDataset .* vitspeech.Items"):
+    with pytest.raises(ValueError, match=rf"OwnImages.read\('{split}'\) returns .*TensorDataset.* vitspeech.Items"):
         use(OwnImages(100, batch=50))
+
+
+class NoImages(Shapes):
+    def read(self, split):
+        return Items(torch.zeros(0, 3, 32, 32, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
+
+
+def test_an_empty_split_is_refused_in_one_line():
+    with pytest.raises(ValueError, match=r"NoImages.read\('train'\) returns no items"):
+        NoImages(100, batch=50).setup("fit")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +62,7 @@ def test_a_data_set_that_gives_no_batches_is_refused_in_one_line(use, split):
         (lambda augment: UtteranceData(augment=augment), "SequenceAugment"),
     ],
 )
-def test_an_augmentation_that_is_none_is_refused_in_one_line(made, kind):
+def test_an_augmentation_of_another_class_is_refused_in_one_line(made, kind):
     with pytest.raises(
         ValueError, match=f"augment is a dict, not a vitspeech.data.{kind}; annotate .*`augment: {kind} "
     ):

@@ -232,8 +232,9 @@ def test_processes_that_torchrun_starts_share_one_folder(tmp_path):
     assert folder.name == "0" and (folder / "model/card.json").exists() and (folder / "last.ckpt").exists()
 
 
+@pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.filterwarnings("ignore")  # Lightning's, of its own use of torch and of a loader without workers
-def test_the_best_checkpoint_of_a_resumed_run_is_the_best_of_all_epochs(tmp_path):
+def test_the_best_checkpoint_of_a_resumed_run_is_the_best_of_all_epochs(tmp_path, moved):
     class Scores(lightning.LightningModule):
         """Reports a given accuracy after each epoch."""
 
@@ -250,18 +251,26 @@ def test_the_best_checkpoint_of_a_resumed_run_is_the_best_of_all_epochs(tmp_path
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), 0.1)
 
-    def fit(epochs, resumed=None):
+    def fit(epochs, run, resumed=None):
         saving = checkpoints("accuracy", "max")
         for callback in saving:
-            callback.dirpath = str(tmp_path)
+            callback.dirpath = str(run)
         quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
         trainer = lightning.Trainer(max_epochs=epochs, callbacks=saving, num_sanity_val_steps=0, **quiet)
-        trainer.fit(Scores([0.5, 0.9, 0.7, 0.6]), [0], [0], ckpt_path=resumed, weights_only=True)
+        trainer.fit(Scores([0.5, 0.9, 0.7, 0.6, 0.95]), [0], [0], ckpt_path=resumed, weights_only=True)
 
-    fit(2)
-    fit(4, tmp_path / "last.ckpt")
-    assert torch.load(tmp_path / "best.ckpt", weights_only=True)["epoch"] == 1
-    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["epoch"] == 3
+    run = tmp_path / "run"
+    fit(2, run)
+    if moved:
+        run = shutil.copytree(run, tmp_path / "elsewhere")
+    fit(4, run, run / "last.ckpt")
+    assert torch.load(run / "best.ckpt", weights_only=True)["epoch"] == 1
+    fit(5, run, run / "last.ckpt")
+    assert {file.name: torch.load(file, weights_only=True)["epoch"] for file in run.iterdir()} == {
+        "best.ckpt": 4,
+        "last.ckpt": 4,
+    }
+    assert not moved or torch.load(tmp_path / "run/best.ckpt", weights_only=True)["epoch"] == 1
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(finished_run):

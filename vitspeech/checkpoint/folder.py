@@ -57,10 +57,10 @@ def save(model: Model, folder: str | Path) -> None:
     Raises:
         FileExistsError: If `folder` holds something else.
     """
-    folder = Path(folder)
+    folder = Path(folder).resolve()  # behind a link, the model is replaced and not the link
     if folder.exists() and not (folder / CARD).exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder}: is not empty and not a released model; name another folder")
-    draft, before = (folder.with_name(folder.name + ending) for ending in (".draft", ".before"))
+    draft, before = beside(folder, "draft"), beside(folder, "before")
     if before.exists() and not folder.exists():
         before.rename(folder)  # left by a process that was killed between the two renames below
     for leftover in (draft, before):
@@ -78,11 +78,16 @@ def save(model: Model, folder: str | Path) -> None:
         folder.rename(before)
     try:
         draft.rename(folder)
-    except OSError:
+    except BaseException:  # Ctrl-C, too
         if before.exists():
             before.rename(folder)
         raise
     shutil.rmtree(before, ignore_errors=True)
+
+
+def beside(folder: Path, role: str) -> Path:
+    """A hidden folder next to a model's, for its draft or for the model before it."""
+    return folder.with_name(f".{folder.name}.{role}")
 
 
 def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
@@ -107,6 +112,9 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
         raise FileNotFoundError(
             f"{folder}: the run is not finished; continue it with `vitspeech train --resume {folder}`"
         )
+    before = beside(folder.resolve(), "before")
+    if not folder.exists() and before.exists():
+        raise FileNotFoundError(f"{folder}: missing; replacing it was interrupted, and the model before is {before}")
     for path in (folder, folder / WEIGHTS, folder / CONFIG, folder / CARD):
         if not path.exists():
             raise FileNotFoundError(f"{path}: missing; a released model has {WEIGHTS}, {CONFIG} and {CARD}")

@@ -81,24 +81,22 @@ class InMemoryData(lightning.LightningDataModule):
             self.train, self.validation = self.read_checked("train"), self.read_checked("validation")
 
     def read_checked(self, split: str) -> Dataset:
-        """Read a split, and check with its first item that whole batches can be taken from it.
+        """Read a split, and check that whole batches can be taken from it.
 
         Raises:
-            ValueError: If `read` returns another kind of data set, such as torch's `TensorDataset`.
+            ValueError: If it is empty, or `read` returns a data set of single items, such as torch's `TensorDataset`.
         """
-        dataset = self.read(split)
+        dataset, read = self.read(split), f"{type(self).__name__}.read({split!r})"
+        if not len(dataset):
+            raise ValueError(f"{read} returns no items")
         try:
-            batch = dataset[torch.arange(1), 0]
-        except (AttributeError, IndexError, KeyError, TypeError) as error:
-            reason = f"{type(error).__name__}: {error}"
-        else:
-            if isinstance(batch, tuple):
-                return dataset
-            reason = f"it gives a {type(batch).__name__}"
-        raise ValueError(
-            f"{type(self).__name__}.read({split!r}) returns a {type(dataset).__name__} that is not indexed by "
-            f"(indices, seed) for whole batches ({reason}); return vitspeech.Items(inputs, labels) for data in memory"
-        )
+            dataset[torch.arange(1), 0]
+        except (IndexError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{read} returns a {type(dataset).__name__}, which gives no batch for [indices, seed] "
+                f"({type(error).__name__}: {error}); for data in memory return vitspeech.Items(inputs, labels)"
+            ) from error
+        return dataset
 
     def train_dataloader(self) -> DataLoader:
         return self.loader(self.train, Batches(len(self.train), self.batch, seed=self.seed, shuffle=True))

@@ -31,6 +31,7 @@ from vitspeech.plots.curves import draw_learning_curves, merge_metrics
 from vitspeech.provenance import with_start
 
 TRAINING_ONLY = {"root", "batch", "augment", "download", "workers"}  # arguments of data that a card does not repeat
+PATHS_OF_CHECKPOINTS = ("best_model_path", "kth_best_model_path", "last_model_path")  # in a callback's state
 
 
 def resumed_config(run: str | Path) -> Path:
@@ -122,6 +123,21 @@ class OpenRun(Callback):
             checkpoint_callback.dirpath = str(self.folder.resolve())
 
 
+class RunCheckpoint(ModelCheckpoint):
+    """A checkpoint of a run whose folder may have been moved before it is resumed.
+
+    Lightning forgets the best value so far if the checkpoint is in another folder than when it was saved.
+    """
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        def here(path: str) -> str:
+            return str(Path(self.dirpath, Path(path).name)) if path else path
+
+        paths = {name: here(state_dict[name]) for name in PATHS_OF_CHECKPOINTS}
+        best = {here(path): score for path, score in state_dict["best_k_models"].items()}
+        super().load_state_dict(state_dict | paths | {"best_k_models": best, "dirpath": self.dirpath})
+
+
 def checkpoints(monitor: str, mode: str) -> list[ModelCheckpoint]:
     """The callbacks that save `best.ckpt` and `last.ckpt` after each epoch, in this order.
 
@@ -132,8 +148,8 @@ def checkpoints(monitor: str, mode: str) -> list[ModelCheckpoint]:
         mode: `max` or `min`: whether higher or lower values of it are better.
     """
     saving = {"enable_version_counter": False, "save_on_train_epoch_end": True}
-    best = ModelCheckpoint(filename="best", monitor=monitor, mode=mode, **saving)
-    return [best, ModelCheckpoint(filename="last", **saving)]
+    best = RunCheckpoint(filename="best", monitor=monitor, mode=mode, **saving)
+    return [best, RunCheckpoint(filename="last", **saving)]
 
 
 def run_name(configs: Sequence[Path]) -> str:
