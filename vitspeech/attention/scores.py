@@ -61,7 +61,7 @@ class Score(nn.Module):
         self.register_parameter("energy", None)
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Transform queries and keys before they are compared, each token by itself; the shapes stay."""
+        """Transform queries and keys before they are compared, each token independently; the shapes stay."""
         return query, key
 
     @property
