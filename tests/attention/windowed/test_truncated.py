@@ -167,6 +167,43 @@ def test_products_beyond_half_precision_do_not_overflow(left, right, length, cli
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
+@pytest.mark.parametrize(
+    "normalizer, valid, padded", [*itertools.product(["softmax"], (-25.0, 25.0), (-25.0, 25.0)), ("relu", -25.0, 25.0)]
+)
+def test_large_scores_in_half_precision_leave_padding_without_weight(normalizer, valid, padded):
+    torch.manual_seed(0)
+    padding = torch.ones(1, 300, dtype=torch.bool)
+    padding[:, 100:160] = False
+    key = torch.where(padding[:, None, :, None], valid, padded).expand(-1, -1, -1, 64)  # scores of 40,000
+    inputs = [tensor.half().requires_grad_() for tensor in (torch.full(key.shape, 25.0), key, torch.randn(key.shape))]
+    exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    options = {"padding": padding, "score": SCORES["dot"](1, 64), "normalizer": normalizer}
+    ours, theirs = truncated_attention(*inputs, 7, 3, **options), dense(*exact, 7, 3, **options)
+    assert_close(ours.double(), theirs, atol=2e-3, rtol=2e-3)
+    assert (ours[:, :, 107:157] == 0).all()
+    gradients = [torch.autograd.grad(result.sum(), given) for result, given in ((ours, inputs), (theirs, exact))]
+    for our, their in zip(*gradients, strict=True):
+        assert_close(our.double(), their, atol=0.1, rtol=2e-3)
+        assert (our[:, :, 107:157] == 0).all()
+
+
+@pytest.mark.parametrize("hidden", [-40.0, 40.0])
+@pytest.mark.parametrize("padded", [False, True])
+def test_scores_that_overflow_outside_the_window_or_in_padding_count_for_nothing(padded, hidden):
+    valid = torch.arange(300) < 150
+    key = torch.where(valid, 1.0, hidden)[:, None].expand(1, 1, 300, 64)  # 40 · 40 · 64 is infinite
+    seeing = torch.full((300,), 40.0)
+    if not padded:
+        seeing[147:] = 0  # those that would overflow rightly
+    query = seeing[:, None].expand(key.shape)
+    inputs = [tensor.half().requires_grad_() for tensor in (query, key, torch.ones(key.shape))]
+    options = {"padding": valid[None] if padded else None, "score": SCORES["dot"](1, 64)}
+    attended = truncated_attention(*inputs, 7, 3, **options)
+    assert_close(attended[:, :, :147], torch.ones_like(attended[:, :, :147]), atol=2e-3, rtol=0)
+    assert not padded or (attended[:, :, 157:] == 0).all()
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(attended.sum(), inputs))
+
+
 @pytest.mark.parametrize("layout", ["sliced", "transposed", "expanded"])
 def test_inputs_of_any_layout_are_read_right(layout):
     joined = torch.randn(2, 101, 3, 5, 7, dtype=torch.float64)  # as a joined projection leaves them

@@ -30,7 +30,7 @@ class Window:
         right: Look-ahead in tokens, below T.
         scale: Factor of the dot products. It multiplies the queries, since products may overflow in half precision.
         normalizer: `softmax` or `relu`.
-        hidden: (B, T), added to the scores of each key: 0, or `lowest` for padding.
+        greatest: (B, T), the greatest score of each key: infinity, or the lowest finite number for padding.
         factor: (B or 1, T), factor of the output of each query: 0 if it may attend to nothing.
         dropout: Dropout probability of the weights.
         seed: Seed of the dropout mask, the same in both passes.
@@ -41,7 +41,7 @@ class Window:
     right: int
     scale: float
     normalizer: str = "softmax"
-    hidden: Tensor | None = None
+    greatest: Tensor | None = None
     factor: Tensor | None = None
     dropout: float = 0.0
     seed: int = 0
@@ -61,8 +61,8 @@ class Blockwise(torch.autograd.Function):
                 step = Step(part, band, window, query, key, value, energy, relative_key, relative_value)
                 result = part.queries(attended)
                 result.copy_(step.attend().view(result.shape))
-                if window.factor is not None:
-                    result.mul_(part.queries(per_query(window.factor, query)))
+                if step.factor is not None:
+                    result.mul_(step.factor)
         return attended
 
     @staticmethod
@@ -104,7 +104,11 @@ class Step:
     ) -> None:
         self.part, self.band, self.window = part, band, window
         self.scale = window.scale if energy is None else 1.0
-        self.query = packed("query", part.queries(query), self.scale)
+        # A query that may attend to nothing is zero, so that no score of it overflows to -inf.
+        self.factor = None if window.factor is None else part.queries(per_query(window.factor, query))
+        self.query = packed(
+            "query", part.queries(query), self.scale, None if window.normalizer == "relu" else self.factor
+        )
         self.key = packed("key", part.keys(key))
         self.value = packed("value", part.keys(value))
         self.energy = None if energy is None else self.by_block(energy)
@@ -132,8 +136,9 @@ class Step:
             torch.bmm(self.sums().flatten(1, 2), self.energy[:, :, None], out=scores.view(len(scores), -1, 1))
         if self.tables is not None:
             scores += skew(self.query @ self.tables[0].T, scores.shape[2])
-        scores += self.band
-        if self.window.hidden is not None:
+        # Replaced rather than lowered by adding, after which large scores may be -inf or win. `minimum` is as fast.
+        torch.minimum(scores, self.band, out=scores)
+        if self.window.greatest is not None:
             self.hide_padding(scores)
         if self.window.normalizer == "relu":
             return scores.relu_()
@@ -142,10 +147,7 @@ class Step:
     def propagate(self, gradient: Tensor, d_query, d_key, d_value, d_energy, d_relative_key, d_relative_value) -> None:
         """Write the gradients of the queries, and add this part's contribution to all other gradients."""
         part = self.part
-        d_attended = packed("d_attended", part.queries(gradient))
-        if self.window.factor is not None:
-            factor = part.queries(per_query(self.window.factor, gradient))
-            d_attended.view(*factor.shape[:-1], -1).mul_(factor)
+        d_attended = packed("d_attended", part.queries(gradient), factor=self.factor)
         weights = self.weights()
         d_weights = torch.bmm(d_attended, self.value.transpose(1, 2), out=self.buffer("d_weights", *weights.shape))
         dropped = self.dropped(weights)
@@ -199,9 +201,10 @@ class Step:
         return torch.mul(weights, mask.div_(1 - self.window.dropout), out=mask if out is None else out)
 
     def hide_padding(self, scores: Tensor) -> None:
-        """Lower the scores of padded keys below those of all others within the window."""
-        rows = self.part.keys(self.window.hidden[:, None, :, None].expand(-1, self.part.heads.stop, -1, -1))
-        scores.view(*self.outer(), *scores.shape[1:]).add_(rows.transpose(3, 4))
+        """Replace the scores of padded keys by the lowest finite number, since the softmax of a row of -inf is NaN."""
+        rows = self.part.keys(self.window.greatest[:, None, :, None].expand(-1, self.part.heads.stop, -1, -1))
+        scores = scores.view(*self.outer(), *scores.shape[1:])
+        torch.minimum(scores, rows.transpose(3, 4), out=scores)
 
     def spread(self, target: Tensor, slabs: Tensor) -> None:
         """Add the rows of the slabs (M, W, K) to those of `target` (B, H, T, K); neighboring slabs overlap."""
@@ -231,11 +234,17 @@ class Step:
         return BUFFERS(name, shape, self.query)
 
 
-def packed(name: str, rows: Tensor, scale: float = 1.0) -> Tensor:
-    """Copy blocks or (overlapping) slabs (B', H', N, rows, K), multiplied by `scale`, into a buffer (M, rows, K)."""
+def packed(name: str, rows: Tensor, scale: float = 1.0, factor: Tensor | None = None) -> Tensor:
+    """Copy blocks or (overlapping) slabs (B', H', N, rows, K), scaled, into a buffer (M, rows, K).
+
+    `factor` multiplies each row: (B', H', N, rows, 1).
+    """
     shape = (rows.shape[0] * rows.shape[1] * rows.shape[2], *rows.shape[3:])
     buffer = BUFFERS(name, shape, rows)
-    buffer.view(rows.shape).copy_(rows)
+    if factor is None:
+        buffer.view(rows.shape).copy_(rows)
+    else:
+        torch.mul(rows, factor, out=buffer.view(rows.shape))
     return buffer if scale == 1 else buffer.mul_(scale)
 
 
@@ -245,13 +254,8 @@ def per_query(factor: Tensor, like: Tensor) -> Tensor:
 
 
 def band_of(piece: Piece, window: Window, like: Tensor) -> Tensor:
-    """The mask added to the scores of a block (R, W): 0 within the window, -inf outside."""
+    """The greatest scores of a block (R, W): infinity within the window, -infinity outside."""
     key = torch.arange(piece.key, piece.key + piece.keys, device=like.device)
     distance = key - torch.arange(piece.query, piece.query + piece.queries, device=like.device)[:, None]
     outside = (distance < -window.left) | (distance > window.right)
-    return like.new_zeros(outside.shape).masked_fill_(outside, -torch.inf)
-
-
-def lowest(dtype: torch.dtype) -> float:
-    """What is added to the scores of padded keys: low, but finite, since the softmax of a row of -inf is NaN."""
-    return torch.finfo(dtype).min / 2
+    return like.new_full(outside.shape, torch.inf).masked_fill_(outside, -torch.inf)

@@ -15,7 +15,7 @@ from vitspeech.attention.positions import RelativePositions
 from vitspeech.attention.scores import NORMALIZERS, ScaledDot, Score, named
 from vitspeech.attention.windowed import flex, pairwise
 from vitspeech.attention.windowed.blocks import BLOCK
-from vitspeech.attention.windowed.blockwise import Blockwise, Window, lowest
+from vitspeech.attention.windowed.blockwise import Blockwise, Window
 
 
 def truncated_attention(
@@ -107,9 +107,12 @@ def make_window(
         factor = (counts > 0).to(dtype) / counts.clamp(min=1)
     elif padding is not None:
         factor = (counts > 0).to(dtype)
-    hidden = None if padding is None else torch.zeros_like(padding, dtype=dtype).masked_fill_(~padding, lowest(dtype))
+    greatest = None
+    if padding is not None:
+        lowest = torch.finfo(dtype).min
+        greatest = torch.full_like(padding, torch.inf, dtype=dtype).masked_fill_(~padding, lowest)
     seed = int(torch.randint(2**62, ())) if dropout else 0
-    return Window(left, right, hidden=hidden, factor=factor, dropout=dropout, seed=seed, block=BLOCK, **options)
+    return Window(left, right, greatest=greatest, factor=factor, dropout=dropout, seed=seed, block=BLOCK, **options)
 
 
 @torch.compiler.disable
