@@ -1,7 +1,9 @@
 """CTC searches compared with enumeration of all paths, and with the CTC loss of torch."""
 
+import copy
 import gc
 import math
+import pickle
 import time
 from itertools import groupby, product
 
@@ -12,6 +14,7 @@ from hypothesis import strategies as draw
 from torch.nn import functional as F
 
 from vitspeech.decoding.ctc import GreedySearch, Hypothesis, NoPathError, PrefixBeamSearch, align, tokens_needed
+from vitspeech.decoding.paths import links_after
 
 ALL_PREFIXES = 10_000
 
@@ -367,3 +370,31 @@ def test_prefixes_that_left_the_beam_are_forgotten():
     assert len(search.extensions) == len(alive) - 1  # the empty prefix extends none
     search.restart()
     assert not search.extensions
+
+
+def pickled(search):
+    return pickle.loads(pickle.dumps(search))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickled])
+@pytest.mark.parametrize("new", [GreedySearch, lambda: PrefixBeamSearch(4)], ids=["greedy", "beam"])
+def test_a_copy_continues_like_the_original(new, copied):
+    rows = long_labeling(4_000)
+    search = run(new(), rows[:2_000])
+    other = copied(search)
+    before, before_other = search.last, other.last
+    assert before is not before_other and before.count > 900
+    for part in rows[2_000:].split(250):
+        search.push(part)
+        other.push(part)
+        assert other.best() == search.best()
+        if isinstance(search, PrefixBeamSearch):
+            assert other.hypotheses() == search.hypotheses() and len(other.extensions) == len(search.extensions)
+        links, links_other = links_after(before, search.last), links_after(before_other, other.last)
+        assert [link.first for link in links_other] == [link.first for link in links] and len(links) < 1_100
+
+
+@pytest.mark.parametrize("new", [GreedySearch, PrefixBeamSearch])
+def test_a_search_that_has_not_begun_can_be_copied(new):
+    rows = long_labeling(20)
+    assert run(copy.deepcopy(new()), rows).best() == run(new(), rows).best()

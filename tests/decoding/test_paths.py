@@ -1,9 +1,12 @@
 """Linked paths compared with lists."""
 
+import gc
+import weakref
+
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 
-from vitspeech.decoding.paths import append, extend, links_after, to_hypothesis
+from vitspeech.decoding.paths import Prefix, append, extend, links_after, to_hypothesis
 
 
 @settings(deadline=None, max_examples=200)
@@ -42,3 +45,16 @@ def test_only_the_links_that_are_not_shared_are_returned(shared, before, after, 
         longer = extend(middle, 99)
         assert links_after(one, longer) == [longer]
     assert links_after(other, other) == []
+
+
+def test_paths_of_a_million_units_can_be_freed():
+    link, prefix = None, Prefix()
+    first = weakref.ref(prefix)
+    gc.disable()  # for speed
+    try:
+        for token in range(1_000_000):
+            link, prefix = append(link, 0, token), Prefix(prefix, 0)
+        del link, prefix  # an overflow of the C stack would end the process
+        assert first() is None
+    finally:
+        gc.enable()

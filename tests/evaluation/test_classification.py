@@ -8,6 +8,7 @@ from vitspeech.checkpoint.release import card_data
 from vitspeech.data import Shapes
 from vitspeech.evaluation import classification
 from vitspeech.evaluation.classification import describe, evaluate, metrics, predict
+from vitspeech.evaluation.speakers import accuracy_interval
 from vitspeech.metrics.intervals import wilson_interval
 
 
@@ -99,3 +100,12 @@ def test_the_text_has_each_accuracy_with_interval_and_number():
     text = describe(metrics(*PAIRS, Clips))
     assert text.startswith("test_accuracy 0.6000 (0.4232 to 0.7541, 30 clips); word_accuracy 0.6500 (")
     assert text.endswith(", 20 clips); interval over clips (speakers unknown)")
+
+
+def test_groups_without_trials_are_left_out():
+    interval = accuracy_interval(torch.tensor([1, 3]), torch.tensor([2, 4]), ["a", "c"])
+    assert interval == (0.5, 0.75)  # a resample of only one group occurs in one of four
+    assert accuracy_interval(torch.tensor([1, 0, 3]), torch.tensor([2, 0, 4]), ["a", "b", "c"]) == interval
+    right, groups = torch.tensor([2, 0, 4]), ["a", "b", "c"]
+    assert accuracy_interval(right, right, groups) == wilson_interval(1.0, 2)
+    assert accuracy_interval(torch.tensor([1, 0]), torch.tensor([2, 0]), ["a", "b"]) == wilson_interval(0.5, 2)

@@ -1,7 +1,10 @@
 """Transcripts of streams equal those of the full recordings, and words that were returned do not change."""
 
+import copy
 import gc
+import pickle
 import time
+import weakref
 
 import pytest
 import torch
@@ -27,6 +30,10 @@ def model(kind=SpeechRecognizer, dtype=torch.float64, labels=LABELS, **arguments
     network.initialize(0.1 * torch.randn(3, 16_000, dtype=dtype))
     network.head.weight.data *= 6
     return Model(network, labels, {"sample_rate_hz": 16_000}, {}, {})
+
+
+def pickled(value):
+    return pickle.loads(pickle.dumps(value))
 
 
 def noise(samples, seed=0):
@@ -158,6 +165,37 @@ def test_a_push_that_changes_nothing_says_so():
     count = len(stream.push(noise(16_000)).units)
     found = stream.push(noise(1))
     assert count > 5 and (found.kept, found.changed) == (count, ())
+
+
+def test_a_transcript_so_far_is_printed_and_compared_like_a_transcript():
+    one, other = (vitspeech.TranscriptStream(model(), search=Search(1)) for _ in range(2))
+    found, same, longer = one.push(noise(9000)), other.push(noise(9000)), other.push(noise(3000))
+    assert repr(found) == repr(found.transcript).replace(f", indices={found.indices})", ")").replace("(", "SoFar(", 1)
+    assert found == same and hash(found) == hash(same) and found != longer and found != found.text
+
+
+def test_a_transcript_so_far_does_not_hold_the_stream():
+    stream = vitspeech.TranscriptStream(model(), search=Search(1))
+    found, search = stream.push(noise(9000)), weakref.ref(stream.search)
+    del stream
+    gc.collect()
+    assert search() is None and found.text
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+@pytest.mark.parametrize("search", [Search(1), Search(2)], ids=["greedy", "beam"])
+def test_a_copied_stream_continues_like_the_original(search, copied):
+    rows = torch.full((2_000, 6), 0.02)
+    rows[torch.arange(2_000), torch.arange(2_000) % 5] = 0.9  # a word a token
+    stream = vitspeech.TranscriptStream(model(), search=search)
+    stream.search.push(rows.log())
+    found = stream.push(noise(3000))
+    other, copied_found = copied(stream), copied(found)
+    assert copied_found == found and len(found.units) >= 2_000
+    assert (copied_found.kept, copied_found.changed) == (found.kept, found.changed)
+    one, two = stream.push(noise(3000, 1)), other.push(noise(3000, 1))
+    assert (one, one.kept, one.changed) == (two, two.kept, two.changed)
+    assert stream.flush() == other.flush()
 
 
 @pytest.mark.parametrize("search", [Search(1), Search(2)], ids=["greedy", "beam"])

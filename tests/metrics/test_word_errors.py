@@ -124,6 +124,8 @@ def test_one_speaker_alone_gives_the_interval_over_utterances():
 def test_each_word_needs_its_speaker():
     with pytest.raises(ValueError, match="speakers must have one entry per word of each reference"):
         score(["go on", "stop"], ["go on", "stop"], [["ann"], ["bob", "bob"]])
+    with pytest.raises(ValueError, match="speakers must have one entry per word of each reference"):
+        score(["go on"], ["go"], [["ann"]])  # also of one speaker
 
 
 def test_the_interval_matches_the_normal_approximation_and_is_reproducible():

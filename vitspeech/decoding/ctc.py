@@ -13,6 +13,7 @@ Shapes: T tokens, C classes (the first C - 1 are units, the last class is the bl
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from vitspeech.decoding.lattice import best_states
-from vitspeech.decoding.paths import Hypothesis, Link, append, extend, to_hypothesis
+from vitspeech.decoding.paths import Hypothesis, Link, Prefix, append, extend, from_rows, to_hypothesis, to_rows
 
 ROUNDING = 1e-3  # log-probabilities of low precision may exceed 0 by this much
 
@@ -67,17 +68,12 @@ class GreedySearch:
         """The labeling of the best path so far."""
         return to_hypothesis(self.last, self.log_probability)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"last": to_rows(Link, [self.last])}
 
-class Prefix:
-    """A prefix of the beam: its parent, which is the prefix without the last unit, and that unit.
-
-    There is at most one object for a prefix, so prefixes are equal only if they are the same object.
-    """
-
-    __slots__ = ("__weakref__", "parent", "unit")
-
-    def __init__(self, parent: "Prefix | None" = None, unit: int | None = None) -> None:
-        self.parent, self.unit = parent, unit
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        (self.last,) = from_rows(Link, *state["last"])
 
 
 # The most probable path of a prefix: its log-probability and its last unit.
@@ -220,6 +216,23 @@ class PrefixBeamSearch:
             if parent is not None:
                 in_unit = more_probable(in_unit, self.extended_path(parent, unit, row))
         return in_blank, in_unit
+
+    def __getstate__(self) -> dict[str, Any]:
+        best = [path for pair in self.paths for path in pair]
+        paths = [score for score, _ in best], *to_rows(Link, [last for _, last in best])
+        return vars(self) | {"paths": paths, "prefixes": to_rows(Prefix, self.prefixes), "extensions": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        scores, *links = state["paths"]
+        best = list(zip(scores, from_rows(Link, *links), strict=True))
+        self.paths = list(zip(best[::2], best[1::2], strict=True))
+        self.prefixes = from_rows(Prefix, *state["prefixes"])
+        self.extensions = WeakValueDictionary()
+        for prefix in self.prefixes:
+            while prefix.parent and (prefix.parent, prefix.unit) not in self.extensions:
+                self.extensions[prefix.parent, prefix.unit] = prefix
+                prefix = prefix.parent
 
 
 def align(log_probs: Tensor, units: Sequence[int]) -> Hypothesis:

@@ -1,6 +1,8 @@
-"""Paths of CTC searches as linked lists of units, and the hypotheses that they become."""
+"""Paths and prefixes of CTC searches as linked lists of units, and the hypotheses that they become."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,17 @@ class Link:
     count: int
 
 
+@dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
+class Prefix:
+    """A prefix of the beam: its parent, which is the prefix without the last unit, and that unit.
+
+    There is at most one object for a prefix, so prefixes are equal only if they are the same object.
+    """
+
+    parent: "Prefix | None" = None
+    unit: int | None = None
+
+
 def append(link: Link | None, unit: int, token: int) -> Link:
     """The path that ends in `link`, with one more unit, which begins at `token`."""
     return Link(link, unit, token, token + 1, link.count + 1 if link else 1)
@@ -68,3 +81,39 @@ def to_hypothesis(last: Link | None, log_probability: float) -> Hypothesis:
     links = links_after(None, last)
     spans = tuple((link.first, link.end) for link in links)
     return Hypothesis(tuple(link.unit for link in links), log_probability, spans)
+
+
+def to_rows(kind: type, lasts: Sequence[Any]) -> tuple[list[tuple], list[int]]:
+    """Flatten linked objects, because copying and pickling would follow the links recursively.
+
+    Args:
+        kind: Their dataclass; its first field is the object before, or `None`.
+        lasts: The last object of each chain, or `None`. Chains may share their beginnings.
+
+    Returns:
+        A row for each object: the number of the object before, from 1 (0 is `None`), and the other fields.
+        The number of each last object.
+    """
+    before, *others = kind.__match_args__
+    numbers = {None: 0}
+    for last in lasts:
+        new = []
+        while last not in numbers:
+            new.append(last)
+            last = getattr(last, before)
+        for item in reversed(new):
+            numbers[item] = len(numbers)
+    rows = [
+        (numbers[getattr(item, before)], *(getattr(item, name) for name in others))
+        for item in numbers
+        if item is not None
+    ]
+    return rows, [numbers[last] for last in lasts]
+
+
+def from_rows(kind: type, rows: Sequence[tuple], lasts: Sequence[int]) -> list[Any]:
+    """Rebuild linked objects from `to_rows`; returns the last object of each chain."""
+    items = [None]
+    for before, *others in rows:
+        items.append(kind(items[before], *others))
+    return [items[last] for last in lasts]

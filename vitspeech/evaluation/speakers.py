@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from vitspeech.metrics.intervals import bootstrap_ratio_interval, wilson_interval
+from vitspeech.metrics.intervals import bootstrap_ratio_interval, group_sums, wilson_interval
 from vitspeech.metrics.word_errors import RESAMPLES
 
 
@@ -28,8 +28,9 @@ def known_speakers(loader: DataLoader, count: int) -> Sequence | None:
 def accuracy_interval(correct: Tensor, totals: Tensor, groups: Sequence[Hashable] | None = None) -> tuple[float, float]:
     """The 95 % interval of Σ correct / Σ totals.
 
-    By bootstrap over groups, such as speakers. Without groups, or with only one, it is Wilson's over single trials. If
-    all trials are right or all are wrong, resamples do not differ; then it is Wilson's with one trial per group.
+    By bootstrap over groups, such as speakers; groups without trials are left out. Without groups, or with only one, it
+    is Wilson's over single trials. If all trials are right or all are wrong, resamples do not differ; then it is
+    Wilson's with one trial per group.
 
     Args:
         correct: Number of right trials of each item, for example of right frames of a word.
@@ -39,12 +40,16 @@ def accuracy_interval(correct: Tensor, totals: Tensor, groups: Sequence[Hashable
     Shape:
         (N,), (N,) -> low, high
     """
-    accuracy, count = float(correct.sum() / totals.sum()), 0 if groups is None else len(set(groups))
-    if count < 2:
-        return wilson_interval(accuracy, int(totals.sum()))
+    accuracy, trials = float(correct.sum() / totals.sum()), int(totals.sum())
+    if groups is None:
+        return wilson_interval(accuracy, trials)
+    correct, totals = group_sums(correct.double(), groups), group_sums(totals.double(), groups)
+    correct, totals = correct[totals > 0], totals[totals > 0]
+    if len(totals) < 2:
+        return wilson_interval(accuracy, trials)
     if accuracy in (0, 1):
-        return wilson_interval(accuracy, count)
-    return bootstrap_ratio_interval(correct.double(), totals.double(), resamples=RESAMPLES, groups=groups)
+        return wilson_interval(accuracy, len(totals))
+    return bootstrap_ratio_interval(correct, totals, resamples=RESAMPLES)
 
 
 def resampled(items: str, speakers: int | None) -> dict[str, Any]:

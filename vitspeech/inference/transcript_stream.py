@@ -3,8 +3,9 @@
 Shapes: N samples, T tokens, C classes.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from vitspeech.checkpoint.folder import Model
 from vitspeech.decoding.ctc import GreedySearch
 from vitspeech.decoding.paths import Link, links_after, to_hypothesis
+from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.stream import stream
 from vitspeech.inference.transcribe import (
     Search,
@@ -30,23 +32,34 @@ class TranscriptSoFar:
 
     `kept` and `changed` say what the push changed: `[*units_before[:kept], *changed]` are the units now. The other
     attributes are those of `Transcript`. They are computed when they are read, in time proportional to the length of
-    the transcript.
+    the transcript. Two are equal if text, units and log-probability are.
 
-    Attributes:
+    Args:
         kept: Number of units that are the same as after the push before.
         changed: The units after those, with their times.
+        last: The last unit of the path.
         log_probability: Natural logarithm, as the search returns it.
+        labels: The model's labels.
+        tokens: The model's tokens, from which times follow.
     """
 
     def __init__(
-        self, kept: int, changed: tuple[Segment, ...], log_probability: float, build: Callable[[], Transcript]
+        self,
+        kept: int,
+        changed: tuple[Segment, ...],
+        last: Link | None,
+        log_probability: float,
+        labels: Sequence[str],
+        tokens: SpeechTokens,
     ) -> None:
-        self.kept, self.changed, self.log_probability, self.build = kept, changed, log_probability, build
+        self.kept, self.changed, self.log_probability = kept, changed, log_probability
+        # Paths are immutable, so the transcript can be built after later pushes, too.
+        self.last, self.labels, self.tokens = last, labels, tokens
 
     @cached_property
     def transcript(self) -> Transcript:
         """The transcript so far."""
-        return self.build()
+        return to_transcript(to_hypothesis(self.last, self.log_probability), self.labels, self.tokens)
 
     @property
     def text(self) -> str:
@@ -62,6 +75,22 @@ class TranscriptSoFar:
     def indices(self) -> tuple[int, ...]:
         """The index of each unit among the model's labels."""
         return self.transcript.indices
+
+    def __repr__(self) -> str:
+        return f"TranscriptSoFar(text={self.text!r}, units={self.units!r}, log_probability={self.log_probability!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TranscriptSoFar):
+            return NotImplemented
+        return (self.text, self.units, self.log_probability) == (other.text, other.units, other.log_probability)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.units, self.log_probability))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copy and pickle: the transcript instead of the linked units and the model that it is built from."""
+        names = ("kept", "changed", "log_probability", "transcript")
+        return {name: getattr(self, name) for name in names}
 
 
 class TranscriptStream:
@@ -98,14 +127,12 @@ class TranscriptStream:
         last, log_probability = self.search.last, self.search.log_probability
         changed = self.segments(before, last)
         kept = (last.count if last else 0) - len(changed)
-        # Paths are immutable, so the transcript can be built after later pushes, too.
-        build = partial(self.transcript, last, log_probability)
-        return TranscriptSoFar(kept, changed, log_probability, build)
+        return TranscriptSoFar(kept, changed, last, log_probability, self.labels, self.tokens)
 
     def flush(self) -> Transcript:
         """End the recording and return its transcript; the stream can then be used for another recording."""
         self.advance(self.stream.flush())
-        result = self.transcript(self.search.last, self.search.log_probability)
+        result = to_transcript(self.search.best(), self.labels, self.tokens)
         self.search.restart()
         return result
 
@@ -128,10 +155,6 @@ class TranscriptStream:
         self.advance(self.stream.flush())
         yield from self.segments(delivered, self.search.last)
         self.search.restart()
-
-    def transcript(self, last: Link | None, log_probability: float) -> Transcript:
-        """The transcript of the path that ends in `last`."""
-        return to_transcript(to_hypothesis(last, log_probability), self.labels, self.tokens)
 
     def segments(self, before: Link | None, last: Link | None) -> tuple[Segment, ...]:
         """The units of the path that ends in `last` after those that it shares with the path that ends in `before`."""

@@ -165,13 +165,14 @@ def score(
             or there is not one speaker per reference word.
     """
     aligned = alignments(references, hypotheses)
+    if speakers is not None:
+        check_speakers(aligned, speakers)
     errors = torch.tensor([alignment.errors for alignment in aligned], dtype=torch.float64)
     lengths = torch.tensor([alignment.length for alignment in aligned], dtype=torch.float64)
     names = None if speakers is None else [speaker for row in speakers for speaker in row]
     if names is None or len(set(names)) == 1:
         low, high = bootstrap_ratio_interval(errors, lengths, resamples=RESAMPLES)
     else:
-        check_speakers(aligned, speakers)
         by_word = torch.tensor(
             [count for alignment in aligned for count in errors_by_word(alignment)], dtype=torch.float64
         )
