@@ -4,6 +4,7 @@ Shapes: B = 2 sequences, H = 2 heads, T = 13 tokens, K = 6, distances clipped at
 """
 
 import copy
+import itertools
 
 import pytest
 import torch
@@ -154,6 +155,21 @@ def test_no_token_and_one_token(name, window):
     layer = MultiHeadAttention(12, 2, score=SCORED[name], positions="relative")
     assert layer(torch.randn(2, 0, 12)).shape == (2, 0, 12)
     assert layer(torch.randn(2, 0, 12), mask=torch.ones(0, 0, dtype=torch.bool)).shape == (2, 0, 12)
+
+
+@pytest.mark.parametrize("positions", [None, "relative", "rotary"])
+@pytest.mark.parametrize("name", SCORED)
+def test_parameters_have_gradients_without_tokens_as_with_them(name, positions):
+    for (left, right), normalizer, padded in itertools.product(WINDOWS, NORMALIZERS, [False, True]):
+        options = {"score": SCORED[name], "positions": positions, "left": left, "right": right}
+        layer, having = MultiHeadAttention(12, 2, normalizer=normalizer, **options), {}
+        for tokens in (7, 0):
+            layer.zero_grad()
+            padding = torch.ones(2, tokens, dtype=torch.bool) if padded else None
+            layer(torch.randn(2, tokens, 12), padding=padding).sum().backward()
+            having[tokens] = {key for key, parameter in layer.named_parameters() if parameter.grad is not None}
+        assert having[0] == having[7]  # distributed training waits for the gradient of each
+        assert all((layer.get_parameter(key).grad == 0).all() for key in having[0])
 
 
 class Largest(TorchDispatchMode):

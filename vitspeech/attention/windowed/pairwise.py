@@ -42,12 +42,12 @@ def attend(
     """
     tokens = query.shape[2]
     keys = min(left + right + 1, tokens)
-    block = max(min(PAIRS_AT_ONCE // max(query[:, :, 0].numel() * keys, 1), BLOCK), 1) if tokens else 1
+    block = max(min(PAIRS_AT_ONCE // max(query[:, :, :1].numel() * keys, 1), BLOCK), 1)
     step = functools.partial(
         attend_block, left=left, right=right, score=score, relative=relative, normalizer=normalizer, dropout=dropout
     )
-    attended = [value[:, :, :0] + 0 * (query.sum() + key.sum())] if not tokens else []  # so that all have gradients
-    for start in range(0, tokens, block):
+    attended = []
+    for start in range(0, max(tokens, 1), block):  # an empty block if there is no token: all have gradients
         first, last = max(start - left, 0), min(start + block, tokens) + right
         part = query[:, :, start : start + block], key[:, :, first:last], value[:, :, first:last]
         valid = None if padding is None else padding[:, None, None, first:last]
