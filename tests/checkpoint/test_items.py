@@ -49,6 +49,20 @@ def test_a_test_item_of_training_is_refused_in_a_run_and_in_its_model(tmp_path, 
         check_test_items(overlapping, {}, tmp_path / folder)
 
 
+def test_files_of_another_data_set_with_the_same_names_are_not_refused(tmp_path):
+    ours, others, copied = (tmp_path / name / "wavs/001.wav" for name in ("ours", "others", "copied"))
+    for file, content in ((ours, b"12345"), (others, b"123"), (copied, b"12345")):
+        file.parent.mkdir(parents=True)
+        file.write_bytes(content)
+    names, run = ["wavs/001.wav"], tmp_path
+    add_training_items(names, run, tmp_path / "ours")
+    card = {"splits": split_checksums({"test": names})}
+    check_test_items({"test": names}, card, run, tmp_path / "others")
+    for root in ("ours", "copied"):
+        with pytest.raises(ValueError, match=r"trained on 1 of the 1 test items \(by their names and sizes\)"):
+            check_test_items({"test": names}, card, run, tmp_path / root)
+
+
 def test_another_test_set_than_the_cards_is_said(tmp_path):
     with pytest.warns(UserWarning, match="not that of the card: 2 items, the card has 1, or others"):
         check_test_items({"test": ["a", "b"]}, {"splits": split_checksums(NAMES)}, tmp_path)

@@ -59,7 +59,7 @@ def test_evaluate_refuses_test_items_of_training(command, tmp_path):
         (root / split).rename(tmp_path / split)
     for folder in (run, run / "model", released):
         message = one_line(command("evaluate", folder, "--data", root))
-        assert f"{folder}: was trained on 2 of the 2 test items (by their names), first train/" in message
+        assert f"{folder}: was trained on 2 of the 2 test items (by their names and sizes), first train/" in message
 
 
 def test_evaluate_takes_another_search_than_the_cards(command, finished_recognizer_run):

@@ -1,7 +1,9 @@
 """Which items a run was trained on: checksums for the card, and a list to find them in a test set.
 
 RUN/training_items.txt has one line per item that the run was ever trained on: the first 12 hexadecimal digits of the
-SHA-256 of its name, sorted. 100,000 items take 1.3 MB.
+SHA-256 of its name and, if it is a file, its size in bytes, sorted. 100,000 items take 1.3 MB. Another data set may use
+the same names, such as `wavs/001.wav`; its files are taken for the same only if they have the same sizes, too. The
+checksums on the card are of names alone.
 """
 
 import hashlib
@@ -26,12 +28,17 @@ def split_checksums(names: Mapping[str, Sequence[str]]) -> dict[str, dict[str, A
     }
 
 
-def add_training_items(names: Iterable[str], run: Path) -> None:
-    """Add the names of training items to the list of a run, which may have been started with others before.
+def add_training_items(names: Iterable[str], run: Path, root: Path | None = None) -> None:
+    """Add training items to the list of a run, which may have been started with others before.
 
     No list is written if there are no names, or more than `MOST_ITEMS`.
+
+    Args:
+        names: The names of the items.
+        run: Folder of the run.
+        root: The folder that the names are relative to; `None` if the items are not files.
     """
-    lines = training_items(run) | {digest(name) for name in names}
+    lines = training_items(run) | {digest(name, root) for name in names}
     if 0 < len(lines) <= MOST_ITEMS:
         write_text("".join(f"{line}\n" for line in sorted(lines)), run / TRAINING_ITEMS)
 
@@ -42,30 +49,38 @@ def training_items(folder: Path) -> set[str]:
     return set(file.read_text().split()) if file.exists() else set()
 
 
-def digest(name: str) -> str:
-    """The line of an item."""
-    return hashlib.sha256(name.encode()).hexdigest()[:DIGITS]
+def digest(name: str, root: Path | None = None) -> str:
+    """The line of an item: of its name and, if it is a file in `root`, of its size in bytes."""
+    is_file = root is not None and (root / name).is_file()
+    text = f"{name}\n{(root / name).stat().st_size}" if is_file else name
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
 
-def check_test_items(names: Mapping[str, Sequence[str]], card: Mapping[str, Any], folder: Path) -> None:
+def check_test_items(
+    names: Mapping[str, Sequence[str]], card: Mapping[str, Any], folder: Path, root: Path | None = None
+) -> None:
     """Check that a model was not trained on the items it is to be tested on, and that they are those of its card.
 
-    Warns if the test set differs from the card's.
+    Files are the same as in training if their names relative to the root and their sizes in bytes are; their contents
+    are not read. Items that are not files are compared by their names. Warns if the names of the test set differ from
+    the card's.
 
     Args:
         names: The names of the items of each split today; empty if the data set does not name its items.
         card: The model's card.
         folder: Folder of a run, its `model/`, or a released model.
+        root: The folder that the names are relative to; `None` if the items are not files.
 
     Raises:
         ValueError: If the model was trained on a test item.
     """
     test = names.get("test", ())
     trained = training_items(folder) or training_items(folder.resolve().parent)
-    seen = [name for name in test if digest(name) in trained]
+    seen = [name for name in test if digest(name, root) in trained]
     if seen:
+        compared = "names" if root is None else "names and sizes"
         raise ValueError(
-            f"{folder}: was trained on {len(seen):,} of the {len(test):,} test items (by their names), first "
+            f"{folder}: was trained on {len(seen):,} of the {len(test):,} test items (by their {compared}), first "
             f"{seen[0]}; provide a test set without them, or train again"
         )
     expected = card.get("splits", {}).get("test")

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     model = vitspeech.load(options.checkpoint, trust=options.trust)
     data = card_data(model, options.data)
-    check_test_items(data.item_names(), model.card, Path(options.checkpoint))
+    check_test_items(data.item_names(), model.card, Path(options.checkpoint), data.item_root)
     network = model.network.to("cuda" if torch.cuda.is_available() else "cpu")
     overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}
     overrides = {name: value for name, value in overrides.items() if value is not None}

@@ -5,6 +5,7 @@ Shapes: B batch.
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import lightning
@@ -31,6 +32,7 @@ class InMemoryData(lightning.LightningDataModule):
         items: What the inputs are called in messages and model cards.
         workers: Number of processes that read batches; 0 for data in memory.
         evaluation_batch: Items per batch in validation and test.
+        item_root: The folder that the names of items are relative to; `None` if the items are not files.
 
     Raises:
         ValueError: If `batch` is below 1.
@@ -40,6 +42,7 @@ class InMemoryData(lightning.LightningDataModule):
     items = "items"
     workers = 0
     evaluation_batch = 500
+    item_root: Path | None = None
 
     def __init__(self, *, batch: int, seed: int) -> None:
         super().__init__()

@@ -210,7 +210,8 @@ class TrainingCLI(LightningCLI):
             folder = run_folder.resume(given.resume, text, origin)
         else:
             folder = run_folder.start(given.run, given.configs, text, origin)
-        add_training_items(self.datamodule.item_names().get("train", ()), folder)
+        data = self.datamodule
+        add_training_items(data.item_names().get("train", ()), folder, data.item_root)
         foreign = foreign_modules([config.data.as_dict(), config.model.as_dict()])
         if modules := sorted({*foreign, *self.arguments.trust}):
             trust = " ".join(f"--trust {name}" for name in modules)

@@ -264,7 +264,9 @@ def test_a_split_without_a_csv_is_drawn_from_training(tmp_path):
 
 def test_recordings_keep_their_splits_when_others_are_added(tmp_path):
     root = fill(tmp_path, {"no": 20, "yes": 30})
-    before = made(root).item_names()
+    data = made(root)
+    before = data.item_names()
+    assert all((data.item_root / name).is_file() for names in before.values() for name in names)
     write(root / "no" / "000.wav", 5000)
     fill(root, {"aloe": 4})
     after = made(root).item_names()

@@ -217,6 +217,7 @@ def test_each_clip_has_its_speaker_and_each_cut_of_silence_its_recording(made_on
 def test_items_are_named_as_in_the_official_lists(made_once):
     data = SpeechCommands(["no", "yes"], str(made_once), unknown=0.3)
     names = data.item_names()
+    assert all((data.item_root / name).is_file() for split in SPLITS for name in names[split])
     listed = (data.folder / "testing_list.txt").read_text().split()
     assert {name for name in listed if name[:2] in ("no", "ye")} <= set(names["test"]) <= set(listed)
     assert [len(names[split]) for split in SPLITS] == [len(data.read(split)) for split in SPLITS]

@@ -31,7 +31,9 @@ def test_a_flat_folder_is_split_in_three_without_overlap(tmp_path):
 
 def test_pictures_keep_their_splits_when_others_are_added(tmp_path):
     root = fill(tmp_path, {"ape": 30, "bee": 20})
-    before = ImageFolder(str(root), image=8).item_names()
+    data = ImageFolder(str(root), image=8)
+    before = data.item_names()
+    assert all((data.item_root / name).is_file() for names in before.values() for name in names)
     assert sorted(name for names in before.values() for name in names)[0] == "ape/0.png"
     Image.new("L", (20, 31)).save(root / "ape" / "000.png")
     after = ImageFolder(str(root), image=8).item_names()

@@ -116,7 +116,9 @@ def test_a_split_without_a_csv_is_a_tenth_of_training_whatever_the_seed(tmp_path
 
 def test_recordings_keep_their_splits_when_others_are_added(tmp_path):
     fill(tmp_path, *["go", "left"] * 15)
-    before = made(tmp_path).item_names()
+    data = made(tmp_path)
+    before = data.item_names()
+    assert all((data.item_root / name).is_file() for names in before.values() for name in names)
     fill(tmp_path, *["go", "left"] * 20)
     after = made(tmp_path).item_names()
     assert all(set(before[split]) <= set(after[split]) for split in before)

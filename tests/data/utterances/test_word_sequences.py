@@ -270,7 +270,9 @@ def test_each_word_has_its_speaker(made, source):
 
 
 def test_items_are_the_clips_of_the_source_if_it_names_them(made, source, monkeypatch, tmp_path):
-    assert made().item_names() == {}
+    assert made().item_names() == {} and made().item_root is None
+    monkeypatch.setattr(source, "item_root", tmp_path, raising=False)
+    assert made().item_root == tmp_path
     monkeypatch.setattr(source, "item_names", lambda: {"train": ["go/1"], "test": ["go/2"]})
     assert made().item_names() == {"train": ["go/1"], "test": ["go/2"]}
     made().write_manifest(tmp_path / "some.jsonl")

@@ -81,7 +81,7 @@ class AudioFolder(WaveformData):
         seed: int = 0,
     ) -> None:
         super().__init__(seconds=seconds, batch=batch, augment=augment, seed=seed)
-        self.root = Path(root)
+        self.root = self.item_root = Path(root)
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
         self.sources = split_sources(self.root)

@@ -77,7 +77,7 @@ class SpeechCommands(WaveformData, WordSource):
         self.extra_ratios = {label: ratio for label, ratio in {UNKNOWN: unknown, SILENCE: silence}.items() if ratio}
         self.labels = [*self.words, *self.extra_ratios]
         self.root, self.download = Path(default_root(root)), download
-        self.folder = self.root / FOLDER / URL
+        self.folder = self.item_root = self.root / FOLDER / URL
 
     def prepare_data(self) -> None:
         """Download the data set if asked to, and check that it exists; runs in one process per machine."""

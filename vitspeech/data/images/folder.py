@@ -53,6 +53,7 @@ class ImageFolder(ImageData):
     ) -> None:
         super().__init__(batch=batch, augment=augment, seed=seed)
         self.root, self.image, self.file_workers = Path(root), image, workers
+        self.item_root = self.root
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
         self.train_folder = self.root / "train" if (self.root / "train").is_dir() else self.root

@@ -93,6 +93,7 @@ class TranscribedAudio(UtteranceData):
         if vocabulary is not None:
             check_vocabulary(vocabulary, units)
         self.root, self.vocabulary = Path(root), vocabulary
+        self.item_root = self.root
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
         if not (self.root / "train.csv").is_file():

@@ -115,6 +115,11 @@ class WordSequences(UtteranceData):
             names["test"] = sorted({clip for utterance in utterances for clip in utterance.clips})
         return names
 
+    @property
+    def item_root(self) -> Path | None:
+        """The folder that the names of the source's clips are relative to."""
+        return getattr(self.source, "item_root", None)
+
     def sampler(self, split: str) -> UtteranceSampler:
         """The sampler of a split's utterances; training uses the noise of `augment`, the others have noise always."""
         noise = (self.augment.snr_db, self.augment.noise_prob) if split == "train" else (self.snr_db, 1.0)
