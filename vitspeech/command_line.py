@@ -31,6 +31,16 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust", action="append", default=[], metavar="MODULE", help=text)
 
 
+def check_table(table: Path | None) -> None:
+    """Refuse a table that cannot be written later, before the work is done.
+
+    Raises:
+        FileNotFoundError: If its folder does not exist.
+    """
+    if table is not None and not table.parent.is_dir():
+        raise FileNotFoundError(f"--csv {table}: the folder {table.parent} does not exist")
+
+
 class UnreadFiles:
     """The files that a command could not read, while it went on with the others.
 

@@ -64,7 +64,7 @@ def test_files_of_another_data_set_with_the_same_names_are_not_refused(tmp_path)
 
 
 def test_another_test_set_than_the_cards_is_said(tmp_path):
-    with pytest.warns(UserWarning, match="not that of the card: 2 items, the card has 1, or others"):
+    with pytest.warns(UserWarning, match="not the one of the card .items: 2 now, 1 then"):
         check_test_items({"test": ["a", "b"]}, {"splits": split_checksums(NAMES)}, tmp_path)
     check_test_items({}, {"splits": split_checksums(NAMES)}, tmp_path)  # generated items have no names
     check_test_items({"test": ["a"]}, {}, tmp_path)  # and early cards no checksums

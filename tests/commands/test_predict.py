@@ -88,3 +88,9 @@ def test_usage_errors_have_status_two(command, finished_run, star):
 def test_predict_accepts_a_recording(command, finished_speech_run, words):
     result = command("predict", finished_speech_run, words, "--top", 1)
     assert result.returncode == 0 and result.stdout.startswith(f"{words}: ")
+
+
+@pytest.mark.parametrize("verb", ["predict", "transcribe"])
+def test_a_table_in_a_folder_that_does_not_exist_is_refused_before_the_work(command, tmp_path, verb):
+    result = command(verb, tmp_path / "no model is read", tmp_path, "--csv", tmp_path / "nowhere/out.csv")
+    assert f"the folder {tmp_path / 'nowhere'} does not exist" in one_line(result)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitspeech.data.batches import Batches
+from vitspeech.data.batches import Batches, Items
 
 
 def test_an_epoch_shows_every_image_at_most_once_and_only_whole_batches():
@@ -50,3 +50,9 @@ def test_processes_share_an_epoch_without_overlap(monkeypatch):
 def test_a_batch_larger_than_the_training_set_is_refused():
     with pytest.raises(ValueError, match="batch=11 is more than the 10 training items"):
         Batches(10, 11, shuffle=True)
+
+
+@pytest.mark.parametrize(("labels", "speakers"), [(9, None), (10, ["a"])])
+def test_items_of_unequal_numbers_are_refused(labels, speakers):
+    with pytest.raises(ValueError, match=f"10 inputs, {labels} labels"):
+        Items(torch.zeros(10, 3), torch.zeros(labels, dtype=torch.int64), speakers)

@@ -1,6 +1,7 @@
 """Files are written atomically."""
 
 import csv
+import os
 
 import pytest
 
@@ -46,3 +47,8 @@ def test_a_folder_that_is_not_there_is_named_before_a_row_is_made(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         write_csv(tmp_path / "nowhere" / "out.csv", ["file", "unit"], rows)
     assert next(rows) == ("a.wav", "go")
+
+
+def test_a_table_names_files_whose_names_are_not_utf_8(tmp_path):
+    write_csv(tmp_path / "table.csv", ["file"], [(os.fsdecode(b"bad\xff.jpg"),)])
+    assert (tmp_path / "table.csv").read_text(encoding="utf-8").split() == ["file", r"bad\udcff.jpg"]

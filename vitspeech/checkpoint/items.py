@@ -23,7 +23,7 @@ def split_checksums(names: Mapping[str, Sequence[str]]) -> dict[str, dict[str, A
     """The number of items and the SHA-256 of each split: of its sorted names, each followed by a newline (UTF-8)."""
     texts = {split: "".join(f"{name}\n" for name in sorted(items)) for split, items in names.items()}
     return {
-        split: {"items": len(names[split]), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+        split: {"items": len(names[split]), "sha256": hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()}
         for split, text in texts.items()
     }
 
@@ -53,7 +53,7 @@ def digest(name: str, root: Path | None = None) -> str:
     """The line of an item: of its name and, if it is a file in `root`, of its size in bytes."""
     is_file = root is not None and (root / name).is_file()
     text = f"{name}\n{(root / name).stat().st_size}" if is_file else name
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:DIGITS]
 
 
 def check_test_items(
@@ -61,9 +61,9 @@ def check_test_items(
 ) -> None:
     """Check that a model was not trained on the items it is to be tested on, and that they are those of its card.
 
-    Files are the same as in training if their names relative to the root and their sizes in bytes are; their contents
-    are not read. Items that are not files are compared by their names. Warns if the names of the test set differ from
-    the card's.
+    Files are the same as in training if their names relative to the root and their sizes in bytes are. Their contents
+    are not read, so a renamed or copied file is not recognized. Items that are not files are compared by their names.
+    Warns if the names of the test set differ from the card's.
 
     Args:
         names: The names of the items of each split today; empty if the data set does not name its items.
@@ -86,6 +86,6 @@ def check_test_items(
     expected = card.get("splits", {}).get("test")
     if test and expected and split_checksums({"test": test})["test"] != expected:
         warnings.warn(
-            f"the test set is not that of the card: {len(test):,} items, the card has {expected['items']:,}, or others",
+            f"the test set is not the one of the card (items: {len(test):,} now, {expected['items']:,} then)",
             stacklevel=2,
         )

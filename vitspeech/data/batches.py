@@ -71,9 +71,16 @@ class Items(Dataset):
         inputs: Integer tensor with one row per item.
         labels: Index of each item's label, int64, one per item.
         speakers: Who speaks each item, so that intervals of accuracies resample speakers; `None` if unknown.
+
+    Raises:
+        ValueError: If there are not as many labels (or speakers) as inputs.
     """
 
     def __init__(self, inputs: Tensor, labels: Tensor, speakers: Sequence[str] | None = None) -> None:
+        counts = {len(inputs), len(labels), len(inputs if speakers is None else speakers)}
+        if len(counts) > 1:
+            speakers_too = "" if speakers is None else f", {len(speakers)} speakers"
+            raise ValueError(f"{len(inputs)} inputs, {len(labels)} labels{speakers_too}: each input needs one")
         self.inputs, self.labels, self.speakers = inputs, labels, speakers
 
     def __len__(self) -> int:

@@ -63,8 +63,11 @@ def write_json(value: Any, path: str | Path) -> None:
 
 
 def write_csv(path: str | Path, columns: Sequence[str], rows: Iterable[Sequence]) -> None:
-    """Write a table atomically: an error raised while the rows are produced leaves `path` unchanged."""
-    with replacing(path) as draft, draft.open("w", newline="") as file:
+    """Write a table atomically: an error raised while the rows are produced leaves `path` unchanged.
+
+    Bytes of file names that are not UTF-8 are written as `\\udcff`.
+    """
+    with replacing(path) as draft, draft.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(rows)

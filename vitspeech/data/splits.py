@@ -76,7 +76,9 @@ def split_at(value: float, held_out: Sequence[str]) -> str:
 
 def percentage(key: str) -> float:
     """A number from 0 to 100 that depends on the key only: that of `which_set` of Speech Commands."""
-    digest = hashlib.sha1(unicodedata.normalize("NFC", key).encode(), usedforsecurity=False).hexdigest()
+    digest = hashlib.sha1(
+        unicodedata.normalize("NFC", key).encode(errors="surrogateescape"), usedforsecurity=False
+    ).hexdigest()
     return int(digest, 16) % MODULUS * (100 / (MODULUS - 1))
 
 

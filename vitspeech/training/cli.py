@@ -218,6 +218,8 @@ class TrainingCLI(LightningCLI):
             print(f"this model has code of your own: loading it later needs {trust} (in Python: trust={modules})")
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
         print(f"{type(self.model.network).__name__}, {parameters:,} parameters -> {folder}")
+        data = self.datamodule
+        print(f"{len(data.train):,} training and {len(data.validation):,} validation {data.items}")
         if given.resume:
             print(f"resuming after {run_folder.epochs_done(folder)} of {self.trainer.max_epochs} epochs")
         return folder
