@@ -68,6 +68,7 @@ def test_a_speech_run_is_a_function_of_its_seed_and_states_its_context(finished_
     for name, tensor in weights(finished_speech_run).items():
         assert torch.equal(tensor, weights(again)[name]), name
     config, card = (again / "config.yaml").read_text(), json.loads((again / "model/card.json").read_text())
+    assert card["name"] == "again"
     # Two blocks of 8 and 2 tokens of 40 ms; a token is made of 85 ms.
     for name, milliseconds in (("look_back_ms", 640), ("look_ahead_ms", 160), ("delay_ms", 245)):
         assert f"# {name}: {float(milliseconds)}" in config and card[name] == milliseconds

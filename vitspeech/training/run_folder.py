@@ -193,7 +193,7 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
     config = yaml.safe_load((run / "config.yaml").read_text())
     model_config = config["model"]["init_args"]["network"]
     card = {
-        "name": run.parent.name,
+        "name": run.parent.name if run.name.isdigit() else run.name,  # runs/cifar10-vit/0, or --run flowers
         "data": test_set(config["data"]),
         "split": "test",
         **({"splits": split_checksums(names)} if (names := data.item_names()) else {}),
