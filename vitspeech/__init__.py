@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         WordSequences,
         WordSource,
     )
+    from vitspeech.errors import InputError
     from vitspeech.evaluation import Report
     from vitspeech.frontends import SpecAugment, SpeechTokens
     from vitspeech.inference.predict import predict
@@ -78,6 +79,7 @@ __all__ = [
     "ImageData",
     "ImageFolder",
     "InMemoryData",
+    "InputError",
     "Items",
     "Labeling",
     "Model",
@@ -130,6 +132,7 @@ _NAMES_IN_MODULE = {
     "data": """AudioFolder Augment Cifar ImageData ImageFolder InMemoryData Items SequenceAugment Shapes SpeechCommands
         SpokenVocabulary SpokenWords TranscribedAudio TwoMarks UtteranceData WaveformAugment WaveformData WordClip
         WordSequences WordSource""",
+    "errors": "InputError",
     "evaluation": "Report",
     "frontends": "SpecAugment SpeechTokens",
     "inference.predict": "predict",

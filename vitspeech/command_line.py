@@ -1,15 +1,20 @@
-"""What commands share: their parser, and how they report bad input (one line, an exit status, no traceback)."""
+"""What commands share: their parser, and how they report errors: bad input in one line, a bug with its traceback."""
 
 import argparse
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-BAD_INPUT = (ValueError, OSError, FloatingPointError)
+from vitspeech.errors import InputError
+
+BAD_INPUT = (InputError, OSError, FloatingPointError)  # the last one: a loss that is not finite
 UNREAD_FILES_STATUS = 3
+BUG_STATUS = 70  # EX_SOFTWARE of sysexits.h
+BUG = "this is a bug in vitspeech, or in code of your own that --trust named; please report it with the lines above"
 BROKEN_PIPE_STATUS = 141  # what a shell reports for a program ended by SIGPIPE
 
 
@@ -83,10 +88,11 @@ def one_line(error: Exception) -> str:
 
 
 def run(command: Callable[[], None], name: str) -> None:
-    """Run a command and report bad input as one line on standard error, with exit status 1.
+    """Run a command and report bad input (`BAD_INPUT`) as one line on standard error, with exit status 1.
 
-    A warning is one line as well. A closed pipe (`| head`) ends the command quietly. If the environment variable
-    VITSPEECH_TRACEBACK is set, the traceback is shown instead.
+    A warning is one line as well. A closed pipe (`| head`) ends the command quietly. An error of another class is a
+    bug: its traceback is shown, and the exit status is 70. If the environment variable VITSPEECH_TRACEBACK is set, bad
+    input shows its traceback, too.
 
     Args:
         command: Parses its arguments and does the work.
@@ -108,5 +114,9 @@ def run(command: Callable[[], None], name: str) -> None:
         sys.exit(f"{name}: {one_line(error)}")
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception:
+        traceback.print_exc()
+        print(f"{name}: {BUG}", file=sys.stderr)
+        sys.exit(BUG_STATUS)
     finally:
         warnings.formatwarning = original

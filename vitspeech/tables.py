@@ -18,6 +18,7 @@ from typing import Any
 
 from vitspeech.checkpoint.release import of_all_starts, percentages
 from vitspeech.checkpoint.release import table as models_table
+from vitspeech.errors import InputError
 from vitspeech.receptive.report import published
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,12 +69,12 @@ def updated(text: str) -> str:
     """A page with its tables made anew.
 
     Raises:
-        ValueError: If a table's name is unknown.
+        InputError: If a table's name is unknown.
     """
 
     def replacement(match: re.Match) -> str:
         if match["name"] not in TABLES:
-            raise ValueError(f"table {match['name']!r} is unknown; known: {', '.join(TABLES)}")
+            raise InputError(f"table {match['name']!r} is unknown; known: {', '.join(TABLES)}")
         return match[1] + "\n".join(TABLES[match["name"]]()) + "\n" + match[3]
 
     return MARKED.sub(replacement, text)

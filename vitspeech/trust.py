@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from vitspeech.errors import InputError
+
 KNOWN_PACKAGES = ("vitspeech", "torch", "timm", "lightning", "torchmetrics")
 
 
@@ -36,17 +38,17 @@ def check_trusted(class_path: str, trust: Sequence[str] = ()) -> None:
         trust: Modules whose code may run; trusting `mine` includes `mine.networks`.
 
     Raises:
-        ValueError: If the class is in none of them.
+        InputError: If the class is in none of them.
     """
     if not is_known(class_path, trust):
-        raise ValueError(refusal(class_path))
+        raise InputError(refusal(class_path))
 
 
 def check_config(config: Any, trust: Sequence[str] = ()) -> None:
     """`check_trusted` for every class that a configuration names.
 
     Raises:
-        ValueError: If one of them is not trusted.
+        InputError: If one of them is not trusted.
     """
     for class_path in class_paths(config):
         check_trusted(class_path, trust)
@@ -70,7 +72,7 @@ def import_trusted(class_path: str, trust: Sequence[str]) -> Any:
     """Import a class of a trusted module, which may lie in the current folder.
 
     Raises:
-        ValueError: If the class is not trusted, or there is no such module or class.
+        InputError: If the class is not trusted, or there is no such module or class.
     """
     check_trusted(class_path, trust)
     module, _, name = class_path.rpartition(".")
@@ -78,14 +80,14 @@ def import_trusted(class_path: str, trust: Sequence[str]) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"{class_path}: cannot be imported: {error}") from None
+        raise InputError(f"{class_path}: cannot be imported: {error}") from None
 
 
 def import_modules(trust: Sequence[str]) -> None:
     """Import the trusted modules, so that what they register by name can be used.
 
     Raises:
-        ValueError: If one of them cannot be imported.
+        InputError: If one of them cannot be imported.
     """
     if trust:
         search_current_folder()
@@ -93,7 +95,7 @@ def import_modules(trust: Sequence[str]) -> None:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise ValueError(f"the trusted module {module} cannot be imported: {error}") from None
+            raise InputError(f"the trusted module {module} cannot be imported: {error}") from None
 
 
 def search_current_folder() -> None:

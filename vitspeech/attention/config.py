@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from vitspeech.attention.scores import Score
+from vitspeech.errors import InputError
 
 Contexts = int | list[int | None] | None
 
@@ -22,7 +23,7 @@ class Config:
         """The settings from a config, from a dictionary of its fields, or the defaults for `None`.
 
         Raises:
-            ValueError: If the dictionary has a key that is not a field.
+            InputError: If the dictionary has a key that is not a field.
         """
         if isinstance(value, cls):
             return value
@@ -30,7 +31,7 @@ class Config:
         names = [field.name for field in fields(cls)]
         for name in settings:
             if name not in names:
-                raise ValueError(f"{cls.__name__} has no {name!r}; it has {', '.join(names)}")
+                raise InputError(f"{cls.__name__} has no {name!r}; it has {', '.join(names)}")
         return cls(**settings)
 
 
@@ -65,10 +66,10 @@ class EncoderConfig(Config):
         """One config for each block, with its own `left`, `right` and `drop_path`.
 
         Raises:
-            ValueError: If `depth` is below 1, or a list of contexts has another length.
+            InputError: If `depth` is below 1, or a list of contexts has another length.
         """
         if self.depth < 1:
-            raise ValueError(f"depth={self.depth} is below 1")
+            raise InputError(f"depth={self.depth} is below 1")
         contexts = zip(*(repeated(name, getattr(self, name), self.depth) for name in ("left", "right")), strict=True)
         growth = [number / (self.depth - 1) if self.depth > 1 else 1 for number in range(self.depth)]
         return [
@@ -110,9 +111,9 @@ def repeated(name: str, context: Contexts, depth: int) -> list[int | None]:
     """One context per block.
 
     Raises:
-        ValueError: If a list has another length.
+        InputError: If a list has another length.
     """
     contexts = [context] * depth if context is None or isinstance(context, int) else list(context)
     if len(contexts) != depth:
-        raise ValueError(f"{name}={contexts} has {len(contexts)} entries, but there are depth={depth} blocks")
+        raise InputError(f"{name}={contexts} has {len(contexts)} entries, but there are depth={depth} blocks")
     return contexts

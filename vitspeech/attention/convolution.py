@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.scores import weights_of
+from vitspeech.errors import InputError
 
 Sides = tuple[int, int, int, int]
 
@@ -44,7 +45,8 @@ class QuadraticAttention(nn.Module):
         image (B, D, R, C) -> (B, E, R, C), or the rows and columns of the padded image without `margin`
 
     Raises:
-        ValueError: If `heads` is below 1, a side is negative, the image has other channels, or no query is left.
+        InputError: If `heads` is below 1 or a side is negative.
+        ValueError: If the image has other channels, or no query is left.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class QuadraticAttention(nn.Module):
     ) -> None:
         super().__init__()
         if heads < 1:
-            raise ValueError(f"heads={heads} is below 1")
+            raise InputError(f"heads={heads} is below 1")
         head_width = min(width_in, width_out) if head_width is None else head_width
         self.heads = heads
         self.padding = on_four_sides("padding", padding)
@@ -120,12 +122,12 @@ def attention_from_convolution(convolution: nn.Conv2d) -> QuadraticAttention:
         convolution: With any kernel, dilation and zero padding.
 
     Raises:
-        ValueError: If it has a stride, groups, or another padding than zeros.
+        InputError: If it has a stride, groups, or another padding than zeros.
     """
     for name, supported in (("stride", (1, 1)), ("groups", 1), ("padding_mode", "zeros")):
         value = getattr(convolution, name)
         if value != supported:
-            raise ValueError(f"{name}={value!r} of the convolution is not supported, only {name}={supported!r}")
+            raise InputError(f"{name}={value!r} of the convolution is not supported, only {name}={supported!r}")
     width_in, width_out, kernel = convolution.in_channels, convolution.out_channels, convolution.kernel_size
     reach = [gap * (places - 1) for gap, places in zip(convolution.dilation, kernel, strict=True)]
     # The center of the kernel: PyTorch's "same" puts the odd pixel of an even kernel below and to the right.
@@ -155,9 +157,9 @@ def on_four_sides(name: str, sides: int | Sides) -> Sides:
     """Expand one number to (above, below, left, right).
 
     Raises:
-        ValueError: If there are not four numbers, or one is negative.
+        InputError: If there are not four numbers, or one is negative.
     """
     four = (sides,) * 4 if isinstance(sides, int) else tuple(sides)
     if len(four) != 4 or min(four) < 0:
-        raise ValueError(f"{name}={sides} is not one number or (above, below, left, right), none negative")
+        raise InputError(f"{name}={sides} is not one number or (above, below, left, right), none negative")
     return four

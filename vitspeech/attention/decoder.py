@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from vitspeech.attention.config import DecoderConfig
 from vitspeech.attention.masks import check_padding, window_mask
 from vitspeech.attention.multihead import MultiHeadAttention
+from vitspeech.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ class Decoder(nn.Module):
         x (B, T, D), source (B, S, D), padding (B, T) or None, source_padding (B, S) or None -> (B, T, D)
 
     Raises:
-        ValueError: As `DecoderBlock`, or if `depth` is below 1.
+        InputError: As `DecoderBlock`, or if `depth` is below 1.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class Decoder(nn.Module):
         super().__init__()
         config = DecoderConfig.of(config)
         if config.depth < 1:
-            raise ValueError(f"depth={config.depth} is below 1")
+            raise InputError(f"depth={config.depth} is below 1")
         self.width = width
         self.blocks = nn.ModuleList(DecoderBlock(width, config, positions=positions) for _ in range(config.depth))
         self.norm = nn.LayerNorm(width)

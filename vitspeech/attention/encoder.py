@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from vitspeech.attention.config import EncoderConfig
 from vitspeech.attention.multihead import MultiHeadAttention
+from vitspeech.errors import InputError
 
 Positions = Literal["relative", "rotary"] | nn.Module | None
 
@@ -27,13 +28,13 @@ class DropPath(nn.Module):
         (B, …) -> (B, …)
 
     Raises:
-        ValueError: If `prob` is outside that range.
+        InputError: If `prob` is outside that range.
     """
 
     def __init__(self, prob: float) -> None:
         super().__init__()
         if not 0 <= prob < 1:
-            raise ValueError(f"drop_path={prob} is not within 0 .. 1 (1 excluded)")
+            raise InputError(f"drop_path={prob} is not within 0 .. 1 (1 excluded)")
         self.prob = prob
 
     def forward(self, branch: Tensor) -> Tensor:
@@ -58,7 +59,7 @@ class EncoderBlock(nn.Module):
         x (B, T, D), padding (B, T) or None -> (B, T, D)
 
     Raises:
-        ValueError: As `MultiHeadAttention`, or if `drop_path` is out of range.
+        InputError: As `MultiHeadAttention`, or if `drop_path` is out of range.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Encoder(nn.Module):
         x (B, T, D), padding (B, T) or None -> (B, T, D)
 
     Raises:
-        ValueError: As `EncoderBlock`, or if `depth` is below 1, or a list of contexts does not have `depth` entries.
+        InputError: As `EncoderBlock`, or if `depth` is below 1, or a list of contexts does not have `depth` entries.
     """
 
     def __init__(

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vitspeech.errors import InputError
+
 
 def padding_mask(lengths: Tensor, tokens: int) -> Tensor:
     """True for valid tokens, false for padding.
@@ -47,7 +49,7 @@ def window_mask(
         -> (T, S)
 
     Raises:
-        ValueError: If a context is negative.
+        InputError: If a context is negative.
     """
     check_context(left, right)
     offset = torch.arange(keys, device=device) - torch.arange(queries, device=device)[:, None]
@@ -80,11 +82,11 @@ def check_context(left: int | None, right: int | None) -> None:
     """Check that a context is not negative.
 
     Raises:
-        ValueError: If `left` or `right` is negative.
+        InputError: If `left` or `right` is negative.
     """
     for name, context in (("left", left), ("right", right)):
         if context is not None and context < 0:
-            raise ValueError(f"{name}={context} is negative; give 0 or more tokens, or None for unlimited")
+            raise InputError(f"{name}={context} is negative; give 0 or more tokens, or None for unlimited")
 
 
 def check_mask(name: str, mask: Tensor, scores: tuple[int, ...]) -> None:

@@ -16,6 +16,7 @@ from vitspeech.attention.masks import check_context, check_mask, check_padding, 
 from vitspeech.attention.positions import IN_ATTENTION, RelativePositions, Rotary
 from vitspeech.attention.scores import NORMALIZERS, Score, make_score, named
 from vitspeech.attention.windowed.truncated import truncated_attention
+from vitspeech.errors import InputError
 
 
 class MultiHeadAttention(nn.Module):
@@ -50,7 +51,8 @@ class MultiHeadAttention(nn.Module):
         query that may attend to nothing is the bias of W^O. With a `mask` or a source, all T x S pairs are computed.
 
     Raises:
-        ValueError: If H does not divide D, a context is negative, a name is unknown, or a mask has a wrong shape.
+        InputError: If H does not divide D, a context is negative, or a name is unknown.
+        ValueError: If a mask has a wrong shape.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         if heads < 1 or width % heads:
-            raise ValueError(f"heads={heads} does not divide width={width}")
+            raise InputError(f"heads={heads} does not divide width={width}")
         check_context(left, right)
         self.heads = heads
         self.left, self.right = left, right
@@ -206,15 +208,15 @@ def make_positions(positions: str | nn.Module | None, width: int) -> tuple[Rotar
     """The rotary and the relative positions for heads of that width, at most one of which is not `None`.
 
     Raises:
-        ValueError: If the name is unknown, or a module is neither or of another width.
+        InputError: If the name is unknown, or a module is neither or of another width.
     """
     if isinstance(positions, str):
         positions = named(IN_ATTENTION, "positions", positions)(width)
     elif isinstance(positions, Rotary | RelativePositions):
         if positions.width != width:
-            raise ValueError(f"positions are for heads of width {positions.width}, not {width}")
+            raise InputError(f"positions are for heads of width {positions.width}, not {width}")
         positions = copy.deepcopy(positions)
     elif positions is not None:
-        raise ValueError(f"positions={type(positions).__name__} has no effect in attention; use {list(IN_ATTENTION)}")
+        raise InputError(f"positions={type(positions).__name__} has no effect in attention; use {list(IN_ATTENTION)}")
     rotary = positions if isinstance(positions, Rotary) else None
     return rotary, positions if rotary is None else None

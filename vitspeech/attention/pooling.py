@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.scores import named, weights_of
+from vitspeech.errors import InputError
 
 
 class MeanPooling(nn.Module):
@@ -72,13 +73,13 @@ class SelfAttentivePooling(nn.Module):
         x (B, T, D), padding (B, T) or None -> (B, R · D)
 
     Raises:
-        ValueError: If `hops` is below 1 or `penalty` is negative.
+        InputError: If `hops` is below 1 or `penalty` is negative.
     """
 
     def __init__(self, width: int, hidden: int = 64, hops: int = 1, penalty: float = 0.0) -> None:
         super().__init__()
         if hops < 1 or penalty < 0:
-            raise ValueError(f"hops={hops} is below 1 or penalty={penalty} is negative")
+            raise InputError(f"hops={hops} is below 1 or penalty={penalty} is negative")
         self.factor = hops
         self.penalty = penalty
         self.auxiliary_loss: Tensor | None = None
@@ -116,6 +117,6 @@ def make_pooling(pooling: str | nn.Module, width: int) -> nn.Module:
     """The pooling with that name for model width D; a module is returned as it is.
 
     Raises:
-        ValueError: If the name is unknown.
+        InputError: If the name is unknown.
     """
     return pooling if isinstance(pooling, nn.Module) else named(POOLINGS, "pooling", pooling)(width)

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vitspeech.errors import InputError
+
 PAGE = 256  # positions whose rotations are computed at once and kept
 
 
@@ -30,10 +32,10 @@ def sinusoidal(
         -> (T, D)
 
     Raises:
-        ValueError: If `width` is odd.
+        InputError: If `width` is odd.
     """
     if width % 2:
-        raise ValueError(f"width={width} is odd; sinusoidal positions pair a sine with a cosine")
+        raise InputError(f"width={width} is odd; sinusoidal positions pair a sine with a cosine")
     exact = {"dtype": torch.float64, "device": "cpu"}
     wavelengths = 10_000 ** (torch.arange(0, width, 2, **exact) / width)
     angles = torch.arange(first, first + tokens, **exact)[:, None] / wavelengths
@@ -47,10 +49,10 @@ def sinusoidal_2d(rows: int, columns: int, width: int, dtype: torch.dtype = torc
         -> (rows · columns, D)
 
     Raises:
-        ValueError: If `width` is not a multiple of four.
+        InputError: If `width` is not a multiple of four.
     """
     if width % 4:
-        raise ValueError(f"width={width} is not a multiple of 4; 2-D positions halve it into sine-cosine pairs")
+        raise InputError(f"width={width} is not a multiple of 4; 2-D positions halve it into sine-cosine pairs")
     row = sinusoidal(rows, width // 2, dtype=dtype)[:, None].expand(-1, columns, -1)
     column = sinusoidal(columns, width // 2, dtype=dtype)[None].expand(rows, -1, -1)
     return torch.cat((row, column), dim=-1).flatten(0, 1)
@@ -67,7 +69,7 @@ class FixedPositions(nn.Module):
         table (T, D); (B, T', D) -> (B, T', D) for any T' up to T
 
     Raises:
-        ValueError: If a sequence is longer than the table.
+        InputError: If a sequence is longer than the table.
     """
 
     def __init__(self, table: Tensor) -> None:
@@ -96,7 +98,7 @@ class LearnedPositions(nn.Module):
         (B, T', D) -> (B, T', D) for any T' up to T
 
     Raises:
-        ValueError: If a sequence is longer than T.
+        InputError: If a sequence is longer than T.
     """
 
     def __init__(self, tokens: int, width: int) -> None:
@@ -115,7 +117,7 @@ class LearnedPositions(nn.Module):
 def rows_for(x: Tensor, table: Tensor) -> Tensor:
     """The first rows of the table, one for each token of `x`."""
     if x.shape[-2] > table.shape[0]:
-        raise ValueError(f"a sequence of {x.shape[-2]} tokens is longer than the {table.shape[0]} positions")
+        raise InputError(f"a sequence of {x.shape[-2]} tokens is longer than the {table.shape[0]} positions")
     return table[: x.shape[-2]]
 
 
@@ -132,13 +134,13 @@ class RelativePositions(nn.Module):
         clip: Maximum distance C in tokens; larger distances are clipped to it. The paper uses 16.
 
     Raises:
-        ValueError: If `clip` is negative.
+        InputError: If `clip` is negative.
     """
 
     def __init__(self, width: int, clip: int = 16) -> None:
         super().__init__()
         if clip < 0:
-            raise ValueError(f"clip={clip} is negative")
+            raise InputError(f"clip={clip} is negative")
         self.width, self.clip = width, clip
         self.key = nn.Parameter(torch.empty(2 * clip + 1, width))
         self.value = nn.Parameter(torch.empty(2 * clip + 1, width))
@@ -216,13 +218,13 @@ class Rotary(nn.Module):
         query (B, H, T, K), key (B, H, S, K) -> the same
 
     Raises:
-        ValueError: If `width` is odd.
+        InputError: If `width` is odd.
     """
 
     def __init__(self, width: int) -> None:
         super().__init__()
         if width % 2:
-            raise ValueError(f"width={width} of a head is odd; rotary positions rotate pairs")
+            raise InputError(f"width={width} of a head is odd; rotary positions rotate pairs")
         self.width = width
 
     def forward(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:

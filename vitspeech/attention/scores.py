@@ -19,6 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vitspeech.errors import InputError
+
 
 class Score(nn.Module):
     """The base class of scores; by itself the dot product q·k (Luong et al. 2015, arXiv:1508.04025, eq. 8).
@@ -87,11 +89,11 @@ def register_score(name: str) -> Callable[[ScoreClass], ScoreClass]:
         name: Without a dot, since in configs names with dots are import paths.
 
     Raises:
-        ValueError: If the name has a dot, or is registered for another class.
+        InputError: If the name has a dot, or is registered for another class.
         TypeError: If the class is not a subclass of `Score`.
     """
     if "." in name:
-        raise ValueError(f"the name {name!r} of a score has a dot: in configs, names with dots are import paths")
+        raise InputError(f"the name {name!r} of a score has a dot: in configs, names with dots are import paths")
 
     def register(score: ScoreClass) -> ScoreClass:
         check_score(score)
@@ -99,7 +101,7 @@ def register_score(name: str) -> Callable[[ScoreClass], ScoreClass]:
             getattr(SCORES.get(name, score), part) == getattr(score, part) for part in ("__module__", "__qualname__")
         )
         if not all(same):  # a module that is loaded again may register its class again
-            raise ValueError(f"the score {name!r} is already registered: {SCORES[name].__qualname__}")
+            raise InputError(f"the score {name!r} is already registered: {SCORES[name].__qualname__}")
         SCORES[name] = score
         return score
 
@@ -116,12 +118,12 @@ def make_score(score: str | type[Score], heads: int, width: int) -> Score:
         width: Head width K.
 
     Raises:
-        ValueError: If the name is unknown, or `scale` is not a number.
+        InputError: If the name is unknown, or `scale` is not a number.
         TypeError: If it is not a subclass of `Score`.
     """
     if isinstance(score, str):
         if "." in score:
-            raise ValueError(
+            raise InputError(
                 f"score={score!r} is not a registered name; in Python pass the class itself, in a config its import "
                 "path and its module with --trust"
             )
@@ -129,7 +131,7 @@ def make_score(score: str | type[Score], heads: int, width: int) -> Score:
     check_score(score)
     module = score(heads, width)
     if not isinstance(module.scale, int | float):
-        raise ValueError(f"{score.__name__}.scale is not a number; multiply by a learned scale in prepare")
+        raise InputError(f"{score.__name__}.scale is not a number; multiply by a learned scale in prepare")
     return module
 
 
@@ -266,8 +268,8 @@ def named(choices: Any, argument: str, name: str) -> Any:
     """Look up a choice by name; the error for an unknown name lists the known ones.
 
     Raises:
-        ValueError: If `name` is none of the choices.
+        InputError: If `name` is none of the choices.
     """
     if name not in choices:
-        raise ValueError(f"{argument}={name!r} is unknown; known: {', '.join(choices)}")
+        raise InputError(f"{argument}={name!r} is unknown; known: {', '.join(choices)}")
     return choices[name] if isinstance(choices, dict) else name

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vitspeech.attention.encoder import Encoder, EncoderBlock
 from vitspeech.attention.masks import window_mask
+from vitspeech.errors import InputError
 
 PART = 128  # tokens processed at once, which bounds the memory of a long push
 
@@ -26,16 +27,16 @@ class EncoderStream:
         encoder: In evaluation mode, with a limited `right` in every block.
 
     Raises:
-        ValueError: If the look-ahead of a block is unlimited, or the encoder is in training mode.
+        InputError: If the look-ahead of a block is unlimited, or the encoder is in training mode.
     """
 
     def __init__(self, encoder: Encoder) -> None:
         if None in encoder.right:
-            raise ValueError(
+            raise InputError(
                 f"right={encoder.right} is unlimited: no output is final before the end; limit it to stream"
             )
         if encoder.training:
-            raise ValueError("the encoder is in training mode, with dropout; call eval() first")
+            raise InputError("the encoder is in training mode, with dropout; call eval() first")
         self.encoder = encoder
         self.restart()
 

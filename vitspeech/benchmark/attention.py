@@ -27,6 +27,7 @@ from vitspeech.benchmark.measure import (
 from vitspeech.benchmark.memory import in_fresh_process
 from vitspeech.benchmark.variants import PASSES, VARIANTS, Case, prepare, projected
 from vitspeech.data.files import write_json
+from vitspeech.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Settings:
         memory: Whether to measure peak memory.
 
     Raises:
-        ValueError: If a number is too small, a name is unknown, or the device is missing.
+        InputError: If a number is too small, a name is unknown, or the device is missing.
     """
 
     tokens: Sequence[int] = (256, 1024, 4096, 16384)
@@ -69,9 +70,9 @@ class Settings:
     def __post_init__(self) -> None:
         check_counts(batch=self.batch, heads=self.heads, width=self.width, repeats=self.repeats)
         if not self.tokens or min(self.tokens) < 1:
-            raise ValueError(f"tokens={list(self.tokens)}: give lengths of at least 1")
+            raise InputError(f"tokens={list(self.tokens)}: give lengths of at least 1")
         if min(self.left, self.right) < 0:
-            raise ValueError(f"left={self.left}, right={self.right}: give 0 or more tokens")
+            raise InputError(f"left={self.left}, right={self.right}: give 0 or more tokens")
         check_names(self.dtypes, DTYPES)
         check_names(self.variants, VARIANTS)
         check_device(self.device)

@@ -8,6 +8,7 @@ import torch
 from vitspeech.data import Augment
 from vitspeech.data.batches import Items
 from vitspeech.data.images.module import ImageData
+from vitspeech.errors import InputError
 
 RECIPES = {
     "no augmentation": Augment(flip=False, translate=0),
@@ -37,12 +38,12 @@ def benchmark(passes: int, images: int, batch: int) -> dict[str, float]:
         batch: Batch size.
 
     Raises:
-        ValueError: If there is no pass, or a pass is shorter than one batch.
+        InputError: If there is no pass, or a pass is shorter than one batch.
     """
     if passes < 1:
-        raise ValueError(f"passes={passes} is below 1")
+        raise InputError(f"passes={passes} is below 1")
     if not batch <= images <= 50_000:
-        raise ValueError(f"images={images} is not between one batch and one epoch, {batch}..50000")
+        raise InputError(f"images={images} is not between one batch and one epoch, {batch}..50000")
     sets = {name: RandomPixels(batch=batch, augment=augment, seed=0) for name, augment in RECIPES.items()}
     pixels = next(iter(sets.values())).read("train")
     seconds = {name: [] for name in sets}

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from vitspeech.errors import InputError
 from vitspeech.provenance import provenance
 
 BEYOND_PATIENCE = 3
@@ -42,31 +43,31 @@ def check_counts(**counts: int) -> None:
     """Check that counts are at least 1.
 
     Raises:
-        ValueError: If one is below 1.
+        InputError: If one is below 1.
     """
     for name, count in counts.items():
         if count < 1:
-            raise ValueError(f"{name}={count} is below 1")
+            raise InputError(f"{name}={count} is below 1")
 
 
 def check_names(names: Iterable[str], known: Iterable[str]) -> None:
     """Check that names are known.
 
     Raises:
-        ValueError: If one is not; the message lists the known ones.
+        InputError: If one is not; the message lists the known ones.
     """
     for name in set(names) - set(known):
-        raise ValueError(f"{name!r} is unknown; known: {', '.join(known)}")
+        raise InputError(f"{name!r} is unknown; known: {', '.join(known)}")
 
 
 def check_device(device: str) -> None:
     """Check that a device exists.
 
     Raises:
-        ValueError: If `device` is CUDA and torch finds no CUDA device.
+        InputError: If `device` is CUDA and torch finds no CUDA device.
     """
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={device}: torch finds no CUDA device; use cpu")
+        raise InputError(f"device={device}: torch finds no CUDA device; use cpu")
 
 
 def seconds_of(call: Call, device: str) -> float:

@@ -27,6 +27,7 @@ from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import pink_noise
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.files import write_json
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.inference.stream import AudioStream, stream
@@ -54,7 +55,7 @@ class Settings:
         repeats: Runs of each call after the warm-up.
 
     Raises:
-        ValueError: If a number is too small, a dtype is unknown, or the device is missing.
+        InputError: If a number is too small, a dtype is unknown, or the device is missing.
     """
 
     batch: int = 128
@@ -68,7 +69,7 @@ class Settings:
     def __post_init__(self) -> None:
         measure.check_counts(batch=self.batch, mels=self.mels, repeats=self.repeats)
         if not 0.05 <= self.stream_minutes < math.inf:
-            raise ValueError(f"stream_minutes={self.stream_minutes} is not a finite number from 0.05 on")
+            raise InputError(f"stream_minutes={self.stream_minutes} is not a finite number from 0.05 on")
         measure.check_names(self.dtypes, measure.DTYPES)
         measure.check_device(self.device)
 
@@ -78,7 +79,7 @@ def networks(settings: Settings) -> dict[str, nn.Module]:
     if settings.checkpoint is not None:
         network = load(settings.checkpoint).network
         if not hasattr(network, "tokens"):
-            raise ValueError(f"{settings.checkpoint}: {type(network).__name__} does not take waveforms")
+            raise InputError(f"{settings.checkpoint}: {type(network).__name__} does not take waveforms")
         return {Path(settings.checkpoint).resolve().name: network.to(settings.device)}
     tokens = partial(SpeechTokens, 128, mels=settings.mels, stride=4)
     windows = {"full": {}, "truncated": {"left": 8, "right": 2}, "causal": {"left": 8, "right": 0}}

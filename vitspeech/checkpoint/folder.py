@@ -22,6 +22,7 @@ import vitspeech.frontends
 import vitspeech.models
 from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
 from vitspeech.data.files import sha256
+from vitspeech.errors import InputError
 from vitspeech.trust import check_config, import_modules, import_trusted, is_known
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
@@ -103,7 +104,7 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
 
     Raises:
         FileNotFoundError: If the folder or a file in it is missing.
-        ValueError: If a file is altered, broken, or does not fit the others, or a class is not trusted.
+        InputError: If a file is altered, broken, or does not fit the others, or a class is not trusted.
     """
     folder = Path(folder)
     if not (folder / WEIGHTS).exists() and (folder / "model").is_dir():
@@ -121,7 +122,7 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
     card = read_mapping(folder / CARD, ("sha256", "config_sha256"))
     for name, key in ((WEIGHTS, "sha256"), (CONFIG, "config_sha256")):
         if sha256(folder / name) != card[key]:
-            raise ValueError(f"{folder / name}: altered; its sha256 is not the one in {CARD}")
+            raise InputError(f"{folder / name}: altered; its sha256 is not the one in {CARD}")
     config = read_mapping(folder / CONFIG, ("network", "labels", "preprocessing"))
     outdated = card.get("format", 1) < FORMAT
     try:
@@ -132,7 +133,7 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
         network, weights = build(config["network"], trust), load_file(folder / WEIGHTS)
         network.load_state_dict(upgraded_weights(weights) if outdated else weights)
     except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder}: the network cannot be built: {' '.join(str(error).split())}") from None
+        raise InputError(f"{folder}: the network cannot be built: {' '.join(str(error).split())}") from None
     task = config.get("task", Model.task)
     return Model(network.eval(), config["labels"], config["preprocessing"], card, config["network"], task, list(trust))
 
@@ -145,11 +146,11 @@ def build(config: dict[str, Any], trust: Sequence[str] = ()) -> nn.Module:
         trust: Modules of the user's own whose code may run.
 
     Raises:
-        ValueError: If a class is not trusted, or is not a network.
+        InputError: If a class is not trusted, or is not a network.
     """
     network_class = find_class(str(config.get("class_path")), trust)
     if not issubclass(network_class, nn.Module):
-        raise ValueError(f"class_path {config['class_path']!r} is not a network (a subclass of torch.nn.Module)")
+        raise InputError(f"class_path {config['class_path']!r} is not a network (a subclass of torch.nn.Module)")
     return network_class(**built_arguments(config.get("init_args") or {}, trust))
 
 
@@ -176,18 +177,18 @@ def find_class(class_path: str, trust: Sequence[str]) -> type:
     """A network of vitspeech or a part of one, a module of torch or timm, or any class of a trusted module.
 
     Raises:
-        ValueError: If it is none of these.
+        InputError: If it is none of these.
     """
     parts = class_path.split(".")
     if parts[0] == "vitspeech":
         rooms = (vitspeech.models, vitspeech.frontends, vitspeech.attention)
         part = next((getattr(room, parts[-1]) for room in rooms if parts[-1] in room.__all__), None)
         if len(parts) != 2 or not (isinstance(part, type) and issubclass(part, nn.Module)):
-            raise ValueError(f"class_path {class_path!r} is not a network of vitspeech")
+            raise InputError(f"class_path {class_path!r} is not a network of vitspeech")
         return part
     part = import_trusted(class_path, trust)
     if not isinstance(part, type) or (is_known(class_path) and not issubclass(part, nn.Module)):
-        raise ValueError(f"class_path {class_path!r} is not a network (a subclass of torch.nn.Module)")
+        raise InputError(f"class_path {class_path!r} is not a network (a subclass of torch.nn.Module)")
     return part
 
 
@@ -195,13 +196,13 @@ def check_shape(config: dict[str, Any]) -> None:
     """Refuse a configuration whose network or preprocessing cannot be read.
 
     Raises:
-        ValueError: If the preprocessing is not a mapping, or the network or a nested class has no `class_path`, or
+        InputError: If the preprocessing is not a mapping, or the network or a nested class has no `class_path`, or
             `init_args` that are not a mapping.
     """
     if not isinstance(config["preprocessing"], dict):
-        raise ValueError("preprocessing is not a mapping")
+        raise InputError("preprocessing is not a mapping")
     if not isinstance(config["network"], dict) or "class_path" not in config["network"]:
-        raise ValueError("network has no class_path")
+        raise InputError("network has no class_path")
     check_classes(config["network"])
 
 
@@ -209,13 +210,13 @@ def check_classes(value: Any) -> None:
     """Refuse a `class_path` that is not a name, and `init_args` that are not a mapping, wherever they are nested.
 
     Raises:
-        ValueError: If there is one.
+        InputError: If there is one.
     """
     if isinstance(value, dict) and "class_path" in value:
         if not isinstance(value["class_path"], str):
-            raise ValueError(f"class_path {value['class_path']!r} is not a name")
+            raise InputError(f"class_path {value['class_path']!r} is not a name")
         if not isinstance(value.get("init_args") or {}, dict):
-            raise ValueError(f"init_args of {value['class_path']} is not a mapping")
+            raise InputError(f"init_args of {value['class_path']} is not a mapping")
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             check_classes(item)
@@ -225,14 +226,14 @@ def read_mapping(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
     """Read a YAML or JSON file that must have these keys.
 
     Raises:
-        ValueError: If it cannot be read, or a key is missing.
+        InputError: If it cannot be read, or a key is missing.
     """
     try:
         # YAML reads JSON's 5e-05 as a string.
         mapping = (json.loads if path.suffix == ".json" else yaml.safe_load)(path.read_text())
     except (yaml.YAMLError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+        raise InputError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     missing = [key for key in keys if not isinstance(mapping, dict) or key not in mapping]
     if missing:
-        raise ValueError(f"{path}: has no {', '.join(missing)}")
+        raise InputError(f"{path}: has no {', '.join(missing)}")
     return mapping

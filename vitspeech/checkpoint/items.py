@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vitspeech.data.files import write_text
+from vitspeech.errors import InputError
 
 TRAINING_ITEMS = "training_items.txt"
 DIGITS = 12  # 48 bits: among 1,000,000 training items, one of 10,000 others is found by mistake with probability 4e-5
@@ -72,14 +73,14 @@ def check_test_items(
         root: The folder that the names are relative to; `None` if the items are not files.
 
     Raises:
-        ValueError: If the model was trained on a test item.
+        InputError: If the model was trained on a test item.
     """
     test = names.get("test", ())
     trained = training_items(folder) or training_items(folder.resolve().parent)
     seen = [name for name in test if digest(name, root) in trained]
     if seen:
         compared = "names" if root is None else "names and sizes"
-        raise ValueError(
+        raise InputError(
             f"{folder}: was trained on {len(seen):,} of the {len(test):,} test items (by their {compared}), first "
             f"{seen[0]}; provide a test set without them, or train again"
         )

@@ -14,6 +14,7 @@ from vitspeech.checkpoint.folder import CARD, Model, load, read_mapping, save
 from vitspeech.checkpoint.items import TRAINING_ITEMS
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_clips import WordSource
+from vitspeech.errors import InputError
 from vitspeech.trust import import_trusted
 
 RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, apart from the seed
@@ -39,7 +40,7 @@ def release(
 
     Raises:
         FileNotFoundError: If a run is not finished.
-        ValueError: If the config of another run differs in more than the seed, or the seeds are not all different.
+        InputError: If the config of another run differs in more than the seed, or the seeds are not all different.
     """
     models = [load_finished(path, trust) for path in (run, *others)]
     first = models[0]
@@ -47,9 +48,9 @@ def release(
     recipe = read_recipe(run) if others else {}
     for path in others:
         for key, values in differences(recipe, read_recipe(path)):
-            raise ValueError(f"{path}: {key} is {values[1]}, but {values[0]} in {run}; seeds must be of one config")
+            raise InputError(f"{path}: {key} is {values[1]}, but {values[0]} in {run}; seeds must be of one config")
     if len(set(seeds)) < len(seeds):
-        raise ValueError(f"the runs' seeds {seeds} are not all different")
+        raise InputError(f"the runs' seeds {seeds} are not all different")
     if others:
         first.card["metrics"] |= spread([model.card["metrics"] for model in models])
     first.card |= {"name": Path(folder).name, "seeds": seeds}
@@ -168,13 +169,13 @@ def card_data(model: Model, root: str | None) -> InMemoryData:
     """Build the data set that a model's card names, with its files under `root`.
 
     Raises:
-        ValueError: If the card's data set is not one of vitspeech and not in a module that the model was loaded with
+        InputError: If the card's data set is not one of vitspeech and not in a module that the model was loaded with
             trust in, or its labels are not the model's.
     """
     data = build_data(model.card["data"], InMemoryData, root, model.trust)
     if list(data.labels) != list(model.labels):
         names = sorted(set(data.labels) - set(model.labels)) or sorted(set(model.labels) - set(data.labels))
-        raise ValueError(f"classes of the data and of the model differ: {', '.join(names) or 'in their order'}")
+        raise InputError(f"classes of the data and of the model differ: {', '.join(names) or 'in their order'}")
     return data
 
 
@@ -188,7 +189,7 @@ def build_data(description: dict[str, Any], kind: type, root: str | None, trust:
         trust: Modules of the user's own whose code may run.
 
     Raises:
-        ValueError: If the class is not trusted or not of that kind, or needs a root and `root` is `None`.
+        InputError: If the class is not trusted or not of that kind, or needs a root and `root` is `None`.
     """
     class_path = str(description["class_path"])
     package, _, name = class_path.rpartition(".")
@@ -199,13 +200,13 @@ def build_data(description: dict[str, Any], kind: type, root: str | None, trust:
     else:
         data_class = import_trusted(class_path, trust)
     if not (isinstance(data_class, type) and issubclass(data_class, kind)):
-        raise ValueError(f"the card's data {class_path!r} is not a data set (a subclass of {kind.__name__})")
+        raise InputError(f"the card's data {class_path!r} is not a data set (a subclass of {kind.__name__})")
     arguments = dict(description["init_args"])
     if "source" in arguments:
         arguments["source"] = build_data(arguments["source"], WordSource, root, trust)
     parameter = inspect.signature(data_class).parameters.get("root")
     if parameter is not None:
         if root is None and parameter.default is parameter.empty:
-            raise ValueError(f"name the folder of the data with --data: {name} has no default")
+            raise InputError(f"name the folder of the data with --data: {name} has no default")
         arguments["root"] = root
     return data_class(**arguments)

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
+from vitspeech.errors import InputError
+
 
 class Batches(Sampler):
     """Yields (indices, seed) for each batch, a pure function of the run's seed, the epoch and the batch number.
@@ -28,7 +30,7 @@ class Batches(Sampler):
             and the last batch may be smaller.
 
     Raises:
-        ValueError: If `shuffle` is set and there are too few items for one batch.
+        InputError: If `shuffle` is set and there are too few items for one batch.
     """
 
     def __init__(self, count: int, batch: int, *, seed: int = 0, shuffle: bool) -> None:
@@ -38,7 +40,7 @@ class Batches(Sampler):
         self.count, self.batch, self.seed, self.shuffle = count, batch, seed, shuffle
         self.epoch = 0
         if shuffle and count < batch * self.ranks:
-            raise ValueError(f"batch={batch} is more than the {count // self.ranks} training items")
+            raise InputError(f"batch={batch} is more than the {count // self.ranks} training items")
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch; Lightning calls this before every epoch."""
@@ -73,14 +75,14 @@ class Items(Dataset):
         speakers: Who speaks each item, so that intervals of accuracies resample speakers; `None` if unknown.
 
     Raises:
-        ValueError: If there are not as many labels (or speakers) as inputs.
+        InputError: If there are not as many labels (or speakers) as inputs.
     """
 
     def __init__(self, inputs: Tensor, labels: Tensor, speakers: Sequence[str] | None = None) -> None:
         counts = {len(inputs), len(labels), len(inputs if speakers is None else speakers)}
         if len(counts) > 1:
             speakers_too = "" if speakers is None else f", {len(speakers)} speakers"
-            raise ValueError(f"{len(inputs)} inputs, {len(labels)} labels{speakers_too}: each input needs one")
+            raise InputError(f"{len(inputs)} inputs, {len(labels)} labels{speakers_too}: each input needs one")
         self.inputs, self.labels, self.speakers = inputs, labels, speakers
 
     def __len__(self) -> int:

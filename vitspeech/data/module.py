@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from vitspeech.data.batches import Batches
+from vitspeech.errors import InputError
 
 
 class InMemoryData(lightning.LightningDataModule):
@@ -35,7 +36,7 @@ class InMemoryData(lightning.LightningDataModule):
         item_root: The folder that the names of items are relative to; `None` if the items are not files.
 
     Raises:
-        ValueError: If `batch` is below 1.
+        InputError: If `batch` is below 1.
     """
 
     labels: Sequence[str]
@@ -47,7 +48,7 @@ class InMemoryData(lightning.LightningDataModule):
     def __init__(self, *, batch: int, seed: int) -> None:
         super().__init__()
         if batch < 1:
-            raise ValueError(f"batch={batch} is below 1")
+            raise InputError(f"batch={batch} is below 1")
         self.batch, self.seed = batch, seed
 
     @property
@@ -87,15 +88,15 @@ class InMemoryData(lightning.LightningDataModule):
         """Read a split, and check that whole batches can be taken from it.
 
         Raises:
-            ValueError: If it is empty, or `read` returns a data set of single items, such as torch's `TensorDataset`.
+            InputError: If it is empty, or `read` returns a data set of single items, such as torch's `TensorDataset`.
         """
         dataset, read = self.read(split), f"{type(self).__name__}.read({split!r})"
         if not len(dataset):
-            raise ValueError(f"{read} returns no items")
+            raise InputError(f"{read} returns no items")
         try:
             dataset[torch.arange(1), 0]
         except (IndexError, KeyError, TypeError) as error:
-            raise ValueError(
+            raise InputError(
                 f"{read} returns a {type(dataset).__name__}, which gives no batch for [indices, seed] "
                 f"({type(error).__name__}: {error}); for data in memory return vitspeech.Items(inputs, labels)"
             ) from error
@@ -142,10 +143,10 @@ def check_augment(augment: object, kind: type) -> None:
     """Refuse an augmentation of another class, such as a mapping that the command line could not build one from.
 
     Raises:
-        ValueError: If `augment` is not a `kind`.
+        InputError: If `augment` is not a `kind`.
     """
     if not isinstance(augment, kind):
-        raise ValueError(
+        raise InputError(
             f"augment is a {type(augment).__name__}, not a vitspeech.data.{kind.__name__}; annotate the argument of "
             f"the data set's constructor as `augment: {kind.__name__} | None`, so that a config can set it"
         )

@@ -12,6 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from vitspeech.errors import InputError
+
 SPLIT_SEED = 20_261_121
 PERCENTAGES = {"validation": (0, 10), "test": (10, 20)}
 MODULUS = 2**27
@@ -25,10 +27,10 @@ def split_indices(count: int, validation: int) -> tuple[Tensor, Tensor]:
         The sorted indices of the training items and of `validation` held-out items.
 
     Raises:
-        ValueError: If `validation` is below 1 or leaves no training items.
+        InputError: If `validation` is below 1 or leaves no training items.
     """
     if not 0 < validation < count:
-        raise ValueError(f"validation={validation} is not within 1..{count - 1}, the items that are not test items")
+        raise InputError(f"validation={validation} is not within 1..{count - 1}, the items that are not test items")
     order = torch.randperm(count, generator=torch.Generator().manual_seed(SPLIT_SEED))
     return order[validation:].sort().values, order[:validation].sort().values
 
@@ -51,13 +53,13 @@ def hashed_splits(keys: Sequence[str], held_out: Sequence[str], root: Path) -> l
         The split of each item.
 
     Raises:
-        ValueError: If there are too few keys for all splits.
+        InputError: If there are too few keys for all splits.
     """
     percentages = {key: percentage(key) for key in keys}
     if len(percentages) <= len(held_out):
         kinds = "recordings, pictures or speakers"
         names = " and ".join(held_out)
-        raise ValueError(
+        raise InputError(
             f"{root}: {len(percentages)} {kinds} are too few to hold out some for {names}; add more, or provide {names}"
         )
     splits = {key: split_at(value, held_out) for key, value in percentages.items()}

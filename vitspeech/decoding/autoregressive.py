@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from vitspeech.decoding.prefix_scores import PrefixScores
+from vitspeech.errors import InputError
 
 
 class Cache(Protocol):
@@ -63,7 +64,7 @@ def greedy(
         longest: Maximum number of units of a transcript.
 
     Raises:
-        ValueError: If `batch` or `longest` is below 1.
+        InputError: If `batch` or `longest` is below 1.
     """
     check_sizes(batch=batch, longest=longest)
     units, outputs, is_open = torch.full((batch,), start), [], torch.ones(batch, dtype=torch.bool)
@@ -120,7 +121,7 @@ def beam_search(
             step's log-probabilities are ignored.
 
     Raises:
-        ValueError: If a number is out of range, or there is a weight without a scorer or with one of another batch.
+        InputError: If a number is out of range, or there is a weight without a scorer or with one of another batch.
     """
     check_sizes(batch=batch, longest=longest, beam=beam)
     check_weights(length_penalty, ctc_weight, scorer, batch)
@@ -195,23 +196,23 @@ def check_sizes(**sizes: int) -> None:
     """Check that all sizes are at least 1.
 
     Raises:
-        ValueError: If a size is below 1.
+        InputError: If a size is below 1.
     """
     for name, size in sizes.items():
         if size < 1:
-            raise ValueError(f"{name}={size} is below 1")
+            raise InputError(f"{name}={size} is below 1")
 
 
 def check_weights(length_penalty: float, ctc_weight: float, scorer: PrefixScores | None, batch: int) -> None:
     """Check the weights and the scorer.
 
     Raises:
-        ValueError: If a weight is out of range, or the scorer is missing or of another batch size.
+        InputError: If a weight is out of range, or the scorer is missing or of another batch size.
     """
     if not length_penalty >= 0:
-        raise ValueError(f"length_penalty={length_penalty} is negative")
+        raise InputError(f"length_penalty={length_penalty} is negative")
     if not 0 <= ctc_weight <= 1:
-        raise ValueError(f"ctc_weight={ctc_weight} is not within 0 .. 1")
+        raise InputError(f"ctc_weight={ctc_weight} is not within 0 .. 1")
     if ctc_weight and scorer is None:
         raise ValueError(f"ctc_weight={ctc_weight} needs a scorer")
     if scorer is not None and scorer.batch != batch:

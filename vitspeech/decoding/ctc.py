@@ -22,6 +22,7 @@ from torch import Tensor
 
 from vitspeech.decoding.lattice import best_states
 from vitspeech.decoding.paths import Hypothesis, Link, Prefix, append, extend, from_rows, to_hypothesis, to_rows
+from vitspeech.errors import InputError
 
 ROUNDING = 1e-3  # log-probabilities of low precision may exceed 0 by this much
 
@@ -96,12 +97,12 @@ class PrefixBeamSearch:
         beam: Number of prefixes kept.
 
     Raises:
-        ValueError: If the beam is below 1.
+        InputError: If the beam is below 1.
     """
 
     def __init__(self, beam: int = 8) -> None:
         if beam < 1:
-            raise ValueError(f"beam={beam} is below 1")
+            raise InputError(f"beam={beam} is below 1")
         self.beam = beam
         self.restart()
 

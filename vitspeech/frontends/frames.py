@@ -9,6 +9,8 @@ token.
 import torch
 from torch import Tensor, nn
 
+from vitspeech.errors import InputError
+
 
 class StackedFrames(nn.Module):
     """Concatenates S frames and projects them to one token: R = S.
@@ -22,13 +24,13 @@ class StackedFrames(nn.Module):
         (B, F, M) -> (B, F // S, D)
 
     Raises:
-        ValueError: If `stride` is below 1.
+        InputError: If `stride` is below 1.
     """
 
     def __init__(self, mels: int, width: int, stride: int) -> None:
         super().__init__()
         if stride < 1:
-            raise ValueError(f"stride={stride} is below 1")
+            raise InputError(f"stride={stride} is below 1")
         self.stride = self.reach = stride
         self.project = nn.Linear(stride * mels, width)
 
@@ -54,13 +56,13 @@ class ConvolutionalFrames(nn.Module):
         frames (B, F, M), their counts (B,) or None -> (B, 1 + (F - R) // S, D); no token if F is below R
 
     Raises:
-        ValueError: If `stride` is below 1.
+        InputError: If `stride` is below 1.
     """
 
     def __init__(self, mels: int, width: int, stride: int) -> None:
         super().__init__()
         if stride < 1:
-            raise ValueError(f"stride={stride} is below 1")
+            raise InputError(f"stride={stride} is below 1")
         self.stride, self.reach = stride, 7
         self.stem = nn.Sequential(
             nn.Conv1d(mels, width, 5, bias=False),

@@ -12,6 +12,8 @@ import torch
 import torchaudio
 from torch import Tensor, nn
 
+from vitspeech.errors import InputError
+
 LOWEST_STD = 1.0  # nats, 4.3 dB: lower bound of the standard deviation of a bin
 SLICE = 8  # seconds of audio at once, so that spectra stay in cache; of 1 to 128 s, 4 to 16 were fastest
 
@@ -46,7 +48,7 @@ class LogMel(nn.Module):
         (B, N) -> (B, F, M) with F = 1 + (N - W) // H; no frame if N is below W
 
     Raises:
-        ValueError: If a number is out of its range.
+        InputError: If a number is out of its range.
 
     Warns:
         UserWarning: If filters are so narrow that they contain no line of the spectrum: their bins are constant.
@@ -68,11 +70,11 @@ class LogMel(nn.Module):
         self.window_samples = round(sample_rate_hz * window_ms / 1000)
         self.hop_samples = round(sample_rate_hz * hop_ms / 1000)
         if mels < 1 or not 1 <= self.hop_samples <= self.window_samples or not epsilon > 0:
-            raise ValueError(f"mels={mels}, hop_ms={hop_ms}, window_ms={window_ms}, epsilon={epsilon} are out of range")
+            raise InputError(f"mels={mels}, hop_ms={hop_ms}, window_ms={window_ms}, epsilon={epsilon} are out of range")
         if not 0 <= low_hz < high_hz <= sample_rate_hz / 2:
-            raise ValueError(f"low_hz={low_hz} .. high_hz={high_hz} is not within 0 .. {sample_rate_hz / 2}")
+            raise InputError(f"low_hz={low_hz} .. high_hz={high_hz} is not within 0 .. {sample_rate_hz / 2}")
         if not floor_db > 0:
-            raise ValueError(f"floor_db={floor_db} is not above 0")
+            raise InputError(f"floor_db={floor_db} is not above 0")
         self.mels, self.sample_rate_hz, self.epsilon, self.floor_db = mels, sample_rate_hz, epsilon, floor_db
         # A power of two is fast, and up to 124 mels fine enough that every filter contains a line of the spectrum.
         self.transform = 2 ** (self.window_samples - 1).bit_length()

@@ -9,6 +9,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from vitspeech.errors import InputError
+
 
 class LinearPatches(nn.Module):
     """Divides an image into P × P patches and projects each to width D (Dosovitskiy et al. 2021, arXiv:2010.11929).
@@ -23,7 +25,7 @@ class LinearPatches(nn.Module):
         (B, C, N, N) -> (B, T, D)
 
     Raises:
-        ValueError: If P does not divide N, or an image has another size.
+        InputError: If P does not divide N, or an image has another size.
     """
 
     def __init__(self, image: int, patch: int, width: int, channels: int = 3) -> None:
@@ -55,7 +57,7 @@ class ConvolutionalPatches(nn.Module):
         (B, C, N, N) -> (B, T, D)
 
     Raises:
-        ValueError: If P is not a power of two or does not divide N, or an image has another size.
+        InputError: If P is not a power of two or does not divide N, or an image has another size.
     """
 
     def __init__(self, image: int, patch: int, width: int, channels: int = 3) -> None:
@@ -64,7 +66,7 @@ class ConvolutionalPatches(nn.Module):
         self.grid = grid_side(image, patch)
         halvings = round(math.log2(patch))
         if patch < 2 or 2**halvings != patch:
-            raise ValueError(f"patch={patch} is not 2, 4, 8, …: a convolutional stem halves the image")
+            raise InputError(f"patch={patch} is not 2, 4, 8, …: a convolutional stem halves the image")
         # The width doubles where the side halves, up to the model width.
         widths = [channels] + [max(width // 2 ** (halvings - 1 - i), 16) for i in range(halvings - 1)] + [width]
         self.stages = nn.Sequential(
@@ -89,7 +91,7 @@ class ConvolutionalPatches(nn.Module):
 def grid_side(image: int, patch: int) -> int:
     """The number of patches along one side of the image."""
     if patch < 1 or image % patch:
-        raise ValueError(f"patch={patch} does not divide image={image}")
+        raise InputError(f"patch={patch} does not divide image={image}")
     return image // patch
 
 
@@ -97,7 +99,7 @@ def check_size(images: Tensor, expected: tuple[int, int, int]) -> None:
     """Check the size of images.
 
     Raises:
-        ValueError: If it is not the expected one.
+        InputError: If it is not the expected one.
     """
     if images.ndim != 4 or tuple(images.shape[1:]) != expected:
-        raise ValueError(f"images of shape {tuple(images.shape)} are not (batch, {', '.join(map(str, expected))})")
+        raise InputError(f"images of shape {tuple(images.shape)} are not (batch, {', '.join(map(str, expected))})")

@@ -6,6 +6,8 @@ Shapes: B batch, F frames, M mel bins.
 import torchaudio
 from torch import Tensor, nn
 
+from vitspeech.errors import InputError
+
 
 class SpecAugment(nn.Module):
     """Masks random ranges of frames and of mel bins in training, different for each utterance (Park et al. 2019).
@@ -22,7 +24,7 @@ class SpecAugment(nn.Module):
         (B, F, M) -> (B, F, M)
 
     Raises:
-        ValueError: If a number is negative.
+        InputError: If a number is negative.
     """
 
     def __init__(self, time_masks: int = 2, time_frames: int = 20, mel_masks: int = 2, mel_bins: int = 10) -> None:
@@ -30,7 +32,7 @@ class SpecAugment(nn.Module):
         numbers = {"time_masks": time_masks, "time_frames": time_frames, "mel_masks": mel_masks, "mel_bins": mel_bins}
         for name, number in numbers.items():
             if number < 0:
-                raise ValueError(f"{name}={number} is negative")
+                raise InputError(f"{name}={number} is negative")
         self.masks = torchaudio.transforms.SpecAugment(
             time_masks, time_frames, mel_masks, mel_bins, iid_masks=True, zero_masking=True
         )

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from vitspeech.errors import InputError
 from vitspeech.frontends.frames import ConvolutionalFrames, StackedFrames
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.frontends.spec_augment import SpecAugment
@@ -34,7 +35,7 @@ class SpeechTokens(nn.Module):
         no token for shorter waveforms. With lengths, padding at the end does not count in batch norm.
 
     Raises:
-        ValueError: If a number is out of range or a name is unknown.
+        InputError: If a number is out of range or a name is unknown.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class SpeechTokens(nn.Module):
     ) -> None:
         super().__init__()
         if stem not in STEMS:
-            raise ValueError(f"stem={stem!r} is unknown; known: {', '.join(STEMS)}")
+            raise InputError(f"stem={stem!r} is unknown; known: {', '.join(STEMS)}")
         self.width = width
         self.log_mel = LogMel(mels, **log_mel)
         self.spec_augment = spec_augment or nn.Identity()

@@ -12,6 +12,7 @@ from vitspeech.checkpoint.folder import Model
 from vitspeech.data.audio.reading import find_audio, fit_length, read_clip, warn_of_levels
 from vitspeech.data.images.module import normalize
 from vitspeech.data.images.reading import find_pictures, read_picture
+from vitspeech.errors import InputError
 from vitspeech.inference.batches import OnError, run_in_batches
 from vitspeech.inference.transcribe import is_transcribing
 
@@ -46,14 +47,14 @@ def predict(
 
     Raises:
         FileNotFoundError: If a path does not exist or a folder holds no file that the model takes.
-        ValueError: If a file is empty, broken or of another kind and there is no `on_error`, the model is not a
+        InputError: If a file is empty, broken or of another kind and there is no `on_error`, the model is not a
             classifier, or `top` is below 1.
     """
     if top < 1:
-        raise ValueError(f"top={top} is below 1")
+        raise InputError(f"top={top} is below 1")
     if "seconds" not in model.preprocessing and "sample_rate_hz" in model.preprocessing:
         verb = "transcribe" if is_transcribing(model) else "stream"
-        raise ValueError(
+        raise InputError(
             f"{type(model.network).__name__} does not classify clips; use `vitspeech {verb}` (vitspeech.{verb})"
         )
     find, read = readers(model.preprocessing)

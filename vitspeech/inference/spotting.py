@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.clips.speech_commands import SILENCE, UNKNOWN
+from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
 from vitspeech.metrics.intervals import poisson_interval
 
@@ -48,20 +49,20 @@ class WordSpotter:
         refractory_s: Minimum time in seconds between two detections.
 
     Raises:
-        ValueError: If the model can't be streamed or has another pooling, or a number is out of its range.
+        InputError: If the model can't be streamed or has another pooling, or a number is out of its range.
     """
 
     def __init__(self, model: Model, *, threshold: float = 0.8, refractory_s: float = 0.5) -> None:
         if not 0 < threshold < 1:
-            raise ValueError(f"threshold={threshold} is not within 0 .. 1")
+            raise InputError(f"threshold={threshold} is not within 0 .. 1")
         if refractory_s < 0:
-            raise ValueError(f"refractory_s={refractory_s} is negative")
+            raise InputError(f"refractory_s={refractory_s} is negative")
         self.stream = stream(model)
         if not hasattr(model.network, "pooling"):
-            raise ValueError(f"{type(model.network).__name__} does not classify clips; use a SpeechClassifier")
+            raise InputError(f"{type(model.network).__name__} does not classify clips; use a SpeechClassifier")
         if not isinstance(model.network.pooling, MeanPooling):
             pooling = type(model.network.pooling).__name__
-            raise ValueError(f"{pooling} can't be streamed: only mean pooling is an average of per-token logits")
+            raise InputError(f"{pooling} can't be streamed: only mean pooling is an average of per-token logits")
         self.labels, self.threshold, self.refractory_s = model.labels, threshold, refractory_s
         self.is_word = torch.tensor([label not in (UNKNOWN, SILENCE) for label in model.labels])
         samples = round(model.preprocessing["seconds"] * self.stream.sample_rate_hz)
@@ -128,10 +129,10 @@ def alarms_per_hour(alarms: int, seconds: float) -> tuple[float, float, float]:
     """False alarms per hour and the exact 95 % interval of a Poisson rate: (rate, low, high).
 
     Raises:
-        ValueError: If `seconds` is not positive.
+        InputError: If `seconds` is not positive.
     """
     if seconds <= 0:
-        raise ValueError(f"false alarms per hour need audio of positive duration, not {seconds} s")
+        raise InputError(f"false alarms per hour need audio of positive duration, not {seconds} s")
     hours = seconds / 3600
     low, high = poisson_interval(alarms)
     return alarms / hours, low / hours, high / hours

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vitspeech.attention.streaming import EncoderStream
 from vitspeech.checkpoint.folder import Model
+from vitspeech.errors import InputError
 
 PART_S = 10.0  # pushes are processed in parts of this many seconds, so that memory does not grow with the push
 
@@ -29,13 +30,13 @@ class AudioStream:
         sample_rate_hz: Samples per second.
 
     Raises:
-        ValueError: If the network can't be streamed; the message states the reason.
+        InputError: If the network can't be streamed; the message states the reason.
     """
 
     def __init__(self, network: nn.Module) -> None:
         parts = ("tokens", "encoder", "frame_logits")
         if not all(hasattr(network, part) for part in parts):
-            raise ValueError(f"{type(network).__name__} can't be streamed: it has no encoder of speech tokens")
+            raise InputError(f"{type(network).__name__} can't be streamed: it has no encoder of speech tokens")
         self.network, self.tokens = network, network.tokens
         self.encoder = EncoderStream(network.encoder)
         self.sample_rate_hz = self.tokens.log_mel.sample_rate_hz
@@ -51,11 +52,11 @@ class AudioStream:
         """Process the next samples, int16 or floats within ±1: (N,) -> the logits that became final (T, C).
 
         Raises:
-            ValueError: If the samples are not one-dimensional or not finite.
+            InputError: If the samples are not one-dimensional or not finite.
         """
         samples = torch.as_tensor(samples)
         if samples.ndim != 1:
-            raise ValueError(f"samples of shape {tuple(samples.shape)} are not one-dimensional, (N,)")
+            raise InputError(f"samples of shape {tuple(samples.shape)} are not one-dimensional, (N,)")
         logits = [self.push_part(part) for part in samples.split(round(PART_S * self.sample_rate_hz))]
         return logits[0] if len(logits) == 1 else torch.cat(logits)
 
@@ -71,7 +72,7 @@ class AudioStream:
         waveform = samples.to(self.pending) * scale
         if not waveform.isfinite().all():
             count = int((~waveform.isfinite()).sum())
-            raise ValueError(f"{count} of {len(waveform)} samples are not finite")
+            raise InputError(f"{count} of {len(waveform)} samples are not finite")
         waveform = torch.cat((self.pending, waveform[None]), dim=1)
         count = max(1 + (waveform.shape[1] - self.tokens.window_samples) // self.hop_samples, 0)
         self.pending = waveform[:, count * self.hop_samples :].clone()  # a view would keep the whole waveform in memory
@@ -89,6 +90,6 @@ def stream(model: Model | nn.Module) -> AudioStream:
         model: From `vitspeech.load`, or a network in evaluation mode.
 
     Raises:
-        ValueError: If the model can't be streamed: its look-ahead is unlimited, or it has no attention over speech.
+        InputError: If the model can't be streamed: its look-ahead is unlimited, or it has no attention over speech.
     """
     return AudioStream(model.network if isinstance(model, Model) else model)

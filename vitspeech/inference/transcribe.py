@@ -17,6 +17,7 @@ from vitspeech.checkpoint.folder import Model
 from vitspeech.data.audio.reading import find_audio, read_clip
 from vitspeech.decoding import autoregressive, ctc
 from vitspeech.decoding.prefix_scores import PrefixScores
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.batches import OnError, run_in_batches
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
@@ -36,7 +37,7 @@ class Search:
             utterances of 1 to 7 words, and within 0.1 percentage points of the best on those of 8 to 12 words.
 
     Raises:
-        ValueError: If a number is out of its range.
+        InputError: If a number is out of its range.
     """
 
     beam: int = 8
@@ -45,7 +46,7 @@ class Search:
 
     def __post_init__(self) -> None:
         if self.beam < 1 or self.length_penalty < 0 or not 0 <= self.ctc_weight <= 1:
-            raise ValueError(f"{self}: beam is at least 1, length_penalty at least 0, ctc_weight within 0 .. 1")
+            raise InputError(f"{self}: beam is at least 1, length_penalty at least 0, ctc_weight within 0 .. 1")
 
 
 @dataclass(frozen=True)
@@ -115,13 +116,13 @@ def transcribe(
 
     Raises:
         FileNotFoundError: If a path does not exist or a folder holds no recording.
-        ValueError: If a file is empty, broken or too long and there is no `on_error`, or the model does not output
+        InputError: If a file is empty, broken or too long and there is no `on_error`, or the model does not output
             transcripts.
     """
     if not is_transcribing(model):
         takes_utterances = "sample_rate_hz" in model.preprocessing and "seconds" not in model.preprocessing
         verb = "stream" if takes_utterances else "predict"
-        raise ValueError(
+        raise InputError(
             f"{type(model.network).__name__} outputs labels, not transcripts; use `vitspeech {verb}` (vitspeech.{verb})"
         )
     device = next(model.network.parameters()).device

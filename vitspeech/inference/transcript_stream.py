@@ -13,6 +13,7 @@ from torch import Tensor
 from vitspeech.checkpoint.folder import Model
 from vitspeech.decoding.ctc import GreedySearch
 from vitspeech.decoding.paths import Link, links_after, to_hypothesis
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.stream import stream
 from vitspeech.inference.transcribe import (
@@ -109,12 +110,12 @@ class TranscriptStream:
         search: Search parameters; `None` is `Search()`. Memory grows with the length of the transcript, times the beam.
 
     Raises:
-        ValueError: If the model can't be streamed; the message states the reason.
+        InputError: If the model can't be streamed; the message states the reason.
     """
 
     def __init__(self, model: Model, *, search: Search | None = None) -> None:
         if not is_transcribing(model) or is_autoregressive(model.network):
-            raise ValueError(
+            raise InputError(
                 f"{type(model.network).__name__} can't transcribe a stream; use a SpeechRecognizer (trained with CTC)"
             )
         self.labels, self.tokens = model.labels, model.network.tokens
@@ -140,10 +141,10 @@ class TranscriptStream:
         """Yield each word (or character, if characters are the units) of parts (N,) as soon as it is final.
 
         Raises:
-            ValueError: If the search is not greedy, since a beam's words are only final at the end.
+            InputError: If the search is not greedy, since a beam's words are only final at the end.
         """
         if not isinstance(self.search, GreedySearch):
-            raise ValueError("the words of a beam are only final at the end; use Search(beam=1)")
+            raise InputError("the words of a beam are only final at the end; use Search(beam=1)")
         delivered = None
         for part in parts:
             self.advance(self.stream.push(part))

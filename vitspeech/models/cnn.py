@@ -10,6 +10,8 @@ import timm
 import torch
 from torch import Tensor, nn
 
+from vitspeech.errors import InputError
+
 
 class CNN(nn.Module):
     """A convolutional image classifier, the baseline for `ViT`.
@@ -26,7 +28,7 @@ class CNN(nn.Module):
         normalized pixels (B, 3, N, N) -> logits (B, classes); `small` needs N of at least 16
 
     Raises:
-        ValueError: If the body is unknown, or there are not three `widths`.
+        InputError: If the body is unknown, or there are not three `widths`.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class CNN(nn.Module):
             self.pool = self.body.global_pool
             features = self.body.num_features
         else:
-            raise ValueError(f"body={body!r} is unknown; known: small, resnet18")
+            raise InputError(f"body={body!r} is unknown; known: small, resnet18")
         self.head = nn.Linear(features, classes) if classes else nn.Identity()
         # On CPU convolutions train 1.2 (bf16) to 1.7 (fp32) times faster in this layout; on CUDA it is faster, too.
         self.to(memory_format=torch.channels_last)
@@ -85,13 +87,13 @@ class SmallBody(nn.Module):
         (B, 3, N, N) -> (B, widths[-1], M, M)
 
     Raises:
-        ValueError: If there are not three `widths`.
+        InputError: If there are not three `widths`.
     """
 
     def __init__(self, widths: tuple[int, int, int]) -> None:
         super().__init__()
         if len(widths) != 3:
-            raise ValueError(f"widths={list(widths)} are not three")
+            raise InputError(f"widths={list(widths)} are not three")
         components = 3 * 2 * 2
         self.whitening = nn.Conv2d(3, 2 * components, 2)
         self.whitening.weight.requires_grad_(False)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vitspeech.attention import ClassToken, EncoderConfig
 from vitspeech.attention.pooling import make_pooling
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models.speech_encoder import SpeechEncoder
 
@@ -29,7 +30,7 @@ class SpeechClassifier(SpeechEncoder):
         samples within ±1 (B, N) -> logits (B, classes)
 
     Raises:
-        ValueError: If the heads do not divide the width, a name is unknown, or a waveform is too short for a token.
+        InputError: If the heads do not divide the width, a name is unknown, or a waveform is too short for a token.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class SpeechClassifier(SpeechEncoder):
         width = self.tokens.width
         self.pooling = make_pooling(pooling, width)
         if isinstance(self.pooling, ClassToken):
-            raise ValueError("pooling: a class token has no position in time; use a mean or self_attentive")
+            raise InputError("pooling: a class token has no position in time; use a mean or self_attentive")
         self.head = nn.Linear(self.pooling.factor * width, classes) if classes else nn.Identity()
 
     def forward_head(self, tokens: Tensor, pre_logits: bool = False) -> Tensor:
@@ -64,8 +65,8 @@ class SpeechClassifier(SpeechEncoder):
         """Logits of encoded tokens: (B, T, D) -> (B, T, classes).
 
         Raises:
-            ValueError: If the head takes several hops of a pooling, so that it cannot classify single tokens.
+            InputError: If the head takes several hops of a pooling, so that it cannot classify single tokens.
         """
         if self.pooling.factor != 1:
-            raise ValueError(f"the head takes {self.pooling.factor} hops of the pooling; it cannot classify one token")
+            raise InputError(f"the head takes {self.pooling.factor} hops of the pooling; it cannot classify one token")
         return self.head(tokens)

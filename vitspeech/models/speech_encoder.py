@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import Encoder, EncoderConfig
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 
 
@@ -24,7 +25,7 @@ class SpeechEncoder(nn.Module):
             order.
 
     Raises:
-        ValueError: If the heads do not divide the width, or a name is unknown.
+        InputError: If the heads do not divide the width, or a name is unknown.
     """
 
     def __init__(
@@ -50,16 +51,16 @@ class SpeechEncoder(nn.Module):
             (B, N), (B,) or None -> (B, T, D), true for valid tokens (B, T) or None
 
         Raises:
-            ValueError: If an utterance is too short for a token, or the lengths do not match the waveforms.
+            InputError: If an utterance is too short for a token, or the lengths do not match the waveforms.
         """
         lengths = None if lengths is None else lengths.cpu()
         samples = [waveforms.shape[1]] if lengths is None else lengths.tolist()
         if lengths is not None and (lengths.shape != waveforms.shape[:1] or max(samples) > waveforms.shape[1]):
-            raise ValueError(f"lengths {samples} do not fit waveforms of shape {tuple(waveforms.shape)}")
+            raise InputError(f"lengths {samples} do not fit waveforms of shape {tuple(waveforms.shape)}")
         minimum, shortest = self.tokens.window_samples, min(samples)
         if shortest < minimum:
             which = "a waveform" if lengths is None else f"utterance {samples.index(shortest)} of the batch,"
-            raise ValueError(f"{which} of {shortest} samples is below the {minimum} of one token")
+            raise InputError(f"{which} of {shortest} samples is below the {minimum} of one token")
         tokens = self.tokens(waveforms, lengths)
         if lengths is None:
             return self.encoder(tokens), None

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech.attention import Decoder, DecoderCache, DecoderConfig, EncoderConfig
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models.speech_encoder import SpeechEncoder
 
@@ -51,7 +52,7 @@ class SpeechTranscriber(SpeechEncoder):
         samples within ±1 (B, N), lengths in samples (B,) or None, units (B, L) -> `TranscriberOutput`
 
     Raises:
-        ValueError: If a number is below 1, the heads do not divide the width, a name is unknown, or an utterance is too
+        InputError: If a number is below 1, the heads do not divide the width, a name is unknown, or an utterance is too
             short for a token.
     """
 
@@ -67,7 +68,7 @@ class SpeechTranscriber(SpeechEncoder):
     ) -> None:
         super().__init__(tokens, encoder, positions=positions)
         if units < 1:
-            raise ValueError(f"units={units} is below 1")
+            raise InputError(f"units={units} is below 1")
         width = self.tokens.width
         self.start_unit = units
         self.embedding = nn.Embedding(units + 1, width)

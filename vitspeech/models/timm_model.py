@@ -9,6 +9,8 @@ from typing import Any
 import timm
 from torch import Tensor, nn
 
+from vitspeech.errors import InputError
+
 
 class TimmModel(nn.Module):
     """An untrained timm network with a new head.
@@ -22,7 +24,7 @@ class TimmModel(nn.Module):
         normalized pixels (B, 3, N, N) -> logits (B, classes)
 
     Raises:
-        ValueError: If timm has no network of that name, or an option would load weights.
+        InputError: If timm has no network of that name, or an option would load weights.
     """
 
     def __init__(self, classes: int = 0, timm_name: str = "", options: dict[str, Any] | None = None) -> None:
@@ -31,10 +33,10 @@ class TimmModel(nn.Module):
         options = options or {}
         if not timm.is_model(timm_name) or ":" in timm_name:
             close = ", ".join(get_close_matches(timm_name, timm.list_models(), n=5)) or "none; see timm.list_models()"
-            raise ValueError(f"timm_name={timm_name!r} is not a network of timm; close names: {close}")
+            raise InputError(f"timm_name={timm_name!r} is not a network of timm; close names: {close}")
         loading = [name for name in options if name.startswith(("pretrained", "checkpoint"))]
         if loading:
-            raise ValueError(f"options {', '.join(loading)} would load weights; this network starts untrained")
+            raise InputError(f"options {', '.join(loading)} would load weights; this network starts untrained")
         self.network = timm.create_model(timm_name, pretrained=False, num_classes=classes, **options)
 
     def forward_features(self, images: Tensor) -> Tensor:

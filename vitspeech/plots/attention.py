@@ -6,6 +6,7 @@ from torch import nn
 
 from vitspeech.attention import MultiHeadAttention
 from vitspeech.checkpoint.folder import Model
+from vitspeech.errors import InputError
 from vitspeech.models import SpeechClassifier, TimmModel, ViT
 from vitspeech.plots.image_attention import draw_image_attention
 from vitspeech.plots.speech_attention import draw_speech_attention
@@ -23,7 +24,7 @@ def draw_attention(model: Model, file: Path, output: Path) -> None:
 
     Raises:
         FileNotFoundError: If `file` or the folder of `output` does not exist.
-        ValueError: If the network is of another class, or `file` is empty or broken.
+        InputError: If the network is of another class, or `file` is empty or broken.
     """
     network = model.network
     if isinstance(network, ViT):
@@ -31,7 +32,7 @@ def draw_attention(model: Model, file: Path, output: Path) -> None:
     elif isinstance(network, SpeechClassifier):
         draw_speech_attention(model, file, output)
     else:
-        raise ValueError(
+        raise InputError(
             f"--attention draws ViT and SpeechClassifier; {type(network).__name__} {reason_not_drawn(network, model)}"
         )
 

@@ -13,6 +13,7 @@ from matplotlib.colors import LogNorm
 from torch import Tensor, nn
 
 from vitspeech.attention import ClassToken, Encoder, MeanPooling, SelfAttentivePooling, window_mask
+from vitspeech.errors import InputError
 from vitspeech.plots.style import RELATIVE
 
 TICKS = {"1/8": 1 / 8, "1/4": 1 / 4, "1/2": 1 / 2, "1": 1, "2": 2, "4": 4, "8": 8}  # of every figure: they compare
@@ -69,7 +70,7 @@ def pooling_weights(pooling: nn.Module, tokens: Tensor) -> Tensor:
     """The weight of each token in the pooled vector, one row per hop: (1, T, D) -> (R, T).
 
     Raises:
-        ValueError: If the pooling is not a `MeanPooling`, `ClassToken` or `SelfAttentivePooling`.
+        InputError: If the pooling is not a `MeanPooling`, `ClassToken` or `SelfAttentivePooling`.
     """
     if isinstance(pooling, SelfAttentivePooling):
         return pooling.weights(tokens)[0]
@@ -79,7 +80,7 @@ def pooling_weights(pooling: nn.Module, tokens: Tensor) -> Tensor:
     elif isinstance(pooling, MeanPooling):
         weights[:] = 1 / tokens.shape[1]
     else:
-        raise ValueError(f"the weights of {type(pooling).__name__} are unknown, so its attention can't be drawn")
+        raise InputError(f"the weights of {type(pooling).__name__} are unknown, so its attention can't be drawn")
     return weights
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.audio.reading import read_clip
+from vitspeech.errors import InputError
 from vitspeech.inference.transcribe import Search, Segment, transcribe_batch
 from vitspeech.metrics.word_errors import Alignment, align
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
@@ -99,15 +100,15 @@ def draw_transcript(
 
     Raises:
         FileNotFoundError: If the recording or the folder of `output` does not exist.
-        ValueError: If the model does not output transcripts, or the recording is empty, broken or shorter than a token.
+        InputError: If the model does not output transcripts, or the recording is empty, broken or shorter than a token.
     """
     network = model.network
     if not isinstance(network, SpeechRecognizer | SpeechTranscriber):
-        raise ValueError(f"{type(network).__name__} outputs labels, not transcripts; only transcripts can be drawn")
+        raise InputError(f"{type(network).__name__} outputs labels, not transcripts; only transcripts can be drawn")
     tokens, rate_hz = network.tokens, model.preprocessing["sample_rate_hz"]
     samples = read_clip(file, rate_hz)
     if len(samples) < tokens.window_samples:
-        raise ValueError(f"{file}: {len(samples)} samples are fewer than the {tokens.window_samples} of one token")
+        raise InputError(f"{file}: {len(samples)} samples are fewer than the {tokens.window_samples} of one token")
     waveforms = (samples / 32768)[None].to(next(network.parameters()).device)
     result, seconds = recognize(model, waveforms, search), len(samples) / rate_hz
     alignment = None if reference is None else align([word.label for word in reference], result.text)

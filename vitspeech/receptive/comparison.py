@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from vitspeech.errors import InputError
 from vitspeech.receptive.examples import Example, make_examples
 from vitspeech.receptive.fields.default_layers import infer_layer
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers, layer_numbers
@@ -37,7 +38,7 @@ class Plan:
         layers: Names of the layers to measure; `None` measures those of `default_layers`.
 
     Raises:
-        ValueError: If there are fewer than two inputs, or a factor is not above 0.
+        InputError: If there are fewer than two inputs, or a factor is not above 0.
     """
 
     inputs: int = 200
@@ -48,9 +49,9 @@ class Plan:
     def __post_init__(self) -> None:
         fewest = min(self.inputs, self.answers)
         if fewest < 2:
-            raise ValueError(f"{fewest} input: an estimate with an interval needs at least 2")
+            raise InputError(f"{fewest} input: an estimate with an interval needs at least 2")
         if not self.factors or min(self.factors) <= 0:
-            raise ValueError(f"factors={self.factors} are not sizes above 0")
+            raise InputError(f"factors={self.factors} are not sizes above 0")
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,12 @@ def compare(subjects: Sequence[Subject], sample: Sample, plan: Plan, *, progress
         progress: Show a progress bar.
 
     Raises:
-        ValueError: If two models have the same name, a model can't take its first size, or a named layer is missing.
+        InputError: If two models have the same name, a model can't take its first size, or a named layer is missing.
     """
     names = [subject.name for subject in subjects]
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
-        raise ValueError(f"{duplicates[0]} is named twice")
+        raise InputError(f"{duplicates[0]} is named twice")
     steps = sum(len(planned_states(subject, plan)) + 2 for subject in subjects)
     with tqdm(total=steps, disable=not progress, leave=False) as bar:
 
@@ -229,7 +230,7 @@ def measure_heads(network: nn.Module, inputs: Tensor, state: State, *, in_time: 
     """Measures of the attention heads; the tokens have the positions of the last layer's units.
 
     Raises:
-        ValueError: If there is no attention, its weights can't be recomputed, or its tokens are not the layer's units.
+        InputError: If there is no attention, its weights can't be recomputed, or its tokens are not the layer's units.
     """
     last = state.layers[-1]
     rows, columns = last.fields.grid

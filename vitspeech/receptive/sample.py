@@ -16,6 +16,7 @@ from vitspeech.data.images.reading import find_pictures, read_picture
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.module import UtteranceData
 from vitspeech.data.utterances.word_clips import word_span
+from vitspeech.errors import InputError
 from vitspeech.receptive.subjects import Subject
 
 SEED = 20_261_121  # of the order of the inputs
@@ -59,25 +60,25 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
         count: Maximum number of inputs.
 
     Raises:
-        ValueError: If some models take images and others audio, the data set has neither images nor audio, its
+        InputError: If some models take images and others audio, the data set has neither images nor audio, its
             validation split is empty, or no data are named.
         FileNotFoundError: If the data are missing.
     """
     audio_names = [subject.name for subject in subjects if subject.takes_audio]
     image_names = [subject.name for subject in subjects if not subject.takes_audio]
     if audio_names and image_names:
-        raise ValueError(f"{audio_names[0]} takes audio and {image_names[0]} takes images; compare models of one kind")
+        raise InputError(f"{audio_names[0]} takes audio and {image_names[0]} takes images; compare models of one kind")
     released = [subject for subject in subjects if subject.model is not None]
     if released:
         data = card_data(released[0].model, root)
         data = getattr(data, "source", data)  # the single words of which utterances are composed
         if not isinstance(data, InMemoryData):
-            raise ValueError(f"{released[0].name}: its data ({type(data).__name__}) have no images or audio")
+            raise InputError(f"{released[0].name}: its data ({type(data).__name__}) have no images or audio")
         if isinstance(data, UtteranceData):
             return utterance_sample(data, round(released[0].size * data.sample_rate_hz), count)
         return validation_sample(data, count)
     if root is None:
-        raise ValueError("no model names its data set; give a folder of pictures with --data")
+        raise InputError("no model names its data set; give a folder of pictures with --data")
     return folder_sample(Path(root), int(subjects[0].size), count)
 
 
@@ -104,11 +105,11 @@ def utterance_sample(data: UtteranceData, samples: int, count: int) -> Sample:
     An utterance that is shorter is repeated.
 
     Raises:
-        ValueError: If there are no validation utterances.
+        InputError: If there are no validation utterances.
     """
     items = data.read("validation")
     if not len(items):
-        raise ValueError(f"{type(data).__name__}: no validation utterances")
+        raise InputError(f"{type(data).__name__}: no validation utterances")
     order = torch.randperm(len(items), generator=torch.Generator().manual_seed(SEED))[:count]
     clips = []
     for index in order:

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from vitspeech import checkpoint
 from vitspeech.data.images.module import normalize
+from vitspeech.errors import InputError
 from vitspeech.models import SpeechTranscriber, TimmModel, ViT
 from vitspeech.receptive.fields.default_layers import default_layers
 from vitspeech.receptive.fields.layers import INPUT, Layer
@@ -74,18 +75,18 @@ class Subject:
             sample: Inputs for the data-dependent initialization of an untrained network, see `initialize_from`.
 
         Raises:
-            ValueError: If there are no trained weights, or the network can't take inputs of the size.
+            InputError: If there are no trained weights, or the network can't take inputs of the size.
             ConnectionError: If timm can't download the weights.
         """
         size = self.size if size is None else size
         if trained and not self.trained:
-            raise ValueError(f"{self.name} has no trained weights here; --pretrained fetches those of timm")
+            raise InputError(f"{self.name} has no trained weights here; --pretrained fetches those of timm")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             try:
                 network = self.build_timm(trained, int(size)) if self.model is None else self.rebuild(trained, size)
             except (ValueError, AssertionError) as error:
-                raise ValueError(f"{self.name} can't take {self.size_text(size)}: {error}") from None
+                raise InputError(f"{self.name} can't take {self.size_text(size)}: {error}") from None
         network = network.eval().requires_grad_(False)
         if not trained and sample is not None:
             initialize_from(network, sample)
@@ -153,13 +154,13 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False, tru
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        ValueError: If timm has no network with that name, or the model in the folder can't be loaded or takes more than
+        InputError: If timm has no network with that name, or the model in the folder can't be loaded or takes more than
             one input.
     """
     if not name.startswith(TIMM):
         model = checkpoint.load(name, trust=trust)
         if isinstance(model.network, SpeechTranscriber):
-            raise ValueError(f"{name}: SpeechTranscriber also takes a transcript; give a model that takes audio only")
+            raise InputError(f"{name}: SpeechTranscriber also takes a transcript; give a model that takes audio only")
         takes_audio = "sample_rate_hz" in model.preprocessing
         own_size = model.preprocessing.get("seconds", 1.0) if takes_audio else model.preprocessing["image"]
         labels = None if "units" in model.preprocessing else model.labels
@@ -169,7 +170,7 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False, tru
     timm_name = name.removeprefix(TIMM)
     if not timm.is_model(timm_name) or ":" in timm_name:
         close = ", ".join(get_close_matches(timm_name, timm.list_models(), n=5)) or "none; see timm.list_models()"
-        raise ValueError(f"{name}: not a timm network; close names: {close}")
+        raise InputError(f"{name}: not a timm network; close names: {close}")
     config = resolve_data_config(pretrained_cfg=timm.get_pretrained_cfg(timm_name).to_dict())
     side = size or config["input_size"][-1]
     preprocessing = {"image": side, "mean": list(config["mean"]), "std": list(config["std"])}

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
+from vitspeech.errors import InputError
 from vitspeech.evaluation import Report, classification
 from vitspeech.inference.transcribe import Search
 from vitspeech.tasks.task import Task, check_fraction
@@ -27,7 +28,7 @@ class Classification(Task):
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
     Raises:
-        ValueError: If `label_smoothing` or `warmup` is not within 0 .. 1.
+        InputError: If `label_smoothing` or `warmup` is not within 0 .. 1.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Classification(Task):
     @classmethod
     def check_data(cls, data: lightning.LightningDataModule) -> None:
         if data.items == "utterances":
-            raise ValueError(
+            raise InputError(
                 f"{cls.__name__} does not fit {type(data).__name__}: it needs one label per item, and utterances have "
                 "transcripts; use vitspeech.Recognition, Transcription or Labeling"
             )
@@ -78,7 +79,7 @@ class Classification(Task):
     def forward(self, inputs: Tensor) -> Tensor:
         logits = self.network(inputs)
         if logits.shape[-1] != len(self.labels):
-            raise ValueError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} labels")
+            raise InputError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} labels")
         return logits
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:

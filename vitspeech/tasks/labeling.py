@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
+from vitspeech.errors import InputError
 from vitspeech.evaluation import Report, labeling
 from vitspeech.inference.transcribe import Search
 from vitspeech.metrics.word_times import frame_labels
@@ -34,7 +35,7 @@ class Labeling(UtteranceTask):
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
     Raises:
-        ValueError: If `warmup` is not within 0 .. 1, or network and data do not have the same labels.
+        InputError: If `warmup` is not within 0 .. 1, or network and data do not have the same labels.
     """
 
     @classmethod
@@ -78,13 +79,13 @@ class Labeling(UtteranceTask):
     def frames(self, waveforms: Tensor, lengths: Tensor, words: Tensor, spans: Tensor) -> tuple[Tensor, Tensor]:
         """The logits and labels of all frames of a group: (B · F, C), (B · F,)."""
         if spans.shape[1] != words.shape[1]:
-            raise ValueError(
+            raise InputError(
                 "Labeling needs the start and end of each word: this data has words without times, or its units are "
                 "not words"
             )
         logits, counts = self.network(waveforms, lengths)
         if logits.shape[-1] != len(self.labels) + 1:
-            raise ValueError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} words and none")
+            raise InputError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} words and none")
         labels = frame_labels(
             spans.to(logits.device, non_blocking=True) / self.sample_rate_hz,
             words.to(logits.device, non_blocking=True),

@@ -9,6 +9,8 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from vitspeech.errors import InputError
+
 Decay = Literal["cosine", "linear", "constant"]
 UNDECAYED = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 
@@ -67,10 +69,10 @@ def learning_rate(optimizer: Optimizer, *, steps: int, warmup_steps: int, decay:
         decay: `cosine` (Loshchilov and Hutter 2017, arXiv:1608.03983), `linear`, or `constant`.
 
     Raises:
-        ValueError: If the warm-up is longer than the run.
+        InputError: If the warm-up is longer than the run.
     """
     if not 0 <= warmup_steps <= steps:
-        raise ValueError(f"a warm-up of {warmup_steps} steps does not fit a run of {steps}")
+        raise InputError(f"a warm-up of {warmup_steps} steps does not fit a run of {steps}")
     shape: dict[str, Callable[[float], float]] = {
         "cosine": lambda done: 0.5 + 0.5 * math.cos(math.pi * done),
         "linear": lambda done: 1 - done,

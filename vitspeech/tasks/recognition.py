@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torchmetrics.text import WordErrorRate
 
 from vitspeech.decoding.ctc import GreedySearch, tokens_needed
+from vitspeech.errors import InputError
 from vitspeech.evaluation import Report, recognition
 from vitspeech.inference.transcribe import Search
 from vitspeech.tasks.utterance_task import UtteranceTask, length_groups
@@ -30,7 +31,7 @@ class Recognition(UtteranceTask):
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
     Raises:
-        ValueError: If `warmup` is not within 0 .. 1; in training, if an utterance is too short for its transcript.
+        InputError: If `warmup` is not within 0 .. 1; in training, if an utterance is too short for its transcript.
     """
 
     monitor, mode = "val_error_rate", "min"
@@ -67,10 +68,10 @@ class Recognition(UtteranceTask):
         """-log p(transcript), summed over utterances.
 
         Raises:
-            ValueError: If an utterance has fewer tokens than its transcript needs, or the classes do not fit.
+            InputError: If an utterance has fewer tokens than its transcript needs, or the classes do not fit.
         """
         if logits.shape[-1] != len(self.labels) + 1:
-            raise ValueError(f"the network has units={logits.shape[-1] - 1}, the data {len(self.labels)} labels")
+            raise InputError(f"the network has units={logits.shape[-1] - 1}, the data {len(self.labels)} labels")
         counts, said = tokens.tolist(), transcripts(units)
         self.check_lengths(counts, said)
         log_probs = logits.float().log_softmax(-1).transpose(0, 1)
@@ -82,13 +83,13 @@ class Recognition(UtteranceTask):
         """Refuse utterances whose CTC loss would be infinite, from their numbers of tokens and their transcripts.
 
         Raises:
-            ValueError: If a transcript is empty, or longer than its utterance allows.
+            InputError: If a transcript is empty, or longer than its utterance allows.
         """
         for count, transcript in zip(tokens, said, strict=True):
             if not transcript:
-                raise ValueError("an utterance of the batch has an empty transcript")
+                raise InputError("an utterance of the batch has an empty transcript")
             if count < tokens_needed(transcript):
-                raise ValueError(
+                raise InputError(
                     f"the utterance {self.text(transcript)!r}: its {count} tokens are fewer than the "
                     f"{tokens_needed(transcript)} that CTC needs for this transcript; use a smaller stride"
                 )

@@ -8,6 +8,7 @@ import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 
+from vitspeech.errors import InputError
 from vitspeech.evaluation import Report
 from vitspeech.inference.transcribe import Search
 from vitspeech.tasks.optimizer import Decay, learning_rate, parameter_groups
@@ -41,7 +42,7 @@ class Task(lightning.LightningModule):
         mode: `max` or `min`: whether higher or lower values of it are better.
 
     Raises:
-        ValueError: If `warmup` is not within 0 .. 1.
+        InputError: If `warmup` is not within 0 .. 1.
     """
 
     monitor, mode = "val_accuracy", "max"
@@ -92,7 +93,7 @@ class Task(lightning.LightningModule):
         """Refuse data that this task cannot be trained on; by default all data is accepted.
 
         Raises:
-            ValueError: If the items of `data` do not have what the task needs.
+            InputError: If the items of `data` do not have what the task needs.
         """
 
     def setup(self, stage: str) -> None:
@@ -177,10 +178,10 @@ def check_fraction(name: str, value: float) -> None:
     """Refuse a fraction or probability that is not within 0 .. 1.
 
     Raises:
-        ValueError: If `value` is negative, 1 or more, or NaN.
+        InputError: If `value` is negative, 1 or more, or NaN.
     """
     if not 0 <= value < 1:
-        raise ValueError(f"{name}={value} is not within 0 .. 1 (1 excluded)")
+        raise InputError(f"{name}={value} is not within 0 .. 1 (1 excluded)")
 
 
 def find_task(class_path: str, trust: Sequence[str] = ()) -> type[Task]:
@@ -191,9 +192,9 @@ def find_task(class_path: str, trust: Sequence[str] = ()) -> type[Task]:
         trust: Modules outside of vitspeech that may be imported.
 
     Raises:
-        ValueError: If the class is not trusted, cannot be imported, or is not a task.
+        InputError: If the class is not trusted, cannot be imported, or is not a task.
     """
     task = import_trusted(class_path, trust)
     if not (isinstance(task, type) and issubclass(task, Task)):
-        raise ValueError(f"{class_path} is not a task; it must be a subclass of vitspeech.Task")
+        raise InputError(f"{class_path} is not a task; it must be a subclass of vitspeech.Task")
     return task

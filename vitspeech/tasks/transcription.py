@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech.decoding.autoregressive import greedy
+from vitspeech.errors import InputError
 from vitspeech.tasks.recognition import Recognition
 from vitspeech.tasks.task import check_fraction
 
@@ -32,7 +33,7 @@ class Transcription(Recognition):
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
     Raises:
-        ValueError: If a fraction is not within 0 .. 1, or only one of `ctc_weight` and the network's CTC head is there.
+        InputError: If a fraction is not within 0 .. 1, or only one of `ctc_weight` and the network's CTC head is there.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Transcription(Recognition):
         check_fraction("ctc_weight", ctc_weight)
         check_fraction("label_smoothing", label_smoothing)
         if bool(ctc_weight) != (network.ctc_head is not None):
-            raise ValueError(f"ctc_weight={ctc_weight}, but the network has {'a' if not ctc_weight else 'no'} CTC head")
+            raise InputError(f"ctc_weight={ctc_weight}, but the network has {'a' if not ctc_weight else 'no'} CTC head")
         self.ctc_weight, self.label_smoothing = ctc_weight, label_smoothing
 
     def group_loss(self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor) -> Tensor:
@@ -58,7 +59,7 @@ class Transcription(Recognition):
     def output_loss(self, logits: Tensor, ctc_logits: Tensor | None, tokens: Tensor, units: Tensor) -> Tensor:
         """The loss of a network's output, summed over utterances, in nats."""
         if logits.shape[-1] != len(self.labels) + 1:
-            raise ValueError(f"the network has units={logits.shape[-1] - 1}, the data {len(self.labels)} labels")
+            raise InputError(f"the network has units={logits.shape[-1] - 1}, the data {len(self.labels)} labels")
         # The end follows the last unit; the padding after it is ignored.
         targets = F.pad(units, (0, 1), value=-1)
         targets = targets.scatter(1, (units >= 0).sum(1, keepdim=True), len(self.labels))

@@ -13,6 +13,7 @@ import lightning
 import torch
 from torch import Tensor
 
+from vitspeech.errors import InputError
 from vitspeech.tasks.task import Task
 
 GROUPS = 4  # a batch of 1 to 7 words is half padding as a whole, and a fifth padding in four groups of similar length
@@ -25,7 +26,7 @@ class UtteranceTask(Task):
     @classmethod
     def check_data(cls, data: lightning.LightningDataModule) -> None:
         if data.items != "utterances":
-            raise ValueError(
+            raise InputError(
                 f"{cls.__name__} does not fit {type(data).__name__}: it needs utterances with transcripts, and "
                 f"{data.items} have one label each; use vitspeech.Classification"
             )

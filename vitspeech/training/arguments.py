@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from vitspeech.errors import InputError
 from vitspeech.training.configs import expand_configs, read_config
 from vitspeech.training.run_folder import resumed_config
 from vitspeech.trust import check_trusted, is_known
@@ -53,7 +54,7 @@ def prepare(arguments: Sequence[str]) -> Arguments:
 
     Raises:
         FileNotFoundError: If a config or the run to resume does not exist.
-        ValueError: If a config has the shape of an earlier version, or names a class of a module that is not trusted.
+        InputError: If a config has the shape of an earlier version, or names a class of a module that is not trusted.
     """
     runs, rest = take_option(arguments, "--run")
     resumes, rest = take_option(rest, "--resume")
@@ -72,7 +73,7 @@ def take_option(arguments: Sequence[str], option: str, *, many: bool = False) ->
     """The values of an option, and the command line without it. With `many` it may have several values after it.
 
     Raises:
-        ValueError: If the option has no value.
+        InputError: If the option has no value.
     """
     values, rest, remaining = [], [], list(arguments)
     while remaining:
@@ -84,7 +85,7 @@ def take_option(arguments: Sequence[str], option: str, *, many: bool = False) ->
         while not equals and remaining and not remaining[0].startswith("--") and (many or not option_values):
             option_values.append(remaining.pop(0))
         if not any(option_values):
-            raise ValueError(f"{option} needs a value")
+            raise InputError(f"{option} needs a value")
         values += option_values
     return values, rest
 
@@ -98,7 +99,7 @@ def check_shape(arguments: Sequence[str]) -> None:
     """Refuse configs of earlier versions, which have a key `task`, or no `class_path` under `model`.
 
     Raises:
-        ValueError: If there is one; the message says how to change it.
+        InputError: If there is one; the message says how to change it.
     """
     named = any(argument.partition("=")[0] in ("--model", "--model.class_path") for argument in arguments)
     for file in config_files(arguments):
@@ -106,13 +107,13 @@ def check_shape(arguments: Sequence[str]) -> None:
         model = config.get("model")
         if "task" in config:
             task = TASKS.get(str(config["task"]), "vitspeech.Classification")
-            raise ValueError(
+            raise InputError(
                 f"{file}: `task` is no longer a key; the task is the class of the model: remove `task` and write "
                 f"model: {{class_path: {task}, init_args: {{network: ..., optimizer: ..., ...}}}}"
             )
         named = named or isinstance(model, str) or (isinstance(model, dict) and "class_path" in model)
         if isinstance(model, dict) and not named:
-            raise ValueError(
+            raise InputError(
                 f"{file}: `model` has no class_path, and no config before it names one; write model: {{class_path: "
                 f"vitspeech.Classification, init_args: {{{', '.join(f'{key}: ...' for key in model)}}}}} (or Labeling, "
                 "Recognition, Transcription)"
@@ -123,14 +124,14 @@ def check_classes(arguments: Sequence[str], trust: Sequence[str]) -> None:
     """Refuse classes of modules that are not trusted, wherever configs or the command line name them.
 
     Raises:
-        ValueError: If there is one; the message names it with its file.
+        InputError: If there is one; the message names it with its file.
     """
     for file in config_files(arguments):
         for name in named_classes(read_config(file)):
             try:
                 check_trusted(name, trust)
             except ValueError as error:
-                raise ValueError(f"{file}: {error}") from None
+                raise InputError(f"{file}: {error}") from None
     for argument in take_option(arguments, "--config")[1]:
         key, equals, value = argument.partition("=")
         text = value if equals else key

@@ -19,6 +19,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from vitspeech.checkpoint.items import add_training_items
 from vitspeech.data.module import InMemoryData
+from vitspeech.errors import InputError
 from vitspeech.provenance import provenance
 from vitspeech.tasks import Task, find_task
 from vitspeech.training import run_folder
@@ -44,7 +45,7 @@ def train(arguments: Sequence[str]) -> None:
 
     Raises:
         FileNotFoundError: If a config, the data or the run to resume does not exist.
-        ValueError: If config, network and data do not fit each other, or a class is not trusted.
+        InputError: If config, network and data do not fit each other, or a class is not trusted.
     """
     resumed, others = take_option(arguments, "--resume")
     if resumed and run_folder.is_finished(resumed[-1]):
@@ -65,7 +66,7 @@ class TrainingCLI(LightningCLI):
 
     Raises:
         FileNotFoundError: If a config, the data or the run to resume does not exist.
-        ValueError: If config, network and data do not fit each other, or a class is not trusted.
+        InputError: If config, network and data do not fit each other, or a class is not trusted.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -125,7 +126,7 @@ class TrainingCLI(LightningCLI):
         try:
             return self.parser.instantiate_classes(config)
         except ValueError as error:
-            raise ValueError(readable(str(error))) from error
+            raise InputError(readable(str(error))) from error
 
     def fill_sizes(self) -> None:
         """Set `classes` and `units` of the network from the labels of the data where the config leaves them out."""
@@ -144,7 +145,7 @@ class TrainingCLI(LightningCLI):
         """Refuse a number of classes or units that the data does not have, before a run is created.
 
         Raises:
-            ValueError: If the config gives a network of vitspeech such a number.
+            InputError: If the config gives a network of vitspeech such a number.
         """
         network = self.config.model.init_args.get("network")
         if not str(getattr(network, "class_path", "")).startswith("vitspeech."):
@@ -153,7 +154,7 @@ class TrainingCLI(LightningCLI):
             value = network.init_args.get(name, size)
             if value != size:
                 labels = len(self.datamodule.labels)
-                raise ValueError(
+                raise InputError(
                     f"the network has {name}={value}, the data {labels} labels: leave {name} out of the config, or "
                     f"give {size}"
                 )
@@ -172,7 +173,7 @@ class TrainingCLI(LightningCLI):
         try:
             return super().instantiate_trainer(logger=False, **kwargs)
         except MisconfigurationException as error:
-            raise ValueError(f"trainer: {error}") from error
+            raise InputError(f"trainer: {error}") from error
 
     def train(self) -> None:
         """Train, from the last checkpoint if there is one, then evaluate once on the test set."""

@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from vitspeech.errors import InputError
+
 PACKAGE = Path(__file__).parents[1]
 
 
@@ -49,19 +51,19 @@ def config_chain(path: Path) -> list[Path]:
 
     Raises:
         FileNotFoundError: If a config that is extended does not exist.
-        ValueError: If configs extend each other in a circle, or `extends` is not a path.
+        InputError: If configs extend each other in a circle, or `extends` is not a path.
     """
     chain = [path]
     while (extends := read_config(chain[0]).get("extends")) is not None:
         if not isinstance(extends, str):
-            raise ValueError(f"{chain[0]}: extends: {extends!r} is not the path of a config")
+            raise InputError(f"{chain[0]}: extends: {extends!r} is not the path of a config")
         beside = Path(os.path.normpath(chain[0].parent / extends))
         try:
             parent = beside if beside.is_file() else find_config(extends)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{chain[0]}: extends: {error}") from None
         if parent.resolve() in [config.resolve() for config in chain]:
-            raise ValueError(f"{chain[0]}: extends: {extends} leads back to {parent}; configs extend each other")
+            raise InputError(f"{chain[0]}: extends: {extends} leads back to {parent}; configs extend each other")
         chain.insert(0, parent)
     return chain
 
@@ -83,7 +85,7 @@ def expand_configs(arguments: Sequence[str]) -> tuple[list[str], list[Path]]:
 
     Raises:
         FileNotFoundError: If a config does not exist.
-        ValueError: If configs extend each other in a circle.
+        InputError: If configs extend each other in a circle.
     """
     expanded, named, rest = [], [], iter(arguments)
     for argument in rest:

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from vitspeech.checkpoint.folder import CARD, CONFIG, read_mapping
 from vitspeech.data import TwoMarks
 from vitspeech.data.files import write_json
+from vitspeech.errors import InputError
 from vitspeech.plots.style import COLORS, DASHES, MARKERS
 from vitspeech.training.cli import TrainingCLI
 from vitspeech.training.configs import config_chain, find_config, read_config
@@ -58,13 +59,13 @@ def probe_distance(
 
     Raises:
         FileExistsError: If `folder` holds a probe of other configs or overrides.
-        ValueError: If two configs have the same name, `seeds` is below 1, a distance does not fit the images, or a
+        InputError: If two configs have the same name, `seeds` is below 1, a distance does not fit the images, or a
             config names a class that is not trusted.
     """
     folder, files = Path(folder), [find_config(config) for config in configs]
     experiments = {f"{file.resolve().parent.name}/{file.stem}": file for file in files}
     if len(experiments) < len(files) or seeds < 1:
-        raise ValueError(f"configs={[str(file) for file in files]} are not all different, or seeds={seeds} is below 1")
+        raise InputError(f"configs={[str(file) for file in files]} are not all different, or seeds={seeds} is below 1")
     for distance in distances:
         TwoMarks(distance)
     contents = {name: [read_config(part) for part in config_chain(file)] for name, file in experiments.items()}

@@ -5,6 +5,8 @@ import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from vitspeech.errors import InputError
+
 
 def read_rows(
     listing: Path, columns: Sequence[str], optional: Sequence[str] = ()
@@ -17,48 +19,48 @@ def read_rows(
         optional: Columns whose fields follow; they are `None` if the file has no such column.
 
     Raises:
-        ValueError: If a column is missing, there are no rows, a field is empty, or a row has more or fewer fields than
+        InputError: If a column is missing, there are no rows, a field is empty, or a row has more or fewer fields than
             the header.
     """
     lines = read_fields(listing)
     location, header = next(lines, (f"{listing}: line 1", []))
     for column in columns:
         if column not in header:
-            raise ValueError(f"{location}: no column {column!r}; the header must name {' and '.join(columns)}")
+            raise InputError(f"{location}: no column {column!r}; the header must name {' and '.join(columns)}")
     rows = 0
     for location, fields in lines:
         if len(fields) != len(header):
-            raise ValueError(
+            raise InputError(
                 f"{location}: {len(fields)} fields, but {len(header)} in the header; quote fields that contain a comma"
             )
         row = dict(zip(header, fields, strict=True))
         for column in (*columns, *optional):
             if column in row and not row[column]:
-                raise ValueError(f"{location}: empty {column}")
+                raise InputError(f"{location}: empty {column}")
         rows += 1
         yield location, [row.get(column) for column in (*columns, *optional)]
     if not rows:
-        raise ValueError(f"{listing}: no rows below the header")
+        raise InputError(f"{listing}: no rows below the header")
 
 
 def read_fields(listing: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield (location, fields) for each line of a CSV file that is not blank.
 
     Raises:
-        ValueError: If the file is not UTF-8, or a quote is not closed at the end of its line.
+        InputError: If the file is not UTF-8, or a quote is not closed at the end of its line.
     """
     content = listing.read_bytes()
     try:
         text = content.decode("utf-8-sig")  # Excel writes a byte order mark
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise ValueError(f"{listing}: line {line}: not UTF-8") from None
+        raise InputError(f"{listing}: line {line}: not UTF-8") from None
     for number, line in enumerate(io.StringIO(text, newline=None), 1):
         location = f"{listing}: line {number}"
         try:
             # Parsed line by line, so that an unclosed quote does not swallow the lines below it.
             fields = next(csv.reader([line], skipinitialspace=True, strict=True))
         except csv.Error as error:
-            raise ValueError(f"{location}: {error} (a quote that is not closed?)") from None
+            raise InputError(f"{location}: {error} (a quote that is not closed?)") from None
         if line.strip():
             yield location, [field.strip() for field in fields]

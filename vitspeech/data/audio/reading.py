@@ -19,6 +19,7 @@ from torchaudio.functional import resample
 from tqdm import tqdm
 
 from vitspeech.data.files import find_files
+from vitspeech.errors import InputError
 
 SAMPLE_RATE_HZ = 16_000
 LOWEST_HZ, HIGHEST_HZ = 1_000, 384_000
@@ -53,12 +54,12 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the file is empty, truncated, too long or not a recording, or has no samples or samples that are
+        InputError: If the file is empty, truncated, too long or not a recording, or has no samples or samples that are
             not finite; the message names it.
     """
     path = Path(path)
     if path.stat().st_size == 0:
-        raise ValueError(f"{path}: empty (0 bytes)")
+        raise InputError(f"{path}: empty (0 bytes)")
     try:
         with open_audio(path) as recording:
             check_header(path, recording, longest_s)
@@ -67,13 +68,13 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
             samples = torch.from_numpy(recording.read(frames, dtype="int16" if is_exact else "float32"))
     except LibsndfileError as error:
         problem = "not a recording that can be read" if error.code == UNRECOGNIZED else "broken or truncated recording"
-        raise ValueError(f"{path}: {problem} ({error.error_string.strip(' .')})") from None
+        raise InputError(f"{path}: {problem} ({error.error_string.strip(' .')})") from None
     if len(samples) < frames:
-        raise ValueError(f"{path}: truncated: {len(samples):,} of {frames:,} samples are present")
+        raise InputError(f"{path}: truncated: {len(samples):,} of {frames:,} samples are present")
     if is_exact:
         return samples
     if not samples.isfinite().all():
-        raise ValueError(f"{path}: has samples that are not finite (NaN or infinite)")
+        raise InputError(f"{path}: has samples that are not finite (NaN or infinite)")
     mono = samples.mean(1) if samples.dim() == 2 else samples
     if rate_hz != sample_rate_hz:
         # The filter bank has one row per sample of the ratio's period, which takes gigabytes for 44,099 Hz; an
@@ -101,32 +102,32 @@ def check_header(path: Path, recording: SoundFile, longest_s: float | None) -> N
     log = recording.extra_info
     sizes = STATED_BYTES.search(log)
     if sizes and int(sizes[1]) < UNKNOWN_BYTES:
-        raise ValueError(f"{path}: truncated: {int(sizes[2]):,} of {int(sizes[1]):,} bytes of samples are present")
+        raise InputError(f"{path}: truncated: {int(sizes[2]):,} of {int(sizes[1]):,} bytes of samples are present")
     if "Last page lacks an end-of-stream bit" in log:
-        raise ValueError(f"{path}: truncated: the end of its stream is missing")
+        raise InputError(f"{path}: truncated: the end of its stream is missing")
     if recording.frames == 0:
-        raise ValueError(f"{path}: no samples")
+        raise InputError(f"{path}: no samples")
     if recording.frames == UNKNOWN_FRAMES:
-        raise ValueError(f"{path}: does not state its length (written to a pipe?), so it cannot be read")
+        raise InputError(f"{path}: does not state its length (written to a pipe?), so it cannot be read")
     if not LOWEST_HZ <= recording.samplerate <= HIGHEST_HZ:
         rate_hz = recording.samplerate
-        raise ValueError(f"{path}: a sample rate of {rate_hz:,} Hz is outside {LOWEST_HZ:,} to {HIGHEST_HZ:,} Hz")
+        raise InputError(f"{path}: a sample rate of {rate_hz:,} Hz is outside {LOWEST_HZ:,} to {HIGHEST_HZ:,} Hz")
     duration_s = recording.frames / recording.samplerate
     if longest_s and duration_s > longest_s:
         message = f"lasts {duration_s:,.1f} s, above {longest_s:g} s; use `vitspeech stream` for long recordings"
-        raise ValueError(f"{path}: {message}")
+        raise InputError(f"{path}: {message}")
 
 
 def read_clip(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ) -> Tensor:
     """Read a recording of SHORTEST_S to LONGEST_S seconds as `read_audio` does: int16 (N,).
 
     Raises:
-        ValueError: If it is shorter or longer, or `read_audio` refuses it.
+        InputError: If it is shorter or longer, or `read_audio` refuses it.
     """
     samples = read_audio(path, sample_rate_hz, longest_s=LONGEST_S)
     if len(samples) < SHORTEST_S * sample_rate_hz:
         duration_s = len(samples) / sample_rate_hz
-        raise ValueError(f"{path}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
+        raise InputError(f"{path}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
     return samples
 
 

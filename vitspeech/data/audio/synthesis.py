@@ -27,6 +27,8 @@ import numpy
 import torch
 from torch import Tensor
 
+from vitspeech.errors import InputError, MissingExtraError
+
 SAMPLE_RATE_HZ = 16_000
 ESPEAK_RATE_HZ = 22_050
 SILENCE = 0.005  # fraction of the peak: quieter samples are trimmed at both ends
@@ -51,7 +53,7 @@ class Voice:
         pitch_range: 0 to 99, from monotonous to lively; 50 is the variant's own.
 
     Raises:
-        ValueError: If the language or the variant is unknown, or a number is out of range.
+        InputError: If the language or the variant is unknown, or a number is out of range.
     """
 
     language: str = "en-us"
@@ -63,17 +65,17 @@ class Voice:
     def __post_init__(self) -> None:
         for name, known in (("language", ACCENTS), ("variant", variants())):
             if getattr(self, name) not in known:
-                raise ValueError(f"{name} {getattr(self, name)!r} is unknown; known: {', '.join(known)}")
+                raise InputError(f"{name} {getattr(self, name)!r} is unknown; known: {', '.join(known)}")
         for name, low, high in (("rate_wpm", 80, 449), ("pitch", 0, 99), ("pitch_range", 0, 99)):
             if not low <= getattr(self, name) <= high:
-                raise ValueError(f"{name}={getattr(self, name)} is not within {low} to {high}")
+                raise InputError(f"{name}={getattr(self, name)} is not within {low} to {high}")
 
 
 class Synthesizer:
     """eSpeak NG as a context manager, which loads a copy of the library from a temporary folder of its own.
 
     Raises:
-        ImportError: If `espeakng_loader` is not installed.
+        MissingExtraError: If `espeakng_loader` is not installed.
     """
 
     def __enter__(self) -> Self:
@@ -113,7 +115,7 @@ class Synthesizer:
         """Synthesize a text, trimmed to its first and last sound: int16 (N,) at 16 kHz.
 
         Raises:
-            ValueError: If the text has nothing to pronounce.
+            InputError: If the text has nothing to pronounce.
             OSError: If eSpeak cannot read its data.
         """
         encoded = text.encode()
@@ -124,7 +126,7 @@ class Synthesizer:
             self.library.espeak_SetParameter(parameter, value, 0)
         self.library.espeak_Synth(encoded, ctypes.c_size_t(len(encoded) + 1), 0, 0, 0, UTF8, None, None)
         if not any(self.sound):
-            raise ValueError(f"eSpeak NG cannot pronounce {text!r}")
+            raise InputError(f"eSpeak NG cannot pronounce {text!r}")
         return trim(resample(torch.frombuffer(bytearray(self.sound), dtype=torch.int16)))
 
 
@@ -138,7 +140,7 @@ def synthesize(texts: Sequence[str], voices: Sequence[Voice]) -> list[Tensor]:
 def voices_of(split: str) -> tuple[tuple[str, str], ...]:
     """The (language, variant) pairs of a split. Variants with the same formants are in the same split."""
     if split not in SPLITS:
-        raise ValueError(f"split {split!r} is unknown; known: {', '.join(SPLITS)}")
+        raise InputError(f"split {split!r} is unknown; known: {', '.join(SPLITS)}")
     speakers = [variant for variant in variants() if split_of(variant) == split]
     return tuple(itertools.product(ACCENTS, speakers))
 
@@ -158,7 +160,7 @@ def espeak_paths() -> tuple[Path, Path]:
     try:
         import espeakng_loader
     except ImportError:
-        raise ImportError("synthesized speech needs the extra `spoken`: pip install vitspeech[spoken]") from None
+        raise MissingExtraError("synthesized speech needs the extra `spoken`: pip install vitspeech[spoken]") from None
     return Path(espeakng_loader.get_library_path()), Path(espeakng_loader.get_data_path())
 
 

@@ -11,6 +11,8 @@ import itertools
 from pathlib import Path
 from typing import Literal
 
+from vitspeech.errors import InputError
+
 WORDS = Path(__file__).with_suffix(".txt")
 SPLITS = {"train": 1000, "validation": 100, "test": 100}  # words
 
@@ -22,10 +24,10 @@ def vocabulary(split: Literal["train", "validation", "test"]) -> tuple[str, ...]
     Words are assigned to splits in the order of their hash, so each split is a random sample and always the same.
 
     Raises:
-        ValueError: If the split is unknown.
+        InputError: If the split is unknown.
     """
     if split not in SPLITS:
-        raise ValueError(f"split {split!r} is unknown; known: {', '.join(SPLITS)}")
+        raise InputError(f"split {split!r} is unknown; known: {', '.join(SPLITS)}")
     words = sorted(WORDS.read_text(encoding="ascii").split(), key=lambda word: hashlib.blake2b(word.encode()).digest())
     ends = dict(zip(SPLITS, itertools.accumulate(SPLITS.values()), strict=True))
     return tuple(sorted(words[ends[split] - SPLITS[split] : ends[split]]))

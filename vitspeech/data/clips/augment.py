@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vitspeech.errors import InputError
+
 QUIETEST = 1e-4  # lower bound of the root mean square of clips and noise, 3 steps of 16 bits: below it is silence
 
 
@@ -27,7 +29,7 @@ class WaveformAugment:
         gain_db: Largest change of loudness, in either direction, in decibels.
 
     Raises:
-        ValueError: If a number is out of range.
+        InputError: If a number is out of range.
     """
 
     shift_ms: float = 100.0
@@ -38,9 +40,9 @@ class WaveformAugment:
 
     def __post_init__(self) -> None:
         if self.shift_ms < 0 or not 0 <= self.speed < 1 or not 0 <= self.noise_prob <= 1 or self.gain_db < 0:
-            raise ValueError(f"{self} has a number that is negative or too large")
+            raise InputError(f"{self} has a number that is negative or too large")
         if self.noise_snr_db[0] > self.noise_snr_db[1]:
-            raise ValueError(f"noise_snr_db={list(self.noise_snr_db)} is not a range from low to high")
+            raise InputError(f"noise_snr_db={list(self.noise_snr_db)} is not a range from low to high")
 
     def __call__(self, waveforms: Tensor, noise: Tensor, sample_rate_hz: int) -> Tensor:
         """Augment float clips (B, N) with background noise, int16 (A,): -> (B, N)."""

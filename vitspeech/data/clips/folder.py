@@ -16,6 +16,7 @@ from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.speech_commands import NOISE
 from vitspeech.data.splits import hashed_splits, relative_name, speaker_in_name
+from vitspeech.errors import InputError
 
 SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "val"), "test": ("test",)}
 COLUMNS = ("path", "label")
@@ -63,7 +64,7 @@ class AudioFolder(WaveformData):
     Raises:
         FileNotFoundError: If `root` does not exist or has no word folders, or a recording listed in a CSV file is
             missing.
-        ValueError: If a word's folder is empty, a CSV file is malformed or lists a recording twice, a split has a word
+        InputError: If a word's folder is empty, a CSV file is malformed or lists a recording twice, a split has a word
             that training does not have, there are too few training recordings to hold some out, the noise is shorter
             than a clip, or a recording cannot be read.
 
@@ -123,7 +124,7 @@ class AudioFolder(WaveformData):
             noise = torch.cat([read_audio(file) for file in noise_files])
             if len(noise) < self.samples:
                 duration_s = len(noise) / self.sample_rate_hz
-                raise ValueError(f"{self.root / NOISE}: {duration_s:.3g} s in all, below a clip's {self.seconds:g} s")
+                raise InputError(f"{self.root / NOISE}: {duration_s:.3g} s in all, below a clip's {self.seconds:g} s")
             self.noise = noise
         self.splits = splits
 
@@ -135,13 +136,13 @@ class AudioFolder(WaveformData):
             for item in splits[split]:
                 if item.label not in self.labels:
                     words = ", ".join(self.labels)
-                    raise ValueError(
+                    raise InputError(
                         f"{item.location}: {item.label!r} is a word that training does not have; known: {words}"
                     )
                 if not item.file.is_file():
                     raise FileNotFoundError(f"{item.location}: {item.file} does not exist")
                 if item.file in first_locations:
-                    raise ValueError(
+                    raise InputError(
                         f"{item.location}: {item.file} is listed twice, first in {first_locations[item.file]}"
                     )
                 first_locations[item.file] = item.location
@@ -195,7 +196,7 @@ def list_word_folders(folder: Path) -> Iterator[LabeledFile]:
 
     Raises:
         FileNotFoundError: If there are no word folders.
-        ValueError: If a word has no recordings.
+        InputError: If a word has no recordings.
     """
     words = sorted(path for path in folder.iterdir() if path.is_dir() and path.name[0] not in "_.")
     if not words:
@@ -203,7 +204,7 @@ def list_word_folders(folder: Path) -> Iterator[LabeledFile]:
     for word in words:
         files = audio_files(word)
         if not files:
-            raise ValueError(f"{word}: no recordings of this word ({', '.join(sorted(ENDINGS))})")
+            raise InputError(f"{word}: no recordings of this word ({', '.join(sorted(ENDINGS))})")
         yield from (LabeledFile(file, word.name, speaker_in_name(file.name), str(word)) for file in files)
 
 

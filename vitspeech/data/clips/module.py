@@ -11,6 +11,7 @@ from torch import Tensor
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.clips.augment import WaveformAugment, pink_noise
 from vitspeech.data.module import InMemoryData, check_augment
+from vitspeech.errors import InputError
 
 
 class WaveformData(InMemoryData):
@@ -49,7 +50,7 @@ class WaveformData(InMemoryData):
         noise: Background noise for the augmentation, int16, at least N samples; pink noise unless it is replaced.
 
     Raises:
-        ValueError: If `batch` is below 1 or `seconds` is below 0.1.
+        InputError: If `batch` is below 1 or `seconds` is below 0.1.
     """
 
     items = "clips"
@@ -60,7 +61,7 @@ class WaveformData(InMemoryData):
     ) -> None:
         super().__init__(batch=batch, seed=seed)
         if seconds < 0.1:
-            raise ValueError(f"seconds={seconds} is below 0.1")
+            raise InputError(f"seconds={seconds} is below 0.1")
         self.seconds, self.samples = seconds, round(seconds * self.sample_rate_hz)
         self.augment = WaveformAugment() if augment is None else augment
         check_augment(self.augment, WaveformAugment)

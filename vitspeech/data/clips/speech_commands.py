@@ -16,6 +16,7 @@ from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
+from vitspeech.errors import InputError
 
 FOLDER, URL = "SpeechCommands", "speech_commands_v0.02"
 WORDS = tuple(
@@ -49,7 +50,7 @@ class SpeechCommands(WaveformData, WordSource):
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
-        ValueError: If a word is not in the data set or is given twice, `unknown` or `silence` is negative, a word's
+        InputError: If a word is not in the data set or is given twice, `unknown` or `silence` is negative, a word's
             folder is empty, or a list names a clip that does not exist.
         FileNotFoundError: If the data set is not in `root`.
     """
@@ -71,9 +72,9 @@ class SpeechCommands(WaveformData, WordSource):
         foreign = sorted(set(self.words) - set(WORDS))
         if foreign or not self.words or len(set(self.words)) < len(self.words):
             reason = f"{', '.join(foreign)} not in the data set" if foreign else "none given, or one given twice"
-            raise ValueError(f"words: {reason}; known: {', '.join(WORDS)}")
+            raise InputError(f"words: {reason}; known: {', '.join(WORDS)}")
         if unknown < 0 or silence < 0:
-            raise ValueError(f"unknown={unknown} or silence={silence} is negative")
+            raise InputError(f"unknown={unknown} or silence={silence} is negative")
         self.extra_ratios = {label: ratio for label, ratio in {UNKNOWN: unknown, SILENCE: silence}.items() if ratio}
         self.labels = [*self.words, *self.extra_ratios]
         self.root, self.download = Path(default_root(root)), download
@@ -116,7 +117,7 @@ class SpeechCommands(WaveformData, WordSource):
         other_files = [file for file in files if file.parent.name not in self.words]
         for label, files_of_label in (("the words", word_files), (UNKNOWN, other_files)):
             if not files_of_label and (label != UNKNOWN or UNKNOWN in self.extra_ratios):
-                raise ValueError(f"{self.folder}: no clip of {label} is for {split}")
+                raise InputError(f"{self.folder}: no clip of {label} is for {split}")
         return word_files, self.select_unknown(other_files, len(word_files))
 
     def item_names(self) -> dict[str, list[str]]:
@@ -153,7 +154,7 @@ class SpeechCommands(WaveformData, WordSource):
             for file, recording in zip(noise_files, self.noise_recordings.values(), strict=True):
                 if any(len(noise_part(recording, split)) < self.samples for split in splits):
                     duration_s = len(recording) / self.sample_rate_hz
-                    raise ValueError(
+                    raise InputError(
                         f"{file}: lasts {duration_s:.3g} s; a tenth of it for each of {', '.join(LISTS)}, "
                         f"and the rest for training, must hold a clip of {self.seconds:g} s"
                     )
@@ -194,7 +195,7 @@ def list_clips(folder: Path, words: Sequence[str]) -> dict[str, list[Path]]:
 
     Raises:
         FileNotFoundError: If a list or a word's folder is missing.
-        ValueError: If a list names a clip that does not exist, or a word's folder is empty.
+        InputError: If a list names a clip that does not exist, or a word's folder is empty.
     """
     clips = {path.relative_to(folder).as_posix(): path for path in sorted(folder.glob("[!_]*/*.wav"))}
     words_with_clips = {name.partition("/")[0] for name in clips}
@@ -202,7 +203,7 @@ def list_clips(folder: Path, words: Sequence[str]) -> dict[str, list[Path]]:
         if not (folder / word).is_dir():
             raise FileNotFoundError(f"{folder / word}: no such folder; the word {word!r} has no clips")
         if word not in words_with_clips:
-            raise ValueError(f"{folder / word}: no clip of this word (.wav)")
+            raise InputError(f"{folder / word}: no clip of this word (.wav)")
     splits, listed_names = {}, set()
     for split, list_name in LISTS.items():
         listing = folder / list_name
@@ -212,9 +213,9 @@ def list_clips(folder: Path, words: Sequence[str]) -> dict[str, list[Path]]:
         names = {name: number for number, name in lines if name}
         for name, number in names.items():
             if name not in clips:
-                raise ValueError(f"{listing}: line {number} names {name}, which does not exist")
+                raise InputError(f"{listing}: line {number} names {name}, which does not exist")
             if name in listed_names:
-                raise ValueError(f"{listing}: line {number} names {name}, which another list names, too")
+                raise InputError(f"{listing}: line {number} names {name}, which another list names, too")
         splits[split] = [clips[name] for name in names]
         listed_names.update(names)
     return {"train": [path for name, path in clips.items() if name not in listed_names]} | splits

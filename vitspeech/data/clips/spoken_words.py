@@ -20,6 +20,7 @@ from vitspeech.data.clips.augment import WaveformAugment, pink_noise
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.speech_commands import SILENCE, UNKNOWN, noise_part
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
+from vitspeech.errors import InputError
 
 WORDS = ("yes", "no", "up", "down", "left", "right", "stop", "go")
 OTHERS = (
@@ -46,8 +47,8 @@ class SpokenWords(WaveformData, WordSource):
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
-        ImportError: If the extra `spoken` is not installed.
-        ValueError: If `words` is empty, has a word twice or one that cannot be pronounced, `count` is below 50, or
+        MissingExtraError: If the extra `spoken` is not installed.
+        InputError: If `words` is empty, has a word twice or one that cannot be pronounced, `count` is below 50, or
             `unknown` or `silence` is negative.
     """
 
@@ -66,9 +67,9 @@ class SpokenWords(WaveformData, WordSource):
         super().__init__(seconds=1.0, batch=batch, augment=augment, seed=seed)
         self.words = list(words)
         if not self.words or len(set(self.words)) < len(self.words):
-            raise ValueError(f"words={self.words}: none given, or one given twice")
+            raise InputError(f"words={self.words}: none given, or one given twice")
         if count < 50 or unknown < 0 or silence < 0:
-            raise ValueError(f"count={count} is below 50, or unknown={unknown} or silence={silence} is negative")
+            raise InputError(f"count={count} is below 50, or unknown={unknown} or silence={silence} is negative")
         self.count, self.drawn_from = count, drawn_from
         self.extra_ratios = {label: ratio for label, ratio in {UNKNOWN: unknown, SILENCE: silence}.items() if ratio}
         self.labels = [*self.words, *self.extra_ratios]

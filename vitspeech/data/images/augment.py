@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchvision.transforms import v2
 
+from vitspeech.errors import InputError
+
 
 @dataclass
 class Augment:
@@ -30,7 +32,7 @@ class Augment:
             uses one of them.
 
     Raises:
-        ValueError: If a number is negative.
+        InputError: If a number is negative.
     """
 
     flip: bool = True
@@ -43,7 +45,7 @@ class Augment:
     def __post_init__(self) -> None:
         for name in ("translate", "cutout", "randaugment", "mixup", "cutmix"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name}={getattr(self, name)} is negative; 0 switches it off")
+                raise InputError(f"{name}={getattr(self, name)} is negative; 0 switches it off")
 
     def pixels(self, images: Tensor) -> Tensor:
         """Flip and translate uint8 images and apply RandAugment: (B, C, N, N) -> (B, C, N, N)."""

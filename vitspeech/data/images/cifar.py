@@ -11,6 +11,7 @@ from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import split_indices
+from vitspeech.errors import InputError
 
 # The order of the official label numbers.
 LABELS = {
@@ -40,7 +41,7 @@ class Cifar(ImageData):
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
-        ValueError: If `classes` is neither 10 nor 100.
+        InputError: If `classes` is neither 10 nor 100.
         FileNotFoundError: If the data set is not in `root`, or the MD5 of a file differs from the published one.
     """
 
@@ -61,7 +62,7 @@ class Cifar(ImageData):
     ) -> None:
         super().__init__(batch=batch, augment=augment, seed=seed)
         if classes not in LABELS:
-            raise ValueError(f"classes={classes}; CIFAR has 10 or 100")
+            raise InputError(f"classes={classes}; CIFAR has 10 or 100")
         self.classes, self.labels = classes, LABELS[classes]
         self.reader = CIFAR10 if classes == 10 else CIFAR100
         self.root = default_root(root)

@@ -12,6 +12,7 @@ from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.reading import ENDINGS, read_picture
 from vitspeech.data.splits import hashed_splits, relative_name
+from vitspeech.errors import InputError
 
 IN_MEMORY_BYTES = 4 * 2**30
 
@@ -34,7 +35,7 @@ class ImageFolder(ImageData):
 
     Raises:
         FileNotFoundError: If `root` does not exist or has no class folders.
-        ValueError: If a class folder is empty, a split has a class that training does not have, or a picture cannot be
+        InputError: If a class folder is empty, a split has a class that training does not have, or a picture cannot be
             read, or there are too few training pictures to hold some out.
     """
 
@@ -96,10 +97,10 @@ class ImageFolder(ImageData):
         for class_folder in sorted(path for path in folder.iterdir() if path.is_dir()):
             if class_folder.name not in self.labels:
                 classes = ", ".join(self.labels)
-                raise ValueError(f"{class_folder}: a class that training does not have; known: {classes}")
+                raise InputError(f"{class_folder}: a class that training does not have; known: {classes}")
             pictures = sorted(file for file in class_folder.iterdir() if file.suffix.lower() in ENDINGS)
             if not pictures:
-                raise ValueError(f"{class_folder}: no pictures in this class ({', '.join(sorted(ENDINGS))})")
+                raise InputError(f"{class_folder}: no pictures in this class ({', '.join(sorted(ENDINGS))})")
             files += pictures
             labels += [self.labels.index(class_folder.name)] * len(pictures)
         if not files:

@@ -9,6 +9,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from vitspeech.data.files import find_files
+from vitspeech.errors import InputError
 
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 DECODED = 4  # the side of a decoded picture is at least this multiple of the side that it is scaled to
@@ -28,20 +29,20 @@ def read_picture(path: str | Path, side: int) -> Tensor:
         -> uint8 (3, side, side)
 
     Raises:
-        ValueError: If the file is empty, truncated or not a picture; the message names it.
+        InputError: If the file is empty, truncated or not a picture; the message names it.
     """
     path = Path(path)
     if path.stat().st_size == 0:
-        raise ValueError(f"{path}: empty (0 bytes)")
+        raise InputError(f"{path}: empty (0 bytes)")
     try:
         with Image.open(path) as picture:
             # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in Pillow's `thumbnail`; others ignore this.
             picture.draft(None, (DECODED * side, DECODED * side))
             square = ImageOps.fit(to_rgb(ImageOps.exif_transpose(picture)), (side, side), Image.Resampling.BICUBIC)
     except UnidentifiedImageError:
-        raise ValueError(f"{path}: not a picture that can be read") from None
+        raise InputError(f"{path}: not a picture that can be read") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path}: broken or truncated picture ({error})") from None
+        raise InputError(f"{path}: broken or truncated picture ({error})") from None
     return torch.from_numpy(numpy.array(square)).permute(2, 0, 1).contiguous()
 
 

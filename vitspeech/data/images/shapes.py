@@ -17,6 +17,7 @@ from torchvision.io import write_png
 from vitspeech.data.batches import Items
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
+from vitspeech.errors import InputError
 
 LABELS = ("circle", "ring", "square", "triangle", "star", "cross", "crescent", "heart", "bar", "semicircle")
 CONTRAST = 0.6  # distance between the colors of shape and background, in RGB of 0..1
@@ -35,7 +36,7 @@ class Shapes(ImageData):
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
-        ValueError: If `count` is below 50.
+        InputError: If `count` is below 50.
     """
 
     labels = list(LABELS)
@@ -52,7 +53,7 @@ class Shapes(ImageData):
     ) -> None:
         super().__init__(batch=batch, augment=augment, seed=seed)
         if count < 50:
-            raise ValueError(f"count={count} is below 50")
+            raise InputError(f"count={count} is below 50")
         self.count, self.drawn_from = count, drawn_from
 
     def read(self, split: str) -> Dataset:
@@ -140,7 +141,7 @@ def distance(shape: str, x: Tensor, y: Tensor) -> Tensor:
         return torch.maximum(x.abs() - 0.95, y.abs() - 0.28)
     if shape == "semicircle":
         return torch.maximum(r - 0.95, -0.25 - y)
-    raise ValueError(f"shape {shape!r} is unknown; known: {', '.join(LABELS)}")
+    raise InputError(f"shape {shape!r} is unknown; known: {', '.join(LABELS)}")
 
 
 def save_example(path: str, label: str = "star") -> None:

@@ -18,6 +18,7 @@ from vitspeech.data.batches import Items
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.shapes import LABELS, SPLITS, contrasting_color, coverage, texture
+from vitspeech.errors import InputError
 
 CRESCENT, DOT = LABELS.index("crescent"), LABELS.index("circle")
 CRESCENT_RADIUS, DOT_RADIUS = 3.4, 1.75  # px
@@ -42,7 +43,7 @@ class TwoMarks(ImageData):
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
-        ValueError: If the marks would touch or the dot would leave the picture at this distance, or if `count` is
+        InputError: If the marks would touch or the dot would leave the picture at this distance, or if `count` is
             below 50.
     """
 
@@ -61,9 +62,9 @@ class TwoMarks(ImageData):
     ) -> None:
         super().__init__(batch=batch, augment=Augment(translate=0) if augment is None else augment, seed=seed)
         if not NEAREST <= distance <= FARTHEST:
-            raise ValueError(f"distance={distance} px is not within {NEAREST} .. {FARTHEST}")
+            raise InputError(f"distance={distance} px is not within {NEAREST} .. {FARTHEST}")
         if count < 50:
-            raise ValueError(f"count={count} is below 50")
+            raise InputError(f"count={count} is below 50")
         self.distance, self.count, self.drawn_from = distance, count, drawn_from
 
     def read(self, split: str) -> Dataset:

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.data.clips.augment import QUIETEST
 from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class SequenceAugment:
         gain_db: Largest change of loudness, in either direction, in decibels.
 
     Raises:
-        ValueError: If a number is out of range.
+        InputError: If a number is out of range.
     """
 
     snr_db: tuple[float, float] = (0.0, 30.0)
@@ -40,9 +41,9 @@ class SequenceAugment:
     def __post_init__(self) -> None:
         check_range("snr_db", self.snr_db)
         if not 0 <= self.noise_prob <= 1:
-            raise ValueError(f"noise_prob={self.noise_prob} is not within 0 .. 1")
+            raise InputError(f"noise_prob={self.noise_prob} is not within 0 .. 1")
         if not 0 <= self.speed < 1 or self.gain_db < 0:
-            raise ValueError(f"speed={self.speed} or gain_db={self.gain_db} is negative or too large")
+            raise InputError(f"speed={self.speed} or gain_db={self.gain_db} is negative or too large")
 
     def __call__(self, speech: SpeechBatch) -> SpeechBatch:
         """Change speed and gain of float waveforms, and lengths and spans accordingly; uses torch's generator."""
@@ -96,7 +97,7 @@ def check_range(name: str, bounds: Sequence[float]) -> None:
     """Check that a range has two bounds, the lower one first.
 
     Raises:
-        ValueError: If it does not.
+        InputError: If it does not.
     """
     if len(bounds) != 2 or bounds[0] > bounds[1]:
-        raise ValueError(f"{name}={list(bounds)} is not a range from low to high")
+        raise InputError(f"{name}={list(bounds)} is not a range from low to high")

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vitspeech.data.files import sha256, write_text
+from vitspeech.errors import InputError
 
 CHECKSUMS = "SHA256SUMS"
 CHECKSUM_LINE = re.compile(r"^([0-9a-f]{64}) [ *](.+)$", re.MULTILINE)  # `sha256sum --binary` writes the asterisk
@@ -57,7 +58,7 @@ def read_manifest(file: str | Path) -> list[Utterance]:
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If its SHA-256 is not the one in SHA256SUMS beside it, or a line is not a valid utterance.
+        InputError: If its SHA-256 is not the one in SHA256SUMS beside it, or a line is not a valid utterance.
     """
     file = Path(file)
     if not file.is_file():
@@ -65,17 +66,17 @@ def read_manifest(file: str | Path) -> list[Utterance]:
     expected, actual = read_checksums(file.parent / CHECKSUMS).get(file.name), sha256(file)
     if expected != actual:
         reason = f"{CHECKSUMS} says {expected}" if expected else f"{CHECKSUMS} beside it has no line for it"
-        raise ValueError(f"{file}: its sha256 is {actual}, but {reason}: not the manifest that results are compared on")
+        raise InputError(f"{file}: its sha256 is {actual}, but {reason}: not the manifest that results are compared on")
     utterances = []
     for number, line in enumerate(file.read_text().splitlines(), 1):
         try:
             utterance = Utterance(**json.loads(line))
             check_utterance(utterance)
         except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{file}: line {number} is not a valid utterance: {error}") from None
+            raise InputError(f"{file}: line {number} is not a valid utterance: {error}") from None
         utterances.append(utterance)
     if not utterances:
-        raise ValueError(f"{file}: no utterances")
+        raise InputError(f"{file}: no utterances")
     return utterances
 
 
@@ -83,21 +84,21 @@ def check_utterance(utterance: Utterance) -> None:
     """Check that the fields of an utterance are consistent.
 
     Raises:
-        ValueError: If they are not.
+        InputError: If they are not.
     """
     if not utterance.words:
-        raise ValueError("its transcript is empty")
+        raise InputError("its transcript is empty")
     lengths = [len(field) for field in (utterance.words, utterance.clips, utterance.cuts, utterance.starts)]
     if len(set(lengths)) > 1:
-        raise ValueError(f"words, clips, cuts and starts have different lengths: {', '.join(map(str, lengths))}")
+        raise InputError(f"words, clips, cuts and starts have different lengths: {', '.join(map(str, lengths))}")
     for word, (first, last), start in zip(utterance.words, utterance.cuts, utterance.starts, strict=True):
         if not 0 <= first < last or not 0 <= start <= utterance.samples - (last - first):
-            raise ValueError(f"{word!r}, cut {first} to {last}, does not fit at {start} of {utterance.samples} samples")
+            raise InputError(f"{word!r}, cut {first} to {last}, does not fit at {start} of {utterance.samples} samples")
     if [type(part) for part in utterance.noise] != [str, int] or utterance.noise[1] < 0:
-        raise ValueError(f"noise={utterance.noise} is not a recording with its first sample")
+        raise InputError(f"noise={utterance.noise} is not a recording with its first sample")
     positions = (utterance.samples, *utterance.starts, *(position for cut in utterance.cuts for position in cut))
     if not all(isinstance(position, int) for position in positions) or not math.isfinite(utterance.snr_db):
-        raise ValueError(f"a number of samples is not an integer, or snr_db={utterance.snr_db} is not finite")
+        raise InputError(f"a number of samples is not an integer, or snr_db={utterance.snr_db} is not finite")
 
 
 def read_checksums(file: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.module import InMemoryData, check_augment
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.errors import InputError
 
 UNITS = ("words", "characters")
 CHARACTERS = (" ", "'", *string.ascii_lowercase)
@@ -84,7 +85,7 @@ class UtteranceData(InMemoryData):
         manifests: Names or files of the manifests that the test sets are read from, if any.
 
     Raises:
-        ValueError: If `batch` is below 1, `units` is unknown, or `augment` is of another class.
+        InputError: If `batch` is below 1, `units` is unknown, or `augment` is of another class.
     """
 
     items = "utterances"
@@ -97,7 +98,7 @@ class UtteranceData(InMemoryData):
     ) -> None:
         super().__init__(batch=batch, seed=seed)
         if units not in UNITS:
-            raise ValueError(f"units={units!r} is unknown; known: {', '.join(UNITS)}")
+            raise InputError(f"units={units!r} is unknown; known: {', '.join(UNITS)}")
         self.units = units
         self.augment = SequenceAugment() if augment is None else augment
         check_augment(self.augment, SequenceAugment)
@@ -119,13 +120,13 @@ class UtteranceData(InMemoryData):
         """Encode a transcript as label indices of its units.
 
         Raises:
-            ValueError: If a word or a character is not in the vocabulary.
+            InputError: If a word or a character is not in the vocabulary.
         """
         units = list(words) if self.units == "words" else list(" ".join(words))
         foreign = next((unit for unit in units if unit not in self.label_indices), None)
         if foreign is not None:
             vocabulary = ", ".join(self.labels[:SHOWN_LABELS]) + (", …" if len(self.labels) > SHOWN_LABELS else "")
-            raise ValueError(f"{foreign!r} of {' '.join(words)!r} is outside the vocabulary {vocabulary}")
+            raise InputError(f"{foreign!r} of {' '.join(words)!r} is outside the vocabulary {vocabulary}")
         return [self.label_indices[unit] for unit in units]
 
     def normalize(self, inputs: Tensor) -> Tensor:
@@ -161,17 +162,17 @@ def check_vocabulary(vocabulary: Sequence[str], units: str) -> None:
     """Check that transcripts can be written with a vocabulary.
 
     Raises:
-        ValueError: If it is empty or has duplicates; if a word is empty or contains white space; or if a character is
+        InputError: If it is empty or has duplicates; if a word is empty or contains white space; or if a character is
             not a single one, is white space other than a space, or the space is missing.
     """
     if not vocabulary:
-        raise ValueError("vocabulary is empty")
+        raise InputError("vocabulary is empty")
     for unit, count in Counter(vocabulary).items():
         if count > 1:
-            raise ValueError(f"vocabulary has {unit!r} twice")
+            raise InputError(f"vocabulary has {unit!r} twice")
         if units == "words" and unit.split() != [unit]:
-            raise ValueError(f"vocabulary: {unit!r} is not a word: it is empty or contains white space")
+            raise InputError(f"vocabulary: {unit!r} is not a word: it is empty or contains white space")
         if units == "characters" and (len(unit) != 1 or (unit.isspace() and unit != " ")):
-            raise ValueError(f"vocabulary: {unit!r} is not a single character, or white space other than ' '")
+            raise InputError(f"vocabulary: {unit!r} is not a single character, or white space other than ' '")
     if units == "characters" and " " not in vocabulary:
-        raise ValueError("vocabulary: ' ' is missing, which separates words")
+        raise InputError("vocabulary: ' ' is missing, which separates words")

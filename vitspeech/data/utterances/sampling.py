@@ -7,6 +7,7 @@ import numpy
 
 from vitspeech.data.utterances.manifest import Utterance
 from vitspeech.data.utterances.word_clips import WordSource
+from vitspeech.errors import InputError
 
 
 class UtteranceSampler:
@@ -25,7 +26,7 @@ class UtteranceSampler:
         noises: The split's noise recordings by name, int16.
 
     Raises:
-        ValueError: If utterances may have more words than there are clips.
+        InputError: If utterances may have more words than there are clips.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class UtteranceSampler:
     ) -> None:
         self.clip_list = source.word_clips(split)
         if words[1] > len(self.clip_list):
-            raise ValueError(f"words={list(words)} are more than the {len(self.clip_list)} clips for {split}")
+            raise InputError(f"words={list(words)} are more than the {len(self.clip_list)} clips for {split}")
         self.clips = {clip.name: clip for clip in self.clip_list}
 
         def speaker(index: int) -> str:

@@ -13,6 +13,7 @@ from vitspeech.data.clips.augment import pink_noise
 from vitspeech.data.clips.speech_commands import noise_part
 from vitspeech.data.clips.spoken_words import split_generator, synthesize_clips
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
+from vitspeech.errors import InputError
 
 
 class SpokenVocabulary(WordSource):
@@ -27,13 +28,13 @@ class SpokenVocabulary(WordSource):
         drawn_from: Seed of the synthesized clips, independent of the run's seed.
 
     Raises:
-        ImportError: If clips are synthesized and the extra `spoken` is not installed.
-        ValueError: If `count` is below 1000, the number of training words.
+        MissingExtraError: If clips are synthesized and the extra `spoken` is not installed.
+        InputError: If `count` is below 1000, the number of training words.
     """
 
     def __init__(self, count: int = 10_000, *, drawn_from: int = 0) -> None:
         if count < SPLITS["train"]:
-            raise ValueError(f"count={count} is below {SPLITS['train']}, one clip per word")
+            raise InputError(f"count={count} is below {SPLITS['train']}, one clip per word")
         self.count, self.drawn_from = count, drawn_from
         self.words = [word for split in SPLITS for word in vocabulary(split)]
 

@@ -22,6 +22,7 @@ from vitspeech.data.splits import relative_name, speaker_in_name
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData, check_vocabulary
+from vitspeech.errors import InputError
 
 COLUMNS = ("path", "transcript")
 
@@ -72,7 +73,7 @@ class TranscribedAudio(UtteranceData):
 
     Raises:
         FileNotFoundError: If `root`, its train.csv or a listed recording is missing.
-        ValueError: If a CSV file is malformed, a recording is listed twice, a word or a character is outside the
+        InputError: If a CSV file is malformed, a recording is listed twice, a word or a character is outside the
             vocabulary, there are too few training recordings to hold some out, or a recording is too short, too long
             or cannot be read.
     """
@@ -140,7 +141,7 @@ class TranscribedAudio(UtteranceData):
                 self.check_recording(recording)
                 file = recording.file.resolve()
                 if file in first_locations:
-                    raise ValueError(
+                    raise InputError(
                         f"{recording.location}: {recording.file} is listed twice, first in {first_locations[file]}"
                     )
                 first_locations[file] = recording.location
@@ -157,13 +158,13 @@ class TranscribedAudio(UtteranceData):
         """Check a row of a CSV file.
 
         Raises:
-            ValueError: If its transcript has a unit outside the vocabulary.
+            InputError: If its transcript has a unit outside the vocabulary.
             FileNotFoundError: If the recording is missing.
         """
         try:
             self.encode(recording.words)
         except ValueError as error:
-            raise ValueError(f"{recording.location}: {error}") from None
+            raise InputError(f"{recording.location}: {error}") from None
         if not recording.file.is_file():
             raise FileNotFoundError(f"{recording.location}: {recording.file} does not exist")
 
@@ -198,14 +199,14 @@ def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]
     """Read the samples of each recording, int16 (N,); warn once about silent ones.
 
     Raises:
-        ValueError: If a recording is too short, too long or cannot be read; the message names its line.
+        InputError: If a recording is too short, too long or cannot be read; the message names its line.
     """
     sounds, silent = [], []
     for recording in tqdm(recordings, f"reading {split}", disable=len(recordings) < 500, leave=False):
         try:
             sounds.append(read_clip(recording.file))
         except ValueError as error:
-            raise ValueError(f"{recording.location}: {error}") from None
+            raise InputError(f"{recording.location}: {error}") from None
         if max(-int(sounds[-1].min()), int(sounds[-1].max())) <= SILENT_PEAK:
             silent.append(f"{recording.location}: {recording.file}")
     if silent:

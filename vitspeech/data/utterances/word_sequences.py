@@ -20,6 +20,7 @@ from vitspeech.data.utterances.manifest import Utterance, read_manifest, write_m
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData
 from vitspeech.data.utterances.sampling import UtteranceSampler
 from vitspeech.data.utterances.word_clips import WordSource
+from vitspeech.errors import InputError
 
 MANIFESTS = Path(__file__).parent / "manifests"
 PROTOCOL_SEEDS = {"validation": 20_261_121, "test": 20_261_122}  # the same in every run
@@ -53,7 +54,7 @@ class WordSequences(UtteranceData):
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
-        ValueError: If a number is out of range, or a manifest has been altered or does not fit the source.
+        InputError: If a number is out of range, or a manifest has been altered or does not fit the source.
         FileNotFoundError: If a manifest or the source's data is missing.
     """
 
@@ -76,11 +77,11 @@ class WordSequences(UtteranceData):
         check_range("gap_ms", gap_ms)
         check_range("snr_db", snr_db)
         if words[0] < 1 or gap_ms[0] < 0 or count < 10:
-            raise ValueError(f"words={list(words)}, gap_ms={list(gap_ms)} or count={count} is too small")
+            raise InputError(f"words={list(words)}, gap_ms={list(gap_ms)} or count={count} is too small")
         self.source, self.words, self.gap_ms, self.snr_db = source, words, gap_ms, snr_db
         self.count, self.manifests = count, list(manifests)
         if len({Path(manifest).stem for manifest in manifests}) < len(self.manifests):
-            raise ValueError(f"manifests={self.manifests} are reported by name, but two have the same name")
+            raise InputError(f"manifests={self.manifests} are reported by name, but two have the same name")
         self.sample_rate_hz = source.sample_rate_hz
         self.labels = list(source.words if units == "words" else CHARACTERS)
 
@@ -140,22 +141,22 @@ class WordSequences(UtteranceData):
         """Check that a manifest's words, clips and noise exist in the source and belong together.
 
         Raises:
-            ValueError: If they do not; the message names the line.
+            InputError: If they do not; the message names the line.
         """
         for number, utterance in enumerate(utterances, 1):
             location = f"{file}: line {number}"
             foreign = next((word for word in utterance.words if word not in self.source.words), None)
             if foreign is not None:
-                raise ValueError(
+                raise InputError(
                     f"{location}: the word {foreign!r} is outside the vocabulary {list(self.source.words)}"
                 )
             for word, clip, (_, last) in zip(utterance.words, utterance.clips, utterance.cuts, strict=True):
                 if clip not in sampler.clips or last > len(sampler.clips[clip].samples):
-                    raise ValueError(f"{location}: the clip {clip} is not in the test split, or shorter than its cut")
+                    raise InputError(f"{location}: the clip {clip} is not in the test split, or shorter than its cut")
                 if sampler.clips[clip].word != word:
-                    raise ValueError(f"{location}: the clip {clip} contains {sampler.clips[clip].word!r}, not {word!r}")
+                    raise InputError(f"{location}: the clip {clip} contains {sampler.clips[clip].word!r}, not {word!r}")
             if utterance.noise[0] not in sampler.noises:
-                raise ValueError(f"{location}: the noise {utterance.noise[0]} does not exist")
+                raise InputError(f"{location}: the noise {utterance.noise[0]} does not exist")
 
 
 class SampledUtterances(Dataset):

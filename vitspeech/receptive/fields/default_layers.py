@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import ClassToken
+from vitspeech.errors import InputError
 from vitspeech.models import CNN, SpeechCNN, TimmModel, ViT
 from vitspeech.models.speech_encoder import SpeechEncoder
 from vitspeech.receptive.fields.layers import Layer, record_outputs
@@ -29,7 +30,7 @@ def default_layers(network: nn.Module, inputs: Tensor) -> list[Layer]:
         inputs: A few inputs, from which the layout of timm's layers is read.
 
     Raises:
-        ValueError: If it is neither.
+        InputError: If it is neither.
     """
     if isinstance(network, SpeechEncoder):
         blocks = [Layer(f"encoder.blocks.{number}", "frames") for number in range(len(network.encoder.blocks))]
@@ -49,7 +50,7 @@ def default_layers(network: nn.Module, inputs: Tensor) -> list[Layer]:
         ("", network),
     )
     if not getattr(inner, "feature_info", None):
-        raise ValueError(f"{type(network).__name__} does not say what its layers are; name some with --layers")
+        raise InputError(f"{type(network).__name__} does not say what its layers are; name some with --layers")
     return feature_layers(network, inner, f"{prefix}." if prefix else "", inputs)
 
 
@@ -74,12 +75,12 @@ def infer_layer(network: nn.Module, name: str, inputs: Tensor, *, in_time: bool 
         in_time: Whether they are audio.
 
     Raises:
-        ValueError: If there is no such layer, it does not run, or its output does not fit a grid.
+        InputError: If there is no such layer, it does not run, or its output does not fit a grid.
     """
     with record_outputs(network, [name]) as outputs, torch.no_grad():
         network(inputs)
     if name not in outputs:
-        raise ValueError(f"layer {name!r} did not run")
+        raise InputError(f"layer {name!r} did not run")
     output, inner = outputs[name], unwrapped(network)
     if in_time and output.ndim == 3:
         # The number of channels is the width of the tokens. If both axes have that size, the first is taken as time.

@@ -22,6 +22,7 @@ from math import floor, inf
 import torch
 from torch import Tensor, nn
 
+from vitspeech.errors import InputError
 from vitspeech.receptive.fields.field import Field, LayerFields, merge_batches
 from vitspeech.receptive.fields.graph import CutShortcuts, residual_shortcuts
 from vitspeech.receptive.fields.layers import INPUT, Layer, record_outputs
@@ -60,14 +61,14 @@ def effective_fields(
         progress: Called after each layer of each batch.
 
     Raises:
-        ValueError: If there are fewer than two inputs, a layer is missing or does not fit a grid, or a layer does not
+        InputError: If there are fewer than two inputs, a layer is missing or does not fit a grid, or a layer does not
             depend on the source.
     """
     source = Layer(INPUT) if source is None else source
     if len(inputs) < 2:
-        raise ValueError(f"{len(inputs)} input: an estimate with an interval needs at least 2")
+        raise InputError(f"{len(inputs)} input: an estimate with an interval needs at least 2")
     if units < 1 or probes < 1:
-        raise ValueError(f"units={units} or probes={probes} is below 1")
+        raise InputError(f"units={units} or probes={probes} is below 1")
     generator = torch.Generator().manual_seed(seed)
     chain = [source, *layers]
     batches: list[list[list[Field | None]]] = [[] for _ in layers]
@@ -144,7 +145,7 @@ class Probe:
         if cut and not canvas.any():
             return None  # some networks multiply their branches by zero before training
         if not canvas.any():
-            raise ValueError(f"layer {self.layer.name!r} does not depend on {origin.name or 'the input'}: no gradient")
+            raise InputError(f"layer {self.layer.name!r} does not depend on {origin.name or 'the input'}: no gradient")
         rows, columns = (
             torch.arange(side) - ((size - 1) + (center - floor(center)) if moves else 0.0)
             for side, size, center, moves in zip(sides, shape, base, recentered, strict=True)

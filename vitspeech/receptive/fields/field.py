@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from vitspeech.errors import InputError
 from vitspeech.receptive.fields.layers import Layer
 from vitspeech.receptive.fields.theoretical import Spans
 
@@ -96,10 +97,10 @@ class Field:
         """The energy at its position in each input, if a single unit was measured: (B, R, W).
 
         Raises:
-            ValueError: If several units were measured, whose fields are averaged.
+            InputError: If several units were measured, whose fields are averaged.
         """
         if len(self.units) > 1:
-            raise ValueError(f"the fields of {len(self.units)} units are averaged; measure one")
+            raise InputError(f"the fields of {len(self.units)} units are averaged; measure one")
         return self.energy[:, self.counted.any(1)][:, :, self.counted.any(0)]
 
 

@@ -12,6 +12,8 @@ from difflib import get_close_matches
 
 from torch import Tensor, nn
 
+from vitspeech.errors import InputError
+
 LAYOUTS = {
     "NCHW": "channels, rows, columns",
     "NHWC": "rows, columns, channels",
@@ -34,7 +36,7 @@ class Layer:
         class_tokens: Number of leading `tokens` without a position in the image: class tokens and registers.
 
     Raises:
-        ValueError: If the layout is unknown, or class tokens are given for a layout other than `tokens`.
+        InputError: If the layout is unknown, or class tokens are given for a layout other than `tokens`.
     """
 
     name: str
@@ -43,9 +45,9 @@ class Layer:
 
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:
-            raise ValueError(f"layout={self.layout!r} is unknown; known: {', '.join(LAYOUTS)}")
+            raise InputError(f"layout={self.layout!r} is unknown; known: {', '.join(LAYOUTS)}")
         if self.class_tokens < 0 or (self.class_tokens and self.layout != "tokens"):
-            raise ValueError(f"class_tokens={self.class_tokens} with layout {self.layout!r}")
+            raise InputError(f"class_tokens={self.class_tokens} with layout {self.layout!r}")
 
     @property
     def in_time(self) -> bool:
@@ -56,10 +58,10 @@ class Layer:
         """The layer's output as (B, C, R, W).
 
         Raises:
-            ValueError: If its number of dimensions does not fit the layout, or its tokens do not form a square.
+            InputError: If its number of dimensions does not fit the layout, or its tokens do not form a square.
         """
         if output.ndim != (4 if self.layout in ("NCHW", "NHWC") else 3):
-            raise ValueError(f"layer {self.name!r} gives {tuple(output.shape)}, which is not laid out as {self.layout}")
+            raise InputError(f"layer {self.name!r} gives {tuple(output.shape)}, which is not laid out as {self.layout}")
         if self.layout == "NHWC":
             return output.movedim(-1, 1)
         if self.layout == "frames":
@@ -72,7 +74,7 @@ class Layer:
             side = math.isqrt(max(output.shape[1] - self.class_tokens, 0))
             if not side or side**2 != output.shape[1] - self.class_tokens:
                 count = f"{output.shape[1]} tokens, {self.class_tokens} of them class tokens,"
-                raise ValueError(f"layer {self.name!r} gives {count} which do not form a square")
+                raise InputError(f"layer {self.name!r} gives {count} which do not form a square")
             return output[:, self.class_tokens :].unflatten(1, (side, side)).permute(0, 3, 1, 2)
         return output
 
@@ -81,13 +83,13 @@ def find_module(network: nn.Module, name: str) -> nn.Module:
     """The module with that name.
 
     Raises:
-        ValueError: If there is none; the message lists close names.
+        InputError: If there is none; the message lists close names.
     """
     modules = dict(network.named_modules(remove_duplicate=False))
     if name in modules and name != INPUT:
         return modules[name]
     close = get_close_matches(name, modules, n=5, cutoff=0.4)
-    raise ValueError(f"{type(network).__name__} has no layer {name!r}; close names: {', '.join(close) or 'none'}")
+    raise InputError(f"{type(network).__name__} has no layer {name!r}; close names: {', '.join(close) or 'none'}")
 
 
 @contextmanager
@@ -98,13 +100,13 @@ def record_outputs(network: nn.Module, names: Sequence[str]) -> Iterator[dict[st
     waveforms are data) becomes a leaf of the graph.
 
     Raises:
-        ValueError: If a layer is not in the network (on entry), or does not return a tensor (when it runs).
+        InputError: If a layer is not in the network (on entry), or does not return a tensor (when it runs).
     """
     outputs: dict[str, Tensor] = {}
 
     def record(name: str, output: Tensor) -> Tensor:
         if not isinstance(output, Tensor):
-            raise ValueError(f"layer {name!r} gives a {type(output).__name__}, not a tensor")
+            raise InputError(f"layer {name!r} gives a {type(output).__name__}, not a tensor")
         outputs[name] = output if output.requires_grad else output.detach().requires_grad_()
         # The network continues with a copy, because the next module may change it in place.
         return outputs[name].clone()

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import ClassToken, MultiHeadAttention, window_mask
+from vitspeech.errors import InputError
 from vitspeech.receptive.heads.weights import attention_weights, unwrapped
 
 ROUNDING = 8  # weights within that many units of relative precision of uniform attention count as uniform
@@ -65,7 +66,7 @@ def head_measures(
 
     Raises:
         NotRecomputable: As `attention_weights`.
-        ValueError: If layers differ in heads or tokens, or the numbers of tokens and positions differ.
+        InputError: If layers differ in heads or tokens, or the numbers of tokens and positions differ.
     """
     positions = positions.to(inputs.device)
     batches, likeness = [], {}
@@ -74,7 +75,7 @@ def head_measures(
             network(part)
             tokens = check_sizes(weights)[1]
             if tokens - class_tokens != len(positions):
-                raise ValueError(
+                raise InputError(
                     f"{tokens} tokens, {class_tokens} of them class tokens, have {len(positions)} positions"
                 )
             layers = []
@@ -109,10 +110,10 @@ def drop_class_tokens(weights: Tensor, class_tokens: int) -> Tensor:
         (B, H, T, T) -> (B, H, T - class_tokens, T - class_tokens)
 
     Raises:
-        ValueError: If no token is left.
+        InputError: If no token is left.
     """
     if not 0 <= class_tokens < weights.shape[-1]:
-        raise ValueError(f"class_tokens={class_tokens} of {weights.shape[-1]} tokens leaves none with a position")
+        raise InputError(f"class_tokens={class_tokens} of {weights.shape[-1]} tokens leaves none with a position")
     return normalize_rows(weights[..., class_tokens:, class_tokens:]) if class_tokens else weights
 
 
@@ -256,11 +257,11 @@ def check_sizes(weights: Mapping[str, Tensor]) -> tuple[int, int]:
     """The number of heads and tokens, equal in all layers.
 
     Raises:
-        ValueError: If layers differ.
+        InputError: If layers differ.
     """
     sizes = {name: tuple(layer.shape[1:3]) for name, layer in weights.items()}
     if len(set(sizes.values())) != 1:
-        raise ValueError(f"layers differ in (heads, tokens) and fit no common table: {sizes}")
+        raise InputError(f"layers differ in (heads, tokens) and fit no common table: {sizes}")
     return next(iter(sizes.values()))
 
 

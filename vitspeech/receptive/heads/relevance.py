@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import ClassToken, MeanPooling, SelfAttentivePooling
+from vitspeech.errors import InputError
 from vitspeech.receptive.heads.measures import check_sizes, class_tokens_of, normalize_rows
 from vitspeech.receptive.heads.weights import attention_weights, unwrapped
 
@@ -29,7 +30,7 @@ def rollout(weights: Mapping[str, Tensor]) -> Tensor:
         L times (B, H, T, T) -> (L, B, T, T)
 
     Raises:
-        ValueError: If layers differ in heads or tokens.
+        InputError: If layers differ in heads or tokens.
     """
     identity, layers = torch.eye(check_sizes(weights)[1]), []
     for layer in weights.values():
@@ -54,13 +55,13 @@ def relevance(network: nn.Module, inputs: Tensor, target: Tensor | None = None) 
 
     Raises:
         NotRecomputable: As `attention_weights`.
-        ValueError: If layers differ in heads or tokens, or logits are not (B, classes).
+        InputError: If layers differ in heads or tokens, or logits are not (B, classes).
     """
     with attention_weights(network) as weights, torch.enable_grad():
         # The inputs require a gradient so that there is a graph also if all parameters are frozen.
         logits = network(inputs.detach().requires_grad_())
         if logits.ndim != 2:
-            raise ValueError(f"logits {tuple(logits.shape)} of {type(network).__name__} are not (B, classes)")
+            raise InputError(f"logits {tuple(logits.shape)} of {type(network).__name__} are not (B, classes)")
         identity = torch.eye(check_sizes(weights)[1])
         target = logits.argmax(-1) if target is None else target
         target_logits = logits.gather(1, target[:, None]).sum()
@@ -100,7 +101,7 @@ def at_head(network: nn.Module, inputs: Tensor, matrix: Tensor) -> Tensor:
         matrix (B, T, T) -> (B, P)
 
     Raises:
-        ValueError: If the network pools its tokens in another way.
+        InputError: If the network pools its tokens in another way.
     """
     return (pooling_weights(network, inputs, matrix) @ matrix)[:, 0, class_tokens_of(network) :]
 
@@ -124,5 +125,5 @@ def pooling_weights(network: nn.Module, inputs: Tensor, matrix: Tensor) -> Tenso
         weights[..., first:] = 1
     else:
         how = f"global_pool={global_pool!r}" if pooling is None else type(pooling).__name__
-        raise ValueError(f"{type(unwrapped(network)).__name__} pools tokens by neither class token nor mean: {how}")
+        raise InputError(f"{type(unwrapped(network)).__name__} pools tokens by neither class token nor mean: {how}")
     return normalize_rows(weights).to(matrix)

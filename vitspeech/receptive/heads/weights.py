@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from vitspeech.attention import MultiHeadAttention, QuadraticAttention
+from vitspeech.errors import InputError
 from vitspeech.models import TimmModel
 
 SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
@@ -47,14 +48,14 @@ def attention_weights(network: nn.Module) -> Iterator[dict[str, Tensor]]:
         -> weights (B, H, T, S), S = T
 
     Raises:
-        ValueError: If a part of the network is in training mode.
+        InputError: If a part of the network is in training mode.
         NotRecomputable: When the network runs, if a layer attends within windows, over channels, to fewer keys than
             queries, with dropout, or without `scaled_dot_product_attention`; if the recomputed output differs from the
             layer's own; or if the network has no attention.
     """
     training = [name or type(network).__name__ for name, module in network.named_modules() if module.training]
     if training:
-        raise ValueError(f"{training[0]} is in training mode, where dropout may be active; call eval() first")
+        raise InputError(f"{training[0]} is in training mode, where dropout may be active; call eval() first")
     recorder = Recorder(network)
     with ExitStack() as stack:
         for name, module in network.named_modules():
