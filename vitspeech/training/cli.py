@@ -4,6 +4,7 @@
 """
 
 import logging
+import os
 import sys
 import warnings
 from argparse import ArgumentError
@@ -13,9 +14,9 @@ from typing import Any
 
 import lightning
 from jsonargparse import Namespace
+from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import LearningRateMonitor, Timer, WeightAveraging
 from lightning.pytorch.cli import LightningCLI
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from vitspeech.checkpoint.items import add_training_items
 from vitspeech.data.module import InMemoryData
@@ -24,6 +25,7 @@ from vitspeech.provenance import provenance
 from vitspeech.tasks import Task, find_task
 from vitspeech.training import run_folder
 from vitspeech.training.arguments import foreign_modules, prepare, take_option
+from vitspeech.training.config_border import check_objects, config_errors
 from vitspeech.training.parser import Parser, readable, restrict_imports, wrong_config
 from vitspeech.trust import import_modules
 
@@ -108,6 +110,7 @@ class TrainingCLI(LightningCLI):
             file = wrong_config(parser, args, str(error))
             print(f"{PROGRAM}: {file + ': ' if file else ''}{readable(str(error))}", file=sys.stderr)
             sys.exit(1 if file else 2)  # 1 for bad input in a file, 2 for wrong usage
+        check_objects(self.config, self.arguments.trust)
 
     def instantiate_classes(self) -> None:
         """Build the data first, because its labels set the size of the network's head, then model and trainer."""
@@ -122,24 +125,21 @@ class TrainingCLI(LightningCLI):
         self.trainer = self.instantiate_trainer()
 
     def instantiate(self, config: Namespace) -> Namespace:
-        """Build the classes of a part of the config; their ValueErrors stay as short as they were raised."""
-        try:
+        """Build the classes of a part of the config; their errors stay as short as they were raised."""
+        with config_errors("config"):
             return self.parser.instantiate_classes(config)
-        except ValueError as error:
-            raise InputError(readable(str(error))) from error
 
     def fill_sizes(self) -> None:
-        """Set `classes` and `units` of the network from the labels of the data where the config leaves them out."""
+        """Set `classes`, `units` and `image` of the network from the data where the config leaves them out."""
         network = self.config.model.init_args.get("network")
         sizes = getattr(network, "init_args", None) or {}
-        missing = [name for name in ("classes", "units") if name in sizes and not sizes[name]]
+        missing = [name for name in ("classes", "units", "image") if name in sizes and not sizes[name]]
         if missing:
-            labels = read_labels(self.datamodule)
-            for name, size in (
-                find_task(self.config.model.class_path, self.arguments.trust).network_sizes(labels).items()
-            ):
-                if name in missing:
-                    sizes[name] = size
+            task = find_task(self.config.model.class_path, self.arguments.trust)
+            known = task.network_sizes(read_labels(self.datamodule))
+            known["image"] = self.datamodule.preprocessing.get("image")
+            for name in known.keys() & set(missing):
+                sizes[name] = known[name]
 
     def check_sizes(self) -> None:
         """Refuse a number of classes or units that the data does not have, before a run is created.
@@ -170,10 +170,10 @@ class TrainingCLI(LightningCLI):
             self.timer,
             *checkpoints,
         ]
-        try:
-            return super().instantiate_trainer(logger=False, **kwargs)
-        except MisconfigurationException as error:
-            raise InputError(f"trainer: {error}") from error
+        with config_errors("trainer"):
+            trainer = super().instantiate_trainer(logger=False, **kwargs)
+        check_processes(trainer)
+        return trainer
 
     def train(self) -> None:
         """Train, from the last checkpoint if there is one, then evaluate once on the test set."""
@@ -185,6 +185,8 @@ class TrainingCLI(LightningCLI):
         self.datamodule.setup("fit")
         self.datamodule.train_dataloader()  # which refuses a batch larger than the set
         self.check_sizes()
+        with config_errors("network, data and optimizer do not fit each other"):
+            self.model.try_out(self.datamodule)
         last = Path(given.resume, "last.ckpt") if given.resume else None
         try:
             checkpoint = last if last and last.exists() else None
@@ -238,6 +240,20 @@ class TrainingCLI(LightningCLI):
         errors = run_folder.write_results(self.run.folder, network, self.datamodule, report, minutes)
         print(f"test set, final weights: {report.text}")
         print(f"model: {self.run.folder / 'model'}; figures: {self.run.folder / 'learning_curves.png'}, {errors}")
+
+
+def check_processes(trainer: lightning.Trainer) -> None:
+    """Refuse more processes than the CPU has cores, before any is started.
+
+    Raises:
+        InputError: If there are more.
+    """
+    cores = os.cpu_count() or 1
+    if isinstance(trainer.accelerator, CPUAccelerator) and trainer.num_devices > cores:
+        raise InputError(
+            f"trainer.devices={trainer.num_devices}: on the CPU that is the number of processes, and this machine has "
+            f"{cores} cores"
+        )
 
 
 def read_labels(data: InMemoryData) -> list[str]:
