@@ -82,6 +82,9 @@ def test_a_value_is_never_read_from_a_file(key, capsys):
         (["--model.network.init_args.image=64"], r"(2, 3, 32, 32) are not (batch, 3, 64, 64)"),
         (["--trainer.strategy=nonsense"], "trainer: You selected an invalid strategy name"),
         (["--trainer.devices=999"], "trainer.devices=999: on the CPU that is the number of processes"),
+        (["--trainer.strategy=ddp_spawn"], "its processes end with the training"),
+        (["--trust=-m"], "--trust -m: is not the name of a module"),
+        (["--model.network.init_args.positions=none", "--model=vitspeech.Recognition"], "Recognition"),
         (["--trainer.max_epochs=-5"], "trainer: `max_epochs` must be"),
         pytest.param(
             ["--config=trainer/gpu"],

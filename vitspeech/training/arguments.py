@@ -30,6 +30,7 @@ TASKS = {  # values of the former key `task`, and the class that replaces each
 }
 KEYS = {"seed_everything", "data", "model", "trainer", "extends"}
 DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,9 @@ def prepare(arguments: Sequence[str]) -> Arguments:
     resumes, rest = take_option(rest, "--resume")
     trusted, rest = take_option(rest, "--trust", many=True)
     trust = tuple(name for value in trusted for name in re.split(r"[\s,]+", value.strip("[]")) if name)
+    for name in trust:
+        if not MODULE_NAME.fullmatch(name):
+            raise InputError(f"--trust {name}: is not the name of a module, such as mine or mine.networks")
     resume = resumes[-1] if resumes else None
     if resume is not None:
         rest = [f"--config={resumed_config(resume)}", *rest]

@@ -17,6 +17,7 @@ from jsonargparse import Namespace
 from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import LearningRateMonitor, Timer, WeightAveraging
 from lightning.pytorch.cli import LightningCLI
+from lightning.pytorch.strategies.launchers.multiprocessing import _MultiProcessingLauncher
 
 from vitspeech.checkpoint.items import add_training_items
 from vitspeech.data.module import InMemoryData
@@ -172,7 +173,7 @@ class TrainingCLI(LightningCLI):
         ]
         with config_errors("trainer"):
             trainer = super().instantiate_trainer(logger=False, **kwargs)
-        check_processes(trainer)
+        check_strategy(trainer)
         return trainer
 
     def train(self) -> None:
@@ -185,7 +186,7 @@ class TrainingCLI(LightningCLI):
         self.datamodule.setup("fit")
         self.datamodule.train_dataloader()  # which refuses a batch larger than the set
         self.check_sizes()
-        with config_errors("network, data and optimizer do not fit each other"):
+        with config_errors("task, network, data and optimizer do not fit each other", all_errors=True):
             self.model.try_out(self.datamodule)
         last = Path(given.resume, "last.ckpt") if given.resume else None
         try:
@@ -242,12 +243,14 @@ class TrainingCLI(LightningCLI):
         print(f"model: {self.run.folder / 'model'}; figures: {self.run.folder / 'learning_curves.png'}, {errors}")
 
 
-def check_processes(trainer: lightning.Trainer) -> None:
-    """Refuse more processes than the CPU has cores, before any is started.
+def check_strategy(trainer: lightning.Trainer) -> None:
+    """Refuse more processes than the CPU has cores, and strategies that end without the trained weights.
 
     Raises:
-        InputError: If there are more.
+        InputError: If it is one of these.
     """
+    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
+        raise InputError("trainer.strategy: its processes end with the training, before the test; use ddp")
     cores = os.cpu_count() or 1
     if isinstance(trainer.accelerator, CPUAccelerator) and trainer.num_devices > cores:
         raise InputError(

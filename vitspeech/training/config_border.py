@@ -24,11 +24,10 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import nn
 from torch.optim import Optimizer
 
-import vitspeech
 from vitspeech.errors import InputError
 from vitspeech.trust import import_trusted
 
-PACKAGE = Path(vitspeech.__file__).parent
+PACKAGE = Path(__file__).parents[1]
 PARTS = (nn.Module, Optimizer, LightningDataModule, Callback, Logger, Profiler, Accelerator, Strategy)
 PARTS += (Precision, CheckpointIO, ClusterEnvironment, LayerSync)  # plugins of the trainer
 
@@ -73,7 +72,7 @@ def check_object(value: Any, trust: Sequence[str], key: str) -> None:
 
 
 @contextmanager
-def config_errors(key: str) -> Iterator[None]:
+def config_errors(key: str, *, all_errors: bool = False) -> Iterator[None]:
     """Turn an error about values of a config into an `InputError` of one line.
 
     These are the errors that libraries raise when they are called with the values, and torch's RuntimeError, wherever
@@ -81,6 +80,7 @@ def config_errors(key: str) -> Iterator[None]:
 
     Args:
         key: The part of the config, for the message.
+        all_errors: Turn the errors of this package's lines, too.
 
     Raises:
         InputError: Instead of such an error.
@@ -93,7 +93,7 @@ def config_errors(key: str) -> Iterator[None]:
         origin = first_cause(error)  # the parser nests it in messages of its own
         if isinstance(origin, InputError | OSError):
             raise origin from None
-        if is_ours(origin) and not isinstance(origin, RuntimeError | MisconfigurationException):
+        if not all_errors and is_ours(origin) and not isinstance(origin, RuntimeError | MisconfigurationException):
             raise
         kind = "" if isinstance(origin, ValueError | MisconfigurationException) else f" ({type(origin).__name__})"
         raise InputError(f"{key}: {origin}{kind}") from error
