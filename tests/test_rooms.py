@@ -21,6 +21,7 @@ ROOMS = {
     "errors": "",
     "trust": "errors",
     "writing": "errors",
+    "documents": "errors",
     "command_line": "errors writing",
     "samples": "",
     "provenance": "",
