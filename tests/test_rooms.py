@@ -31,7 +31,7 @@ ROOMS = {
     "decoding": "errors",
     "metrics": "errors",
     "models": "attention errors frontends trust",
-    "checkpoint": "attention data errors frontends models trust",
+    "checkpoint": "attention data documents errors frontends models trust writing",
     "inference": "attention checkpoint data decoding errors frontends metrics models",
     "plots": "attention checkpoint data errors frontends inference metrics models",
     "evaluation": "data errors inference metrics plots",
