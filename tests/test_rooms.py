@@ -27,7 +27,7 @@ ROOMS = {
     "provenance": "",
     "attention": "errors trust",
     "frontends": "errors",
-    "data": "errors trust writing",
+    "data": "documents errors trust writing",
     "decoding": "errors",
     "metrics": "errors",
     "models": "attention errors frontends trust",

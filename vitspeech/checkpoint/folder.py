@@ -22,6 +22,7 @@ from vitspeech.checkpoint.network import build_bounded, check_classes, check_out
 from vitspeech.checkpoint.schema import check_card, check_config, check_numbers
 from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
 from vitspeech.data.files import sha256
+from vitspeech.data.utterances.manifest import add_checksum
 from vitspeech.documents import read_json, read_yaml
 from vitspeech.errors import InputError
 from vitspeech.trust import check_config as check_trust
@@ -57,8 +58,13 @@ class Model:
     folder: Path | None = None
 
 
-def save(model: Model, folder: str | Path) -> None:
+def save(model: Model, folder: str | Path, manifests: Sequence[str | Path] = ()) -> None:
     """Write a released model, replacing the one in `folder`. If it fails, `folder` is unchanged.
+
+    Args:
+        model: The model.
+        folder: Where to write it.
+        manifests: Manifests of your own that its card names, which are copied into the folder.
 
     Raises:
         FileExistsError: If `folder` holds something else.
@@ -80,6 +86,9 @@ def save(model: Model, folder: str | Path) -> None:
     (draft / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     sums = {"sha256": sha256(draft / WEIGHTS), "config_sha256": sha256(draft / CONFIG)}
     (draft / CARD).write_text(json.dumps(finite(model.card) | {"format": FORMAT} | sums, indent=2) + "\n")
+    for manifest in manifests:
+        shutil.copy(manifest, draft)
+        add_checksum(draft / Path(manifest).name)
     for name in (WEIGHTS, CONFIG, CARD):
         sync(draft / name)
     if folder.exists():

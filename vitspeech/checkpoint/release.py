@@ -57,7 +57,7 @@ def release(
     if others:
         first.card["metrics"] |= spread([model.card["metrics"] for model in models])
     first.card |= {"name": Path(folder).name, "seeds": seeds}
-    save(first, folder)
+    save(first, folder, sorted(first.folder.glob("*.jsonl")))
     for file in (Path(run) / name for name in FILES):
         if file.exists():
             shutil.copy(file, folder)

@@ -4,7 +4,6 @@ The sums on a card find accidents. They are no protection against somebody who a
 them again; that is what these checks are for, together with those of `network.py`.
 """
 
-import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ from vitspeech.data.utterances.module import UNITS, check_vocabulary
 from vitspeech.errors import InputError
 from vitspeech.trust import KNOWN_PACKAGES
 
-LARGEST = 2**31  # of the integers in a configuration
+LARGEST, DEEPEST = 2**31, 10_000  # of the numbers in a configuration, and of a `depth` among them
 MOST_ITEMS = 10**7  # of a data set that is generated
 LARGEST_IMAGE = 4096  # pixels
 LONGEST_LABEL = 1000  # characters
@@ -216,7 +215,7 @@ def check_numbers(value: Any, name: str = "network") -> None:
     elif isinstance(value, list):
         for item in value:
             check_numbers(item, name)
-    elif isinstance(value, int | float) and not (math.isfinite(value) and abs(value) <= LARGEST):
+    elif isinstance(value, int | float) and not abs(value) <= (DEEPEST if name.endswith("depth") else LARGEST):
         raise InputError(f"{name}={shown(value)} is out of range")
 
 
