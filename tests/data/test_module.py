@@ -37,7 +37,7 @@ class OwnImages(Shapes):
 
 
 @pytest.mark.parametrize(
-    ("use", "split"), [(lambda data: data.setup("fit"), "train"), (lambda data: data.test_dataloader(), "test")]
+    ("use", "split"), [(lambda data: data.setup("fit"), "test"), (lambda data: data.test_dataloader(), "test")]
 )
 def test_a_data_set_that_gives_no_batches_is_refused_in_one_line(use, split):
     with pytest.raises(ValueError, match=rf"OwnImages.read\('{split}'\) returns .*TensorDataset.* vitspeech.Items"):

@@ -1,13 +1,13 @@
-"""Finding the files that a user names, writing files atomically, and their checksums."""
+"""Finding the files that a user names, writing tables, texts and JSON files atomically, and their checksums."""
 
 import csv
 import hashlib
 import json
-import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from vitspeech.writing import replacing
 
 
 def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str) -> list[Path]:
@@ -33,21 +33,6 @@ def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str)
         else:
             raise FileNotFoundError(f"{path}: no such file or folder")
     return files
-
-
-@contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield a draft beside `path` to write to; it replaces `path` at the end, and is removed if an error is raised.
-
-    A reader, or a run killed in the middle, never meets half a file.
-    """
-    path = Path(path)
-    draft = path.with_name(path.name + ".draft")
-    try:
-        yield draft
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def write_text(text: str, path: str | Path) -> None:

@@ -95,12 +95,6 @@ class AudioFolder(WaveformData):
         """
         return sorted({recording.label for recording in list_recordings(self.sources["train"])})
 
-    def setup(self, stage: str | None = None) -> None:
-        """Read all recordings of all splits, so that one that cannot be read is reported before training."""
-        if not hasattr(self, "train"):
-            self.read("test")  # only to check it
-        super().setup(stage)
-
     def read(self, split: str) -> Dataset:
         self.prepare()
         recordings = self.splits[split]

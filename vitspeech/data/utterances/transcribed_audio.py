@@ -118,12 +118,6 @@ class TranscribedAudio(UtteranceData):
         """A minute of pink noise, int16 (A,), generated when training first needs it."""
         return pink_noise(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
 
-    def setup(self, stage: str | None = None) -> None:
-        """Read all recordings of all splits, so that one that cannot be read is reported before training."""
-        if not hasattr(self, "train"):
-            self.read("test")  # only to check it
-        super().setup(stage)
-
     def read(self, split: str) -> "RecordedUtterances":
         self.prepare()
         recordings = self.splits[split]
