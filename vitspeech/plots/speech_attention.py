@@ -37,7 +37,7 @@ def draw_speech_attention(model: Model, file: Path, output: Path) -> None:
 
     Raises:
         FileNotFoundError: If the recording or the folder of `output` does not exist.
-        ValueError: If the recording is empty or broken.
+        InputError: If the recording is empty or broken.
     """
     network = model.network
     waveforms = read_input(file, model.preprocessing).to(next(network.parameters()).device)
