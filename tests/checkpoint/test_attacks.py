@@ -20,7 +20,7 @@ import vitspeech
 from vitspeech import checkpoint
 from vitspeech.checkpoint.items import training_items
 from vitspeech.checkpoint.network import build_bounded
-from vitspeech.checkpoint.release import card_data
+from vitspeech.checkpoint.release import card_data, find_manifest
 from vitspeech.data.files import sha256
 from vitspeech.errors import InputError
 
@@ -164,7 +164,7 @@ CONFIGS = {
     "wider than memory": (("network", "init_args", "width"), 10**9, "far larger than its weights|cannot be built"),
     "beyond numbers": (("network", "init_args", "width"), 10**30, "width=10+ is out of range"),
     "endless depth": (("network", "init_args", "encoder", "depth"), 10**6, "depth=1000000 is out of range"),
-    "great depth": (("network", "init_args", "encoder", "depth"), 10_000, "far larger than its weights"),
+    "great depth": (("network", "init_args", "encoder", "depth"), 2_000, "far larger than its weights"),
     "a huge picture": (("network", "init_args", "image"), 2**20, "far larger than its weights"),
     "many classes": (("network", "init_args", "classes"), 2**30, "far larger than its weights"),
 }
@@ -368,3 +368,33 @@ def test_a_list_of_training_items_elsewhere_is_not_read(released, tmp_path):
     (released / "training_items.txt").symlink_to("../training_items.txt")
     with pytest.raises(InputError, match="a link to a file outside of the folder"):
         training_items(released)
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "../secret.jsonl", "SECRET", "a/../../secret.jsonl", "link.jsonl", ".."]
+)
+def test_a_manifest_of_a_card_is_nowhere_but_beside_the_model_or_in_the_data(tmp_path, monkeypatch, name):
+    (tmp_path / "secret.jsonl").write_text("secret")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/link.jsonl").symlink_to("../secret.jsonl")
+    monkeypatch.chdir(tmp_path)
+    name = str(tmp_path / "secret.jsonl") if name == "SECRET" else name
+    with pytest.raises(FileNotFoundError, match=f"the card's manifest .* is not in {tmp_path / 'model'}; put it there"):
+        find_manifest(name, [tmp_path / "model"])
+
+
+def test_a_manifest_of_a_card_is_found_in_the_package_beside_the_model_and_in_the_data(tmp_path):
+    assert find_manifest("speech-commands-1-7", [tmp_path]) == "speech-commands-1-7"
+    for folder in ("model", "data"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{folder}.jsonl").touch()
+    folders = [tmp_path / "model", tmp_path / "data"]
+    assert find_manifest("where/it/was/data.jsonl", folders) == str(tmp_path / "data/data.jsonl")
+    assert find_manifest("model.jsonl", folders) == str(tmp_path / "model/model.jsonl")
+
+
+def test_own_manifests_are_saved_beside_the_model(model, tmp_path):
+    (tmp_path / "mine.jsonl").write_text("{}")
+    checkpoint.save(model, tmp_path / "released", [tmp_path / "mine.jsonl"])
+    assert (tmp_path / "released/SHA256SUMS").read_text() == f"{sha256(tmp_path / 'mine.jsonl')}  mine.jsonl\n"
+    assert (tmp_path / "released/mine.jsonl").read_text() == "{}"

@@ -80,10 +80,11 @@ class InMemoryData(lightning.LightningDataModule):
         raise NotImplementedError
 
     def setup(self, stage: str | None = None) -> None:
-        """Read the training and validation splits, after a check of the test split, which is read when it is used."""
+        """Read the training and validation splits, and check the test split, which is read when it is used."""
         if stage in (None, "fit") and not hasattr(self, "train"):
+            train, validation = self.read_checked("train"), self.read_checked("validation")
             self.check_test()
-            self.train, self.validation = self.read_checked("train"), self.read_checked("validation")
+            self.train, self.validation = train, validation
 
     def check_test(self) -> None:
         """Check before training that the test after it will find what it needs; by default by reading the test split.

@@ -49,9 +49,9 @@ class Recording:
 class TranscribedAudio(UtteranceData):
     """Recordings with transcripts, listed in ROOT/train.csv, ROOT/validation.csv (or `val.csv`) and ROOT/test.csv.
 
-    Each CSV file is UTF-8, with a header that names the columns `path` (relative to ROOT) and `transcript`, and may
-    name `speaker`. Recordings are WAV, FLAC, OGG or MP3 of any rate, mono or stereo, 0.1 to 60 s long. Transcripts are
-    split into words at white space and used as they are, with capitals and punctuation.
+    Each CSV file is UTF-8, with a header that names the columns `path` (absolute or relative to ROOT) and `transcript`,
+    and may name `speaker`. Recordings are WAV, FLAC, OGG or MP3 of any rate, mono or stereo, 0.1 to 60 s long.
+    Transcripts are split into words at white space and used as they are, with capitals and punctuation.
 
     If a split has no CSV file, about a tenth of the training recordings is held out for it. A hash of the recording's
     path decides (`hashed_splits`), so that a recording keeps its split when others are added, and splits do not depend
