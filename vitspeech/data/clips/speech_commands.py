@@ -123,7 +123,7 @@ class SpeechCommands(WaveformData, WordSource):
         self.prepare()
         files = [file for file in self.files[split] if file.parent.name in self.words]
         clips = []
-        for file in tqdm(files, f"reading {split}", disable=len(files) < 500, leave=False):
+        for file in tqdm(files, f"reading {split}", disable=len(files) < 500 or None, leave=False):
             samples = read_clip(file, self.sample_rate_hz).numpy()
             name = relative_name(file, self.folder)
             clips.append(WordClip(name, file.parent.name, speaker(file), samples, *word_span(samples)))

@@ -196,7 +196,7 @@ def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]
         InputError: If a recording is too short, too long or cannot be read; the message names its line.
     """
     sounds, silent = [], []
-    for recording in tqdm(recordings, f"reading {split}", disable=len(recordings) < 500, leave=False):
+    for recording in tqdm(recordings, f"reading {split}", disable=len(recordings) < 500 or None, leave=False):
         try:
             sounds.append(read_clip(recording.file))
         except ValueError as error:
