@@ -7,7 +7,7 @@ RUN/last.ckpt best.ckpt  checkpoints of the last epoch and of the best one by th
 RUN/model/               the final weights as a released model with their card; written last, so the run is finished
 RUN/training_items.txt   the training items, hashed, if the data set names its items
 RUN/metrics.csv learning_curves.png
-RUN/confusion_matrix.png or errors.txt: the errors on the test set
+RUN/confusion_matrix.png and classes.csv, or errors.txt: the errors on the test set
 """
 
 import json
