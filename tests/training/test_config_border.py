@@ -140,7 +140,10 @@ def test_trying_out_a_network_changes_neither_its_weights_nor_random_numbers(tmp
 @pytest.mark.parametrize(
     "option, shown",
     [
-        ("--data.help=vitspeech.AudioFolder", ["_background_noise_", "`path` (relative to ROOT)", "--data.seconds SEC"]),
+        (
+            "--data.help=vitspeech.AudioFolder",
+            ["_background_noise_", "`path` (relative to ROOT)", "--data.seconds SEC"],
+        ),
         ("--data.help=AudioFolder", ["about a tenth of the training recordings is held out"]),
         ("--model.network.help=vitspeech.ViT", ["--network.patch PATCH"]),
     ],

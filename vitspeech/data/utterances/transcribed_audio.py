@@ -16,8 +16,8 @@ from tqdm import tqdm
 
 from vitspeech.data.audio.listing import read_rows
 from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, SILENT_PEAK, read_clip
-from vitspeech.data.clips.augment import pink_noise
 from vitspeech.data.clips.folder import hold_out, known_speakers, split_sources
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.splits import relative_name, speaker_in_name
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise
 from vitspeech.data.utterances.batch import SpeechBatch, collate
