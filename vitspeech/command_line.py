@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vitspeech.errors import InputError
+from vitspeech.writing import check_target
 
 BAD_INPUT = (InputError, OSError, FloatingPointError)  # the last one: a loss that is not finite
 UNREAD_FILES_STATUS = 3
@@ -36,14 +37,16 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust", action="append", default=[], metavar="MODULE", help=text)
 
 
-def check_table(table: Path | None) -> None:
-    """Refuse a table that cannot be written later, before the work is done.
+def check_table(table: Path | None, option: str = "--csv") -> None:
+    """Refuse a table or a figure that cannot be written later, before the work is done; see `check_target`.
 
     Raises:
         FileNotFoundError: If its folder does not exist.
+        InputError: If it is a folder, a device or another special file.
+        PermissionError: If the file or its folder is not writable.
     """
-    if table is not None and not table.parent.is_dir():
-        raise FileNotFoundError(f"--csv {table}: the folder {table.parent} does not exist")
+    if table is not None:
+        check_target(table, option)
 
 
 class UnreadFiles:

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import stat
 
 import pytest
 from running import one_line
@@ -94,3 +95,15 @@ def test_predict_accepts_a_recording(command, finished_speech_run, words):
 def test_a_table_in_a_folder_that_does_not_exist_is_refused_before_the_work(command, tmp_path, verb):
     result = command(verb, tmp_path / "no model is read", tmp_path, "--csv", tmp_path / "nowhere/out.csv")
     assert f"the folder {tmp_path / 'nowhere'} does not exist" in one_line(result)
+
+
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [("predict", "--csv"), ("transcribe", "--csv"), ("predict", "--attention"), ("transcribe", "--picture")],
+)
+def test_a_target_that_is_no_regular_file_is_refused_before_the_work_and_stays(command, star, verb, option):
+    (star.parent / "link").symlink_to(os.devnull)
+    for target in (os.devnull, star.parent / "link"):
+        message = one_line(command(verb, star.parent / "no model is read", star, option, target))
+        assert message.startswith(f"vitspeech {verb}: {option} {target}: is a device")
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode) and (star.parent / "link").is_symlink()

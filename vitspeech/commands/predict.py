@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.attention and (len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
         parser.error("--attention draws one file: give one, and no folder")
     command_line.check_table(options.csv)
+    command_line.check_table(options.attention, "--attention")
 
     import vitspeech
     from vitspeech.data.files import write_csv

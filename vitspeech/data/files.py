@@ -1,13 +1,15 @@
-"""Finding the files that a user names, writing files atomically, and their checksums."""
+"""Finding the files that a user names, writing tables, texts and JSON files atomically, and their checksums."""
 
 import csv
 import hashlib
 import json
-import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import stat
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from vitspeech.errors import InputError
+from vitspeech.writing import replacing
 
 
 def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str) -> list[Path]:
@@ -35,19 +37,18 @@ def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str)
     return files
 
 
-@contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield a draft beside `path` to write to; it replaces `path` at the end, and is removed if an error is raised.
+def check_regular(path: Path) -> None:
+    """Refuse what cannot be read as a file: a pipe would be waited for, and a device may be endless.
 
-    A reader, or a run killed in the middle, never meets half a file.
+    Raises:
+        FileNotFoundError: If it does not exist.
+        InputError: If it is a folder, a device or a pipe, or empty.
     """
-    path = Path(path)
-    draft = path.with_name(path.name + ".draft")
-    try:
-        yield draft
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path}: not a regular file")
+    if status.st_size == 0:
+        raise InputError(f"{path}: empty (0 bytes)")
 
 
 def write_text(text: str, path: str | Path) -> None:

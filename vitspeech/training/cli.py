@@ -15,7 +15,6 @@ import lightning
 from jsonargparse import Namespace
 from lightning.pytorch.callbacks import LearningRateMonitor, ProgressBar, Timer, WeightAveraging
 from lightning.pytorch.cli import LightningCLI
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from vitspeech.checkpoint.items import add_training_items
 from vitspeech.data.module import InMemoryData
@@ -25,6 +24,7 @@ from vitspeech.tasks import Task, find_task
 from vitspeech.training import run_folder
 from vitspeech.training.arguments import foreign_modules, prepare, take_option
 from vitspeech.training.checkpoints import LAST, PREVIOUS, checkpoints
+from vitspeech.training.config_border import check_objects, check_strategy, config_errors, trainer_errors
 from vitspeech.training.endings import clear_ending
 from vitspeech.training.lock import RunLock
 from vitspeech.training.open_run import OpenRun
@@ -113,6 +113,7 @@ class TrainingCLI(LightningCLI):
             file = wrong_config(parser, args, str(error))
             print(f"{PROGRAM}: {file + ': ' if file else ''}{readable(str(error))}", file=sys.stderr)
             sys.exit(1 if file else 2)  # 1 for bad input in a file, 2 for wrong usage
+        check_objects(self.config, self.arguments.trust)
 
     def instantiate_classes(self) -> None:
         """Build the data first, because its labels set the size of the network's head, then model and trainer."""
@@ -127,24 +128,21 @@ class TrainingCLI(LightningCLI):
         self.trainer = self.instantiate_trainer()
 
     def instantiate(self, config: Namespace) -> Namespace:
-        """Build the classes of a part of the config; their ValueErrors stay as short as they were raised."""
-        try:
+        """Build the classes of a part of the config; their errors stay as short as they were raised."""
+        with config_errors("config"):
             return self.parser.instantiate_classes(config)
-        except ValueError as error:
-            raise InputError(readable(str(error))) from error
 
     def fill_sizes(self) -> None:
-        """Set `classes` and `units` of the network from the labels of the data where the config leaves them out."""
+        """Set `classes`, `units` and `image` of the network from the data where the config leaves them out."""
         network = self.config.model.init_args.get("network")
         sizes = getattr(network, "init_args", None) or {}
-        missing = [name for name in ("classes", "units") if name in sizes and not sizes[name]]
+        missing = [name for name in ("classes", "units", "image") if name in sizes and not sizes[name]]
         if missing:
-            labels = read_labels(self.datamodule)
-            for name, size in (
-                find_task(self.config.model.class_path, self.arguments.trust).network_sizes(labels).items()
-            ):
-                if name in missing:
-                    sizes[name] = size
+            task = find_task(self.config.model.class_path, self.arguments.trust)
+            known = task.network_sizes(read_labels(self.datamodule))
+            known["image"] = self.datamodule.preprocessing.get("image")
+            for name in known.keys() & set(missing):
+                sizes[name] = known[name]
 
     def check_sizes(self) -> None:
         """Refuse a number of classes or units that the data does not have, before a run is created.
@@ -180,10 +178,10 @@ class TrainingCLI(LightningCLI):
             *([] if own_bar or given.enable_progress_bar is False else [Progress()]),
             *saving,
         ]
-        try:
-            return super().instantiate_trainer(logger=False, **kwargs)
-        except MisconfigurationException as error:
-            raise InputError(f"trainer: {error}") from error
+        with config_errors("trainer"):
+            trainer = super().instantiate_trainer(logger=False, **kwargs)
+        check_strategy(trainer)
+        return trainer
 
     def train(self) -> None:
         """Train, from the last checkpoint if there is one, then evaluate once on the test set.
@@ -211,9 +209,17 @@ class TrainingCLI(LightningCLI):
         self.datamodule.setup("fit")
         self.datamodule.train_dataloader()  # which refuses a batch larger than the set
         self.check_sizes()
+        with config_errors("task, network, data and optimizer do not fit each other", all_errors=True):
+            self.model.try_out(self.datamodule)
         saved = [name for name in (LAST, PREVIOUS) if given.resume and Path(given.resume, name).exists()]
         checkpoint = Path(given.resume, LAST) if saved else None
-        self.trainer.fit(self.model, self.datamodule, ckpt_path=checkpoint, weights_only=True)
+        try:
+            with trainer_errors():
+                self.trainer.fit(self.model, self.datamodule, ckpt_path=checkpoint, weights_only=True)
+        except InputError:
+            if self.run.folder and not given.resume and self.trainer.is_global_zero:
+                run_folder.discard(self.run.folder)
+            raise
 
     def resume_command(self) -> str:
         """The command that resumes this run; empty without a run."""

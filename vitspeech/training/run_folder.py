@@ -9,12 +9,14 @@ RUN/model/               the final weights as a released model with their card; 
 RUN/training_items.txt   the training items, hashed, if the data set names its items
 RUN/metrics.csv          losses, metrics and learning rates, written with each checkpoint
 RUN/learning_curves.png
-RUN/confusion_matrix.png or errors.txt: the errors on the test set
+RUN/confusion_matrix.png and classes.csv, or errors.txt: the errors on the test set
 RUN/.lock                while the run is trained: which process does it
 """
 
 import json
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +24,18 @@ import yaml
 from torch import nn
 
 from vitspeech import checkpoint
-from vitspeech.checkpoint.items import split_checksums
+from vitspeech.checkpoint.items import TRAINING_ITEMS, split_checksums
 from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
+from vitspeech.data.utterances.word_sequences import own_manifests
 from vitspeech.evaluation import Report
 from vitspeech.plots.curves import draw_learning_curves
 from vitspeech.provenance import with_start
 from vitspeech.training.checkpoints import LAST, PREVIOUS
-from vitspeech.training.lock import RunLock
+from vitspeech.training.lock import LOCK, RunLock
 from vitspeech.training.metrics_log import METRICS, read_metrics
 
+STARTED = ("config.yaml", "run.json", TRAINING_ITEMS, METRICS, LOCK)  # files of a run before its first checkpoint
 TRAINING_ONLY = {"root", "batch", "augment", "download", "workers"}  # arguments of data that a card does not repeat
 
 
@@ -117,6 +121,20 @@ def resume(run: str | Path, config: str, origin: dict[str, Any]) -> Path:
     return folder
 
 
+def discard(folder: Path) -> None:
+    """Remove the files of a run that could not start, and the folder if nothing else is in it.
+
+    A run with a checkpoint remains.
+    """
+    if any((folder / name).exists() for name in (LAST, PREVIOUS)):
+        return
+    for name in STARTED:
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / "logs", ignore_errors=True)
+    with suppress(OSError):  # it holds files of the user's
+        folder.rmdir()
+
+
 def run_name(configs: Sequence[Path]) -> str:
     """The name of a run after its first config: `cifar10-vit` for `configs/cifar10/vit.yaml`."""
     first = Path(configs[0] if configs else "run.yaml").resolve()
@@ -162,7 +180,7 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
         network, list(data.labels), data.preprocessing, card, model_config, task=config["model"]["class_path"]
     )
     (run / PREVIOUS).unlink(missing_ok=True)
-    checkpoint.save(model, run / "model")
+    checkpoint.save(model, run / "model", own_manifests(data))
     return errors
 
 

@@ -16,8 +16,9 @@ from tqdm import tqdm
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, fit_length
 from vitspeech.data.audio.synthesis import SPLITS, Synthesizer, Voice, draw_voice
 from vitspeech.data.batches import Items
-from vitspeech.data.clips.augment import WaveformAugment, pink_noise
+from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.speech_commands import SILENCE, UNKNOWN, noise_part
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
 from vitspeech.errors import InputError
@@ -73,6 +74,9 @@ class SpokenWords(WaveformData, WordSource):
         self.count, self.drawn_from = count, drawn_from
         self.extra_ratios = {label: ratio for label, ratio in {UNKNOWN: unknown, SILENCE: silence}.items() if ratio}
         self.labels = [*self.words, *self.extra_ratios]
+
+    def check_test(self) -> None:
+        """Nothing: the test clips are synthesized like those of training."""
 
     def read(self, split: str) -> Dataset:
         generator = split_generator(split, self.drawn_from)
