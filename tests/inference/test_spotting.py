@@ -1,5 +1,7 @@
 """Keyword spotting: which words are detected when, and the rate of false alarms."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -125,9 +127,21 @@ def test_false_alarms_have_the_exact_interval_of_a_poisson_rate():
     assert alarms_per_hour(0, 1800) == pytest.approx((0, 0, 2 * 3.6889), abs=1e-3)
     with pytest.raises(ValueError, match="audio of positive duration, not 0 s"):
         alarms_per_hour(0, 0)
+    with pytest.raises(ValueError, match="positive duration, not nan s"):
+        alarms_per_hour(0, math.nan)
 
 
-@pytest.mark.parametrize("options", [{"threshold": 0.0}, {"threshold": 1.0}, {"refractory_s": -1.0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"threshold": 0.0},
+        {"threshold": 1.0},
+        {"threshold": math.nan},
+        {"refractory_s": -1.0},
+        {"refractory_s": math.nan},
+        {"refractory_s": math.inf},
+    ],
+)
 def test_parameters_out_of_range_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         spotter(**options)

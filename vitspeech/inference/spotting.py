@@ -55,8 +55,8 @@ class WordSpotter:
     def __init__(self, model: Model, *, threshold: float = 0.8, refractory_s: float = 0.5) -> None:
         if not 0 < threshold < 1:
             raise InputError(f"threshold={threshold} is not within 0 .. 1")
-        if refractory_s < 0:
-            raise InputError(f"refractory_s={refractory_s} is negative")
+        if not 0 <= refractory_s < math.inf:
+            raise InputError(f"refractory_s={refractory_s} is not a number of seconds from 0 on")
         self.stream = stream(model)
         if not hasattr(model.network, "pooling"):
             raise InputError(f"{type(model.network).__name__} does not classify clips; use a SpeechClassifier")
@@ -131,7 +131,7 @@ def alarms_per_hour(alarms: int, seconds: float) -> tuple[float, float, float]:
     Raises:
         InputError: If `seconds` is not positive.
     """
-    if seconds <= 0:
+    if not 0 < seconds < math.inf:
         raise InputError(f"false alarms per hour need audio of positive duration, not {seconds} s")
     hours = seconds / 3600
     low, high = poisson_interval(alarms)
