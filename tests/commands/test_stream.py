@@ -15,7 +15,7 @@ def test_stream_prints_words_with_their_times(command, finished_speech_run, word
     result = command("stream", finished_speech_run, words, "--threshold", "0.05", "--refractory", "0")
     assert result.returncode == 0
     lines = result.stdout.splitlines()
-    assert lines[0].endswith("245 ms behind") and "real-time factor" in lines[-1]
+    assert lines[0].endswith("325 ms behind") and "real-time factor" in lines[-1]
     assert len(lines) > 2 and all(
         re.fullmatch(r" *\d+\.\d\d – \d+\.\d\d s  \w+ +0\.\d\d", line) for line in lines[1:-1]
     )

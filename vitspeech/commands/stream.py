@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--microphone", action="store_true", help="listen until Ctrl-C (needs the extra `live`)")
     spotting = parser.add_argument_group("models that spot single words")
     spotting.add_argument("--threshold", type=float, help="lowest probability of a word (default 0.8)")
-    pause = "shortest time between two words (default 0.5)"
+    pause = "shortest time between the ends of two words (default 0)"
     spotting.add_argument("--refractory", type=float, metavar="SECONDS", help=pause)
     parser.add_argument("--no-words", action="store_true", help="FILE holds no words: report false alarms per hour")
     command_line.add_trust(parser)
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if audio is not None and len(audio) < SHORTEST_S * rate:
         duration_s = len(audio) / rate
         raise InputError(f"{options.file}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
-    delay_ms = 1000 * listener.stream.delay_samples / rate
+    delay_ms = 1000 * listener.delay_samples / rate
     print(f"{', '.join(model.labels)}; {delay_ms:.0f} ms behind", flush=True)
     if audio is None:
         print_words(listener.words(listen(rate, PART_S)))

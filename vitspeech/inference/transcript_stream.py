@@ -117,7 +117,7 @@ class TranscriptStream:
             name = type(model.network).__name__
             raise InputError(f"{name} can't transcribe a stream; use a SpeechRecognizer (trained with CTC)")
         self.stream, self.search = stream(model), new_ctc_search(search or Search())
-        self.labels, self.tokens = model.labels, model.network.tokens
+        self.labels, self.tokens, self.delay_samples = model.labels, model.network.tokens, self.stream.delay_samples
 
     def push(self, samples: Tensor | numpy.ndarray) -> TranscriptSoFar:
         """Process the next samples, int16 or floats within ±1: (N,) -> the transcript so far, and what changed."""
