@@ -21,8 +21,9 @@ from tiny import ROOT, TINY, TINY_SEQUENCES, TINY_SPEECH
 from torch import nn
 
 from vitspeech.tasks import Recognition
+from vitspeech.training.checkpoints import checkpoints
 from vitspeech.training.cli import TrainingCLI, train
-from vitspeech.training.run_folder import checkpoints, start
+from vitspeech.training.run_folder import start
 
 SOURCES_OF_CHANCE = [
     "--data.init_args.augment.cutout=5",
@@ -45,7 +46,7 @@ def test_a_run_keeps_everything(finished_run):
     names = {path.name for path in finished_run.iterdir()}
     assert names >= {"config.yaml", "run.json", "logs", "last.ckpt", "best.ckpt", "model", "metrics.csv"}
     assert names >= {"learning_curves.png", "confusion_matrix.png"}
-    assert {path.name for path in (finished_run / "logs/0").iterdir()} >= {"metrics.csv"}
+    assert not names & {"previous.ckpt", ".lock"} and not [name for name in names if name.endswith(".draft")]
     assert list((finished_run / "logs/0").glob("events.out.tfevents*"))
     config = yaml.safe_load((finished_run / "config.yaml").read_text())
     assert config["model"]["class_path"] == "vitspeech.Classification"
@@ -130,9 +131,9 @@ def killed_in_epoch(arguments: list[str], run: Path, epoch: int) -> None:
         stdout=subprocess.DEVNULL,
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )
-    log = run / "logs/0/metrics.csv"
+    log = run / "metrics.csv"
     deadline = time.monotonic() + 120
-    while not (log.exists() and any(line.startswith(f"{epoch},") for line in log.read_text().splitlines())):
+    while not (log.exists() and any(line.startswith(f"{epoch - 1},") for line in log.read_text().splitlines())):
         assert process.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < deadline, "the run did not get that far"
         time.sleep(0.005)
@@ -151,10 +152,11 @@ def test_a_run_killed_and_resumed_ends_with_the_same_weights_bit_for_bit(tmp_pat
     assert weights(alone).keys() == weights(killed).keys()
     for name, tensor in weights(alone).items():
         assert torch.equal(tensor, weights(killed)[name]), name
-    # Nothing is lost from the log, and no epoch stands in it twice.
+    assert (killed / "metrics.csv").read_text() == (alone / "metrics.csv").read_text()
     rows = [line.split(",") for line in (killed / "metrics.csv").read_text().splitlines()]
-    validated = [row[0] for row in rows[1:] if row[rows[0].index("val_loss")]]
-    assert validated == ["0", "1", "2", "3"]
+    assert [row[1] for row in rows[1:]] == [str(step) for step in range(20)]  # each step once
+    for name, epochs in (("val_loss", 4), ("train_loss_epoch", 4), ("train_loss_step", 20), ("lr-Muon/pg1", 20)):
+        assert sum(bool(row[rows[0].index(name)]) for row in rows[1:]) == epochs, name
 
 
 def test_a_run_killed_after_its_last_epoch_still_tests_the_averaged_weights(tmp_path):

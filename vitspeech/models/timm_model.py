@@ -4,6 +4,7 @@ Shapes: B batch, N image side, W features before the head.
 """
 
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 import timm
@@ -18,7 +19,9 @@ class TimmModel(nn.Module):
     Args:
         classes: Number of labels; 0 builds no head, and `forward` returns pooled features (B, W).
         timm_name: A name from `timm.list_models()`, for example `mobilenetv3_small_100`.
-        options: Further arguments of `timm.create_model` for that network, for example `{img_size: 32}`.
+        image: Image side N in pixels, which networks that are built for one size need; others ignore it. The command
+            line sets it to the size of the data.
+        options: Further arguments of `timm.create_model` for that network, for example `{drop_path_rate: 0.1}`.
 
     Shape:
         normalized pixels (B, 3, N, N) -> logits (B, classes)
@@ -27,7 +30,14 @@ class TimmModel(nn.Module):
         InputError: If timm has no network of that name, or an option would load weights.
     """
 
-    def __init__(self, classes: int = 0, timm_name: str = "", options: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        classes: int = 0,
+        timm_name: str = "",
+        *,
+        image: int | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__()
         # Only names of timm's own registry: `hf-hub:` and `local-dir:` would download or read what a config names.
         options = options or {}
@@ -37,7 +47,11 @@ class TimmModel(nn.Module):
         loading = [name for name in options if name.startswith(("pretrained", "checkpoint"))]
         if loading:
             raise InputError(f"options {', '.join(loading)} would load weights; this network starts untrained")
-        self.network = timm.create_model(timm_name, pretrained=False, num_classes=classes, **options)
+        create = partial(timm.create_model, timm_name, pretrained=False, num_classes=classes)
+        try:
+            self.network = create(**({"img_size": image} if image else {}) | options)
+        except TypeError:  # takes images of any size, or another option is wrong
+            self.network = create(**options)
 
     def forward_features(self, images: Tensor) -> Tensor:
         """Feature maps or tokens, as timm's `forward_features` returns them."""

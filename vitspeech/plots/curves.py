@@ -1,6 +1,5 @@
-"""Learning curves of a run, from its merged metrics."""
+"""Learning curves of a run, from the rows of its metrics.csv."""
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,26 +9,6 @@ from matplotlib.figure import Figure
 from vitspeech.plots.style import BLUE, VERMILION
 
 MARKED_POINTS = 20  # curves of fewer points have markers
-
-
-def merge_metrics(run: Path) -> list[dict[str, str]]:
-    """Merge the logs of a run and its resumptions into `metrics.csv`; of a repeated step the last log counts."""
-    rows: dict[tuple[int, bool, bool], dict[str, str]] = {}
-    logs = sorted((run / "logs").glob("*/metrics.csv"), key=lambda log: int(log.parent.name))
-    for log in logs:
-        with log.open() as file:
-            for row in csv.DictReader(file):
-                if None in row.values():
-                    continue  # an incomplete line, written when the run was killed
-                key = (int(row["step"]), bool(row.get("val_loss")), bool(row.get("train_loss_epoch")))
-                rows[key] = row
-    merged = [rows[key] for key in sorted(rows)]
-    names = sorted({name for row in merged for name in row})
-    with (run / "metrics.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, ["epoch", "step", *(name for name in names if name not in ("epoch", "step"))])
-        writer.writeheader()
-        writer.writerows(merged)
-    return merged
 
 
 def draw_learning_curves(rows: Sequence[dict[str, str]], output: Path) -> None:

@@ -55,9 +55,12 @@ class Labeling(UtteranceTask):
         """`classes` counts the words and "none"."""
         return {"classes": len(labels) + 1}
 
+    def take_labels(self, data: lightning.LightningDataModule) -> None:
+        super().take_labels(data)
+        self.sample_rate_hz = data.preprocessing["sample_rate_hz"]
+
     def setup(self, stage: str) -> None:
         super().setup(stage)
-        self.sample_rate_hz = self.trainer.datamodule.preprocessing["sample_rate_hz"]
         self.accuracy = MulticlassAccuracy(len(self.labels) + 1, average="micro", ignore_index=IGNORED)
 
     def loss(self, batch: tuple[Tensor, ...]) -> Tensor:

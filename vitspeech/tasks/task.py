@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import lightning
+import numpy
 import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from vitspeech.tasks.optimizer import Decay, learning_rate, parameter_groups
 from vitspeech.trust import import_trusted
 
 CHECK_EVERY = 50  # training steps
+TRIED_ITEMS = 2  # an even number, since images are mixed in pairs
 
 
 class Task(lightning.LightningModule):
@@ -96,9 +98,30 @@ class Task(lightning.LightningModule):
             InputError: If the items of `data` do not have what the task needs.
         """
 
+    def take_labels(self, data: lightning.LightningDataModule) -> None:
+        """Take from the data what `loss` needs: its labels."""
+        self.labels = list(data.labels)
+
+    def try_out(self, data: lightning.LightningDataModule) -> None:
+        """Compute the loss of a few training items and build the optimizer, to find out whether they fit each other.
+
+        The network, its mode and the random numbers of the run stay as they are. Errors are those of the network, the
+        loss and the optimizer.
+        """
+        self.take_labels(data)
+        training, numbers = self.training, numpy.random.get_state()
+        count = min(data.batch, len(data.train), TRIED_ITEMS)
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            self.eval()
+            self.loss(data.training_batch(*data.train[torch.arange(count), data.seed]))
+            self.take_auxiliary_loss()
+        self.train(training)
+        numpy.random.set_state(numbers)
+        self.make_optimizer(parameter_groups(self.network))
+
     def setup(self, stage: str) -> None:
         data = self.trainer.datamodule
-        self.labels = list(data.labels)
+        self.take_labels(data)
         if stage == "fit":
             if hasattr(self.network, "initialize"):
                 self.network.initialize(self.sample(data))

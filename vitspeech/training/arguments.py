@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ TASKS = {  # values of the former key `task`, and the class that replaces each
     "recognition": "vitspeech.Recognition",
     "transcription": "vitspeech.Transcription",
 }
+KEYS = {"seed_everything", "data", "model", "trainer", "extends"}
 DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,9 @@ def prepare(arguments: Sequence[str]) -> Arguments:
     resumes, rest = take_option(rest, "--resume")
     trusted, rest = take_option(rest, "--trust", many=True)
     trust = tuple(name for value in trusted for name in re.split(r"[\s,]+", value.strip("[]")) if name)
+    for name in trust:
+        if not MODULE_NAME.fullmatch(name):
+            raise InputError(f"--trust {name}: is not the name of a module, such as mine or mine.networks")
     resume = resumes[-1] if resumes else None
     if resume is not None:
         rest = [f"--config={resumed_config(resume)}", *rest]
@@ -96,7 +102,7 @@ def config_files(arguments: Sequence[str]) -> list[Path]:
 
 
 def check_shape(arguments: Sequence[str]) -> None:
-    """Refuse configs of earlier versions, which have a key `task`, or no `class_path` under `model`.
+    """Refuse configs with unknown keys, and those of earlier versions: with `task`, or no `class_path` under `model`.
 
     Raises:
         InputError: If there is one; the message says how to change it.
@@ -111,6 +117,10 @@ def check_shape(arguments: Sequence[str]) -> None:
                 f"{file}: `task` is no longer a key; the task is the class of the model: remove `task` and write "
                 f"model: {{class_path: {task}, init_args: {{network: ..., optimizer: ..., ...}}}}"
             )
+        for key in config.keys() - KEYS:  # the parser overlooks one without a value
+            close = get_close_matches(str(key), KEYS, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(KEYS))}"
+            raise InputError(f"{file}: unknown key {key!r}; {hint}")
         named = named or isinstance(model, str) or (isinstance(model, dict) and "class_path" in model)
         if isinstance(model, dict) and not named:
             raise InputError(

@@ -4,6 +4,7 @@
 """
 
 import logging
+import os
 import sys
 import warnings
 from argparse import ArgumentError
@@ -13,9 +14,10 @@ from typing import Any
 
 import lightning
 from jsonargparse import Namespace
-from lightning.pytorch.callbacks import LearningRateMonitor, Timer, WeightAveraging
+from lightning.pytorch.accelerators import CPUAccelerator
+from lightning.pytorch.callbacks import LearningRateMonitor, ProgressBar, Timer, WeightAveraging
 from lightning.pytorch.cli import LightningCLI
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.strategies.launchers.multiprocessing import _MultiProcessingLauncher
 
 from vitspeech.checkpoint.items import add_training_items
 from vitspeech.data.module import InMemoryData
@@ -24,7 +26,13 @@ from vitspeech.provenance import provenance
 from vitspeech.tasks import Task, find_task
 from vitspeech.training import run_folder
 from vitspeech.training.arguments import foreign_modules, prepare, take_option
+from vitspeech.training.checkpoints import LAST, PREVIOUS, checkpoints
+from vitspeech.training.config_border import check_objects, config_errors
+from vitspeech.training.endings import clear_ending
+from vitspeech.training.lock import RunLock
+from vitspeech.training.open_run import OpenRun
 from vitspeech.training.parser import Parser, readable, restrict_imports, wrong_config
+from vitspeech.training.progress import Progress
 from vitspeech.trust import import_modules
 
 PROGRAM = "vitspeech train"
@@ -108,6 +116,7 @@ class TrainingCLI(LightningCLI):
             file = wrong_config(parser, args, str(error))
             print(f"{PROGRAM}: {file + ': ' if file else ''}{readable(str(error))}", file=sys.stderr)
             sys.exit(1 if file else 2)  # 1 for bad input in a file, 2 for wrong usage
+        check_objects(self.config, self.arguments.trust)
 
     def instantiate_classes(self) -> None:
         """Build the data first, because its labels set the size of the network's head, then model and trainer."""
@@ -122,24 +131,21 @@ class TrainingCLI(LightningCLI):
         self.trainer = self.instantiate_trainer()
 
     def instantiate(self, config: Namespace) -> Namespace:
-        """Build the classes of a part of the config; their ValueErrors stay as short as they were raised."""
-        try:
+        """Build the classes of a part of the config; their errors stay as short as they were raised."""
+        with config_errors("config"):
             return self.parser.instantiate_classes(config)
-        except ValueError as error:
-            raise InputError(readable(str(error))) from error
 
     def fill_sizes(self) -> None:
-        """Set `classes` and `units` of the network from the labels of the data where the config leaves them out."""
+        """Set `classes`, `units` and `image` of the network from the data where the config leaves them out."""
         network = self.config.model.init_args.get("network")
         sizes = getattr(network, "init_args", None) or {}
-        missing = [name for name in ("classes", "units") if name in sizes and not sizes[name]]
+        missing = [name for name in ("classes", "units", "image") if name in sizes and not sizes[name]]
         if missing:
-            labels = read_labels(self.datamodule)
-            for name, size in (
-                find_task(self.config.model.class_path, self.arguments.trust).network_sizes(labels).items()
-            ):
-                if name in missing:
-                    sizes[name] = size
+            task = find_task(self.config.model.class_path, self.arguments.trust)
+            known = task.network_sizes(read_labels(self.datamodule))
+            known["image"] = self.datamodule.preprocessing.get("image")
+            for name in known.keys() & set(missing):
+                sizes[name] = known[name]
 
     def check_sizes(self) -> None:
         """Refuse a number of classes or units that the data does not have, before a run is created.
@@ -162,68 +168,95 @@ class TrainingCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> lightning.Trainer:
         """Make the trainer. Its logs and checkpoints get their folder in `train`."""
         self.timer = Timer(interval="step", verbose=False)
-        checkpoints = run_folder.checkpoints(self.model.monitor, self.model.mode)
-        self.run = run_folder.OpenRun(self.open_folder, checkpoints)
+        saving = checkpoints(self.model.monitor, self.model.mode)
+        self.lock = RunLock()
+        self.run = OpenRun(self.open_folder, self.record_start, saving)
+        given = self.config_init.trainer
+        own_bar = any(isinstance(callback, ProgressBar) for callback in given.callbacks or ())
         self.trainer_defaults["callbacks"] = [
             self.run,
             LearningRateMonitor(logging_interval="step"),
             self.timer,
-            *checkpoints,
+            *([] if own_bar or given.enable_progress_bar is False else [Progress()]),
+            *saving,
         ]
-        try:
-            return super().instantiate_trainer(logger=False, **kwargs)
-        except MisconfigurationException as error:
-            raise InputError(f"trainer: {error}") from error
+        with config_errors("trainer"):
+            trainer = super().instantiate_trainer(logger=False, **kwargs)
+        check_strategy(trainer)
+        return trainer
 
     def train(self) -> None:
-        """Train, from the last checkpoint if there is one, then evaluate once on the test set."""
+        """Train, from the last checkpoint if there is one, then evaluate once on the test set.
+
+        Raises:
+            InputError: If another process trains this run, its checkpoints are broken, or the disk is full.
+        """
+        try:
+            with clear_ending(PROGRAM, self.resume_command):
+                self.fit()
+                if self.trainer.is_global_zero:
+                    self.finish()
+        finally:
+            self.lock.release()
+
+    def fit(self) -> None:
+        """Train, from the last checkpoint if there is one."""
         given = self.arguments
         self.model.check_data(self.datamodule)
-        if given.run and not given.resume:
+        if given.resume and self.trainer.is_global_zero:
+            self.lock.acquire(Path(given.resume))  # before the data is read, which may take minutes
+        elif given.run and not given.resume:
             run_folder.check_free(given.run)
         self.datamodule.prepare_data()
         self.datamodule.setup("fit")
         self.datamodule.train_dataloader()  # which refuses a batch larger than the set
         self.check_sizes()
-        last = Path(given.resume, "last.ckpt") if given.resume else None
-        try:
-            checkpoint = last if last and last.exists() else None
-            self.trainer.fit(self.model, self.datamodule, ckpt_path=checkpoint, weights_only=True)
-        except SystemExit:  # Lightning exits at Ctrl-C
-            trust = "".join(f" --trust {name}" for name in given.trust)
-            print(file=sys.stderr)  # ends the line of the progress bar
-            advice = f"; continue with {PROGRAM} --resume {self.run.folder}{trust}" if self.run.folder else ""
-            sys.exit(f"{PROGRAM}: interrupted{advice}")
-        if self.trainer.is_global_zero:
-            self.finish()
+        with config_errors("task, network, data and optimizer do not fit each other", all_errors=True):
+            self.model.try_out(self.datamodule)
+        saved = [name for name in (LAST, PREVIOUS) if given.resume and Path(given.resume, name).exists()]
+        checkpoint = Path(given.resume, LAST) if saved else None
+        self.trainer.fit(self.model, self.datamodule, ckpt_path=checkpoint, weights_only=True)
+
+    def resume_command(self) -> str:
+        """The command that resumes this run; empty without a run."""
+        trust = "".join(f" --trust {name}" for name in self.arguments.trust)
+        return f"{PROGRAM} --resume {self.run.folder}{trust}" if self.run.folder else ""
 
     def open_folder(self) -> Path:
-        """Start or resume the run, and print what is trained."""
+        """The folder of the run, which this process holds from here on."""
+        given = self.arguments
+        if given.resume:
+            return Path(given.resume)
+        return run_folder.start(given.run, given.configs, self.resolved_config(), self.origin(), self.lock)
+
+    def resolved_config(self) -> str:
+        """The config as YAML, with what follows from it as comments."""
         config = self.config.clone()
         for name in ("config", "extends"):
             config.pop(name, None)
         context = getattr(self.model.network, "context_ms", {})
         comments = "".join(f"# {name}: {value}\n" for name, value in context.items())
-        text = comments + self.parser.dump(config, skip_none=False, skip_link_targets=True)
-        origin = provenance(self.trainer.strategy.root_device, self.trainer.world_size)
-        given = self.arguments
-        if given.resume:
-            folder = run_folder.resume(given.resume, text, origin)
-        else:
-            folder = run_folder.start(given.run, given.configs, text, origin)
-        data = self.datamodule
+        return comments + self.parser.dump(config, skip_none=False, skip_link_targets=True)
+
+    def origin(self) -> dict[str, Any]:
+        """Commit, hardware and versions of this start."""
+        return provenance(self.trainer.strategy.root_device, self.trainer.world_size)
+
+    def record_start(self) -> None:
+        """Write into the folder of the run what is trained, and print it."""
+        folder, resumed, data = self.run.folder, self.arguments.resume, self.datamodule
+        if resumed:
+            run_folder.resume(folder, self.resolved_config(), self.origin())
         add_training_items(data.item_names().get("train", ()), folder, data.item_root)
-        foreign = foreign_modules([config.data.as_dict(), config.model.as_dict()])
+        foreign = foreign_modules([self.config.data.as_dict(), self.config.model.as_dict()])
         if modules := sorted({*foreign, *self.arguments.trust}):
             trust = " ".join(f"--trust {name}" for name in modules)
             print(f"this model has code of your own: loading it later needs {trust} (in Python: trust={modules})")
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
         print(f"{type(self.model.network).__name__}, {parameters:,} parameters -> {folder}")
-        data = self.datamodule
         print(f"{len(data.train):,} training and {len(data.validation):,} validation {data.items}")
-        if given.resume:
-            print(f"resuming after {run_folder.epochs_done(folder)} of {self.trainer.max_epochs} epochs")
-        return folder
+        if resumed:
+            print(f"resuming after {self.run.epochs_done} of {self.trainer.max_epochs} epochs")
 
     def finish(self) -> None:
         """Evaluate the final weights in fp32 on the test set, write the results, and print where they are."""
@@ -232,12 +265,29 @@ class TrainingCLI(LightningCLI):
                 # Lightning does this at the end of training, but not if a resumed run has nothing left to train.
                 callback.on_train_end(self.trainer, self.model)
         network = self.model.network.eval().float().to(self.trainer.strategy.root_device)
-        progress = self.trainer.progress_bar_callback is not None
+        bar = self.trainer.progress_bar_callback
+        progress = bar is not None and getattr(bar, "is_enabled", True)
         report = self.model.evaluate(network, self.datamodule, progress=progress)
         minutes = self.timer.time_elapsed("train") / 60
         errors = run_folder.write_results(self.run.folder, network, self.datamodule, report, minutes)
         print(f"test set, final weights: {report.text}")
         print(f"model: {self.run.folder / 'model'}; figures: {self.run.folder / 'learning_curves.png'}, {errors}")
+
+
+def check_strategy(trainer: lightning.Trainer) -> None:
+    """Refuse more processes than the CPU has cores, and strategies that end without the trained weights.
+
+    Raises:
+        InputError: If it is one of these.
+    """
+    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
+        raise InputError("trainer.strategy: its processes end with the training, before the test; use ddp")
+    cores = os.cpu_count() or 1
+    if isinstance(trainer.accelerator, CPUAccelerator) and trainer.num_devices > cores:
+        raise InputError(
+            f"trainer.devices={trainer.num_devices}: on the CPU that is the number of processes, and this machine has "
+            f"{cores} cores"
+        )
 
 
 def read_labels(data: InMemoryData) -> list[str]:

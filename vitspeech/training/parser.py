@@ -29,7 +29,16 @@ class Parser(LightningArgumentParser):
 
     The arguments that both classes have are kept. jsonargparse 4.53 checks each of them by parsing it in place, which
     breaks typed groups such as `encoder`; here it checks a copy.
+
+    A value is never the name of a file to read the value from. jsonargparse would read any file for it, and print its
+    contents if they do not fit.
     """
+
+    def add_argument(self, *arguments: Any, sub_configs: bool = False, **options: Any) -> Any:
+        return super().add_argument(*arguments, **options)
+
+    def _add_signature_parameter(self, *arguments: Any, sub_configs: bool = False, **options: Any) -> None:
+        super()._add_signature_parameter(*arguments, **options)
 
     def _check_value_key(self, action: argparse.Action, value: Any, *arguments: Any, **options: Any) -> Any:
         value = value.clone() if isinstance(value, Namespace) else value

@@ -1,0 +1,222 @@
+"""The checkpoints of a run: written as a whole or not at all; a broken one is never resumed from."""
+
+import errno
+import io
+import os
+import pickle
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import TINY
+
+from vitspeech.errors import InputError
+from vitspeech.tasks import Classification
+from vitspeech.training.checkpoints import CheckpointFiles
+from vitspeech.training.cli import TrainingCLI, train
+from vitspeech.training.resuming import check_checkpoint
+
+THREE = [*TINY, "--data.init_args.count=60", "--data.init_args.batch=20", "--trainer.max_epochs=3"]
+
+
+def halve(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def zeros(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def hole(path: Path) -> None:
+    """What a loss of power leaves: a block in the middle that was not written."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(bytes(4096))
+
+
+def other_zip(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("notes.txt", "not a checkpoint")
+
+
+def bomb(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(50_000_000))
+
+
+class Code:
+    """Creates a file when it is unpickled."""
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (Path("code-was-run"),)
+
+
+def without_tensor(path: Path) -> None:
+    content = path.read_bytes()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(path, "w") as new:
+        for name in [name for name in old.namelist() if not name.endswith("/data/3")]:
+            new.writestr(name, old.read(name))
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def altered(change: Callable[[dict], object]) -> Callable[[Path], None]:
+    """A checkpoint whose contents are changed and saved again."""
+
+    def alter(path: Path) -> None:
+        checkpoint = torch.load(path, weights_only=True)
+        change(checkpoint)
+        torch.save(checkpoint, path)
+
+    return alter
+
+
+def rename_weight(checkpoint: dict) -> None:
+    checkpoint["state_dict"]["network.other"] = checkpoint["state_dict"].pop("network.head.weight")
+
+
+def widen_weight(checkpoint: dict) -> None:
+    checkpoint["state_dict"]["network.head.weight"] = torch.zeros(11, 16)
+
+
+def callbacks(checkpoint: dict, change: Callable[[dict], object]) -> None:
+    for name, state in checkpoint["callbacks"].items():
+        if name.startswith("RunCheckpoint"):
+            change(state)
+
+
+BROKEN = {
+    "half": (halve, "incomplete"),
+    "empty": (lambda path: os.truncate(path, 0), "is empty"),
+    "zeros": (zeros, "incomplete"),
+    "garbage": (lambda path: path.write_bytes(os.urandom(70_000)), "incomplete"),
+    "hole": (hole, "is broken"),
+    "text": (lambda path: path.write_text("last.ckpt was here\n"), "incomplete"),
+    "other zip": (other_zip, "is broken"),
+    "bomb": (bomb, "compressed"),
+    "code": (lambda path: torch.save(Code(), path), "is broken"),
+    "pickle": (lambda path: path.write_bytes(pickle.dumps(Code())), "incomplete"),
+    "old torch": (lambda path: torch.save({}, path, _use_new_zipfile_serialization=False), "incomplete"),
+    "missing tensor": (without_tensor, "is broken"),
+    "missing": (Path.unlink, "does not exist"),
+    "folder": (folder, "is not a file"),
+    "a tensor": (lambda path: torch.save(torch.zeros(3), path), "is not a checkpoint of a run, but a Tensor"),
+    "no optimizer": (altered(lambda saved: saved.pop("optimizer_states")), "has no optimizer_states"),
+    "no log": (altered(lambda saved: saved.pop("metrics")), "not a checkpoint of this version .* no metrics"),
+    "no table": (altered(lambda saved: saved.update(metrics="a,b\n1,2\n")), "metrics: not a table"),
+    "lists": (altered(lambda saved: saved.update(loops=[])), "loops is of type list"),
+    "no loops": (altered(lambda saved: saved["loops"].clear()), "loops has no fit_loop"),
+    "no progress": (altered(lambda saved: saved["loops"]["fit_loop"].pop("epoch_progress")), "no epoch_progress"),
+    "no callbacks": (altered(lambda saved: saved["callbacks"].clear()), "callbacks has no RunCheckpoint"),
+    "no score": (altered(lambda saved: callbacks(saved, lambda state: state.pop("kth_value"))), "no kth_value"),
+    "other network": (altered(rename_weight), "another network .*head.weight"),
+    "other width": (altered(widen_weight), r"another network .*head.weight has the shape \(11, 16\), not \(10, 16\)"),
+    "no groups": (altered(lambda saved: saved["optimizer_states"][0].update(param_groups=[])), "other groups"),
+    "earlier version": (
+        altered(lambda saved: saved["optimizer_states"][0]["param_groups"][0]["params"].append(45)),
+        "other groups of parameters in its optimizer, as a run of an earlier version",
+    ),
+    "other optimizer": (
+        altered(lambda saved: saved["optimizer_states"][0]["param_groups"][0].pop("momentum")),
+        "of another optimizer",
+    ),
+    "no optimizers": (altered(lambda saved: saved["optimizer_states"].clear()), "not the state of one optimizer"),
+    "no schedule": (altered(lambda saved: saved["lr_schedulers"][0].clear()), "lr_schedulers has no"),
+}
+
+
+@pytest.fixture(scope="module")
+def broken_off(tmp_path_factory) -> tuple[Path, Path]:
+    """A run of three epochs, and the same one broken off in the third."""
+    parent = tmp_path_factory.mktemp("runs")
+    alone, run = parent / "alone", parent / "run"
+    TrainingCLI([*THREE, f"--run={alone}"]).train()
+    healthy = Classification.loss
+
+    def breaks(task: Classification, batch: tuple) -> torch.Tensor:
+        if task.global_step == 7:
+            raise RuntimeError("the power is gone")
+        return healthy(task, batch)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="the power is gone"):
+        patch.setattr(Classification, "loss", breaks)
+        TrainingCLI([*THREE, f"--run={run}"]).train()
+    return alone, run
+
+
+@pytest.fixture(scope="module")
+def files(broken_off) -> CheckpointFiles:
+    cli = TrainingCLI(THREE)
+    return CheckpointFiles(lambda checkpoint: check_checkpoint(checkpoint, cli.model, cli.trainer))
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_instead_of_a_broken_checkpoint_the_one_before_is_read(broken_off, files, tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    run = shutil.copytree(broken_off[1], tmp_path / "run")
+    assert files.load_checkpoint(run / "last.ckpt")["epoch"] == 1
+    change, reason = BROKEN[kind]
+    change(run / "last.ckpt")
+    with pytest.warns(UserWarning, match=f"last.ckpt .*{reason}.*; resuming from previous.ckpt") as warnings:
+        assert files.load_checkpoint(run / "last.ckpt")["epoch"] == 0
+    assert len(warnings) == 1 and "\n" not in str(warnings[0].message)
+    (run / "previous.ckpt").unlink()
+    with pytest.raises(InputError, match=f"cannot be resumed, since last.ckpt .*{reason}.*; previous.ckpt does not"):
+        files.load_checkpoint(run / "last.ckpt")
+    assert not Path("code-was-run").exists()
+
+
+def test_a_run_resumed_from_the_checkpoint_before_ends_as_an_uninterrupted_one(broken_off, tmp_path, capsys):
+    alone, run = broken_off[0], shutil.copytree(broken_off[1], tmp_path / "run")
+    halve(run / "last.ckpt")
+    (run / ".last.ckpt.draft").write_text("half")
+    with pytest.warns(UserWarning, match=r"last.ckpt is broken .*; resuming from previous.ckpt"):
+        train([f"--resume={run}"])
+    assert "resuming after 1 of 3 epochs" in capsys.readouterr().out
+    expected = load_file(alone / "model/model.safetensors")
+    for name, tensor in load_file(run / "model/model.safetensors").items():
+        assert torch.equal(tensor, expected[name]), name
+    assert (run / "metrics.csv").read_text() == (alone / "metrics.csv").read_text()
+    assert {path.name for path in run.iterdir()} == {path.name for path in alone.iterdir()}
+
+
+def test_a_run_that_cannot_be_resumed_is_left_as_it_was(broken_off, tmp_path):
+    run = shutil.copytree(broken_off[1], tmp_path / "run")
+    for name in ("last.ckpt", "previous.ckpt"):
+        halve(run / name)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match=r"previous.ckpt is broken .*; start again with --config .*config.yaml"):
+        train([f"--resume={run}", "--trainer.max_epochs=5"])
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_those_before(tmp_path, monkeypatch):
+    files = CheckpointFiles(lambda checkpoint: None)
+    last = tmp_path / "last.ckpt"
+    for epoch in range(2):
+        files.save_checkpoint({"epoch": epoch}, last)
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.save_checkpoint({"epoch": 2}, last)
+    assert {path.name: torch.load(path)["epoch"] for path in tmp_path.iterdir()} == {"last.ckpt": 1, "previous.ckpt": 0}
+
+
+@pytest.mark.parametrize("kind", ["half", "folder"])
+def test_a_broken_checkpoint_does_not_replace_the_one_before(tmp_path, kind):
+    before = CheckpointFiles(lambda checkpoint: None)
+    for epoch in range(2):
+        before.save_checkpoint({"epoch": epoch}, tmp_path / "last.ckpt")
+    BROKEN[kind][0](tmp_path / "last.ckpt")
+    CheckpointFiles(lambda checkpoint: None).save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
+    assert [torch.load(tmp_path / name)["epoch"] for name in ("previous.ckpt", "last.ckpt")] == [0, 1]

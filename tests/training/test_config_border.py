@@ -1,0 +1,132 @@
+"""What a config may name, and how a mistake in one is reported: in one line, and without a run."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from tiny import TINY
+
+from vitspeech.errors import InputError
+from vitspeech.training import config_border
+from vitspeech.training.cli import TrainingCLI, train
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(*arguments):
+    """The message of a command line that is refused before there is a run."""
+    with pytest.raises(InputError) as caught:
+        train([*TINY, "--run", "run", *arguments])
+    assert not Path("run").exists() and not Path("runs").exists()
+    return str(caught.value)
+
+
+CALLED = "lightning.pytorch.callbacks.LambdaCallback"
+
+
+@pytest.mark.parametrize(
+    "config, named",
+    [
+        ({"model": {"init_args": {"optimizer": {"class_path": "torch.hub.list"}}}}, "torch.hub.list"),
+        (
+            {"trainer": {"callbacks": {"class_path": CALLED, "init_args": {"on_fit_start": "torch.save"}}}},
+            "trainer.callbacks.init_args.on_fit_start: torch.serialization.save",
+        ),
+        (
+            {"trainer": {"callbacks": [{"class_path": CALLED, "init_args": {"on_fit_start": "vitspeech.load"}}]}},
+            "vitspeech.checkpoint.folder.load",
+        ),
+        (
+            {
+                "model": {
+                    "init_args": {
+                        "network": {
+                            "class_path": "vitspeech.TimmModel",
+                            "init_args": {"timm_name": "resnet18", "options": {"a": {"class_path": "torch.hub.load"}}},
+                        }
+                    }
+                }
+            },
+            "torch.hub.load",
+        ),
+    ],
+)
+def test_functions_and_foreign_classes_are_refused_however_they_are_named(config, named):
+    Path("bad.yaml").write_text(yaml.safe_dump(config))
+    message = refused("--config=bad.yaml")
+    assert named in message and "is not a part of a run" in message
+
+
+@pytest.mark.parametrize("key", ["data", "model", "trainer.callbacks", "trainer.logger", "model.init_args.network"])
+def test_a_value_is_never_read_from_a_file(key, capsys):
+    Path("secret").write_text("my secret\n")
+    value = str(Path("secret").resolve())
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    Path("bad.yaml").write_text(yaml.safe_dump(value))
+    with pytest.raises(SystemExit):
+        train([*TINY, "--run", "run", "--config=bad.yaml"])
+    assert "my secret" not in capsys.readouterr().err and not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--model.optimizer.init_args.lr=-1"], "Invalid learning rate: -1.0"),
+        (["--model.network.init_args.width=-4"], "negative dimension -4"),
+        (["--model.network.init_args.image=64"], r"(2, 3, 32, 32) are not (batch, 3, 64, 64)"),
+        (["--trainer.strategy=nonsense"], "trainer: You selected an invalid strategy name"),
+        (["--trainer.devices=999"], "trainer.devices=999: on the CPU that is the number of processes"),
+        (["--trainer.strategy=ddp_spawn"], "its processes end with the training"),
+        (["--trust=-m"], "--trust -m: is not the name of a module"),
+        (["--model.network.init_args.positions=none", "--model=vitspeech.Recognition"], "Recognition"),
+        (["--trainer.max_epochs=-5"], "trainer: `max_epochs` must be"),
+        pytest.param(
+            ["--config=trainer/gpu"],
+            "trainer: ",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_before_there_is_a_run(arguments, message):
+    assert message in refused(*arguments)
+
+
+@pytest.mark.parametrize("content, hint", [({"modle": {}}, "did you mean model?"), ({"x": None}, "known: data, ext")])
+def test_an_unknown_key_is_refused_even_without_a_value(content, hint):
+    Path("bad.yaml").write_text(yaml.safe_dump(content))
+    message = refused("--config=bad.yaml")
+    assert message.startswith("bad.yaml: unknown key") and hint in message
+
+
+def test_a_timm_network_of_one_size_gets_that_of_the_data():
+    network = ["--model.network", "vitspeech.TimmModel", "--model.network.timm_name=vit_tiny_patch16_224"]
+    cli = TrainingCLI([*TINY, *network])
+    assert cli.config.model.init_args.network.init_args.image == 32
+    assert cli.model.network(torch.zeros(1, 3, 32, 32)).shape == (1, 10)
+
+
+def test_a_bug_of_ours_is_not_taken_for_a_mistake_in_the_config():
+    ours = compile("def fail(values): return values['missing']", f"{config_border.PACKAGE}/models/some.py", "exec")
+    library = compile("def fail(values): return values['missing']", "/site-packages/timm/some.py", "exec")
+    for code, expected in ((ours, KeyError), (library, InputError)):
+        names = {}
+        exec(code, names)
+        with pytest.raises(expected), config_border.config_errors("model"):
+            names["fail"]({})
+
+
+def test_trying_out_a_network_changes_neither_its_weights_nor_random_numbers(tmp_path):
+    """The first batch norm of a CNN would show a forward pass in training mode."""
+    arguments = [*TINY, "--model.network", "vitspeech.CNN", "--model.network.widths=[8, 8, 8]"]
+    cli = TrainingCLI(arguments)
+    cli.datamodule.setup("fit")
+    before, numbers = {name: t.clone() for name, t in cli.model.state_dict().items()}, torch.get_rng_state()
+    cli.model.try_out(cli.datamodule)
+    assert all(torch.equal(before[name], tensor) for name, tensor in cli.model.state_dict().items())
+    assert torch.equal(numbers, torch.get_rng_state()) and cli.model.network.training

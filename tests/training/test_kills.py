@@ -1,0 +1,192 @@
+"""Runs that are killed anywhere, also while a checkpoint is written, end as an uninterrupted one.
+
+Each run is a fork of this process, which has imported everything. VITSPEECH_KILLS sets the number of kills at random
+times.
+"""
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+from safetensors.torch import load_file
+from tiny import TINY
+
+from vitspeech import command_line
+from vitspeech.training.cli import TrainingCLI, train
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
+SMALL = [
+    *TINY,
+    "--data.init_args.count=60",
+    "--data.init_args.batch=20",
+    "--data.init_args.augment.mixup=0.5",
+    "--model.network.init_args.encoder.depth=1",
+    "--model.network.init_args.encoder.dropout=0.1",
+    "--trainer.max_epochs=4",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.callbacks+=lightning.pytorch.callbacks.EMAWeightAveraging",
+    "--trainer.callbacks.decay=0.5",
+]
+KILLS = int(os.environ.get("VITSPEECH_KILLS", "4"))
+
+
+def fork(command: Callable[[], None], output: Path, prepare: Callable[[], Any] = lambda: None) -> int:
+    """Run a command in a fork of this process, which writes its output to a file; its process id."""
+    process = os.fork()
+    if process:
+        return process
+    status = 70
+    try:
+        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, 1), os.dup2(file, 2)
+        os.sys.stdout, os.sys.stderr = open(1, "w", buffering=1), open(2, "w", buffering=1)  # noqa: SIM115
+        torch.set_num_threads(1)
+        Figure.savefig = lambda figure, path, **options: Path(path).write_text("")  # a third of the time
+        prepare()
+        command_line.run(command, "vitspeech train")
+        status = 0
+    except SystemExit as exit:
+        if isinstance(exit.code, str):
+            print(exit.code, file=os.sys.stderr)
+        status = exit.code if isinstance(exit.code, int) else 1
+    finally:
+        os._exit(status)
+
+
+def ended(process: int) -> int:
+    """The exit status of a fork; negative if a signal ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def start(run: Path) -> Callable[[], None]:
+    """The command that starts the run in a folder; the config is parsed once for all forks."""
+    cli = small()
+    cli.arguments = replace(cli.arguments, run=str(run))
+    return cli.train
+
+
+@cache
+def small() -> TrainingCLI:
+    return TrainingCLI(SMALL)
+
+
+def resume(run: Path) -> Callable[[], None]:
+    """The command that resumes the run in a folder."""
+    return lambda: train([f"--resume={run}"])
+
+
+def run_once(command: Callable[[], None], output: Path, prepare: Callable[[], Any] = lambda: None) -> int:
+    """Run a command in a fork to its end; its exit status."""
+    return ended(fork(command, output, prepare))
+
+
+def contents(run: Path) -> dict[str, Any]:
+    """Everything that must be as in an uninterrupted run: weights, log, and the best checkpoint without its times."""
+    best = torch.load(run / "best.ckpt", weights_only=True)
+    del best["callbacks"]["Timer"]
+    for state in best["callbacks"].values():
+        for name in ("dirpath", "best_model_path", "kth_best_model_path", "last_model_path", "best_k_models"):
+            if name in state:
+                state[name] = str(state[name]).replace(str(run.resolve()), "RUN")
+    names = sorted(str(path.relative_to(run)) for path in run.rglob("*") if "logs" not in path.parts)
+    log = (run / "metrics.csv").read_text()
+    return {"names": names, "weights": load_file(run / "model/model.safetensors"), "log": log, "best": best}
+
+
+def differences(one: Any, other: Any, name: str = "") -> list[str]:
+    """The names of the parts of nested mappings and lists that differ; tensors are compared bit for bit."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return [line for key in one for line in differences(one[key], other[key], f"{name}/{key}")]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [
+            line for i, pair in enumerate(zip(one, other, strict=True)) for line in differences(*pair, f"{name}/{i}")
+        ]
+    same = (
+        torch.equal(one, other) if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) else one == other
+    )
+    return [] if same else [name]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> tuple[dict[str, Any], float]:
+    """What an uninterrupted run leaves behind, and the seconds that it took."""
+    folder = tmp_path_factory.mktemp("alone")
+    begin = time.monotonic()
+    assert run_once(start(folder / "run"), folder / "output") == 0, (folder / "output").read_text()
+    return contents(folder / "run"), time.monotonic() - begin
+
+
+def finish(run: Path, expected: dict[str, Any], output: Path) -> None:
+    """Resume a run and compare what it leaves behind."""
+    command = resume if (run / "config.yaml").exists() else start
+    assert run_once(command(run), output) == 0, output.read_text()
+    assert differences(contents(run), expected) == []
+
+
+def kill_while_writing(number: int, when: str) -> Callable[[], None]:
+    """Kill at the n-th time that a file is synchronized or replaced: before, after, or with half of the draft."""
+
+    def prepare() -> None:
+        calls = 0
+
+        def killing(function: Callable) -> Callable:
+            def call(*args: Any) -> None:
+                nonlocal calls
+                calls += 1
+                if calls == number and when == "half" and isinstance(args[0], int) and os.fstat(args[0]).st_nlink == 1:
+                    os.ftruncate(args[0], os.fstat(args[0]).st_size // 2)
+                if calls != number or when == "after":
+                    function(*args)
+                if calls == number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            return call
+
+        os.fsync, os.replace = killing(os.fsync), killing(os.replace)
+
+    return prepare
+
+
+@pytest.fixture(params=["disk", "memory"])
+def folder(request, tmp_path):
+    """A folder for a run: of the disk, or of another file system than that of temporary files."""
+    if request.param == "disk":
+        yield tmp_path
+        return
+    folder = Path("/dev/shm") / f"vitspeech-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_run_killed_at_any_time_ends_as_an_uninterrupted_one(folder, uninterrupted):
+    expected, seconds = uninterrupted
+    draw = random.Random(KILLS)
+    for number in range(KILLS):
+        run = folder / f"run{number}"
+        process = fork(start(run), folder / "output")
+        time.sleep(draw.uniform(0.2, 1.0) * seconds)
+        os.kill(process, signal.SIGKILL)
+        ended(process)
+        finish(run, expected, folder / "output")
+        shutil.rmtree(run)
+
+
+def test_a_run_killed_while_it_writes_a_file_ends_as_an_uninterrupted_one(folder, uninterrupted):
+    draw = random.Random(1000 + KILLS)
+    for number in range(KILLS):
+        run = folder / f"run{number}"
+        prepare = kill_while_writing(draw.randrange(1, 40), draw.choice(["before", "half", "after"]))
+        run_once(start(run), folder / "output", prepare)
+        finish(run, uninterrupted[0], folder / "output")
+        shutil.rmtree(run)

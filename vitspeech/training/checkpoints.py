@@ -1,0 +1,132 @@
+"""The checkpoints of a run: `best.ckpt`, `last.ckpt`, and `previous.ckpt`, which was `last.ckpt` an epoch before.
+
+Each is written to a hidden draft beside it, which then replaces it. So a kill, a loss of power or a full disk leaves
+the checkpoints as they were. If `last.ckpt` is broken nevertheless, a run is resumed from `previous.ckpt`.
+"""
+
+import io
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric.plugins.io import TorchCheckpointIO
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from vitspeech.errors import InputError
+from vitspeech.training.metrics_log import MetricsLog
+from vitspeech.training.resuming import read_checkpoint
+
+LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
+PATHS_OF_CHECKPOINTS = ("best_model_path", "kth_best_model_path", "last_model_path")  # in a callback's state
+
+
+class RunCheckpoint(ModelCheckpoint):
+    """A checkpoint of a run whose folder may have been moved before it is resumed.
+
+    Lightning forgets the best value so far if the checkpoint is in another folder than when it was saved.
+    """
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for logger in trainer.loggers:
+            if isinstance(logger, MetricsLog):
+                logger.log_epoch(trainer)
+        super().on_train_epoch_end(trainer, pl_module)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        file = str(Path(self.dirpath, self.filename + self.FILE_EXTENSION))  # the only one that it writes or removes
+        paths = {name: file if state_dict[name] else "" for name in PATHS_OF_CHECKPOINTS}
+        best = dict.fromkeys(state_dict["best_k_models"] and [file], state_dict["best_model_score"])
+        super().load_state_dict(state_dict | paths | {"best_k_models": best, "dirpath": self.dirpath})
+
+
+def checkpoints(monitor: str, mode: str) -> list[ModelCheckpoint]:
+    """The callbacks that save `best.ckpt` and `last.ckpt` after each epoch, in this order.
+
+    `last.ckpt` holds the best value so far, which a resumed run must reach. It is therefore saved after `best.ckpt`.
+
+    Args:
+        monitor: The validation metric by which the best epoch is chosen.
+        mode: `max` or `min`: whether higher or lower values of it are better.
+    """
+    saving = {"enable_version_counter": False, "save_on_train_epoch_end": True}
+    best = RunCheckpoint(filename="best", monitor=monitor, mode=mode, **saving)
+    return [best, RunCheckpoint(filename="last", **saving)]
+
+
+class CheckpointFiles(TorchCheckpointIO):
+    """Writes checkpoints so that there is a whole one at any time, and reads the last one that is whole.
+
+    Args:
+        check: Raises an `InputError` if the contents of a checkpoint are not those of this run.
+        is_first_process: Whether this process prints warnings.
+    """
+
+    def __init__(self, check: Callable[[dict[str, Any]], None], is_first_process: bool = True) -> None:
+        self.check, self.is_first_process = check, is_first_process
+        self.whole: set[Path] = set()  # files that this process has read or written
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Write a checkpoint; `last.ckpt` becomes `previous.ckpt` before it is replaced.
+
+        Raises:
+            OSError: If the disk is full or the file cannot be written; the checkpoint before is then unchanged.
+        """
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = io.BytesIO()  # torch reports no OSError when it writes to a file itself
+        torch.save(checkpoint, content)
+        draft = path.with_name(f".{path.name}.draft")
+        try:
+            with draft.open("wb") as file:
+                file.write(content.getbuffer())
+                file.flush()
+                os.fsync(file.fileno())
+            if path.is_dir():
+                path.rename(path.with_name(f"{path.name}.folder"))
+            elif path.name == LAST and path in self.whole:
+                os.replace(path, path.with_name(PREVIOUS))
+            os.replace(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
+        sync_folder(path.parent)
+        self.whole.add(path)
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = None, weights_only: bool | None = True
+    ) -> dict[str, Any]:
+        """Read a checkpoint into memory; instead of a broken `last.ckpt`, read `previous.ckpt`, with a warning.
+
+        Raises:
+            InputError: If both are broken, or are checkpoints of another run; the message says what to do.
+        """
+        path = Path(path)
+        files = [path, path.with_name(PREVIOUS)] if path.name == LAST else [path]
+        reasons = []
+        for file in files:
+            try:
+                checkpoint = read_checkpoint(file)
+                self.check(checkpoint)
+            except InputError as error:
+                reasons.append(f"{file.name} {error}")
+                continue
+            if reasons and self.is_first_process:
+                warnings.warn(f"{path.parent}: {'; '.join(reasons)}; resuming from {file.name}", stacklevel=2)
+            self.whole.add(file)
+            return checkpoint
+        raise InputError(
+            f"{path.parent}: cannot be resumed, since {'; '.join(reasons)}; start again with --config "
+            f"{path.parent / 'config.yaml'} and another --run"
+        )
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the system write the names in a folder to disk."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

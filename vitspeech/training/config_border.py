@@ -1,0 +1,112 @@
+"""The border between a config and the run: what a config may name, and whose error it is if building fails.
+
+A parsed config holds class paths with arguments, and objects that its strings named. `check_objects` refuses everything
+but classes that a run is made of. `config_errors` tells a mistake in a config from a bug of the package.
+"""
+
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from inspect import isclass, isroutine
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import Namespace
+from lightning.fabric.plugins import CheckpointIO, ClusterEnvironment
+from lightning.fabric.plugins.precision import Precision
+from lightning.pytorch import Callback, LightningDataModule
+from lightning.pytorch.accelerators import Accelerator
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.plugins.layer_sync import LayerSync
+from lightning.pytorch.profilers import Profiler
+from lightning.pytorch.strategies import Strategy
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from torch import nn
+from torch.optim import Optimizer
+
+from vitspeech.errors import InputError
+from vitspeech.trust import import_trusted
+
+PACKAGE = Path(__file__).parents[1]
+PARTS = (nn.Module, Optimizer, LightningDataModule, Callback, Logger, Profiler, Accelerator, Strategy)
+PARTS += (Precision, CheckpointIO, ClusterEnvironment, LayerSync)  # plugins of the trainer
+
+
+def check_objects(config: Any, trust: Sequence[str] = (), key: str = "") -> None:
+    """Refuse functions, and classes that no part of a run is made of, wherever a parsed config names them.
+
+    The parser accepts any callable where an argument is annotated as one, and the run would call it.
+
+    Args:
+        config: What the parser returns.
+        trust: Modules that `--trust` names; all that they define is accepted.
+        key: The key of `config`, for the message.
+
+    Raises:
+        InputError: If there is one; the message has its key.
+    """
+    config = vars(config) if isinstance(config, Namespace) else config
+    if isinstance(config, dict):
+        if isinstance(config.get("class_path"), str):
+            check_object(import_trusted(config["class_path"], trust), trust, key)
+        for name, value in config.items():
+            check_objects(value, trust, f"{key}.{name}" if key else str(name))
+    elif isinstance(config, list | tuple):
+        for value in config:
+            check_objects(value, trust, key)
+    elif isroutine(config) or isclass(config):
+        check_object(config, trust, key)
+
+
+def check_object(value: Any, trust: Sequence[str], key: str) -> None:
+    """Refuse a class or function, unless it is a part of a run, a class of vitspeech, or of a trusted module.
+
+    Raises:
+        InputError: If it is none of these.
+    """
+    module = f"{getattr(value, '__module__', '')}."
+    trusted = any(module.startswith(f"{name}.") for name in trust)
+    if not trusted and not (isclass(value) and (issubclass(value, PARTS) or module.startswith("vitspeech."))):
+        name = f"{module}{getattr(value, '__qualname__', value)}"
+        raise InputError(f"{key}: {name} is not a part of a run, such as a network, an optimizer or a callback")
+
+
+@contextmanager
+def config_errors(key: str, *, all_errors: bool = False) -> Iterator[None]:
+    """Turn an error about values of a config into an `InputError` of one line.
+
+    These are the errors that libraries raise when they are called with the values, and torch's RuntimeError, wherever
+    it is raised. Any other error raised by a line of this package is a bug, and stays as it is.
+
+    Args:
+        key: The part of the config, for the message.
+        all_errors: Turn the errors of this package's lines, too.
+
+    Raises:
+        InputError: Instead of such an error.
+    """
+    try:
+        yield
+    except (InputError, OSError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        origin = first_cause(error)  # the parser nests it in messages of its own
+        if isinstance(origin, InputError | OSError):
+            raise origin from None
+        if not all_errors and is_ours(origin) and not isinstance(origin, RuntimeError | MisconfigurationException):
+            raise
+        kind = "" if isinstance(origin, ValueError | MisconfigurationException) else f" ({type(origin).__name__})"
+        raise InputError(f"{key}: {origin}{kind}") from error
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """The error that a chain of errors (`raise ... from`) began with."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether the line that raised an error is in this package."""
+    lines = traceback.extract_tb(error.__traceback__)
+    return bool(lines) and PACKAGE in Path(lines[-1].filename).parents
