@@ -76,7 +76,8 @@ def import_trusted(class_path: str, trust: Sequence[str]) -> Any:
     """
     check_trusted(class_path, trust)
     module, _, name = class_path.rpartition(".")
-    search_current_folder()
+    if not is_known(class_path):
+        search_current_folder()
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:

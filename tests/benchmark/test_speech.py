@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from vitspeech.benchmark import speech
 from vitspeech.benchmark.speech import Settings
-from vitspeech.checkpoint.folder import build
+from vitspeech.checkpoint.network import build
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.inference.stream import stream
 from vitspeech.training.configs import config_chain

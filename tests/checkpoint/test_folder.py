@@ -16,6 +16,7 @@ from vitspeech.attention import SCORES
 from vitspeech.data.files import sha256
 from vitspeech.models import CNN, TimmModel, ViT
 
+PIXELS = {"image": 8, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
 NETWORKS = [
     (
         ViT(3, image=8, patch=4, width=8, encoder={"depth": 1, "heads": 2}),
@@ -39,12 +40,14 @@ NETWORKS = [
 @pytest.mark.parametrize(("network", "arguments"), NETWORKS, ids=["vit", "cnn", "timm", "hops"])
 def test_what_is_saved_comes_back(tmp_path, network, arguments):
     config = {"class_path": f"vitspeech.{type(network).__name__}", "init_args": {"classes": 3} | arguments}
-    saved = checkpoint.Model(network.eval(), ["a", "b", "ç"], {"image": 8}, {"name": "x"}, config)
+    side = 8 if isinstance(network, ViT) else 32
+    preprocessing = PIXELS | {"image": side}
+    saved = checkpoint.Model(network.eval(), ["a", "b", "ç"], preprocessing, {"name": "x"}, config)
     checkpoint.save(saved, tmp_path / "released")
     loaded = vitspeech.load(tmp_path / "released")
-    images = torch.randn(2, 3, 8 if isinstance(network, ViT) else 32, 8 if isinstance(network, ViT) else 32)
+    images = torch.randn(2, 3, side, side)
     assert torch.equal(loaded.network(images), network(images))
-    assert (loaded.labels, loaded.preprocessing, loaded.card["name"]) == (["a", "b", "ç"], {"image": 8}, "x")
+    assert (loaded.labels, loaded.preprocessing, loaded.card["name"]) == (["a", "b", "ç"], preprocessing, "x")
     assert not loaded.network.training
 
 
@@ -142,7 +145,9 @@ def own_model(tmp_path, monkeypatch):
     }
     network = checkpoint.build(config, ["own_net"])
     task = "own_net.Task"
-    checkpoint.save(checkpoint.Model(network, ["a", "b"], {"image": 5}, {"name": "x"}, config, task), tmp_path / "own")
+    checkpoint.save(
+        checkpoint.Model(network, ["a", "b"], PIXELS | {"image": 5}, {"name": "x"}, config, task), tmp_path / "own"
+    )
     yield tmp_path / "own", network
     sys.modules.pop("own_net")
 
@@ -170,7 +175,7 @@ def test_a_registered_score_loads_if_its_module_is_trusted(tmp_path, monkeypatch
     network = ViT(**arguments | {"encoder": {"depth": 1, "heads": 2, "score": "dot"}})
     arguments["encoder"]["score"] = "weighted"
     config = {"class_path": "vitspeech.ViT", "init_args": arguments}
-    checkpoint.save(checkpoint.Model(network, ["a", "b"], {"image": 8}, {"name": "x"}, config), tmp_path / "own")
+    checkpoint.save(checkpoint.Model(network, ["a", "b"], PIXELS, {"name": "x"}, config), tmp_path / "own")
     (tmp_path / "own_score.py").write_text(REGISTERING)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))

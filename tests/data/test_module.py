@@ -6,6 +6,7 @@ from torch.utils.data import TensorDataset
 
 from vitspeech.data import Items, UtteranceData, WaveformData
 from vitspeech.data.images.shapes import Shapes
+from vitspeech.errors import InputError
 
 
 def test_training_batches_are_augmented_and_validation_batches_are_not():
@@ -67,3 +68,32 @@ def test_an_augmentation_of_another_class_is_refused_in_one_line(made, kind):
         ValueError, match=f"augment is a dict, not a vitspeech.data.{kind}; annotate .*`augment: {kind} "
     ):
         made({"flip": True})
+
+
+class Broken(Shapes):
+    """The shapes, but one split is what a mistake makes of it."""
+
+    def __init__(self, split, change):
+        super().__init__(100, batch=50)
+        self.split, self.change = split, change
+
+    def read(self, split):
+        items = super().read(split)
+        return self.change(items) if split == self.split else items
+
+
+MISTAKES = {
+    "nothing": (lambda items: None, "returns None; it must return a data set"),
+    "a generator": (lambda items: iter(items), "returns <.*; it must return a data set"),
+    "too many classes": (lambda items: Items(items.inputs, items.labels + 7), "the label .* is not within 0 .. "),
+    "a negative label": (lambda items: Items(items.inputs, items.labels - 1), "the label -1 is not within 0 .. "),
+    "labels that are floats": (lambda items: Items(items.inputs, items.labels.float()), "are not indices"),
+    "one-hot labels": (lambda items: Items(items.inputs, torch.eye(12)[items.labels].long()), "are not indices"),
+}
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+@pytest.mark.parametrize(("change", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_every_split_is_checked_before_training(change, message, split):
+    with pytest.raises(InputError, match=rf"Broken\.read\('{split}'\):? ?.*{message}"):
+        Broken(split, change).setup("fit")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tiny import ROOT
 
+from vitspeech.errors import InputError
 from vitspeech.training.configs import config_chain, config_folder, expand_configs, find_config, shipped_configs
 
 
@@ -78,3 +79,12 @@ def test_every_config_of_a_command_line_is_expanded_in_its_place(tmp_path):
 def test_a_command_line_that_ends_with_config_is_refused():
     with pytest.raises(FileNotFoundError, match="--config: no config is named"):
         expand_configs(["--config"])
+
+
+def test_a_config_that_multiplies_is_refused_before_it_is_parsed(tmp_path):
+    laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)
+    )
+    (tmp_path / "laughs.yaml").write_text(laughs + "data: {class_path: *a11}\n")
+    with pytest.raises(InputError, match=r"laughs\.yaml: cannot be read: line 6: its aliases multiply"):
+        expand_configs(["--config", str(tmp_path / "laughs.yaml")])

@@ -6,6 +6,7 @@ NAME/card.json           data, split, metrics, seeds, commit, hardware, minutes,
 """
 
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,15 +16,18 @@ from typing import Any
 import yaml
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
-import vitspeech.attention
-import vitspeech.frontends
-import vitspeech.models
+from vitspeech.checkpoint.network import build_bounded, check_classes, check_output, check_sizes, check_weights
+from vitspeech.checkpoint.schema import check_card, check_config, check_numbers
 from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
 from vitspeech.data.files import sha256
+from vitspeech.data.utterances.manifest import add_checksum
+from vitspeech.documents import read_json, read_yaml
 from vitspeech.errors import InputError
-from vitspeech.trust import check_config, import_modules, import_trusted, is_known
+from vitspeech.trust import check_config as check_trust
+from vitspeech.trust import import_modules
+from vitspeech.writing import sync
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
 
@@ -41,6 +45,7 @@ class Model:
         config: The network's `class_path` and `init_args`.
         task: Class path of the task that trained it, which also evaluates it.
         trust: The user's own modules whose classes it may use; see `load`.
+        folder: Where it was loaded from.
     """
 
     network: nn.Module
@@ -50,10 +55,16 @@ class Model:
     config: dict[str, Any]
     task: str = "vitspeech.Classification"
     trust: Sequence[str] = ()
+    folder: Path | None = None
 
 
-def save(model: Model, folder: str | Path) -> None:
+def save(model: Model, folder: str | Path, manifests: Sequence[str | Path] = ()) -> None:
     """Write a released model, replacing the one in `folder`. If it fails, `folder` is unchanged.
+
+    Args:
+        model: The model.
+        folder: Where to write it.
+        manifests: Manifests of your own that its card names, which are copied into the folder.
 
     Raises:
         FileExistsError: If `folder` holds something else.
@@ -74,7 +85,12 @@ def save(model: Model, folder: str | Path) -> None:
     config = {"task": model.task, "network": model.config, **names}
     (draft / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     sums = {"sha256": sha256(draft / WEIGHTS), "config_sha256": sha256(draft / CONFIG)}
-    (draft / CARD).write_text(json.dumps(model.card | {"format": FORMAT} | sums, indent=2) + "\n")
+    (draft / CARD).write_text(json.dumps(finite(model.card) | {"format": FORMAT} | sums, indent=2) + "\n")
+    for manifest in manifests:
+        shutil.copy(manifest, draft)
+        add_checksum(draft / Path(manifest).name)
+    for name in (WEIGHTS, CONFIG, CARD):
+        sync(draft / name)
     if folder.exists():
         folder.rename(before)
     try:
@@ -84,6 +100,15 @@ def save(model: Model, folder: str | Path) -> None:
             before.rename(folder)
         raise
     shutil.rmtree(before, ignore_errors=True)
+
+
+def finite(value: Any) -> Any:
+    """A value for JSON, in which numbers that are not finite are replaced by `None`."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def beside(folder: Path, role: str) -> Path:
@@ -106,7 +131,39 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
         FileNotFoundError: If the folder or a file in it is missing.
         InputError: If a file is altered, broken, or does not fit the others, or a class is not trusted.
     """
-    folder = Path(folder)
+    folder = find_folder(Path(folder))
+    card = read_mapping(folder / CARD, ("sha256", "config_sha256"))
+    try:
+        check_card(card)
+    except InputError as error:
+        raise InputError(f"{folder / CARD}: {error}") from None
+    for name, key in ((WEIGHTS, "sha256"), (CONFIG, "config_sha256")):
+        if sha256(folder / name) != card[key]:
+            raise InputError(f"{folder / name}: altered; its sha256 is not the one in {CARD}")
+    config = read_mapping(folder / CONFIG, ("network", "labels", "preprocessing"))
+    outdated = card.get("format", 1) < FORMAT
+    try:
+        check_shape(config)
+        config = upgraded_config(config) if outdated else config
+        check_config(config)
+        check_trust(config["network"], trust)
+        import_modules(trust)  # which may register scores by name
+        weights = read_weights(folder / WEIGHTS)
+        network = built_network(config, upgraded_weights(weights) if outdated else weights, trust)
+    except InputError as error:
+        raise InputError(f"{folder}: {one_line(error)}") from error
+    task = config.get("task", Model.task)
+    parts = (config["labels"], config["preprocessing"], card, config["network"], task, list(trust), folder)
+    return Model(network, *parts)
+
+
+def find_folder(folder: Path) -> Path:
+    """The folder of a released model, or of that of a finished run, with all three files.
+
+    Raises:
+        FileNotFoundError: If the folder or a file is missing.
+        InputError: If a file is not a regular one, or a link that leads out of the folder.
+    """
     if not (folder / WEIGHTS).exists() and (folder / "model").is_dir():
         folder = folder / "model"
     elif not (folder / WEIGHTS).exists() and (folder / "run.json").exists():
@@ -119,77 +176,48 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
     for path in (folder, folder / WEIGHTS, folder / CONFIG, folder / CARD):
         if not path.exists():
             raise FileNotFoundError(f"{path}: missing; a released model has {WEIGHTS}, {CONFIG} and {CARD}")
-    card = read_mapping(folder / CARD, ("sha256", "config_sha256"))
-    for name, key in ((WEIGHTS, "sha256"), (CONFIG, "config_sha256")):
-        if sha256(folder / name) != card[key]:
-            raise InputError(f"{folder / name}: altered; its sha256 is not the one in {CARD}")
-    config = read_mapping(folder / CONFIG, ("network", "labels", "preprocessing"))
-    outdated = card.get("format", 1) < FORMAT
+    for path in (folder / WEIGHTS, folder / CONFIG, folder / CARD):
+        if not path.is_file():
+            raise InputError(f"{path}: not a regular file")
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"{path}: a link to a file outside of the folder; put a copy of the file in its place")
+    return folder
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read the weights.
+
+    Raises:
+        InputError: If they are not a safetensors file.
+    """
     try:
-        check_shape(config)
-        config = upgraded_config(config) if outdated else config
-        check_config(config["network"], trust)
-        import_modules(trust)  # which may register scores by name
-        network, weights = build(config["network"], trust), load_file(folder / WEIGHTS)
-        network.load_state_dict(upgraded_weights(weights) if outdated else weights)
-    except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
-        raise InputError(f"{folder}: the network cannot be built: {' '.join(str(error).split())}") from None
-    task = config.get("task", Model.task)
-    return Model(network.eval(), config["labels"], config["preprocessing"], card, config["network"], task, list(trust))
+        return load_file(path)
+    except (SafetensorError, ValueError, KeyError, OverflowError) as error:  # KeyError: a dtype that torch lacks
+        raise InputError(f"{WEIGHTS}: not safetensors: {error}") from None
 
 
-def build(config: dict[str, Any], trust: Sequence[str] = ()) -> nn.Module:
-    """Build the network that a `class_path` and its `init_args` describe.
-
-    Args:
-        config: `class_path: vitspeech.NAME` or a class of a trusted module, and `init_args`.
-        trust: Modules of the user's own whose code may run.
+def built_network(config: dict[str, Any], weights: dict[str, Tensor], trust: Sequence[str]) -> nn.Module:
+    """The network of a configuration with its weights, in evaluation mode, which takes and gives what it should.
 
     Raises:
-        InputError: If a class is not trusted, or is not a network.
+        InputError: If it cannot be built, or the weights, the labels or the preprocessing do not fit it.
     """
-    network_class = find_class(str(config.get("class_path")), trust)
-    if not issubclass(network_class, nn.Module):
-        raise InputError(f"class_path {config['class_path']!r} is not a network (a subclass of torch.nn.Module)")
-    return network_class(**built_arguments(config.get("init_args") or {}, trust))
+    try:
+        network = build_bounded(config["network"], weights, trust)
+        check_weights(network, weights)
+        check_sizes(config["network"], network, config)
+        network.load_state_dict(weights)
+    except (InputError, RuntimeError) as error:  # RuntimeError: tensors are missing, or have other shapes
+        raise InputError(f"the network cannot be built: {error}") from error
+    network.eval()
+    check_output(network, config["labels"], config["preprocessing"])
+    return network
 
 
-def built_arguments(arguments: dict[str, Any], trust: Sequence[str]) -> dict[str, Any]:
-    """Arguments in which every nested class is replaced by an instance, and every own score by its class."""
-    return {
-        name: import_trusted(value, trust)
-        if name == "score" and isinstance(value, str) and "." in value
-        else built_value(value, trust)
-        for name, value in arguments.items()
-    }
-
-
-def built_value(value: Any, trust: Sequence[str]) -> Any:
-    """A value in which every nested class is replaced by an instance, in dictionaries and lists."""
-    if isinstance(value, dict) and "class_path" in value:
-        return find_class(value["class_path"], trust)(**built_arguments(value.get("init_args") or {}, trust))
-    if isinstance(value, dict):
-        return built_arguments(value, trust)
-    return [built_value(item, trust) for item in value] if isinstance(value, list) else value
-
-
-def find_class(class_path: str, trust: Sequence[str]) -> type:
-    """A network of vitspeech or a part of one, a module of torch or timm, or any class of a trusted module.
-
-    Raises:
-        InputError: If it is none of these.
-    """
-    parts = class_path.split(".")
-    if parts[0] == "vitspeech":
-        rooms = (vitspeech.models, vitspeech.frontends, vitspeech.attention)
-        part = next((getattr(room, parts[-1]) for room in rooms if parts[-1] in room.__all__), None)
-        if len(parts) != 2 or not (isinstance(part, type) and issubclass(part, nn.Module)):
-            raise InputError(f"class_path {class_path!r} is not a network of vitspeech")
-        return part
-    part = import_trusted(class_path, trust)
-    if not isinstance(part, type) or (is_known(class_path) and not issubclass(part, nn.Module)):
-        raise InputError(f"class_path {class_path!r} is not a network (a subclass of torch.nn.Module)")
-    return part
+def one_line(error: Exception) -> str:
+    """The message of an error in one line, cut where it lists a thousand tensors."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 1000 else f"{text[:997]}..."
 
 
 def check_shape(config: dict[str, Any]) -> None:
@@ -204,22 +232,7 @@ def check_shape(config: dict[str, Any]) -> None:
     if not isinstance(config["network"], dict) or "class_path" not in config["network"]:
         raise InputError("network has no class_path")
     check_classes(config["network"])
-
-
-def check_classes(value: Any) -> None:
-    """Refuse a `class_path` that is not a name, and `init_args` that are not a mapping, wherever they are nested.
-
-    Raises:
-        InputError: If there is one.
-    """
-    if isinstance(value, dict) and "class_path" in value:
-        if not isinstance(value["class_path"], str):
-            raise InputError(f"class_path {value['class_path']!r} is not a name")
-        if not isinstance(value.get("init_args") or {}, dict):
-            raise InputError(f"init_args of {value['class_path']} is not a mapping")
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            check_classes(item)
+    check_numbers(config["network"])
 
 
 def read_mapping(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
@@ -228,11 +241,7 @@ def read_mapping(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
     Raises:
         InputError: If it cannot be read, or a key is missing.
     """
-    try:
-        # YAML reads JSON's 5e-05 as a string.
-        mapping = (json.loads if path.suffix == ".json" else yaml.safe_load)(path.read_text())
-    except (yaml.YAMLError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    mapping = (read_json if path.suffix == ".json" else read_yaml)(path)  # YAML reads JSON's 5e-05 as a string
     missing = [key for key in keys if not isinstance(mapping, dict) or key not in mapping]
     if missing:
         raise InputError(f"{path}: has no {', '.join(missing)}")

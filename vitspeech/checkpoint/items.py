@@ -7,16 +7,19 @@ checksums on the card are of names alone.
 """
 
 import hashlib
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vitspeech.data.files import write_text
+from vitspeech.documents import read_text
 from vitspeech.errors import InputError
 
 TRAINING_ITEMS = "training_items.txt"
 DIGITS = 12  # 48 bits: among 1,000,000 training items, one of 10,000 others is found by mistake with probability 4e-5
+LINE = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
 MOST_ITEMS = 1_000_000  # no list for larger sets, only checksums
 
 
@@ -45,9 +48,20 @@ def add_training_items(names: Iterable[str], run: Path, root: Path | None = None
 
 
 def training_items(folder: Path) -> set[str]:
-    """The lines of the list of a run or a released model; empty without a list."""
+    """The lines of the list of a run or a released model; empty without a list.
+
+    Raises:
+        InputError: If the list is not one, or a link to a file elsewhere.
+    """
     file = folder / TRAINING_ITEMS
-    return set(file.read_text().split()) if file.exists() else set()
+    if not file.exists():
+        return set()
+    if not file.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"{file}: a link to a file outside of the folder; put a copy of the file in its place")
+    lines = read_text(file, most_bytes=(DIGITS + 2) * MOST_ITEMS).split()
+    if not all(map(LINE.fullmatch, lines)):
+        raise InputError(f"{file}: not a list of training items; each line has {DIGITS} hexadecimal digits")
+    return set(lines)
 
 
 def digest(name: str, root: Path | None = None) -> str:
@@ -73,10 +87,12 @@ def check_test_items(
         root: The folder that the names are relative to; `None` if the items are not files.
 
     Raises:
-        InputError: If the model was trained on a test item.
+        InputError: If the model was trained on a test item, or the list of its training items is broken.
     """
     test = names.get("test", ())
-    trained = training_items(folder) or training_items(folder.resolve().parent)
+    trained = training_items(folder)
+    if not trained and folder.resolve().name == "model":
+        trained = training_items(folder.resolve().parent)
     seen = [name for name in test if digest(name, root) in trained]
     if seen:
         compared = "names" if root is None else "names and sizes"

@@ -12,15 +12,18 @@ from typing import Any
 import vitspeech.data
 from vitspeech.checkpoint.folder import CARD, Model, load, read_mapping, save
 from vitspeech.checkpoint.items import TRAINING_ITEMS
+from vitspeech.checkpoint.schema import check_arguments, is_class, shown
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_clips import WordSource
+from vitspeech.data.utterances.word_sequences import MANIFESTS, manifest_file
 from vitspeech.errors import InputError
-from vitspeech.trust import import_trusted
+from vitspeech.trust import check_trusted, import_trusted, is_known
 
 RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, apart from the seed
     r"^seed_everything$|^data\..*\b(seed|root|download|workers)$"
     r"|^trainer\.(accelerator|default_root_dir|log_every_n_steps|enable_\w+|logger|profiler)(\.|$)"
 )
+USERS_OWN = {"root", "download", "workers"}  # arguments of data sets that are the user's to say, never a card's
 FILES = ("learning_curves.png", "confusion_matrix.png", "errors.txt", TRAINING_ITEMS)  # a run has some of them
 
 
@@ -54,7 +57,7 @@ def release(
     if others:
         first.card["metrics"] |= spread([model.card["metrics"] for model in models])
     first.card |= {"name": Path(folder).name, "seeds": seeds}
-    save(first, folder)
+    save(first, folder, sorted(first.folder.glob("*.jsonl")))
     for file in (Path(run) / name for name in FILES):
         if file.exists():
             shutil.copy(file, folder)
@@ -168,15 +171,45 @@ def percentages(metrics: dict[str, Any]) -> tuple[str, str]:
 def card_data(model: Model, root: str | None) -> InMemoryData:
     """Build the data set that a model's card names, with its files under `root`.
 
+    A card names no folders, starts no download, and names manifests of the package, or files beside the model or in
+    `root`.
+
+    Args:
+        model: From `load`.
+        root: The folder of the data set that the user names; `None` is the default of the data set's class.
+
     Raises:
-        InputError: If the card's data set is not one of vitspeech and not in a module that the model was loaded with
-            trust in, or its labels are not the model's.
+        InputError: If the card names no data set, or one that is not of vitspeech and not in a module that the model
+            was loaded with trust in; if an argument is not one that a card has; or if its labels are not the model's.
+        FileNotFoundError: If there is no such manifest.
     """
+    if "data" not in model.card:
+        raise InputError("the card names no data set")
     data = build_data(model.card["data"], InMemoryData, root, model.trust)
+    if getattr(data, "manifests", ()):
+        folders = [Path(folder) for folder in (model.folder, root) if folder is not None]
+        data.manifests = [find_manifest(name, folders) for name in data.manifests]
     if list(data.labels) != list(model.labels):
         names = sorted(set(data.labels) - set(model.labels)) or sorted(set(model.labels) - set(data.labels))
         raise InputError(f"classes of the data and of the model differ: {', '.join(names) or 'in their order'}")
     return data
+
+
+def find_manifest(name: str, folders: Sequence[Path]) -> str:
+    """A manifest that a card names: one of the package as it is, or a file of that name in one of the folders.
+
+    Raises:
+        FileNotFoundError: If there is none.
+    """
+    if manifest_file(name).parent == MANIFESTS and "/" not in name:
+        return name
+    name = Path(name).name  # where it was in training does not matter, and a card must not name files elsewhere
+    for folder in folders:
+        file = folder / name
+        if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
+            return str(file)
+    places = " or ".join(map(str, folders))
+    raise FileNotFoundError(f"the card's manifest {name} is not in {places}; put it there, with its SHA256SUMS")
 
 
 def build_data(description: dict[str, Any], kind: type, root: str | None, trust: Sequence[str] = ()) -> Any:
@@ -191,22 +224,33 @@ def build_data(description: dict[str, Any], kind: type, root: str | None, trust:
     Raises:
         InputError: If the class is not trusted or not of that kind, or needs a root and `root` is `None`.
     """
-    class_path = str(description["class_path"])
+    class_path = description["class_path"]
     package, _, name = class_path.rpartition(".")
     if class_path.startswith("vitspeech."):
         data_class = (
             getattr(vitspeech.data, name) if package == "vitspeech" and name in vitspeech.data.__all__ else None
         )
     else:
-        data_class = import_trusted(class_path, trust)
+        check_trusted(class_path, trust)
+        data_class = None if is_known(class_path) else import_trusted(class_path, trust)
     if not (isinstance(data_class, type) and issubclass(data_class, kind)):
         raise InputError(f"the card's data {class_path!r} is not a data set (a subclass of {kind.__name__})")
-    arguments = dict(description["init_args"])
+    arguments = dict(description.get("init_args") or {})
+    for argument, value in arguments.items():
+        if argument in USERS_OWN:
+            raise InputError(f"the card's data has {argument}={shown(value)}, which is not for a card to say")
     if "source" in arguments:
+        if not is_class(arguments["source"]):
+            raise InputError(f"the card's source={shown(arguments['source'])} has no class_path")
         arguments["source"] = build_data(arguments["source"], WordSource, root, trust)
+    if class_path.startswith("vitspeech."):
+        check_arguments(data_class, arguments)
     parameter = inspect.signature(data_class).parameters.get("root")
     if parameter is not None:
         if root is None and parameter.default is parameter.empty:
             raise InputError(f"name the folder of the data with --data: {name} has no default")
         arguments["root"] = root
-    return data_class(**arguments)
+    try:
+        return data_class(**arguments)
+    except TypeError as error:  # unknown arguments
+        raise InputError(f"the card's data {class_path}: {error}") from error

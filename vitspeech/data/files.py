@@ -3,10 +3,12 @@
 import csv
 import hashlib
 import json
+import stat
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from vitspeech.errors import InputError
 from vitspeech.writing import replacing
 
 
@@ -33,6 +35,20 @@ def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str)
         else:
             raise FileNotFoundError(f"{path}: no such file or folder")
     return files
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what cannot be read as a file: a pipe would be waited for, and a device may be endless.
+
+    Raises:
+        FileNotFoundError: If it does not exist.
+        InputError: If it is a folder, a device or a pipe, or empty.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path}: not a regular file")
+    if status.st_size == 0:
+        raise InputError(f"{path}: empty (0 bytes)")
 
 
 def write_text(text: str, path: str | Path) -> None:

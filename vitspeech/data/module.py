@@ -4,7 +4,7 @@ Shapes: B batch.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from vitspeech.data.batches import Batches
+from vitspeech.data.batches import Batches, Items
 from vitspeech.errors import InputError
 
 
@@ -80,17 +80,30 @@ class InMemoryData(lightning.LightningDataModule):
         raise NotImplementedError
 
     def setup(self, stage: str | None = None) -> None:
-        """Read the training and validation splits. The test split is read when its data loader is requested."""
+        """Read the training and validation splits, and check the test split, which is read when it is used."""
         if stage in (None, "fit") and not hasattr(self, "train"):
-            self.train, self.validation = self.read_checked("train"), self.read_checked("validation")
+            train, validation = self.read_checked("train"), self.read_checked("validation")
+            self.check_test()
+            self.train, self.validation = train, validation
 
-    def read_checked(self, split: str) -> Dataset:
-        """Read a split, and check that whole batches can be taken from it.
+    def check_test(self) -> None:
+        """Check before training that the test after it will find what it needs; by default by reading the test split.
 
         Raises:
-            InputError: If it is empty, or `read` returns a data set of single items, such as torch's `TensorDataset`.
+            InputError: If it will not.
+        """
+        self.read_checked("test")
+
+    def read_checked(self, split: str) -> Dataset:
+        """Read a split, and check that whole batches can be taken from it and that its labels are those of the data.
+
+        Raises:
+            InputError: If it is empty, `read` returns nothing or a data set of single items, such as torch's
+                `TensorDataset`, or a label is not the index of one of `labels`.
         """
         dataset, read = self.read(split), f"{type(self).__name__}.read({split!r})"
+        if not isinstance(dataset, Sized):
+            raise InputError(f"{read} returns {dataset!r:.60}; it must return a data set, such as vitspeech.Items")
         if not len(dataset):
             raise InputError(f"{read} returns no items")
         try:
@@ -100,7 +113,26 @@ class InMemoryData(lightning.LightningDataModule):
                 f"{read} returns a {type(dataset).__name__}, which gives no batch for [indices, seed] "
                 f"({type(error).__name__}: {error}); for data in memory return vitspeech.Items(inputs, labels)"
             ) from error
+        if isinstance(dataset, Items):
+            self.check_labels(dataset.labels, read)
         return dataset
+
+    def check_labels(self, labels: Tensor, read: str) -> None:
+        """Check the labels of all items (B,).
+
+        Args:
+            labels: One label per item.
+            read: The call that returned them, for the message.
+
+        Raises:
+            InputError: If they are not indices of `self.labels`.
+        """
+        if labels.ndim != 1 or labels.is_floating_point():
+            raise InputError(f"{read}: labels of shape {tuple(labels.shape)} and {labels.dtype} are not indices (B,)")
+        low, high, count = int(labels.min()), int(labels.max()), len(self.labels)
+        if low < 0 or high >= count:
+            wrong = low if low < 0 else high
+            raise InputError(f"{read}: the label {wrong} is not within 0 .. {count - 1}, the indices of the labels")
 
     def train_dataloader(self) -> DataLoader:
         return self.loader(self.train, Batches(len(self.train), self.batch, seed=self.seed, shuffle=True))

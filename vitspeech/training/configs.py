@@ -10,8 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from vitspeech.documents import read_yaml
 from vitspeech.errors import InputError
 
 PACKAGE = Path(__file__).parents[1]
@@ -69,11 +68,12 @@ def config_chain(path: Path) -> list[Path]:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The contents of a config; empty if the file is not a YAML mapping, which the parser reports with its place."""
-    try:
-        config = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError):
-        return {}
+    """The contents of a config; empty if it is not a mapping, which the parser reports.
+
+    Raises:
+        InputError: If it is not YAML that can be read, see `vitspeech.documents`.
+    """
+    config = read_yaml(path)
     return config if isinstance(config, dict) else {}
 
 

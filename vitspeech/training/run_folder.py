@@ -25,6 +25,7 @@ from vitspeech import checkpoint
 from vitspeech.checkpoint.items import split_checksums
 from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
+from vitspeech.data.utterances.word_sequences import own_manifests
 from vitspeech.evaluation import Report
 from vitspeech.plots.curves import draw_learning_curves
 from vitspeech.provenance import with_start
@@ -162,7 +163,7 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
         network, list(data.labels), data.preprocessing, card, model_config, task=config["model"]["class_path"]
     )
     (run / PREVIOUS).unlink(missing_ok=True)
-    checkpoint.save(model, run / "model")
+    checkpoint.save(model, run / "model", own_manifests(data))
     return errors
 
 

@@ -103,3 +103,13 @@ def test_a_broken_picture_is_named_before_training(tmp_path):
     fill(tmp_path / "test", {"ape": 1})
     with pytest.raises(ValueError, match=r"9\.png: empty"):
         ImageFolder(str(tmp_path)).setup("fit")
+
+
+def test_a_broken_test_picture_is_named_before_training(tmp_path):
+    for split in ("train", "validation", "test"):
+        for label in ("a", "b"):
+            (tmp_path / split / label).mkdir(parents=True)
+            Image.new("RGB", (8, 8)).save(tmp_path / split / label / "x.png")
+    (tmp_path / "test/b/x.png").write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=r"test/b/x\.png: not a picture"):
+        ImageFolder(str(tmp_path), image=8, batch=1).setup("fit")

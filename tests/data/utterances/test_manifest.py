@@ -164,7 +164,13 @@ def test_a_manifest_of_no_utterances_is_refused(tmp_path):
         (line(noise=["hiss", -1]), r"noise=\['hiss', -1\] is not a recording"),
         (line(noise=["hiss", 1.5]), r"noise=\['hiss', 1.5\] is not a recording"),
         (line(snr_db="loud"), "must be real number"),
-        (line(snr_db=float("nan")), "snr_db=nan is not finite"),
+        (line(snr_db=float("nan")), "NaN is not a number"),
+        (line(samples=10**11), "above 9,600,000, ten minutes"),
+        (line(noise=["hiss", 2**40]), "is not a recording with its first sample"),
+        (line(clips=[["a"], "b"]), "the name of a clip is not a text"),
+        (line(words=[7, "b"]), "a word or the name of a clip is not a text"),
+        ("[" * 100_000, "nested deeper"),
+        ('{"id": "u", "id": "v"}', "the key 'id' is there twice"),
     ],
 )
 def test_an_invalid_line_is_reported_with_the_reason(tmp_path, text, reason):

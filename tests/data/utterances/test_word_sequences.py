@@ -406,6 +406,16 @@ def test_an_altered_manifest_is_refused_before_training(made, file):
             ask(made(manifests=[str(file)]))
 
 
+def test_what_a_manifest_names_is_checked_before_training_and_read_once(made, file, monkeypatch):
+    splits, sampler = [], WordSequences.sampler
+    monkeypatch.setattr(WordSequences, "sampler", lambda self, split: splits.append(split) or sampler(self, split))
+    data = made("fit", manifests=[str(file)])
+    assert data.read("test") is data.test_sets()["three-or-four"] and splits.count("test") == 1
+    altered(file, 2, noise=["wind", 0])
+    with pytest.raises(ValueError, match="line 2: the noise wind does not exist"):
+        made("fit", manifests=[str(file)])
+
+
 def test_a_missing_manifest_is_refused_before_training(made, tmp_path):
     with pytest.raises(FileNotFoundError, match=f"^{tmp_path}/none.jsonl: no such manifest"):
         made(manifests=[str(tmp_path / "none.jsonl")]).prepare_data()

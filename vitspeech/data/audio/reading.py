@@ -18,13 +18,14 @@ from torch.nn.functional import pad
 from torchaudio.functional import resample
 from tqdm import tqdm
 
-from vitspeech.data.files import find_files
+from vitspeech.data.files import check_regular, find_files
 from vitspeech.errors import InputError
 
 SAMPLE_RATE_HZ = 16_000
 LOWEST_HZ, HIGHEST_HZ = 1_000, 384_000
 ENDINGS = {".flac", ".mp3", ".ogg", ".opus", ".wav"}
 SHORTEST_S, LONGEST_S = 0.1, 60.0
+MOST_SAMPLES = 2**29  # of all channels: 2 GiB of floats, nine hours at 16 kHz
 
 FULL_SCALE = 32767
 SILENT_PEAK = 16  # -66 dBFS
@@ -54,12 +55,11 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        InputError: If the file is empty, truncated, too long or not a recording, or has no samples or samples that are
-            not finite; the message names it.
+        InputError: If it is not a regular file, or is empty, truncated, too long, too large for memory or not a
+            recording, or has no samples or samples that are not finite; the message names it.
     """
     path = Path(path)
-    if path.stat().st_size == 0:
-        raise InputError(f"{path}: empty (0 bytes)")
+    check_regular(path)
     try:
         with open_audio(path) as recording:
             check_header(path, recording, longest_s)
@@ -85,11 +85,19 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
 
 
 def open_audio(path: Path) -> SoundFile:
-    """Open an audio file, including a WAV written to a pipe whose header states a length of 0 bytes."""
-    recording = SoundFile(path)
+    """Open an audio file, including a WAV written to a pipe whose header states a length of 0 bytes.
+
+    Raises:
+        InputError: If it is a file of samples without a header.
+    """
+    if path.suffix.lower() == ".raw":  # SoundFile asks for its sample rate
+        raise InputError(f"{path}: samples without a header; convert them to WAV")
+    recording = SoundFile(path.absolute())  # libsndfile reads standard input for the name `-`
     if recording.frames or recording.format not in ("WAV", "WAVEX"):
         return recording
     recording.close()
+    if path.stat().st_size > MOST_SAMPLES:
+        raise InputError(f"{path}: does not state its length, and has more than {MOST_SAMPLES:,} bytes")
     content = path.read_bytes()
     if int.from_bytes(content[4:8], "little") + 8 != len(content):
         # libsndfile reads everything that follows as samples if the stated file size is 8, but not if it is 0 or 36.
@@ -113,6 +121,9 @@ def check_header(path: Path, recording: SoundFile, longest_s: float | None) -> N
         rate_hz = recording.samplerate
         raise InputError(f"{path}: a sample rate of {rate_hz:,} Hz is outside {LOWEST_HZ:,} to {HIGHEST_HZ:,} Hz")
     duration_s = recording.frames / recording.samplerate
+    if recording.frames * recording.channels > MOST_SAMPLES and not (longest_s and duration_s > longest_s):
+        size = f"{duration_s / 3600:,.1f} hours in {recording.channels:,} channels"
+        raise InputError(f"{path}: lasts {size}, more than fits into memory; split it into parts")
     if longest_s and duration_s > longest_s:
         message = f"lasts {duration_s:,.1f} s, above {longest_s:g} s; use `vitspeech stream` for long recordings"
         raise InputError(f"{path}: {message}")

@@ -43,9 +43,9 @@ class AudioFolder(WaveformData):
     """Recordings in ROOT/train/WORD/*, ROOT/validation/WORD/* (or `val`) and ROOT/test/WORD/*.
 
     Alternatively ROOT/train.csv, ROOT/validation.csv (or `val.csv`) and ROOT/test.csv list the recordings: UTF-8, with
-    a header that names the columns `path` (relative to ROOT) and `label`, and may name `speaker`. If there is a
-    train.csv, folders are ignored. If ROOT has no folder `train`, its own folders are the words. Folders whose names
-    begin with `_` or `.` are ignored. Recordings in ROOT/_background_noise_ are the noise that `WaveformAugment` mixes
+    a header that names the columns `path` (absolute or relative to ROOT) and `label`, and may name `speaker`. If
+    there is a train.csv, folders are ignored. If ROOT has no folder `train`, its own folders are the words. Folders
+    whose names begin with `_` or `.` are ignored. Recordings in ROOT/_background_noise_ are the noise that `WaveformAugment` mixes
     in; without them it mixes in pink noise.
 
     If a split has no folder or CSV file, about a tenth of the training recordings is held out for it. A hash of the
@@ -94,12 +94,6 @@ class AudioFolder(WaveformData):
         Not read in the constructor: jsonargparse would wrap a ValueError raised there in a message about the config.
         """
         return sorted({recording.label for recording in list_recordings(self.sources["train"])})
-
-    def setup(self, stage: str | None = None) -> None:
-        """Read all recordings of all splits, so that one that cannot be read is reported before training."""
-        if not hasattr(self, "train"):
-            self.read("test")  # only to check it
-        super().setup(stage)
 
     def read(self, split: str) -> Dataset:
         self.prepare()

@@ -91,12 +91,6 @@ class SpeechCommands(WaveformData, WordSource):
                 "(--data.source.root) or VITSPEECH_DATA, or download it with --data.download true"
             )
 
-    def setup(self, stage: str | None = None) -> None:
-        """Read all clips of all splits, so that one that cannot be read is reported before training."""
-        if not hasattr(self, "train"):
-            self.read("test")  # only to check it
-        super().setup(stage)
-
     def read(self, split: str) -> Dataset:
         word_files, unknown_files = self.select(split)
         labels = [self.words.index(file.parent.name) for file in word_files]

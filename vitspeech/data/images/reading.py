@@ -1,5 +1,6 @@
 """Reading image files: a picture of any size and mode as a square of uint8 RGB pixels."""
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from vitspeech.data.files import find_files
+from vitspeech.data.files import check_regular, find_files
 from vitspeech.errors import InputError
 
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow gives it to Ghostscript
+MOST_PIXELS = 120_000_000  # decoded: up to 2 GB in between
 DECODED = 4  # the side of a decoded picture is at least this multiple of the side that it is scaled to
 
 
@@ -29,21 +32,42 @@ def read_picture(path: str | Path, side: int) -> Tensor:
         -> uint8 (3, side, side)
 
     Raises:
-        InputError: If the file is empty, truncated or not a picture; the message names it.
+        InputError: If the file is empty, truncated, no regular file, not a picture or too large; the message names it.
     """
     path = Path(path)
-    if path.stat().st_size == 0:
-        raise InputError(f"{path}: empty (0 bytes)")
+    check_regular(path)
+    picture = decoded(path, side)
+    if picture.mode == "F" and not numpy.isfinite(numpy.asarray(picture)).all():
+        raise InputError(f"{path}: has values that are not finite (NaN or infinite)")
+    square = ImageOps.fit(to_rgb(picture), (side, side), Image.Resampling.BICUBIC)
+    return torch.from_numpy(numpy.array(square)).permute(2, 0, 1).contiguous()
+
+
+def decoded(path: Path, side: int) -> Image.Image:
+    """Decode the first picture in a file, with EXIF rotation; JPEG at a fraction of its size, if enough for `side`.
+
+    Raises:
+        InputError: If the file is of another kind than `FORMATS`, broken, or has more than `MOST_PIXELS`.
+    """
     try:
-        with Image.open(path) as picture:
-            # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in Pillow's `thumbnail`; others ignore this.
-            picture.draft(None, (DECODED * side, DECODED * side))
-            square = ImageOps.fit(to_rgb(ImageOps.exif_transpose(picture)), (side, side), Image.Resampling.BICUBIC)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about large pictures, which are counted below, and about odd metadata
+            with Image.open(path, formats=FORMATS) as picture:
+                # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in `thumbnail`; others ignore this.
+                picture.draft(None, (DECODED * side, DECODED * side))
+                if picture.width * picture.height > MOST_PIXELS:
+                    raise InputError(f"{path}: {picture.width} × {picture.height} pixels are too many to decode")
+                return ImageOps.exif_transpose(picture)
+    except InputError:
+        raise
     except UnidentifiedImageError:
         raise InputError(f"{path}: not a picture that can be read") from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"{path}: broken or truncated picture ({error})") from None
-    return torch.from_numpy(numpy.array(square)).permute(2, 0, 1).contiguous()
+    except Image.DecompressionBombError:
+        raise InputError(f"{path}: too many pixels to decode") from None
+    except MemoryError:
+        raise InputError(f"{path}: too large for the memory") from None
+    except Exception as error:  # Pillow's decoders raise errors of any class for broken files
+        raise InputError(f"{path}: broken or truncated picture ({error})") from error
 
 
 def to_rgb(picture: Image.Image) -> Image.Image:

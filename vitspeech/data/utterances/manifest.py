@@ -19,10 +19,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vitspeech.data.files import sha256, write_text
+from vitspeech.documents import parse_json, read_text
 from vitspeech.errors import InputError
 
 CHECKSUMS = "SHA256SUMS"
 CHECKSUM_LINE = re.compile(r"^([0-9a-f]{64}) [ *](.+)$", re.MULTILINE)  # `sha256sum --binary` writes the asterisk
+MOST_BYTES = 2**26  # of a manifest: 100,000 utterances
+LONGEST_SAMPLES = 10 * 60 * 16_000  # of an utterance: ten minutes
+LAST_SAMPLE = 2**31  # of a recording of noise
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,11 @@ def write_manifest(utterances: Sequence[Utterance], file: str | Path) -> str:
     """Write a manifest and its line in the folder's SHA256SUMS; return its SHA-256."""
     file = Path(file)
     write_text("".join(json.dumps(asdict(item), separators=(",", ":")) + "\n" for item in utterances), file)
+    return add_checksum(file)
+
+
+def add_checksum(file: Path) -> str:
+    """Write a file's line in the folder's SHA256SUMS; return its SHA-256."""
     checksums = read_checksums(file.parent / CHECKSUMS) | {file.name: sha256(file)}
     write_text("".join(f"{digest}  {name}\n" for name, digest in sorted(checksums.items())), file.parent / CHECKSUMS)
     return checksums[file.name]
@@ -68,9 +77,9 @@ def read_manifest(file: str | Path) -> list[Utterance]:
         reason = f"{CHECKSUMS} says {expected}" if expected else f"{CHECKSUMS} beside it has no line for it"
         raise InputError(f"{file}: its sha256 is {actual}, but {reason}: not the manifest that results are compared on")
     utterances = []
-    for number, line in enumerate(file.read_text().splitlines(), 1):
+    for number, line in enumerate(read_text(file, most_bytes=MOST_BYTES).splitlines(), 1):
         try:
-            utterance = Utterance(**json.loads(line))
+            utterance = Utterance(**parse_json(line, "JSON"))
             check_utterance(utterance)
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(f"{file}: line {number} is not a valid utterance: {error}") from None
@@ -94,13 +103,17 @@ def check_utterance(utterance: Utterance) -> None:
     for word, (first, last), start in zip(utterance.words, utterance.cuts, utterance.starts, strict=True):
         if not 0 <= first < last or not 0 <= start <= utterance.samples - (last - first):
             raise InputError(f"{word!r}, cut {first} to {last}, does not fit at {start} of {utterance.samples} samples")
-    if [type(part) for part in utterance.noise] != [str, int] or utterance.noise[1] < 0:
+    if [type(part) for part in utterance.noise] != [str, int] or not 0 <= utterance.noise[1] < LAST_SAMPLE:
         raise InputError(f"noise={utterance.noise} is not a recording with its first sample")
     positions = (utterance.samples, *utterance.starts, *(position for cut in utterance.cuts for position in cut))
     if not all(isinstance(position, int) for position in positions) or not math.isfinite(utterance.snr_db):
         raise InputError(f"a number of samples is not an integer, or snr_db={utterance.snr_db} is not finite")
+    if utterance.samples > LONGEST_SAMPLES:
+        raise InputError(f"samples={utterance.samples} is above {LONGEST_SAMPLES:,}, ten minutes")
+    if not all(isinstance(name, str) for name in (utterance.id, *utterance.words, *utterance.clips)):
+        raise InputError("its id, a word or the name of a clip is not a text")
 
 
 def read_checksums(file: Path) -> dict[str, str]:
     """The SHA-256 of each file name in a SHA256SUMS file; empty if the file does not exist."""
-    return {name: digest for digest, name in CHECKSUM_LINE.findall(file.read_text())} if file.exists() else {}
+    return {name: digest for digest, name in CHECKSUM_LINE.findall(read_text(file))} if file.exists() else {}

@@ -49,8 +49,8 @@ class Recording:
 class TranscribedAudio(UtteranceData):
     """Recordings with transcripts, listed in ROOT/train.csv, ROOT/validation.csv (or `val.csv`) and ROOT/test.csv.
 
-    Each CSV file is UTF-8, with a header that names the columns `path` (relative to ROOT) and `transcript`, and may
-    name `speaker`. Recordings are WAV, FLAC, OGG or MP3 of any rate, mono or stereo, 0.1 to 60 s long. Transcripts are
+    Each CSV file is UTF-8, with a header that names the columns `path` (absolute or relative to ROOT) and `transcript`,
+    and may name `speaker`. Recordings are WAV, FLAC, OGG or MP3 of any rate, mono or stereo, 0.1 to 60 s long. Transcripts are
     split into words at white space and used as they are, with capitals and punctuation.
 
     If a split has no CSV file, about a tenth of the training recordings is held out for it. A hash of the recording's
@@ -117,12 +117,6 @@ class TranscribedAudio(UtteranceData):
     def noise(self) -> Tensor:
         """A minute of pink noise, int16 (A,), generated when training first needs it."""
         return pink_noise(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
-
-    def setup(self, stage: str | None = None) -> None:
-        """Read all recordings of all splits, so that one that cannot be read is reported before training."""
-        if not hasattr(self, "train"):
-            self.read("test")  # only to check it
-        super().setup(stage)
 
     def read(self, split: str) -> "RecordedUtterances":
         self.prepare()

@@ -98,8 +98,22 @@ class WordSequences(UtteranceData):
         sampler = self.sampler(split)
         return SampledUtterances(sampler, self) if split == "train" else self.fixed_utterances(split, sampler)
 
+    def check_test(self) -> None:
+        """Check that the words, clips and noise of the manifests exist. They are kept, so nothing is read twice.
+
+        Without manifests the test utterances are composed like those of training.
+        """
+        if self.manifests:
+            self.test_sets()
+
     def test_sets(self) -> dict[str, "FixedUtterances"]:
         """The test sets by the names of their manifests; without manifests one, called `drawn`."""
+        if not hasattr(self, "read_test_sets"):
+            self.read_test_sets = self.make_test_sets()
+        return self.read_test_sets
+
+    def make_test_sets(self) -> dict[str, "FixedUtterances"]:
+        """Read the manifests and the source's test clips, or sample the test set."""
         sampler, sets = self.sampler("test"), {}
         for manifest in self.manifests:
             file = manifest_file(manifest)
@@ -199,6 +213,12 @@ def compose_batch(utterances: Sequence[Utterance], sampler: UtteranceSampler, da
     sounds = [torch.from_numpy(compose(utterance, sampler.clips, sampler.noises)) for utterance in utterances]
     units = [data.encode(utterance.words) for utterance in utterances]
     return collate(sounds, units, [utterance.spans for utterance in utterances])
+
+
+def own_manifests(data: Dataset) -> list[Path]:
+    """The files of the manifests that a data set is tested on, apart from those of the package."""
+    files = map(manifest_file, getattr(data, "manifests", ()))
+    return [file for file in files if file.parent != MANIFESTS]
 
 
 def manifest_file(manifest: str) -> Path:

@@ -1,0 +1,400 @@
+"""Released folders that somebody altered on purpose, with sums that fit: each is refused in one line, in bounded time.
+
+None makes loading or evaluating run code, read a file outside of the folder, or use the network.
+"""
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+
+import vitspeech
+from vitspeech import checkpoint
+from vitspeech.checkpoint.items import training_items
+from vitspeech.checkpoint.network import build_bounded
+from vitspeech.checkpoint.release import card_data, find_manifest
+from vitspeech.data.files import sha256
+from vitspeech.errors import InputError
+
+VIT = {"classes": 3, "image": 8, "patch": 4, "width": 8, "encoder": {"depth": 1, "heads": 2}}
+PIXELS = {"image": 8, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
+CARD = {
+    "name": "x",
+    "data": {"class_path": "vitspeech.Shapes", "init_args": {"count": 250}},
+    "metrics": {"test_accuracy": 0.5, "interval_95": [0.4, 0.6]},
+    "seeds": [0],
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A tiny classifier of pictures."""
+    torch.manual_seed(0)
+    config = {"class_path": "vitspeech.ViT", "init_args": VIT}
+    return checkpoint.Model(checkpoint.build(config), ["a", "b", "ç"], dict(PIXELS), dict(CARD), config)
+
+
+@pytest.fixture
+def released(model, tmp_path):
+    checkpoint.save(model, tmp_path / "released")
+    return tmp_path / "released"
+
+
+@pytest.fixture(autouse=True)
+def harmless(monkeypatch):
+    """Fail if anything starts a process or connects to another machine."""
+
+    def fail(*arguments, **options):
+        raise AssertionError(f"started or connected: {arguments}")
+
+    for owner, name in ((os, "system"), (subprocess.Popen, "__init__"), (socket.socket, "connect")):
+        monkeypatch.setattr(owner, name, fail)
+
+
+def seal(folder):
+    """Give the card the sums that fit."""
+    card = json.loads((folder / "card.json").read_text())
+    card |= {"sha256": sha256(folder / "model.safetensors"), "config_sha256": sha256(folder / "config.yaml")}
+    (folder / "card.json").write_text(json.dumps(card))
+
+
+def alter(folder, *path, to):
+    """Set a value of the configuration; `path` are its keys."""
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    place = config
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = to
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    seal(folder)
+
+
+def refused(folder, message):
+    """Check that loading is refused in one line that names the folder, and at once."""
+    start = time.process_time()
+    with pytest.raises(InputError, match=message) as raised:
+        vitspeech.load(folder)
+    assert str(raised.value).startswith(f"{folder}") and "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 1500 and time.process_time() - start < 5
+
+
+CONFIGS = {
+    "labels are a number": (("labels",), 5, "labels=5 is not a list"),
+    "labels are numbers": (("labels",), [1, 2, 3], "labels: 1 is not a text"),
+    "labels are none": (("labels",), [], r"labels=\[\] is not"),
+    "labels are a text": (("labels",), "abc", "labels='abc' is not a list"),
+    "too few labels": (("labels",), ["a", "b"], "classes=3, but there are 2 labels"),
+    "too many labels": (("labels",), ["a", "b", "c", "d"], "classes=3, but there are 4 labels"),
+    "a label twice": (("labels",), ["a", "b", "a"], "labels: 'a' is there twice"),
+    "a label of two lines": (("labels",), ["a", "b", "c\nd"], "is not a text of one line"),
+    "a label that rewrites the terminal": (("labels",), ["a", "b", "\x1b[2J"], "is not a text of one line"),
+    "an endless label": (("labels",), ["a", "b", "c" * 10_000], "is not a text of one line"),
+    "no preprocessing": (("preprocessing",), None, "preprocessing is not a mapping"),
+    "of nothing": (("preprocessing",), {}, "either image or sample_rate_hz"),
+    "of both": (("preprocessing",), PIXELS | {"sample_rate_hz": 16000}, "either image or sample_rate_hz"),
+    "unknown": (("preprocessing", "crop"), 5, "'crop' is unknown"),
+    "another size": (("preprocessing", "image"), 12, r"does not take inputs of shape \(1, 3, 12, 12\)"),
+    "a size that is a text": (("preprocessing", "image"), "x", "image='x' is not a number within 1 .. 4096"),
+    "a size that is true": (("preprocessing", "image"), True, "image=True is not a number"),
+    "a huge size": (("preprocessing", "image"), 10**9, "image=1000000000 is not a number within"),
+    "two means": (("preprocessing", "mean"), [0.5, 0.5], "is not three numbers"),
+    "a mean that is no number": (("preprocessing", "mean"), [0.5, float("nan"), 0.5], "is not three numbers"),
+    "no means": (("preprocessing", "mean"), None, "mean=None is not three numbers"),
+    "a deviation of zero": (("preprocessing", "std"), [0.0, 1.0, 1.0], "is not three numbers"),
+    "a negative rate": (("preprocessing",), {"sample_rate_hz": -1}, "sample_rate_hz=-1 is not a number within"),
+    "a huge rate": (("preprocessing",), {"sample_rate_hz": 10**12}, "is not a number within"),
+    "endless": (("preprocessing",), {"sample_rate_hz": 16000, "seconds": 1e9}, "seconds=1000000000.0 is not"),
+    "no length": (("preprocessing",), {"sample_rate_hz": 16000, "seconds": float("nan")}, "seconds=nan is not"),
+    "unknown units": (("preprocessing",), {"sample_rate_hz": 16000, "units": "phones"}, "units='phones' is unknown"),
+    "units that are a list": (("preprocessing",), {"sample_rate_hz": 16000, "units": []}, r"units=\[\] is unknown"),
+    "characters": (("preprocessing",), {"sample_rate_hz": 16000, "units": "characters"}, "' ' is missing"),
+    "audio for pictures": (("preprocessing",), {"sample_rate_hz": 16000, "seconds": 1.0}, "does not take inputs"),
+    "a task that is a number": (("task",), 7, "task=7 is not a task"),
+    "a task of torch": (("task",), "torch.hub.load", "task='torch.hub.load' is not a task"),
+    "a task that is imported": (("task",), "torch.testing._internal.common_utils.TestCase", "is not a task"),
+    "a task inside": (("task",), "vitspeech.training.cli.TrainingCLI", "is not a task"),
+    "a network that is a list": (("network",), [1], "network has no class_path"),
+    "os.system": (("network", "class_path"), "os.system", "os.system is not part of vitspeech"),
+    "builtins": (("network", "class_path"), "builtins.eval", "builtins.eval is not part of vitspeech"),
+    "a function": (("network", "class_path"), "torch.hub.load", "is not a network"),
+    "a loader": (("network", "class_path"), "torch.jit.load", "is not a network"),
+    "unpickling": (("network", "class_path"), "torch.load", "is not a network"),
+    "a module elsewhere": (("network", "class_path"), "torch.distributed.nn.RemoteModule", "is not a network"),
+    "a compiled module": (("network", "class_path"), "torch.export.unflatten.InterpreterModule", "is not a network"),
+    "a function of timm": (("network", "class_path"), "timm.create_model", "is not a network"),
+    "timm's loader": (("network", "class_path"), "timm.models.load_checkpoint", "is not a network"),
+    "a detour": (("network", "class_path"), "torch.nn.modules.module.torch.hub.load", "cannot be imported"),
+    "a detour of ours": (("network", "class_path"), "vitspeech.trust.os.system", "is not a network of vitspeech"),
+    "a data set": (("network", "class_path"), "vitspeech.SpeechCommands", "is not a network of vitspeech"),
+    "a score that is a function": (
+        ("network", "init_args", "encoder", "score"),
+        "torch.hub.load",
+        "'torch.hub.load' is not a network",
+    ),
+    "a score that is no score": (("network", "init_args", "encoder", "score"), "torch.nn.Linear", "Score"),
+    "a nested loader": (
+        ("network", "init_args", "pooling"),
+        {"class_path": "torch.jit.load", "init_args": {"f": "/etc/passwd"}},
+        "is not a network",
+    ),
+    "nested in lists": (
+        ("network", "init_args", "pooling"),
+        [[{"class_path": "os.system", "init_args": {"command": "true"}}]],
+        "os.system is not part of vitspeech",
+    ),
+    "an argument that is a text": (("network", "init_args", "width"), "x", "the network cannot be built"),
+    "an argument that is a list": (("network", "init_args", "patch"), [1, 2], "the network cannot be built"),
+    "an argument that is nothing": (("network", "init_args", "image"), None, "the network cannot be built"),
+    "an argument that is zero": (("network", "init_args", "patch"), 0, "the network cannot be built"),
+    "a negative width": (("network", "init_args", "width"), -8, "the network cannot be built"),
+    "an infinite argument": (("network", "init_args", "width"), float("inf"), "width=inf is out of range"),
+    "an unknown argument": (("network", "init_args", "widht"), 8, "widht"),
+    "a key that is a number": (("network", "init_args", 5), 8, "the key 5 is not a text"),
+    "an encoder that is a text": (("network", "init_args", "encoder"), "x", "the network cannot be built"),
+    "an encoder with a number": (("network", "init_args", "encoder", "heads"), "2", "the network cannot be built"),
+    "another width": (("network", "init_args", "width"), 16, "size mismatch"),
+    "wider than memory": (("network", "init_args", "width"), 10**9, "far larger than its weights|cannot be built"),
+    "beyond numbers": (("network", "init_args", "width"), 10**30, "width=10+ is out of range"),
+    "endless depth": (("network", "init_args", "encoder", "depth"), 10**6, "depth=1000000 is out of range"),
+    "great depth": (("network", "init_args", "encoder", "depth"), 2_000, "far larger than its weights"),
+    "a huge picture": (("network", "init_args", "image"), 2**20, "far larger than its weights"),
+    "many classes": (("network", "init_args", "classes"), 2**30, "far larger than its weights"),
+}
+
+
+@pytest.mark.parametrize(("path", "value", "message"), CONFIGS.values(), ids=CONFIGS)
+def test_an_altered_configuration_is_refused(released, path, value, message):
+    alter(released, *path, to=value)
+    refused(released, message)
+
+
+TIMM = {
+    "weights of the hub": ({"timm_name": "hf-hub:somebody/model"}, "is not a network of timm"),
+    "weights of a folder": ({"timm_name": "local-dir:/etc"}, "is not a network of timm"),
+    "a checkpoint": ({"options": {"checkpoint_path": "/etc/passwd"}}, "checkpoint_path would load weights"),
+    "pretrained": ({"options": {"pretrained": True}}, "pretrained would load weights"),
+    "a configuration": ({"options": {"pretrained_cfg": {"file": "/etc/passwd"}}}, "would load weights"),
+    "an overlay": ({"options": {"pretrained_cfg_overlay": {"url": "http://x"}}}, "would load weights"),
+    "options that are a list": ({"options": ["pretrained"]}, "cannot be built"),
+    "a name that is a list": ({"timm_name": ["resnet18"]}, "cannot be built"),
+    "an unknown option": ({"options": {"color": "red"}}, "cannot be built"),
+    "a class as a text": ({"options": {"norm_layer": "os.system"}}, "cannot be built"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), TIMM.values(), ids=TIMM)
+def test_a_timm_network_loads_no_weights_of_its_own(released, arguments, message):
+    arguments = {"classes": 3, "timm_name": "mobilenetv3_small_050"} | arguments
+    alter(released, "network", to={"class_path": "vitspeech.TimmModel", "init_args": arguments})
+    refused(released, message)
+
+
+CARDS = {
+    "metrics": ([1], r"metrics=\[1\] is not a mapping"),
+    "splits": ("x", "splits='x' is not a mapping"),
+    "format": ("x", "format='x' is not a whole number"),
+    "sha256": (5, "sha256=5 is not a SHA-256"),
+    "config_sha256": (None, "config_sha256=None is not a SHA-256"),
+    "data": ("os.system", "data='os.system' is not a mapping"),
+    "seeds": ({}, "seeds={} is not a list"),
+    "name": (["x"], r"name=\['x'\] is not a text"),
+    "parameters": (-1, "parameters=-1 is not a whole number"),
+    "minutes": ("long", "minutes='long' is not a number"),
+    "resumed": ([1], r"resumed=\[1\] is not a list of mappings"),
+    "delay_ms": ("x", "delay_ms='x' is not a number"),
+    "hardware": ("\x1b]0;x\x07", "hardware=.* is not a text"),
+}
+
+
+@pytest.mark.parametrize(("key", "value", "message"), [(key, *rest) for key, rest in CARDS.items()], ids=CARDS)
+def test_an_altered_card_is_refused(released, key, value, message):
+    card = json.loads((released / "card.json").read_text())
+    (released / "card.json").write_text(json.dumps(card | {key: value}))
+    refused(released, rf"card\.json: {message}")
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"search": {"beam": 10**9}},
+        {"search": {"beam": 1.5}},
+        {"search": {"beams": 4}},
+        {"search": "beam"},
+        {"also": {"x": {"search": {"ctc_weight": 2}}}},
+        {"accuracy": {"nested": [["x"]]}},
+    ],
+)
+def test_a_card_asks_for_no_other_search(released, metrics):
+    card = json.loads((released / "card.json").read_text())
+    (released / "card.json").write_text(json.dumps(card | {"metrics": metrics}))
+    refused(released, "metrics=")
+
+
+def test_a_model_of_a_newer_version_is_refused_with_that_reason(released):
+    card = json.loads((released / "card.json").read_text())
+    (released / "card.json").write_text(json.dumps(card | {"format": 99}))
+    refused(released, r"written by a newer version of vitspeech \(format 99; this version reads up to 2\)")
+
+
+def huge_header(size):
+    return lambda weights: struct.pack("<Q", size) + b"{}"
+
+
+def altered(**changes):
+    def write(weights):
+        return weights | {name: change(weights[name]) for name, change in changes.items()}
+
+    return write
+
+
+def with_first(change):
+    def write(weights):
+        name = next(name for name, tensor in weights.items() if tensor.ndim > 1)
+        return weights | {name: change(weights[name])}
+
+    return write
+
+
+WEIGHTS = {
+    "empty": (lambda weights: b"", "not safetensors"),
+    "short": (lambda weights: b"\0" * 7, "not safetensors"),
+    "a pickle": (lambda weights: b"\x80\x04cos\nsystem\n(S'true'\ntR.", "not safetensors"),
+    "a header of 10 GB": (huge_header(10 * 2**30), "not safetensors"),
+    "a header of 2^64": (huge_header(2**64 - 1), "not safetensors"),
+    "not a number": (with_first(lambda tensor: tensor * float("nan")), "values that are not finite"),
+    "infinite": (with_first(lambda tensor: tensor + float("inf")), "values that are not finite"),
+    "integers": (with_first(lambda tensor: tensor.long()), "is torch.int64, not torch.float32"),
+    "another shape": (with_first(lambda tensor: tensor[..., :1].contiguous()), "size mismatch"),
+    "a scalar": (with_first(lambda tensor: torch.tensor(1.0)), "size mismatch"),
+    "extra": (lambda weights: weights | {"extra": torch.ones(3)}, "Unexpected key.*extra"),
+    "missing": (lambda weights: dict(list(weights.items())[1:]), "Missing key"),
+    "none": (lambda weights: {}, "Missing key"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WEIGHTS.values(), ids=WEIGHTS)
+def test_altered_weights_are_refused(released, change, message):
+    content = change(load_file(released / "model.safetensors"))
+    if isinstance(content, bytes):
+        (released / "model.safetensors").write_bytes(content)
+    else:
+        save_file(content, released / "model.safetensors")
+    seal(released)
+    refused(released, message)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.yaml", "card.json"])
+def test_a_link_out_of_the_folder_is_refused_before_it_is_read(released, tmp_path, name):
+    (released / name).rename(tmp_path / name)
+    (released / name).symlink_to(tmp_path / name)
+    refused(released, f"{name}: a link to a file outside of the folder")
+    (released / name).unlink()
+    os.mkfifo(released / name)
+    refused(released, f"{name}: not a regular file")
+
+
+def test_a_folder_that_is_a_link_is_loaded(released, tmp_path):
+    (tmp_path / "latest").symlink_to("released")
+    assert vitspeech.load(tmp_path / "latest").labels == ["a", "b", "ç"]
+
+
+def test_memory_is_refused_before_it_is_taken():
+    def build(arguments):
+        return build_bounded({"class_path": "torch.nn.Linear", "init_args": arguments}, {})
+
+    assert build({"in_features": 7, "out_features": 5}).weight.shape == (5, 7)
+    before = Path("/proc/self/statm").read_text().split()[0] if Path("/proc/self/statm").exists() else None
+    for features in (2**14, 2**20, 2**30):
+        with pytest.raises(InputError, match="far larger than its weights"):
+            build({"in_features": features, "out_features": features})
+    if before:  # pages of virtual memory
+        assert int(Path("/proc/self/statm").read_text().split()[0]) - int(before) < 2**28 / os.sysconf("SC_PAGE_SIZE")
+
+
+DATA = {
+    "a folder": ({"root": "/etc"}, "root='/etc', which is not for a card to say"),
+    "a download": ({"download": True}, "download=True, which is not for a card to say"),
+    "a text": ({"count": "x"}, "count='x' is not int"),
+    "a list": ({"count": [1]}, r"count=\[1\] is not int"),
+    "endless": ({"count": 10**12}, "count=10+ is above 10,000,000"),
+    "unknown": ({"color": "red"}, "Shapes has no argument 'color'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), DATA.values(), ids=DATA)
+def test_a_card_says_nothing_that_is_the_users_to_say(released, arguments, message):
+    model = vitspeech.load(released)
+    model.card["data"]["init_args"] = arguments
+    with pytest.raises(InputError, match=message):
+        card_data(model, None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["torch.testing._internal.common_utils.TestCase", "vitspeech.data.Shapes", "vitspeech.Model", "vitspeech.load"],
+)
+def test_a_card_imports_nothing_of_a_library(released, path):
+    model = vitspeech.load(released)
+    model.card["data"]["class_path"] = path
+    with pytest.raises(InputError, match="is not a data set"):
+        card_data(model, None)
+
+
+def test_a_model_without_a_data_set_on_its_card_is_refused(released):
+    model = vitspeech.load(released)
+    del model.card["data"]
+    with pytest.raises(InputError, match="the card names no data set"):
+        card_data(model, None)
+
+
+@pytest.mark.parametrize("text", ["secret:x:0:0\n", "0" * 12 + " " + "g" * 12, "\udcff"])
+def test_a_list_of_training_items_that_is_none_is_refused_without_its_contents(released, text):
+    (released / "training_items.txt").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(InputError, match=r"not a list of training items|not UTF-8") as raised:
+        training_items(released)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_list_of_training_items_elsewhere_is_not_read(released, tmp_path):
+    (tmp_path / "training_items.txt").write_text("0" * 12 + "\n")
+    (released / "training_items.txt").symlink_to("../training_items.txt")
+    with pytest.raises(InputError, match="a link to a file outside of the folder"):
+        training_items(released)
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "../secret.jsonl", "SECRET", "a/../../secret.jsonl", "link.jsonl", ".."]
+)
+def test_a_manifest_of_a_card_is_nowhere_but_beside_the_model_or_in_the_data(tmp_path, monkeypatch, name):
+    (tmp_path / "secret.jsonl").write_text("secret")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/link.jsonl").symlink_to("../secret.jsonl")
+    monkeypatch.chdir(tmp_path)
+    name = str(tmp_path / "secret.jsonl") if name == "SECRET" else name
+    with pytest.raises(FileNotFoundError, match=f"the card's manifest .* is not in {tmp_path / 'model'}; put it there"):
+        find_manifest(name, [tmp_path / "model"])
+
+
+def test_a_manifest_of_a_card_is_found_in_the_package_beside_the_model_and_in_the_data(tmp_path):
+    assert find_manifest("speech-commands-1-7", [tmp_path]) == "speech-commands-1-7"
+    for folder in ("model", "data"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{folder}.jsonl").touch()
+    folders = [tmp_path / "model", tmp_path / "data"]
+    assert find_manifest("where/it/was/data.jsonl", folders) == str(tmp_path / "data/data.jsonl")
+    assert find_manifest("model.jsonl", folders) == str(tmp_path / "model/model.jsonl")
+
+
+def test_own_manifests_are_saved_beside_the_model(model, tmp_path):
+    (tmp_path / "mine.jsonl").write_text("{}")
+    checkpoint.save(model, tmp_path / "released", [tmp_path / "mine.jsonl"])
+    assert (tmp_path / "released/SHA256SUMS").read_text() == f"{sha256(tmp_path / 'mine.jsonl')}  mine.jsonl\n"
+    assert (tmp_path / "released/mine.jsonl").read_text() == "{}"
