@@ -97,6 +97,11 @@ def test_values_that_do_not_fit_are_refused_before_there_is_a_run(arguments, mes
     assert message in refused(*arguments)
 
 
+def test_a_run_that_lightning_stops_before_its_first_checkpoint_leaves_nothing():
+    callback = '--trainer.callbacks={"class_path": "EarlyStopping", "init_args": {"monitor": "nothing"}}'
+    assert "Early stopping conditioned on metric `nothing`" in refused(callback)
+
+
 @pytest.mark.parametrize("content, hint", [({"modle": {}}, "did you mean model?"), ({"x": None}, "known: data, ext")])
 def test_an_unknown_key_is_refused_even_without_a_value(content, hint):
     Path("bad.yaml").write_text(yaml.safe_dump(content))

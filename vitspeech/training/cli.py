@@ -4,7 +4,6 @@
 """
 
 import logging
-import os
 import sys
 import warnings
 from argparse import ArgumentError
@@ -14,10 +13,8 @@ from typing import Any
 
 import lightning
 from jsonargparse import Namespace
-from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import LearningRateMonitor, ProgressBar, Timer, WeightAveraging
 from lightning.pytorch.cli import LightningCLI
-from lightning.pytorch.strategies.launchers.multiprocessing import _MultiProcessingLauncher
 
 from vitspeech.checkpoint.items import add_training_items
 from vitspeech.data.module import InMemoryData
@@ -27,7 +24,7 @@ from vitspeech.tasks import Task, find_task
 from vitspeech.training import run_folder
 from vitspeech.training.arguments import foreign_modules, prepare, take_option
 from vitspeech.training.checkpoints import LAST, PREVIOUS, checkpoints
-from vitspeech.training.config_border import check_objects, config_errors
+from vitspeech.training.config_border import check_objects, check_strategy, config_errors, trainer_errors
 from vitspeech.training.endings import clear_ending
 from vitspeech.training.lock import RunLock
 from vitspeech.training.open_run import OpenRun
@@ -172,7 +169,8 @@ class TrainingCLI(LightningCLI):
         self.lock = RunLock()
         self.run = OpenRun(self.open_folder, self.record_start, saving)
         given = self.config_init.trainer
-        own_bar = any(isinstance(callback, ProgressBar) for callback in given.callbacks or ())
+        callbacks = given.callbacks if isinstance(given.callbacks, list) else [given.callbacks]
+        own_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
         self.trainer_defaults["callbacks"] = [
             self.run,
             LearningRateMonitor(logging_interval="step"),
@@ -215,7 +213,13 @@ class TrainingCLI(LightningCLI):
             self.model.try_out(self.datamodule)
         saved = [name for name in (LAST, PREVIOUS) if given.resume and Path(given.resume, name).exists()]
         checkpoint = Path(given.resume, LAST) if saved else None
-        self.trainer.fit(self.model, self.datamodule, ckpt_path=checkpoint, weights_only=True)
+        try:
+            with trainer_errors():
+                self.trainer.fit(self.model, self.datamodule, ckpt_path=checkpoint, weights_only=True)
+        except InputError:
+            if self.run.folder and not given.resume and self.trainer.is_global_zero:
+                run_folder.discard(self.run.folder)
+            raise
 
     def resume_command(self) -> str:
         """The command that resumes this run; empty without a run."""
@@ -272,22 +276,6 @@ class TrainingCLI(LightningCLI):
         errors = run_folder.write_results(self.run.folder, network, self.datamodule, report, minutes)
         print(f"test set, final weights: {report.text}")
         print(f"model: {self.run.folder / 'model'}; figures: {self.run.folder / 'learning_curves.png'}, {errors}")
-
-
-def check_strategy(trainer: lightning.Trainer) -> None:
-    """Refuse more processes than the CPU has cores, and strategies that end without the trained weights.
-
-    Raises:
-        InputError: If it is one of these.
-    """
-    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
-        raise InputError("trainer.strategy: its processes end with the training, before the test; use ddp")
-    cores = os.cpu_count() or 1
-    if isinstance(trainer.accelerator, CPUAccelerator) and trainer.num_devices > cores:
-        raise InputError(
-            f"trainer.devices={trainer.num_devices}: on the CPU that is the number of processes, and this machine has "
-            f"{cores} cores"
-        )
 
 
 def read_labels(data: InMemoryData) -> list[str]:

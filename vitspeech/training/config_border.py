@@ -4,6 +4,7 @@ A parsed config holds class paths with arguments, and objects that its strings n
 but classes that a run is made of. `config_errors` tells a mistake in a config from a bug of the package.
 """
 
+import os
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,15 +12,18 @@ from inspect import isclass, isroutine
 from pathlib import Path
 from typing import Any
 
+import lightning
+import torch
 from jsonargparse import Namespace
 from lightning.fabric.plugins import CheckpointIO, ClusterEnvironment
 from lightning.fabric.plugins.precision import Precision
 from lightning.pytorch import Callback, LightningDataModule
-from lightning.pytorch.accelerators import Accelerator
+from lightning.pytorch.accelerators import Accelerator, CPUAccelerator
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.layer_sync import LayerSync
 from lightning.pytorch.profilers import Profiler
 from lightning.pytorch.strategies import Strategy
+from lightning.pytorch.strategies.launchers.multiprocessing import _MultiProcessingLauncher
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import nn
 from torch.optim import Optimizer
@@ -27,7 +31,7 @@ from torch.optim import Optimizer
 from vitspeech.errors import InputError
 from vitspeech.trust import import_trusted
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE, LIGHTNING = Path(__file__).parents[1], Path(lightning.__file__).parent
 PARTS = (nn.Module, Optimizer, LightningDataModule, Callback, Logger, Profiler, Accelerator, Strategy)
 PARTS += (Precision, CheckpointIO, ClusterEnvironment, LayerSync)  # plugins of the trainer
 
@@ -71,6 +75,22 @@ def check_object(value: Any, trust: Sequence[str], key: str) -> None:
         raise InputError(f"{key}: {name} is not a part of a run, such as a network, an optimizer or a callback")
 
 
+def check_strategy(trainer: lightning.Trainer) -> None:
+    """Refuse more processes than the CPU has cores, and strategies that end without the trained weights.
+
+    Raises:
+        InputError: If it is one of these.
+    """
+    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
+        raise InputError("trainer.strategy: its processes end with the training, before the test; use ddp")
+    cores = os.cpu_count() or 1
+    if isinstance(trainer.accelerator, CPUAccelerator) and trainer.num_devices > cores:
+        raise InputError(
+            f"trainer.devices={trainer.num_devices}: on the CPU that is the number of processes, and this machine has "
+            f"{cores} cores"
+        )
+
+
 @contextmanager
 def config_errors(key: str, *, all_errors: bool = False) -> Iterator[None]:
     """Turn an error about values of a config into an `InputError` of one line.
@@ -93,10 +113,37 @@ def config_errors(key: str, *, all_errors: bool = False) -> Iterator[None]:
         origin = first_cause(error)  # the parser nests it in messages of its own
         if isinstance(origin, InputError | OSError):
             raise origin from None
-        if not all_errors and is_ours(origin) and not isinstance(origin, RuntimeError | MisconfigurationException):
+        if (
+            not all_errors
+            and raised_in(origin, PACKAGE)
+            and not isinstance(origin, RuntimeError | MisconfigurationException)
+        ):
             raise
         kind = "" if isinstance(origin, ValueError | MisconfigurationException) else f" ({type(origin).__name__})"
         raise InputError(f"{key}: {origin}{kind}") from error
+
+
+@contextmanager
+def trainer_errors() -> Iterator[None]:
+    """Turn errors that Lightning raises itself while it trains, and those about memory, into an `InputError`.
+
+    They are about options of the trainer, such as a callback that monitors a metric that is not logged.
+
+    Raises:
+        InputError: Instead of such an error.
+    """
+    try:
+        yield
+    except (InputError, OSError):
+        raise
+    except torch.OutOfMemoryError as error:
+        raise InputError(f"out of memory: {error}; take a smaller data.batch or network") from error
+    except Exception as error:
+        if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
+            raise InputError(f"out of memory: {error}; take a smaller data.batch or network") from error
+        if not raised_in(error, LIGHTNING) and not isinstance(error, MisconfigurationException):
+            raise
+        raise InputError(f"trainer: {error}") from error
 
 
 def first_cause(error: BaseException) -> BaseException:
@@ -106,7 +153,7 @@ def first_cause(error: BaseException) -> BaseException:
     return error
 
 
-def is_ours(error: BaseException) -> bool:
-    """Whether the line that raised an error is in this package."""
+def raised_in(error: BaseException, package: Path) -> bool:
+    """Whether the line that raised an error is in a package."""
     lines = traceback.extract_tb(error.__traceback__)
-    return bool(lines) and PACKAGE in Path(lines[-1].filename).parents
+    return bool(lines) and package in Path(lines[-1].filename).parents

@@ -14,7 +14,9 @@ RUN/.lock                while the run is trained: which process does it
 """
 
 import json
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ import yaml
 from torch import nn
 
 from vitspeech import checkpoint
-from vitspeech.checkpoint.items import split_checksums
+from vitspeech.checkpoint.items import TRAINING_ITEMS, split_checksums
 from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_sequences import own_manifests
@@ -30,9 +32,10 @@ from vitspeech.evaluation import Report
 from vitspeech.plots.curves import draw_learning_curves
 from vitspeech.provenance import with_start
 from vitspeech.training.checkpoints import LAST, PREVIOUS
-from vitspeech.training.lock import RunLock
+from vitspeech.training.lock import LOCK, RunLock
 from vitspeech.training.metrics_log import METRICS, read_metrics
 
+STARTED = ("config.yaml", "run.json", TRAINING_ITEMS, METRICS, LOCK)  # files of a run before its first checkpoint
 TRAINING_ONLY = {"root", "batch", "augment", "download", "workers"}  # arguments of data that a card does not repeat
 
 
@@ -116,6 +119,20 @@ def resume(run: str | Path, config: str, origin: dict[str, Any]) -> Path:
     file = folder / "run.json"
     write_json(with_start(json.loads(file.read_text()) if file.exists() else None, origin), file)
     return folder
+
+
+def discard(folder: Path) -> None:
+    """Remove the files of a run that could not start, and the folder if nothing else is in it.
+
+    A run with a checkpoint remains.
+    """
+    if any((folder / name).exists() for name in (LAST, PREVIOUS)):
+        return
+    for name in STARTED:
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / "logs", ignore_errors=True)
+    with suppress(OSError):  # it holds files of the user's
+        folder.rmdir()
 
 
 def run_name(configs: Sequence[Path]) -> str:
