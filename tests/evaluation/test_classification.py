@@ -14,7 +14,7 @@ from vitspeech.metrics.intervals import wilson_interval
 
 def test_rows_are_true_labels_and_the_diagonal_is_right(finished_run, tmp_path, monkeypatch):
     model, data, drawn = vitspeech.load(finished_run), Shapes(250), []
-    monkeypatch.setattr(classification, "draw_confusion_matrix", lambda counts, *_, **__: drawn.append(counts))
+    monkeypatch.setattr(classification, "write_confusion", lambda counts, *_, **__: drawn.append(counts))
     report = evaluate(model.network, data, progress=False)
     report.write(tmp_path)
     (counts,) = drawn

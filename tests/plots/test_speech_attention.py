@@ -128,6 +128,12 @@ def test_a_clip_of_one_token_and_two_labels_can_be_drawn(recording, tmp_path):
     assert (tmp_path / "out").read_bytes().startswith(b"\x89PNG")
 
 
+def test_dollar_signs_in_labels_are_no_mathematics(recording, tmp_path):
+    network = SpeechClassifier(2, SpeechTokens(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
+    draw_attention(released(network, ["a$_{$", "$x_{$"]), recording, tmp_path / "out.png")
+    assert (tmp_path / "out.png").exists()
+
+
 def test_the_network_runs_once(recording, tmp_path):
     network, passes = classifier(), []
     for module in (network.tokens, network.pooling, network.encoder.blocks[0].mlp):

@@ -212,6 +212,14 @@ def test_a_checkpoint_that_cannot_be_written_leaves_those_before(tmp_path, monke
     assert {path.name: torch.load(path)["epoch"] for path in tmp_path.iterdir()} == {"last.ckpt": 1, "previous.ckpt": 0}
 
 
+def test_a_draft_is_not_written_through_a_link(tmp_path):
+    (tmp_path / "diary").write_text("dear diary")
+    (tmp_path / ".last.ckpt.draft").symlink_to(tmp_path / "diary")
+    CheckpointFiles(lambda checkpoint: None).save_checkpoint({"epoch": 0}, tmp_path / "last.ckpt")
+    assert (tmp_path / "diary").read_text() == "dear diary"
+    assert {path.name for path in tmp_path.iterdir()} == {"diary", "last.ckpt"}
+
+
 @pytest.mark.parametrize("kind", ["half", "folder"])
 def test_a_broken_checkpoint_does_not_replace_the_one_before(tmp_path, kind):
     before = CheckpointFiles(lambda checkpoint: None)

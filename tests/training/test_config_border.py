@@ -135,3 +135,21 @@ def test_trying_out_a_network_changes_neither_its_weights_nor_random_numbers(tmp
     cli.model.try_out(cli.datamodule)
     assert all(torch.equal(before[name], tensor) for name, tensor in cli.model.state_dict().items())
     assert torch.equal(numbers, torch.get_rng_state()) and cli.model.network.training
+
+
+@pytest.mark.parametrize(
+    "option, shown",
+    [
+        (
+            "--data.help=vitspeech.AudioFolder",
+            ["_background_noise_", "`path` (relative to ROOT)", "--data.seconds SEC"],
+        ),
+        ("--data.help=AudioFolder", ["about a tenth of the training recordings is held out"]),
+        ("--model.network.help=vitspeech.ViT", ["--network.patch PATCH"]),
+    ],
+)
+def test_the_help_of_a_class_has_its_docstring(option, shown, capsys):
+    with pytest.raises(SystemExit):
+        train([option])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert all(text in printed for text in shown) and "Args:" not in printed

@@ -75,6 +75,15 @@ def test_of_many_processes_that_lock_together_one_at_a_time_holds_the_folder(tmp
     assert [os.waitpid(process, 0)[1] for process in processes] == [0] * 8
 
 
+def test_a_lock_does_not_empty_a_file_behind_a_link(tmp_path):
+    (tmp_path / "diary").write_text("dear diary")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/.lock").symlink_to(tmp_path / "diary")
+    with pytest.raises(OSError, match="symbolic links"):
+        RunLock().acquire(tmp_path / "run")
+    assert (tmp_path / "diary").read_text() == "dear diary"
+
+
 def test_a_folder_without_locks_is_used_with_a_warning(tmp_path, monkeypatch):
     def refuse(file: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

@@ -42,7 +42,7 @@ class Settings:
         repeats: Runs of each layer after the warm-up.
 
     Raises:
-        ValueError: If a number is below 1, a dtype is unknown, or the device is missing.
+        InputError: If a number is below 1, a dtype is unknown, or the device is missing.
     """
 
     tokens: Sequence[int] = (64, 256)

@@ -24,8 +24,8 @@ from vitspeech.benchmark import measure, memory
 from vitspeech.checkpoint.folder import load
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, find_audio, read_audio
 from vitspeech.data.batches import Items
-from vitspeech.data.clips.augment import pink_noise
 from vitspeech.data.clips.module import WaveformData
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.files import write_json
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens

@@ -70,7 +70,7 @@ class Settings:
         shape: The shape of the networks.
 
     Raises:
-        ValueError: If a number is below 1, a dtype is unknown, or the device is missing.
+        InputError: If a number is below 1, a dtype is unknown, or the device is missing.
     """
 
     batch: int = 128

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 from tqdm import tqdm
 
+from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.report import Report
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
-from vitspeech.plots.confusion import draw_confusion_matrix
 
 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
@@ -32,8 +32,7 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     counts = multiclass_confusion_matrix(predictions, labels, len(data.labels))
 
     def write(folder: Path) -> Path:
-        draw_confusion_matrix(counts, data.labels, folder / "confusion_matrix.png", items=data.items)
-        return folder / "confusion_matrix.png"
+        return write_confusion(counts, data.labels, folder, items=data.items)
 
     return Report(values, describe(values), write)
 

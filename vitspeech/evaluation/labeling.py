@@ -9,10 +9,10 @@ from lightning import LightningDataModule
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.report import Report
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
 from vitspeech.metrics.word_times import TimedWord, frame_labels, word_f1, words_of
-from vitspeech.plots.confusion import draw_confusion_matrix
 
 TOLERANCE_S = 0.05
 
@@ -49,8 +49,7 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     low, high = values["interval_95"]
 
     def write(folder: Path) -> Path:
-        draw_confusion_matrix(counts, [*data.labels, "(none)"], folder / "confusion_matrix.png", items="frames")
-        return folder / "confusion_matrix.png"
+        return write_confusion(counts, [*data.labels, "(none)"], folder, items="frames")
 
     text = (
         f"frame_accuracy {values['frame_accuracy']:.4f} ({low:.4f} to {high:.4f}) of {values['frames']:,} frames, "

@@ -13,7 +13,8 @@ class Report:
     Args:
         metrics: Metrics for the card; the first one is the main metric.
         text: The metrics in one line of text.
-        write: Writes a file with the errors (a confusion matrix or a listing) into a folder, and returns its path.
+        write: Writes the errors (a confusion matrix and a table of classes, or a listing) into a folder, and returns
+            the path of the figure or the listing.
     """
 
     metrics: dict[str, Any]

@@ -34,7 +34,7 @@ class SpeechLabeler(SpeechEncoder):
         the lengths are
 
     Raises:
-        ValueError: If the heads do not divide the width, a name is unknown, or an utterance is too short for a token.
+        InputError: If the heads do not divide the width, a name is unknown, or an utterance is too short for a token.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class SpeechRecognizer(SpeechEncoder):
         lengths are
 
     Raises:
-        ValueError: If the heads do not divide the width, a name is unknown, or an utterance is too short for a token.
+        InputError: If the heads do not divide the width, a name is unknown, or an utterance is too short for a token.
     """
 
     def __init__(

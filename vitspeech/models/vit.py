@@ -41,7 +41,7 @@ class ViT(nn.Module):
         normalized pixels (B, 3, N, N) -> logits (B, classes)
 
     Raises:
-        ValueError: If `patch` does not divide `image`, the heads do not divide `width`, or a name is unknown.
+        InputError: If `patch` does not divide `image`, the heads do not divide `width`, or a name is unknown.
     """
 
     def __init__(

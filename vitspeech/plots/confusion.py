@@ -1,18 +1,25 @@
-"""The confusion matrix of a test set."""
+"""The figure of the confusion matrix, with each class's accuracy and the most confused pairs beside it."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from vitspeech.plots.style import COUNTS
+from vitspeech.metrics.confusion import most_confused
+from vitspeech.plots.style import BLUE, COUNTS, HIGHLIGHT_GRAY, plain
 
-MANY_CLASSES = 20  # with more classes, cells have no numbers and labels are small and vertical
+LARGEST_CELL, SMALLEST_CELL, SMALLEST_MATRIX, LARGEST_MATRIX = 0.55, 0.17, 3.3, 11.0  # inches
+GAP, BARS, LINE, PAIRS = 0.15, 1.2, 0.22, 30  # inches, inches, inches, number
+LONGEST_NAME = 24  # characters
 
 
 def draw_confusion_matrix(counts: Tensor, labels: Sequence[str], output: Path, items: str = "images") -> None:
-    """Draw the proportions of predicted labels for each true label.
+    """Draw the percentages of predicted labels for each true label.
+
+    Up to 40 classes, cells have numbers. Long names are shortened.
 
     Args:
         counts: Number of items by true label (rows) and predicted label (columns).
@@ -20,21 +27,67 @@ def draw_confusion_matrix(counts: Tensor, labels: Sequence[str], output: Path, i
         output: The figure's file.
         items: What was counted, for the title.
     """
-    proportions = (counts / counts.sum(1, keepdim=True).clamp(min=1)).numpy()
-    has_numbers = len(labels) <= MANY_CLASSES
-    size = max(5.0, min(0.55 * len(labels) + 2, 16))
-    figure = Figure(figsize=(size, size), layout="constrained")
-    axes = figure.subplots()
-    axes.imshow(proportions, cmap=COUNTS, vmin=0, vmax=1)
-    ticks, font = range(len(labels)), 8 if has_numbers else 5
-    rotation = {"rotation": 45 if has_numbers else 90, "ha": "right", "rotation_mode": "anchor"}
-    axes.set_xticks(ticks, labels, fontsize=font, **rotation)
-    axes.set_yticks(ticks, labels, fontsize=font)
-    title = f"test {items}, % of each row (n = {counts.sum():,})"
-    axes.set(xlabel="predicted label", ylabel="true label", title=title)
-    if has_numbers:
+    names = [plain(label if len(label) <= LONGEST_NAME else f"{label[: LONGEST_NAME - 1]}…") for label in labels]
+    cell = max(min(LARGEST_CELL, LARGEST_MATRIX / len(names)), SMALLEST_CELL, SMALLEST_MATRIX / len(names))
+    side, font = cell * len(names), 9 if cell > 0.3 else 7.5
+    figure = Figure(figsize=(side + BARS + 4, side))  # it grows by what is outside when it is saved
+
+    def panel(left: float, width: float, **options: object) -> Axes:
+        return figure.add_axes((left / (side + BARS + 4), 0, width / (side + BARS + 4), 1), **options)
+
+    matrix = panel(0, side)
+    draw_cells(matrix, counts, cell)
+    ticks = range(len(names))
+    rotation = {"rotation": 90 if cell < 0.5 else 45, "ha": "right", "rotation_mode": "anchor"}
+    matrix.set_xticks(ticks, names, fontsize=font, **rotation)
+    matrix.set_yticks(ticks, names, fontsize=font)
+    matrix.set(xlabel="predicted label", ylabel="true label")
+    matrix.set_title(f"test {items}, % of each row (n = {counts.sum():,})", fontsize=11)
+    draw_accuracies(panel(side + GAP, BARS, sharey=matrix), counts, font)
+    draw_pairs(panel(side + 2 * GAP + BARS, 3), counts, names, side)
+    figure.savefig(output, dpi=130, bbox_inches="tight")
+
+
+def draw_cells(axes: Axes, counts: Tensor, cell: float) -> None:
+    """Draw the matrix, with numbers if its cells, of `cell` inches, are large enough for them."""
+    proportions, scale = (counts / counts.sum(1, keepdim=True).clamp(min=1)).numpy(), PowerNorm(0.5, 0, 1)
+    axes.imshow(proportions, cmap=COUNTS, norm=scale)  # the root makes rare errors visible
+    if len(counts) > 1:
+        borders = [place - 0.5 for place in range(1, len(counts))]
+        axes.set_xticks(borders, minor=True)
+        axes.set_yticks(borders, minor=True)
+        axes.grid(which="minor", color=HIGHLIGHT_GRAY, linewidth=0.5)
+        axes.tick_params(which="minor", length=0)
+    if cell >= 0.25:
         for row, column in counts.nonzero().tolist():
             value = proportions[row, column]
-            color = "white" if value > 0.5 else "black"
-            axes.text(column, row, f"{100 * value:.1f}", ha="center", va="center", fontsize=7, color=color)
-    figure.savefig(output, dpi=130)
+            short = f"{100 * value:.0f}" if value >= 0.005 else "<1"
+            text, size = (f"{100 * value:.1f}", 7.5) if cell >= 0.4 else (short, 6.5)
+            color = "white" if scale(value) > 0.6 else "black"
+            axes.text(column, row, text, ha="center", va="center", fontsize=size, color=color)
+
+
+def draw_accuracies(axes: Axes, counts: Tensor, font: float) -> None:
+    """Draw each class's accuracy as a bar beside its row."""
+    for row, (correct, total) in enumerate(zip(counts.diag().tolist(), counts.sum(1).tolist(), strict=True)):
+        if total:
+            axes.barh(row, correct / total, 0.8, color=BLUE, alpha=0.35)
+        axes.text(0.03, row, f"{100 * correct / total:.1f}" if total else "no items", va="center", fontsize=font - 1)
+    axes.tick_params(left=False, labelleft=False, labelsize=font)
+    axes.tick_params(which="minor", length=0)
+    axes.set(xlim=(0, 1), xticks=[0, 0.5, 1], xticklabels=["0", "50", "100"])
+    axes.set_title("accuracy (%)", fontsize=11)
+
+
+def draw_pairs(axes: Axes, counts: Tensor, names: Sequence[str], inches: float) -> None:
+    """List the most confused pairs of labels, as many as fit, with their number and percentage of the true label."""
+    axes.axis("off")
+    axes.set_title("most confused: true → predicted", fontsize=11, loc="left")
+    pairs = most_confused(counts)[: min(PAIRS, int(inches / LINE))]
+    for place, (row, column, count) in enumerate(pairs):
+        share = 100 * count / counts[row].sum()
+        number = f"{count:,} ({share:.1f} %)"
+        axes.text(0, 1 - (place + 0.5) * LINE / inches, number, va="center", fontsize=9)
+        axes.text(0.36, 1 - (place + 0.5) * LINE / inches, f"{names[row]} → {names[column]}", va="center", fontsize=9)
+    if not pairs:
+        axes.text(0, 1 - 0.5 * LINE / inches, "none", va="center", fontsize=9)

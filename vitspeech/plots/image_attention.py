@@ -58,7 +58,7 @@ def draw_image_attention(model: Model, file: Path, output: Path) -> None:
 
     Raises:
         FileNotFoundError: If the image or the folder of `output` does not exist.
-        ValueError: If the image is empty or broken, or the network's pooling is not one of `vitspeech.attention`.
+        InputError: If the image is empty or broken, or the network's pooling is not one of `vitspeech.attention`.
     """
     network, side = model.network, model.preprocessing["image"]
     pixels = read_input(file, model.preprocessing).to(next(network.parameters()).device)

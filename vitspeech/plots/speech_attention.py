@@ -16,7 +16,7 @@ from vitspeech.checkpoint.folder import Model
 from vitspeech.inference.predict import read_input
 from vitspeech.plots.attention_maps import add_color_bar, draw_relative, forward_with_attention, uniform_weights
 from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram
-from vitspeech.plots.style import BLUE, GREEN, VERMILION
+from vitspeech.plots.style import BLUE, GREEN, VERMILION, plain
 
 LINES = ((BLUE, "-"), (VERMILION, "--"), (GREEN, ":"))  # dashes distinguish them in grayscale
 COLOR_BAR_LABEL = "attention\n(× uniform)"
@@ -37,7 +37,7 @@ def draw_speech_attention(model: Model, file: Path, output: Path) -> None:
 
     Raises:
         FileNotFoundError: If the recording or the folder of `output` does not exist.
-        ValueError: If the recording is empty or broken.
+        InputError: If the recording is empty or broken.
     """
     network = model.network
     waveforms = read_input(file, model.preprocessing).to(next(network.parameters()).device)
@@ -82,7 +82,7 @@ def draw_labels(axes: Axes, clip: Tensor, frames: numpy.ndarray, labels: list[st
     """Draw the probabilities at each token (T, C) of the clip's most probable labels (C,)."""
     ranking, centers = clip.argsort(descending=True).tolist(), (borders[1:] + borders[:-1]) / 2
     for (color, dashes), index in zip(LINES, ranking, strict=False):
-        label = f"“{labels[index]}”, clip {clip[index]:.3f}"
+        label = plain(f"“{labels[index]}”, clip {clip[index]:.3f}")
         axes.plot(centers, frames[:, index], dashes, color=color, linewidth=2, label=label)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(LINES), columnspacing=1.5, frameon=False)
     axes.set(ylabel="probability\nat each token", ylim=(0, 1.02))

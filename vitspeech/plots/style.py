@@ -45,6 +45,11 @@ class SeriesStyle:
     marker: str
 
 
+def plain(text: str) -> str:
+    """Escape the dollar signs of a name, such as a label or a file, that matplotlib would read as mathematics."""
+    return text.replace("$", r"\$")
+
+
 def series_styles(count: int) -> list[SeriesStyle]:
     """The styles of `count` series; up to six differ in color, in dashes and in marker."""
     return [

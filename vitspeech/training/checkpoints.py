@@ -8,6 +8,7 @@ import io
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,9 @@ class CheckpointFiles(TorchCheckpointIO):
         content = io.BytesIO()  # torch reports no OSError when it writes to a file itself
         torch.save(checkpoint, content)
         draft = path.with_name(f".{path.name}.draft")
+        draft.unlink(missing_ok=True)  # of a process that was killed
         try:
-            with draft.open("wb") as file:
+            with draft.open("xb") as file:  # not through a link
                 file.write(content.getbuffer())
                 file.flush()
                 os.fsync(file.fileno())
@@ -124,9 +126,8 @@ class CheckpointFiles(TorchCheckpointIO):
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the system write the names in a folder to disk."""
+    """Have the system write the names in a folder to disk, if it can do so for folders."""
     file = os.open(folder, os.O_RDONLY)
-    try:
+    with suppress(OSError):
         os.fsync(file)
-    finally:
-        os.close(file)
+    os.close(file)

@@ -169,8 +169,8 @@ class TrainingCLI(LightningCLI):
         self.lock = RunLock()
         self.run = OpenRun(self.open_folder, self.record_start, saving)
         given = self.config_init.trainer
-        callbacks = given.callbacks if isinstance(given.callbacks, list) else [given.callbacks]
-        own_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
+        own = given.callbacks if isinstance(given.callbacks, list) else [given.callbacks]
+        own_bar = any(isinstance(callback, ProgressBar) for callback in own)
         self.trainer_defaults["callbacks"] = [
             self.run,
             LearningRateMonitor(logging_interval="step"),

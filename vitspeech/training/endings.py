@@ -46,7 +46,7 @@ def clear_ending(program: str, resume: Callable[[], str]) -> Iterator[None]:
         sys.exit(128 + received)
     except FloatingPointError as error:
         raise FloatingPointError(
-            f"{error}. Resuming would meet it again; lower the learning rate (--model.optimizer.lr) and start a new run"
+            f"{error}. Resuming would meet it again; start a new run with a lower learning rate (--model.optimizer.lr)"
         ) from error
     except OSError as error:
         if error.errno not in FULL:

@@ -33,7 +33,7 @@ class RunLock:
         self.release()
         path = run / LOCK
         while True:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             try:
                 # Unlike a lock of flock, it is not inherited by workers that read data, which may survive a kill.
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

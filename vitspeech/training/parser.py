@@ -1,6 +1,8 @@
 """The parser of configs: jsonargparse's, restricted to trusted modules, with one correction and one-line errors."""
 
 import argparse
+import inspect
+import pydoc
 import re
 from argparse import ArgumentError
 from collections.abc import Sequence
@@ -34,6 +36,13 @@ class Parser(LightningArgumentParser):
     contents if they do not fit.
     """
 
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; that of a class (`--data.help CLASS`) begins with its docstring, not with its first line."""
+        if named := re.fullmatch(r"Help for \S+=(\S+)", self.description or ""):
+            print(description(pydoc.locate(named[1])), file=file)
+            print(file=file)
+        super().print_help(file)
+
     def add_argument(self, *arguments: Any, sub_configs: bool = False, **options: Any) -> Any:
         return super().add_argument(*arguments, **options)
 
@@ -43,6 +52,12 @@ class Parser(LightningArgumentParser):
     def _check_value_key(self, action: argparse.Action, value: Any, *arguments: Any, **options: Any) -> Any:
         value = value.clone() if isinstance(value, Namespace) else value
         return super()._check_value_key(action, value, *arguments, **options)
+
+
+def description(documented: Any) -> str:
+    """The docstring of a class without the section `Args`, since the help lists the arguments with their types."""
+    text = f"{inspect.getdoc(documented) or documented.__name__}\n"
+    return re.sub(r"\nArgs:\n(    .*\n|\n)*", "\n", text).strip()
 
 
 def readable(error: str) -> str:

@@ -9,7 +9,7 @@ RUN/model/               the final weights as a released model with their card; 
 RUN/training_items.txt   the training items, hashed, if the data set names its items
 RUN/metrics.csv          losses, metrics and learning rates, written with each checkpoint
 RUN/learning_curves.png
-RUN/confusion_matrix.png or errors.txt: the errors on the test set
+RUN/confusion_matrix.png and classes.csv, or errors.txt: the errors on the test set
 RUN/.lock                while the run is trained: which process does it
 """
 

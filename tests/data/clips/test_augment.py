@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from vitspeech.data.clips.augment import WaveformAugment, pink_noise
+from vitspeech.data.clips.augment import WaveformAugment
+from vitspeech.data.clips.noise import pink_noise
 
 BATCH, SAMPLES, RATE_HZ = 97, 1009, 1000
 MIDDLE = SAMPLES // 2
@@ -18,7 +19,7 @@ RAMP = torch.arange(1000, 6003, dtype=torch.int16)  # noise whose every sample t
 
 def only(**settings):
     """An augmentation that does nothing but what it is told to."""
-    return WaveformAugment(**{"shift_ms": 0, "speed": 0, "noise_prob": 0, "gain_db": 0} | settings)
+    return WaveformAugment(**{"shift_ms": 0, "speed": 0, "noise_prob": 0, "synthetic": 0, "gain_db": 0} | settings)
 
 
 def changed(waveforms, seed=0, noise=NOISE, **settings):
@@ -178,7 +179,7 @@ def test_gain_is_one_factor_a_clip_within_its_decibels():
 @pytest.mark.parametrize("noise", [NOISE, torch.zeros(5003, dtype=torch.int16)], ids=["noise", "silence"])
 def test_a_silent_clip_stays_finite_and_all_but_silent(noise):
     torch.manual_seed(0)
-    after = WaveformAugment(noise_prob=1)(torch.zeros(BATCH, SAMPLES), noise, RATE_HZ)
+    after = WaveformAugment(noise_prob=1, synthetic=0)(torch.zeros(BATCH, SAMPLES), noise, RATE_HZ)
     assert after.isfinite().all() and after.square().mean(1).sqrt().max() <= 2.01e-4  # 1e-4 and 6 dB of gain
     assert bool(after.any()) == bool(noise.any())
 
@@ -208,6 +209,8 @@ def test_what_was_given_is_left_as_it_was():
         {"speed": 1.0},
         {"noise_prob": -0.1},
         {"noise_prob": 1.1},
+        {"synthetic": -0.1},
+        {"synthetic": 1.1},
         {"gain_db": -3.0},
     ],
     ids=str,

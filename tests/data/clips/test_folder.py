@@ -9,8 +9,9 @@ import soundfile
 import torch
 
 from vitspeech.data.clips import folder as audio_folder
-from vitspeech.data.clips.augment import WaveformAugment, pink_noise
+from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.folder import AudioFolder
+from vitspeech.data.clips.noise import pink_noise
 
 SAMPLES = 1600
 SIZES = (41, 5, 4)  # of yes/0.wav to yes/29.wav and zero/0.wav to zero/19.wav, by the hash of these names
@@ -144,7 +145,7 @@ def test_noise_recordings_are_mixed_in(tmp_path):
     write(tmp_path / "_background_noise_" / "rain.wav", 300, samples=1000)
     write(tmp_path / "_background_noise_" / "fan.flac", 200, samples=700)
     (tmp_path / "_background_noise_" / "README.md").write_text("noise")
-    always = WaveformAugment(shift_ms=0, speed=0, noise_prob=1, noise_snr_db=(0, 0), gain_db=0)
+    always = WaveformAugment(shift_ms=0, speed=0, noise_prob=1, noise_snr_db=(0, 0), synthetic=0, gain_db=0)
     data = made(tmp_path, augment=always)
     assert data.noise.dtype == torch.int16 and data.noise.tolist() == [200] * 700 + [300] * 1000
     clips, _ = data.training_batch(torch.full((3, SAMPLES), 4096, dtype=torch.int16), torch.zeros(3), seed=0)

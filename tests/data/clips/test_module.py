@@ -10,7 +10,7 @@ from vitspeech.data.clips.module import WaveformData
 
 def only(**settings):
     """An augmentation that does nothing but what it is told to."""
-    return WaveformAugment(**{"shift_ms": 0, "speed": 0, "noise_prob": 0, "gain_db": 0} | settings)
+    return WaveformAugment(**{"shift_ms": 0, "speed": 0, "noise_prob": 0, "synthetic": 0, "gain_db": 0} | settings)
 
 
 class Numbers(WaveformData):

@@ -12,7 +12,8 @@ import soundfile
 import torch
 from torchaudio.datasets import SPEECHCOMMANDS
 
-from vitspeech.data.clips.augment import WaveformAugment, pink_noise
+from vitspeech.data.clips.augment import WaveformAugment
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.speech_commands import FOLDER, URL, WORDS, SpeechCommands
 from vitspeech.data.module import default_root
 
@@ -192,14 +193,41 @@ def test_silence_is_cut_from_the_splits_own_part_of_the_noise(made_once):
     assert (test[:, ::2].sign() == -test[:, 1::2].sign()).all() and test.any(1).all()
 
 
-def test_silence_is_cut_from_all_over_the_noise_from_inaudible_to_as_loud_as_recorded(made_once):
+def test_silence_is_cut_from_all_over_the_noise_at_levels_from_minus_60_to_minus_15_dbfs(made_once):
     cuts = silences(made(made_once, silence=3), "train").double()
     # Noise rises evenly from 9000 to 18000, so the rise over a cut, as a share of its start, tells where it was cut.
     starts = (cuts[:, 0] / (cuts[:, -1] - cuts[:, 0]))[cuts[:, 0] > 1000]
-    assert len(starts) > 50 and starts.max() - starts.min() > 5
-    loudness = cuts.mean(1)
-    assert loudness.max() < 0.8 * 9000 + 9000 and loudness.max() > 10_000 and loudness.min() < 700
-    assert len(loudness.unique()) == 72
+    assert len(starts) > 20 and starts.max() - starts.min() > 5
+    for split in SPLITS:
+        dbfs = levels(silences(made(made_once, silence=9), split))
+        assert -60.2 < dbfs.min() < -57 and -18 < dbfs.max() < -14.9 and abs(dbfs.mean() + 37.5) < 4
+
+
+def levels(clips: torch.Tensor) -> torch.Tensor:
+    """The root mean square of each clip, in decibels below full scale."""
+    waveforms = clips.double() / (32768 if clips.dtype == torch.int16 else 1)
+    return 10 * waveforms.square().mean(1).log10()
+
+
+def test_silence_is_new_noise_of_any_level_in_every_training_batch(made_once):
+    data = made(made_once, silence=3, augment=WaveformAugment(0, 0, noise_prob=0, gain_db=0))
+    inputs, labels = data.train.inputs, data.train.labels
+    silent = labels == data.labels.index("silence")
+    one, two = (data.training_batch(inputs, labels, seed)[0] for seed in (1, 2))
+    assert torch.equal(one[~silent], inputs[~silent] / 32768) and torch.equal(data.train.inputs, inputs)
+    assert not (one[silent] == two[silent]).all(1).any() and torch.equal(data.training_batch(inputs, labels, 1)[0], one)
+    dbfs = levels(torch.cat((one[silent], two[silent])))
+    assert -60.5 < dbfs.min() < -57 and -18 < dbfs.max() < -14.9
+    recorded = (one[silent] >= 0).all(1)  # as every sample of the training part of the recordings is
+    assert 0.3 < recorded.float().mean() < 0.7
+
+
+def test_a_batch_without_silence_or_with_nothing_else_is_augmented_too(made_once):
+    data = made(made_once, silence=3)
+    for words in (True, False):
+        rows = (data.train.labels != data.labels.index("silence")) == words
+        after, _ = data.training_batch(data.train.inputs[rows], data.train.labels[rows], 1)
+        assert after.isfinite().all() and len(after) == rows.sum()
 
 
 def test_each_clip_has_its_speaker_and_each_cut_of_silence_its_recording(made_once):
@@ -242,7 +270,7 @@ def test_augmentation_mixes_in_only_the_training_part_of_the_noise(made_once):
 
 
 def test_training_clips_get_that_noise(made_once):
-    quiet = WaveformAugment(shift_ms=0, speed=0, noise_prob=1, noise_snr_db=(0, 0), gain_db=0)
+    quiet = WaveformAugment(shift_ms=0, speed=0, noise_prob=1, noise_snr_db=(0, 0), synthetic=0, gain_db=0)
     data = made(made_once, augment=quiet)
     inputs, labels, seed = next(iter(data.train_dataloader()))
     added = data.training_batch(inputs, labels, seed)[0] - inputs / 32768

@@ -6,7 +6,7 @@ import soundfile
 import torch
 
 from vitspeech.data.audio.synthesis import voices_of
-from vitspeech.data.clips.augment import pink_noise
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.spoken_words import OTHERS, WORDS, SpokenWords, save_example
 
 

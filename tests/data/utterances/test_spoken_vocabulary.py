@@ -9,7 +9,7 @@ import torch
 
 from vitspeech.data.audio.synthesis import Synthesizer, Voice
 from vitspeech.data.audio.vocabulary import SPLITS, vocabulary
-from vitspeech.data.clips.augment import pink_noise
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.utterances.spoken_vocabulary import SpokenVocabulary
 
 COUNT = 1130  # training says 130 of its words twice; validation and test say 13 of theirs twice

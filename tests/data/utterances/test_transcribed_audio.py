@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from vitspeech.checkpoint.folder import load
 from vitspeech.checkpoint.release import card_data
 from vitspeech.data.audio.synthesis import Voice, synthesize
-from vitspeech.data.clips.augment import pink_noise
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.utterances import transcribed_audio
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise
 from vitspeech.data.utterances.batch import SpeechBatch

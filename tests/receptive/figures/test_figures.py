@@ -453,6 +453,12 @@ def test_an_unknown_theoretical_field_is_not_drawn():
     assert lines(draw_sides([result]).axes[0])[-1] == []
 
 
+@pytest.mark.parametrize("result, figures", [(image_result, image_figures), (speech_result, speech_figures)])
+def test_dollar_signs_in_the_name_of_a_model_are_no_mathematics(result, figures):
+    for figure in figures([result("a$_{$"), result("b")]).values():
+        assert save(figure.figure).startswith(b"\x89PNG")
+
+
 def test_long_names_are_shortened_from_the_front_and_wrapped_after_punctuation():
     assert shortened("body.network.stages.3.blocks.2", 12) == "…3.blocks.2"
     assert shortened("layer4.1", 12) == "layer4.1"

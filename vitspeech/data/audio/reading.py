@@ -173,7 +173,7 @@ def read_clips(
     """
     files = list(files)
     clips = numpy.empty((len(files), length), numpy.int16)  # NumPy uses huge pages, torch.empty does not
-    for row, file in enumerate(tqdm(files, progress, disable=not progress or len(files) < 500, leave=False)):
+    for row, file in enumerate(tqdm(files, progress, disable=not progress or len(files) < 500 or None, leave=False)):
         clips[row] = fit_length(read_clip(file, sample_rate_hz), length).numpy()
     warn_of_levels(clips, files, stacklevel=3)
     return torch.from_numpy(clips)

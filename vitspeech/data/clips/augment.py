@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vitspeech.data.clips.noise import rms, stretches, synthesize, uniform
 from vitspeech.errors import InputError
-
-QUIETEST = 1e-4  # lower bound of the root mean square of clips and noise, 3 steps of 16 bits: below it is silence
 
 
 @dataclass
@@ -27,6 +26,7 @@ class WaveformAugment:
         noise_prob: Probability that a clip gets background noise.
         noise_snr_db: Range of the signal-to-noise ratio, in decibels.
         gain_db: Largest change of loudness, in either direction, in decibels.
+        synthetic: Share of the noises that are synthesized (`synthesize`) and not stretches of the data set's noise.
 
     Raises:
         InputError: If a number is out of range.
@@ -37,9 +37,11 @@ class WaveformAugment:
     noise_prob: float = 0.8
     noise_snr_db: tuple[float, float] = (0.0, 30.0)
     gain_db: float = 6.0
+    synthetic: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.shift_ms < 0 or not 0 <= self.speed < 1 or not 0 <= self.noise_prob <= 1 or self.gain_db < 0:
+        shares = (self.noise_prob, self.synthetic)
+        if self.shift_ms < 0 or not 0 <= self.speed < 1 or self.gain_db < 0 or not all(0 <= x <= 1 for x in shares):
             raise InputError(f"{self} has a number that is negative or too large")
         if self.noise_snr_db[0] > self.noise_snr_db[1]:
             raise InputError(f"noise_snr_db={list(self.noise_snr_db)} is not a range from low to high")
@@ -49,24 +51,28 @@ class WaveformAugment:
         if self.shift_ms or self.speed:
             waveforms = shift_and_resample(waveforms, round(self.shift_ms * sample_rate_hz / 1000), self.speed)
         if self.noise_prob:
-            waveforms = waveforms + self.background_noise(waveforms, noise)
+            waveforms = waveforms + self.background_noise(waveforms, noise, sample_rate_hz)
         return waveforms * 10 ** (uniform(waveforms, -self.gain_db, self.gain_db) / 20)
 
-    def background_noise(self, waveforms: Tensor, noise: Tensor) -> Tensor:
-        """The noise to add to each clip: a random stretch at a random signal-to-noise ratio, or zeros: (B, N)."""
-        count, samples = waveforms.shape
-        start = torch.randint(0, len(noise) - samples + 1, (count,), device=noise.device)
-        stretch = noise.unfold(0, samples, 1)[start].to(waveforms) / 32768
+    def background_noise(self, waveforms: Tensor, noise: Tensor, sample_rate_hz: int) -> Tensor:
+        """The noise to add to each clip, at a random signal-to-noise ratio, or zeros: (B, N)."""
+        added = self.noise(noise, waveforms, len(waveforms), sample_rate_hz)
         ratio = 10 ** (-uniform(waveforms, *self.noise_snr_db) / 20)
-        clip_level = waveforms.square().mean(1, keepdim=True).sqrt().clamp(min=QUIETEST)
-        noise_level = stretch.square().mean(1, keepdim=True).sqrt().clamp(min=QUIETEST)
-        mask = torch.rand(count, 1, device=waveforms.device) < self.noise_prob
-        return stretch * (clip_level / noise_level * ratio * mask)
+        mask = torch.rand(len(waveforms), 1, device=waveforms.device) < self.noise_prob
+        return added * (rms(waveforms) / rms(added) * ratio * mask)
 
+    def noise(self, noise: Tensor, voices: Tensor, count: int, sample_rate_hz: int) -> Tensor:
+        """Draw `count` clips of noise of any level: stretches of int16 noise (A,), or synthesized.
 
-def uniform(waveforms: Tensor, low: float, high: float) -> Tensor:
-    """One uniform random number per clip: (B, 1)."""
-    return low + (high - low) * torch.rand(len(waveforms), 1, device=waveforms.device)
+        Shape:
+            voices: (V, N), clips for babble
+            -> (count, N)
+        """
+        drawn = stretches(noise, count, voices.shape[1]).to(voices)
+        synthetic = torch.rand(count, device=voices.device) < self.synthetic
+        if synthesized := int(synthetic.sum()):
+            drawn[synthetic] = synthesize(synthesized, voices, sample_rate_hz)
+        return drawn
 
 
 def shift_and_resample(waveforms: Tensor, shift: int, speed: float) -> Tensor:
@@ -80,11 +86,3 @@ def shift_and_resample(waveforms: Tensor, shift: int, speed: float) -> Tensor:
     position = position + uniform(waveforms, -shift, shift) * 2 / last
     grid = torch.stack((position, torch.zeros_like(position)), dim=-1)[:, None]
     return F.grid_sample(waveforms[:, None, None], grid, mode="bicubic", align_corners=True)[:, 0, 0]
-
-
-def pink_noise(samples: int) -> Tensor:
-    """Pink noise ten times as long as a clip of `samples`, int16: the background noise if a data set has none."""
-    generator = torch.Generator().manual_seed(20_261_121)
-    spectrum = torch.fft.rfft(torch.randn(10 * samples, generator=generator))
-    pink = torch.fft.irfft(spectrum / torch.arange(1, len(spectrum) + 1).sqrt(), 10 * samples)
-    return (pink / pink.abs().max() * 32767).round().to(torch.int16)

@@ -43,10 +43,10 @@ class AudioFolder(WaveformData):
     """Recordings in ROOT/train/WORD/*, ROOT/validation/WORD/* (or `val`) and ROOT/test/WORD/*.
 
     Alternatively ROOT/train.csv, ROOT/validation.csv (or `val.csv`) and ROOT/test.csv list the recordings: UTF-8, with
-    a header that names the columns `path` (absolute or relative to ROOT) and `label`, and may name `speaker`. If
-    there is a train.csv, folders are ignored. If ROOT has no folder `train`, its own folders are the words. Folders
-    whose names begin with `_` or `.` are ignored. Recordings in ROOT/_background_noise_ are the noise that `WaveformAugment` mixes
-    in; without them it mixes in pink noise.
+    a header that names the columns `path` (absolute or relative to ROOT) and `label`, and may name `speaker`. If there
+    is a train.csv, folders are ignored. If ROOT has no folder `train`, its own folders are the words. Folders whose
+    names begin with `_` or `.` are ignored. Recordings in ROOT/_background_noise_ are the noise that `WaveformAugment`
+    mixes in besides synthesized noise; without them it is pink noise.
 
     If a split has no folder or CSV file, about a tenth of the training recordings is held out for it. A hash of the
     recording's path decides (`hashed_splits`), so that a recording keeps its split when others are added, and splits do

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
-from vitspeech.data.clips.augment import WaveformAugment, pink_noise
+from vitspeech.data.clips.augment import WaveformAugment
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.module import InMemoryData, check_augment
 from vitspeech.errors import InputError
 
@@ -47,7 +48,7 @@ class WaveformData(InMemoryData):
 
     Attributes:
         samples: Length of a clip in samples, N.
-        noise: Background noise for the augmentation, int16, at least N samples; pink noise unless it is replaced.
+        noise: Recorded noise for the augmentation, int16, at least N samples; pink noise unless it is replaced.
 
     Raises:
         InputError: If `batch` is below 1 or `seconds` is below 0.1.

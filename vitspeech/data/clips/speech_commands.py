@@ -13,6 +13,7 @@ from vitspeech.data.audio.reading import read_audio, read_clip, read_clips
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
+from vitspeech.data.clips.noise import at_level, uniform
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
@@ -27,6 +28,7 @@ UNKNOWN, SILENCE, NOISE = "unknown", "silence", "_background_noise_"
 SPLITS = ("train", "validation", "test")
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 NOISE_PARTS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}  # fractions of each noise recording
+SILENCE_DBFS = (-60.0, -15.0)  # range of the root mean square of clips labeled `silence`
 SELECTION_SEED = 20_261_121  # of the unknown words and the cuts of silence, which are the same in every run
 
 
@@ -34,9 +36,10 @@ class SpeechCommands(WaveformData, WordSource):
     """One-second clips of single words, 16 kHz, in the official splits, which share no speakers.
 
     `unknown` and `silence` add the two further labels of the data set's recognition task: words of the data set that
-    are not in `words`, and cuts of random loudness from `_background_noise_`. Each noise recording is divided in time
-    between the splits; the training part is also the noise that `WaveformAugment` mixes in. The selection is the same
-    for every seed.
+    are not in `words`, and cuts from `_background_noise_` at levels from -60 to -15 dBFS. Each noise recording is
+    divided in time between the splits; the training part is also the noise that `WaveformAugment` mixes in. The
+    selection is the same for every seed. In training, clips of `silence` are new in every batch: stretches of the
+    training part or synthesized noise, at the same levels.
 
     Args:
         words: Labels; `None` is all 35 words.
@@ -124,7 +127,7 @@ class SpeechCommands(WaveformData, WordSource):
         self.prepare()
         files = [file for file in self.files[split] if file.parent.name in self.words]
         clips = []
-        for file in tqdm(files, f"reading {split}", disable=len(files) < 500, leave=False):
+        for file in tqdm(files, f"reading {split}", disable=len(files) < 500 or None, leave=False):
             samples = read_clip(file, self.sample_rate_hz).numpy()
             name = relative_name(file, self.folder)
             clips.append(WordClip(name, file.parent.name, speaker(file), samples, *word_span(samples)))
@@ -164,20 +167,36 @@ class SpeechCommands(WaveformData, WordSource):
         return [files[index] for index in order[:count].sort().values]
 
     def cut_silence(self, split: str, count: int) -> tuple[Tensor, list[str]]:
-        """Cut clips from the split's part of the noise, scaled by a random factor of 0 to 1.
+        """Cut clips from the split's part of the noise, at random levels from -60 to -15 dBFS.
 
         Returns:
             The clips, int16 (count, N), and the recording that each is from.
         """
         generator = torch.Generator().manual_seed(SELECTION_SEED)
-        cuts, names = torch.empty(count, self.samples, dtype=torch.int16), []
+        cuts, names = torch.empty(count, self.samples), []
         parts = [(name, noise_part(recording, split)) for name, recording in self.noise_recordings.items()]
         for row in cuts:
             name, noise = parts[int(torch.randint(len(parts), (), generator=generator))]
             names.append(name)
             start = int(torch.randint(len(noise) - self.samples + 1, (), generator=generator))
-            row.copy_(noise[start : start + self.samples] * torch.rand((), generator=generator))
-        return cuts, names
+            row.copy_(noise[start : start + self.samples] / 32768)
+        low, high = SILENCE_DBFS
+        return pcm(at_level(cuts, low + (high - low) * torch.rand(count, 1, generator=generator))), names
+
+    def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """As the base class, but each clip labeled `silence` is first replaced by new noise of a random level."""
+        if SILENCE in self.extra_ratios:
+            silent = labels == self.labels.index(SILENCE)
+            count = int(silent.sum())
+            voices = self.normalize(inputs[~silent])
+            noise = self.augment.noise(self.noise.to(inputs.device), voices, count, self.sample_rate_hz)
+            inputs = inputs.index_put((silent,), pcm(at_level(noise, uniform(noise, *SILENCE_DBFS))))
+        return super().augment_batch(inputs, labels)
+
+
+def pcm(waveforms: Tensor) -> Tensor:
+    """Convert floats within ±1 to int16; what is louder is clipped."""
+    return (waveforms * 32768).round().clamp(-32768, 32767).to(torch.int16)
 
 
 def speaker(file: Path) -> str:

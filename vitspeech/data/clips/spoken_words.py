@@ -16,8 +16,9 @@ from tqdm import tqdm
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, fit_length
 from vitspeech.data.audio.synthesis import SPLITS, Synthesizer, Voice, draw_voice
 from vitspeech.data.batches import Items
-from vitspeech.data.clips.augment import WaveformAugment, pink_noise
+from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.speech_commands import SILENCE, UNKNOWN, noise_part
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
 from vitspeech.errors import InputError

@@ -114,7 +114,7 @@ class ImageFolder(ImageData):
         if len(files) * 3 * self.image**2 > IN_MEMORY_BYTES:
             self.workers = self.file_workers
             return PictureFiles(files, labels, self.image)
-        progress = tqdm(files, desc=f"reading {split}", leave=False, disable=len(files) < 500)
+        progress = tqdm(files, desc=f"reading {split}", leave=False, disable=len(files) < 500 or None)
         return Items(torch.stack([read_picture(file, self.image) for file in progress]), labels)
 
 

@@ -49,7 +49,7 @@ class ImageData(InMemoryData):
         std: Standard deviation of each channel, with pixels scaled to 0..1.
 
     Raises:
-        ValueError: If `batch` is below 1, or `augment` is of another class.
+        InputError: If `batch` is below 1, or `augment` is of another class.
     """
 
     items = "images"

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from vitspeech.data.clips.augment import QUIETEST
+from vitspeech.data.clips.noise import QUIETEST
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.errors import InputError
 

@@ -16,8 +16,8 @@ from tqdm import tqdm
 
 from vitspeech.data.audio.listing import read_rows
 from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, SILENT_PEAK, read_clip
-from vitspeech.data.clips.augment import pink_noise
 from vitspeech.data.clips.folder import hold_out, known_speakers, split_sources
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.splits import relative_name, speaker_in_name
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise
 from vitspeech.data.utterances.batch import SpeechBatch, collate
@@ -50,8 +50,8 @@ class TranscribedAudio(UtteranceData):
     """Recordings with transcripts, listed in ROOT/train.csv, ROOT/validation.csv (or `val.csv`) and ROOT/test.csv.
 
     Each CSV file is UTF-8, with a header that names the columns `path` (absolute or relative to ROOT) and `transcript`,
-    and may name `speaker`. Recordings are WAV, FLAC, OGG or MP3 of any rate, mono or stereo, 0.1 to 60 s long. Transcripts are
-    split into words at white space and used as they are, with capitals and punctuation.
+    and may name `speaker`. Recordings are WAV, FLAC, OGG or MP3 of any rate, mono or stereo, 0.1 to 60 s long.
+    Transcripts are split into words at white space and used as they are, with capitals and punctuation.
 
     If a split has no CSV file, about a tenth of the training recordings is held out for it. A hash of the recording's
     path decides (`hashed_splits`), so that a recording keeps its split when others are added, and splits do not depend
@@ -196,7 +196,7 @@ def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]
         InputError: If a recording is too short, too long or cannot be read; the message names its line.
     """
     sounds, silent = [], []
-    for recording in tqdm(recordings, f"reading {split}", disable=len(recordings) < 500, leave=False):
+    for recording in tqdm(recordings, f"reading {split}", disable=len(recordings) < 500 or None, leave=False):
         try:
             sounds.append(read_clip(recording.file))
         except ValueError as error:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 
-from vitspeech.plots.style import GRAYSCALE, INVERTED_GRAYSCALE, VERMILION
+from vitspeech.plots.style import GRAYSCALE, INVERTED_GRAYSCALE, VERMILION, plain
 from vitspeech.receptive.comparison import Result
 from vitspeech.receptive.examples import Example
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
@@ -66,7 +66,7 @@ def draw_images(results: Sequence[Result], sample: Sample) -> Figure:
         image = sample.raw[number].permute(1, 2, 0).numpy()
         row[0].imshow(image)
         label = "" if sample.labels is None else sample.names[sample.labels[number]]
-        row[0].set_ylabel(label, fontsize=SMALL_FONT)
+        row[0].set_ylabel(plain(label), fontsize=SMALL_FONT)
         for axes, (result, example) in zip(row[1:], columns, strict=True):
             overlay(axes, image, example, number)
             if number == 0:
@@ -84,7 +84,7 @@ def overlay(axes: Axes, image: numpy.ndarray, example: Example, number: int) -> 
     axes.imshow(image.mean(2), cmap=GRAYSCALE, extent=edge, vmin=0, vmax=255)
     axes.imshow(values, cmap=OVERLAY, vmin=0, vmax=1, extent=edge, interpolation="nearest")
     if example.labels is not None and example.what == "field":
-        axes.set_xlabel(example.labels[number], fontsize=SMALL_FONT)
+        axes.set_xlabel(plain(example.labels[number]), fontsize=SMALL_FONT)
 
 
 @readable
@@ -107,7 +107,7 @@ def draw_clips(results: Sequence[Result], sample: Sample) -> Figure:
             field = next(example for example in result.examples if example.what == "field")
             axes.imshow(field.maps[number].T.numpy(), cmap=OVERLAY, vmin=0, vmax=1, interpolation="nearest", **options)
         label = "" if sample.labels is None else f"“{sample.names[sample.labels[number]]}”"
-        column[0].set_title(label)
+        column[0].set_title(plain(label))
         for axes, name in zip(column[1 + len(results) :], names, strict=True):
             draw_lines(axes, results, name, number)
             axes.set_ylim(0, 1.05)
@@ -132,9 +132,8 @@ def draw_lines(axes: Axes, results: Sequence[Result], name: str, number: int) ->
             if example.what == name:
                 values = example.maps[number, :, 0].numpy()
                 times = unit_times_ms(result.main.layers[-1], len(values))
-                axes.plot(
-                    times, values, linestyle=style.dashes, color=style.color, label=result.subject.name, linewidth=1.6
-                )
+                line = {"linestyle": style.dashes, "color": style.color, "linewidth": 1.6}
+                axes.plot(times, values, label=plain(result.subject.name), **line)
 
 
 def unit_times_ms(layer: LayerNumbers, count: int) -> numpy.ndarray:

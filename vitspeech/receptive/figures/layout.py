@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from vitspeech.plots.style import DARK_GRAY, REFERENCE_GRAY, Dashes, SeriesStyle, series_styles
+from vitspeech.plots.style import DARK_GRAY, REFERENCE_GRAY, Dashes, SeriesStyle, plain, series_styles
 from vitspeech.receptive.comparison import Result, State
 from vitspeech.receptive.estimates import Estimate
 
@@ -129,7 +129,7 @@ def add_legend(
             color=style.color,
             marker=style.marker,
             linestyle="-" if states else style.dashes,
-            label=result.subject.name,
+            label=plain(result.subject.name),
         )
         for result, style in models
     ]
@@ -213,10 +213,10 @@ def shortened(name: str, limit: int) -> str:
 
 
 def wrapped(name: str, limit: int) -> str:
-    """The name of a model in lines of at most `limit` characters, broken after punctuation only."""
+    """The name of a model in lines of at most `limit` characters, broken after punctuation only, for a figure."""
     lines = [""]
     for part in findall(r"[^-_./: ]*[-_./: ]?", name):
         if lines[-1] and len(lines[-1] + part) > limit:
             lines.append("")
         lines[-1] += part
-    return "\n".join(lines)
+    return plain("\n".join(lines))

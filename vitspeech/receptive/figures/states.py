@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from vitspeech.plots.style import DARK_GRAY, HIGHLIGHT_GRAY, WHITE, SeriesStyle
+from vitspeech.plots.style import DARK_GRAY, HIGHLIGHT_GRAY, WHITE, SeriesStyle, plain
 from vitspeech.receptive.comparison import Result, State
 from vitspeech.receptive.figures.layout import REFERENCE, all_states, finite, place_legend, readable, subplots
 
@@ -52,7 +52,7 @@ def draw_states(
             lengths.text(
                 0.01,
                 position + HEADING,
-                result.subject.name,
+                plain(result.subject.name),
                 transform=lengths.get_yaxis_transform(),
                 va="center",
                 color=style.color,

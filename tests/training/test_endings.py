@@ -1,0 +1,48 @@
+"""How training ends if it does not finish: one line, the exit status of a shell, and advice that helps."""
+
+import errno
+import os
+import signal
+
+import pytest
+
+from vitspeech.errors import InputError
+from vitspeech.training.endings import clear_ending
+
+
+def ending(error=None, resume="vitspeech train --resume run"):
+    with clear_ending("vitspeech train", lambda: resume):
+        if error is not None:
+            raise error
+
+
+def test_an_interrupted_run_says_how_to_continue(capsys):
+    with pytest.raises(SystemExit) as ended:
+        ending(KeyboardInterrupt())
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.strip() == "vitspeech train: interrupted; continue with vitspeech train --resume run"
+    with pytest.raises(SystemExit):
+        ending(SystemExit(1), resume="")  # as Lightning does it; there is no run yet
+    assert capsys.readouterr().err.strip() == "vitspeech train: interrupted"
+
+
+def test_sigterm_ends_a_run_as_ctrl_c_does(capsys):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended, clear_ending("vitspeech train", lambda: "command"):
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+    assert ended.value.code == 143 and "interrupted; continue with command" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_full_disk_says_where_and_how_to_continue():
+    message = "run/last.ckpt: the disk is full; make room, then continue with vitspeech train --resume run"
+    with pytest.raises(InputError, match=message):
+        ending(OSError(errno.ENOSPC, "No space left on device", "run/last.ckpt"))
+    with pytest.raises(FileNotFoundError, match="x"):
+        ending(FileNotFoundError(errno.ENOENT, "No such file", "x"))
+
+
+def test_a_loss_that_is_not_finite_is_not_to_be_resumed():
+    with pytest.raises(FloatingPointError, match=r"step 3\. Resuming would .*; start a new run with a lower learning"):
+        ending(FloatingPointError("the loss is NaN at step 3"))
