@@ -1,14 +1,19 @@
-"""What several tests share: a tiny finished run of every task, and skips where there is no GPU or no real data."""
+"""What several tests share: tiny finished runs, commands in this process, and skips without a GPU or real data."""
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 import torch
 from filelock import FileLock
+from running import Result
 from tiny import TINY, TINY_LABELER, TINY_SEQUENCES, TINY_SPEECH, TINY_TRANSCRIBER
 
+from vitspeech import commands
+from vitspeech.data.clips import spoken_words
+from vitspeech.data.images.shapes import save_example
 from vitspeech.training.cli import TrainingCLI
 
 torch.set_num_threads(1)
@@ -64,3 +69,39 @@ def finished_transcriber_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished_labeler_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny labeler of frames, trained on the same utterances."""
     return train_once(tmp_path_factory, "tiny-labeler", TINY_LABELER)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Callable[..., Result]:
+    """Run `vitspeech VERB ARGUMENTS`."""
+
+    def run(*arguments: object) -> Result:
+        words = [str(argument) for argument in arguments]
+        monkeypatch.setattr(sys, "argv", ["vitspeech", *words])
+        capsys.readouterr()
+        status = 0
+        try:
+            commands.main()
+        except SystemExit as stopped:
+            status = stopped.code or 0
+            if isinstance(status, str):  # Python prints such a message and exits with 1
+                print(status, file=sys.stderr)
+                status = 1
+        printed = capsys.readouterr()
+        return Result(status, printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture
+def star(tmp_path: Path) -> Path:
+    """An image of a star."""
+    save_example(str(tmp_path / "star.png"))
+    return tmp_path / "star.png"
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    """A recording of the synthesized words left, go."""
+    spoken_words.save_example(tmp_path / "words.wav", ["left", "go"])
+    return tmp_path / "words.wav"

@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,8 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust", action="append", default=[], metavar="MODULE", help=text)
 
 
-def check_table(table: Path | None, option: str = "--csv") -> None:
-    """Refuse a table or a figure that cannot be written later, before the work is done; see `check_target`.
+def check_table(table: Path | None) -> None:
+    """Refuse a table that cannot be written later, before the work is done; see `check_target`.
 
     Raises:
         FileNotFoundError: If its folder does not exist.
@@ -46,7 +46,40 @@ def check_table(table: Path | None, option: str = "--csv") -> None:
         PermissionError: If the file or its folder is not writable.
     """
     if table is not None:
-        check_target(table, option)
+        check_target(table, "--csv")
+
+
+def check_folder(folder: Path, option: str = "-o") -> None:
+    """Refuse an output folder that cannot be created or written to later, before the work is done.
+
+    Raises:
+        InputError: If it is a file, or lies below one, or its path is too long.
+        PermissionError: If it, or the folder that it would be created in, is not writable.
+    """
+    try:
+        nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
+        is_folder = nearest.is_dir()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{option} {folder}: cannot be a folder: {error}") from None
+    if not is_folder:
+        raise InputError(f"{option} {folder}: {nearest} is not a folder; name another one")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise PermissionError(f"{option} {folder}: the folder {nearest} is not writable")
+
+
+def check_picture(picture: Path | None, option: str) -> None:
+    """Refuse a figure that cannot be written later, before the work is done; see `check_target`.
+
+    Raises:
+        InputError: If matplotlib has no format of this ending, or the file cannot be written.
+    """
+    if picture is not None:
+        check_target(picture, option)
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        formats = FigureCanvasBase.get_supported_filetypes()
+        if picture.suffix.lower()[1:] not in formats:
+            raise InputError(f"{option} {picture}: not a picture's name; end it with .png (or {', '.join(formats)})")
 
 
 class UnreadFiles:
@@ -54,40 +87,42 @@ class UnreadFiles:
 
     Args:
         verb: The command's, such as "predict".
+        table: The file of the table that the command writes; `None` prints a line on standard error for each file.
+        columns: Of the table; the first one is the file, the last one the status.
+
+    Attributes:
+        rows: One for each such file in the table, in order; the command adds those of the other files.
     """
 
-    def __init__(self, verb: str) -> None:
-        self.name, self.count = program(verb), 0
+    def __init__(self, verb: str, table: Path | None, columns: Sequence[str]) -> None:
+        self.name, self.table, self.columns = program(verb), table, columns
+        self.count, self.rows = 0, []
 
-    def status(self, path: Path, error: Exception) -> str:
-        """Count a file; the error in one line, without the file's name."""
+    def add(self, path: Path, error: Exception) -> None:
+        """Report a file that could not be read."""
         self.count += 1
-        return one_line(error).removeprefix(f"{path}: ")
-
-    def report(self, path: Path, error: Exception) -> None:
-        """Count a file, and print a line about it on standard error."""
+        message = one_line(error).removeprefix(f"{one_line(path)}: ")
+        if self.table is not None:
+            self.rows.append((path, *[""] * (len(self.columns) - 2), message))
+            return
         from tqdm import tqdm
 
-        tqdm.write(f"{self.name}: {path}: {self.status(path, error)}", file=sys.stderr)  # not into a progress bar
+        tqdm.write(f"{self.name}: {one_line(path)}: {message}", file=sys.stderr)  # not into a progress bar
 
-    def exit(self, table: Path | None = None) -> None:
-        """End with exit status 3 if there was such a file.
-
-        Args:
-            table: Where the errors were written, if `report` did not print them.
-        """
+    def exit(self) -> None:
+        """End with exit status 3 if there was such a file."""
         if not self.count:
             return
-        if table is not None:
+        if self.table is not None:
             files = "1 file" if self.count == 1 else f"{self.count:,} files"
-            print(f"{self.name}: {files} could not be read: see the column `status` of {table}", file=sys.stderr)
+            print(f"{self.name}: {files} could not be read: see the column `status` of {self.table}", file=sys.stderr)
         sys.stdout.flush()
         sys.exit(UNREAD_FILES_STATUS)
 
 
-def one_line(error: Exception) -> str:
-    """The message of an error, in one line."""
-    return " ".join(str(error).split())
+def one_line(text: object) -> str:
+    """The message of an error, or the name of a file, in one line."""
+    return " ".join(str(text).split())
 
 
 def run(command: Callable[[], None], name: str) -> None:

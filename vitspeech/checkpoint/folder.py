@@ -7,6 +7,7 @@ NAME/card.json           data, split, metrics, seeds, commit, hardware, minutes,
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def save(model: Model, folder: str | Path, manifests: Sequence[str | Path] = ())
     Raises:
         FileExistsError: If `folder` holds something else.
     """
-    folder = Path(folder).resolve()  # behind a link, the model is replaced and not the link
+    folder = Path(os.path.realpath(folder))  # behind a link, the model is replaced and not the link
     if folder.exists() and not (folder / CARD).exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder}: is not empty and not a released model; name another folder")
     draft, before = beside(folder, "draft"), beside(folder, "before")
@@ -170,7 +171,7 @@ def find_folder(folder: Path) -> Path:
         raise FileNotFoundError(
             f"{folder}: the run is not finished; continue it with `vitspeech train --resume {folder}`"
         )
-    before = beside(folder.resolve(), "before")
+    before = beside(Path(os.path.realpath(folder)), "before")
     if not folder.exists() and before.exists():
         raise FileNotFoundError(f"{folder}: missing; replacing it was interrupted, and the model before is {before}")
     for path in (folder, folder / WEIGHTS, folder / CONFIG, folder / CARD):
@@ -179,7 +180,7 @@ def find_folder(folder: Path) -> Path:
     for path in (folder / WEIGHTS, folder / CONFIG, folder / CARD):
         if not path.is_file():
             raise InputError(f"{path}: not a regular file")
-        if not path.resolve().is_relative_to(folder.resolve()):
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             raise InputError(f"{path}: a link to a file outside of the folder; put a copy of the file in its place")
     return folder
 

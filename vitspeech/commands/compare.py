@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--size", type=int, metavar="PX", help="image side for timm's networks; default: the others'")
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
+    command_line.check_folder(options.output)
 
     from vitspeech.receptive.comparison import Plan, compare
     from vitspeech.receptive.report.page import write_report

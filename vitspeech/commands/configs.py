@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vitspeech import command_line
+from vitspeech.errors import InputError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -39,7 +40,11 @@ def summary(text: str) -> str:
 
 
 def portable(path: Path) -> str:
-    """The text of a config that works in any folder: a config that it extends is given by name, not by path."""
+    """The text of a config that works in any folder: a config that it extends is given by name, not by path.
+
+    Raises:
+        InputError: If the file is not UTF-8.
+    """
     from vitspeech.training.configs import config_folder
 
     def named(match: re.Match) -> str:
@@ -49,4 +54,8 @@ def portable(path: Path) -> str:
         name = parent.relative_to(config_folder().resolve()).with_suffix("").as_posix()
         return f"extends: {name}{match['rest']}"
 
-    return re.sub(r"^extends: *(?P<parent>[^\s#]+)(?P<rest>.*)$", named, path.read_text(), flags=re.MULTILINE)
+    try:
+        text = path.read_text()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8") from None
+    return re.sub(r"^extends: *(?P<parent>[^\s#]+)(?P<rest>.*)$", named, text, flags=re.MULTILINE)

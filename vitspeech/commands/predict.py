@@ -29,34 +29,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.attention and (len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
         parser.error("--attention draws one file: give one, and no folder")
     command_line.check_table(options.csv)
-    command_line.check_table(options.attention, "--attention")
+    command_line.check_picture(options.attention, "--attention")
 
     import vitspeech
     from vitspeech.data.files import write_csv
-    from vitspeech.plots.attention import draw_attention
+    from vitspeech.plots.attention import check_drawable, draw_attention
 
     model = vitspeech.load(options.checkpoint, trust=options.trust)
     if options.attention:
-        # First, so that nothing is printed before a model without attention is refused.
-        draw_attention(model, Path(options.paths[0]), options.attention)
+        check_drawable(model)
     # Lines on a terminal show progress by themselves.
     progress = options.csv is not None or not sys.stdout.isatty()
-    unread, rows = command_line.UnreadFiles("predict"), []
-
-    def on_error(path: Path, error: Exception) -> None:
-        if options.csv is None:
-            unread.report(path, error)
-        else:
-            rows.append((path, "", "", "", unread.status(path, error)))
-
-    for path, labels in vitspeech.predict(model, options.paths, top=options.top, on_error=on_error, progress=progress):
+    columns = ["file", "rank", "label", "probability", "status"]
+    unread = command_line.UnreadFiles("predict", options.csv, columns)
+    for path, labels in vitspeech.predict(
+        model, options.paths, top=options.top, on_error=unread.add, progress=progress
+    ):
         if options.csv is None:
             print(f"{path}: " + ", ".join(f"{label} {probability:.3f}" for label, probability in labels))
         else:
-            rows += [(path, rank, label, f"{value:.6f}", "ok") for rank, (label, value) in enumerate(labels, 1)]
+            unread.rows += [(path, rank, label, f"{value:.6f}", "ok") for rank, (label, value) in enumerate(labels, 1)]
     if options.csv is not None:
-        write_csv(options.csv, ["file", "rank", "label", "probability", "status"], rows)
+        write_csv(options.csv, columns, unread.rows)
         print(options.csv)
+    unread.exit()
     if options.attention:
+        draw_attention(model, Path(options.paths[0]), options.attention)
         print(options.attention)
-    unread.exit(options.csv)

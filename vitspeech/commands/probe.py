@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the results")
     command_line.add_trust(parser)
     options, overrides = parser.parse_known_args(arguments)
+    command_line.check_folder(options.output)
 
     from vitspeech.training.configs import find_config
     from vitspeech.training.probe import probe_distance

@@ -4,10 +4,12 @@ vitspeech release runs/cifar10-vit/0 checkpoints/vit-cifar10 --seeds runs/cifar1
 """
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from vitspeech import command_line
+from vitspeech.errors import InputError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -21,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--table", action="store_true", help=table)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
+    if Path.cwd().is_relative_to(os.path.realpath(options.folder)):  # it would be replaced, and with it this folder
+        raise InputError(f"{options.folder}: holds the current folder; name another one")
 
     from vitspeech.checkpoint.release import release, write_table
 

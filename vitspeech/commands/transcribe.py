@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.picture and (len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
         parser.error("--picture draws one file: give one, and no folder")
     command_line.check_table(options.csv)
-    command_line.check_table(options.picture, "--picture")
+    command_line.check_picture(options.picture, "--picture")
 
     import vitspeech
     from vitspeech.data.files import write_csv
@@ -48,27 +48,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model = vitspeech.load(options.checkpoint, trust=options.trust)
     # Lines on a terminal show progress by themselves.
     progress = options.csv is not None or not sys.stdout.isatty()
-    unread, rows = command_line.UnreadFiles("transcribe"), []
-
-    def on_error(path: Path, error: Exception) -> None:
-        if options.csv is None:
-            unread.report(path, error)
-        else:
-            rows.append((path, "", "", "", unread.status(path, error)))
-
+    columns = ["file", "unit", "start_s", "end_s", "status"]
+    unread = command_line.UnreadFiles("transcribe", options.csv, columns)
     for path, transcript in vitspeech.transcribe(
-        model, options.paths, search=search, on_error=on_error, progress=progress
+        model, options.paths, search=search, on_error=unread.add, progress=progress
     ):
         if options.csv is None:
             print(f"{path}: {transcript.text}")
             for unit in transcript.units if options.times else ():
                 print(f"{unit.start_s:8.2f} – {unit.end_s:.2f} s  {unit.label}")
         else:
-            rows += table_rows(path, transcript)
+            unread.rows += table_rows(path, transcript)
     if options.csv is not None:
-        write_csv(options.csv, ["file", "unit", "start_s", "end_s", "status"], rows)
+        write_csv(options.csv, columns, unread.rows)
         print(options.csv)
-    unread.exit(options.csv)
+    unread.exit()
     if options.picture:
         draw_transcript(model, Path(options.paths[0]), options.picture, search=search)
         print(options.picture)

@@ -26,12 +26,19 @@ def draw_attention(model: Model, file: Path, output: Path) -> None:
         FileNotFoundError: If `file` or the folder of `output` does not exist.
         InputError: If the network is of another class, or `file` is empty or broken.
     """
+    check_drawable(model)
+    draw = draw_image_attention if isinstance(model.network, ViT) else draw_speech_attention
+    draw(model, file, output)
+
+
+def check_drawable(model: Model) -> None:
+    """Check that the attention of a model can be drawn.
+
+    Raises:
+        InputError: If its network is neither a `ViT` nor a `SpeechClassifier`.
+    """
     network = model.network
-    if isinstance(network, ViT):
-        draw_image_attention(model, file, output)
-    elif isinstance(network, SpeechClassifier):
-        draw_speech_attention(model, file, output)
-    else:
+    if not isinstance(network, ViT | SpeechClassifier):
         raise InputError(
             f"--attention draws ViT and SpeechClassifier; {type(network).__name__} {reason_not_drawn(network, model)}"
         )

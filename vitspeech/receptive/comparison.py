@@ -3,6 +3,7 @@
 Shapes: B inputs, F log-mel frames, M mel bins.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,7 +39,7 @@ class Plan:
         layers: Names of the layers to measure; `None` measures those of `default_layers`.
 
     Raises:
-        InputError: If there are fewer than two inputs, or a factor is not above 0.
+        InputError: If there are fewer than two inputs, or a factor is not finite or not above 0.
     """
 
     inputs: int = 200
@@ -50,7 +51,7 @@ class Plan:
         fewest = min(self.inputs, self.answers)
         if fewest < 2:
             raise InputError(f"{fewest} input: an estimate with an interval needs at least 2")
-        if not self.factors or min(self.factors) <= 0:
+        if not self.factors or not all(0 < factor < math.inf for factor in self.factors):
             raise InputError(f"factors={self.factors} are not sizes above 0")
 
 

@@ -157,6 +157,8 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False, tru
         InputError: If timm has no network with that name, or the model in the folder can't be loaded or takes more than
             one input.
     """
+    if size is not None and size < 1:
+        raise InputError(f"size={size} px is below 1")
     if not name.startswith(TIMM):
         model = checkpoint.load(name, trust=trust)
         if isinstance(model.network, SpeechTranscriber):

@@ -90,8 +90,9 @@ class SpeechCommands(WaveformData, WordSource):
             SPEECHCOMMANDS(self.root, url=URL, folder_in_archive=FOLDER, download=True)
         if not self.folder.is_dir():
             raise FileNotFoundError(
-                f"{self.folder}: Speech Commands is missing; pass the folder that contains {FOLDER}/ by --data.root "
-                "(--data.source.root) or VITSPEECH_DATA, or download it with --data.download true"
+                f"{self.folder}: Speech Commands is missing; pass the folder that contains {FOLDER}/ by VITSPEECH_DATA "
+                "or --data.root (of a source: --data.source.root; evaluate, compare: --data), or download it with "
+                "`vitspeech train ... --data.download true`"
             )
 
     def read(self, split: str) -> Dataset:

@@ -92,5 +92,6 @@ class Cifar(ImageData):
             folder = f"{self.root}/{self.reader.base_folder}"
             raise FileNotFoundError(
                 f"{folder}: CIFAR-{self.classes} is missing, or a file's MD5 differs from the published one; pass the "
-                "parent folder by --data.root or VITSPEECH_DATA, or download the data set with --data.download true"
+                "parent folder by VITSPEECH_DATA or --data.root (evaluate, compare: --data), or download the data set "
+                "with `vitspeech train ... --data.download true`"
             ) from None

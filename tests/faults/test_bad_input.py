@@ -1,0 +1,380 @@
+"""The bad inputs that matter most: each ends with its status and one line that says why, and leaves nothing behind."""
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny import ROOT, TINY
+from watching import bounded_memory
+
+TRAIN_IN = " ".join(["train", *TINY, "--run="])
+TRAIN = f"{TRAIN_IN}out"
+OWN = "train --config=own.yaml --run=out"
+SOUND = """
+data: {{class_path: vitspeech.{data}, init_args: {{root: data, batch: 4}}}}
+model:
+  class_path: vitspeech.{task}
+  init_args:
+    network:
+      class_path: vitspeech.{network}
+      init_args: {{tokens: {{class_path: vitspeech.SpeechTokens, init_args: {{width: 16}}}}}}
+    optimizer: {{class_path: torch.optim.AdamW, init_args: {{lr: 0.001}}}}
+trainer: {{max_epochs: 1, accelerator: cpu, precision: 32-true, enable_progress_bar: false}}
+"""
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A bad command.
+
+    Args:
+        arguments: The command line; {run}, {speech}, {transcriber}, {picture} and {recording} stand for `places`.
+        message: A part of the one line on standard error.
+        make: Prepares the current folder.
+        status: The exit status.
+    """
+
+    arguments: str
+    message: str
+    make: Callable[[dict[str, Path]], None] = lambda places: None
+    status: int = 1
+
+
+def write(name: str, content: str | bytes = "") -> Callable[[dict], None]:
+    """Write a file, and its folder."""
+
+    def make(places: dict) -> None:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return make
+
+
+def copied(change: Callable[[Path], None], source: str = "run") -> Callable[[dict], None]:
+    """Copy the model of a finished run to `m`, and change it."""
+
+    def make(places: dict) -> None:
+        shutil.copytree(places[source] / "model", "m")
+        change(Path("m"))
+
+    return make
+
+
+def sums(model: Path) -> None:
+    """Write the sums of weights and configuration into the card, as somebody would who alters a model on purpose."""
+    card = json.loads((model / "card.json").read_text())
+    names = {"sha256": "model.safetensors", "config_sha256": "config.yaml"}
+    card |= {key: hashlib.sha256((model / name).read_bytes()).hexdigest() for key, name in names.items()}
+    (model / "card.json").write_text(json.dumps(card))
+
+
+def config_with(*keys: str | int, value: object, source: str = "run") -> Callable[[dict], None]:
+    """Copy a model, set a key of its config.yaml, and write the sums anew."""
+
+    def change(model: Path) -> None:
+        config = yaml.safe_load((model / "config.yaml").read_text())
+        place = config
+        for key in keys[:-1]:
+            place = place[key]
+        place[keys[-1]] = value
+        (model / "config.yaml").write_text(yaml.safe_dump(config))
+        sums(model)
+
+    return copied(change, source)
+
+
+def card_with(*keys: str, value: object, source: str = "run") -> Callable[[dict], None]:
+    """Copy a model and set a key of its card."""
+
+    def change(model: Path) -> None:
+        card = json.loads((model / "card.json").read_text())
+        place = card
+        for key in keys[:-1]:
+            place = place[key]
+        place[keys[-1]] = value
+        (model / "card.json").write_text(json.dumps(card))
+
+    return copied(change, source)
+
+
+def weights_with(change: Callable[[bytes], bytes]) -> Callable[[dict], None]:
+    """Copy a model, change the bytes of its weights, and write the sums anew."""
+
+    def make(model: Path) -> None:
+        file = model / "model.safetensors"
+        file.write_bytes(change(file.read_bytes()))
+        sums(model)
+
+    return copied(make)
+
+
+def sounds(listing: str | None, data: str = "AudioFolder") -> Callable[[dict], None]:
+    """A config for data in `data`: recordings of two words, and with `listing` a train.csv."""
+
+    def make(places: dict) -> None:
+        for word in ("left", "right"):
+            for split in ("train", "validation", "test"):
+                Path("data", split, word).mkdir(parents=True)
+                for number in range(4):
+                    shutil.copy(places["recording"], Path("data", split, word, f"{number}.wav"))
+        task, network = {
+            "AudioFolder": ("Classification", "SpeechClassifier"),
+            "TranscribedAudio": ("Recognition", "SpeechRecognizer"),
+        }[data]
+        Path("own.yaml").write_text(SOUND.format(data=data, task=task, network=network))
+        if listing is not None:
+            Path("data/train.csv").write_text(listing)
+
+    return make
+
+
+def link(target: str, name: str) -> Callable[[dict], None]:
+    """Make a symbolic link."""
+    return lambda places: os.symlink(target, name)
+
+
+def pipe(name: str) -> Callable[[dict], None]:
+    """Make a pipe that nobody writes to."""
+    return lambda places: os.mkfifo(name)
+
+
+def folder(name: str) -> Callable[[dict], None]:
+    """Make a folder."""
+    return lambda places: Path(name).mkdir(parents=True)
+
+
+OS_SYSTEM = {"class_path": "os.system", "init_args": {"command": "touch run-by-a-config"}}
+ALIASES = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 8)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+BAD = {
+    # Words that are no command, options that do not exist, numbers out of range
+    "a misspelled verb": Bad("trian", "did you mean 'train'?", status=2),
+    "an unknown verb": Bad("../train", "unknown command", status=2),
+    "no arguments": Bad("predict", "the following arguments are required", status=2),
+    "an unknown option": Bad("predict {run} {picture} --nonsense", "unrecognized arguments", status=2),
+    "top zero": Bad("predict {run} {picture} --top 0", "below 1", status=2),
+    "top nan": Bad("predict {run} {picture} --top nan", "invalid int value", status=2),
+    "beam zero": Bad("transcribe {transcriber} {recording} --beam 0", "beam is at least 1"),
+    "weight nan": Bad("transcribe {transcriber} {recording} --ctc-weight nan", "within 0 .. 1"),
+    "evaluate with a beam of zero": Bad("evaluate {transcriber} --beam 0", "beam is at least 1"),
+    "factors nan": Bad("compare {run} --factors nan -o report", "factors=(nan,)"),
+    "factors infinite": Bad("compare {run} --factors inf -o report", "factors=(inf,)"),
+    "size negative": Bad("compare timm:resnet18 --size=-4 --data . -o report", "size=-4 px is below 1"),
+    "a distance that is too large": Bad("probe --distances 14 -o out", "distance=14.0 px is not within"),
+    "no seeds": Bad("probe --distances 9 --seeds 0 -o out", "seeds=0 is below 1"),
+    "repeats zero": Bad("benchmark attention --repeats 0 --json out.json", "repeats=0 is below 1"),
+    "an unknown config": Bad("configs shapes/vitt", "did you mean shapes/vit"),
+    "a config of bytes": Bad("configs own.yaml", "own.yaml: not UTF-8", write("own.yaml", b"\xff\xfe")),
+    # Inputs that are missing, empty, broken, of another kind, or no files
+    "no such picture": Bad("predict {run} nowhere.png", "nowhere.png: no such file"),
+    "an empty picture": Bad("predict {run} a.png", "a.png: empty", write("a.png"), 3),
+    "a broken picture": Bad(
+        "predict {run} a.png", "a.png: not a picture that can be read", write("a.png", b"\x89PNG\r\n\x1a\n1"), 3
+    ),
+    "a text as a picture": Bad("predict {run} a.png", "a.png: not a picture", write("a.png", "hello"), 3),
+    "a folder without pictures": Bad("predict {run} empty", "no picture in this folder", folder("empty")),
+    "a recording for an image model": Bad("predict {run} {recording}", "not a picture", status=3),
+    "a picture for a speech model": Bad("predict {speech} {picture}", "not a recording", status=3),
+    "a pipe that nobody writes to": Bad("predict {speech} pipe.wav", "pipe.wav", pipe("pipe.wav"), 3),
+    "a name in a circle": Bad("predict {run} loop.png", "loop.png", link("loop.png", "loop.png")),
+    "a name that is too long": Bad("predict {run} " + "n" * 300, "name too long"),
+    "a name with a line break": Bad("predict {run} 'a\nb.png'", "a b.png: no such file"),
+    "a broken file with a line break": Bad("predict {run} 'a\nb.png'", "empty", write("a\nb.png"), 3),
+    "a directory of the system": Bad("predict {run} /proc/self/fdinfo", "no picture in this folder"),
+    "a broken recording": Bad("transcribe {transcriber} a.wav", "a.wav: not a recording", write("a.wav", "x"), 3),
+    "a stream of nothing": Bad("stream {speech} nowhere.wav", "nowhere.wav"),
+    "a stream of a picture": Bad("stream {speech} {picture}", "not a recording"),
+    "a file and the microphone": Bad("stream {speech} {recording} --microphone", "give either FILE", status=2),
+    "an image model that streams": Bad("stream {run} {recording}", "ViT can't be streamed"),
+    "a classifier that transcribes": Bad("transcribe {speech} {recording}", "use `vitspeech predict`"),
+    "a transcriber that predicts": Bad("predict {transcriber} {recording}", "use `vitspeech transcribe`"),
+    "speech and images compared": Bad("compare {run} {speech} -o report", "compare models of one kind"),
+    "attention of a broken picture": Bad("predict {run} a.png --attention out.png", "empty", write("a.png"), 3),
+    # Models: folders that are none, files that are missing or altered
+    "no model": Bad("predict nowhere {picture}", "nowhere: missing"),
+    "a file as a model": Bad("predict file {picture}", "file", write("file")),
+    "a model in a circle": Bad("predict loop {picture}", "loop", link("loop", "loop")),
+    "an empty folder as a model": Bad("evaluate empty", "model.safetensors: missing", folder("empty")),
+    "altered weights": Bad(
+        "predict m {picture}", "altered", copied(lambda m: (m / "model.safetensors").write_bytes(b""))
+    ),
+    "half of the weights": Bad("predict m {picture}", "not safetensors", weights_with(lambda b: b[: len(b) // 2])),
+    "weights with a huge header": Bad("predict m {picture}", "", weights_with(lambda b: b"\xff" * 8 + b[8:])),
+    "a config that is a list": Bad(
+        "predict m {picture}", "config.yaml", copied(lambda m: [(m / "config.yaml").write_text("[1]"), sums(m)])
+    ),
+    "a config with an object of Python": Bad(
+        "predict m {picture}",
+        "config.yaml",
+        copied(lambda m: [(m / "config.yaml").write_text("network: !!python/object/apply:os.system [exit]"), sums(m)]),
+    ),
+    "a config with a million brackets": Bad(
+        "predict m {picture}",
+        "config.yaml",
+        copied(lambda m: [(m / "config.yaml").write_text("network: " + "[" * 1_000_000), sums(m)]),
+    ),
+    "a network that is a function": Bad("predict m {picture}", "os.system", config_with("network", value=OS_SYSTEM)),
+    "a part that is a function": Bad(
+        "predict m {picture}", "os.system", config_with("network", "init_args", "encoder", "left", value=OS_SYSTEM)
+    ),
+    "a score that is a function": Bad(
+        "predict m {picture}", "os.system", config_with("network", "init_args", "encoder", "score", value="os.system")
+    ),
+    "a function of torch as a network": Bad(
+        "predict m {picture}", "torch.hub.load", config_with("network", "class_path", value="torch.hub.load")
+    ),
+    "a width that is a text": Bad("predict m {picture}", "m", config_with("network", "init_args", "width", value="x")),
+    "fewer labels than outputs": Bad("predict m {picture}", "labels", config_with("labels", value=["one"])),
+    "a mean that is a text": Bad("predict m {picture}", "mean", config_with("preprocessing", "mean", value="x")),
+    "an image of minus one": Bad("predict m {picture}", "image", config_with("preprocessing", "image", value=-1)),
+    "a sample rate that is nan": Bad(
+        "predict m {recording}",
+        "sample_rate_hz",
+        config_with("preprocessing", "sample_rate_hz", value=float("nan"), source="speech"),
+    ),
+    "a card that is no JSON": Bad("evaluate m", "card.json", copied(lambda m: (m / "card.json").write_text("{"))),
+    "a card of a million brackets": Bad(
+        "evaluate m", "card.json", copied(lambda m: (m / "card.json").write_text("[" * 1_000_000))
+    ),
+    "a card whose format is a mapping": Bad("evaluate m", "format", card_with("format", value={})),
+    "a card whose data is a function": Bad("evaluate m", "os.system", card_with("data", value=OS_SYSTEM)),
+    "a card whose count is a list": Bad("evaluate m", "count", card_with("data", "init_args", "count", value=["x"])),
+    "a card whose manifest is a file of the system": Bad(
+        "evaluate m",
+        "manifest",
+        card_with("data", "init_args", "manifests", value=["/etc/passwd"], source="transcriber"),
+    ),
+    "a card without metrics": Bad("evaluate m", "metrics", card_with("metrics", value=None)),
+    "a card with an unknown search": Bad(
+        "evaluate m", "metrics", card_with("metrics", "search", value={"x": 1}, source="transcriber")
+    ),
+    "training items without end": Bad(
+        "evaluate m",
+        "training_items.txt",
+        copied(lambda m: os.symlink("/dev/zero", m / "training_items.txt")),
+    ),
+    # Outputs that cannot be written
+    "a table that is a folder": Bad("predict {run} {picture} --csv .", "not a regular file"),
+    "a table in no folder": Bad("predict {run} {picture} --csv nowhere/a.csv", "does not exist"),
+    "a table that is a device": Bad("predict {run} {picture} --csv /dev/full", "not a regular file"),
+    "a picture of an unknown format": Bad("predict {run} {picture} --attention a.xyz", "a.xyz: not a picture's name"),
+    "a transcript of an unknown format": Bad(
+        "transcribe {transcriber} {recording} --picture a", "a: not a picture's name"
+    ),
+    "a report that is a file": Bad("compare {run} -o file", "file is not a folder", write("file")),
+    "a report below a file": Bad("compare {run} -o file/report", "file is not a folder", write("file")),
+    "a probe that is a file": Bad("probe -o file", "file is not a folder", write("file")),
+    "a report in a circle": Bad("compare {run} -o loop", "loop is not a folder", link("loop", "loop")),
+    "a released model that is a file": Bad("release {run} file", "file", write("file")),
+    "a released model in a folder of other things": Bad("release {run} other", "other", write("other/mine.txt")),
+    "a released model here": Bad("release {run} .", "."),
+    "an unfinished run": Bad("release empty new", "not a finished run", folder("empty")),
+    "samples below a file": Bad("samples file/here", "file", write("file")),
+    # Training: options
+    "no config": Bad("train --run=out", "required: data, model", status=2),
+    "a missing config": Bad("train --config=nowhere --run=out", "neither a file nor a shipped config"),
+    "a misspelled section": Bad(f"{TRAIN} --config=own.yaml", "modle", write("own.yaml", "modle: {}")),
+    "a misspelled key": Bad(f"{TRAIN} --model.network.init_args.widht=3", "widht", status=2),
+    "configs that extend each other": Bad(
+        "train --config=own.yaml --run=out", "circle|each other", write("own.yaml", "extends: own.yaml")
+    ),
+    "aliases of aliases": Bad(
+        f"{TRAIN} --config=own.yaml", "own.yaml", write("own.yaml", ALIASES + "model: {class_path: *i}")
+    ),
+    "a config of bytes in training": Bad(f"{TRAIN} --config=own.yaml", "own.yaml", write("own.yaml", b"\xff\xfe\0")),
+    "an optimizer that is a function": Bad(f"{TRAIN} --model.optimizer=os.system", "os.system"),
+    "a function of torch as an optimizer": Bad(f"{TRAIN} --model.optimizer=torch.hub.load", "optimizer", status=2),
+    "a network as an optimizer": Bad(f"{TRAIN} --model.optimizer=vitspeech.ViT", "optimizer", status=2),
+    "a learning rate below zero": Bad(f"{TRAIN} --model.optimizer.init_args.lr=-1", "Invalid learning rate: -1.0"),
+    "a learning rate that is nan": Bad(f"{TRAIN} --model.optimizer.init_args.lr=nan", "lr", status=2),
+    "a GPU where there is none": Bad(f"{TRAIN} --trainer.accelerator=cuda", "trainer"),
+    "the overlay for GPUs": Bad(f"{TRAIN} --config={ROOT / 'configs/trainer/gpu.yaml'}", "trainer"),
+    "99 devices": Bad(f"{TRAIN} --trainer.accelerator=cpu --trainer.devices=99", "devices"),
+    "a precision that does not exist": Bad(f"{TRAIN} --trainer.precision=17", "precision", status=2),
+    "a callback that is a function": Bad(f"{TRAIN} --trainer.callbacks=[os.system]", "os.system"),
+    "a batch larger than the set": Bad(f"{TRAIN} --data.init_args.batch=100000", "batch"),
+    "a batch of zero": Bad(f"{TRAIN} --data.init_args.batch=0", "batch"),
+    "an image that the patches do not divide": Bad(f"{TRAIN} --model.network.init_args.image=33", "patch"),
+    "an image of another size": Bad(f"{TRAIN} --model.network.init_args.image=16", "image"),
+    "fewer classes than labels": Bad(f"{TRAIN} --model.network.init_args.classes=3", "classes=3"),
+    "a speech network for pictures": Bad(f"{TRAIN} --model.network=vitspeech.SpeechClassifier", ""),
+    "transcripts of pictures": Bad(f"{TRAIN} --model=vitspeech.Recognition", ""),
+    "a trusted module that does not exist": Bad(f"{TRAIN} --trust=no_such_module", "no_such_module"),
+    "a trusted module that is no name": Bad(f"{TRAIN} --trust=-m", "-m"),
+    # Training: folders and data
+    "a run that is a file": Bad(f"{TRAIN_IN}file", "file", write("file")),
+    "a run that exists": Bad(TRAIN_IN + "{run}", "holds a run already"),
+    "nothing to resume": Bad("train --resume nowhere", "no run to resume"),
+    "an empty folder to resume": Bad("train --resume empty", "no run to resume", folder("empty")),
+    "no data": Bad(OWN, "data: no such folder", lambda places: [sounds(None)(places), shutil.rmtree("data")]),
+    "a listing without a header": Bad(OWN, "train.csv: line 1: no column 'path'", sounds("a.wav,left\n")),
+    "a listing with a missing file": Bad(OWN, "train.csv: line 2", sounds("path,label\nnowhere.wav,left\n")),
+    "a listing of a device": Bad(OWN, "train.csv: line 2", sounds("path,label\n/dev/zero,left\n")),
+    "a listing with too many fields": Bad(OWN, "3 fields, but 2", sounds("path,label\na.wav,left,right\n")),
+    "an empty listing": Bad(OWN, "train.csv", sounds("")),
+    "a broken recording in the data": Bad(
+        OWN, "0.wav", lambda places: [sounds(None)(places), Path("data/train/left/0.wav").write_text("x")]
+    ),
+    "a class in the test set alone": Bad(
+        OWN,
+        "training does not have",
+        lambda places: [sounds(None)(places), os.rename("data/test/left", "data/test/up")],
+    ),
+    "transcripts without a listing": Bad(OWN, "train.csv", sounds(None, "TranscribedAudio")),
+}
+
+
+def contents(folder: Path) -> dict[str, tuple]:
+    """Every file, folder and link below a folder with its type, size and time of change."""
+    entries = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        entries[os.fsencode(path.relative_to(folder))] = (status.st_mode, status.st_size, status.st_mtime_ns)
+    return {name: entry[:1] if os.path.isdir(folder / os.fsdecode(name)) else entry for name, entry in entries.items()}
+
+
+@pytest.fixture
+def places(finished_run, finished_speech_run, finished_transcriber_run, star, words):
+    """The finished runs and the files that bad commands name."""
+    return {
+        "run": finished_run,
+        "speech": finished_speech_run,
+        "transcriber": finished_transcriber_run,
+        "picture": star,
+        "recording": words,
+    }
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_input_is_one_line_and_leaves_nothing(command, places, tmp_path, monkeypatch, name):
+    bad = BAD[name]
+    here, temporary = tmp_path / "here", tmp_path / "temporary"
+    here.mkdir()
+    temporary.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    bad.make(places)
+    before = contents(tmp_path), contents(places["run"])
+    arguments = shlex.split(bad.arguments)
+    for key, path in places.items():
+        arguments = [argument.replace(f"{{{key}}}", str(path)) for argument in arguments]
+    with bounded_memory():
+        result = command(*arguments)
+    lines = [line.rpartition("\r")[2] for line in result.stderr.splitlines()]
+    if result.returncode == 2:
+        lines = [line for line in lines if not line.startswith(("usage: ", "  "))]
+    assert result.returncode == bad.status, result.stderr
+    assert len([line for line in lines if line.strip()]) == 1, result.stderr
+    assert any(part in result.stderr for part in bad.message.split("|")), result.stderr
+    assert "Traceback" not in result.stderr
+    assert (contents(tmp_path), contents(places["run"])) == before
