@@ -1,8 +1,11 @@
 """The error for what a user can correct: an option, a config, a card or a file.
 
 Commands print an `InputError` as one line. An error of any other class, except `OSError`, is a bug of the package, and
-commands print its traceback (see `vitspeech.command_line`).
+commands print its traceback (see `vitspeech.command_line`). The functions check numbers that a user gave.
 """
+
+import math
+from collections.abc import Sequence
 
 
 class InputError(ValueError):
@@ -11,3 +14,40 @@ class InputError(ValueError):
 
 class MissingExtraError(InputError, ImportError):
     """An optional dependency is not installed; the message names the extra that installs it."""
+
+
+def check_number(name: str, value: float, low: float = -math.inf, high: float = math.inf) -> None:
+    """Refuse a number that is not finite or out of its range; NaN passes any comparison with `<`.
+
+    Args:
+        name: Name of the argument.
+        value: The number.
+        low: Smallest value.
+        high: Largest value.
+
+    Raises:
+        InputError: If it is.
+    """
+    if not (math.isfinite(value) and low <= value <= high):
+        bounds = f" from {low:g}" * (low > -math.inf) + f" to {high:g}" * (high < math.inf)
+        raise InputError(f"{name}={value} is not a number{bounds}")
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Refuse a fraction or probability that is not within 0 .. 1.
+
+    Raises:
+        InputError: If `value` is negative, 1 or more, or NaN.
+    """
+    if not 0 <= value < 1:
+        raise InputError(f"{name}={value} is not within 0 .. 1 (1 excluded)")
+
+
+def check_range(name: str, bounds: Sequence[float]) -> None:
+    """Refuse a range that does not have two finite bounds, the lower one first.
+
+    Raises:
+        InputError: If it does not.
+    """
+    if len(bounds) != 2 or not -math.inf < bounds[0] <= bounds[1] < math.inf:
+        raise InputError(f"{name}={list(bounds)} is not a range from low to high")

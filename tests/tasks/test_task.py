@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from vitspeech.errors import check_fraction
 from vitspeech.tasks import Classification, Labeling, Recognition, Task, Transcription, find_task
-from vitspeech.tasks.task import check_fraction
 
 
 class Sampled(Task):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from vitspeech.attention.scores import Score
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_fraction, check_number
 
 Contexts = int | list[int | None] | None
 
@@ -62,6 +62,11 @@ class EncoderConfig(Config):
     score: type[Score] | str = "scaled_dot"
     normalizer: Literal["softmax", "relu"] = "softmax"
 
+    def __post_init__(self) -> None:
+        check_fraction("drop_path", self.drop_path)
+        check_fraction("dropout", self.dropout)
+        check_number("mlp_ratio", self.mlp_ratio, 0)
+
     def per_block(self) -> list[Self]:
         """One config for each block, with its own `left`, `right` and `drop_path`.
 
@@ -99,6 +104,10 @@ class DecoderConfig(Config):
     dropout: float = 0.0
     score: type[Score] | str = "scaled_dot"
     normalizer: Literal["softmax", "relu"] = "softmax"
+
+    def __post_init__(self) -> None:
+        check_fraction("dropout", self.dropout)
+        check_number("mlp_ratio", self.mlp_ratio, 0)
 
     @classmethod
     def like(cls, encoder: EncoderConfig) -> Self:

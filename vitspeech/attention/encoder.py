@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vitspeech.attention.config import EncoderConfig
 from vitspeech.attention.multihead import MultiHeadAttention
-from vitspeech.errors import InputError
+from vitspeech.errors import check_fraction
 
 Positions = Literal["relative", "rotary"] | nn.Module | None
 
@@ -33,8 +33,7 @@ class DropPath(nn.Module):
 
     def __init__(self, prob: float) -> None:
         super().__init__()
-        if not 0 <= prob < 1:
-            raise InputError(f"drop_path={prob} is not within 0 .. 1 (1 excluded)")
+        check_fraction("drop_path", prob)
         self.prob = prob
 
     def forward(self, branch: Tensor) -> Tensor:

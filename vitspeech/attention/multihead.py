@@ -16,7 +16,7 @@ from vitspeech.attention.masks import check_context, check_mask, check_padding, 
 from vitspeech.attention.positions import IN_ATTENTION, RelativePositions, Rotary
 from vitspeech.attention.scores import NORMALIZERS, Score, make_score, named
 from vitspeech.attention.windowed.truncated import truncated_attention
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_fraction
 
 
 class MultiHeadAttention(nn.Module):
@@ -51,7 +51,7 @@ class MultiHeadAttention(nn.Module):
         query that may attend to nothing is the bias of W^O. With a `mask` or a source, all T x S pairs are computed.
 
     Raises:
-        InputError: If H does not divide D, a context is negative, or a name is unknown.
+        InputError: If H does not divide D, a context is negative, `dropout` is not within 0 .. 1, or a name is unknown.
         ValueError: If a mask has a wrong shape.
     """
 
@@ -73,6 +73,7 @@ class MultiHeadAttention(nn.Module):
         check_context(left, right)
         self.heads = heads
         self.left, self.right = left, right
+        check_fraction("dropout", dropout)
         self.dropout = dropout
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)

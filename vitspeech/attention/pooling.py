@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.scores import named, weights_of
-from vitspeech.errors import InputError
+from vitspeech.errors import check_number
 
 
 class MeanPooling(nn.Module):
@@ -78,8 +78,8 @@ class SelfAttentivePooling(nn.Module):
 
     def __init__(self, width: int, hidden: int = 64, hops: int = 1, penalty: float = 0.0) -> None:
         super().__init__()
-        if hops < 1 or penalty < 0:
-            raise InputError(f"hops={hops} is below 1 or penalty={penalty} is negative")
+        check_number("hops", hops, 1)
+        check_number("penalty", penalty, 0)
         self.factor = hops
         self.penalty = penalty
         self.auxiliary_loss: Tensor | None = None

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report, classification
 from vitspeech.inference.transcribe import Search
-from vitspeech.tasks.task import Task, check_fraction
+from vitspeech.tasks.task import Task
 
 
 class Classification(Task):

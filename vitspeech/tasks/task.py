@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report
 from vitspeech.inference.transcribe import Search
 from vitspeech.tasks.optimizer import Decay, learning_rate, parameter_groups
@@ -195,16 +195,6 @@ class Task(lightning.LightningModule):
         steps = int(self.trainer.estimated_stepping_batches)
         schedule = learning_rate(optimizer, steps=steps, warmup_steps=int(self.warmup * steps), decay=self.decay)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-
-def check_fraction(name: str, value: float) -> None:
-    """Refuse a fraction or probability that is not within 0 .. 1.
-
-    Raises:
-        InputError: If `value` is negative, 1 or more, or NaN.
-    """
-    if not 0 <= value < 1:
-        raise InputError(f"{name}={value} is not within 0 .. 1 (1 excluded)")
 
 
 def find_task(class_path: str, trust: Sequence[str] = ()) -> type[Task]:

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech.decoding.autoregressive import greedy
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_fraction
 from vitspeech.tasks.recognition import Recognition
-from vitspeech.tasks.task import check_fraction
 
 
 class Transcription(Recognition):

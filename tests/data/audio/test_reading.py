@@ -2,6 +2,7 @@
 
 import re
 import struct
+import sys
 import warnings
 
 import numpy
@@ -280,8 +281,9 @@ def test_silent_and_clipped_clips_are_warned_of_once_with_count_and_name(tmp_pat
     )  # no warning: it'd be an error
 
 
-@pytest.mark.parametrize("count, shown", [(500, True), (499, False)])
-def test_many_files_have_a_bar(tmp_path, capsys, count, shown):
+@pytest.mark.parametrize("count, terminal, shown", [(500, True, True), (499, True, False), (500, False, False)])
+def test_many_files_have_a_bar_in_a_terminal(tmp_path, capsys, monkeypatch, count, terminal, shown):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
     path = written(tmp_path / "a.wav")
     read_clips([path] * count, 1600, progress="training")
     assert ("training" in capsys.readouterr().err) == shown

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from vitspeech.data.utterances.augment import SequenceAugment, change_speed, check_range
+from vitspeech.data.utterances.augment import SequenceAugment, change_speed
 from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.errors import check_range
 
 BATCH, RATE_HZ = 61, 16_000
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitspeech.data.clips.noise import rms, stretches, synthesize, uniform
-from vitspeech.errors import InputError
+from vitspeech.errors import check_number, check_range
 
 
 @dataclass
@@ -40,11 +40,12 @@ class WaveformAugment:
     synthetic: float = 0.5
 
     def __post_init__(self) -> None:
-        shares = (self.noise_prob, self.synthetic)
-        if self.shift_ms < 0 or not 0 <= self.speed < 1 or self.gain_db < 0 or not all(0 <= x <= 1 for x in shares):
-            raise InputError(f"{self} has a number that is negative or too large")
-        if self.noise_snr_db[0] > self.noise_snr_db[1]:
-            raise InputError(f"noise_snr_db={list(self.noise_snr_db)} is not a range from low to high")
+        check_number("shift_ms", self.shift_ms, 0)
+        check_number("speed", self.speed, 0, 0.9)
+        check_number("gain_db", self.gain_db, 0, 100)
+        check_number("noise_prob", self.noise_prob, 0, 1)
+        check_number("synthetic", self.synthetic, 0, 1)
+        check_range("noise_snr_db", self.noise_snr_db)
 
     def __call__(self, waveforms: Tensor, noise: Tensor, sample_rate_hz: int) -> Tensor:
         """Augment float clips (B, N) with background noise, int16 (A,): -> (B, N)."""

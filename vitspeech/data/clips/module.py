@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
+from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.module import InMemoryData, check_augment
-from vitspeech.errors import InputError
+from vitspeech.errors import check_number
 
 
 class WaveformData(InMemoryData):
@@ -51,7 +51,7 @@ class WaveformData(InMemoryData):
         noise: Recorded noise for the augmentation, int16, at least N samples; pink noise unless it is replaced.
 
     Raises:
-        InputError: If `batch` is below 1 or `seconds` is below 0.1.
+        InputError: If `batch` is below 1 or `seconds` is not from 0.1 to 60.
     """
 
     items = "clips"
@@ -61,8 +61,7 @@ class WaveformData(InMemoryData):
         self, *, seconds: float = 1.0, batch: int = 128, augment: WaveformAugment | None = None, seed: int = 0
     ) -> None:
         super().__init__(batch=batch, seed=seed)
-        if seconds < 0.1:
-            raise InputError(f"seconds={seconds} is below 0.1")
+        check_number("seconds", seconds, 0.1, LONGEST_S)
         self.seconds, self.samples = seconds, round(seconds * self.sample_rate_hz)
         self.augment = WaveformAugment() if augment is None else augment
         check_augment(self.augment, WaveformAugment)

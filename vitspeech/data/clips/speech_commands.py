@@ -17,13 +17,14 @@ from vitspeech.data.clips.noise import at_level, uniform
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 
 FOLDER, URL = "SpeechCommands", "speech_commands_v0.02"
 WORDS = tuple(
     "backward bed bird cat dog down eight five follow forward four go happy house learn left marvin nine no off on one "
     "right seven sheila six stop three tree two up visual wow yes zero".split()
 )
+MOST_EXTRA = 100  # clips of `unknown` or `silence` per clip of a word
 UNKNOWN, SILENCE, NOISE = "unknown", "silence", "_background_noise_"
 SPLITS = ("train", "validation", "test")
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
@@ -76,8 +77,8 @@ class SpeechCommands(WaveformData, WordSource):
         if foreign or not self.words or len(set(self.words)) < len(self.words):
             reason = f"{', '.join(foreign)} not in the data set" if foreign else "none given, or one given twice"
             raise InputError(f"words: {reason}; known: {', '.join(WORDS)}")
-        if unknown < 0 or silence < 0:
-            raise InputError(f"unknown={unknown} or silence={silence} is negative")
+        check_number("unknown", unknown, 0, MOST_EXTRA)
+        check_number("silence", silence, 0, MOST_EXTRA)
         self.extra_ratios = {label: ratio for label, ratio in {UNKNOWN: unknown, SILENCE: silence}.items() if ratio}
         self.labels = [*self.words, *self.extra_ratios]
         self.root, self.download = Path(default_root(root)), download

@@ -19,9 +19,9 @@ from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.clips.speech_commands import SILENCE, UNKNOWN, noise_part
+from vitspeech.data.clips.speech_commands import MOST_EXTRA, SILENCE, UNKNOWN, noise_part
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 
 WORDS = ("yes", "no", "up", "down", "left", "right", "stop", "go")
 OTHERS = (
@@ -69,8 +69,9 @@ class SpokenWords(WaveformData, WordSource):
         self.words = list(words)
         if not self.words or len(set(self.words)) < len(self.words):
             raise InputError(f"words={self.words}: none given, or one given twice")
-        if count < 50 or unknown < 0 or silence < 0:
-            raise InputError(f"count={count} is below 50, or unknown={unknown} or silence={silence} is negative")
+        check_number("count", count, 50)
+        check_number("unknown", unknown, 0, MOST_EXTRA)
+        check_number("silence", silence, 0, MOST_EXTRA)
         self.count, self.drawn_from = count, drawn_from
         self.extra_ratios = {label: ratio for label, ratio in {UNKNOWN: unknown, SILENCE: silence}.items() if ratio}
         self.labels = [*self.words, *self.extra_ratios]

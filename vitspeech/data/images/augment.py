@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchvision.transforms import v2
 
-from vitspeech.errors import InputError
+from vitspeech.errors import check_number
 
 
 @dataclass
@@ -44,8 +44,7 @@ class Augment:
 
     def __post_init__(self) -> None:
         for name in ("translate", "cutout", "randaugment", "mixup", "cutmix"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name}={getattr(self, name)} is negative; 0 switches it off")
+            check_number(name, getattr(self, name), 0)
 
     def pixels(self, images: Tensor) -> Tensor:
         """Flip and translate uint8 images and apply RandAugment: (B, C, N, N) -> (B, C, N, N)."""

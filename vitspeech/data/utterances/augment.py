@@ -3,7 +3,6 @@
 Shapes: B batch, N samples, A samples of background noise.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 
@@ -14,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.data.clips.noise import QUIETEST
 from vitspeech.data.utterances.batch import SpeechBatch
-from vitspeech.errors import InputError
+from vitspeech.errors import check_number, check_range
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,9 @@ class SequenceAugment:
 
     def __post_init__(self) -> None:
         check_range("snr_db", self.snr_db)
-        if not 0 <= self.noise_prob <= 1:
-            raise InputError(f"noise_prob={self.noise_prob} is not within 0 .. 1")
-        if not 0 <= self.speed < 1 or self.gain_db < 0:
-            raise InputError(f"speed={self.speed} or gain_db={self.gain_db} is negative or too large")
+        check_number("noise_prob", self.noise_prob, 0, 1)
+        check_number("speed", self.speed, 0, 0.9)
+        check_number("gain_db", self.gain_db, 0, 100)
 
     def __call__(self, speech: SpeechBatch) -> SpeechBatch:
         """Change speed and gain of float waveforms, and lengths and spans accordingly; uses torch's generator."""
@@ -91,13 +89,3 @@ def add_noise(
         sound_level, noise_level = (part.square().mean().sqrt().clamp(min=QUIETEST) for part in (sound, stretch))
         sound += stretch * (sound_level / noise_level * 10 ** (-ratio_db / 20))
     return waveforms
-
-
-def check_range(name: str, bounds: Sequence[float]) -> None:
-    """Check that a range has two bounds, the lower one first.
-
-    Raises:
-        InputError: If it does not.
-    """
-    if len(bounds) != 2 or bounds[0] > bounds[1]:
-        raise InputError(f"{name}={list(bounds)} is not a range from low to high")

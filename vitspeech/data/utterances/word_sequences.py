@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vitspeech.data.utterances.augment import SequenceAugment, check_range
+from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance, read_manifest, write_manifest
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData
 from vitspeech.data.utterances.sampling import UtteranceSampler
 from vitspeech.data.utterances.word_clips import WordSource
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_range
 
 MANIFESTS = Path(__file__).parent / "manifests"
 PROTOCOL_SEEDS = {"validation": 20_261_121, "test": 20_261_122}  # the same in every run

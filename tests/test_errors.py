@@ -1,0 +1,50 @@
+"""Numbers that a user gave: NaN passes comparisons with `<`, so every constructor is called with it."""
+
+import inspect
+import math
+import typing
+
+import pytest
+import torch
+
+import vitspeech
+from vitspeech.attention import EncoderConfig
+from vitspeech.errors import InputError, check_number
+from vitspeech.frontends import LogMel
+
+REQUIRED = {"network": torch.nn.Identity(), "source": None, "root": ".", "width": 16, "heads": 2, "mels": 8, "seed": 0}
+REQUIRED |= {"batch": 10, "config": EncoderConfig()}
+CLASSES = [getattr(vitspeech, name) for name in vitspeech.__all__ if inspect.isclass(getattr(vitspeech, name))]
+
+
+def number_arguments():
+    """Each public class with the name of an argument that takes one float or two."""
+    for kind in [*CLASSES, LogMel]:
+        if kind in (vitspeech.InputError, vitspeech.Model, vitspeech.Report, vitspeech.Items, vitspeech.WordClip):
+            continue
+        for name, hint in typing.get_type_hints(kind.__init__).items():
+            if hint in (float, tuple[float, float]):
+                yield pytest.param(kind, name, hint, id=f"{kind.__name__}-{name}")
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("kind, name, hint", list(number_arguments()))
+def test_numbers_that_are_not_finite_are_refused(kind, name, hint, bad):
+    parameters = inspect.signature(kind.__init__).parameters.values()
+    needed = {
+        p.name: REQUIRED[p.name] for p in parameters if p.name in REQUIRED and p.default is inspect.Parameter.empty
+    }
+    if "source" in needed:
+        needed["source"] = vitspeech.SpokenWords()
+    with pytest.raises(InputError):
+        kind(**needed | {name: bad if hint is float else (bad, bad)})
+
+
+@pytest.mark.parametrize(
+    "value, low, high, message",
+    [(-1, 0, 2, " from 0 to 2"), (3, -math.inf, 2, " to 2"), (math.nan, 0, math.inf, " from 0$")],
+)
+def test_a_number_out_of_its_range_is_named_with_the_range(value, low, high, message):
+    with pytest.raises(InputError, match=f"x={value} is not a number{message}"):
+        check_number("x", value, low, high)
+    check_number("x", 2, low, high)
