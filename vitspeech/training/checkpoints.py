@@ -92,6 +92,9 @@ class CheckpointFiles(TorchCheckpointIO):
             elif path.name == LAST and path in self.whole:
                 os.replace(path, path.with_name(PREVIOUS))
             os.replace(draft, path)
+        except OSError as error:
+            error.filename = str(path)  # an error of writing names no file
+            raise
         finally:
             draft.unlink(missing_ok=True)
         sync_folder(path.parent)
