@@ -3,17 +3,19 @@
 import re
 
 import pytest
+import soundfile
 from running import one_line
 from tiny import ROOT
 
 import vitspeech
+from vitspeech.samples import FOLDER
 
 
 def test_stream_prints_words_with_their_times(command, finished_speech_run, words):
     result = command("stream", finished_speech_run, words, "--threshold", "0.05", "--refractory", "0")
     assert result.returncode == 0
     lines = result.stdout.splitlines()
-    assert lines[0].endswith("245 ms behind") and "real-time factor" in lines[-1]
+    assert lines[0].endswith("325 ms behind") and "real-time factor" in lines[-1]
     assert len(lines) > 2 and all(
         re.fullmatch(r" *\d+\.\d\d – \d+\.\d\d s  \w+ +0\.\d\d", line) for line in lines[1:-1]
     )
@@ -29,11 +31,27 @@ def test_stream_counts_false_alarms_an_hour(command, finished_speech_run, words)
     [
         (["missing.wav"], "missing.wav"),
         ([ROOT / "README.md"], "not a recording"),
+        ([ROOT / "tests"], "tests: a folder; give one recording"),
         ([ROOT / "README.md", "--threshold", "2"], "threshold=2.0 is not within 0 .. 1"),
+        ([FOLDER / "left-right-go.wav", "--threshold", "nan"], "threshold=nan is not within 0 .. 1"),
+        ([FOLDER / "left-right-go.wav", "--refractory", "nan"], "refractory_s=nan is not a number of seconds"),
+        ([FOLDER / "left-right-go.wav", "--refractory", "inf"], "refractory_s=inf is not a number of seconds"),
     ],
 )
 def test_stream_reports_an_error_in_one_line(command, finished_speech_run, arguments, message):
-    assert message in one_line(command("stream", finished_speech_run, *arguments))
+    result = command("stream", finished_speech_run, *arguments)
+    assert message in one_line(result) and not result.stdout
+
+
+def test_stream_refuses_a_recording_that_is_too_short_for_a_word(command, finished_speech_run, tmp_path):
+    soundfile.write(tmp_path / "one.wav", [0.0], 16_000)
+    result = command("stream", finished_speech_run, tmp_path / "one.wav")
+    assert "below 0.1 s, too short to hold a word" in one_line(result) and not result.stdout
+
+
+def test_stream_refuses_options_of_spotting_for_a_model_that_transcribes(command, finished_recognizer_run, words):
+    result = command("stream", finished_recognizer_run, words, "--threshold", "0.9")
+    assert "--threshold and --refractory are for spotting words" in one_line(result)
 
 
 def test_stream_needs_a_file_or_the_microphone(command, finished_speech_run):
@@ -59,7 +77,7 @@ def test_stream_prints_recognized_words_with_their_times(command, finished_recog
 @pytest.mark.parametrize(
     ("fixture", "message"),
     [
-        ("finished_transcriber_run", "SpeechTranscriber can't transcribe a stream"),
+        ("finished_transcriber_run", "SpeechTranscriber can't be streamed: its decoder needs the whole recording"),
         ("finished_labeler_run", "SpeechLabeler does not classify clips"),
     ],
 )

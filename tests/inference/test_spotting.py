@@ -1,5 +1,7 @@
 """Keyword spotting: which words are detected when, and the rate of false alarms."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -42,38 +44,78 @@ def detections(spotter, logits, sizes=(1,)):
     return words
 
 
-def test_a_word_is_detected_once_with_the_times_of_its_window():
+def ended(spotter, logits, sizes=(1,)):
+    """The detections of logits, and those at the end of the recording."""
+    return [*detections(spotter, logits, sizes), *spotter.flush()]
+
+
+def test_a_word_is_detected_once_with_its_own_times_and_the_probability_of_its_clip():
     found = detections(spotter(), rows(("silence", 50), ("go", 20), ("silence", 50)))
     assert [detection.label for detection in found] == ["go"]
-    # 14 of the 23 averaged rows prefer go: 9 · 14/23 against 9 · 9/23 are the first logits whose softmax is above 0.8.
-    assert found[0].start_s == pytest.approx((50 + 14 - WINDOW) * HOP)
-    assert found[0].end_s - found[0].start_s == pytest.approx((WINDOW - 1) * HOP + 0.085)
-    assert found[0].probability == pytest.approx(0.8698, abs=1e-4)
+    # A token lasts one hop, in the middle of its samples (0.085 s).
+    assert found[0].start_s == pytest.approx(50 * HOP + (0.085 - HOP) / 2)
+    assert found[0].end_s - found[0].start_s == pytest.approx(20 * HOP)
+    # The clip of 23 rows has 20 of go and 3 of silence: 9 · 20/23 against 9 · 3/23 and 0, 0.
+    expected = torch.tensor([9 * 20 / 23, 0, 0, 9 * 3 / 23]).softmax(0)[0].item()
+    assert found[0].probability == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("sizes", [(7,), (1, 30), (500,)])
+def test_a_word_is_detected_as_soon_as_it_has_paused_for_80_ms():
+    tested = spotter()
+    assert tested.delay_samples == tested.stream.delay_samples + round(0.08 * 16_000)
+    assert detections(tested, rows(("silence", 50), ("go", 20), ("silence", 1))) == []
+    assert len(detections(tested, rows(("silence", 1)))) == 1
+
+
+@pytest.mark.parametrize("sizes", [(7,), (1, 30), (0, 2), (500,)])
 def test_detections_do_not_depend_on_the_pushes(sizes):
-    logits = rows(("silence", 30), ("go", 25), ("silence", 30), ("stop", 25), ("silence", 40))
-    one, other = detections(spotter(), logits), detections(spotter(), logits, sizes)
-    assert [detection.label for detection in one] == ["go", "stop"]
-    assert [(detection.label, detection.start_s) for detection in one] == [
-        (detection.label, detection.start_s) for detection in other
+    generator = torch.Generator().manual_seed(0)
+    logits = rows(("silence", 30), ("go", 25), ("silence", 3), ("go", 9), ("stop", 12), ("silence", 9), ("stop", 70))
+    logits = logits + 2 * torch.randn(logits.shape, generator=generator)
+    one, other = ended(spotter(threshold=0.5), logits), ended(spotter(threshold=0.5), logits, sizes)
+    assert [detection.label for detection in one] == ["go", "go", "stop", "stop"]
+    assert one == other
+
+
+@pytest.mark.parametrize("pause", [("silence", 2), ("unknown", 2), ("silence", 8), ("stop", 10)])
+def test_a_repeated_word_is_detected_twice(pause):
+    found = ended(spotter(threshold=0.5), rows(("silence", 30), ("go", 12), pause, ("go", 12), ("silence", 30)))
+    words = [detection for detection in found if detection.label == "go"]
+    assert len(words) == 2 and words[1].start_s - words[0].end_s == pytest.approx(pause[1] * HOP)
+    assert len(found) == 2 + (pause[0] == "stop")
+
+
+@pytest.mark.parametrize("pause", ["silence", "unknown", "stop"])
+def test_a_word_with_a_short_pause_is_detected_once(pause):
+    logits = rows(("silence", 30), ("go", 6), (pause, 1), ("go", 9), (pause, 1), ("go", 4), ("silence", 30))
+    found = ended(spotter(threshold=0.5), logits)
+    assert [(detection.label, round((detection.end_s - detection.start_s) / HOP)) for detection in found] == [
+        ("go", 21)
     ]
+
+
+def test_tokens_of_a_detected_word_do_not_count_in_the_probability_of_the_next():
+    def last(*before):
+        return ended(spotter(threshold=0.5), rows(*before, ("silence", 3), ("go", 12), ("silence", 30)))[-1]
+
+    assert last(("silence", 30), ("stop", 12)).probability > last(("silence", 42)).probability
 
 
 def test_unknown_and_silence_are_never_detected():
     assert detections(spotter(), rows(("silence", 60), ("unknown", 60), ("silence", 60))) == []
 
 
-def test_a_long_word_is_detected_once_and_a_repeated_word_twice():
-    assert len(detections(spotter(refractory_s=0.0), rows(("silence", 30), ("go", 200)))) == 1
-    assert len(detections(spotter(), rows(("silence", 30), ("go", 25), ("silence", 30), ("go", 25)))) == 2
+def test_a_long_word_is_detected_once_when_it_is_as_long_as_a_clip():
+    tested = spotter()
+    assert detections(tested, rows(("silence", 30), ("go", WINDOW - 1))) == []
+    assert len(detections(tested, rows(("go", 1)))) == 1
+    assert ended(tested, rows(("go", 200))) == []
 
 
 def test_no_word_is_detected_within_the_refractory_time():
     logits = rows(("go", 30), ("stop", 30))
-    assert [detection.label for detection in detections(spotter(refractory_s=0.1), logits)] == ["go", "stop"]
-    assert [detection.label for detection in detections(spotter(refractory_s=5.0), logits)] == ["go"]
+    assert [detection.label for detection in ended(spotter(), logits)] == ["go", "stop"]
+    assert [detection.label for detection in ended(spotter(refractory_s=5.0), logits)] == ["go"]
 
 
 def test_a_higher_threshold_gives_fewer_detections():
@@ -92,7 +134,7 @@ def test_a_clip_of_one_second_has_the_networks_own_probability():
         expected = released.network(clip[None]).softmax(-1)[0]
     assert len(found) == 1 and found[0].label == LABELS[expected.argmax()]
     assert found[0].probability == pytest.approx(expected.max().item(), abs=1e-5)
-    assert found[0].start_s == 0
+    assert found[0].start_s == pytest.approx((0.085 - HOP) / 2)
 
 
 def test_a_recording_shorter_than_a_clip_is_one_window():
@@ -125,9 +167,21 @@ def test_false_alarms_have_the_exact_interval_of_a_poisson_rate():
     assert alarms_per_hour(0, 1800) == pytest.approx((0, 0, 2 * 3.6889), abs=1e-3)
     with pytest.raises(ValueError, match="audio of positive duration, not 0 s"):
         alarms_per_hour(0, 0)
+    with pytest.raises(ValueError, match="positive duration, not nan s"):
+        alarms_per_hour(0, math.nan)
 
 
-@pytest.mark.parametrize("options", [{"threshold": 0.0}, {"threshold": 1.0}, {"refractory_s": -1.0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"threshold": 0.0},
+        {"threshold": 1.0},
+        {"threshold": math.nan},
+        {"refractory_s": -1.0},
+        {"refractory_s": math.nan},
+        {"refractory_s": math.inf},
+    ],
+)
 def test_parameters_out_of_range_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         spotter(**options)

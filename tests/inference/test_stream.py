@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 
 import vitspeech
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import SpeechClassifier, SpeechCNN
 
@@ -15,7 +16,8 @@ from vitspeech.models import SpeechClassifier, SpeechCNN
 def network(dtype=torch.float64, **arguments):
     torch.manual_seed(0)
     options = {"left": 5, "right": 2, "depth": 2, "heads": 3} | arguments
-    tokens = SpeechTokens(12, mels=17, stride=options.pop("stride", 2), stem=options.pop("stem", "convolutional"))
+    front_end = {name: options.pop(name) for name in ("stem", "stride", "hop_ms", "window_ms") if name in options}
+    tokens = SpeechTokens(12, mels=9, **front_end)
     model = SpeechClassifier(7, tokens, **nested(**options)).to(dtype).eval()
     model.initialize(0.1 * torch.randn(3, 16_000, dtype=dtype))
     return model
@@ -30,28 +32,45 @@ def streamed(model, waveform, sizes):
     return torch.cat([*parts, stream.flush()])
 
 
-@settings(deadline=None, max_examples=60)
-@given(
-    samples=draw.integers(1, 24_000),
-    sizes=draw.lists(draw.integers(1, 9000), min_size=1, max_size=4),
-    left=draw.one_of(draw.none(), draw.integers(0, 40)),
-    right=draw.integers(0, 40),
-    depth=draw.integers(1, 3),
-    stem=draw.sampled_from(["convolutional", "stacked"]),
-    stride=draw.integers(1, 4),
-    positions=draw.sampled_from([None, "relative", "rotary"]),
-)
 @torch.no_grad()
-def test_a_stream_equals_the_full_recording(samples, sizes, **arguments):
-    model = network(**arguments)
+def check_stream(samples, sizes, hop_ms, overlap, **arguments):
+    model = network(hop_ms=hop_ms, window_ms=hop_ms * overlap, **arguments)
     waveform = 0.1 * torch.randn(samples, dtype=torch.float64)
-    logits = streamed(model, waveform, sizes)
+    logits = streamed(model, waveform, [*sizes, 701])  # which goes on if all others are 0
     if samples < model.tokens.window_samples:
         assert logits.shape == (0, 7)
         return
     expected = model.forward_frames(waveform[None])[0]
     assert logits.shape == expected.shape
     assert (logits - expected).abs().max() < 1e-12
+
+
+STREAMS = given(
+    samples=draw.integers(1, 24_000),
+    sizes=draw.lists(draw.one_of(draw.integers(0, 3), draw.integers(0, 9000)), min_size=1, max_size=4),
+    left=draw.one_of(draw.none(), draw.integers(0, 40)),
+    right=draw.integers(0, 40),
+    depth=draw.integers(1, 3),
+    stem=draw.sampled_from(["convolutional", "stacked"]),
+    stride=draw.integers(1, 12),
+    hop_ms=draw.sampled_from([5.0, 10.0, 16.0]),
+    overlap=draw.sampled_from([1.0, 1.5, 2.5]),
+    positions=draw.sampled_from([None, "relative", "rotary"]),
+)
+test_a_stream_equals_the_full_recording = settings(deadline=None, max_examples=40)(STREAMS(check_stream))
+test_many_streams_equal_the_full_recording = pytest.mark.slow(
+    settings(deadline=None, max_examples=600)(STREAMS(check_stream))
+)
+
+
+@torch.no_grad()
+def test_samples_between_tokens_are_skipped_where_the_hop_exceeds_the_window():
+    model = network(stride=12)
+    assert model.tokens.hop_samples == 1920 > model.tokens.window_samples == 1360
+    waveform = 0.1 * torch.randn(20_000, dtype=torch.float64)
+    expected = model.forward_frames(waveform[None])[0]
+    for sizes in ([20_000], [1360, 100], [1500, 1920, 0, 1]):
+        assert (streamed(model, waveform, sizes) - expected).abs().max() < 1e-12
 
 
 @torch.no_grad()
@@ -99,6 +118,14 @@ def test_pushing_no_samples_returns_no_rows():
     assert stream.push(torch.zeros(0)).shape == (0, 7) and stream.flush().shape == (0, 7)
 
 
+def test_a_restarted_stream_has_forgotten_what_was_pushed():
+    stream, waveform = vitspeech.stream(network(stride=12)), torch.randn(9000, dtype=torch.float64)
+    first = torch.cat((stream.push(waveform), stream.flush()))
+    stream.push(waveform[:1500])  # ends between two tokens
+    stream.restart()
+    assert torch.equal(first, torch.cat((stream.push(waveform), stream.flush())))
+
+
 @pytest.mark.slow
 def test_memory_does_not_grow_within_an_hour():
     model = network(torch.float32, depth=1)
@@ -118,7 +145,8 @@ def test_memory_does_not_grow_within_an_hour():
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (lambda: network(right=None), "unlimited"),
+        (lambda: network(right=None), "look-ahead is unlimited .* such as speech-commands-truncated"),
+        (lambda: vitspeech.SpeechTranscriber(7), "its decoder needs the whole recording; .* spoken-words-ctc"),
         (lambda: network().train(), "call eval"),
         (lambda: SpeechCNN(7), "SpeechCNN can't be streamed: it has no encoder"),
         (lambda: vitspeech.ViT(7), "ViT can't be streamed: it has no encoder of speech tokens"),
@@ -129,9 +157,49 @@ def test_networks_that_cannot_be_streamed_are_refused_with_the_reason(model, rea
         vitspeech.stream(model())
 
 
-def test_invalid_samples_are_refused():
-    stream = vitspeech.stream(network())
-    with pytest.raises(ValueError, match="1 of 3 samples are not finite"):
-        stream.push(torch.tensor([0.0, float("nan"), 1.0]))
-    with pytest.raises(ValueError, match=r"shape \(2, 3\) are not one-dimensional"):
-        stream.push(torch.zeros(2, 3))
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (torch.tensor([0.0, float("nan"), 1.0]), "1 of 3 samples are not finite"),
+        (numpy.array([0.0, -numpy.inf, numpy.nan]), "2 of 3 samples are not finite"),
+        (torch.cat((torch.zeros(22 * 16_000), torch.tensor([torch.nan]))), "1 of 352001 samples are not finite"),
+        (torch.cat((torch.zeros(22 * 16_000), torch.tensor([20_000.0]))), r"floats up to 20000 are not .* within ±1"),
+        (torch.zeros(2, 3), r"shape \(2, 3\) are not one-dimensional"),
+        (numpy.float32(0.5), r"shape \(\) are not one-dimensional"),
+        (numpy.full(9, 128, numpy.uint8), "type uint8 are neither int16 nor floats"),
+        (torch.zeros(9, dtype=torch.int32), "type int32 are neither"),
+        (numpy.zeros(9, numpy.uint16), "type uint16 are neither"),
+        (torch.zeros(9, dtype=torch.bool), "type bool are neither"),
+        (torch.zeros(9, dtype=torch.complex64), "type complex64 are neither"),
+        (numpy.zeros(9, complex), "type complex128 are neither"),
+        (numpy.array(["a"]), "type <U1 are neither"),
+    ],
+)
+def test_a_stream_goes_on_after_samples_that_are_refused_as_if_they_had_not_been_pushed(samples, message):
+    model, waveform = network(stride=12), torch.randn(9000, dtype=torch.float64)
+    expected, stream = streamed(model, waveform, [2000, 7000]), vitspeech.stream(model)
+    rows = [stream.push(waveform[:2000])]
+    with pytest.raises(InputError, match=message):
+        stream.push(samples)
+    assert torch.equal(torch.cat([*rows, stream.push(waveform[2000:]), stream.flush()]), expected)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda samples: samples.astype(">i2"),
+        lambda samples: numpy.stack((samples, samples), 1)[:, 0],
+        lambda samples: samples[::-1].copy()[::-1],
+        lambda samples: numpy.frombuffer(samples.tobytes(), numpy.int16),  # read-only
+        lambda samples: (samples / 32768).astype(">f4"),
+        lambda samples: (samples / 32768).astype(numpy.longdouble),
+        lambda samples: (samples / 32768).tolist(),
+        lambda samples: torch.tensor(samples / 32768, dtype=torch.float16),
+        lambda samples: torch.tensor(samples / 32768, dtype=torch.bfloat16),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_samples_of_any_byte_order_stride_and_precision_are_accepted(convert):
+    model = network()
+    samples = (numpy.random.default_rng(0).integers(-100, 100, 4000) * 64).astype(numpy.int16)  # exact in bfloat16
+    assert torch.equal(streamed(model, convert(samples), [999]), streamed(model, torch.tensor(samples), [999]))

@@ -267,8 +267,11 @@ def test_characters_are_yielded_one_by_one_with_spaces_between_words():
     ("released", "reason"),
     [
         (lambda: model(right=None), "unlimited"),
-        (lambda: model(SpeechTranscriber), "SpeechTranscriber can't transcribe a stream"),
-        (lambda: model(SpeechTranscriber, ctc=True), "use a SpeechRecognizer .trained with CTC."),
+        (
+            lambda: model(SpeechTranscriber),
+            "SpeechTranscriber can't be streamed: its decoder needs the whole recording",
+        ),
+        (lambda: model(SpeechTranscriber, ctc=True), "for transcripts, spoken-words-ctc"),
         (lambda: model(SpeechClassifier), "SpeechClassifier can't transcribe a stream"),
         (lambda: model(SpeechLabeler), "SpeechLabeler can't transcribe a stream"),
     ],

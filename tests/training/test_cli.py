@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -132,13 +131,15 @@ def killed_in_epoch(arguments: list[str], run: Path, epoch: int) -> None:
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )
     log = run / "metrics.csv"
-    deadline = time.monotonic() + 120
-    while not (log.exists() and any(line.startswith(f"{epoch - 1},") for line in log.read_text().splitlines())):
-        assert process.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < deadline, "the run did not get that far"
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    deadline = time.monotonic() + 240
+    try:
+        while not (log.exists() and any(line.startswith(f"{epoch - 1},") for line in log.read_text().splitlines())):
+            assert process.poll() is None, "the run ended before it could be killed"
+            assert time.monotonic() < deadline, "the run did not get that far"
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize("averaging", [[], AVERAGED], ids=["plain", "averaged"])

@@ -8,6 +8,7 @@ vitspeech stream checkpoints/speech-commands-truncated --microphone
 
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vitspeech import command_line
@@ -26,9 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="recording: WAV, FLAC or OGG, any rate and length")
     parser.add_argument("--microphone", action="store_true", help="listen until Ctrl-C (needs the extra `live`)")
     spotting = parser.add_argument_group("models that spot single words")
-    spotting.add_argument("--threshold", type=float, default=0.8, help="lowest probability of a word (default 0.8)")
-    pause = "shortest time between two words (default 0.5)"
-    spotting.add_argument("--refractory", type=float, default=0.5, metavar="SECONDS", help=pause)
+    spotting.add_argument("--threshold", type=float, help="lowest probability of a word (default 0.8)")
+    pause = "shortest time between the ends of two words (default 0)"
+    spotting.add_argument("--refractory", type=float, metavar="SECONDS", help=pause)
     parser.add_argument("--no-words", action="store_true", help="FILE holds no words: report false alarms per hour")
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
@@ -40,24 +41,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import torch
 
     import vitspeech
-    from vitspeech.data.audio.reading import read_audio
+    from vitspeech.data.audio.reading import SHORTEST_S, read_audio
+    from vitspeech.errors import InputError
     from vitspeech.inference.microphone import listen
     from vitspeech.inference.spotting import WordSpotter, alarms_per_hour
     from vitspeech.inference.transcribe import is_transcribing
 
     torch.set_num_threads(1)  # parts of a tenth of a second are too small for more threads
+    if options.file is not None and Path(options.file).is_dir():
+        raise InputError(f"{options.file}: a folder; give one recording")
     model = vitspeech.load(options.checkpoint, trust=options.trust)
+    given = {"threshold": options.threshold, "refractory_s": options.refractory}
+    given = {name: value for name, value in given.items() if value is not None}
     if is_transcribing(model):
+        if given:
+            raise InputError(f"{options.checkpoint} transcribes: --threshold and --refractory are for spotting words")
         listener = vitspeech.TranscriptStream(model, search=vitspeech.Search(beam=1))
     else:
-        listener = WordSpotter(model, threshold=options.threshold, refractory_s=options.refractory)
+        listener = WordSpotter(model, **given)
     rate = listener.stream.sample_rate_hz
-    delay_ms = 1000 * listener.stream.delay_samples / rate
+    audio = None if options.microphone else read_audio(options.file, rate)
+    if audio is not None and len(audio) < SHORTEST_S * rate:
+        duration_s = len(audio) / rate
+        raise InputError(f"{options.file}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
+    delay_ms = 1000 * listener.delay_samples / rate
     print(f"{', '.join(model.labels)}; {delay_ms:.0f} ms behind", flush=True)
-    if options.microphone:
+    if audio is None:
         print_words(listener.words(listen(rate, PART_S)))
         return
-    audio = read_audio(options.file, rate)
     start = time.perf_counter()
     count = print_words(listener.words(audio.split(round(PART_S * rate))))
     audio_s, computing_s = len(audio) / rate, time.perf_counter() - start

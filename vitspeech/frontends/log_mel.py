@@ -5,6 +5,7 @@ Frames do not depend on each other or on the utterance, so the frames of a strea
 Shapes: B batch, N samples, F frames, M mel bins, W samples per frame, H hop in samples.
 """
 
+import math
 import warnings
 from typing import Any
 
@@ -67,10 +68,13 @@ class LogMel(nn.Module):
         floor_db: float = 60.0,
     ) -> None:
         super().__init__()
+        numbers = f"mels={mels}, hop_ms={hop_ms}, window_ms={window_ms}, epsilon={epsilon}"
+        if not mels >= 1 or not 0 < hop_ms <= window_ms < math.inf or not 0 < epsilon < math.inf:
+            raise InputError(f"{numbers} are out of range")
         self.window_samples = round(sample_rate_hz * window_ms / 1000)
         self.hop_samples = round(sample_rate_hz * hop_ms / 1000)
-        if mels < 1 or not 1 <= self.hop_samples <= self.window_samples or not epsilon > 0:
-            raise InputError(f"mels={mels}, hop_ms={hop_ms}, window_ms={window_ms}, epsilon={epsilon} are out of range")
+        if self.hop_samples < 1:
+            raise InputError(f"{numbers}: a hop is less than one sample")
         if not 0 <= low_hz < high_hz <= sample_rate_hz / 2:
             raise InputError(f"low_hz={low_hz} .. high_hz={high_hz} is not within 0 .. {sample_rate_hz / 2}")
         if not floor_db > 0:

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from vitspeech.attention.streaming import EncoderStream
 from vitspeech.checkpoint.folder import Model
 from vitspeech.errors import InputError
+from vitspeech.inference.transcribe import is_autoregressive
+from vitspeech.inference.waveform import FULL_SCALE, checked
 
+STREAMABLE = (
+    "use a model with a limited `right` in every block, such as speech-commands-truncated, speech-commands-causal or, "
+    "for transcripts, spoken-words-ctc"
+)
 PART_S = 10.0  # pushes are processed in parts of this many seconds, so that memory does not grow with the push
 
 
@@ -34,9 +40,14 @@ class AudioStream:
     """
 
     def __init__(self, network: nn.Module) -> None:
-        parts = ("tokens", "encoder", "frame_logits")
-        if not all(hasattr(network, part) for part in parts):
-            raise InputError(f"{type(network).__name__} can't be streamed: it has no encoder of speech tokens")
+        name = type(network).__name__
+        if is_autoregressive(network):
+            raise InputError(f"{name} can't be streamed: its decoder needs the whole recording; {STREAMABLE}")
+        if not all(hasattr(network, part) for part in ("tokens", "encoder", "frame_logits")):
+            raise InputError(f"{name} can't be streamed: it has no encoder of speech tokens")
+        if None in network.encoder.right:
+            reason = "its look-ahead is unlimited (`right: null`), so no output is final before the end"
+            raise InputError(f"{name} can't be streamed: {reason}; {STREAMABLE}")
         self.network, self.tokens = network, network.tokens
         self.encoder = EncoderStream(network.encoder)
         self.sample_rate_hz = self.tokens.log_mel.sample_rate_hz
@@ -44,38 +55,45 @@ class AudioStream:
         self.delay_samples = sum(network.encoder.right) * self.hop_samples + self.tokens.window_samples
         parameter = next(network.parameters())
         self.pending = parameter.new_zeros(1, 0)  # samples of tokens that are not complete yet
+        self.skipped = 0  # next samples that no token covers, where the hop exceeds the window
         self.no_tokens = parameter.new_zeros(1, 0, self.tokens.width)
         self.no_logits = network.frame_logits(self.no_tokens)[0].detach()
+
+    def restart(self) -> None:
+        """Discard all state: the next sample is the first of a recording."""
+        self.pending, self.skipped = self.pending[:, :0], 0
+        self.encoder.restart()
 
     @torch.inference_mode()
     def push(self, samples: Tensor | numpy.ndarray) -> Tensor:
         """Process the next samples, int16 or floats within ±1: (N,) -> the logits that became final (T, C).
 
+        The samples are checked before any is processed, so the stream can go on after an `InputError`.
+
         Raises:
-            InputError: If the samples are not one-dimensional or not finite.
+            InputError: If the samples are of another type, not one-dimensional, not finite, or beyond ±16.
         """
-        samples = torch.as_tensor(samples)
-        if samples.ndim != 1:
-            raise InputError(f"samples of shape {tuple(samples.shape)} are not one-dimensional, (N,)")
+        samples = checked(samples)
         logits = [self.push_part(part) for part in samples.split(round(PART_S * self.sample_rate_hz))]
         return logits[0] if len(logits) == 1 else torch.cat(logits)
 
     @torch.inference_mode()
     def flush(self) -> Tensor:
         """End the recording: the remaining logits (T, C). The stream can then be used for another recording."""
-        self.pending = self.pending[:, :0]
-        return self.frame_logits(self.encoder.flush(self.no_tokens))
+        logits = self.frame_logits(self.encoder.flush(self.no_tokens))
+        self.restart()
+        return logits
 
     def push_part(self, samples: Tensor) -> Tensor:
         """Process one part of a push: (N,) -> (T, C)."""
-        scale = 1 if samples.is_floating_point() else 1 / 32768
-        waveform = samples.to(self.pending) * scale
-        if not waveform.isfinite().all():
-            count = int((~waveform.isfinite()).sum())
-            raise InputError(f"{count} of {len(waveform)} samples are not finite")
-        waveform = torch.cat((self.pending, waveform[None]), dim=1)
+        skipped = min(self.skipped, len(samples))
+        self.skipped -= skipped
+        scale = 1 if samples.is_floating_point() else 1 / FULL_SCALE
+        waveform = torch.cat((self.pending, samples[None, skipped:].to(self.pending) * scale), dim=1)
         count = max(1 + (waveform.shape[1] - self.tokens.window_samples) // self.hop_samples, 0)
-        self.pending = waveform[:, count * self.hop_samples :].clone()  # a view would keep the whole waveform in memory
+        first = count * self.hop_samples  # of the next token
+        self.skipped += max(first - waveform.shape[1], 0)
+        self.pending = waveform[:, first:].clone()  # a view would keep the whole waveform in memory
         return self.frame_logits(self.encoder.push(self.tokens(waveform))) if count else self.no_logits
 
     def frame_logits(self, encoded: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 Shapes: B batch, N samples, T tokens, C classes (the last class is the blank or the end).
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ class Search:
     ctc_weight: float = 0.7
 
     def __post_init__(self) -> None:
-        if self.beam < 1 or self.length_penalty < 0 or not 0 <= self.ctc_weight <= 1:
+        if not self.beam >= 1 or not 0 <= self.length_penalty < math.inf or not 0 <= self.ctc_weight <= 1:
             raise InputError(f"{self}: beam is at least 1, length_penalty at least 0, ctc_weight within 0 .. 1")
 
 

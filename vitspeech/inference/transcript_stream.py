@@ -20,7 +20,6 @@ from vitspeech.inference.transcribe import (
     Search,
     Segment,
     Transcript,
-    is_autoregressive,
     is_transcribing,
     new_ctc_search,
     to_segments,
@@ -114,12 +113,11 @@ class TranscriptStream:
     """
 
     def __init__(self, model: Model, *, search: Search | None = None) -> None:
-        if not is_transcribing(model) or is_autoregressive(model.network):
-            raise InputError(
-                f"{type(model.network).__name__} can't transcribe a stream; use a SpeechRecognizer (trained with CTC)"
-            )
-        self.labels, self.tokens = model.labels, model.network.tokens
+        if not is_transcribing(model):
+            name = type(model.network).__name__
+            raise InputError(f"{name} can't transcribe a stream; use a SpeechRecognizer (trained with CTC)")
         self.stream, self.search = stream(model), new_ctc_search(search or Search())
+        self.labels, self.tokens, self.delay_samples = model.labels, model.network.tokens, self.stream.delay_samples
 
     def push(self, samples: Tensor | numpy.ndarray) -> TranscriptSoFar:
         """Process the next samples, int16 or floats within ±1: (N,) -> the transcript so far, and what changed."""
@@ -130,6 +128,11 @@ class TranscriptStream:
         kept = (last.count if last else 0) - len(changed)
         return TranscriptSoFar(kept, changed, last, log_probability, self.labels, self.tokens)
 
+    def restart(self) -> None:
+        """Begin a new recording, without a transcript of what was pushed before."""
+        self.stream.restart()
+        self.search.restart()
+
     def flush(self) -> Transcript:
         """End the recording and return its transcript; the stream can then be used for another recording."""
         self.advance(self.stream.flush())
@@ -139,6 +142,8 @@ class TranscriptStream:
 
     def words(self, parts: Iterable[Tensor]) -> Iterator[Segment]:
         """Yield each word (or character, if characters are the units) of parts (N,) as soon as it is final.
+
+        Call `restart` before another recording if you stop before the end.
 
         Raises:
             InputError: If the search is not greedy, since a beam's words are only final at the end.
