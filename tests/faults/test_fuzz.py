@@ -70,10 +70,11 @@ def pictures() -> dict[str, bytes]:
     """Good pictures of noise by their endings."""
     pixels = numpy.random.default_rng(0).integers(0, 256, (24, 20, 3), dtype=numpy.uint8)
     contents = {}
+    modes = {"png": "RGB L P RGBA I;16", "gif": "P", "webp": "RGB RGBA", "bmp": "RGB L P", "tiff": "RGB L P F"}
     for ending in ("png", "jpeg", "webp", "bmp", "gif", "tiff", "ppm"):
-        for mode in ("RGB", "L", "P") if ending != "webp" else ("RGB", "RGBA"):
+        for mode in modes.get(ending, "RGB L").split():
             file = io.BytesIO()
-            Image.fromarray(pixels).convert("RGB" if (ending, mode) == ("jpeg", "P") else mode).save(file, ending)
+            Image.fromarray(pixels).convert("L" if mode == "I;16" else mode).convert(mode).save(file, ending)
             contents[f"{mode}.{ending}"] = file.getvalue()
     return contents
 
