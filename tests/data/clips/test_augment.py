@@ -217,7 +217,7 @@ def test_what_was_given_is_left_as_it_was():
 )
 def test_a_number_out_of_its_range_is_an_error_that_names_it(setting):
     ((name, value),) = setting.items()
-    with pytest.raises(ValueError, match=f"{name}={value}.*is negative or too large"):
+    with pytest.raises(ValueError, match=f"{name}={value} is not a number from 0"):
         WaveformAugment(**setting)
 
 

@@ -95,7 +95,7 @@ def test_a_release_is_told_the_rate_and_the_length(seconds, samples):
 
 
 def test_a_clip_below_a_tenth_of_a_second_is_refused():
-    with pytest.raises(ValueError, match=r"seconds=0\.09 is below 0\.1"):
+    with pytest.raises(ValueError, match=r"seconds=0\.09 is not a number from 0\.1"):
         Numbers(seconds=0.09)
 
 
