@@ -77,7 +77,7 @@ class LogMel(nn.Module):
             raise InputError(f"{numbers}: a hop is less than one sample")
         if not 0 <= low_hz < high_hz <= sample_rate_hz / 2:
             raise InputError(f"low_hz={low_hz} .. high_hz={high_hz} is not within 0 .. {sample_rate_hz / 2}")
-        if not 0 < floor_db < math.inf:
+        if not floor_db > 0:
             raise InputError(f"floor_db={floor_db} is not above 0")
         self.mels, self.sample_rate_hz, self.epsilon, self.floor_db = mels, sample_rate_hz, epsilon, floor_db
         # A power of two is fast, and up to 124 mels fine enough that every filter contains a line of the spectrum.

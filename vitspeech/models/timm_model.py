@@ -19,9 +19,9 @@ class TimmModel(nn.Module):
     Args:
         classes: Number of labels; 0 builds no head, and `forward` returns pooled features (B, W).
         timm_name: A name from `timm.list_models()`, for example `mobilenetv3_small_100`.
+        options: Further arguments of `timm.create_model` for that network, for example `{drop_path_rate: 0.1}`.
         image: Image side N in pixels, which networks that are built for one size need; others ignore it. The command
             line sets it to the size of the data.
-        options: Further arguments of `timm.create_model` for that network, for example `{drop_path_rate: 0.1}`.
 
     Shape:
         normalized pixels (B, 3, N, N) -> logits (B, classes)
@@ -34,9 +34,9 @@ class TimmModel(nn.Module):
         self,
         classes: int = 0,
         timm_name: str = "",
+        options: dict[str, Any] | None = None,
         *,
         image: int | None = None,
-        options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
         # Only names of timm's own registry: `hf-hub:` and `local-dir:` would download or read what a config names.

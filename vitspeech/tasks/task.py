@@ -1,5 +1,6 @@
 """The base class of all tasks: the optimizer and its schedule, the network's initialization, the check of the loss."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -106,14 +107,19 @@ class Task(lightning.LightningModule):
         """Compute the loss of a few training items and build the optimizer, to find out whether they fit each other.
 
         The network, its mode and the random numbers of the run stay as they are. Errors are those of the network, the
-        loss and the optimizer.
+        loss and the optimizer. A loss that uses the trainer, which does not run yet, cannot be tried out.
         """
         self.take_labels(data)
         training, numbers = self.training, numpy.random.get_state()
         count = min(data.batch, len(data.train), TRIED_ITEMS)
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `self.log` has no effect yet
             self.eval()
-            self.loss(data.training_batch(*data.train[torch.arange(count), data.seed]))
+            try:
+                self.loss(data.training_batch(*data.train[torch.arange(count), data.seed]))
+            except RuntimeError as error:
+                if "is not attached to a `Trainer`" not in str(error):
+                    raise
             self.take_auxiliary_loss()
         self.train(training)
         numpy.random.set_state(numbers)

@@ -70,8 +70,8 @@ def prepare(arguments: Sequence[str]) -> Arguments:
     if resume is not None:
         rest = [f"--config={resumed_config(resume)}", *rest]
     expanded, configs = expand_configs(rest)
-    check_shape(expanded)
     check_classes(expanded, trust)
+    check_shape(expanded)
     return Arguments(expanded, configs, runs[-1] if runs else None, resume, trust)
 
 

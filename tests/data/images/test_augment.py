@@ -85,5 +85,5 @@ def test_same_seed_gives_the_same_batch():
 
 @pytest.mark.parametrize("name", ["translate", "cutout", "randaugment", "mixup", "cutmix"])
 def test_a_negative_number_is_refused_by_name(name):
-    with pytest.raises(ValueError, match=f"{name}=-1 is negative"):
+    with pytest.raises(ValueError, match=f"{name}=-1 is not a number from 0"):
         Augment(**{name: -1})
