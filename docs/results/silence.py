@@ -1,7 +1,7 @@
 """How much noise is recognized as `silence`, by its level: python docs/results/silence.py ROOT MODEL [MODEL ...]
 
 For each level: 50 cuts from the test part of each of the six noise recordings of Speech Commands, and 100 clips each of
-three kinds of noise that training never synthesizes (sirens, knocks, chords) and of babble of 16 test speakers.
+sirens, knocks and chords, and of babble of 16 test clips.
 """
 
 import sys
