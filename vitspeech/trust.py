@@ -88,8 +88,11 @@ def import_modules(trust: Sequence[str]) -> None:
     """Import the trusted modules, so that what they register by name can be used.
 
     Raises:
-        InputError: If one of them cannot be imported.
+        InputError: If one of them is no name of a module, or cannot be imported.
     """
+    for module in trust:
+        if not all(name.isidentifier() for name in module.split(".")):
+            raise InputError(f"--trust {module}: is not the name of a module, such as mine or mine.networks")
     if trust:
         search_current_folder()
     for module in trust:

@@ -30,13 +30,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.tasks import find_task
 
     model = vitspeech.load(options.checkpoint, trust=options.trust)
-    data = card_data(model, options.data)
-    check_test_items(data.item_names(), model.card, Path(options.checkpoint), data.item_root)
-    network = model.network.to("cuda" if torch.cuda.is_available() else "cpu")
     overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}
     overrides = {name: value for name, value in overrides.items() if value is not None}
     search = vitspeech.Search(**model.card["metrics"].get("search", {}) | overrides)
+    data = card_data(model, options.data)
+    check_test_items(data.item_names(), model.card, Path(options.checkpoint), data.item_root)
+    network = model.network.to("cuda" if torch.cuda.is_available() else "cpu")
     report = find_task(model.task, model.trust).evaluate(network, data, search=search)
     name, value = report.headline
-    print(f"{report.text}; the card says {model.card['metrics'][name]:.4f}")
+    on_card = model.card["metrics"].get(name)
+    on_card = f"{on_card:.4f}" if isinstance(on_card, int | float) else repr(on_card)
+    print(f"{report.text}; the card says {on_card}")
     print(f"{name} {value:.4f}")

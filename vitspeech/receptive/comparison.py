@@ -3,7 +3,6 @@
 Shapes: B inputs, F log-mel frames, M mel bins.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +23,7 @@ from vitspeech.receptive.subjects import Subject
 
 HEADS_INPUTS = 64
 EXAMPLES = 4
+LARGEST_FACTOR = 16
 RADII = [number / 16 for number in range(1, 8)]  # relative to an image's side; 0 and the whole image are added
 RADII_MS = (20, 40, 60, 80, 120, 160, 200, 250, 300, 400)
 
@@ -39,7 +39,7 @@ class Plan:
         layers: Names of the layers to measure; `None` measures those of `default_layers`.
 
     Raises:
-        InputError: If there are fewer than two inputs, or a factor is not finite or not above 0.
+        InputError: If there are fewer than two inputs, or a factor is not above 0 or above 16.
     """
 
     inputs: int = 200
@@ -51,8 +51,8 @@ class Plan:
         fewest = min(self.inputs, self.answers)
         if fewest < 2:
             raise InputError(f"{fewest} input: an estimate with an interval needs at least 2")
-        if not self.factors or not all(0 < factor < math.inf for factor in self.factors):
-            raise InputError(f"factors={self.factors} are not sizes above 0")
+        if not self.factors or not all(0 < factor <= LARGEST_FACTOR for factor in self.factors):
+            raise InputError(f"factors={self.factors} are not sizes above 0 and at most {LARGEST_FACTOR}")
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.initialization import initialize_from
 
 TIMM = "timm:"
+LARGEST_SIZE = 4096  # px
 SEED = 0  # for untrained weights
 
 
@@ -154,11 +155,11 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False, tru
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        InputError: If timm has no network with that name, or the model in the folder can't be loaded or takes more than
-            one input.
+        InputError: If timm has no network with that name, the size is below 1 or above 4096 px, or the model in the
+            folder can't be loaded or takes more than one input.
     """
-    if size is not None and size < 1:
-        raise InputError(f"size={size} px is below 1")
+    if size is not None and not 1 <= size <= LARGEST_SIZE:
+        raise InputError(f"size={size} px is not within 1 .. {LARGEST_SIZE}")
     if not name.startswith(TIMM):
         model = checkpoint.load(name, trust=trust)
         if isinstance(model.network, SpeechTranscriber):

@@ -74,7 +74,8 @@ def probe_distance(
     if report_file.exists() and json.loads(report_file.read_text())["settings"] != settings:
         raise FileExistsError(f"{report_file}: of other configs or overrides; name another folder")
     for file in files:  # refuses what is wrong in a config or an override before anything is written
-        TrainingCLI([f"--config={file}", *overrides, *(f"--trust={name}" for name in trust)])
+        distance = f"--data.init_args.distance={distances[0]}"
+        TrainingCLI([f"--config={file}", *overrides, distance, *(f"--trust={name}" for name in trust)])
     # Seed by seed, so that an interrupted probe has complete lines to draw.
     plan = [(seed, distance, name) for seed in range(seeds) for distance in distances for name in experiments]
     report = {"rows": [], "complete": False, "settings": settings}
