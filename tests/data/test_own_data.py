@@ -74,7 +74,7 @@ def code_in(docstring):
     ("base", "name", "model", "features", "init_args"),
     [
         (ImageData, "Brightness", Classifier, 3 * 32 * 32, {"batch": 64}),
-        (WaveformData, "Pitch", Classifier, 201, {"seconds": 0.5, "batch": 64, "augment": {"synthetic": 0.0}}),
+        (WaveformData, "Pitch", Classifier, 201, {"seconds": 0.5, "batch": 64, "augment": {"noise_prob": 0.0}}),
         (UtteranceData, "Tones", Recognizer, 201, {"batch": 16}),
     ],
 )

@@ -142,7 +142,7 @@ def test_trying_out_a_network_changes_neither_its_weights_nor_random_numbers(tmp
     [
         (
             "--data.help=vitspeech.AudioFolder",
-            ["_background_noise_", "`path` (relative to ROOT)", "--data.seconds SEC"],
+            ["_background_noise_", "`path` (relative to ROOT)", "--data.seconds"],
         ),
         ("--data.help=AudioFolder", ["about a tenth of the training recordings is held out"]),
         ("--model.network.help=vitspeech.ViT", ["--network.patch PATCH"]),

@@ -36,10 +36,10 @@ class WaveformData(InMemoryData):
                 return Items(clips.to(torch.int16), labels)
 
     `read` must return the same items whenever it is called. The config names the class,
-    `data: {class_path: mine.Pitch, init_args: {seconds: 0.5, augment: {synthetic: 0}}}`, here without synthesized noise,
-    which has tones of any pitch. A subclass with a constructor of its own also takes
-    `batch`, `augment` and `seed` and passes them on; the command line sets `seed`. To mix in noise of your own, set
-    `self.noise` to int16 samples. `vitspeech.data.audio.reading.read_clips` reads audio files.
+    `data: {class_path: mine.Pitch, init_args: {seconds: 0.5, augment: {noise_prob: 0}}}`, here without noise, which may
+    have tones of any pitch. A subclass with a constructor of its own also takes `batch`, `augment` and `seed` and
+    passes them on; the command line sets `seed`. To mix in noise of your own, set `self.noise` to int16 samples.
+    `vitspeech.data.audio.reading.read_clips` reads audio files.
 
     Args:
         seconds: Length of a clip.
