@@ -37,16 +37,23 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust", action="append", default=[], metavar="MODULE", help=text)
 
 
-def check_table(table: Path | None) -> None:
+def check_table(table: Path | None, inputs: Sequence[str] = ()) -> None:
     """Refuse a table that cannot be written later, before the work is done; see `check_target`.
+
+    Args:
+        table: The table's file, if there is one.
+        inputs: The files that are read, which the table must not replace.
 
     Raises:
         FileNotFoundError: If its folder does not exist.
-        InputError: If it is a folder, a device or another special file.
+        InputError: If it is one of the inputs, a folder, a device or another special file.
         PermissionError: If the file or its folder is not writable.
     """
-    if table is not None:
-        check_target(table, "--csv")
+    if table is None:
+        return
+    check_target(table, "--csv")
+    if table.exists() and any(os.path.exists(path) and os.path.samefile(path, table) for path in inputs):
+        raise InputError(f"--csv {table}: is a file to be read; name another one")
 
 
 def check_folder(folder: Path, option: str = "-o") -> None:

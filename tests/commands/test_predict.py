@@ -107,3 +107,9 @@ def test_a_target_that_is_no_regular_file_is_refused_before_the_work_and_stays(c
         message = one_line(command(verb, star.parent / "no model is read", star, option, target))
         assert message.startswith(f"vitspeech {verb}: {option} {target}: is a device")
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode) and (star.parent / "link").is_symlink()
+
+
+def test_a_table_does_not_replace_a_file_that_is_read(command, finished_run, star):
+    content = star.read_bytes()
+    assert "is a file to be read" in one_line(command("predict", finished_run, star, "--csv", star))
+    assert star.read_bytes() == content

@@ -153,3 +153,8 @@ def test_the_help_of_a_class_has_its_docstring(option, shown, capsys):
         train([option])
     printed = " ".join(capsys.readouterr().out.split())
     assert [text for text in shown if text not in printed] == [] and "Args:" not in printed
+
+
+def test_training_without_an_end_and_values_that_hold_themselves_are_refused():
+    assert "limit trainer.max_epochs" in refused("--trainer.max_epochs=-1")
+    assert "alias" in refused("--data=&a [*a]")

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--top {options.top} is below 1")
     if options.attention and (len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
         parser.error("--attention draws one file: give one, and no folder")
-    command_line.check_table(options.csv)
+    command_line.check_table(options.csv, options.paths)
     command_line.check_picture(options.attention, "--attention")
 
     import vitspeech

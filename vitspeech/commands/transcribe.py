@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.picture and (len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
         parser.error("--picture draws one file: give one, and no folder")
-    command_line.check_table(options.csv)
+    command_line.check_table(options.csv, options.paths)
     command_line.check_picture(options.picture, "--picture")
 
     import vitspeech

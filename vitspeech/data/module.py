@@ -82,9 +82,22 @@ class InMemoryData(lightning.LightningDataModule):
     def setup(self, stage: str | None = None) -> None:
         """Read the training and validation splits, and check the test split, which is read when it is used."""
         if stage in (None, "fit") and not hasattr(self, "train"):
+            self.check_names()
             train, validation = self.read_checked("train"), self.read_checked("validation")
             self.check_test()
             self.train, self.validation = train, validation
+
+    def check_names(self) -> None:
+        """Refuse labels that cannot be written, such as those of folders whose names are not UTF-8.
+
+        Raises:
+            InputError: If there is one.
+        """
+        for label in self.labels:
+            try:
+                label.encode()
+            except UnicodeEncodeError:
+                raise InputError(f"the label {label!r} is not UTF-8; rename it") from None
 
     def check_test(self) -> None:
         """Check before training that the test after it will find what it needs; by default by reading the test split.

@@ -1,5 +1,6 @@
 """The base class of all tasks: the optimizer and its schedule, the network's initialization, the check of the loss."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -198,7 +199,10 @@ class Task(lightning.LightningModule):
 
     def configure_optimizers(self) -> dict:
         optimizer = self.make_optimizer(parameter_groups(self.network))
-        steps = int(self.trainer.estimated_stepping_batches)
+        steps = self.trainer.estimated_stepping_batches
+        if not math.isfinite(steps):
+            raise InputError("the learning rate decays until the last step: limit trainer.max_epochs or max_steps")
+        steps = int(steps)
         schedule = learning_rate(optimizer, steps=steps, warmup_steps=int(self.warmup * steps), decay=self.decay)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from vitspeech.documents import parse_yaml
 from vitspeech.errors import InputError
 from vitspeech.training.configs import expand_configs, read_config
 from vitspeech.training.run_folder import resumed_config
@@ -146,7 +147,8 @@ def check_classes(arguments: Sequence[str], trust: Sequence[str]) -> None:
         key, equals, value = argument.partition("=")
         text = value if equals else key
         try:
-            content = yaml.safe_load(text)
+            # Aliases may multiply, or lead back to themselves.
+            content = parse_yaml(text, key) if "&" in text and "*" in text else yaml.safe_load(text)
         except yaml.YAMLError:
             continue
         for name in named_classes({"class_path": content} if key.endswith("class_path") else content):

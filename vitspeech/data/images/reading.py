@@ -1,5 +1,6 @@
 """Reading image files: a picture of any size and mode as a square of uint8 RGB pixels."""
 
+import logging
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor
 from vitspeech.data.files import check_regular, find_files
 from vitspeech.errors import InputError
 
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # it would print what the error of a broken TIFF says
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow gives it to Ghostscript
 MOST_PIXELS = 120_000_000  # decoded: up to 2 GB in between
