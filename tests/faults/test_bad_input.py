@@ -323,6 +323,7 @@ BAD = {
     # Training: folders and data
     "a run that is a file": Bad(f"{TRAIN_IN}file", "file", write("file")),
     "a run that exists": Bad(TRAIN_IN + "{run}", "holds a run already"),
+    "a run beside logs of another program": Bad(TRAIN, "out: has logs, a name that a run writes", write("out/logs")),
     "nothing to resume": Bad("train --resume nowhere", "no run to resume"),
     "an empty folder to resume": Bad("train --resume empty", "no run to resume", folder("empty")),
     "no data": Bad(OWN, "data: no such folder", lambda places: [sounds(None)(places), shutil.rmtree("data")]),
