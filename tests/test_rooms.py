@@ -37,7 +37,8 @@ ROOMS = {
     "plots": "attention checkpoint data errors frontends inference metrics models",
     "evaluation": "data errors inference metrics plots",
     "tasks": "decoding errors evaluation inference metrics trust",
-    "training": "attention checkpoint command_line data documents errors evaluation plots provenance tasks trust",
+    "training": "attention checkpoint command_line data documents errors evaluation plots provenance tasks trust "
+    "writing",
     "receptive": "attention checkpoint data errors frontends metrics models plots provenance",
     "benchmark": "attention checkpoint data errors frontends inference models plots provenance",
     "tables": "checkpoint errors receptive",
