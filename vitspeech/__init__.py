@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         SpeechCommands,
         SpokenVocabulary,
         SpokenWords,
+        SymbolTasks,
         TranscribedAudio,
         TwoMarks,
         UtteranceData,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     )
     from vitspeech.errors import InputError
     from vitspeech.evaluation import Report
-    from vitspeech.frontends import SpecAugment, SpeechTokens
+    from vitspeech.frontends import SpecAugment, SpeechTokens, TextTokens
     from vitspeech.inference.predict import predict
     from vitspeech.inference.stream import stream
     from vitspeech.inference.transcribe import Search, transcribe
@@ -103,7 +104,9 @@ __all__ = [
     "SpeechTranscriber",
     "SpokenVocabulary",
     "SpokenWords",
+    "SymbolTasks",
     "Task",
+    "TextTokens",
     "TimmModel",
     "TranscribedAudio",
     "TranscriptStream",
@@ -130,11 +133,11 @@ _NAMES_IN_MODULE = {
         Score SelfAttentivePooling attention_from_convolution register_score truncated_attention""",
     "checkpoint": "Model load",
     "data": """AudioFolder Augment Cifar ImageData ImageFolder InMemoryData Items SequenceAugment Shapes SpeechCommands
-        SpokenVocabulary SpokenWords TranscribedAudio TwoMarks UtteranceData WaveformAugment WaveformData WordClip
-        WordSequences WordSource""",
+        SpokenVocabulary SpokenWords SymbolTasks TranscribedAudio TwoMarks UtteranceData WaveformAugment WaveformData
+        WordClip WordSequences WordSource""",
     "errors": "InputError",
     "evaluation": "Report",
-    "frontends": "SpecAugment SpeechTokens",
+    "frontends": "SpecAugment SpeechTokens TextTokens",
     "inference.predict": "predict",
     "inference.stream": "stream",
     "inference.transcribe": "Search transcribe",
