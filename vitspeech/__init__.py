@@ -51,10 +51,12 @@ if TYPE_CHECKING:
     from vitspeech.frontends import SpecAugment, SpeechTokens, TextTokens
     from vitspeech.inference.predict import predict
     from vitspeech.inference.stream import stream
+    from vitspeech.inference.symbols import transcribe_symbols
     from vitspeech.inference.transcribe import Search, transcribe
     from vitspeech.inference.transcript_stream import TranscriptStream
     from vitspeech.models import (
         CNN,
+        Seq2Seq,
         SpeechClassifier,
         SpeechCNN,
         SpeechLabeler,
@@ -92,6 +94,7 @@ __all__ = [
     "Score",
     "Search",
     "SelfAttentivePooling",
+    "Seq2Seq",
     "SequenceAugment",
     "Shapes",
     "SpecAugment",
@@ -125,6 +128,7 @@ __all__ = [
     "register_score",
     "stream",
     "transcribe",
+    "transcribe_symbols",
     "truncated_attention",
 ]
 
@@ -140,9 +144,11 @@ _NAMES_IN_MODULE = {
     "frontends": "SpecAugment SpeechTokens TextTokens",
     "inference.predict": "predict",
     "inference.stream": "stream",
+    "inference.symbols": "transcribe_symbols",
     "inference.transcribe": "Search transcribe",
     "inference.transcript_stream": "TranscriptStream",
-    "models": """CNN SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel ViT""",
+    "models": """CNN Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel
+        ViT""",
     "tasks": "Classification Labeling Recognition Task Transcription",
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}
