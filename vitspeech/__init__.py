@@ -64,7 +64,9 @@ if TYPE_CHECKING:
         SpeechTranscriber,
         TimmModel,
         ViT,
+        WindowMLP,
     )
+    from vitspeech.recurrence import RecurrentEncoder
     from vitspeech.tasks import Classification, Labeling, Recognition, Task, Transcription
 
 __version__ = "0.2.0"
@@ -88,6 +90,7 @@ __all__ = [
     "Model",
     "MultiHeadAttention",
     "Recognition",
+    "RecurrentEncoder",
     "RelativePositions",
     "Report",
     "Rotary",
@@ -119,6 +122,7 @@ __all__ = [
     "ViT",
     "WaveformAugment",
     "WaveformData",
+    "WindowMLP",
     "WordClip",
     "WordSequences",
     "WordSource",
@@ -148,7 +152,8 @@ _NAMES_IN_MODULE = {
     "inference.transcribe": "Search transcribe",
     "inference.transcript_stream": "TranscriptStream",
     "models": """CNN Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel
-        ViT""",
+        ViT WindowMLP""",
+    "recurrence": "RecurrentEncoder",
     "tasks": "Classification Labeling Recognition Task Transcription",
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}

@@ -147,31 +147,25 @@ class EncoderDecoder(nn.Module):
 
 
 def make_decoder(
-    decoder: DecoderConfig | nn.Module | None,
-    encoder: EncoderConfig | nn.Module,
-    width: int,
-    positions: Positions,
+    decoder: DecoderConfig | nn.Module | None, encoder: EncoderConfig | nn.Module, width: int, positions: Positions
 ) -> nn.Module:
     """The decoder of a model of width D: a transformer decoder with these settings, or the given module.
 
     Args:
-        decoder: Settings, also as a dictionary; a module, such as `vitspeech.RecurrentDecoder`; or `None`: two blocks
-            with the heads, MLP ratio, dropout, score, normalizer, norm and activation of the encoder's settings.
-        encoder: Settings of the encoder, or a module.
+        decoder: Settings or a module; `None` is like the encoder.
+        encoder: Settings or the module of the encoder.
         width: Model width D.
         positions: Positions of a transformer decoder.
 
     Raises:
         InputError: If a module is not a decoder, or is of another width.
     """
-    if isinstance(decoder, nn.Module):
-        name = type(decoder).__name__
-        if not all(hasattr(decoder, part) for part in ("width", "start", "step", "cross_weights")):
-            raise InputError(f"decoder={name} is not a decoder, such as RecurrentDecoder: it has no step")
-        if decoder.width != width:
-            raise InputError(f"decoder={name} has width={decoder.width}, but the tokens have width={width}")
-        return decoder
-    if decoder is None:
-        is_module = isinstance(encoder, nn.Module)
-        decoder = DecoderConfig() if is_module else DecoderConfig.like(EncoderConfig.of(encoder))
-    return Decoder(width, decoder, positions=positions)
+    if not isinstance(decoder, nn.Module):
+        like = EncoderConfig() if isinstance(encoder, nn.Module) else EncoderConfig.of(encoder)
+        return Decoder(width, DecoderConfig.like(like) if decoder is None else decoder, positions=positions)
+    name = type(decoder).__name__
+    if not all(hasattr(decoder, part) for part in ("width", "start", "step", "cross_weights")):
+        raise InputError(f"decoder={name} is not a decoder: it has no width, start, step and cross_weights")
+    if decoder.width != width:
+        raise InputError(f"decoder={name} has width={decoder.width}, but the tokens have width={width}")
+    return decoder

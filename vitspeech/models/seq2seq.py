@@ -27,8 +27,7 @@ class Seq2Seq(EncoderDecoder):
         symbols: Number of input symbols; 0 is as many as output symbols.
         width: Model width D.
         encoder: Settings of self-attention, also as a dictionary; or an encoder of width D.
-        decoder: Settings of the decoder, also as a dictionary; or a decoder of width D. `None` is two blocks with the
-            settings of the encoder.
+        decoder: Settings of the decoder, or a decoder of width D, as in `SpeechTranscriber`.
         positions: Positions of encoder and decoder: `sinusoidal` or `learned` are added to the embeddings, `relative`
             or `rotary` act in self-attention; with `None` the encoder is not aware of order. Not used by modules.
         tied: Whether the head shares the weight of the decoder's embedding (sec. 3.4).

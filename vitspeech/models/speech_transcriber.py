@@ -22,11 +22,11 @@ class SpeechTranscriber(SpeechEncoder, EncoderDecoder):
         units: Number of words or characters U, at least 1.
         tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
         encoder: Settings of self-attention, also as a dictionary; or an encoder, as in `SpeechEncoder`.
-        decoder: Settings of the decoder, also as a dictionary; or a decoder of width D, such as
-            `vitspeech.RecurrentDecoder`. `None` is two blocks with the settings of the encoder.
+        decoder: Settings of the decoder; `None` is two blocks like those of the encoder, see `DecoderConfig.like`. Or a
+            decoder of width D with the methods of `vitspeech.Decoder`, such as `vitspeech.RecurrentDecoder`.
         ctc: Whether there is a CTC head.
         positions: Positions of the encoder, as in `SpeechEncoder`.
-        decoder_positions: Positions of the decoder; a decoder that is a module has its own.
+        decoder_positions: Positions of the decoder, with the same choices; not used by a decoder that is a module.
         tied: Whether the decoder's head shares the weight of its embedding (Vaswani et al. 2017, sec. 3.4).
 
     Attributes:

@@ -48,7 +48,7 @@ def test_evaluation_sets_have_the_lengths_that_they_name_without_repetition(task
     assert list(sets) == ["test", "length-5", "length-8"]
     for name, low, high in (("test", 2, 4), ("length-5", 5, 5), ("length-8", 8, 8)):
         inputs = sets[name].inputs
-        assert len(set(inputs)) == len(inputs) == 1000
+        assert len(set(inputs)) == len(inputs) == (1000 if name == "test" else 500)
         plus = [row.index(20) if task == "add" else len(row) for row in inputs]
         first = [row[:place] for row, place in zip(inputs, plus, strict=True)]
         second = [row[place + 1 :] for row, place in zip(inputs, plus, strict=True) if task == "add"]

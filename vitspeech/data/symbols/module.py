@@ -18,7 +18,7 @@ from vitspeech.data.symbols.rules import draw_input, output_of, split_of
 from vitspeech.errors import InputError, check_number
 
 TASKS = ("copy", "reverse", "sort", "add")
-EVALUATION_COUNT = 1000  # sequences of each evaluation set, or all that there are
+EVALUATION_COUNT, LONGER_COUNT = 1000, 500  # sequences of an evaluation set, or all that there are
 ATTEMPTS = 50  # draws for each of them: one in ten is of the split
 FEWEST_INPUTS = 500  # possible inputs, a tenth of them for the test
 MOST_SYMBOLS = LONGEST = 1000
@@ -39,7 +39,8 @@ class SymbolTasks(InMemoryData):
         longest: Largest length of training sequences, of validation and of the test set `test`.
         longer: Lengths of further test sets `length-N`; for `add` both numbers have N digits. `None` is 1.25, 1.5, 1.75
             and 2 times `longest`; an empty list is none.
-        count: Training sequences per epoch. Validation and test sets have 1,000 each, or all that there are.
+        count: Training sequences per epoch. Validation and test have 1,000 each, or all that there are, and each set of
+            longer sequences 500.
         drawn_from: Seed of the sequences and of the splits, independent of the run's seed.
         batch: Sequences per training batch, on each device.
         seed: The run's seed; the command line sets it to `seed_everything`.
@@ -101,11 +102,12 @@ class SymbolTasks(InMemoryData):
     def fixed(self, name: str, split: str, lengths: tuple[int, int]) -> "SymbolSequences":
         """An evaluation set of different sequences of a split with these lengths."""
         random, found = Random(f"{self.drawn_from} {name}"), {}
-        for _ in range(ATTEMPTS * EVALUATION_COUNT):
+        count = EVALUATION_COUNT if name == split else LONGER_COUNT
+        for _ in range(ATTEMPTS * count):
             inputs = tuple(draw_input(self.task, self.size, lengths, random))
             if split_of(inputs, self.drawn_from) == split:
                 found[inputs] = output_of(self.task, inputs, self.size)
-            if len(found) == EVALUATION_COUNT:
+            if len(found) == count:
                 break
         return SymbolSequences(list(found), list(found.values()))
 

@@ -1,0 +1,5 @@
+"""Recurrence under the contract of attention: an encoder and a decoder with LSTM or GRU layers."""
+
+from vitspeech.recurrence.encoder import RecurrentEncoder
+
+__all__ = ["RecurrentEncoder"]
