@@ -108,11 +108,12 @@ def test_a_figure_is_drawn(options, recording, tmp_path):
 def drawn(monkeypatch):
     """The values of every map that is drawn."""
     maps, draw = [], speech_attention.draw_relative
-    monkeypatch.setattr(
-        speech_attention,
-        "draw_relative",
-        lambda axes, values, extent: (maps.append(values), draw(axes, values, extent))[1],
-    )
+
+    def record(axes, values, extent):
+        maps.append(values)
+        return draw(axes, values, extent)
+
+    monkeypatch.setattr(speech_attention, "draw_relative", record)
     return maps
 
 
@@ -132,7 +133,8 @@ def test_of_a_bilstm_with_self_attentive_pooling_the_hops_are_drawn_alone(record
     (hops,) = drawn
     weights = network.pooling.weights(network.forward_features(read_input(recording, KEYWORDS)))[0]
     assert hops.shape == (3, 31) and hops == pytest.approx(31 * weights.numpy()) and hops.mean(1) == pytest.approx(1)
-    assert Image.open(tmp_path / "out.png").size[0] == round(8.4 * 130)
+    with Image.open(tmp_path / "out.png") as picture:
+        assert picture.size[0] == round(8.4 * 130)
 
 
 def test_above_the_attention_of_blocks_the_hops_have_a_panel_of_their_own(recording, tmp_path, drawn):

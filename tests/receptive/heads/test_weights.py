@@ -303,8 +303,9 @@ def test_other_networks_of_timm_are_refused_with_the_reason(name, options, reaso
 
 
 def test_the_hops_of_a_pooling_are_no_attention_between_tokens():
-    network = speech(encoder=RecurrentEncoder(22, 1), pooling=SelfAttentivePooling(22, hops=3))
-    with pytest.raises(NotRecomputable, match="^SpeechClassifier has no attention layer"), attention_weights(network):
+    tokens, pooling = SpeechTokens(22, mels=20, stride=3), SelfAttentivePooling(22, hops=3)
+    network = made(SpeechClassifier, 7, tokens, RecurrentEncoder(22, 1), pooling=pooling)
+    with pytest.raises(NotRecomputable, match=r"^SpeechClassifier has no attention layer"), attention_weights(network):
         network(drawn(2, 9000))
 
 
