@@ -26,6 +26,7 @@ RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, a
 )
 USERS_OWN = {"root", "download", "workers"}  # arguments of data sets that are the user's to say, never a card's
 FILES = ("learning_curves.png", "confusion_matrix.png", "classes.csv", "errors.txt", TRAINING_ITEMS)  # a run has some
+FILES += ("lengths.csv", "cross_attention.png")
 
 
 def release(
@@ -165,6 +166,7 @@ def of_all_starts(card: dict[str, Any], name: str) -> list[str]:
 
 NAMES = {  # of the metrics on a card, as tables spell them
     "test_accuracy": "accuracy",
+    "sequence_accuracy": "sequences",
     "word_accuracy": "words alone",
     "character_error_rate": "CER",
     "word_error_rate": "WER",

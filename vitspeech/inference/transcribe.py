@@ -121,6 +121,11 @@ def transcribe(
         InputError: If a file is empty, broken or too long and there is no `on_error`, or the model does not output
             transcripts.
     """
+    if "symbols" in model.preprocessing:
+        raise InputError(
+            f"{type(model.network).__name__} takes symbols, not recordings; use `vitspeech transcribe --symbols` "
+            "(vitspeech.transcribe_symbols)"
+        )
     if not is_transcribing(model):
         takes_utterances = "sample_rate_hz" in model.preprocessing and "seconds" not in model.preprocessing
         verb = "stream" if takes_utterances else "predict"
@@ -168,8 +173,8 @@ def decode_autoregressive(
 ) -> list[ctc.Hypothesis]:
     """The best hypothesis of each utterance, from an encoder-decoder; its spans are those of the best CTC alignment."""
     encoded, padding = network.encode(waveforms, lengths)
-    # Each unit lasts at least one token, which bounds transcripts of a decoder that never outputs the end.
-    sizes = {"start": network.start_unit, "batch": len(encoded), "longest": encoded.shape[1]}
+    longest = longest_output(network, encoded.shape[1])
+    sizes = {"start": network.start_unit, "batch": len(encoded), "longest": longest}
     cache, ctc_logits = network.start(encoded, padding), network.forward_ctc(encoded)
     tokens = padding.sum(1)
     is_joint = ctc_logits is not None and search.ctc_weight > 0
@@ -183,6 +188,14 @@ def decode_autoregressive(
         hypotheses = [beam[0] for beam in beams]
     rows = [None] * len(hypotheses) if ctc_logits is None else log_probabilities(ctc_logits, tokens)
     return [with_spans(hypothesis, log_probs) for hypothesis, log_probs in zip(hypotheses, rows, strict=True)]
+
+
+def longest_output(network: nn.Module, tokens: int) -> int:
+    """The most units of a transcript, which bounds those of a decoder that never outputs the end.
+
+    The network's `longest_output`; for a network without it, one unit per token of the input.
+    """
+    return network.longest_output(tokens) if hasattr(network, "longest_output") else tokens
 
 
 def log_probabilities(logits: Tensor, tokens: Tensor) -> list[Tensor]:

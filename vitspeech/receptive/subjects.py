@@ -176,6 +176,8 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False, tru
         raise InputError(f"size={size} px is not within 1 .. {LARGEST_SIZE}")
     if not name.startswith(TIMM):
         model = checkpoint.load(name, trust=trust)
+        if "symbols" in model.preprocessing:
+            raise InputError(f"{name}: takes symbols; give a model that takes pictures or audio")
         if isinstance(model.network, SpeechTranscriber):
             raise InputError(f"{name}: SpeechTranscriber also takes a transcript; give a model that takes audio only")
         takes_audio = "sample_rate_hz" in model.preprocessing
