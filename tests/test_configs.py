@@ -27,7 +27,10 @@ def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path):
     network, data = cli.model.network.eval(), cli.datamodule
     labels = {"cifar10": 10, "cifar100": 100}.get(path.parent.name) or len(data.labels)
     with torch.no_grad():
-        if data.items == "utterances":
+        if data.items == "sequences":
+            symbols = torch.tensor([[0, 1, 2], [1, -1, -1]])
+            assert network(symbols, None, torch.tensor([[0, 1], [2, -1]])).logits.shape == (2, 3, labels + 1)
+        elif data.items == "utterances":
             # One class more than labels: the blank, the end or "none".
             assert rows_of(network, torch.randn(2, 16_000), torch.tensor([16_000, 7000])) == {labels + 1}
         elif data.items == "sequences":

@@ -37,11 +37,15 @@ ROOMS = {
     "plots": "attention checkpoint data errors frontends inference metrics models",
     "evaluation": "data errors inference metrics plots",
     "tasks": "decoding errors evaluation inference metrics trust",
-    "training": "attention checkpoint command_line data documents errors evaluation plots provenance tasks trust",
+    "training": "attention checkpoint command_line data documents errors evaluation plots provenance tasks trust "
+    "writing",
+    "sweep": "checkpoint command_line data documents errors metrics plots training",
     "receptive": "attention checkpoint data errors frontends metrics models plots provenance",
     "benchmark": "attention checkpoint data errors frontends inference models plots provenance",
     "tables": "checkpoint errors receptive",
-    "commands": "checkpoint command_line data errors inference plots provenance receptive samples tasks training trust",
+    "commands": (
+        "checkpoint command_line data errors inference plots provenance receptive samples sweep tasks training trust"
+    ),
     "__main__": "commands",
 }
 MAY_USE_PUBLIC_NAMES = {"commands"}  # and so may import the package itself, as a user does

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         ViT,
         WindowMLP,
     )
-    from vitspeech.recurrence import RecurrentEncoder
+    from vitspeech.recurrence import RecurrentDecoder, RecurrentEncoder
     from vitspeech.tasks import Classification, Labeling, Recognition, Task, Transcription
 
 __version__ = "0.2.0"
@@ -90,6 +90,7 @@ __all__ = [
     "Model",
     "MultiHeadAttention",
     "Recognition",
+    "RecurrentDecoder",
     "RecurrentEncoder",
     "RelativePositions",
     "Report",
@@ -153,7 +154,7 @@ _NAMES_IN_MODULE = {
     "inference.transcript_stream": "TranscriptStream",
     "models": """CNN Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel
         ViT WindowMLP""",
-    "recurrence": "RecurrentEncoder",
+    "recurrence": "RecurrentDecoder RecurrentEncoder",
     "tasks": "Classification Labeling Recognition Task Transcription",
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}

@@ -8,8 +8,10 @@ from vitspeech.metrics.intervals import (
     bootstrap_indices,
     bootstrap_ratio_interval,
     group_sums,
+    mean_interval,
     percentile_interval,
     poisson_interval,
+    student_quantile,
     wilson_interval,
 )
 
@@ -24,6 +26,20 @@ def test_poisson_intervals_are_garwoods():
     assert poisson_interval(0) == pytest.approx((0, 3.6889), abs=1e-4)
     assert poisson_interval(3) == pytest.approx((0.6187, 8.7673), abs=1e-4)
     assert poisson_interval(100) == pytest.approx((81.364, 121.627), abs=1e-3)
+
+
+def test_quantiles_of_student_are_those_of_the_printed_tables():
+    printed = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 29: 2.045, 30: 2.042, 120: 1.980}
+    for degrees, quantile in printed.items():
+        assert student_quantile(degrees) == pytest.approx(quantile, abs=6e-4)
+    assert student_quantile(4, 0.95) == pytest.approx(2.132, abs=6e-4)
+
+
+def test_students_interval_by_hand():
+    # Mean 2, standard deviation 1, three values: 2 ± 4.3027 · 1 / √3.
+    assert mean_interval([1, 2, 3]) == pytest.approx((2 - 2.48414, 2 + 2.48414), abs=1e-4)
+    with pytest.raises(ValueError, match="at least two values, not 1"):
+        mean_interval([1])
 
 
 def test_resamples_draw_every_item_and_are_reproducible():

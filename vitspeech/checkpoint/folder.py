@@ -19,7 +19,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from vitspeech.checkpoint.network import build_bounded, check_classes, check_output, check_sizes, check_weights
+from vitspeech.checkpoint.network import (
+    build_bounded,
+    check_classes,
+    check_output,
+    check_sizes,
+    check_weights,
+    load_weights,
+)
 from vitspeech.checkpoint.schema import check_card, check_config, check_numbers
 from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
 from vitspeech.data.files import sha256
@@ -208,8 +215,8 @@ def built_network(config: dict[str, Any], weights: dict[str, Tensor], trust: Seq
         network = build_bounded(config["network"], weights, trust)
         check_weights(network, weights)
         check_sizes(config["network"], network, config)
-        network.load_state_dict(weights)
-    except (InputError, RuntimeError) as error:  # RuntimeError: tensors are missing, or have other shapes
+        load_weights(network, weights)
+    except InputError as error:
         raise InputError(f"the network cannot be built: {error}") from error
     network.eval()
     check_output(network, config["labels"], config["preprocessing"])

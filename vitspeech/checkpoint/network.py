@@ -17,6 +17,7 @@ import vitspeech.attention
 import vitspeech.frontends
 import vitspeech.models
 import vitspeech.recurrence
+from vitspeech.checkpoint.schema import shown
 from vitspeech.errors import InputError
 from vitspeech.models import Seq2Seq, SpeechLabeler
 from vitspeech.trust import check_trusted, import_trusted, is_known
@@ -191,6 +192,27 @@ def check_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
             raise InputError(f"the weight {name} is {given.dtype}, not {tensor.dtype}")
         if given.is_floating_point() and not given.isfinite().all():
             raise InputError(f"the weight {name} has values that are not finite")
+
+
+def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Load weights into a network.
+
+    Raises:
+        InputError: If tensors are missing, have other shapes or are not of the network; the message names the first.
+    """
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:  # lists all of them
+        expected = network.state_dict()
+        for name, tensor in expected.items():
+            if name not in weights:
+                raise InputError(f"the weight {name} is missing") from error
+            if weights[name].shape != tensor.shape:
+                shapes = f"{tuple(weights[name].shape)}, not {tuple(tensor.shape)}"
+                raise InputError(f"the weight {name} has the shape {shapes}") from error
+        if foreign := next((name for name in weights if name not in expected), None):
+            raise InputError(f"the weight {shown(foreign)} is not of this network") from error
+        raise InputError(str(error)) from error  # of a module that loads its weights in its own way
 
 
 def check_output(network: nn.Module, labels: Sequence[str], preprocessing: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ LARGEST, DEEPEST = 2**31, 10_000  # of the numbers in a configuration, and of a 
 MOST_ITEMS = 10**7  # of a data set that is generated
 LARGEST_IMAGE = 4096  # pixels
 LONGEST_LABEL = 1000  # characters
-WIDEST_BEAM = 1000
+SEARCH_RANGES = {"beam": (1, 1000), "length_penalty": (0, 100), "ctc_weight": (0, 1)}  # of `Search`
 HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
 Check = Callable[[Any], bool]
 
@@ -79,9 +79,10 @@ def is_metrics(value: Any) -> bool:
 
 def is_search(value: Any) -> bool:
     """Whether a value is a mapping of the parameters of `Search`."""
-    ranges = {"beam": (1, WIDEST_BEAM), "length_penalty": (0, 100), "ctc_weight": (0, 1)}
     return is_mapping_to(is_number)(value) and all(
-        name in ranges and ranges[name][0] <= number <= ranges[name][1] and (name != "beam" or is_count(number))
+        name in SEARCH_RANGES
+        and SEARCH_RANGES[name][0] <= number <= SEARCH_RANGES[name][1]
+        and (name != "beam" or is_count(number))
         for name, number in value.items()
     )
 

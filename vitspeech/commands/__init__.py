@@ -20,6 +20,7 @@ VERBS = {
     "stream": "print words as they are recognized in a recording or from the microphone",
     "compare": "compare the receptive fields of models in one report",
     "probe": "measure accuracy against the distance that a network has to bridge",
+    "sweep": "train configs with several seeds and varied values, and tabulate them",
     "release": "turn a finished run into a released model",
     "benchmark": "measure speed and memory on this machine",
     "configs": "list the configs that come with the package, or print one",
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if verb in VERBS:
         run(verb, rest)
     elif verb == "--version":
-        print(f"vitspeech {vitspeech.__version__}")
+        command_line.run(partial(print, f"vitspeech {vitspeech.__version__}"), "vitspeech")
     elif verb in ("", "-h", "--help"):
         command_line.run(partial(print, usage()), "vitspeech")
         sys.exit(0 if verb else 2)

@@ -1,9 +1,11 @@
-"""95 % confidence intervals: Wilson for proportions, Garwood for Poisson counts, percentile bootstrap otherwise.
+"""95 % confidence intervals: Wilson for proportions, Garwood for Poisson counts, Student for means of a few values,
+percentile bootstrap otherwise.
 
 Shapes: N items, G groups of items, R bootstrap resamples.
 """
 
 import math
+import statistics
 from collections.abc import Hashable, Sequence
 
 import torch
@@ -93,3 +95,45 @@ def gamma_quantile(shape: int, probability: float) -> float:
         below = torch.special.gammainc(torch.tensor(float(shape)).double(), torch.tensor(middle).double())
         low, high = (middle, high) if below < probability else (low, middle)
     return low
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The interval of the mean of independent, normally distributed values (Student 1908).
+
+    Of differences of pairs it is the interval of the paired t-test.
+
+    Args:
+        values: At least two.
+
+    Raises:
+        ValueError: If there are fewer.
+    """
+    if len(values) < 2:
+        raise ValueError(f"an interval of a mean needs at least two values, not {len(values)}")
+    half = student_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return statistics.mean(values) - half, statistics.mean(values) + half
+
+
+def student_quantile(degrees: int, probability: float = 0.975) -> float:
+    """The quantile of Student's t distribution for a probability above 1/2, by bisection."""
+    low, high = 0.0, 1.0
+    while student_inside(degrees, high) < 2 * probability - 1:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_inside(degrees, middle) < 2 * probability - 1 else (low, middle)
+    return low
+
+
+def student_inside(degrees: int, t: float) -> float:
+    """The probability that |T| is at most t, for a whole number of degrees of freedom.
+
+    Abramowitz and Stegun 1964, eq. 26.7.3 and 26.7.4: a finite sum over powers of the cosine of atan(t/√degrees).
+    """
+    angle = math.atan(t / math.sqrt(degrees))
+    cosine, sine, odd = math.cos(angle), math.sin(angle), degrees % 2
+    term, total = cosine if odd else 1.0, 0.0
+    for number in range(odd, degrees - 1, 2):
+        total += term
+        term *= cosine**2 * (number + 1) / (number + 2)
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total

@@ -7,7 +7,6 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vitspeech.errors import InputError, check_fraction, check_number
 
@@ -47,9 +46,21 @@ class RecurrentBlock(nn.Module):
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         if padding is None or not self.layer.bidirectional:  # what follows a token does not change a forward layer
             return self.dropout(self.layer(x)[0])
-        packed = pack_padded_sequence(x, valid_counts(padding), batch_first=True, enforce_sorted=False)
-        outputs, _ = pad_packed_sequence(self.layer(packed)[0], batch_first=True, total_length=x.shape[1])
-        return self.dropout(outputs)
+        # Reversed rows instead of packed sequences, whose backward pass is far slower on a CPU: measured 5.9 s against
+        # 0.4 s for two layers and 64 sequences of 75 tokens.
+        index = flip_index(padding)[..., None]
+        backward = self.one_direction(x.take_along_dim(index, 1), "_reverse").take_along_dim(index, 1)
+        return self.dropout(torch.cat((self.one_direction(x), backward), dim=-1))
+
+    def one_direction(self, x: Tensor, suffix: str = "") -> Tensor:
+        """The outputs of the forward layer, or with the suffix `_reverse` of the other: (B, T, width) -> (B, T, H)."""
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        weights = [getattr(self.layer, f"{name}_l0{suffix}") for name in names]
+        zeros = x.new_zeros(1, len(x), self.layer.hidden_size)
+        options = (weights, True, 1, 0.0, self.training, False, True)  # biases, layers, dropout, …, batch first
+        if isinstance(self.layer, nn.LSTM):
+            return torch.lstm(x, (zeros, zeros), *options)[0]
+        return torch.gru(x, zeros, *options)[0]
 
     def step(self, x: Tensor, state: State = None) -> tuple[Tensor, State]:
         """The outputs for the next tokens and the state after them: (B, T, width) -> (B, T, H), forward layers only."""
@@ -78,11 +89,10 @@ class RecurrentEncoder(nn.Module):
             is unlimited.
 
     Shape:
-        x (B, T, D), padding (B, T) or None -> (B, T, D); padding only at the end, and zeros there if bidirectional
+        x (B, T, D), padding (B, T) or None -> (B, T, D); there must be no padding before a valid token
 
     Raises:
         InputError: If a number is out of range, the cell is unknown, or D is odd where it has to be halved.
-        ValueError: If the padding is not at the end, or no token of a sequence is valid.
     """
 
     def __init__(
@@ -154,14 +164,7 @@ class RecurrentStream:
         return like[:, :0]
 
 
-def valid_counts(padding: Tensor) -> Tensor:
-    """The number of valid tokens of each sequence, on the host: (B, T) -> (B,).
-
-    Raises:
-        ValueError: If a valid token follows an invalid one, or a sequence has none.
-    """
-    counts = padding.sum(1)
+def flip_index(padding: Tensor) -> Tensor:
+    """The places that reverse each sequence and leave its padding where it is: (B, T) -> (B, T)."""
     places = torch.arange(padding.shape[1], device=padding.device)
-    if not torch.equal(padding, places < counts[:, None]) or not counts.all():
-        raise ValueError("padding must be at the end of each sequence, after at least one valid token")
-    return counts.cpu()
+    return torch.where(padding, padding.sum(1, keepdim=True) - 1 - places, places)

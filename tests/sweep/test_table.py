@@ -1,0 +1,167 @@
+"""The results of a sweep: rows, means and paired differences by hand, files that can be made anew, the figure."""
+
+import csv
+import json
+import math
+
+import pytest
+from sweep_runs import write_run
+
+from vitspeech.errors import InputError
+from vitspeech.sweep import figure
+from vitspeech.sweep.plan import make_plan
+from vitspeech.sweep.results import read_rows
+from vitspeech.sweep.summaries import summarize
+from vitspeech.sweep.table import tabulate
+
+FULL, CNN = {0: 0.90, 1: 0.94, 2: 0.92}, {0: 0.91, 1: 0.93, 2: 0.89}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two variants with three seeds, `full` planned first."""
+    for variant, accuracies in (("full", FULL), ("cnn", CNN)):
+        for seed, accuracy in accuracies.items():
+            also = {"easy": {"word_error_rate": 0.1}}
+            write_run(tmp_path / variant / f"seed-{seed}", accuracy, word_accuracy=0.95, also=also)
+    return tmp_path
+
+
+def test_means_deviations_and_paired_differences_are_those_computed_by_hand(folder):
+    full, cnn = summarize(read_rows(folder, {"full": [0]}))
+    assert (full.variant, full.seeds, full.difference) == ("full", [0, 1, 2], None)
+    assert full.scores["test_accuracy"] == pytest.approx((0.92, 0.02)) and full.scores["word_accuracy"][1] == 0
+    # The differences are 0.01, -0.01, -0.03: mean -0.01, sd 0.02; t with 2 degrees of freedom is 4.302653.
+    half = 4.302653 * 0.02 / math.sqrt(3)
+    assert cnn.difference.n == 3 and cnn.difference.mean == pytest.approx(-0.01)
+    assert cnn.difference.interval_95 == pytest.approx((-0.01 - half, -0.01 + half))
+
+
+def test_the_difference_is_over_the_seeds_that_both_have(folder):
+    write_run(folder / "lstm/seed-1", 0.95)
+    write_run(folder / "gru/seed-7", 0.95)
+    write_run(folder / "gru/seed-8")
+    summaries = {summary.variant: summary for summary in summarize(read_rows(folder, {"full": [0]}))}
+    lstm = summaries["lstm"].difference
+    assert (lstm.mean, lstm.interval_95, lstm.n) == (pytest.approx(0.01), None, 1)
+    assert summaries["gru"].difference is None and summaries["gru"].seeds == [7]
+    lines = tabulate(folder, None)
+    assert "| lstm | 1 | 95.00 | –" in "\n".join(lines)
+
+
+def test_the_table_says_mean_deviation_difference_and_n(folder):
+    plan = make_plan(["speech_commands/full", "speech_commands/cnn"], [0, 1, 2], folder)
+    assert tabulate(folder, plan) == [
+        "| variant | n | accuracy, % | words alone, % | accuracy minus full | parameters | minutes |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| full | 3 | 92.00 ± 2.00 | 95.00 ± 0.00 |  | 1,000 | 1.5 |",
+        "| cnn | 3 | 91.00 ± 2.00 | 95.00 ± 0.00 | -1.00 [-5.97, +3.97], n = 3 | 1,000 | 1.5 |",
+    ]
+    assert (folder / "table.md").read_text().startswith("| variant | n |")
+    assert (folder / "sweep.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_of_a_folder_is_made_anew_in_the_same_order(folder):
+    plan = make_plan(["speech_commands/full", "speech_commands/cnn"], [0, 1, 2], folder)
+    lines, record = tabulate(folder, plan), (folder / "sweep.json").read_text()
+    for name in ("table.md", "sweep.csv", "sweep.png"):
+        (folder / name).unlink()
+    assert tabulate(folder) == lines and (folder / "sweep.json").read_text() == record
+    (folder / "sweep.json").unlink()  # runs that were started by hand: in alphabetical order
+    assert [line.split()[1] for line in tabulate(folder)[2:]] == ["cnn", "full"]
+    assert (folder / "table.md").exists() and (folder / "sweep.csv").exists() and (folder / "sweep.png").exists()
+
+
+def test_every_run_has_a_row_with_every_metric(folder):
+    write_run(folder / "full/seed-3")
+    variations = [("model.network.left", ["4"])]
+    plan = make_plan(["speech_commands/full"], [0], folder, variations)
+    write_run(folder / "full,left=4/seed-0", 0.8)
+    tabulate(folder, plan)
+    rows = list(csv.DictReader((folder / "sweep.csv").read_text().splitlines()))
+    assert (rows[0]["variant"], rows[0]["seed"], rows[0]["state"]) == ("full,left=4", "0", "finished")
+    assert rows[0]["model.network.left"] == "4" and rows[1]["model.network.left"] == ""
+    cnn = next(row for row in rows if (row["variant"], row["seed"]) == ("cnn", "1"))
+    assert (cnn["test_accuracy"], cnn["interval_95_high"], cnn["clips"]) == ("0.93", "0.9400000000000001", "100")
+    assert (cnn["also.easy.word_error_rate"], cnn["parameters"], cnn["minutes"], cnn["hardware"]) == (
+        "0.1",
+        "1000",
+        "1.5",
+        "CPU",
+    )
+    unfinished = next(row for row in rows if row["seed"] == "3")
+    assert (unfinished["state"], unfinished["test_accuracy"], unfinished["hardware"]) == ("unfinished", "", "")
+
+
+def test_a_half_finished_sweep_says_what_is_missing(folder):
+    write_run(folder / "full/seed-3")
+    plan = make_plan(["speech_commands/full", "speech_commands/cnn"], [0, 3], folder)
+    assert tabulate(folder, plan)[-1] == (
+        "Without a result, 2 of 8 runs: full, seed 3 (unfinished); cnn, seed 3 (not started)."
+    )
+    record = json.loads((folder / "sweep.json").read_text())
+    assert record["variants"]["cnn"] == {"config": "speech_commands/cnn", "varied": {}, "seeds": [0, 3]}
+    assert sum(row["result"] is None for row in record["runs"]) == 2
+
+
+def test_a_sweep_without_a_finished_run_has_no_figure(tmp_path):
+    assert tabulate(tmp_path, make_plan(["shapes/vit"], [0], tmp_path))[0] == "No run is finished yet."
+    assert not (tmp_path / "sweep.png").exists()
+
+
+def test_the_record_has_no_folder_of_this_machine(folder):
+    (folder / "mine.yaml").touch()
+    overrides = ["--data.root=/home/me", "--trainer.max_epochs=3"]
+    tabulate(folder, make_plan([str(folder / "mine.yaml")], [0], folder, overrides=overrides))
+    record = json.loads((folder / "sweep.json").read_text())
+    assert record["overrides"] == ["--trainer.max_epochs=3"] and record["variants"]["mine"]["config"] == "mine.yaml"
+    assert str(folder) not in (folder / "sweep.json").read_text()
+
+
+def test_what_is_no_sweep_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no run of a sweep"):
+        tabulate(tmp_path)
+    (tmp_path / "sweep.json").write_text("[]")
+    with pytest.raises(InputError, match=r"sweep.json: is not the record of a sweep"):
+        tabulate(tmp_path)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The axes of the figures that are saved."""
+    axes = []
+    monkeypatch.setattr(figure.Figure, "savefig", lambda figure, *_, **__: axes.append(figure.axes[0]))
+    return axes
+
+
+def draw(folder, configs, variations=()):
+    plan = make_plan(configs, [0, 1], folder, variations)
+    for place, run in enumerate(plan.runs):
+        write_run(run.folder, 0.5 + 0.01 * place)
+    tabulate(folder, plan)
+
+
+def test_variants_are_lines_of_dots_from_the_top(tmp_path, drawn):
+    draw(tmp_path, ["speech_commands/full", "speech_commands/cnn"])
+    (axes,) = drawn
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["full (2)", "cnn (2)"]
+    assert axes.yaxis_inverted()
+    dots = [line for line in axes.lines if len(line.get_xdata()) == 2]
+    assert [list(line.get_xdata()) for line in dots[:2]] == [pytest.approx([50, 52]), pytest.approx([51, 53])]
+
+
+def test_a_numeric_key_is_the_horizontal_axis_with_a_line_for_each_config(tmp_path, drawn):
+    variations = [("model.network.left", ["16", "4", "64"])]
+    draw(tmp_path, ["speech_commands/full", "speech_commands/cnn"], variations)
+    (axes,) = drawn
+    handles, labels = axes.get_legend_handles_labels()
+    assert labels == ["full", "cnn"] and axes.get_xscale() == "log" and axes.get_xlabel() == "model.network.left"
+    line = handles[0].lines[0]
+    # Seed 0 of 16, 4, 64 is 50, 51, 52 % and seed 1 is 56, 57, 58 %; in the order of the values:
+    assert list(line.get_xdata()) == [4, 16, 64] and list(line.get_ydata()) == pytest.approx([54, 53, 55])
+
+
+def test_words_and_several_keys_are_lines_of_dots(tmp_path, drawn):
+    draw(tmp_path / "words", ["shapes/vit"], [("a.kind", ["lstm", "gru"])])
+    draw(tmp_path / "two", ["shapes/vit"], [("a.left", ["1", "2"]), ("a.right", ["1", "2"])])
+    assert [len(axes.get_yticklabels()) for axes in drawn] == [2, 4]

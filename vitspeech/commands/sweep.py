@@ -1,0 +1,89 @@
+"""Train configs, with varied values, with several seeds each, and tabulate the results.
+
+vitspeech sweep encoders/full encoders/cnn --seeds 0 1 2 -o runs/encoders --data.root ROOT
+vitspeech sweep shapes/vit --vary model.network.encoder.depth=1,2,3 --seeds 0 1 -o runs/depth --trainer.max_epochs 3
+vitspeech sweep encoders/full --vary model.network.encoder.left=4,8,16 model.optimizer.lr=1e-3,4e-3 -o runs/grid
+vitspeech sweep --table runs/encoders
+
+Every config is trained with every combination of the varied values and every seed, seed by seed, each run in a process
+of its own. The runs are those of `vitspeech train`, in FOLDER/VARIANT/seed-N: the variant is the config's name
+(`full`), with `,KEY=VALUE` for each varied key (`full,left=16`). VARIANT/seed-N.log has what a run printed.
+
+The same command resumes an interrupted sweep: finished runs are skipped, also those that `vitspeech train` was started
+for by hand with the same config, seed and folder, and an unfinished run is resumed. More seeds or configs can be added
+to a folder. A run in the folder that differs in its config is refused before the first training.
+
+When a run fails, the others go on; the last lines say which failed and why, and the exit status is 1.
+
+FOLDER/sweep.csv    a row for each run: variant, varied values, seed, every test metric, parameters, minutes
+FOLDER/table.md     mean ± standard deviation over the seeds of each variant, and its difference to the first variant,
+                    paired by seed, with a 95 % interval
+FOLDER/sweep.json   both, with the configs and varied values
+FOLDER/sweep.png    a dot for each seed, with mean and standard deviation; a line if one numeric key is varied
+
+Every other `--KEY VALUE` is an option of `vitspeech train` for every run, such as --data.root ROOT,
+--trainer.max_epochs 3, --data.init_args.words '[yes, no]' or --config trainer/gpu (an overlay on every config).
+"""
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from vitspeech import command_line
+from vitspeech.errors import InputError
+from vitspeech.sweep.arguments import parse_variation, split_options
+
+OPTIONS = ("--help", "--seeds", "--vary", "--output", "--dry-run", "--table", "--trust")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `vitspeech sweep`: prints the progress and the table."""
+    parser = command_line.parser("sweep", __doc__, allow_abbrev=False)
+    parser.add_argument("configs", nargs="*", metavar="CONFIG", help="files or names of shipped configs")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N", help="seeds of each (default 0)")
+    vary = "a key of the config and its values; several keys give every combination"
+    parser.add_argument("--vary", nargs="+", action="extend", default=[], metavar="KEY=A,B,C", help=vary)
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder of the runs and the results")
+    parser.add_argument("--dry-run", action="store_true", help="check everything and list the runs; train nothing")
+    table = "write the results of the runs in this folder anew; train nothing"
+    parser.add_argument("--table", type=Path, metavar="FOLDER", help=table)
+    command_line.add_trust(parser)
+    own, overrides = split_options(sys.argv[2:] if arguments is None else arguments, OPTIONS)
+    options = parser.parse_args(own)
+    if options.table is not None:
+        if options.configs or overrides or options.vary or options.output:
+            raise InputError("--table FOLDER takes no configs and no other options")
+        tabulate_again(options.table)
+        return
+    if not options.configs or options.output is None:
+        parser.error("name at least one CONFIG, and the folder of the results with -o (or --table FOLDER)")
+    command_line.check_folder(options.output)
+    variations = [parse_variation(text) for text in options.vary]
+
+    from vitspeech.sweep.plan import make_plan
+    from vitspeech.sweep.sweep import list_runs, sweep
+
+    plan = make_plan(
+        options.configs, options.seeds, options.output, variations, overrides=overrides, trust=options.trust
+    )
+    note = partial(print, flush=True)
+    if options.dry_run:
+        list_runs(plan, note)
+        return
+    failures = sweep(plan, note)
+    if failures:
+        print(f"vitspeech sweep: {len(failures)} of {len(plan.runs)} runs failed:", file=sys.stderr)
+        for failure in failures:
+            print(f"  {failure.run}: {failure.reason}", file=sys.stderr)
+        sys.exit(1)
+
+
+def tabulate_again(folder: Path) -> None:
+    """Write the results of a sweep's folder anew, and print the table."""
+    from vitspeech.sweep.table import tabulate
+
+    if not folder.is_dir():
+        raise InputError(f"--table {folder}: is not a folder")
+    print("\n".join(tabulate(folder)))
+    print(f"\n{folder / 'table.md'}, {folder / 'sweep.csv'}, {folder / 'sweep.json'}, {folder / 'sweep.png'}")

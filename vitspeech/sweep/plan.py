@@ -1,0 +1,184 @@
+"""The plan of a sweep: its variants (a config with varied values), their folders, and the command of each run."""
+
+import hashlib
+import itertools
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vitspeech.errors import InputError
+from vitspeech.training.configs import config_folder, find_config
+
+LONGEST_NAME = 80  # characters of a config's name or a value in the name of a folder
+MOST_SEED = 2**32 - 1  # of NumPy
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One config with one combination of varied values.
+
+    Args:
+        name: Name of its folder: `full`, or `full,left=16` with a varied value.
+        config: The config, as the command line names it.
+        varied: The varied keys with their values, as text.
+    """
+
+    name: str
+    config: str
+    varied: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One variant with one seed.
+
+    Args:
+        variant: The variant.
+        seed: The seed.
+        folder: The folder of the run: `FOLDER/VARIANT/seed-N`.
+    """
+
+    variant: Variant
+    seed: int
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"{self.variant.name}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every variant with every seed.
+
+    Args:
+        folder: The folder of the sweep.
+        variants: In the order of the table; the others are compared with the first.
+        seeds: All different.
+        overrides: Options of `vitspeech train` for every run, as `--KEY=VALUE`.
+        trust: Modules of the user's own.
+    """
+
+    folder: Path
+    variants: tuple[Variant, ...]
+    seeds: tuple[int, ...]
+    overrides: tuple[str, ...] = ()
+    trust: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> list[Run]:
+        """All runs, seed by seed, so that an interrupted sweep has every variant."""
+        return [
+            Run(variant, seed, self.folder / variant.name / f"seed-{seed}")
+            for seed in self.seeds
+            for variant in self.variants
+        ]
+
+    def options(self, run: Run) -> list[str]:
+        """The options of `vitspeech train` that describe a run, without `--run`."""
+        varied = [f"--{key}={value}" for key, value in run.variant.varied.items()]
+        trust = [f"--trust={name}" for name in self.trust]
+        return [f"--config={run.variant.config}", *self.overrides, *varied, f"--seed_everything={run.seed}", *trust]
+
+
+def make_plan(
+    configs: Sequence[str],
+    seeds: Sequence[int],
+    folder: str | Path,
+    variations: Sequence[tuple[str, Sequence[str]]] = (),
+    *,
+    overrides: Sequence[str] = (),
+    trust: Sequence[str] = (),
+) -> Plan:
+    """Plan every config with every combination of varied values and every seed.
+
+    Args:
+        configs: Files, or names of shipped configs.
+        seeds: All different.
+        folder: The folder of the sweep.
+        variations: Keys of the config with their values, see `parse_variation`.
+        overrides: Options of `vitspeech train` for every run, as `--KEY=VALUE`.
+        trust: Modules of the user's own.
+
+    Raises:
+        FileNotFoundError: If a config does not exist.
+        InputError: If a config, a seed or a varied key is there twice, or two variants have the same folder.
+    """
+    check_seeds(seeds)
+    if not configs:
+        raise InputError("no config; name at least one, such as encoders/full (`vitspeech configs` lists them)")
+    keys = [key for key, _ in variations]
+    if twice := [key for key, count in Counter(keys).items() if count > 1]:
+        raise InputError(f"--vary {twice[0]}: the key is there twice; write all its values in one")
+    names, short = config_names(configs), distinct_ends([key.split(".") for key in keys], ".")
+    variants = []
+    for name, config in zip(names, configs, strict=True):
+        for values in itertools.product(*(values for _, values in variations)):
+            parts = [f"{key}={safe(value)}" for key, value in zip(short, values, strict=True)]
+            varied = dict(zip(keys, values, strict=True))
+            variants.append(Variant(",".join([name, *parts]), str(config), varied))
+    for folder_name, count in Counter(variant.name for variant in variants).items():
+        if count > 1:
+            raise InputError(f"{folder_name}: would be the folder of {count} variants; change a value's spelling")
+        if len(folder_name.encode()) > 250:
+            raise InputError(f"{folder_name}: is too long for the name of a folder; vary fewer keys at once")
+    return Plan(Path(folder), tuple(variants), tuple(seeds), tuple(overrides), tuple(trust))
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Refuse no seeds, the same seed twice, and numbers that are no seeds.
+
+    Raises:
+        InputError: If it is one of these.
+    """
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"--seeds {' '.join(map(str, seeds))}: name different seeds, at least one")
+    for seed in seeds:
+        if not 0 <= seed <= MOST_SEED:
+            raise InputError(f"--seeds {seed}: a seed is a number from 0 to {MOST_SEED}")
+
+
+def config_names(configs: Sequence[str]) -> list[str]:
+    """A name for each config: `full` of `encoders/full`, and `encoders-full` if there is another `full`.
+
+    Raises:
+        FileNotFoundError: If a config does not exist.
+        InputError: If a config is there twice.
+    """
+    files = [find_config(config).resolve() for config in configs]
+    for file, config in zip(files, configs, strict=True):
+        if files.count(file) > 1:
+            raise InputError(f"{config}: the config is there twice")
+    names = distinct_ends([file.with_suffix("").parts for file in files], "-")
+    return [safe(name) for name in names]
+
+
+def distinct_ends(paths: Sequence[Sequence[str]], separator: str) -> list[str]:
+    """The last part of each path; where several paths have the same one, as many parts as tell them apart."""
+    ends = []
+    for path in paths:
+        same = [other for other in paths if other[-1] == path[-1]]
+        count = next(
+            (count for count in range(1, len(path)) if len({tuple(other[-count:]) for other in same}) == len(same)),
+            len(path),
+        )
+        ends.append(separator.join(path[-count:]))
+    return ends
+
+
+def safe(text: str) -> str:
+    """A text as a part of a folder's name: `[yes, no]` -> `yes-no`; a long one is cut and gets a checksum."""
+    name = re.sub(r"[^\w.+-]+", "-", text).strip("-.") if re.search(r"[^\w.+-]", text) else text
+    name = name or "value"
+    if len(name) > LONGEST_NAME:
+        name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return name
+
+
+def shipped_name(config: str) -> str:
+    """The name of a config without a folder of this machine: `encoders/full`, or the name of the user's file."""
+    file = find_config(config).resolve()
+    if file.is_relative_to(config_folder().resolve()):
+        return file.relative_to(config_folder().resolve()).with_suffix("").as_posix()
+    return file.name

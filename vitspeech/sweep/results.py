@@ -1,0 +1,154 @@
+"""The results of a sweep: what the cards of its finished runs say."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vitspeech.checkpoint.folder import CARD, read_mapping
+from vitspeech.checkpoint.release import NAMES
+from vitspeech.documents import read_json
+from vitspeech.errors import InputError
+from vitspeech.training.run_folder import is_finished
+
+FINISHED, UNFINISHED, NEW = "finished", "unfinished", "not started"
+SEED_FOLDER = re.compile(r"seed-(\d+)")
+SCORES = re.compile(r"(^|_)(accuracy|error_rate)$")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the card of a finished run says.
+
+    Args:
+        metrics: Every number of its test metrics, in the card's order; an interval is two of them.
+        main: The name of the main metric.
+        parameters: Number of parameters.
+        minutes: Of training.
+        commit: The sources that it was trained with.
+        hardware: The devices that it was trained on.
+    """
+
+    metrics: dict[str, float]
+    main: str
+    parameters: int
+    minutes: float
+    commit: str = ""
+    hardware: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run in the folder of a sweep.
+
+    Args:
+        variant: Name of its variant.
+        seed: Its seed.
+        state: `finished`, `unfinished` or `not started`.
+        result: `None` unless it is finished.
+    """
+
+    variant: str
+    seed: int
+    state: str
+    result: Result | None
+
+
+def state(run: Path) -> str:
+    """Whether the run of a folder is finished, unfinished or not started."""
+    if is_finished(run):
+        return FINISHED
+    return UNFINISHED if (run / "config.yaml").is_file() else NEW
+
+
+def read_result(run: Path) -> Result:
+    """The result of a finished run from its card.
+
+    Raises:
+        InputError: If the card cannot be read or has no metrics.
+    """
+    card = read_mapping(run / "model" / CARD, ("metrics", "parameters", "minutes"))
+    metrics = dict(numbers(card["metrics"])) if isinstance(card["metrics"], dict) else {}
+    if not metrics:
+        raise InputError(f"{run / 'model' / CARD}: has no metrics")
+    origin = {name: str(card.get(name, "")) for name in ("commit", "hardware")}
+    return Result(metrics, next(iter(metrics)), int(card["parameters"]), float(card["minutes"]), **origin)
+
+
+def numbers(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers of nested metrics with dotted names; of an interval `interval_95` its `_low` and `_high`."""
+    for name, value in metrics.items():
+        if isinstance(value, dict):
+            yield from numbers(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and len(value) == 2:
+            yield f"{prefix}{name}_low", value[0]
+            yield f"{prefix}{name}_high", value[1]
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}{name}", value
+
+
+def is_score(name: str) -> bool:
+    """Whether a metric is an accuracy or an error rate, which tables show in percent."""
+    return bool(SCORES.search(name))
+
+
+def label(metric: str) -> str:
+    """A metric as tables spell it: `test_accuracy` -> `accuracy`."""
+    return NAMES.get(metric, metric.replace("_", " "))
+
+
+def number_text(metric: str, value: float) -> str:
+    """A value of a metric as text, in percent if it is an accuracy or an error rate."""
+    return f"{100 * value:.2f}" if is_score(metric) else f"{value:.4g}"
+
+
+def score_text(result: Result) -> str:
+    """The main metric of a run as text: `accuracy 92.52 %`."""
+    percent = " %" if is_score(result.main) else ""
+    return f"{label(result.main)} {number_text(result.main, result.metrics[result.main])}{percent}"
+
+
+def read_rows(folder: Path, planned: Mapping[str, Collection[int]]) -> list[Row]:
+    """Every run in the folder of a sweep, and those that are planned, by variant and seed.
+
+    Args:
+        folder: The folder of the sweep.
+        planned: The seeds of each planned variant; other variants follow in alphabetical order.
+
+    Raises:
+        FileNotFoundError: If there is neither a run nor a plan.
+        InputError: If a card cannot be read.
+    """
+    found: dict[str, set[int]] = {name: {*seeds} for name, seeds in planned.items()}
+    for path in sorted(folder.glob("*/seed-*")):
+        if is_run(path):
+            found.setdefault(path.parent.name, set()).add(int(SEED_FOLDER.fullmatch(path.name)[1]))
+    if not found:
+        raise FileNotFoundError(f"{folder}: holds no run of a sweep (a folder VARIANT/seed-N)")
+    rows = []
+    for variant, seeds in found.items():
+        for seed in sorted(seeds):
+            run = folder / variant / f"seed-{seed}"
+            rows.append(Row(variant, seed, state(run), read_result(run) if state(run) == FINISHED else None))
+    return rows
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is that of a run with a seed."""
+    return bool(SEED_FOLDER.fullmatch(path.name)) and (path / "config.yaml").is_file()
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """The `sweep.json` of a folder; empty if there is none.
+
+    Raises:
+        InputError: If it cannot be read or is not one.
+    """
+    file = folder / "sweep.json"
+    if not file.exists():
+        return {}
+    record = read_json(file)
+    if not isinstance(record, dict) or not isinstance(record.get("variants"), dict):
+        raise InputError(f"{file}: is not the record of a sweep; remove it")
+    return record

@@ -1,0 +1,171 @@
+"""Training the runs of a sweep one after the other, each in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from statistics import mean
+
+from vitspeech.command_line import BUG, BUG_STATUS
+from vitspeech.sweep.check import where_to_run
+from vitspeech.sweep.plan import Plan, Run
+from vitspeech.sweep.results import FINISHED, NEW, read_result, score_text, state
+from vitspeech.training.cli import PROGRAM
+
+TRAIN = [sys.executable, "-P", "-m", "vitspeech", "train"]  # -P: a folder named vitspeech here is not imported
+END_S = 60  # an interrupted run may take this long to end
+
+Train = Callable[[Sequence[str], Path], str | None]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that could not be finished, and why."""
+
+    run: Run
+    reason: str
+
+
+def train_all(
+    plan: Plan, note: Callable[[str], None], *, train: Train | None = None, after_run: Callable[[], None] = lambda: None
+) -> list[Failure]:
+    """Train every run that is not finished, and go on when one fails.
+
+    Args:
+        plan: The sweep, which `check_plan` accepted.
+        note: Called with lines of text on the progress.
+        train: Trains one run with a command line of `vitspeech train`, with its output in a file, and returns why it
+            failed, or `None`; by default in a process of its own.
+        after_run: Called after each run that was trained.
+
+    Returns:
+        The runs that failed.
+    """
+    train = train or train_in_process
+    runs, failures, started = plan.runs, [], time.monotonic()
+    durations_s = {run.folder: 60 * read_result(run.folder).minutes for run in runs if state(run.folder) == FINISHED}
+    for number, run in enumerate(runs, start=1):
+        head = f"run {number} of {len(runs)}: {run}"
+        found = state(run.folder)
+        if found == FINISHED:
+            note(f"{head}: is finished already, {score_text(read_result(run.folder))}")
+            continue
+        pending = [other for other in runs[number - 1 :] if state(other.folder) != FINISHED]
+        times = f"elapsed {clock(time.monotonic() - started)}, left {remaining(pending, durations_s)}"
+        note(f"{head} ({times}){'' if found == NEW else ': resuming'}")
+        begun = time.monotonic()
+        log = run.folder.with_name(f"{run.folder.name}.log")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        reason = train(command(plan, run), log)
+        if reason is None and state(run.folder) != FINISHED:
+            reason = "it ended without a model"
+        if reason is None:
+            durations_s[run.folder] = time.monotonic() - begun
+            result = read_result(run.folder)
+            note(f"{head}: {score_text(result)}, {result.minutes:.1f} min")
+        else:
+            failures.append(Failure(run, reason))
+            note(f"{head}: failed: {reason}")
+        after_run()
+    return failures
+
+
+def command(plan: Plan, run: Run) -> list[str]:
+    """The arguments of `vitspeech train` that start a run, or resume it."""
+    options = plan.options(run)
+    if state(run.folder) == NEW:
+        return [*options, f"--run={run.folder}"]
+    trust = [option for option in options if option.startswith("--trust=")]
+    return [f"--resume={run.folder}", *where_to_run(options), *trust]
+
+
+def remaining(pending: Sequence[Run], durations_s: dict[Path, float]) -> str:
+    """The time that runs will take, from finished runs of their variant or else of all; `?` without any."""
+    if not durations_s:
+        return "?"
+    total = 0.0
+    for run in pending:
+        same = [seconds for folder, seconds in durations_s.items() if folder.parent == run.folder.parent]
+        total += mean(same or durations_s.values())
+    return clock(total)
+
+
+def clock(seconds: float) -> str:
+    """A time as `1:23:45`."""
+    return str(timedelta(seconds=round(seconds)))
+
+
+def train_in_process(arguments: Sequence[str], log: Path) -> str | None:
+    """Run `vitspeech train` in a process of its own; its output goes to a file, and indented to standard output.
+
+    If this process is interrupted, the run is ended as by SIGTERM and can be resumed.
+
+    Args:
+        arguments: The command line of `vitspeech train`.
+        log: The file; that of a resumed run is continued.
+
+    Returns:
+        Why it failed, or `None`.
+    """
+    last: deque[str] = deque(maxlen=5)
+    with (
+        log.open("a" if arguments[0].startswith("--resume") else "w") as file,
+        subprocess.Popen(
+            [*TRAIN, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment(),
+            start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the run once
+        ) as process,
+    ):
+        try:
+            for text in process.stdout:
+                file.write(text)
+                file.flush()
+                if text.strip():
+                    last.append(text.strip())
+                    print(f"  {text.rstrip()}", flush=True)
+            status = process.wait()
+        except BaseException:
+            end(process)
+            raise
+    return None if status == 0 else failure(status, list(last))
+
+
+def end(process: subprocess.Popen) -> None:
+    """End a process as by SIGTERM, or by SIGKILL if it does not end."""
+    process.terminate()
+    try:
+        process.communicate(timeout=END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def failure(status: int, last: Sequence[str]) -> str:
+    """Why a run failed, from its exit status and the last lines that it printed."""
+    if status < 0:
+        hint = " (perhaps the machine ran out of memory)" if -status == signal.SIGKILL else ""
+        return f"ended by {signal.Signals(-status).name}{hint}"
+    lines = [line for line in last if not (status == BUG_STATUS and line.endswith(BUG))]
+    reason = lines[-1].removeprefix(f"{PROGRAM}: ") if lines else "it printed nothing"
+    return reason if status != BUG_STATUS else f"bug: {reason}"
+
+
+def environment() -> dict[str, str]:
+    """The environment of a run: it imports the same vitspeech as this process, and prints lines at once."""
+    package = str(Path(__file__).resolve().parents[2])
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if package not in (*folders, sysconfig.get_path("purelib")):
+        folders = [*folders, package]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders)), "PYTHONUNBUFFERED": "1"}

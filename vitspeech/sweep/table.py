@@ -1,0 +1,133 @@
+"""The files of a sweep: sweep.csv, table.md, sweep.json, sweep.png.
+
+They are made from the cards of the finished runs, so they can be made anew at any time, also of a half-finished sweep.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vitspeech.checkpoint.release import RUN_ONLY
+from vitspeech.data.files import write_csv, write_json, write_text
+from vitspeech.sweep.figure import draw
+from vitspeech.sweep.plan import Plan, shipped_name
+from vitspeech.sweep.results import Row, is_score, label, number_text, read_record, read_rows
+from vitspeech.sweep.summaries import Summary, main_metric, summarize
+
+NOTE = """\
+Mean ± sample standard deviation over n seeds. Differences are paired by seed, with the 95 % interval of Student's t
+over the n seeds that both variants have; those of accuracies and error rates are in percentage points. All runs are
+measured on the same test set, whose own sampling error is not included."""
+
+
+def tabulate(folder: str | Path, plan: Plan | None = None) -> list[str]:
+    """Write sweep.csv, table.md, sweep.json and sweep.png from the finished runs in a folder.
+
+    Args:
+        folder: The folder of a sweep; runs that were started by hand as `FOLDER/VARIANT/seed-N` count.
+        plan: The sweep. Without it, `sweep.json` says which configs and values its variants have.
+
+    Returns:
+        The lines of the table.
+
+    Raises:
+        FileNotFoundError: If the folder has no run.
+        InputError: If a card or `sweep.json` cannot be read.
+    """
+    folder = Path(folder)
+    record = merged(read_record(folder), plan)
+    variants = record["variants"]
+    rows = read_rows(folder, {name: variant["seeds"] for name, variant in variants.items()})
+    summaries = summarize(rows)
+    lines = table_lines(summaries, main_metric(rows))
+    unfinished = [f"{row.variant}, seed {row.seed} ({row.state})" for row in rows if row.result is None]
+    if unfinished:
+        lines += ["", f"Without a result, {len(unfinished)} of {len(rows)} runs: {'; '.join(unfinished)}."]
+    write_runs(folder / "sweep.csv", rows, {name: variant["varied"] for name, variant in variants.items()})
+    write_text("\n".join([*lines, "", NOTE]) + "\n", folder / "table.md")
+    table = [asdict(summary) for summary in summaries]
+    write_json({**record, "runs": [asdict(row) for row in rows], "table": table}, folder / "sweep.json")
+    if summaries:
+        draw(rows, summaries, {name: variant["varied"] for name, variant in variants.items()}, folder / "sweep.png")
+    return lines
+
+
+def merged(record: dict[str, Any], plan: Plan | None) -> dict[str, Any]:
+    """The variants that a folder's record and a plan know, those of the plan first.
+
+    Folders of this machine are left out.
+    """
+    known = dict(record.get("variants", {}))
+    if plan is None:
+        return {"variants": known, "overrides": record.get("overrides", [])}
+    variants = {}
+    for variant in plan.variants:
+        seeds = sorted({*known.pop(variant.name, {}).get("seeds", []), *plan.seeds})
+        content = {"config": shipped_name(variant.config), "varied": dict(variant.varied), "seeds": seeds}
+        variants[variant.name] = content
+    overrides = [option for option in plan.overrides if not RUN_ONLY.search(option[2:].partition("=")[0])]
+    return {"variants": variants | known, "overrides": overrides}
+
+
+def table_lines(summaries: Sequence[Summary], main: str) -> list[str]:
+    """The table as lines of Markdown, one row for each variant."""
+    if not summaries:
+        return ["No run is finished yet."]
+    names = list(dict.fromkeys(name for summary in summaries for name in summary.scores))
+    titles = [f"{label(name)}{', %' if is_score(name) else ''}" for name in names]
+    compared = [f"{label(main)} minus {summaries[0].variant}"] if len(summaries) > 1 else []
+    lines = [["variant", "n", *titles, *compared, "parameters", "minutes"]]
+    lines.append(["---"] * len(lines[0]))
+    for summary in summaries:
+        scores = [score_cell(name, *summary.scores[name]) if name in summary.scores else "–" for name in names]
+        differences = [difference_cell(summary, summaries[0], main)] if compared else []
+        lines.append(
+            [
+                summary.variant,
+                str(len(summary.seeds)),
+                *scores,
+                *differences,
+                f"{summary.parameters:,}",
+                f"{summary.minutes:.1f}",
+            ]
+        )
+    return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+def score_cell(metric: str, average: float, deviation: float | None) -> str:
+    """Mean ± standard deviation of a metric."""
+    spread_text = "" if deviation is None else f" ± {number_text(metric, deviation)}"
+    return number_text(metric, average) + spread_text
+
+
+def difference_cell(summary: Summary, first: Summary, metric: str) -> str:
+    """The difference to the first variant: `-0.52 [-1.10, +0.06], n = 3`."""
+    difference = summary.difference
+    if difference is None:
+        return "" if summary is first else "no common seed"
+    texts = [signed(metric, value) for value in (difference.mean, *(difference.interval_95 or ()))]
+    interval = f" [{texts[1]}, {texts[2]}]" if difference.interval_95 else ""
+    return f"{texts[0]}{interval}, n = {difference.n}"
+
+
+def signed(metric: str, value: float) -> str:
+    """A difference of a metric with its sign."""
+    return f"{100 * value:+.2f}" if is_score(metric) else f"{value:+.4g}"
+
+
+def write_runs(path: Path, rows: Sequence[Row], varied: dict[str, dict[str, str]]) -> None:
+    """Write one row for each run: variant, varied values, seed, state, metrics, parameters, minutes and origin."""
+    keys = list(dict.fromkeys(key for values in varied.values() for key in values))
+    metrics = list(dict.fromkeys(name for row in rows if row.result is not None for name in row.result.metrics))
+    others = ["parameters", "minutes", "commit", "hardware"]
+
+    def cells(row: Row) -> list[Any]:
+        values = [varied.get(row.variant, {}).get(key, "") for key in keys]
+        result = row.result
+        measured = [] if result is None else [result.metrics.get(name, "") for name in metrics]
+        origin = [] if result is None else [getattr(result, name) for name in others]
+        empty = [""] * (len(metrics) + len(others) - len(measured) - len(origin))
+        return [row.variant, *values, row.seed, row.state, *measured, *origin, *empty]
+
+    write_csv(path, ["variant", *keys, "seed", "state", *metrics, *others], map(cells, rows))
