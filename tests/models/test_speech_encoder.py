@@ -6,7 +6,9 @@ Shapes: B = 5 utterances, D = 12, H = 3, tokens of 1,360 samples every 480.
 import pytest
 import torch
 from arguments import nested
+from torch.testing import assert_close
 
+from vitspeech import RecurrentEncoder, SpeechLabeler, SpeechRecognizer, SpeechTranscriber, WindowMLP
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models.speech_encoder import SpeechEncoder
 
@@ -104,3 +106,30 @@ def test_initialize_sets_the_scale_of_the_frames():
 def test_heads_that_do_not_divide_the_width_are_named():
     with pytest.raises(ValueError, match="heads=5 does not divide width=12"):
         encoder(heads=5)
+
+
+ENCODERS = {
+    "bidirectional": lambda: RecurrentEncoder(16, 1, hidden=6),
+    "causal": lambda: RecurrentEncoder(16, 2, cell="gru", bidirectional=False),
+    "window": lambda: WindowMLP(16, 2, 1, hidden=12),
+    "sinusoidal": lambda: {"depth": 1, "heads": 2, "norm": "post"},
+}
+MODELS = {
+    "labeler": lambda **parts: SpeechLabeler(4, **parts),
+    "recognizer": lambda **parts: SpeechRecognizer(3, **parts),
+    "transcriber": lambda **parts: SpeechTranscriber(3, ctc=True, decoder={"depth": 1, "heads": 2}, **parts),
+}
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_takes_every_encoder_and_padding_changes_nothing(model, encoder):
+    torch.manual_seed(0)
+    parts = {"tokens": SpeechTokens(16, mels=20, stride=4), "encoder": ENCODERS[encoder](), "positions": "sinusoidal"}
+    network = MODELS[model](**parts).double().eval()
+    audio, lengths = torch.randn(2, 9000, dtype=torch.float64) / 10, torch.tensor([9000, 5000])
+    encoded, padding = network.encode(audio, lengths)
+    alone = network.encode(audio[1:, :5000])[0][0]
+    assert_close(encoded[1][padding[1]], alone)
+    units = (torch.tensor([[0, 1], [2, -1]]),) if model == "transcriber" else ()
+    assert all(part.isfinite().all() for part in network(audio, lengths, *units)[:1])
