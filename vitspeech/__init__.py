@@ -61,7 +61,9 @@ if TYPE_CHECKING:
         SpeechTranscriber,
         TimmModel,
         ViT,
+        WindowMLP,
     )
+    from vitspeech.recurrence import RecurrentDecoder, RecurrentEncoder
     from vitspeech.tasks import Classification, Labeling, Recognition, Task, Transcription
 
 __version__ = "0.2.0"
@@ -85,6 +87,8 @@ __all__ = [
     "Model",
     "MultiHeadAttention",
     "Recognition",
+    "RecurrentDecoder",
+    "RecurrentEncoder",
     "RelativePositions",
     "Report",
     "Rotary",
@@ -113,6 +117,7 @@ __all__ = [
     "ViT",
     "WaveformAugment",
     "WaveformData",
+    "WindowMLP",
     "WordClip",
     "WordSequences",
     "WordSource",
@@ -139,7 +144,9 @@ _NAMES_IN_MODULE = {
     "inference.stream": "stream",
     "inference.transcribe": "Search transcribe",
     "inference.transcript_stream": "TranscriptStream",
-    "models": """CNN SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel ViT""",
+    "models": """CNN SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel ViT
+        WindowMLP""",
+    "recurrence": "RecurrentDecoder RecurrentEncoder",
     "tasks": "Classification Labeling Recognition Task Transcription",
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}

@@ -26,7 +26,8 @@ from vitspeech.attention import (
     sinusoidal_2d,
 )
 from vitspeech.attention.dense import attend
-from vitspeech.attention.positions import distances, pages, skew, unskew
+from vitspeech.attention.positions import pages
+from vitspeech.attention.relative import distances, skew, unskew
 
 
 def test_small_table_has_the_values_worked_by_hand():

@@ -3,18 +3,20 @@
 from vitspeech.attention.config import DecoderConfig, EncoderConfig
 from vitspeech.attention.convolution import QuadraticAttention, attention_from_convolution
 from vitspeech.attention.decoder import Decoder, DecoderBlock, DecoderCache
-from vitspeech.attention.encoder import DropPath, Encoder, EncoderBlock
+from vitspeech.attention.encoder import Encoder, EncoderBlock
 from vitspeech.attention.masks import causal_mask, padding_mask, window_mask
 from vitspeech.attention.multihead import MultiHeadAttention
 from vitspeech.attention.pooling import ClassToken, MeanPooling, SelfAttentivePooling, redundancy_penalty
 from vitspeech.attention.positions import (
     FixedPositions,
     LearnedPositions,
-    RelativePositions,
     Rotary,
+    SinusoidalPositions,
     sinusoidal,
     sinusoidal_2d,
 )
+from vitspeech.attention.relative import RelativePositions
+from vitspeech.attention.residual import DropPath
 from vitspeech.attention.scores import (
     NORMALIZERS,
     SCORES,
@@ -54,6 +56,7 @@ __all__ = [
     "ScaledDot",
     "Score",
     "SelfAttentivePooling",
+    "SinusoidalPositions",
     "attention_from_convolution",
     "causal_mask",
     "padding_mask",

@@ -50,6 +50,9 @@ class EncoderConfig(Config):
         score: How queries and keys are compared: a registered name (`scaled_dot`, `dot`, `general`, `additive`,
             `cosine`, or one of your own), or a subclass of `Score` (in a config, its import path).
         normalizer: How scores become weights: `softmax` or `relu`.
+        norm: Layer norm in front of each branch (`pre`, Xiong et al. 2020, arXiv:2002.04745), or after each residual
+            sum (`post`, Vaswani et al. 2017). Post-norm needs a warm-up of the learning rate.
+        activation: Of the MLP: `gelu`, or `relu` as in Vaswani et al. 2017.
     """
 
     depth: int = 6
@@ -61,6 +64,8 @@ class EncoderConfig(Config):
     drop_path: float = 0.0
     score: type[Score] | str = "scaled_dot"
     normalizer: Literal["softmax", "relu"] = "softmax"
+    norm: Literal["pre", "post"] = "pre"
+    activation: Literal["gelu", "relu"] = "gelu"
 
     def __post_init__(self) -> None:
         check_fraction("drop_path", self.drop_path)
@@ -95,6 +100,8 @@ class DecoderConfig(Config):
         dropout: Dropout probability of attention weights and of the branches' outputs.
         score: How queries and keys are compared, as in `EncoderConfig`.
         normalizer: How scores become weights: `softmax` or `relu`.
+        norm: `pre` or `post`, as in `EncoderConfig`.
+        activation: Of the MLP: `gelu` or `relu`.
     """
 
     depth: int = 2
@@ -104,6 +111,8 @@ class DecoderConfig(Config):
     dropout: float = 0.0
     score: type[Score] | str = "scaled_dot"
     normalizer: Literal["softmax", "relu"] = "softmax"
+    norm: Literal["pre", "post"] = "pre"
+    activation: Literal["gelu", "relu"] = "gelu"
 
     def __post_init__(self) -> None:
         check_fraction("dropout", self.dropout)
@@ -111,8 +120,8 @@ class DecoderConfig(Config):
 
     @classmethod
     def like(cls, encoder: EncoderConfig) -> Self:
-        """Two blocks with the heads, MLP ratio, dropout, score and normalizer of an encoder."""
-        shared = ("heads", "mlp_ratio", "dropout", "score", "normalizer")
+        """Two blocks with the heads, MLP, dropout, score, normalizer and kind of norm of an encoder."""
+        shared = ("heads", "mlp_ratio", "dropout", "score", "normalizer", "norm", "activation")
         return cls(**{name: getattr(encoder, name) for name in shared})
 
 

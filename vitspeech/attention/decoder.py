@@ -1,18 +1,21 @@
-"""The transformer decoder: pre-norm blocks of self-attention, cross-attention and MLP, on sequences or step by step.
+"""The transformer decoder: blocks of self-attention, cross-attention and MLP, on sequences or step by step.
 
 Shapes: B batch, T tokens, S source tokens, D model width, H heads, K = D / H head width, P cached past tokens.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.config import DecoderConfig
+from vitspeech.attention.encoder import InAttention, Positions
 from vitspeech.attention.masks import check_padding, window_mask
 from vitspeech.attention.multihead import MultiHeadAttention
+from vitspeech.attention.positions import split_positions
+from vitspeech.attention.residual import ResidualBlock, final_norm, make_mlp
 from vitspeech.errors import InputError
 
 
@@ -55,12 +58,11 @@ class DecoderCache:
         return type(self)(tuple(block.select(indices) for block in self.blocks), padding, self.tokens)
 
 
-class DecoderBlock(nn.Module):
-    """A pre-norm decoder block: causal self-attention, cross-attention to the source, and an MLP, each with a residual.
+class DecoderBlock(ResidualBlock):
+    """A decoder block: causal self-attention, cross-attention to the source, and an MLP, each with a residual.
 
-    x + attention(norm(x)), then x + cross_attention(norm(x), source), then x + MLP(norm(x)). Vaswani et al. 2017
-    (arXiv:1706.03762, sec. 3.1), pre-norm as in Xiong et al. 2020 (arXiv:2002.04745). The source is not normalized
-    again: the encoder's last layer norm has done that.
+    Vaswani et al. 2017 (arXiv:1706.03762, sec. 3.1); each branch has a layer norm before it, or after the residual sum.
+    The source is not normalized again: the encoder's last layer norm has done that.
 
     Args:
         width: Model width D.
@@ -76,15 +78,10 @@ class DecoderBlock(nn.Module):
     """
 
     def __init__(
-        self,
-        width: int,
-        config: DecoderConfig | Mapping[str, Any] | None = None,
-        *,
-        positions: Literal["relative", "rotary"] | nn.Module | None = None,
+        self, width: int, config: DecoderConfig | Mapping[str, Any] | None = None, *, positions: InAttention = None
     ) -> None:
-        super().__init__()
         config = DecoderConfig.of(config)
-        hidden = int(width * config.mlp_ratio)
+        super().__init__(config)
         attention = {"dropout": config.dropout, "score": config.score, "normalizer": config.normalizer}
         self.attention_norm = nn.LayerNorm(width)
         self.attention = MultiHeadAttention(
@@ -93,18 +90,32 @@ class DecoderBlock(nn.Module):
         self.cross_norm = nn.LayerNorm(width)
         self.cross_attention = MultiHeadAttention(width, config.heads, **attention)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, hidden), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(hidden, width)
-        )
-        self.dropout = nn.Dropout(config.dropout)
+        self.mlp = make_mlp(width, config)
 
     def forward(
         self, x: Tensor, source: Tensor, padding: Tensor | None = None, source_padding: Tensor | None = None
     ) -> Tensor:
         check_source(source, x)
-        x = x + self.dropout(self.attention(self.attention_norm(x), padding=padding))
-        x = x + self.dropout(self.cross_attention(self.cross_norm(x), source, padding=source_padding))
-        return x + self.dropout(self.mlp(self.mlp_norm(x)))
+        x = self.attend_past(x, padding)
+        attended = self.cross_attention(self.enter(x, self.cross_norm), source, padding=source_padding)
+        return self.finish(x, attended)
+
+    def attend_past(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        """The first branch, self-attention: x (B, T, D), padding (B, T) or None -> (B, T, D)."""
+        attended = self.attention(self.enter(x, self.attention_norm), padding=padding)
+        return self.leave(x, attended, self.attention_norm)
+
+    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """Complete the block from the output of its cross-attention: two (B, T, D) -> (B, T, D)."""
+        x = self.leave(x, attended, self.cross_norm)
+        return self.leave(x, self.mlp(self.enter(x, self.mlp_norm)), self.mlp_norm)
+
+    def cross_weights(self, x: Tensor, source: Tensor, source_padding: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The output of the block (B, T, D), and the weights of its cross-attention (B, H, T, S)."""
+        x, attention = self.attend_past(x), self.cross_attention
+        query, key, value = attention.project(self.enter(x, self.cross_norm), source)
+        attended, weights = attention.attend(query, key, value, attention.allowed(query, key, source_padding, None))
+        return self.finish(x, attention.output(attention.joined(attended))), weights
 
     def start(self, source: Tensor) -> BlockCache:
         """The cache before the first token: no past, and the keys and values of the source (B, S, D)."""
@@ -117,7 +128,7 @@ class DecoderBlock(nn.Module):
         self, x: Tensor, cache: BlockCache, first: int, source_padding: Tensor | None
     ) -> tuple[Tensor, BlockCache]:
         """The outputs for tokens (B, T, D) at positions `first`, `first` + 1, …, and the cache after them."""
-        query, key, value = self.attention.project(self.attention_norm(x), None, first)
+        query, key, value = self.attention.project(self.enter(x, self.attention_norm), None, first)
         query, key = self.attention.prepared(query, key, value)
         past, tokens = cache.key.shape[2], x.shape[1]
         key, value = torch.cat((cache.key, key), dim=2), torch.cat((cache.value, value), dim=2)
@@ -125,23 +136,25 @@ class DecoderBlock(nn.Module):
         # The window relative to the first cached key. A single token attends to the full cache.
         reach = None if left is None else left - past
         mask = window_mask(tokens, past + tokens, reach, past, x.device) if tokens > 1 else None
-        x = x + self.dropout(self.attention.attend_cached(query, key, value, mask, first=-past))
+        attended = self.attention.attend_cached(query, key, value, mask, first=-past)
+        x = self.leave(x, attended, self.attention_norm)
         query = self.cross_query(x, cache)
         mask = None if source_padding is None else source_padding[:, None, None]
-        x = x + self.dropout(self.cross_attention.attend_cached(query, cache.source_key, cache.source_value, mask))
-        x = x + self.dropout(self.mlp(self.mlp_norm(x)))
+        x = self.finish(x, self.cross_attention.attend_cached(query, cache.source_key, cache.source_value, mask))
         discarded = 0 if left is None else max(past + tokens - left, 0)
         key, value = key[:, :, discarded:], value[:, :, discarded:]
         return x, BlockCache(key, value, cache.source_key, cache.source_value)
 
     def cross_query(self, x: Tensor, cache: BlockCache) -> Tensor:
         """The prepared queries of the cross-attention: (B, T, D) -> (B, H, T, K)."""
-        query = self.cross_attention.split(self.cross_attention.query(self.cross_norm(x)))
+        query = self.cross_attention.split(self.cross_attention.query(self.enter(x, self.cross_norm)))
         return self.cross_attention.prepared(query, cache.source_key[:, :, :0], cache.source_value)[0]
 
 
 class Decoder(nn.Module):
-    """A stack of `DecoderBlock`s followed by a layer norm, for whole sequences or step by step with the same outputs.
+    """A stack of `DecoderBlock`s, for whole sequences or step by step with the same outputs.
+
+    A last layer norm follows blocks that are pre-norm.
 
     For incremental decoding call `cache = start(source)`, then `y, cache = step(x, cache)` with any number of next
     tokens. The cache holds the keys and values of all past tokens, or of the last `left`; with a limited `left` the
@@ -150,7 +163,7 @@ class Decoder(nn.Module):
     Args:
         width: Model width D.
         config: A `DecoderConfig`, a dictionary of its fields, or `None` for the defaults.
-        positions: As in `DecoderBlock`.
+        positions: As in `Encoder`; those in attention as in `DecoderBlock`.
 
     Shape:
         x (B, T, D), source (B, S, D), padding (B, T) or None, source_padding (B, S) or None -> (B, T, D)
@@ -164,22 +177,41 @@ class Decoder(nn.Module):
         width: int,
         config: DecoderConfig | Mapping[str, Any] | None = None,
         *,
-        positions: Literal["relative", "rotary"] | nn.Module | None = None,
+        positions: Positions = None,
     ) -> None:
         super().__init__()
         config = DecoderConfig.of(config)
         if config.depth < 1:
             raise InputError(f"depth={config.depth} is below 1")
         self.width = width
-        self.blocks = nn.ModuleList(DecoderBlock(width, config, positions=positions) for _ in range(config.depth))
-        self.norm = nn.LayerNorm(width)
+        self.positions, in_attention = split_positions(positions, width)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(DecoderBlock(width, config, positions=in_attention) for _ in range(config.depth))
+        self.norm = final_norm(width, config)
 
     def forward(
         self, x: Tensor, source: Tensor, padding: Tensor | None = None, source_padding: Tensor | None = None
     ) -> Tensor:
+        x = self.add_positions(x)
         for block in self.blocks:
             x = block(x, source, padding, source_padding)
         return self.norm(x)
+
+    def add_positions(self, x: Tensor, first: int = 0) -> Tensor:
+        """Add the positions `first`, `first` + 1, …, if the decoder adds any: (B, T, D) -> (B, T, D)."""
+        return x if self.positions is None else self.dropout(self.positions(x, first))
+
+    def cross_weights(self, x: Tensor, source: Tensor, source_padding: Tensor | None = None) -> Tensor:
+        """The weights of the cross-attention of every block and head, in evaluation mode.
+
+        Shape:
+            x (B, T, D), source (B, S, D), source_padding (B, S) or None -> (blocks, B, H, T, S)
+        """
+        x, weights = self.add_positions(x), []
+        for block in self.blocks:
+            x, block_weights = block.cross_weights(x, source, source_padding)
+            weights.append(block_weights)
+        return torch.stack(weights)
 
     def start(self, source: Tensor, source_padding: Tensor | None = None) -> DecoderCache:
         """The cache before the first token.
@@ -208,7 +240,7 @@ class Decoder(nn.Module):
         batch = cache.blocks[0].key.shape[0]
         if x.ndim != 3 or (x.shape[0], x.shape[2]) != (batch, self.width):
             raise ValueError(f"x of shape {tuple(x.shape)} is not ({batch}, T, {self.width}), as in the cache")
-        blocks = []
+        x, blocks = self.add_positions(x, cache.tokens), []
         for block, past in zip(self.blocks, cache.blocks, strict=True):
             x, past = block.step(x, past, cache.tokens, cache.source_padding)
             blocks.append(past)

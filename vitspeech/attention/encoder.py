@@ -1,4 +1,4 @@
-"""The transformer encoder: a stack of pre-norm blocks of self-attention and MLP.
+"""The transformer encoder: a stack of blocks of self-attention and MLP.
 
 Shapes: B batch, T tokens, D model width, H heads.
 """
@@ -6,48 +6,20 @@ Shapes: B batch, T tokens, D model width, H heads.
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.config import EncoderConfig
 from vitspeech.attention.multihead import MultiHeadAttention
-from vitspeech.errors import check_fraction
+from vitspeech.attention.positions import split_positions
+from vitspeech.attention.residual import ResidualBlock, final_norm, make_mlp
+from vitspeech.attention.streaming import EncoderStream
 
-Positions = Literal["relative", "rotary"] | nn.Module | None
-
-
-class DropPath(nn.Module):
-    """Stochastic depth (Huang et al. 2016, arXiv:1603.09382): drops a residual branch for random samples in training.
-
-    The branch of the remaining samples is scaled by 1 / (1 - prob), which keeps its expectation.
-
-    Args:
-        prob: Probability of dropping the branch of a sample, from 0 to below 1.
-
-    Shape:
-        (B, …) -> (B, …)
-
-    Raises:
-        InputError: If `prob` is outside that range.
-    """
-
-    def __init__(self, prob: float) -> None:
-        super().__init__()
-        check_fraction("drop_path", prob)
-        self.prob = prob
-
-    def forward(self, branch: Tensor) -> Tensor:
-        if not self.training or self.prob == 0:
-            return branch
-        shape = (branch.shape[0],) + (1,) * (branch.ndim - 1)
-        mask = torch.rand(shape, device=branch.device) >= self.prob
-        return branch * (mask / (1 - self.prob)).to(branch.dtype)
+InAttention = Literal["relative", "rotary"] | nn.Module | None
+Positions = Literal["sinusoidal", "learned", "relative", "rotary"] | nn.Module | None
 
 
-class EncoderBlock(nn.Module):
-    """A pre-norm transformer block: x + attention(norm(x)), then x + MLP(norm(x)).
-
-    Xiong et al. 2020 (arXiv:2002.04745).
+class EncoderBlock(ResidualBlock):
+    """A transformer block: self-attention, then an MLP, each with a residual and a layer norm before or after.
 
     Args:
         width: Model width D.
@@ -58,15 +30,14 @@ class EncoderBlock(nn.Module):
         x (B, T, D), padding (B, T) or None -> (B, T, D)
 
     Raises:
-        InputError: As `MultiHeadAttention`, or if `drop_path` is out of range.
+        InputError: As `MultiHeadAttention`, or if `drop_path` is out of range or a name is unknown.
     """
 
     def __init__(
-        self, width: int, config: EncoderConfig | Mapping[str, Any] | None = None, *, positions: Positions = None
+        self, width: int, config: EncoderConfig | Mapping[str, Any] | None = None, *, positions: InAttention = None
     ) -> None:
-        super().__init__()
         config = EncoderConfig.of(config)
-        hidden = int(width * config.mlp_ratio)
+        super().__init__(config, config.drop_path)
         self.attention_norm = nn.LayerNorm(width)
         self.attention = MultiHeadAttention(
             width,
@@ -79,28 +50,26 @@ class EncoderBlock(nn.Module):
             positions=positions,
         )
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, hidden), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(hidden, width)
-        )
-        self.dropout = nn.Dropout(config.dropout)
-        self.drop_path = DropPath(config.drop_path)
+        self.mlp = make_mlp(width, config)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        return self.finish(x, self.attention(self.attention_norm(x), padding=padding))
+        return self.finish(x, self.attention(self.enter(x, self.attention_norm), padding=padding))
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
         """Complete the block from its input and the output of its attention: two (B, T, D) -> (B, T, D)."""
-        x = x + self.drop_path(self.dropout(attended))
-        return x + self.drop_path(self.dropout(self.mlp(self.mlp_norm(x))))
+        x = self.leave(x, attended, self.attention_norm)
+        return self.leave(x, self.mlp(self.enter(x, self.mlp_norm)), self.mlp_norm)
 
 
 class Encoder(nn.Module):
-    """A stack of `EncoderBlock`s followed by a layer norm.
+    """A stack of `EncoderBlock`s, and a last layer norm if they are pre-norm.
 
     Args:
         width: Model width D.
         config: An `EncoderConfig`, a dictionary of its fields, or `None` for the defaults.
-        positions: As in `MultiHeadAttention`: `relative`, `rotary`, a module, or `None`. Every block gets its own.
+        positions: `sinusoidal` or `learned` are added to the input (and the sum is dropped out, Vaswani et al. 2017,
+            sec. 5.4), `relative` and `rotary` act in the attention of every block; or a module of one of these kinds,
+            or `None`. `learned` has 1,024 positions; for others pass `LearnedPositions`.
 
     Attributes:
         left: Past context of each block in tokens.
@@ -110,24 +79,38 @@ class Encoder(nn.Module):
         x (B, T, D), padding (B, T) or None -> (B, T, D)
 
     Raises:
-        InputError: As `EncoderBlock`, or if `depth` is below 1, or a list of contexts does not have `depth` entries.
+        InputError: As `EncoderBlock`, or if `depth` is below 1, a list of contexts does not have `depth` entries, or a
+            sequence is longer than the learned positions.
     """
 
     def __init__(
         self, width: int, config: EncoderConfig | Mapping[str, Any] | None = None, *, positions: Positions = None
     ) -> None:
         super().__init__()
-        configs = EncoderConfig.of(config).per_block()
+        config = EncoderConfig.of(config)
+        configs = config.per_block()
+        self.width = width
         self.left, self.right = [config.left for config in configs], [config.right for config in configs]
-        self.blocks = nn.ModuleList(EncoderBlock(width, config, positions=positions) for config in configs)
-        self.norm = nn.LayerNorm(width)
+        self.positions, in_attention = split_positions(positions, width)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(EncoderBlock(width, config, positions=in_attention) for config in configs)
+        self.norm = final_norm(width, config)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        x = self.add_positions(x)
         for block in self.blocks:
             x = block(x, padding)
         return self.norm(x)
+
+    def add_positions(self, x: Tensor, first: int = 0) -> Tensor:
+        """Add the positions `first`, `first` + 1, …, if the encoder adds any: (B, T, D) -> (B, T, D)."""
+        return x if self.positions is None else self.dropout(self.positions(x, first))
 
     @property
     def reach(self) -> tuple[int | None, int | None]:
         """Past context and look-ahead of one output through all blocks, in tokens; `None` is unlimited."""
         return tuple(None if None in contexts else sum(contexts) for contexts in (self.left, self.right))
+
+    def stream(self) -> EncoderStream:
+        """A stream through the encoder; see `EncoderStream`."""
+        return EncoderStream(self)

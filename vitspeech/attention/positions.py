@@ -1,18 +1,20 @@
 """Positions: added to the tokens (sinusoidal, learned) or used within attention (relative, rotary).
 
-Shapes: B batch, T query tokens, S source tokens, D model width, H heads, K head width, C clipping distance.
+Shapes: B batch, T query tokens, S source tokens, D model width, H heads, K head width.
 """
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from vitspeech.attention.relative import RelativePositions
 from vitspeech.errors import InputError
 
+LEARNED = 1024  # rows of a table of learned positions whose length is not given
 PAGE = 256  # positions whose rotations are computed at once and kept
 
 
@@ -87,6 +89,31 @@ class FixedPositions(nn.Module):
         return x + rows_for(x, self.table).to(x.dtype)
 
 
+class SinusoidalPositions(nn.Module):
+    """Adds `sinusoidal` positions to sequences of any length (Vaswani et al. 2017, arXiv:1706.03762, sec. 3.5).
+
+    Args:
+        width: Model width D.
+
+    Shape:
+        (B, T, D) -> (B, T, D)
+
+    Raises:
+        InputError: If `width` is odd.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        if width % 2:
+            raise InputError(f"width={width} is odd; sinusoidal positions pair a sine with a cosine")
+        self.width = width
+
+    def forward(self, x: Tensor, first: int = 0) -> Tensor:
+        """Add the positions `first`, `first` + 1, …."""
+        sine, cosine = rotations(x.shape[-2], self.width, first, x)
+        return x + torch.stack((sine, cosine), dim=-1).flatten(-2)
+
+
 class LearnedPositions(nn.Module):
     """Adds one learned vector per position (Dosovitskiy et al. 2021, arXiv:2010.11929, sec. 3.1).
 
@@ -110,99 +137,17 @@ class LearnedPositions(nn.Module):
         """The names of the parameters that are trained without weight decay."""
         return {"table"}
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x + rows_for(x, self.table).to(x.dtype)
+    def forward(self, x: Tensor, first: int = 0) -> Tensor:
+        """Add the positions `first`, `first` + 1, …."""
+        return x + rows_for(x, self.table, first).to(x.dtype)
 
 
-def rows_for(x: Tensor, table: Tensor) -> Tensor:
-    """The first rows of the table, one for each token of `x`."""
-    if x.shape[-2] > table.shape[0]:
-        raise InputError(f"a sequence of {x.shape[-2]} tokens is longer than the {table.shape[0]} positions")
-    return table[: x.shape[-2]]
-
-
-class RelativePositions(nn.Module):
-    """One learned vector per distance s - t, added to keys and values (Shaw et al. 2018, eq. 3-5).
-
-    arXiv:1803.02155. The score of query t and key s becomes score(q_t, k_s + a^K), the output the weighted sum of
-    v_s + a^V; a^K and a^V belong to the distance clipped to -C .. C (eq. 2) and are shared by all heads. If the score
-    is linear in the key (`Score.linear_in_key`), no tensor of (T, S, K) is stored: queries are multiplied by the table,
-    and the products are skewed into place. Otherwise each query is compared with all sums k_s + a^K, which is slower.
-
-    Args:
-        width: Head width K.
-        clip: Maximum distance C in tokens; larger distances are clipped to it. The paper uses 16.
-
-    Raises:
-        InputError: If `clip` is negative.
-    """
-
-    def __init__(self, width: int, clip: int = 16) -> None:
-        super().__init__()
-        if clip < 0:
-            raise InputError(f"clip={clip} is negative")
-        self.width, self.clip = width, clip
-        self.key = nn.Parameter(torch.empty(2 * clip + 1, width))
-        self.value = nn.Parameter(torch.empty(2 * clip + 1, width))
-        for table in (self.key, self.value):
-            nn.init.trunc_normal_(table, std=0.02)
-
-    def no_weight_decay(self) -> set[str]:
-        """The names of the parameters that are trained without weight decay."""
-        return {"key", "value"}
-
-    def scores(self, query: Tensor, keys: int, first: int = 0) -> Tensor:
-        """q_t·a^K for every pair: (…, T, K) -> (…, T, S); `first` as in `distances`."""
-        index = distances(first, query.shape[-2], keys, self.clip, query.device)
-        return skew(query @ rows_at(index, self.key, query.dtype).T, keys)
-
-    def keys(self, key: Tensor, queries: int, first: int = 0) -> Tensor:
-        """k_s + a^K for every pair: (…, S, K) -> (…, T, S, K); `first` as in `distances`."""
-        index = distances(first, queries, key.shape[-2], self.clip, key.device)
-        pairs = torch.arange(key.shape[-2], device=key.device) - torch.arange(queries, device=key.device)[:, None]
-        return key.unsqueeze(-3) + rows_at(index[pairs + queries - 1], self.key, key.dtype)
-
-    def values(self, weights: Tensor, first: int = 0) -> Tensor:
-        """The weighted sum of a^V: (…, T, S) -> (…, T, K); `first` as in `distances`."""
-        index = distances(first, *weights.shape[-2:], self.clip, weights.device)
-        return unskew(weights) @ rows_at(index, self.value, weights.dtype)
-
-
-def distances(first: int, queries: int, keys: int, clip: int, device: torch.device) -> Tensor:
-    """The row of the table for each distance key - query, from `first` - (T - 1) on: (T + S,).
-
-    `first` is the distance of the first key from the first query.
-    """
-    distance = torch.arange(first - queries + 1, first + keys + 1, device=device)
-    return distance.clamp(-clip, clip) + clip
-
-
-def rows_at(index: Tensor, table: Tensor, dtype: torch.dtype) -> Tensor:
-    """Rows of a table in a dtype.
-
-    Clipped distances repeat a row many times. Its gradient is their sum, which a half precision cannot hold, so the
-    rows are gathered in single precision at least and converted afterwards.
-    """
-    return table.to(torch.promote_types(table.dtype, torch.float32))[index].to(dtype)
-
-
-def skew(by_distance: Tensor, keys: int) -> Tensor:
-    """Reshape columns by distance into columns by key: (…, T, T + S) -> (…, T, S)."""
-    queries = by_distance.shape[-2]
-    if not queries:
-        return by_distance
-    # With rows one element shorter, each row starts one column later: diagonals become columns.
-    shifted = by_distance.flatten(-2)[..., queries - 1 : queries - 1 + queries * (queries + keys - 1)]
-    return shifted.unflatten(-1, (queries, queries + keys - 1))[..., :keys]
-
-
-def unskew(by_key: Tensor) -> Tensor:
-    """The inverse of `skew`, zero for distances without a key: (…, T, S) -> (…, T, T + S)."""
-    queries, keys = by_key.shape[-2:]
-    if not queries:
-        return by_key
-    shifted = F.pad(by_key, (0, queries - 1)).flatten(-2)
-    return F.pad(shifted, (queries - 1, 1)).unflatten(-1, (queries, queries + keys))
+def rows_for(x: Tensor, table: Tensor, first: int = 0) -> Tensor:
+    """The rows of the table from `first` on, one for each token of `x`."""
+    end = first + x.shape[-2]
+    if end > table.shape[0]:
+        raise InputError(f"a sequence of {end} tokens is longer than the {table.shape[0]} positions")
+    return table[first:end]
 
 
 class Rotary(nn.Module):
@@ -264,3 +209,23 @@ def pages(low: int, high: int, width: int, device: torch.device, dtype: torch.dt
 
 
 IN_ATTENTION = {"relative": RelativePositions, "rotary": Rotary}
+ADDED = {"sinusoidal": SinusoidalPositions, "learned": lambda width: LearnedPositions(LEARNED, width)}
+
+
+def split_positions(positions: str | nn.Module | None, width: int) -> tuple[nn.Module | None, str | nn.Module | None]:
+    """Positions that are added to tokens of width D, and positions for attention; at most one is not `None`.
+
+    Args:
+        positions: `sinusoidal`, `learned`, `relative`, `rotary`, a module of one of these kinds, or `None`.
+        width: Model width D.
+
+    Raises:
+        InputError: If the name is unknown.
+    """
+    if isinstance(positions, str) and positions not in IN_ATTENTION | ADDED:
+        raise InputError(f"positions={positions!r} is unknown; known: {', '.join(ADDED | IN_ATTENTION)}")
+    if isinstance(positions, str) and positions in ADDED:
+        return ADDED[positions](width), None
+    if isinstance(positions, FixedPositions | SinusoidalPositions | LearnedPositions):
+        return copy.deepcopy(positions), None
+    return None, positions

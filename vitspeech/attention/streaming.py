@@ -7,12 +7,17 @@ tokens and the inputs that wait for their look-ahead.
 Shapes: B batch, T tokens, D model width, H heads, K = D / H head width, W waiting tokens, P stored past tokens.
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from vitspeech.attention.encoder import Encoder, EncoderBlock
 from vitspeech.attention.masks import window_mask
+from vitspeech.attention.positions import SinusoidalPositions
 from vitspeech.errors import InputError
+
+if TYPE_CHECKING:
+    from vitspeech.attention.encoder import Encoder, EncoderBlock
 
 PART = 128  # tokens processed at once, which bounds the memory of a long push
 
@@ -27,27 +32,33 @@ class EncoderStream:
         encoder: In evaluation mode, with a limited `right` in every block.
 
     Raises:
-        InputError: If the look-ahead of a block is unlimited, or the encoder is in training mode.
+        InputError: If the look-ahead of a block is unlimited, the encoder is in training mode, or its positions are a
+            table with an end, which a stream does not have.
     """
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: "Encoder") -> None:
         if None in encoder.right:
             raise InputError(
                 f"right={encoder.right} is unlimited: no output is final before the end; limit it to stream"
             )
         if encoder.training:
             raise InputError("the encoder is in training mode, with dropout; call eval() first")
+        if not isinstance(encoder.positions, SinusoidalPositions | None):
+            raise InputError("learned positions end after their table; stream with sinusoidal, relative or rotary ones")
         self.encoder = encoder
         self.restart()
 
     def restart(self) -> None:
         """Discard all state: the next token is the first of a sequence."""
         self.blocks = [BlockStream(block) for block in self.encoder.blocks]
+        self.position = 0
 
     def push(self, x: Tensor) -> Tensor:
         """Push the next tokens and return the outputs that have become final: (B, T, D) -> (B, T', D)."""
         final = []
         for part in x.split(PART, dim=1):
+            part = self.encoder.add_positions(part, self.position)
+            self.position += part.shape[1]
             for block in self.blocks:
                 part = block.push(part)
             final.append(self.encoder.norm(part))
@@ -73,7 +84,7 @@ class BlockStream:
         waiting (B, W, D), query (B, H, W, K); key, value (B, H, P + W, K), past tokens first
     """
 
-    def __init__(self, block: EncoderBlock) -> None:
+    def __init__(self, block: "EncoderBlock") -> None:
         self.block, self.left, self.right = block, block.attention.left, block.attention.right
         self.waiting: Tensor | None = None
         self.past = self.position = 0
@@ -83,7 +94,7 @@ class BlockStream:
         if not x.shape[1]:
             return x  # no new input, no new output: most pushes of an audio stream
         attention = self.block.attention
-        query, key, value = attention.project(self.block.attention_norm(x), None, self.position)
+        query, key, value = attention.project(self.block.enter(x, self.block.attention_norm), None, self.position)
         query, key = attention.prepared(query, key, value)
         self.position += x.shape[1]
         if self.waiting is not None:

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 import vitspeech.attention
 import vitspeech.frontends
 import vitspeech.models
+import vitspeech.recurrence
 from vitspeech.errors import InputError
 from vitspeech.models import SpeechLabeler
 from vitspeech.trust import check_trusted, import_trusted, is_known
@@ -144,7 +145,7 @@ def find_class(class_path: str, trust: Sequence[str]) -> type:
     """
     if class_path.startswith("vitspeech."):
         name = class_path.removeprefix("vitspeech.")
-        rooms = (vitspeech.models, vitspeech.frontends, vitspeech.attention)
+        rooms = (vitspeech.models, vitspeech.frontends, vitspeech.attention, vitspeech.recurrence)
         part = next((getattr(room, name) for room in rooms if name in room.__all__), None)
         if not (isinstance(part, type) and issubclass(part, nn.Module)):
             raise InputError(f"class_path {class_path!r} is not a network of vitspeech")

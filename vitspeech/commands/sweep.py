@@ -22,7 +22,7 @@ FOLDER/sweep.json   both, with the configs and varied values
 FOLDER/sweep.png    a dot for each seed, with mean and standard deviation; a line if one numeric key is varied
 
 Every other `--KEY VALUE` is an option of `vitspeech train` for every run, such as --data.root ROOT,
---trainer.max_epochs 3, --data.init_args.words '[yes, no]' or --config trainer/gpu (an overlay on every config).
+--trainer.max_epochs 3, --data.init_args.words '[left, right]' or --config trainer/gpu (an overlay on every config).
 """
 
 import sys

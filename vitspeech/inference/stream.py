@@ -7,7 +7,6 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from vitspeech.attention.streaming import EncoderStream
 from vitspeech.checkpoint.folder import Model
 from vitspeech.errors import InputError
 from vitspeech.inference.transcribe import is_autoregressive
@@ -28,7 +27,7 @@ class AudioStream:
     regardless of how it was split into pushes.
 
     Args:
-        network: A speech model in evaluation mode, with a limited `right` in every block.
+        network: A speech model in evaluation mode, whose encoder has a limited look-ahead.
 
     Attributes:
         hop_samples: Samples from one row to the next.
@@ -45,14 +44,16 @@ class AudioStream:
             raise InputError(f"{name} can't be streamed: its decoder needs the whole recording; {STREAMABLE}")
         if not all(hasattr(network, part) for part in ("tokens", "encoder", "frame_logits")):
             raise InputError(f"{name} can't be streamed: it has no encoder of speech tokens")
-        if None in network.encoder.right:
-            reason = "its look-ahead is unlimited (`right: null`), so no output is final before the end"
+        if network.encoder.reach[1] is None:
+            reason = "its look-ahead is unlimited, so no output is final before the end"
             raise InputError(f"{name} can't be streamed: {reason}; {STREAMABLE}")
+        if not hasattr(network.encoder, "stream"):
+            raise InputError(f"{name} can't be streamed: {type(network.encoder).__name__} has no method stream")
         self.network, self.tokens = network, network.tokens
-        self.encoder = EncoderStream(network.encoder)
+        self.encoder = network.encoder.stream()
         self.sample_rate_hz = self.tokens.log_mel.sample_rate_hz
         self.hop_samples = self.tokens.hop_samples
-        self.delay_samples = sum(network.encoder.right) * self.hop_samples + self.tokens.window_samples
+        self.delay_samples = network.encoder.reach[1] * self.hop_samples + self.tokens.window_samples
         parameter = next(network.parameters())
         self.pending = parameter.new_zeros(1, 0)  # samples of tokens that are not complete yet
         self.skipped = 0  # next samples that no token covers, where the hop exceeds the window

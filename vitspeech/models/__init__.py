@@ -8,6 +8,7 @@ from vitspeech.models.speech_recognizer import SpeechRecognizer
 from vitspeech.models.speech_transcriber import SpeechTranscriber
 from vitspeech.models.timm_model import TimmModel
 from vitspeech.models.vit import ViT
+from vitspeech.models.window_mlp import WindowMLP
 
 __all__ = [
     "CNN",
@@ -18,4 +19,5 @@ __all__ = [
     "SpeechTranscriber",
     "TimmModel",
     "ViT",
+    "WindowMLP",
 ]

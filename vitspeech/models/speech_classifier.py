@@ -1,4 +1,4 @@
-"""The speech classifier: waveform -> tokens -> attention encoder -> pooling -> head.
+"""The speech classifier: waveform -> tokens -> encoder -> pooling -> head.
 
 Shapes: B batch, N samples, T tokens, D model width, W features before the head.
 """
@@ -11,7 +11,7 @@ from vitspeech.attention import ClassToken, EncoderConfig
 from vitspeech.attention.pooling import make_pooling
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
-from vitspeech.models.speech_encoder import SpeechEncoder
+from vitspeech.models.speech_encoder import Positions, SpeechEncoder
 
 
 class SpeechClassifier(SpeechEncoder):
@@ -22,7 +22,7 @@ class SpeechClassifier(SpeechEncoder):
     Args:
         classes: Number of labels; 0 builds no head, and `forward` returns pooled features (B, W).
         tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
-        encoder: Settings of the encoder, also as a dictionary.
+        encoder: Settings of self-attention, also as a dictionary; or an encoder, as in `SpeechEncoder`.
         pooling: `mean`, `self_attentive`, or a pooling module of width D.
         positions: As in `SpeechEncoder`.
 
@@ -37,10 +37,10 @@ class SpeechClassifier(SpeechEncoder):
         self,
         classes: int = 0,
         tokens: SpeechTokens | None = None,
-        encoder: EncoderConfig = EncoderConfig(),
+        encoder: EncoderConfig | nn.Module = EncoderConfig(),
         *,
         pooling: Literal["mean", "self_attentive"] | nn.Module = "mean",
-        positions: Literal["relative", "rotary"] | None = "rotary",
+        positions: Positions = "rotary",
     ) -> None:
         super().__init__(tokens, encoder, positions=positions)
         width = self.tokens.width

@@ -1,4 +1,4 @@
-"""The base class of the speech models with attention: waveform -> tokens -> encoder.
+"""The base class of the speech models: waveform -> tokens -> encoder.
 
 Shapes: B batch, N samples, T tokens, D model width.
 """
@@ -12,32 +12,39 @@ from vitspeech.attention import Encoder, EncoderConfig
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 
+Positions = Literal["sinusoidal", "learned", "relative", "rotary"] | None
+
 
 class SpeechEncoder(nn.Module):
-    """Speech tokens and an encoder with full or truncated self-attention (Yeh et al. 2019, arXiv:1910.12977).
+    """Speech tokens and an encoder: full or truncated self-attention (Yeh et al. 2019, arXiv:1910.12977), or a module.
 
-    With a limited `right` it can be streamed (`vitspeech.stream`). `context_ms` is the context of all blocks together.
+    A module in place of attention is `vitspeech.RecurrentEncoder`, `vitspeech.WindowMLP` or one of your own: it maps
+    tokens (B, T, D) and their padding (B, T) or `None` to (B, T, D), and has the attributes `width` (D), `reach` (past
+    context and look-ahead in tokens, `None` if unlimited) and, if it can be streamed, a method `stream()`.
+
+    With a limited look-ahead it can be streamed (`vitspeech.stream`). `context_ms` is the context of the whole encoder.
 
     Args:
         tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
-        encoder: Settings of the encoder, also as a dictionary.
-        positions: `rotary` or `relative` positions in attention; with `None` only the stem of the tokens is aware of
-            order.
+        encoder: Settings of self-attention, also as a dictionary; or an encoder of width D.
+        positions: `sinusoidal` or `learned` positions are added to the tokens, `rotary` or `relative` ones act in
+            attention; with `None` only the stem of the tokens is aware of order. Not used by an encoder that is a
+            module.
 
     Raises:
-        InputError: If the heads do not divide the width, or a name is unknown.
+        InputError: If the heads do not divide the width, a name is unknown, or the encoder has another width.
     """
 
     def __init__(
         self,
         tokens: SpeechTokens | None = None,
-        encoder: EncoderConfig = EncoderConfig(),
+        encoder: EncoderConfig | nn.Module = EncoderConfig(),
         *,
-        positions: Literal["relative", "rotary"] | None = "rotary",
+        positions: Positions = "rotary",
     ) -> None:
         super().__init__()
         self.tokens = SpeechTokens() if tokens is None else tokens
-        self.encoder = Encoder(self.tokens.width, encoder, positions=positions)
+        self.encoder = make_encoder(encoder, self.tokens.width, positions)
 
     def encode(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encoded tokens, and a mask of the valid ones.
@@ -90,3 +97,19 @@ class SpeechEncoder(nn.Module):
         back, ahead = (None if reach is None else reach * hop for reach in self.encoder.reach)
         window = self.tokens.milliseconds(self.tokens.window_samples)
         return {"look_back_ms": back, "look_ahead_ms": ahead, "delay_ms": None if ahead is None else ahead + window}
+
+
+def make_encoder(encoder: EncoderConfig | nn.Module, width: int, positions: Positions) -> nn.Module:
+    """The encoder of a model of width D: attention with these settings, or the given module.
+
+    Raises:
+        InputError: If a module is not an encoder, or is of another width.
+    """
+    if not isinstance(encoder, nn.Module):
+        return Encoder(width, encoder, positions=positions)
+    name = type(encoder).__name__
+    if not all(hasattr(encoder, part) for part in ("width", "reach")):
+        raise InputError(f"encoder={name} is not an encoder: it has no width and reach, such as RecurrentEncoder has")
+    if encoder.width != width:
+        raise InputError(f"encoder={name} has width={encoder.width}, but the tokens have width={width}")
+    return encoder

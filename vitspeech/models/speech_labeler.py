@@ -1,16 +1,14 @@
-"""The speech labeler: waveform -> tokens -> attention encoder -> logits for each log-mel frame.
+"""The speech labeler: waveform -> tokens -> encoder -> logits for each log-mel frame.
 
 Shapes: B batch, N samples, T tokens, D model width, S stride of the tokens in frames, R frames covered by a token,
 F = T · S labeled frames.
 """
 
-from typing import Literal
-
 from torch import Tensor, nn
 
 from vitspeech.attention import EncoderConfig
 from vitspeech.frontends import SpeechTokens
-from vitspeech.models.speech_encoder import SpeechEncoder
+from vitspeech.models.speech_encoder import Positions, SpeechEncoder
 
 
 class SpeechLabeler(SpeechEncoder):
@@ -26,7 +24,7 @@ class SpeechLabeler(SpeechEncoder):
         classes: Number of labels, including one for frames without a word. 0 builds no head, and tokens (B, T, D) are
             returned in place of logits.
         tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
-        encoder: Settings of the encoder, also as a dictionary.
+        encoder: Settings of self-attention, also as a dictionary; or an encoder, as in `SpeechEncoder`.
         positions: As in `SpeechEncoder`.
 
     Shape:
@@ -41,9 +39,9 @@ class SpeechLabeler(SpeechEncoder):
         self,
         classes: int = 0,
         tokens: SpeechTokens | None = None,
-        encoder: EncoderConfig = EncoderConfig(),
+        encoder: EncoderConfig | nn.Module = EncoderConfig(),
         *,
-        positions: Literal["relative", "rotary"] | None = "rotary",
+        positions: Positions = "rotary",
     ) -> None:
         super().__init__(tokens, encoder, positions=positions)
         self.stride = self.tokens.frames.stride

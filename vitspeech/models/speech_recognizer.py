@@ -1,15 +1,13 @@
-"""The speech recognizer: waveform -> tokens -> attention encoder -> logits of units and blank for each token (CTC).
+"""The speech recognizer: waveform -> tokens -> encoder -> logits of units and blank for each token (CTC).
 
 Shapes: B batch, N samples, T tokens, D model width, U units.
 """
-
-from typing import Literal
 
 from torch import Tensor, nn
 
 from vitspeech.attention import EncoderConfig
 from vitspeech.frontends import SpeechTokens
-from vitspeech.models.speech_encoder import SpeechEncoder
+from vitspeech.models.speech_encoder import Positions, SpeechEncoder
 
 
 class SpeechRecognizer(SpeechEncoder):
@@ -22,7 +20,7 @@ class SpeechRecognizer(SpeechEncoder):
         units: Number of words or characters U; the last class, U, is the blank. 0 builds no head, and tokens (B, T, D)
             are returned in place of logits.
         tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
-        encoder: Settings of the encoder, also as a dictionary.
+        encoder: Settings of self-attention, also as a dictionary; or an encoder, as in `SpeechEncoder`.
         positions: As in `SpeechEncoder`.
 
     Shape:
@@ -37,9 +35,9 @@ class SpeechRecognizer(SpeechEncoder):
         self,
         units: int = 0,
         tokens: SpeechTokens | None = None,
-        encoder: EncoderConfig = EncoderConfig(),
+        encoder: EncoderConfig | nn.Module = EncoderConfig(),
         *,
-        positions: Literal["relative", "rotary"] | None = "rotary",
+        positions: Positions = "rotary",
     ) -> None:
         super().__init__(tokens, encoder, positions=positions)
         self.head = nn.Linear(self.tokens.width, units + 1) if units else nn.Identity()

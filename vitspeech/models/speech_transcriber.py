@@ -1,9 +1,9 @@
-"""The speech transcriber: waveform -> tokens -> attention encoder -> autoregressive decoder -> units.
+"""The speech transcriber: waveform -> tokens -> encoder -> autoregressive decoder -> units.
 
 Shapes: B batch, N samples, T tokens, D model width, H heads, U units, L units of a transcript.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from vitspeech.attention import Decoder, DecoderCache, DecoderConfig, EncoderConfig
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
-from vitspeech.models.speech_encoder import SpeechEncoder
+from vitspeech.models.speech_encoder import Positions, SpeechEncoder
 
 
 class TranscriberOutput(NamedTuple):
@@ -39,11 +39,12 @@ class SpeechTranscriber(SpeechEncoder):
     Args:
         units: Number of words or characters U, at least 1.
         tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
-        encoder: Settings of the encoder, also as a dictionary.
-        decoder: Settings of the decoder; `None` is two blocks with the heads, MLP ratio, dropout, score and
-            normalizer of the encoder.
+        encoder: Settings of self-attention, also as a dictionary; or an encoder, as in `SpeechEncoder`.
+        decoder: Settings of the decoder; `None` is two blocks like those of the encoder, see `DecoderConfig.like`. Or a
+            decoder of width D with the methods of `vitspeech.Decoder`, such as `vitspeech.RecurrentDecoder`.
         ctc: Whether there is a CTC head.
-        positions: Positions of the encoder, as in `SpeechEncoder`. Those of the decoder are rotary.
+        positions: Positions of the encoder, as in `SpeechEncoder`.
+        decoder_positions: Positions of the decoder, with the same choices; not used by a decoder that is a module.
 
     Attributes:
         start_unit: Index of the start symbol, which precedes the first unit of a transcript: U.
@@ -60,11 +61,12 @@ class SpeechTranscriber(SpeechEncoder):
         self,
         units: int = 0,
         tokens: SpeechTokens | None = None,
-        encoder: EncoderConfig = EncoderConfig(),
+        encoder: EncoderConfig | nn.Module = EncoderConfig(),
         *,
-        decoder: DecoderConfig | None = None,
+        decoder: DecoderConfig | nn.Module | None = None,
         ctc: bool = False,
-        positions: Literal["relative", "rotary"] | None = "rotary",
+        positions: Positions = "rotary",
+        decoder_positions: Positions = "rotary",
     ) -> None:
         super().__init__(tokens, encoder, positions=positions)
         if units < 1:
@@ -72,8 +74,7 @@ class SpeechTranscriber(SpeechEncoder):
         width = self.tokens.width
         self.start_unit = units
         self.embedding = nn.Embedding(units + 1, width)
-        decoder = DecoderConfig.like(EncoderConfig.of(encoder)) if decoder is None else decoder
-        self.decoder = Decoder(width, decoder, positions="rotary")
+        self.decoder = make_decoder(decoder, encoder, width, decoder_positions)
         self.head = nn.Linear(width, units + 1)
         self.ctc_head = nn.Linear(width, units + 1) if ctc else None
 
@@ -129,18 +130,34 @@ class SpeechTranscriber(SpeechEncoder):
         Shape:
             (B, T, D), (B, T), (B, L) -> (decoder blocks, B, H, L + 1, T)
         """
-        x, weights = self.embedded(units), []
-        for block in self.decoder.blocks:
-            attention = block.cross_attention
-            x = x + block.attention(block.attention_norm(x))
-            query, key, value = attention.project(block.cross_norm(x), encoded)
-            attended, block_weights = attention.attend(query, key, value, attention.allowed(query, key, padding, None))
-            x = x + attention.output(attention.joined(attended))
-            x = x + block.mlp(block.mlp_norm(x))
-            weights.append(block_weights)
-        return torch.stack(weights)
+        return self.decoder.cross_weights(self.embedded(units), encoded, padding)
 
     @property
     def context_ms(self) -> dict[str, float | None]:
         """Context of the encoder, as in `SpeechEncoder`; `delay_ms` is `None`: the decoder needs the full utterance."""
         return {**super().context_ms, "delay_ms": None}
+
+
+def make_decoder(
+    decoder: DecoderConfig | nn.Module | None, encoder: EncoderConfig | nn.Module, width: int, positions: Positions
+) -> nn.Module:
+    """The decoder of a model of width D: a transformer decoder with these settings, or the given module.
+
+    Args:
+        decoder: Settings or a module; `None` is like the encoder.
+        encoder: Settings or the module of the encoder.
+        width: Model width D.
+        positions: Positions of a transformer decoder.
+
+    Raises:
+        InputError: If a module is not a decoder, or is of another width.
+    """
+    if not isinstance(decoder, nn.Module):
+        like = EncoderConfig() if isinstance(encoder, nn.Module) else EncoderConfig.of(encoder)
+        return Decoder(width, DecoderConfig.like(like) if decoder is None else decoder, positions=positions)
+    name = type(decoder).__name__
+    if not all(hasattr(decoder, part) for part in ("width", "start", "step", "cross_weights")):
+        raise InputError(f"decoder={name} is not a decoder: it has no width, start, step and cross_weights")
+    if decoder.width != width:
+        raise InputError(f"decoder={name} has width={decoder.width}, but the tokens have width={width}")
+    return decoder

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning
+import yaml
 from jsonargparse import Namespace
 from lightning.pytorch.callbacks import LearningRateMonitor, ProgressBar, Timer, WeightAveraging
 from lightning.pytorch.cli import LightningCLI
@@ -28,7 +29,7 @@ from vitspeech.training.config_border import check_objects, check_strategy, conf
 from vitspeech.training.endings import clear_ending
 from vitspeech.training.lock import RunLock
 from vitspeech.training.open_run import OpenRun
-from vitspeech.training.parser import Parser, readable, restrict_imports, wrong_config
+from vitspeech.training.parser import Parser, plain_settings, readable, restrict_imports, wrong_config
 from vitspeech.training.progress import Progress
 from vitspeech.trust import import_modules
 
@@ -240,7 +241,8 @@ class TrainingCLI(LightningCLI):
             config.pop(name, None)
         context = getattr(self.model.network, "context_ms", {})
         comments = "".join(f"# {name}: {value}\n" for name, value in context.items())
-        return comments + self.parser.dump(config, skip_none=False, skip_link_targets=True)
+        resolved = yaml.safe_load(self.parser.dump(config, skip_none=False, skip_link_targets=True))
+        return comments + yaml.safe_dump(plain_settings(resolved), sort_keys=False, allow_unicode=True)
 
     def origin(self) -> dict[str, Any]:
         """Commit, hardware and versions of this start."""

@@ -11,8 +11,12 @@ from typing import Any
 from jsonargparse import Namespace, set_parsing_settings
 from lightning.pytorch.cli import LightningArgumentParser
 
+from vitspeech.attention import DecoderConfig, EncoderConfig
 from vitspeech.trust import KNOWN_PACKAGES, refusal
 
+# `encoder: {depth: 6}` and `encoder: {class_path: vitspeech.RecurrentEncoder}` can then replace each other in configs.
+SETTINGS = [EncoderConfig, DecoderConfig]
+set_parsing_settings(subclasses_enabled=SETTINGS)
 ALLOWED: set[str] = set()  # modules that an earlier call of `restrict_imports` trusted
 
 
@@ -70,6 +74,7 @@ def readable(error: str) -> str:
         return refusal(denied[1])
     line = re.sub(r"Does not validate against any of the Union subtypes Subtypes: \[.*?\] Errors: - ", "", line)
     line = re.sub(r"( - Expected a <class 'NoneType'>| Given value type: ).*", "", line)
+    line = re.sub(r" - Import path vitspeech\.\w+ does not correspond to a subclass of \w+", "", line)
     keys = re.findall(r"Parser key \"([^\"]+)\": Problem with given class_path '([^']+)': ", line)
     if not keys:
         return re.sub(r"^Problem with given class_path '[^']+': ", "", line)
@@ -90,3 +95,12 @@ def wrong_config(parser: LightningArgumentParser, arguments: Sequence[str], reas
             if str(error) == reason:
                 return configs[count - 1]
     return None
+
+
+def plain_settings(config: Any) -> Any:
+    """A config in which settings are written without their class, which is known: `encoder: {depth: 6}`."""
+    if isinstance(config, dict):
+        if config.get("class_path") in [f"vitspeech.{kind.__name__}" for kind in SETTINGS]:
+            return plain_settings(config.get("init_args") or {})
+        return {key: plain_settings(value) for key, value in config.items()}
+    return [plain_settings(item) for item in config] if isinstance(config, list) else config
