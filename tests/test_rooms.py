@@ -37,8 +37,9 @@ ROOMS = {
     "plots": "attention checkpoint data errors frontends inference metrics models",
     "evaluation": "data errors inference metrics plots",
     "tasks": "decoding errors evaluation inference metrics trust",
+    "training": "attention checkpoint command_line data documents errors evaluation plots provenance tasks trust "
+    "writing",
     "sweep": "checkpoint command_line data documents errors metrics plots training",
-    "training": "attention checkpoint command_line data documents errors evaluation plots provenance tasks trust",
     "receptive": "attention checkpoint data errors frontends metrics models plots provenance",
     "benchmark": "attention checkpoint data errors frontends inference models plots provenance",
     "tables": "checkpoint errors receptive",

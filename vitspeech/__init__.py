@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         SpeechCommands,
         SpokenVocabulary,
         SpokenWords,
+        SymbolTasks,
         TranscribedAudio,
         TwoMarks,
         UtteranceData,
@@ -47,13 +48,15 @@ if TYPE_CHECKING:
     )
     from vitspeech.errors import InputError
     from vitspeech.evaluation import Report
-    from vitspeech.frontends import SpecAugment, SpeechTokens
+    from vitspeech.frontends import SpecAugment, SpeechTokens, TextTokens
     from vitspeech.inference.predict import predict
     from vitspeech.inference.stream import stream
+    from vitspeech.inference.symbols import transcribe_symbols
     from vitspeech.inference.transcribe import Search, transcribe
     from vitspeech.inference.transcript_stream import TranscriptStream
     from vitspeech.models import (
         CNN,
+        Seq2Seq,
         SpeechClassifier,
         SpeechCNN,
         SpeechLabeler,
@@ -95,6 +98,7 @@ __all__ = [
     "Score",
     "Search",
     "SelfAttentivePooling",
+    "Seq2Seq",
     "SequenceAugment",
     "Shapes",
     "SpecAugment",
@@ -107,7 +111,9 @@ __all__ = [
     "SpeechTranscriber",
     "SpokenVocabulary",
     "SpokenWords",
+    "SymbolTasks",
     "Task",
+    "TextTokens",
     "TimmModel",
     "TranscribedAudio",
     "TranscriptStream",
@@ -127,6 +133,7 @@ __all__ = [
     "register_score",
     "stream",
     "transcribe",
+    "transcribe_symbols",
     "truncated_attention",
 ]
 
@@ -135,17 +142,18 @@ _NAMES_IN_MODULE = {
         Score SelfAttentivePooling attention_from_convolution register_score truncated_attention""",
     "checkpoint": "Model load",
     "data": """AudioFolder Augment Cifar ImageData ImageFolder InMemoryData Items SequenceAugment Shapes SpeechCommands
-        SpokenVocabulary SpokenWords TranscribedAudio TwoMarks UtteranceData WaveformAugment WaveformData WordClip
-        WordSequences WordSource""",
+        SpokenVocabulary SpokenWords SymbolTasks TranscribedAudio TwoMarks UtteranceData WaveformAugment WaveformData
+        WordClip WordSequences WordSource""",
     "errors": "InputError",
     "evaluation": "Report",
-    "frontends": "SpecAugment SpeechTokens",
+    "frontends": "SpecAugment SpeechTokens TextTokens",
     "inference.predict": "predict",
     "inference.stream": "stream",
+    "inference.symbols": "transcribe_symbols",
     "inference.transcribe": "Search transcribe",
     "inference.transcript_stream": "TranscriptStream",
-    "models": """CNN SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel ViT
-        WindowMLP""",
+    "models": """CNN Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel
+        ViT WindowMLP""",
     "recurrence": "RecurrentDecoder RecurrentEncoder",
     "tasks": "Classification Labeling Recognition Task Transcription",
 }

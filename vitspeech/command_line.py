@@ -6,6 +6,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,8 @@ def one_line(text: object) -> str:
 def run(command: Callable[[], None], name: str) -> None:
     """Run a command and report bad input (`BAD_INPUT`) as one line on standard error, with exit status 1.
 
-    A warning is one line as well. A closed pipe (`| head`) ends the command quietly. An error of another class is a
+    A warning is one line as well. A closed pipe (`| head`) ends the command quietly; output that cannot be written (a
+    full disk) is an error as others. An error of another class is a
     bug: its traceback is shown, and the exit status is 70. If the environment variable VITSPEECH_TRACEBACK is set, bad
     input shows its traceback, too.
 
@@ -149,11 +151,13 @@ def run(command: Callable[[], None], name: str) -> None:
         command()
         return
     try:
-        command()
-        sys.stdout.flush()
+        try:
+            command()
+        except SystemExit:  # after --help, too
+            flush_output()
+            raise
+        flush_output()
     except BrokenPipeError:
-        # Python flushes standard output once more when it exits, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(BROKEN_PIPE_STATUS)
     except BAD_INPUT as error:
         sys.exit(f"{name}: {one_line(error)}")
@@ -165,3 +169,20 @@ def run(command: Callable[[], None], name: str) -> None:
         sys.exit(BUG_STATUS)
     finally:
         warnings.formatwarning = original
+        with suppress(OSError):
+            flush_output()
+
+
+def flush_output() -> None:
+    """Write what is left of standard output.
+
+    Raises:
+        OSError: If it cannot be written. It is dropped then, because Python writes it once more when it exits, which
+            would fail again and change the exit status to 120.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        error.filename = "standard output"
+        raise

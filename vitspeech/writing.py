@@ -46,7 +46,7 @@ def check_target(path: str | Path, option: str = "") -> Path:
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path, keep: str | Path | None = None) -> Iterator[Path]:
     """Yield a draft to write to; it replaces the file at the end, and is removed if an error is raised.
 
     A reader, or a run killed in the middle, never meets half a file. The draft has a name of its own beside the file,
@@ -55,6 +55,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
     Args:
         path: The file, or a symbolic link to it.
+        keep: Where the file that is replaced is moved, once the draft is on the disk; `None` does not keep it.
 
     Raises:
         FileNotFoundError, InputError, PermissionError: If `check_target` refuses it.
@@ -67,6 +68,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield draft
         draft.chmod(stat.S_IMODE(mode))
         sync(draft)
+        if keep is not None:
+            os.replace(target, keep)
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)

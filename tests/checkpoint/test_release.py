@@ -8,6 +8,7 @@ import yaml
 
 import vitspeech
 from vitspeech.checkpoint.release import card_data, percentages, release, table, write_table
+from vitspeech.errors import InputError
 
 
 def other_seed(finished_run, tmp_path, *, seed, accuracy):
@@ -67,6 +68,28 @@ def test_the_table_is_rewritten_and_its_introduction_stays(finished_run, tmp_pat
     text = write_table(tmp_path).read_text()
     assert text.startswith("# Ours\n\nA word first.\n\n| model |") and text.count("| model |") == 1
     assert text.count("| `a` |") == text.count("| `b` |") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("b/card.json", b"\xff\xfe", "line 1: not UTF-8"),
+        ("b/card.json", b"{", "cannot be read: line 1"),
+        ("b/card.json", b"{}", "has no name, metrics, parameters"),
+        ("README.md", b"\xff", "line 1: not UTF-8"),
+    ],
+)
+def test_a_table_of_what_cannot_be_read_is_refused_and_the_one_before_stays(
+    finished_run, tmp_path, name, content, message
+):
+    release(finished_run, tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "README.md").write_text("# Ours\n")
+    (tmp_path / name).write_bytes(content)
+    before = (tmp_path / "README.md").read_bytes()
+    with pytest.raises(InputError, match=f"{tmp_path / name}: {message}"):
+        write_table(tmp_path)
+    assert (tmp_path / "README.md").read_bytes() == before
 
 
 def test_what_is_not_finished_or_not_alike_is_refused(finished_run, tmp_path):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from running import one_line
@@ -80,3 +81,11 @@ def test_a_traceback_is_shown_on_request(command, monkeypatch):
     monkeypatch.setenv("VITSPEECH_TRACEBACK", "1")
     with pytest.raises(FileNotFoundError):
         command("predict", "nowhere", "x.png")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
+@pytest.mark.parametrize("arguments", [["configs"], ["configs", "shapes/vit"], ["train", "--help"], ["--version"]])
+def test_output_that_cannot_be_written_is_one_line_with_status_one(arguments):
+    with open("/dev/full", "w") as full:
+        run = subprocess.run([*VITSPEECH, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 1 and run.stderr.count("\n") == 1 and "No space left on device" in run.stderr, run.stderr

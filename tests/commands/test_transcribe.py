@@ -107,8 +107,8 @@ def test_transcribe_accepts_an_encoder_decoder(command, finished_transcriber_run
     ("arguments", "message"),
     [
         (["missing.wav"], "missing.wav: no such file"),
-        ([ROOT / "README.md", "--beam", 0], "beam is at least 1"),
-        ([ROOT / "README.md", "--ctc-weight", 2], "ctc_weight within 0 .. 1"),
+        ([ROOT / "README.md", "--beam", 0], "beam=0 is not within 1 .. 1000"),
+        ([ROOT / "README.md", "--ctc-weight", 2], "ctc_weight=2.0 is not within 0 .. 1"),
     ],
 )
 def test_transcribe_reports_an_error_in_one_line(command, finished_recognizer_run, arguments, message):

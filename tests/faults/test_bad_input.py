@@ -1,7 +1,5 @@
 """The bad inputs that matter most: each ends with its status and one line that says why, and leaves nothing behind."""
 
-import hashlib
-import json
 import os
 import shlex
 import shutil
@@ -11,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
+from altered import alter, alter_card, seal
 from tiny import ROOT, TINY
 from watching import bounded_memory
 
@@ -68,41 +66,14 @@ def copied(change: Callable[[Path], None], source: str = "run") -> Callable[[dic
     return make
 
 
-def sums(model: Path) -> None:
-    """Write the sums of weights and configuration into the card, as somebody would who alters a model on purpose."""
-    card = json.loads((model / "card.json").read_text())
-    names = {"sha256": "model.safetensors", "config_sha256": "config.yaml"}
-    card |= {key: hashlib.sha256((model / name).read_bytes()).hexdigest() for key, name in names.items()}
-    (model / "card.json").write_text(json.dumps(card))
-
-
 def config_with(*keys: str | int, value: object, source: str = "run") -> Callable[[dict], None]:
     """Copy a model, set a key of its config.yaml, and write the sums anew."""
-
-    def change(model: Path) -> None:
-        config = yaml.safe_load((model / "config.yaml").read_text())
-        place = config
-        for key in keys[:-1]:
-            place = place[key]
-        place[keys[-1]] = value
-        (model / "config.yaml").write_text(yaml.safe_dump(config))
-        sums(model)
-
-    return copied(change, source)
+    return copied(lambda model: alter(model, *keys, to=value), source)
 
 
 def card_with(*keys: str, value: object, source: str = "run") -> Callable[[dict], None]:
     """Copy a model and set a key of its card."""
-
-    def change(model: Path) -> None:
-        card = json.loads((model / "card.json").read_text())
-        place = card
-        for key in keys[:-1]:
-            place = place[key]
-        place[keys[-1]] = value
-        (model / "card.json").write_text(json.dumps(card))
-
-    return copied(change, source)
+    return copied(lambda model: alter_card(model, *keys, to=value), source)
 
 
 def weights_with(change: Callable[[bytes], bytes]) -> Callable[[dict], None]:
@@ -111,7 +82,7 @@ def weights_with(change: Callable[[bytes], bytes]) -> Callable[[dict], None]:
     def make(model: Path) -> None:
         file = model / "model.safetensors"
         file.write_bytes(change(file.read_bytes()))
-        sums(model)
+        seal(model)
 
     return copied(make)
 
@@ -164,9 +135,10 @@ BAD = {
     "an unknown option": Bad("predict {run} {picture} --nonsense", "unrecognized arguments", status=2),
     "top zero": Bad("predict {run} {picture} --top 0", "below 1", status=2),
     "top nan": Bad("predict {run} {picture} --top nan", "invalid int value", status=2),
-    "beam zero": Bad("transcribe {transcriber} {recording} --beam 0", "beam is at least 1"),
+    "beam zero": Bad("transcribe {transcriber} {recording} --beam 0", "beam=0 is not within 1 .. 1000"),
+    "a beam beyond memory": Bad("transcribe {transcriber} {recording} --beam 1001", "beam=1001 is not within 1"),
     "weight nan": Bad("transcribe {transcriber} {recording} --ctc-weight nan", "within 0 .. 1"),
-    "evaluate with a beam of zero": Bad("evaluate {transcriber} --beam 0", "beam is at least 1"),
+    "evaluate with a beam of zero": Bad("evaluate {transcriber} --beam 0", "beam=0 is not within 1 .. 1000"),
     "factors nan": Bad("compare {run} --factors nan -o report", "factors=(nan,)"),
     "factors infinite": Bad("compare {run} --factors inf -o report", "factors=(inf,)"),
     "factors beyond memory": Bad("compare {run} --factors 1e300 -o report", "at most 16"),
@@ -220,17 +192,17 @@ BAD = {
     "half of the weights": Bad("predict m {picture}", "not safetensors", weights_with(lambda b: b[: len(b) // 2])),
     "weights with a huge header": Bad("predict m {picture}", "", weights_with(lambda b: b"\xff" * 8 + b[8:])),
     "a config that is a list": Bad(
-        "predict m {picture}", "config.yaml", copied(lambda m: [(m / "config.yaml").write_text("[1]"), sums(m)])
+        "predict m {picture}", "config.yaml", copied(lambda m: [(m / "config.yaml").write_text("[1]"), seal(m)])
     ),
     "a config with an object of Python": Bad(
         "predict m {picture}",
         "config.yaml",
-        copied(lambda m: [(m / "config.yaml").write_text("network: !!python/object/apply:os.system [exit]"), sums(m)]),
+        copied(lambda m: [(m / "config.yaml").write_text("network: !!python/object/apply:os.system [exit]"), seal(m)]),
     ),
     "a config with a million brackets": Bad(
         "predict m {picture}",
         "config.yaml",
-        copied(lambda m: [(m / "config.yaml").write_text("network: " + "[" * 1_000_000), sums(m)]),
+        copied(lambda m: [(m / "config.yaml").write_text("network: " + "[" * 1_000_000), seal(m)]),
     ),
     "a network that is a function": Bad("predict m {picture}", "os.system", config_with("network", value=OS_SYSTEM)),
     "a part that is a function": Bad(
@@ -323,6 +295,7 @@ BAD = {
     # Training: folders and data
     "a run that is a file": Bad(f"{TRAIN_IN}file", "file", write("file")),
     "a run that exists": Bad(TRAIN_IN + "{run}", "holds a run already"),
+    "a run beside logs of another program": Bad(TRAIN, "out: has logs, a name that a run writes", write("out/logs")),
     "nothing to resume": Bad("train --resume nowhere", "no run to resume"),
     "an empty folder to resume": Bad("train --resume empty", "no run to resume", folder("empty")),
     "no data": Bad(OWN, "data: no such folder", lambda places: [sounds(None)(places), shutil.rmtree("data")]),

@@ -176,7 +176,8 @@ def test_instead_of_a_broken_checkpoint_the_one_before_is_read(broken_off, files
 def test_a_run_resumed_from_the_checkpoint_before_ends_as_an_uninterrupted_one(broken_off, tmp_path, capsys):
     alone, run = broken_off[0], shutil.copytree(broken_off[1], tmp_path / "run")
     halve(run / "last.ckpt")
-    (run / ".last.ckpt.draft").write_text("half")
+    (run / ".last.ckpt.0123456789ab.draft").write_text("half")
+    (run / "mine.draft").write_text("dear diary")
     with pytest.warns(UserWarning, match=r"last.ckpt is broken .*; resuming from previous.ckpt"):
         train([f"--resume={run}"])
     assert "resuming after 1 of 3 epochs" in capsys.readouterr().out
@@ -184,7 +185,7 @@ def test_a_run_resumed_from_the_checkpoint_before_ends_as_an_uninterrupted_one(b
     for name, tensor in load_file(run / "model/model.safetensors").items():
         assert torch.equal(tensor, expected[name]), name
     assert (run / "metrics.csv").read_text() == (alone / "metrics.csv").read_text()
-    assert {path.name for path in run.iterdir()} == {path.name for path in alone.iterdir()}
+    assert {path.name for path in run.iterdir()} == {path.name for path in alone.iterdir()} | {"mine.draft"}
 
 
 def test_a_run_that_cannot_be_resumed_is_left_as_it_was(broken_off, tmp_path):
@@ -212,12 +213,43 @@ def test_a_checkpoint_that_cannot_be_written_leaves_those_before(tmp_path, monke
     assert {path.name: torch.load(path)["epoch"] for path in tmp_path.iterdir()} == {"last.ckpt": 1, "previous.ckpt": 0}
 
 
-def test_a_draft_is_not_written_through_a_link(tmp_path):
+def test_a_draft_is_not_written_through_a_link(tmp_path, monkeypatch):
+    monkeypatch.setattr("secrets.token_hex", lambda count: "0" * 2 * count)
     (tmp_path / "diary").write_text("dear diary")
-    (tmp_path / ".last.ckpt.draft").symlink_to(tmp_path / "diary")
+    link = tmp_path / f".last.ckpt.{'0' * 12}.draft"
+    link.symlink_to(tmp_path / "diary")
+    with pytest.raises(FileExistsError):
+        CheckpointFiles(lambda checkpoint: None).save_checkpoint({"epoch": 0}, tmp_path / "last.ckpt")
+    assert (tmp_path / "diary").read_text() == "dear diary" and link.is_symlink()
+    assert not (tmp_path / "last.ckpt").exists()
+
+
+def test_two_processes_that_save_do_not_disturb_each_others_drafts(tmp_path):
+    (tmp_path / ".last.ckpt.draft").write_text("of another process")
     CheckpointFiles(lambda checkpoint: None).save_checkpoint({"epoch": 0}, tmp_path / "last.ckpt")
-    assert (tmp_path / "diary").read_text() == "dear diary"
-    assert {path.name for path in tmp_path.iterdir()} == {"diary", "last.ckpt"}
+    assert {path.name for path in tmp_path.iterdir()} == {".last.ckpt.draft", "last.ckpt"}
+
+
+def test_a_checkpoint_on_another_disk_stays_there_and_is_found_again(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "last.ckpt").symlink_to("disk/last.ckpt")
+    files = CheckpointFiles(lambda checkpoint: None)
+    for epoch in range(2):
+        files.save_checkpoint({"epoch": epoch}, tmp_path / "last.ckpt")
+    assert (tmp_path / "last.ckpt").is_symlink()
+    assert {path.name: torch.load(path)["epoch"] for path in (tmp_path / "disk").iterdir()} == {
+        "last.ckpt": 1,
+        "previous.ckpt": 0,
+    }
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_checkpoint_read_under_a_relative_name_is_kept_as_the_one_before(broken_off, files, tmp_path, monkeypatch):
+    run = shutil.copytree(broken_off[1], tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    files.load_checkpoint("run/last.ckpt")
+    files.save_checkpoint({"epoch": 2}, run / "last.ckpt")
+    assert torch.load(run / "previous.ckpt", weights_only=True)["epoch"] == 1
 
 
 @pytest.mark.parametrize("kind", ["half", "folder"])

@@ -148,7 +148,7 @@ def kill_while_writing(number: int, when: str) -> Callable[[], None]:
                 nonlocal calls
                 calls += 1
                 if calls == number and when == "half" and isinstance(args[0], int) and os.fstat(args[0]).st_nlink == 1:
-                    os.ftruncate(args[0], os.fstat(args[0]).st_size // 2)
+                    os.truncate(f"/proc/self/fd/{args[0]}", os.fstat(args[0]).st_size // 2)  # it is open for reading
                 if calls != number or when == "after":
                     function(*args)
                 if calls == number:

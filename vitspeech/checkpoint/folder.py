@@ -19,7 +19,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from vitspeech.checkpoint.network import build_bounded, check_classes, check_output, check_sizes, check_weights
+from vitspeech.checkpoint.network import (
+    build_bounded,
+    check_classes,
+    check_output,
+    check_sizes,
+    check_weights,
+    load_weights,
+)
 from vitspeech.checkpoint.schema import check_card, check_config, check_numbers
 from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
 from vitspeech.data.files import sha256
@@ -41,7 +48,7 @@ class Model:
         network: In evaluation mode.
         labels: The name of each class or unit, in the order of the logits.
         preprocessing: For images `image` (side in pixels), `mean` and `std` (per channel, for values in 0..1); for
-            audio `sample_rate_hz`, and `seconds` (length of a clip) or `units`.
+            audio `sample_rate_hz`, and `seconds` (length of a clip) or `units`; for symbols `symbols`, their names.
         card: Where the network comes from and how good it is: data, split, metrics and so on.
         config: The network's `class_path` and `init_args`.
         task: Class path of the task that trained it, which also evaluates it.
@@ -79,7 +86,8 @@ def save(model: Model, folder: str | Path, manifests: Sequence[str | Path] = ())
     for leftover in (draft, before):
         shutil.rmtree(leftover, ignore_errors=True)
     draft.mkdir(parents=True)
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.network.state_dict().items()}
+    # Copies: safetensors refuses tensors that share memory, such as a head and the embedding that it is tied to.
+    weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.network.state_dict().items()}
     save_file(weights, draft / WEIGHTS)
     (draft / WEIGHTS).chmod(0o644)  # safetensors creates it readable by its owner alone
     names = {"labels": model.labels, "preprocessing": model.preprocessing}
@@ -207,8 +215,8 @@ def built_network(config: dict[str, Any], weights: dict[str, Tensor], trust: Seq
         network = build_bounded(config["network"], weights, trust)
         check_weights(network, weights)
         check_sizes(config["network"], network, config)
-        network.load_state_dict(weights)
-    except (InputError, RuntimeError) as error:  # RuntimeError: tensors are missing, or have other shapes
+        load_weights(network, weights)
+    except InputError as error:
         raise InputError(f"the network cannot be built: {error}") from error
     network.eval()
     check_output(network, config["labels"], config["preprocessing"])

@@ -17,8 +17,9 @@ import vitspeech.attention
 import vitspeech.frontends
 import vitspeech.models
 import vitspeech.recurrence
+from vitspeech.checkpoint.schema import shown
 from vitspeech.errors import InputError
-from vitspeech.models import SpeechLabeler
+from vitspeech.models import Seq2Seq, SpeechLabeler
 from vitspeech.trust import check_trusted, import_trusted, is_known
 
 LIBRARIES = ("torch.nn.", "timm.models.", "timm.layers.")  # whose modules a configuration may name
@@ -193,10 +194,32 @@ def check_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
             raise InputError(f"the weight {name} has values that are not finite")
 
 
+def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Load weights into a network.
+
+    Raises:
+        InputError: If tensors are missing, have other shapes or are not of the network; the message names the first.
+    """
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:  # lists all of them
+        expected = network.state_dict()
+        for name, tensor in expected.items():
+            if name not in weights:
+                raise InputError(f"the weight {name} is missing") from error
+            if weights[name].shape != tensor.shape:
+                shapes = f"{tuple(weights[name].shape)}, not {tuple(tensor.shape)}"
+                raise InputError(f"the weight {name} has the shape {shapes}") from error
+        if foreign := next((name for name in weights if name not in expected), None):
+            raise InputError(f"the weight {shown(foreign)} is not of this network") from error
+        raise InputError(str(error)) from error  # of a module that loads its weights in its own way
+
+
 def check_output(network: nn.Module, labels: Sequence[str], preprocessing: Mapping[str, Any]) -> None:
     """Check that a network takes the inputs that the preprocessing makes, and has an output for each label.
 
-    Classifiers are run once, on zeros; of others the number of units is compared.
+    Classifiers are run once, on zeros, and networks for symbols on the last symbol; of others the number of units is
+    compared.
 
     Raises:
         InputError: If it does not.
@@ -205,19 +228,23 @@ def check_output(network: nn.Module, labels: Sequence[str], preprocessing: Mappi
         inputs = torch.zeros(1, 3, preprocessing["image"], preprocessing["image"])
     elif "seconds" in preprocessing:
         inputs = torch.zeros(1, round(preprocessing["seconds"] * preprocessing["sample_rate_hz"]))
+    elif "symbols" in preprocessing:
+        inputs, units = torch.tensor([[len(preprocessing["symbols"]) - 1]]), torch.zeros(1, 0, dtype=torch.long)
     else:
         return
+    is_symbols = "symbols" in preprocessing
     try:
         with torch.inference_mode():
-            shape = tuple(network(inputs).shape)
+            output = network(inputs, None, units).logits[:, 0] if is_symbols else network(inputs)
+            shape = tuple(output.shape)
     except Exception as error:
         raise InputError(f"does not take inputs of shape {tuple(inputs.shape)}: {error}") from error
-    if shape != (1, len(labels)):
+    if shape != (1, len(labels) + is_symbols):  # one more for the end
         raise InputError(f"gives outputs of shape {shape[1:]}, but there are {len(labels)} labels")
 
 
 def check_sizes(config: dict[str, Any], network: nn.Module, model: Mapping[str, Any]) -> None:
-    """Check that a network of vitspeech has as many outputs as there are labels, and the sample rate of the audio.
+    """Check that a network of vitspeech has as many outputs as labels, and the symbols or the sample rate of its input.
 
     Args:
         config: The network's `class_path` and `init_args`.
@@ -232,6 +259,9 @@ def check_sizes(config: dict[str, Any], network: nn.Module, model: Mapping[str, 
     for name in ("classes", "units"):
         if config["class_path"].startswith("vitspeech.") and arguments.get(name, expected) != expected:
             raise InputError(f"the network has {name}={arguments[name]}, but there are {count} labels")
+    symbols = len(model["preprocessing"].get("symbols", ()))
+    if isinstance(network, Seq2Seq) and network.tokens.symbols != symbols:
+        raise InputError(f"the network takes {network.tokens.symbols} symbols, but preprocessing has {symbols}")
     for module in network.modules():
         rate, expected = getattr(module, "sample_rate_hz", None), model["preprocessing"].get("sample_rate_hz")
         if isinstance(rate, int) and isinstance(expected, int) and rate != expected:

@@ -1,7 +1,6 @@
 """Releasing a finished run, and building the data set that a model's card names."""
 
 import inspect
-import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -12,10 +11,12 @@ from typing import Any
 import vitspeech.data
 from vitspeech.checkpoint.folder import CARD, Model, load, read_mapping, save
 from vitspeech.checkpoint.items import TRAINING_ITEMS
-from vitspeech.checkpoint.schema import check_arguments, is_class, shown
+from vitspeech.checkpoint.schema import check_arguments, check_card, is_class, shown
+from vitspeech.data.files import write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_clips import WordSource
 from vitspeech.data.utterances.word_sequences import MANIFESTS, manifest_file
+from vitspeech.documents import read_text
 from vitspeech.errors import InputError
 from vitspeech.trust import check_trusted, import_trusted, is_known
 
@@ -25,6 +26,7 @@ RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, a
 )
 USERS_OWN = {"root", "download", "workers"}  # arguments of data sets that are the user's to say, never a card's
 FILES = ("learning_curves.png", "confusion_matrix.png", "classes.csv", "errors.txt", TRAINING_ITEMS)  # a run has some
+FILES += ("lengths.csv", "cross_attention.png")
 
 
 def release(
@@ -112,16 +114,33 @@ def write_table(folder: Path) -> Path:
     """Rewrite the table of released models in `folder/README.md` from their cards, and return that file.
 
     The text around the table is kept.
+
+    Raises:
+        InputError: If a card or `README.md` cannot be read, or a card lacks what a row shows.
     """
-    cards = [json.loads(path.read_text()) for path in sorted(folder.glob(f"*/{CARD}"))]
+    cards = [read_card(path) for path in sorted(folder.glob(f"*/{CARD}"))]
     readme = folder / "README.md"
-    text = readme.read_text() if readme.exists() else "# Released models\n"
+    text = read_text(readme) if readme.exists() else "# Released models\n"
     introduction, header, rest = text.partition("\n| model |")
     after = [line for line in rest.splitlines()[1:] if not line.startswith("|")]
     marked = introduction.endswith("-->")  # the table stands between the marks of vitspeech.tables
     before = introduction if header and marked else f"{introduction.rstrip()}\n"
-    readme.write_text("\n".join([before, *table(cards), *after]) + "\n")
+    write_text("\n".join([before, *table(cards), *after]) + "\n", readme)
     return readme
+
+
+def read_card(path: Path) -> dict[str, Any]:
+    """A card with all entries that a row of the table shows.
+
+    Raises:
+        InputError: If it cannot be read, lacks one, or has one of another type.
+    """
+    card = read_mapping(path, ("name", "metrics", "parameters", "seeds", "minutes", "hardware", "commit"))
+    try:
+        check_card(card)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return card
 
 
 def table(cards: Sequence[dict[str, Any]]) -> list[str]:
@@ -147,6 +166,7 @@ def of_all_starts(card: dict[str, Any], name: str) -> list[str]:
 
 NAMES = {  # of the metrics on a card, as tables spell them
     "test_accuracy": "accuracy",
+    "sequence_accuracy": "sequences",
     "word_accuracy": "words alone",
     "character_error_rate": "CER",
     "word_error_rate": "WER",

@@ -20,7 +20,7 @@ LARGEST, DEEPEST = 2**31, 10_000  # of the numbers in a configuration, and of a 
 MOST_ITEMS = 10**7  # of a data set that is generated
 LARGEST_IMAGE = 4096  # pixels
 LONGEST_LABEL = 1000  # characters
-WIDEST_BEAM = 1000
+SEARCH_RANGES = {"beam": (1, 1000), "length_penalty": (0, 100), "ctc_weight": (0, 1)}  # of `Search`
 HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
 Check = Callable[[Any], bool]
 
@@ -79,9 +79,10 @@ def is_metrics(value: Any) -> bool:
 
 def is_search(value: Any) -> bool:
     """Whether a value is a mapping of the parameters of `Search`."""
-    ranges = {"beam": (1, WIDEST_BEAM), "length_penalty": (0, 100), "ctc_weight": (0, 1)}
     return is_mapping_to(is_number)(value) and all(
-        name in ranges and ranges[name][0] <= number <= ranges[name][1] and (name != "beam" or is_count(number))
+        name in SEARCH_RANGES
+        and SEARCH_RANGES[name][0] <= number <= SEARCH_RANGES[name][1]
+        and (name != "beam" or is_count(number))
         for name, number in value.items()
     )
 
@@ -154,24 +155,36 @@ def is_public_or_own(class_path: str) -> bool:
     return (package == "vitspeech" and rest.isidentifier()) or (package not in KNOWN_PACKAGES and bool(rest))
 
 
-def check_labels(labels: Any) -> None:
+def check_labels(labels: Any, name: str = "labels") -> None:
     """Check that labels are different texts.
+
+    Raises:
+        InputError: If they are not; the message names them as `name`.
+    """
+    if not isinstance(labels, list) or not labels:
+        raise InputError(f"{name}={shown(labels)} is not a list of texts")
+    for label in labels:
+        if not is_text(label) or not label or len(label) > LONGEST_LABEL:
+            raise InputError(f"{name}: {shown(label)} is not a text of one line")
+    if len(set(labels)) < len(labels):
+        twice = next(label for number, label in enumerate(labels) if label in labels[:number])
+        raise InputError(f"{name}: {shown(twice)} is there twice")
+
+
+def check_symbols(symbols: Any) -> None:
+    """Check that the input symbols of a model are different texts without white space, which separates symbols.
 
     Raises:
         InputError: If they are not.
     """
-    if not isinstance(labels, list) or not labels:
-        raise InputError(f"labels={shown(labels)} is not a list of texts")
-    for label in labels:
-        if not is_text(label) or not label or len(label) > LONGEST_LABEL:
-            raise InputError(f"labels: {shown(label)} is not a text of one line")
-    if len(set(labels)) < len(labels):
-        twice = next(label for number, label in enumerate(labels) if label in labels[:number])
-        raise InputError(f"labels: {shown(twice)} is there twice")
+    check_labels(symbols, "preprocessing: symbols")
+    for symbol in symbols:
+        if symbol.split() != [symbol]:
+            raise InputError(f"preprocessing: symbols: {shown(symbol)} contains white space")
 
 
 def check_preprocessing(preprocessing: Any) -> None:
-    """Check that preprocessing is that of pictures or of audio, see `Model`.
+    """Check that preprocessing is that of pictures, of audio or of symbols, see `Model`.
 
     Raises:
         InputError: If it is not, or a number is out of its range.
@@ -183,12 +196,19 @@ def check_preprocessing(preprocessing: Any) -> None:
         "sample_rate_hz": (LOWEST_HZ, HIGHEST_HZ, is_count),
         "seconds": (SHORTEST_S, LONGEST_S, is_number),
     }
-    given = [name for name in ("image", "sample_rate_hz") if name in preprocessing]
+    kinds = {
+        "image": {"image", "mean", "std"},
+        "sample_rate_hz": {"sample_rate_hz", "seconds", "units"},
+        "symbols": {"symbols"},
+    }
+    given = [name for name in kinds if name in preprocessing]
     if len(given) != 1:
-        raise InputError("preprocessing must have either image or sample_rate_hz")
-    allowed = {"image": {"image", "mean", "std"}, "sample_rate_hz": {"sample_rate_hz", "seconds", "units"}}[given[0]]
+        raise InputError("preprocessing must have one of image, sample_rate_hz and symbols")
+    allowed = kinds[given[0]]
     if foreign := sorted(map(str, preprocessing.keys() - allowed)):
         raise InputError(f"preprocessing: {shown(foreign[0])} is unknown; known: {', '.join(sorted(allowed))}")
+    if "symbols" in preprocessing:
+        check_symbols(preprocessing["symbols"])
     for name, (low, high, check) in ranges.items():
         value = preprocessing.get(name, low)
         if not check(value) or not low <= value <= high:

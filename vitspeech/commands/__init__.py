@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if verb in VERBS:
         run(verb, rest)
     elif verb == "--version":
-        print(f"vitspeech {vitspeech.__version__}")
+        command_line.run(partial(print, f"vitspeech {vitspeech.__version__}"), "vitspeech")
     elif verb in ("", "-h", "--help"):
         command_line.run(partial(print, usage()), "vitspeech")
         sys.exit(0 if verb else 2)

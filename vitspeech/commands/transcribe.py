@@ -1,8 +1,9 @@
-"""Transcribe recordings of up to one minute with a CTC recognizer or an encoder-decoder.
+"""Transcribe recordings of up to one minute, or sequences of symbols, with a CTC recognizer or an encoder-decoder.
 
 vitspeech transcribe checkpoints/spoken-words-ctc talk.wav recordings/
 vitspeech transcribe checkpoints/spoken-words-ctc talk.wav --times --picture talk.png
 vitspeech transcribe checkpoints/spoken-words-attention recordings/ --csv words.csv --beam 1 --ctc-weight 0
+vitspeech transcribe runs/symbols-reverse/0 --symbols "3 1 4 1 5" "2 7 1 8" --picture reverse.png
 
 A recording that can't be read is reported and left out; the exit status is then 3.
 For recordings of any length and for the microphone use `vitspeech stream`.
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from vitspeech import command_line
 
 if TYPE_CHECKING:
+    from vitspeech.checkpoint import Model
     from vitspeech.inference.transcribe import Transcript
 
 
@@ -23,18 +25,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech transcribe`: one line per recording, or a CSV table."""
     parser = command_line.parser("transcribe", __doc__)
     parser.add_argument("checkpoint", help="folder of a released model or a finished run")
-    parser.add_argument("paths", nargs="+", metavar="FILE_OR_FOLDER", help="recordings, or folders of them")
+    parser.add_argument("paths", nargs="*", metavar="FILE_OR_FOLDER", help="recordings, or folders of them")
+    symbols = "symbols in place of recordings, for a model of symbols; each TEXT is one sequence"
+    parser.add_argument("--symbols", nargs="+", metavar="TEXT", help=symbols)
     parser.add_argument("--times", action="store_true", help="print when each word (or character) was spoken as well")
     parser.add_argument("--csv", type=Path, help="write a table instead: file, unit, start_s, end_s, status")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw one recording with its transcript")
-    parser.add_argument("--beam", type=int, help="number of hypotheses in the beam; 1 is greedy (default 8)")
+    parser.add_argument(
+        "--beam", type=int, help="number of hypotheses in the beam; 1 is greedy (default 8; 1 for symbols)"
+    )
     weight = "weight of CTC in an encoder-decoder's search (default 0.7)"
     parser.add_argument("--ctc-weight", type=float, help=weight)
     penalty = "exponent of the length by which an encoder-decoder's scores are divided (default 0.6)"
     parser.add_argument("--length-penalty", type=float, help=penalty)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
-    if options.picture and (len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
+    if bool(options.paths) == (options.symbols is not None):
+        parser.error("give either recordings or --symbols")
+    if options.symbols and (options.times or options.csv):
+        parser.error("--times and --csv are for recordings")
+    if options.picture and not options.symbols and (len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
         parser.error("--picture draws one file: give one, and no folder")
     command_line.check_table(options.csv, options.paths)
     command_line.check_picture(options.picture, "--picture")
@@ -44,8 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.plots.transcript import draw_transcript
 
     settings = {name: getattr(options, name) for name in ("beam", "length_penalty", "ctc_weight")}
-    search = vitspeech.Search(**{name: value for name, value in settings.items() if value is not None})
+    given = {name: value for name, value in settings.items() if value is not None}
     model = vitspeech.load(options.checkpoint, trust=options.trust)
+    if options.symbols:
+        transcribe_symbols(model, options.symbols, given, options.picture)
+        return
+    search = vitspeech.Search(**given)
     # Lines on a terminal show progress by themselves.
     progress = options.csv is not None or not sys.stdout.isatty()
     columns = ["file", "unit", "start_s", "end_s", "status"]
@@ -66,6 +80,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.picture:
         draw_transcript(model, Path(options.paths[0]), options.picture, search=search)
         print(options.picture)
+
+
+def transcribe_symbols(model: "Model", texts: Sequence[str], settings: dict[str, float], picture: Path | None) -> None:
+    """Print each sequence with its output, and draw what the decoder attends to."""
+    import vitspeech
+    from vitspeech.inference.symbols import read_symbols
+    from vitspeech.plots.cross_attention import align_symbols, draw_alignments
+
+    transcripts = vitspeech.transcribe_symbols(model, texts, search=vitspeech.Search(**{"beam": 1} | settings))
+    for text, transcript in zip(texts, transcripts, strict=True):
+        spaced = any(character.isspace() for character in text) or any(len(label) > 1 for label in model.labels)
+        print(f"{text} -> {transcript.text if spaced else transcript.text.replace(' ', '')}")
+    if picture:
+        symbols = model.preprocessing["symbols"]
+        pairs = zip([read_symbols(text, symbols) for text in texts], transcripts, strict=True)
+        alignments = [align_symbols(model.network, symbols, model.labels, given, said.indices) for given, said in pairs]
+        draw_alignments(alignments, picture)
+        print(picture)
 
 
 def table_rows(path: Path, transcript: "Transcript") -> list[tuple]:

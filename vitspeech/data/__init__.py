@@ -15,6 +15,7 @@ from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.shapes import Shapes
 from vitspeech.data.images.two_marks import TwoMarks
 from vitspeech.data.module import InMemoryData
+from vitspeech.data.symbols.module import SymbolTasks
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.module import UtteranceData
@@ -37,6 +38,7 @@ __all__ = [
     "SpeechCommands",
     "SpokenVocabulary",
     "SpokenWords",
+    "SymbolTasks",
     "TranscribedAudio",
     "TwoMarks",
     "UtteranceData",

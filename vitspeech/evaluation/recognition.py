@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from vitspeech.data.files import sha256
 from vitspeech.data.utterances.word_sequences import manifest_file
+from vitspeech.evaluation import sequences
 from vitspeech.evaluation.report import Report
 from vitspeech.evaluation.speakers import describe_resampled, resampled
 from vitspeech.inference.transcribe import Search, transcribe_batch
@@ -24,7 +25,8 @@ def evaluate(
 ) -> Report:
     """Word error rate on every test set of the data. The metrics of the first set are the main ones.
 
-    If units are characters, the character error rate comes first and the word error rate second.
+    If units are characters, the character error rate comes first and the word error rate second. Symbols are evaluated
+    by `vitspeech.evaluation.sequences`.
 
     Args:
         network: Outputs transcripts; in evaluation mode, on the device to use.
@@ -32,6 +34,8 @@ def evaluate(
         search: How transcripts are decoded; `None` is `Search()`.
         progress: Show a progress bar.
     """
+    if getattr(data, "items", None) == "sequences":
+        return sequences.evaluate(network, data, search=search, progress=progress)
     search = search or Search()
     checksums = {Path(manifest).stem: sha256(manifest_file(manifest)) for manifest in data.manifests}
     results, texts, listings = {}, [], []

@@ -1,10 +1,11 @@
-"""Front ends: from images or waveforms to tokens."""
+"""Front ends: from images, waveforms or symbols to tokens."""
 
 from vitspeech.frontends.frames import ConvolutionalFrames, StackedFrames
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.frontends.patches import ConvolutionalPatches, LinearPatches
 from vitspeech.frontends.spec_augment import SpecAugment
 from vitspeech.frontends.speech_tokens import SpeechTokens
+from vitspeech.frontends.text_tokens import TextTokens
 
 __all__ = [
     "ConvolutionalFrames",
@@ -14,4 +15,5 @@ __all__ = [
     "SpecAugment",
     "SpeechTokens",
     "StackedFrames",
+    "TextTokens",
 ]

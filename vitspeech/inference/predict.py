@@ -52,7 +52,7 @@ def predict(
     """
     if top < 1:
         raise InputError(f"top={top} is below 1")
-    if "seconds" not in model.preprocessing and "sample_rate_hz" in model.preprocessing:
+    if not {"image", "seconds"} & model.preprocessing.keys():
         verb = "transcribe" if is_transcribing(model) else "stream"
         raise InputError(
             f"{type(model.network).__name__} does not classify clips; use `vitspeech {verb}` (vitspeech.{verb})"

@@ -3,7 +3,6 @@
 Shapes: B batch, N samples, T tokens, C classes (the last class is the blank or the end).
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.schema import SEARCH_RANGES
 from vitspeech.data.audio.reading import find_audio, read_clip
 from vitspeech.decoding import autoregressive, ctc
 from vitspeech.decoding.prefix_scores import PrefixScores
@@ -31,8 +31,8 @@ class Search:
     """Parameters of the search for a transcript.
 
     Args:
-        beam: Number of hypotheses kept after each step; 1 is greedy search.
-        length_penalty: Exponent of the length normalization of an encoder-decoder's scores.
+        beam: Number of hypotheses kept after each step, from 1, which is greedy search, to 1000.
+        length_penalty: Exponent of the length normalization of an encoder-decoder's scores, at most 100.
         ctc_weight: Weight of CTC in the score of an encoder-decoder that has a CTC head. Without CTC the decoder makes
             counting errors on utterances with more words than in training. 0.7 was the best value on validation
             utterances of 1 to 7 words, and within 0.1 percentage points of the best on those of 8 to 12 words.
@@ -46,8 +46,9 @@ class Search:
     ctc_weight: float = 0.7
 
     def __post_init__(self) -> None:
-        if not self.beam >= 1 or not 0 <= self.length_penalty < math.inf or not 0 <= self.ctc_weight <= 1:
-            raise InputError(f"{self}: beam is at least 1, length_penalty at least 0, ctc_weight within 0 .. 1")
+        for name, (low, high) in SEARCH_RANGES.items():
+            if not low <= getattr(self, name) <= high:
+                raise InputError(f"{name}={getattr(self, name)} is not within {low} .. {high}")
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,11 @@ def transcribe(
         InputError: If a file is empty, broken or too long and there is no `on_error`, or the model does not output
             transcripts.
     """
+    if "symbols" in model.preprocessing:
+        raise InputError(
+            f"{type(model.network).__name__} takes symbols, not recordings; use `vitspeech transcribe --symbols` "
+            "(vitspeech.transcribe_symbols)"
+        )
     if not is_transcribing(model):
         takes_utterances = "sample_rate_hz" in model.preprocessing and "seconds" not in model.preprocessing
         verb = "stream" if takes_utterances else "predict"
@@ -167,8 +173,8 @@ def decode_autoregressive(
 ) -> list[ctc.Hypothesis]:
     """The best hypothesis of each utterance, from an encoder-decoder; its spans are those of the best CTC alignment."""
     encoded, padding = network.encode(waveforms, lengths)
-    # Each unit lasts at least one token, which bounds transcripts of a decoder that never outputs the end.
-    sizes = {"start": network.start_unit, "batch": len(encoded), "longest": encoded.shape[1]}
+    longest = longest_output(network, encoded.shape[1])
+    sizes = {"start": network.start_unit, "batch": len(encoded), "longest": longest}
     cache, ctc_logits = network.start(encoded, padding), network.forward_ctc(encoded)
     tokens = padding.sum(1)
     is_joint = ctc_logits is not None and search.ctc_weight > 0
@@ -182,6 +188,14 @@ def decode_autoregressive(
         hypotheses = [beam[0] for beam in beams]
     rows = [None] * len(hypotheses) if ctc_logits is None else log_probabilities(ctc_logits, tokens)
     return [with_spans(hypothesis, log_probs) for hypothesis, log_probs in zip(hypotheses, rows, strict=True)]
+
+
+def longest_output(network: nn.Module, tokens: int) -> int:
+    """The most units of a transcript, which bounds those of a decoder that never outputs the end.
+
+    The network's `longest_output`; for a network without it, one unit per token of the input.
+    """
+    return network.longest_output(tokens) if hasattr(network, "longest_output") else tokens
 
 
 def log_probabilities(logits: Tensor, tokens: Tensor) -> list[Tensor]:

@@ -1,6 +1,7 @@
-"""Networks: from pixels or audio samples to logits."""
+"""Networks: from pixels, audio samples or symbols to logits."""
 
 from vitspeech.models.cnn import CNN
+from vitspeech.models.seq2seq import Seq2Seq
 from vitspeech.models.speech_classifier import SpeechClassifier
 from vitspeech.models.speech_cnn import SpeechCNN
 from vitspeech.models.speech_labeler import SpeechLabeler
@@ -12,6 +13,7 @@ from vitspeech.models.window_mlp import WindowMLP
 
 __all__ = [
     "CNN",
+    "Seq2Seq",
     "SpeechCNN",
     "SpeechClassifier",
     "SpeechLabeler",

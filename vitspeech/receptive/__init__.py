@@ -11,6 +11,7 @@
 - `comparison.py` measures several models on the same inputs; `subjects.py` loads them, `sample.py` the inputs.
 - `fields/`: how far can a unit see (theoretical receptive field), and how far does it see (effective receptive field;
   Luo et al. 2016, arXiv:1701.04128)?
+- `reach.py`: how far does a speech network hear back and ahead, in ms?
 - `heads/`: how far does each head attend (attention distance), and which tokens reach the output (attention rollout)?
 - `occlusion/`: how large a part of the input does a model need to keep its accuracy?
 - `estimates.py`: numbers with intervals; `differences.py`: paired differences between models and between states.
@@ -27,6 +28,7 @@ from vitspeech.receptive.heads.measures import HeadMeasures, head_measures
 from vitspeech.receptive.heads.relevance import relevance, rollout, token_relevance
 from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights
 from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
+from vitspeech.receptive.reach import effective_reach_ms
 
 written_out = attention_weights  # the former name
 
@@ -40,6 +42,7 @@ __all__ = [
     "VisibleAccuracy",
     "attention_weights",
     "effective_fields",
+    "effective_reach_ms",
     "extent",
     "extent_in_frequency",
     "extent_in_time",

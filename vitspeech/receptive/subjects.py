@@ -89,9 +89,23 @@ class Subject:
             except (ValueError, AssertionError) as error:
                 raise InputError(f"{self.name} can't take {self.size_text(size)}: {error}") from None
         network = network.eval().requires_grad_(False)
+        if self.model is None and sample is not None:
+            self.try_out(network, sample[:1])
         if not trained and sample is not None:
             initialize_from(network, sample)
         return network
+
+    @torch.no_grad()
+    def try_out(self, network: nn.Module, image: Tensor) -> None:
+        """Run a timm network once: many raise errors about the size of an image (1, 3, N, N) only when they run.
+
+        Raises:
+            InputError: If it can't take the image.
+        """
+        try:
+            network(image)
+        except (RuntimeError, ValueError, AssertionError) as error:  # RuntimeError: torch's, of a kernel's size
+            raise InputError(f"{self.name} can't take {self.size_text(image.shape[-1])}: {error}") from None
 
     def size_text(self, size: float) -> str:
         """An input size in words."""
@@ -162,6 +176,8 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False, tru
         raise InputError(f"size={size} px is not within 1 .. {LARGEST_SIZE}")
     if not name.startswith(TIMM):
         model = checkpoint.load(name, trust=trust)
+        if "symbols" in model.preprocessing:
+            raise InputError(f"{name}: takes symbols; give a model that takes pictures or audio")
         if isinstance(model.network, SpeechTranscriber):
             raise InputError(f"{name}: SpeechTranscriber also takes a transcript; give a model that takes audio only")
         takes_audio = "sample_rate_hz" in model.preprocessing

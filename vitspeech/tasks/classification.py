@@ -57,10 +57,11 @@ class Classification(Task):
 
     @classmethod
     def check_data(cls, data: lightning.LightningDataModule) -> None:
-        if data.items == "utterances":
+        others = {"utterances": "Recognition, Transcription or Labeling", "sequences": "Transcription"}
+        if data.items in others:
             raise InputError(
-                f"{cls.__name__} does not fit {type(data).__name__}: it needs one label per item, and utterances have "
-                "transcripts; use vitspeech.Recognition, Transcription or Labeling"
+                f"{cls.__name__} does not fit {type(data).__name__}: it needs one label per item, and {data.items} "
+                f"have transcripts; use vitspeech.{others[data.items]}"
             )
 
     def setup(self, stage: str) -> None:

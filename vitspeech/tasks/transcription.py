@@ -14,18 +14,21 @@ from torch.nn import functional as F
 
 from vitspeech.decoding.autoregressive import greedy
 from vitspeech.errors import InputError, check_fraction
+from vitspeech.inference.transcribe import longest_output
 from vitspeech.tasks.recognition import Recognition
 
 
 class Transcription(Recognition):
     """Trains an encoder-decoder to predict each unit and the end, given the true units before it (teacher forcing).
 
+    Inputs are utterances, or sequences of symbols (`SymbolTasks`).
+
     With `ctc_weight` w the loss is (1 - w) · cross-entropy + w · CTC over the encoder's tokens (Kim, Hori and Watanabe
     2017, arXiv:1609.06773), for which the network has a CTC head. `val_error_rate` is the error rate of greedy search
     with the decoder alone.
 
     Args:
-        network: `SpeechTranscriber`, or a network with the same interface.
+        network: `SpeechTranscriber`, `Seq2Seq`, or a network with the same interface.
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
         ctc_weight: w; 0 trains the decoder's cross-entropy alone.
         label_smoothing: Probability mass that is spread evenly over all classes.
@@ -34,6 +37,8 @@ class Transcription(Recognition):
     Raises:
         InputError: If a fraction is not within 0 .. 1, or only one of `ctc_weight` and the network's CTC head is there.
     """
+
+    accepted = ("utterances", "sequences")
 
     def __init__(
         self,
@@ -81,8 +86,8 @@ class Transcription(Recognition):
 
     def greedy_transcripts(self, encoded: Tensor, padding: Tensor) -> list[tuple[int, ...]]:
         """The units of each utterance by greedy search with the decoder: (B, T, D), (B, T) -> B transcripts."""
-        # A unit takes at least one token, which bounds the transcript of a decoder that never predicts the end.
-        sizes = {"start": self.network.start_unit, "batch": len(encoded), "longest": encoded.shape[1]}
+        longest = longest_output(self.network, encoded.shape[1])
+        sizes = {"start": self.network.start_unit, "batch": len(encoded), "longest": longest}
         hypotheses = greedy(self.network.step, self.network.start(encoded, padding), **sizes)
-        counts = padding.sum(1).tolist()
-        return [hypothesis.units[:count] for hypothesis, count in zip(hypotheses, counts, strict=True)]
+        limits = [longest_output(self.network, count) for count in padding.sum(1).tolist()]
+        return [hypothesis.units[:limit] for hypothesis, limit in zip(hypotheses, limits, strict=True)]

@@ -21,14 +21,22 @@ SMALLEST_GROUP = 8  # utterances: batch norm over one or two hides how much nois
 
 
 class UtteranceTask(Task):
-    """The base class of tasks on utterances of variable length, each with its transcript."""
+    """The base class of tasks on utterances of variable length, each with its transcript.
+
+    Attributes:
+        accepted: The `items` of the data that the task can be trained on.
+    """
+
+    accepted: tuple[str, ...] = ("utterances",)
 
     @classmethod
     def check_data(cls, data: lightning.LightningDataModule) -> None:
-        if data.items != "utterances":
+        if data.items not in cls.accepted:
+            is_symbols = data.items == "sequences"
+            reason = "sequences are symbols" if is_symbols else f"{data.items} have one label each"
             raise InputError(
                 f"{cls.__name__} does not fit {type(data).__name__}: it needs utterances with transcripts, and "
-                f"{data.items} have one label each; use vitspeech.Classification"
+                f"{reason}; use vitspeech.{'Transcription' if is_symbols else 'Classification'}"
             )
 
     def sample(self, data: lightning.LightningDataModule) -> Tensor:

@@ -20,6 +20,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from vitspeech.errors import InputError
 from vitspeech.training.metrics_log import MetricsLog
 from vitspeech.training.resuming import read_checkpoint
+from vitspeech.writing import replacing
 
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
 PATHS_OF_CHECKPOINTS = ("best_model_path", "kth_best_model_path", "last_model_path")  # in a callback's state
@@ -68,7 +69,7 @@ class CheckpointFiles(TorchCheckpointIO):
 
     def __init__(self, check: Callable[[dict[str, Any]], None], is_first_process: bool = True) -> None:
         self.check, self.is_first_process = check, is_first_process
-        self.whole: set[Path] = set()  # files that this process has read or written
+        self.whole: set[Path] = set()  # files, links resolved, that this process has read or written
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Write a checkpoint; `last.ckpt` becomes `previous.ckpt` before it is replaced.
@@ -76,27 +77,20 @@ class CheckpointFiles(TorchCheckpointIO):
         Raises:
             OSError: If the disk is full or the file cannot be written; the checkpoint before is then unchanged.
         """
-        path = Path(path)
+        is_last = Path(path).name == LAST
+        path = Path(os.path.realpath(path))  # a link stays
         path.parent.mkdir(parents=True, exist_ok=True)
         content = io.BytesIO()  # torch reports no OSError when it writes to a file itself
         torch.save(checkpoint, content)
-        draft = path.with_name(f".{path.name}.draft")
-        draft.unlink(missing_ok=True)  # of a process that was killed
         try:
-            with draft.open("xb") as file:  # not through a link
-                file.write(content.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
             if path.is_dir():
                 path.rename(path.with_name(f"{path.name}.folder"))
-            elif path.name == LAST and path in self.whole:
-                os.replace(path, path.with_name(PREVIOUS))
-            os.replace(draft, path)
+            keep = path.with_name(PREVIOUS) if is_last and path in self.whole else None
+            with replacing(path, keep) as draft:
+                draft.write_bytes(content.getbuffer())
         except OSError as error:
             error.filename = str(path)  # an error of writing names no file
             raise
-        finally:
-            draft.unlink(missing_ok=True)
         sync_folder(path.parent)
         self.whole.add(path)
 
@@ -109,7 +103,7 @@ class CheckpointFiles(TorchCheckpointIO):
             InputError: If both are broken, or are checkpoints of another run; the message says what to do.
         """
         path = Path(path)
-        files = [path, path.with_name(PREVIOUS)] if path.name == LAST else [path]
+        files = [path, Path(os.path.realpath(path)).with_name(PREVIOUS)] if path.name == LAST else [path]
         reasons = []
         for file in files:
             try:
@@ -120,7 +114,7 @@ class CheckpointFiles(TorchCheckpointIO):
                 continue
             if reasons and self.is_first_process:
                 warnings.warn(f"{path.parent}: {'; '.join(reasons)}; resuming from {file.name}", stacklevel=2)
-            self.whole.add(file)
+            self.whole.add(Path(os.path.realpath(file)))
             return checkpoint
         raise InputError(
             f"{path.parent}: cannot be resumed, since {'; '.join(reasons)}; start again with --config "

@@ -134,14 +134,16 @@ class TrainingCLI(LightningCLI):
             return self.parser.instantiate_classes(config)
 
     def fill_sizes(self) -> None:
-        """Set `classes`, `units` and `image` of the network from the data where the config leaves them out."""
+        """Set `classes`, `units`, `image` and `symbols` of the network from the data where they are left out."""
         network = self.config.model.init_args.get("network")
         sizes = getattr(network, "init_args", None) or {}
-        missing = [name for name in ("classes", "units", "image") if name in sizes and not sizes[name]]
+        names = ("classes", "units", "image", "symbols")
+        missing = [name for name in names if name in sizes and not sizes[name]]
         if missing:
             task = find_task(self.config.model.class_path, self.arguments.trust)
             known = task.network_sizes(read_labels(self.datamodule))
-            known["image"] = self.datamodule.preprocessing.get("image")
+            preprocessing = self.datamodule.preprocessing
+            known |= {"image": preprocessing.get("image"), "symbols": len(preprocessing.get("symbols", ()))}
             for name in known.keys() & set(missing):
                 sizes[name] = known[name]
 

@@ -10,10 +10,12 @@ RUN/training_items.txt   the training items, hashed, if the data set names its i
 RUN/metrics.csv          losses, metrics and learning rates, written with each checkpoint
 RUN/learning_curves.png
 RUN/confusion_matrix.png and classes.csv, or errors.txt: the errors on the test set
+RUN/lengths.csv and cross_attention.png: for symbols, accuracy by length, and what the decoder attends to
 RUN/.lock                while the run is trained: which process does it
 """
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,17 +27,20 @@ from torch import nn
 
 from vitspeech import checkpoint
 from vitspeech.checkpoint.items import TRAINING_ITEMS, split_checksums
+from vitspeech.checkpoint.release import FILES
 from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_sequences import own_manifests
 from vitspeech.evaluation import Report
 from vitspeech.plots.curves import draw_learning_curves
 from vitspeech.provenance import with_start
-from vitspeech.training.checkpoints import LAST, PREVIOUS
+from vitspeech.training.checkpoints import BEST, LAST, PREVIOUS
 from vitspeech.training.lock import LOCK, RunLock
 from vitspeech.training.metrics_log import METRICS, read_metrics
 
-STARTED = ("config.yaml", "run.json", TRAINING_ITEMS, METRICS, LOCK)  # files of a run before its first checkpoint
+CONFIG = "config.yaml"
+STARTED = (CONFIG, "run.json", TRAINING_ITEMS, METRICS, LOCK)  # files of a run before its first checkpoint
+NAMES = dict.fromkeys((CONFIG, "run.json", METRICS, "logs", LAST, BEST, PREVIOUS, "model", *FILES))  # not LOCK
 TRAINING_ONLY = {"root", "batch", "augment", "download", "workers"}  # arguments of data that a card does not repeat
 
 
@@ -45,7 +50,7 @@ def resumed_config(run: str | Path) -> Path:
     Raises:
         FileNotFoundError: If there is no such run.
     """
-    file = Path(run) / "config.yaml"
+    file = Path(run) / CONFIG
     if not file.is_file():
         raise FileNotFoundError(f"{run}: no run to resume; it has no config.yaml")
     return file
@@ -57,13 +62,16 @@ def is_finished(run: str | Path) -> bool:
 
 
 def check_free(run: str | Path) -> None:
-    """Refuse a folder that holds a run.
+    """Refuse a folder that holds a run, or anything under a name of a run's files, which would be overwritten.
 
     Raises:
-        FileExistsError: If `run` has a config.yaml.
+        FileExistsError: If there is such a file or folder; the message names it.
     """
-    if not (Path(run) / "config.yaml").exists():
+    found = [name for name in NAMES if os.path.lexists(Path(run) / name)]
+    if not found:
         return
+    if not (Path(run) / CONFIG).is_file():  # after the others: a run that starts just now writes it first
+        raise FileExistsError(f"{run}: has {found[0]}, a name that a run writes to; name another folder, or move it")
     if (Path(run) / LAST).exists():
         raise FileExistsError(f"{run}: holds a run already; continue it with --resume {run}, or name another folder")
     raise FileExistsError(
@@ -86,7 +94,7 @@ def start(
         lock: Holds the folder from here on.
 
     Raises:
-        FileExistsError: If `run` already holds a run.
+        FileExistsError: If `run` holds a run, or something else under a name of a run's files.
         InputError: If another process trains a run in this folder.
     """
     if run is None:
@@ -96,8 +104,9 @@ def start(
         folder.mkdir(parents=True, exist_ok=True)
     if lock is not None:
         lock.acquire(folder)
+    check_free(folder)
     try:
-        with (folder / "config.yaml").open("x") as file:  # one process only can create it
+        with (folder / CONFIG).open("x") as file:  # one process only can create it
             file.write(config)
     except FileExistsError:
         check_free(folder)
@@ -112,10 +121,10 @@ def resume(run: str | Path, config: str, origin: dict[str, Any]) -> Path:
     Drafts that were being written when the run was killed are removed.
     """
     folder = Path(run)
-    for draft in folder.glob("*.draft"):  # of files, hidden ones too; a model's is a folder, which saving it replaces
+    for draft in folder.glob(".*.draft"):  # of files; a model's is a folder, which saving it replaces
         if draft.is_file():
             draft.unlink()
-    write_text(config, folder / "config.yaml")
+    write_text(config, folder / CONFIG)
     file = folder / "run.json"
     write_json(with_start(json.loads(file.read_text()) if file.exists() else None, origin), file)
     return folder
@@ -124,7 +133,7 @@ def resume(run: str | Path, config: str, origin: dict[str, Any]) -> Path:
 def discard(folder: Path) -> None:
     """Remove the files of a run that could not start, and the folder if nothing else is in it.
 
-    A run with a checkpoint remains.
+    They are the run's own, see `check_free`. A run with a checkpoint remains.
     """
     if any((folder / name).exists() for name in (LAST, PREVIOUS)):
         return
@@ -160,7 +169,7 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
     Returns:
         The file with the errors on the test set.
     """
-    config = yaml.safe_load((run / "config.yaml").read_text())
+    config = yaml.safe_load((run / CONFIG).read_text())
     model_config = config["model"]["init_args"]["network"]
     card = {
         "name": run.parent.name if run.name.isdigit() else run.name,  # runs/cifar10-vit/0, or --run flowers

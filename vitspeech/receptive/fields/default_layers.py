@@ -33,8 +33,9 @@ def default_layers(network: nn.Module, inputs: Tensor) -> list[Layer]:
         InputError: If it is neither.
     """
     if isinstance(network, SpeechEncoder):
-        blocks = [Layer(f"encoder.blocks.{number}", "frames") for number in range(len(network.encoder.blocks))]
-        return [Layer("tokens.frames", "frames"), *blocks]
+        count = len(getattr(network.encoder, "blocks", ()))
+        blocks = [Layer(f"encoder.blocks.{number}", "frames") for number in range(count)]
+        return [Layer("tokens.frames", "frames"), *(blocks or [Layer("encoder", "frames")])]
     if isinstance(network, SpeechCNN):
         return [Layer("tokens.frames", "frames"), *(Layer(f"blocks.{n}", "NCT") for n in range(len(network.blocks)))]
     if isinstance(network, ViT):

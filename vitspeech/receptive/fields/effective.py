@@ -14,8 +14,8 @@ more than another because its gradients are large. `extent.py` computes the size
 Shapes: B inputs, R rows, W columns of the source; I, J rows and columns of a re-centered field.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import floor, inf
 
@@ -75,7 +75,11 @@ def effective_fields(
     strides, grids = [1.0], []
     for batch in inputs.split(BATCH):
         # The reader's hooks run first: they must get a module's own output, not the copy made by `record_outputs`.
-        with read_graph(network) as reader, record_outputs(network, [layer.name for layer in chain]) as outputs:
+        with (
+            read_graph(network) as reader,
+            record_outputs(network, [layer.name for layer in chain]) as outputs,
+            differentiable_recurrence(network),
+        ):
             if source.name == INPUT:
                 batch = batch.detach().requires_grad_()
                 outputs[INPUT] = batch
@@ -105,6 +109,24 @@ def effective_fields(
     return result
 
 
+@contextmanager
+def differentiable_recurrence(network: nn.Module) -> Iterator[None]:
+    """A context in which recurrent layers can be differentiated on a GPU.
+
+    cuDNN keeps what the gradient needs in training mode only, where a layer differs from evaluation mode by its
+    dropout, which is off here.
+    """
+    layers = [module for module in network.modules() if isinstance(module, nn.RNNBase)]
+    before = [(layer.training, layer.dropout) for layer in layers]
+    try:
+        for layer in layers:
+            layer.train().dropout = 0.0
+        yield
+    finally:
+        for layer, (training, dropout) in zip(layers, before, strict=True):
+            layer.train(training).dropout = dropout
+
+
 @dataclass
 class Probe:
     """Measures one layer after a forward pass; see `effective_fields`."""
@@ -119,7 +141,7 @@ class Probe:
     def field(self, origin: Layer, cut: bool) -> Field | None:
         """The field in `origin`; with `cut` without residual shortcuts, `None` if there are none."""
         output, source = self.outputs[self.layer.name], self.outputs[origin.name]
-        shortcuts = residual_shortcuts(output, source) if cut else []
+        shortcuts = residual_shortcuts(output, source, self.reader.edges) if cut else []
         if cut and not shortcuts:
             return None
         grid = self.layer.grid(output)

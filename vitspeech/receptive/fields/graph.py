@@ -73,21 +73,30 @@ def nodes_between(output: Node, source: Node, edges: Edges = inputs_of) -> set[N
     return between
 
 
-def residual_shortcuts(output: Tensor, source: Tensor) -> list[tuple[Node, int]]:
+def residual_shortcuts(output: Tensor, source: Tensor, edges: Edges = inputs_of) -> list[tuple[Node, int]]:
     """Identity shortcuts: additions of a tensor x and a function of the same x.
 
     In x + f(x), the shortcut is the input that the other input depends on. A shortcut with a layer of its own (the
     1×1 convolution of a ResNet) does not count.
 
+    Args:
+        output: The end of the paths.
+        source: Their start.
+        edges: As in `backward_order`. Steps over recurrent layers, whose gates add a state and a function of it.
+
     Returns:
         For each addition its node, and which of its inputs is the shortcut.
     """
     start, shortcuts = node_of(source), []
-    for node in backward_order(node_of(output), start):
+    for node in backward_order(node_of(output), start, edges):
         parents = inputs_of(node) if node.name().startswith("AddBackward") else []
         if len(parents) == 2 and None not in parents and node is not start:
             for slot, (shortcut, branch) in enumerate((tuple(parents), tuple(reversed(parents)))):
-                if shortcut is not branch and nodes_between(branch, shortcut) and nodes_between(shortcut, start):
+                if (
+                    shortcut is not branch
+                    and nodes_between(branch, shortcut, edges)
+                    and nodes_between(shortcut, start, edges)
+                ):
                     shortcuts.append((node, slot))
     return shortcuts
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 from torch import Tensor, nn
 from torch.autograd.graph import Node
@@ -20,6 +21,7 @@ from torch.autograd.graph import Node
 from vitspeech.attention import MultiHeadAttention
 from vitspeech.frontends import LinearPatches
 from vitspeech.frontends.frames import StackedFrames
+from vitspeech.models.window_mlp import Window
 from vitspeech.receptive.fields.graph import backward_order, inputs_of, node_of
 
 
@@ -142,13 +144,17 @@ def rule_of(node: Node) -> Rule:
 
 
 def rule_of_module(module: nn.Module) -> Rule | None:
-    """The rule of those of our modules whose field does not follow from their operations; `None` for other modules."""
+    """The rule of recurrent layers, and of our modules whose field does not follow from their operations; or `None`."""
     if isinstance(module, LinearPatches):
         patch = [module.patch] * 2
         return kernel_rule(patch, patch, [0, 0], [1, 1])
     if isinstance(module, StackedFrames):
         return kernel_rule([module.stride], [module.stride], [0], [1])
-    if isinstance(module, MultiHeadAttention) and (module.left is not None or module.right is not None):
+    if isinstance(module, nn.RNNBase):
+        ahead = None if module.bidirectional else 0
+        return lambda spans: (spans[0].through_window(None, ahead), spans[1].through_window(None, None))
+    is_window = isinstance(module, Window)  # its kernel is not centered on the token, unless it is symmetric
+    if is_window or (isinstance(module, MultiHeadAttention) and not (module.left is None and module.right is None)):
         return lambda spans: (spans[0].through_window(module.left, module.right), spans[1].through_window(None, None))
     return None
 
@@ -183,10 +189,12 @@ class GraphReader:
         """The inputs of a node; for the output of a module with a rule of its own, the module's input."""
         return [self.modules[node][1]] if node in self.modules else inputs_of(node)
 
-    def register(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        """A forward hook that registers a module with a rule of its own."""
+    def register(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor | tuple[Tensor, Any]) -> None:
+        """A forward hook that registers a module with a rule of its own; the state of a recurrent layer is left out."""
         rule = rule_of_module(module)
-        if rule is not None and inputs[0].requires_grad:
+        output = output[0] if isinstance(output, tuple) else output
+        # Packed sequences are not tensors; their padding has no place on a grid.
+        if rule is not None and isinstance(inputs[0], Tensor) and inputs[0].requires_grad:
             self.modules[node_of(output)] = (rule, node_of(inputs[0]))
 
 

@@ -1,0 +1,64 @@
+"""The folder of a run: one that holds files of the user's under the names of a run's files is refused, not changed."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny import TINY
+
+from vitspeech.training.cli import train
+from vitspeech.training.run_folder import NAMES, check_free, discard, start
+
+
+def entries(folder: Path) -> dict[str, bytes | None]:
+    """The contents of every file below a folder; `None` for folders."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def a_file(path: Path) -> None:
+    path.write_text("mine")
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+    a_file(path / "mine.txt")
+
+
+def a_broken_link(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def test_the_names_are_all_that_a_finished_run_has(finished_run, finished_transcriber_run):
+    for run in (finished_run, finished_transcriber_run):
+        assert {path.name for path in run.iterdir()} <= set(NAMES)
+
+
+@pytest.mark.parametrize("make", [a_file, a_folder, a_broken_link])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_with_a_file_of_a_runs_name_is_refused_and_stays(tmp_path, name, make):
+    make(tmp_path / name)
+    a_file(tmp_path / "notes.txt")
+    before = entries(tmp_path)
+    with pytest.raises(FileExistsError, match=rf"holds a run|has {name}, a name that a run writes to"):
+        check_free(tmp_path)
+    with pytest.raises(FileExistsError):
+        start(str(tmp_path), [], "seed: 0", {})
+    assert entries(tmp_path) == before and os.path.lexists(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["logs", "metrics.csv", "model"])
+def test_training_into_such_a_folder_ends_before_anything_is_written(tmp_path, name):
+    a_folder(tmp_path / name)
+    before = entries(tmp_path)
+    with pytest.raises(FileExistsError, match=name):
+        train([*TINY, f"--run={tmp_path}", "--data.init_args.batch=5000"])
+    assert entries(tmp_path) == before
+
+
+def test_a_run_that_cannot_start_removes_its_own_files_alone(tmp_path):
+    a_file(tmp_path / "notes.txt")
+    folder = start(str(tmp_path), [], "seed: 0", {})
+    shutil.copytree(tmp_path, tmp_path / "logs/0")
+    discard(folder)
+    assert entries(tmp_path) == {"notes.txt": b"mine"}

@@ -1,0 +1,183 @@
+"""Sequence tasks on symbols: copy, reverse, sort, and add two numbers.
+
+The smallest task in which a decoder has to align with its input. Shapes: B sequences.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Literal
+
+import numpy
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from vitspeech.data.module import InMemoryData
+from vitspeech.data.symbols.batch import SymbolBatch, collate
+from vitspeech.data.symbols.rules import draw_input, output_of, split_of
+from vitspeech.errors import InputError, check_number
+
+TASKS = ("copy", "reverse", "sort", "add")
+EVALUATION_COUNT, LONGER_COUNT = 1000, 500  # sequences of an evaluation set, or all that there are
+ATTEMPTS = 50  # draws for each of them: one in ten is of the split
+FEWEST_INPUTS = 500  # possible inputs, a tenth of them for the test
+MOST_SYMBOLS = LONGEST = 1000
+FACTORS = (1.25, 1.5, 1.75, 2)  # lengths of the longer test sets, in multiples of the longest training length
+
+
+class SymbolTasks(InMemoryData):
+    """Sequences of symbols whose output follows from a rule, made on the spot. Batches are (`SymbolBatch`, seed).
+
+    Training sequences are drawn anew in every epoch. A hash of the input and of `drawn_from` assigns each possible
+    input to one split (8 : 1 : 1), so training, validation and test sequences are disjoint. Lengths are drawn uniformly
+    and then the symbols, so short sequences, of which there are few, are seen most often.
+
+    Args:
+        task: `copy`, `reverse`, `sort`, or `add`: two numbers, such as 305+78 to 383.
+        symbols: Size of the alphabet; for `add` the base of the numbers.
+        shortest: Smallest length of training sequences; for `add` the number of digits of each number.
+        longest: Largest length of training sequences, of validation and of the test set `test`.
+        longer: Lengths of further test sets `length-N`; for `add` both numbers have N digits. `None` is 1.25, 1.5, 1.75
+            and 2 times `longest`; an empty list is none.
+        count: Training sequences per epoch. Validation and test have 1,000 each, or all that there are, and each set of
+            longer sequences 500.
+        drawn_from: Seed of the sequences and of the splits, independent of the run's seed.
+        batch: Sequences per training batch, on each device.
+        seed: The run's seed; the command line sets it to `seed_everything`.
+
+    Attributes:
+        symbols: The input symbols; the plus sign is the last one.
+        labels: The output symbols.
+
+    Raises:
+        InputError: If the task is unknown, a number is out of its range, or there are too few different sequences.
+    """
+
+    items = "sequences"
+
+    def __init__(
+        self,
+        task: Literal["copy", "reverse", "sort", "add"] = "reverse",
+        *,
+        symbols: int = 10,
+        shortest: int = 1,
+        longest: int = 10,
+        longer: list[int] | None = None,
+        count: int = 10_000,
+        drawn_from: int = 0,
+        batch: int = 128,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(batch=batch, seed=seed)
+        if task not in TASKS:
+            raise InputError(f"task={task!r} is unknown; known: {', '.join(TASKS)}")
+        check_number("symbols", symbols, 2, MOST_SYMBOLS)
+        check_number("longest", longest, 1, LONGEST)
+        check_number("shortest", shortest, 1, longest)
+        check_number("count", count, 1)
+        if longer is None:
+            longer = sorted({round(factor * longest) for factor in FACTORS} - {longest})
+        for length in longer:
+            check_number("longer", length, longest + 1, 2 * LONGEST)
+        self.task, self.size, self.count, self.drawn_from = task, symbols, count, drawn_from
+        self.lengths, self.longer = (shortest, longest), list(longer)
+        possible = sum(symbols**length for length in range(shortest, longest + 1)) ** (2 if task == "add" else 1)
+        if possible < FEWEST_INPUTS:
+            raise InputError(f"there are only {possible} inputs to learn from; use more symbols or longer sequences")
+        self.labels = [str(number) for number in range(symbols)]
+        self.symbols = [*self.labels, *(["+"] if task == "add" else [])]
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        return {"symbols": self.symbols}
+
+    def read(self, split: str) -> Dataset:
+        return DrawnSequences(self) if split == "train" else self.fixed(split, split, self.lengths)
+
+    def test_sets(self) -> dict[str, "SymbolSequences"]:
+        """The test sets by name: `test` with lengths as in training, then `length-N` for each of `longer`."""
+        names = {f"length-{length}": (length, length) for length in self.longer}
+        return {"test": self.read("test"), **{name: self.fixed(name, "test", pair) for name, pair in names.items()}}
+
+    def fixed(self, name: str, split: str, lengths: tuple[int, int]) -> "SymbolSequences":
+        """An evaluation set of different sequences of a split with these lengths."""
+        random, found = Random(f"{self.drawn_from} {name}"), {}
+        count = EVALUATION_COUNT if name == split else LONGER_COUNT
+        for _ in range(ATTEMPTS * count):
+            inputs = tuple(draw_input(self.task, self.size, lengths, random))
+            if split_of(inputs, self.drawn_from) == split:
+                found[inputs] = output_of(self.task, inputs, self.size)
+            if len(found) == count:
+                break
+        return SymbolSequences(list(found), list(found.values()))
+
+    def draw(self, random: Random) -> list[int]:
+        """Draw a training input: one that belongs to the training split."""
+        while split_of(inputs := draw_input(self.task, self.size, self.lengths, random), self.drawn_from) != "train":
+            pass
+        return inputs
+
+    def text(self, inputs: Sequence[int]) -> str:
+        """An input as text: its symbols separated by spaces."""
+        return " ".join(self.symbols[symbol] for symbol in inputs)
+
+    def transfer_batch_to_device(
+        self, batch: tuple[SymbolBatch, int], device: torch.device, dataloader_idx: int
+    ) -> tuple[SymbolBatch, int]:
+        """Move the inputs to the device. Lengths and outputs stay on the host, where they are read."""
+        sequences, seed = batch
+        return sequences._replace(symbols=sequences.symbols.to(device, non_blocking=True)), seed
+
+    def on_after_batch_transfer(self, batch: tuple[SymbolBatch, int], dataloader_idx: int) -> SymbolBatch:
+        """The batch; in training, its seed is set."""
+        return self.training_batch(*batch) if self.trainer.training else batch[0]
+
+    def training_batch(self, sequences: SymbolBatch, seed: int) -> SymbolBatch:
+        """Seed torch and NumPy with the batch's own seed, from which dropout follows."""
+        torch.manual_seed(seed)
+        numpy.random.seed(seed)
+        return sequences
+
+    def normalize(self, inputs: Tensor) -> Tensor:
+        """The symbols as they are (B, N)."""
+        return inputs
+
+
+class DrawnSequences(Dataset):
+    """Training sequences: each batch is drawn from its own seed. `sequences[indices, seed]` is (`SymbolBatch`, seed).
+
+    Args:
+        data: The data set, which says what is drawn.
+    """
+
+    def __init__(self, data: SymbolTasks) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return self.data.count
+
+    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SymbolBatch, int]:
+        indices, seed = batch
+        random = Random(f"{self.data.drawn_from} {seed}")
+        inputs = [self.data.draw(random) for _ in indices]
+        return collate(inputs, [output_of(self.data.task, row, self.data.size) for row in inputs]), seed
+
+
+class SymbolSequences(Dataset):
+    """Fixed sequences, indexed by whole batches: `sequences[indices, seed]` is (`SymbolBatch`, seed).
+
+    Args:
+        inputs: Indices of the input symbols of each sequence.
+        outputs: Label indices of each output.
+    """
+
+    def __init__(self, inputs: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]]) -> None:
+        self.inputs, self.outputs = inputs, outputs
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SymbolBatch, int]:
+        indices, seed = batch
+        places = indices.tolist()
+        return collate([self.inputs[place] for place in places], [self.outputs[place] for place in places]), seed
