@@ -41,7 +41,7 @@ ROOMS = {
     "writing",
     "sweep": "checkpoint command_line data documents errors metrics plots training",
     "receptive": "attention checkpoint data errors frontends metrics models plots provenance",
-    "benchmark": "attention checkpoint data errors frontends inference models plots provenance",
+    "benchmark": "attention checkpoint data errors frontends inference models plots provenance recurrence",
     "tables": "checkpoint errors receptive",
     "commands": (
         "benchmark checkpoint command_line data errors inference plots provenance receptive samples sweep tasks "

@@ -10,16 +10,19 @@ import soundfile
 import torch
 from arguments import nested
 from PIL import Image
+from running import one_line
 from tiny import ROOT
 
 from vitspeech.attention import SelfAttentivePooling, window_mask
 from vitspeech.checkpoint.folder import Model, save
 from vitspeech.frontends import SpeechTokens
+from vitspeech.inference.predict import read_input
 from vitspeech.models import SpeechClassifier
 from vitspeech.plots import speech_attention
 from vitspeech.plots.attention import draw_attention
 from vitspeech.plots.attention_maps import forward_with_attention
 from vitspeech.plots.spectrogram import cell_borders
+from vitspeech.recurrence import RecurrentEncoder
 
 RATE_HZ = 16_000
 LABELS = ["_silence_", "left", "right", "up", "$5 $6"]
@@ -101,20 +104,61 @@ def test_a_figure_is_drawn(options, recording, tmp_path):
     assert picture.std() > 20 and len(numpy.unique(picture)) > 100
 
 
-@pytest.mark.parametrize("window", [{}, {"left": 6, "right": [2, 0]}])
-def test_uniform_attention_is_drawn_as_one_inside_the_window(window, recording, tmp_path, monkeypatch):
-    network, maps = classifier(**window), []
-    for block in network.encoder.blocks:
-        torch.nn.init.zeros_(block.attention.query.weight)
-    draw = speech_attention.draw_relative
+@pytest.fixture
+def drawn(monkeypatch):
+    """The values of every map that is drawn."""
+    maps, draw = [], speech_attention.draw_relative
 
     def record(axes, values, extent):
         maps.append(values)
         return draw(axes, values, extent)
 
     monkeypatch.setattr(speech_attention, "draw_relative", record)
+    return maps
+
+
+RECURRENT = {"class_path": "vitspeech.RecurrentEncoder", "init_args": {"width": 16, "depth": 1}}
+
+
+def recurrent(pooling):
+    torch.manual_seed(0)
+    tokens = SpeechTokens(16, mels=20, stride=3)
+    return SpeechClassifier(len(LABELS), tokens, RecurrentEncoder(16, 1), pooling=pooling).eval()
+
+
+@torch.no_grad()
+def test_of_a_bilstm_with_self_attentive_pooling_the_hops_are_drawn_alone(recording, tmp_path, drawn):
+    network = recurrent(SelfAttentivePooling(16, hops=3, penalty=1.0))
     draw_attention(released(network), recording, tmp_path / "out.png")
-    received, pairs = maps
+    (hops,) = drawn
+    weights = network.pooling.weights(network.forward_features(read_input(recording, KEYWORDS)))[0]
+    assert hops.shape == (3, 31) and hops == pytest.approx(31 * weights.numpy()) and hops.mean(1) == pytest.approx(1)
+    with Image.open(tmp_path / "out.png") as picture:
+        assert picture.size[0] == round(8.4 * 130)
+
+
+def test_above_the_attention_of_blocks_the_hops_have_a_panel_of_their_own(recording, tmp_path, drawn):
+    draw_attention(released(classifier(pooling=SelfAttentivePooling(16, hops=4))), recording, tmp_path / "out.png")
+    assert [values.shape for values in drawn] == [(4, 31), (2, 31), (31, 31)]
+
+
+def test_what_has_no_weights_is_refused_in_one_line(command, recording, tmp_path):
+    tokens = {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16, "mels": 20, "stride": 3}}
+    arguments = {"classes": len(LABELS), "tokens": tokens, "encoder": RECURRENT}
+    config = {"class_path": "vitspeech.SpeechClassifier", "init_args": arguments}
+    save(Model(recurrent("mean"), LABELS, KEYWORDS, {}, config), tmp_path / "model")
+    message = one_line(command("predict", tmp_path / "model", recording, "--attention", tmp_path / "out.png"))
+    assert message.endswith("SelfAttentivePooling; RecurrentEncoder and MeanPooling have none")
+    assert not (tmp_path / "out.png").exists()
+
+
+@pytest.mark.parametrize("window", [{}, {"left": 6, "right": [2, 0]}])
+def test_uniform_attention_is_drawn_as_one_inside_the_window(window, recording, tmp_path, drawn):
+    network = classifier(**window)
+    for block in network.encoder.blocks:
+        torch.nn.init.zeros_(block.attention.query.weight)
+    draw_attention(released(network), recording, tmp_path / "out.png")
+    received, pairs = drawn
     assert received.shape == (2, 31) and received == pytest.approx(1, abs=1e-4)
     inside = ~numpy.isnan(pairs)
     assert pairs[inside] == pytest.approx(1, abs=1e-4)

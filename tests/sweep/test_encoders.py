@@ -33,7 +33,7 @@ def rows(tmp_path):
     }
     stream = cost | {"delay_ms": 85.0, "real_time_factor": 0.0321, "path_length": 25}
     return [
-        EncoderRow(full, cost, 301.4, 250, "its look-ahead is unlimited"),
+        EncoderRow(full, cost, 301.4, 250, "its reach is unlimited"),
         EncoderRow(lstm, stream, 200, 55.5, None),
     ]
 

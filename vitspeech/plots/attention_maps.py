@@ -26,8 +26,8 @@ class AttentionPass:
     Args:
         logits: (B, C).
         tokens: The encoder's output (B, T, D).
-        weights: The attention weights of every block and head (L, B, H, T, T). A row holds the weights of one query;
-            keys outside its window have weight zero.
+        weights: The attention weights of every block and head (L, B, H, T, T); L is 0 if the encoder has no attention.
+            A row holds the weights of one query; keys outside its window have weight zero.
     """
 
     logits: Tensor
@@ -40,15 +40,16 @@ def forward_with_attention(network: nn.Module, inputs: Tensor) -> AttentionPass:
     """Run a network once and record its encoder's attention weights with forward hooks.
 
     Args:
-        network: In evaluation mode, with an `encoder` (`vitspeech.Encoder`).
+        network: In evaluation mode, with an `encoder`: `vitspeech.Encoder`, or one without attention.
         inputs: A batch, as the network takes it.
     """
     weights, encoded = [], []
+    blocks = network.encoder.blocks if isinstance(network.encoder, Encoder) else ()
     hooks = [
         block.attention.register_forward_hook(
             lambda layer, args, kwargs, output: weights.append(layer.weights(*args, **kwargs)), with_kwargs=True
         )
-        for block in network.encoder.blocks
+        for block in blocks
     ]
     hooks.append(network.encoder.register_forward_hook(lambda encoder, args, output: encoded.append(output)))
     try:
@@ -56,7 +57,9 @@ def forward_with_attention(network: nn.Module, inputs: Tensor) -> AttentionPass:
     finally:
         for hook in hooks:
             hook.remove()
-    return AttentionPass(logits, encoded[0], torch.stack(weights))
+    batch, tokens, _ = encoded[0].shape
+    none = encoded[0].new_zeros(0, batch, 1, tokens, tokens)
+    return AttentionPass(logits, encoded[0], torch.stack(weights) if weights else none)
 
 
 def uniform_weights(encoder: Encoder, tokens: int) -> Tensor:

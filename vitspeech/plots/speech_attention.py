@@ -1,4 +1,4 @@
-"""What a speech classifier attends to in one recording, drawn below its spectrogram.
+"""What a speech classifier attends to in one recording, drawn around its spectrogram.
 
 Shapes: T tokens, H heads, L blocks, R hops of the pooling, C classes.
 """
@@ -24,14 +24,16 @@ COLOR_BAR_LABEL = "attention\n(× uniform)"
 
 @torch.no_grad()
 def draw_speech_attention(model: Model, file: Path, output: Path) -> None:
-    """Draw the spectrogram, the attention received by each token, the labels over time, and the last block's map.
+    """Draw the spectrogram, and what the network has of: pooling weights, attention, labels over time.
 
+    Above the spectrogram are the weights of every hop of a self-attentive pooling (Lin et al. 2017, arXiv:1703.03130);
+    below it the attention that each token receives, and the labels at each token; beside it the last block's map.
     Times are those of the clip: the second of most energy in a longer recording, or a shorter recording padded on both
     sides. Each token is drawn at the center of its samples. Attention is relative to uniform attention over the keys
-    in each query's window.
+    in each query's window, pooling weights to those of a mean over all tokens.
 
     Args:
-        model: From `vitspeech.load`; its network is a `SpeechClassifier`.
+        model: From `vitspeech.load`; its network is a `SpeechClassifier` whose encoder or pooling has attention.
         file: The recording.
         output: The figure's file: PNG, or another format that matplotlib knows by the file name's suffix.
 
@@ -43,31 +45,52 @@ def draw_speech_attention(model: Model, file: Path, output: Path) -> None:
     waveforms = read_input(file, model.preprocessing).to(next(network.parameters()).device)
     attention = forward_with_attention(network, waveforms)
     clip = attention.logits[0].softmax(-1).cpu()
-    tokens = attention.tokens.shape[1]
-    weights, uniform = attention.weights[:, 0].mean(1).cpu(), uniform_weights(network.encoder, tokens)
-    received, rows = weights.mean(1) / uniform.mean(1), [str(block) for block in range(1, len(weights) + 1)]
-    if isinstance(network.pooling, SelfAttentivePooling):
-        hops = network.pooling.weights(attention.tokens)[0].cpu() * tokens
-        received, rows = torch.cat((received, hops)), rows + ["pooling"] * len(hops)
-
-    log_mel, has_frame_labels = network.tokens.log_mel, network.pooling.factor == 1
+    tokens, blocks = attention.tokens.shape[1], len(attention.weights)
+    pooling, log_mel = network.pooling, network.tokens.log_mel
+    hops = pooling.factor if isinstance(pooling, SelfAttentivePooling) else 0
+    heights = {
+        "hops": hops and row_height(hops),
+        "spectrogram": 2.6,
+        "received": blocks and row_height(blocks),
+        "labels": 1.5 if pooling.factor == 1 else 0,  # with several hops the head takes all of them, not one token
+    }
+    heights = {name: height for name, height in heights.items() if height}
+    widths = (8.4, 5.6) if blocks else (8.4,)
+    figure = Figure(figsize=(sum(widths), 1.3 + sum(heights.values())), layout="constrained")
+    left, *right = figure.subfigures(1, len(widths), width_ratios=widths, wspace=0.02, squeeze=False)[0]
+    axes = left.subplots(len(heights), sharex=True, height_ratios=list(heights.values()), squeeze=False)[:, 0]
+    panels = dict(zip(heights, axes, strict=True))
     borders = cell_borders(tokens, network.tokens.hop_samples, network.tokens.window_samples, log_mel.sample_rate_hz)
-    heights = [2.6, 0.9 + 0.16 * len(rows), *([1.5] if has_frame_labels else [])]
-    figure = Figure(figsize=(14, 1.3 + sum(heights)), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(1.5, 1), wspace=0.02)
-    panels = left.subplots(len(heights), sharex=True, height_ratios=heights)
-    draw_spectrogram(panels[0], log_mel, waveforms)
-    panels[0].set_title(f"{file.name}: “{model.labels[clip.argmax()]}”, probability {clip.max():.3f}", parse_math=False)
-    image = draw_relative(panels[1], received.numpy(), (*borders[[0, -1]], len(rows) - 0.5, -0.5))
-    add_color_bar(image, panels[1], COLOR_BAR_LABEL, pad=0.01)
-    panels[1].set_yticks(range(len(rows)), rows)
-    panels[1].set(ylabel="block", title="attention received by each token, mean over heads and queries")
-    if has_frame_labels:  # with several hops the head takes all of them and not a single token
+
+    draw_spectrogram(panels["spectrogram"], log_mel, waveforms)
+    title = f"{file.name}: “{model.labels[clip.argmax()]}”, probability {clip.max():.3f}"
+    panels["spectrogram"].set_title(title, parse_math=False)
+    if hops:
+        draw_rows(panels["hops"], pooling.weights(attention.tokens)[0].cpu() * tokens, borders)
+        panels["hops"].set(ylabel="hop", title="weight of each token in the hops of the pooling")
+    if blocks:
+        weights, uniform = attention.weights[:, 0].mean(1).cpu(), uniform_weights(network.encoder, tokens)
+        draw_rows(panels["received"], weights.mean(1) / uniform.mean(1), borders)
+        panels["received"].set(ylabel="block", title="attention received by each token, mean over heads and queries")
+        draw_last_block(right[0].subplots(subplot_kw={"box_aspect": 1}), weights[-1] / uniform[-1], borders)
+    if "labels" in panels:
         frames = network.frame_logits(attention.tokens)[0].softmax(-1).cpu().numpy()
-        draw_labels(panels[2], clip, frames, model.labels, borders)
-    panels[-1].set(xlabel="time in the clip (s)", xlim=(0, waveforms.shape[1] / log_mel.sample_rate_hz))
-    draw_last_block(right.subplots(subplot_kw={"box_aspect": 1}), weights[-1] / uniform[-1], borders)
+        draw_labels(panels["labels"], clip, frames, model.labels, borders)
+    axes[-1].set(xlabel="time in the clip (s)", xlim=(0, waveforms.shape[1] / log_mel.sample_rate_hz))
     figure.savefig(output, dpi=130, format=output.suffix[1:] or "png")
+
+
+def row_height(rows: int) -> float:
+    """The height in inches of a panel of `draw_rows`."""
+    return 0.9 + 0.16 * rows
+
+
+def draw_rows(axes: Axes, relative: Tensor, borders: numpy.ndarray) -> None:
+    """Draw the relative weights of the tokens in each of several rows, numbered from 1: (rows, T)."""
+    count = len(relative)
+    image = draw_relative(axes, relative.numpy(), (*borders[[0, -1]], count - 0.5, -0.5))
+    add_color_bar(image, axes, COLOR_BAR_LABEL, pad=0.01)
+    axes.set_yticks(range(count), [str(number) for number in range(1, count + 1)])
 
 
 def draw_last_block(axes: Axes, relative: Tensor, borders: numpy.ndarray) -> None:

@@ -12,10 +12,17 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from vitspeech import checkpoint
-from vitspeech.attention import Encoder, MultiHeadAttention, attention_from_convolution, window_mask
+from vitspeech.attention import (
+    Encoder,
+    MultiHeadAttention,
+    SelfAttentivePooling,
+    attention_from_convolution,
+    window_mask,
+)
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import CNN, SpeechClassifier, TimmModel, ViT
 from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights, scaled_dot_product
+from vitspeech.recurrence import RecurrentEncoder
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 
@@ -293,6 +300,13 @@ def test_other_networks_of_timm_are_refused_with_the_reason(name, options, reaso
     network = made(timm.create_model, name, **options)
     with pytest.raises(NotRecomputable, match=reason), attention_weights(network):
         network(drawn(5, 3, 32, 32))
+
+
+def test_the_hops_of_a_pooling_are_no_attention_between_tokens():
+    tokens, pooling = SpeechTokens(22, mels=20, stride=3), SelfAttentivePooling(22, hops=3)
+    network = made(SpeechClassifier, 7, tokens, RecurrentEncoder(22, 1), pooling=pooling)
+    with pytest.raises(NotRecomputable, match=r"^SpeechClassifier has no attention layer"), attention_weights(network):
+        network(drawn(2, 9000))
 
 
 def test_network_without_attention_is_named_without_its_wrapper():

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from vitspeech.attention import MultiHeadAttention, QuadraticAttention
+from vitspeech.attention import MultiHeadAttention, QuadraticAttention, SelfAttentivePooling
 from vitspeech.errors import InputError
 from vitspeech.models import TimmModel
 
@@ -121,6 +121,8 @@ class Recorder(TorchFunctionMode):
                 self.record(name, output, recomputed, weights)
                 check_tokens(weights.shape[-2], inputs[0].shape)
                 return recomputed
+            if isinstance(module, SelfAttentivePooling):
+                return output  # its hops are no tokens
             if function in SOFTMAX and over_keys(output, *args[1:], **kwargs):
                 shape = tuple(output.shape)
                 raise NotRecomputable(f"its softmax over {shape} is not within scaled_dot_product_attention")
