@@ -33,7 +33,8 @@ def fake(monkeypatch):
         write_run(log.with_suffix(""), 0.9)
         return None
 
-    def measured(summaries, *_):
+    def measured(summaries, folder, settings, *_):
+        settings["seconds"] = 1.0
         return [EncoderRow(summary, COST, 300, 200, None) for summary in summaries]
 
     monkeypatch.setattr(check, "resolve", lambda options, name: {"seed_everything": 0})
@@ -80,7 +81,6 @@ def test_bad_input_is_one_line(command, tmp_path, line, message):
 
 @pytest.mark.slow
 def test_tiny_encoders_are_measured(command, tmp_path, finished_speech_run):
-    pytest.importorskip("vitspeech.benchmark.encoders")
     torch.manual_seed(0)
     (tmp_path / "truncated").mkdir()
     (tmp_path / "truncated/seed-0").symlink_to(finished_speech_run)

@@ -12,7 +12,7 @@ this machine; nothing else should run meanwhile.
 FOLDER/encoders.md, encoders.csv, encoders.json   for each encoder: accuracy ± sd over the seeds, difference to the
                                                   first one, parameters, FLOPs, clips/s in training and inference,
                                                   streaming delay and real-time factor, effective field, path length
-FOLDER/encoders.png                               accuracy against FLOPs, with the delay of those that stream
+FOLDER/encoders.png                               accuracy against clips/s, with the delay of those that stream
 
 Every other `--KEY VALUE` is an option of `vitspeech train` for every run.
 """
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seeds = {variant.name: plan.seeds for variant in plan.variants}
     rows = [row for row in read_rows(plan.folder, seeds) if row.variant in seeds]
     names = ("batch", "repeats", "dtype", "device", "clips")
-    settings = {name: getattr(options, name) for name in names} | {"seconds": 1.0}
+    settings = {name: getattr(options, name) for name in names}
     if summaries := summarize(rows):
         measured = measure_all(summaries, plan.folder, settings, plan.trust, note)
         settings |= measure.origin(options.device)
@@ -107,7 +107,7 @@ def measure_all(
     Args:
         summaries: The encoders.
         folder: The folder of the runs.
-        settings: `batch`, `repeats`, `dtype`, `device` and `clips`.
+        settings: `batch`, `repeats`, `dtype`, `device` and `clips`; gets `seconds`, the length of a clip.
         trust: Modules of the user's own.
         note: Called with lines of text on the progress.
 
@@ -132,13 +132,18 @@ def measure_all(
             model = checkpoint.load(run, trust=trust)
             if not hasattr(model.network, "tokens"):
                 raise InputError(f"{run}: {type(model.network).__name__} does not take waveforms")
-            clips = validation_clips(model, run, settings["clips"]) if clips is None else clips
+            if clips is None:
+                clips = validation_clips(model, run, settings["clips"])
+                sample_rate_hz = model.network.tokens.log_mel.sample_rate_hz
+                settings["seconds"] = clips.shape[1] / sample_rate_hz
             networks.setdefault(summary.variant, model.network)
             reaches[summary.variant].append(effective_reach_ms(model.network, clips))
     note(f"measuring the cost of {len(networks)} encoders; nothing else should run meanwhile")
     with tqdm(unit="call", leave=False, mininterval=1, dynamic_ncols=True) as bar:
         costs = measure_encoders(
             networks,
+            sample_rate_hz,
+            seconds=settings["seconds"],
             batch=settings["batch"],
             repeats=settings["repeats"],
             dtype=settings["dtype"],

@@ -1,26 +1,26 @@
-"""The figure of the encoders: accuracy against FLOPs, and which of them stream with which delay."""
+"""The figure of the encoders: accuracy against speed, and which of them stream with which delay."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from vitspeech.plots.style import BLUE, DARK_GRAY, VERMILION, plain
 from vitspeech.sweep.figure import DPI, axis_label
 from vitspeech.sweep.results import is_score
 from vitspeech.sweep.summaries import Summary
 
-LINE = 0.075  # smallest distance of two labels, as a fraction of the height
+HEIGHT_POINTS = 270  # of the axes, about
+LINE, LABEL = 0.07, 0.25  # height and width of a label, as fractions of the axes
 Encoder = tuple[Summary, Mapping[str, float | None]]
 
 
 def draw_encoders(encoders: Sequence[Encoder], metric: str, path: Path) -> None:
-    """Draw the mean and standard deviation of each encoder against its FLOPs for a second of sound.
+    """Draw the mean and standard deviation of each encoder against its clips/s in inference.
 
     Args:
-        encoders: Each with its test metrics, and its costs with `flops_per_second` and `delay_ms`.
+        encoders: Each with its test metrics, and its costs with `clips_per_second` and `delay_ms`.
         metric: The main metric.
         path: The PNG file.
     """
@@ -30,37 +30,26 @@ def draw_encoders(encoders: Sequence[Encoder], metric: str, path: Path) -> None:
     places, labels = [], []
     for summary, cost in encoders:
         average, deviation = (scale * (value or 0) for value in summary.scores[metric])
-        flops, delay = cost["flops_per_second"] / 1e6, cost["delay_ms"]
+        speed, delay = cost["clips_per_second"], cost["delay_ms"]
         color, fill = (VERMILION, "none") if delay is None else (BLUE, "full")
-        axes.errorbar(flops, average, deviation, fmt="o", color=color, fillstyle=fill, markersize=9, capsize=4)
-        places.append((flops, average))
+        axes.errorbar(speed, average, deviation, fmt="o", color=color, fillstyle=fill, markersize=9, capsize=4)
+        places.append((speed, average))
         labels.append((plain(summary.variant) + ("" if delay is None else f", {delay:.0f} ms"), color))
-    axes.set_xscale("log")
-    low, high = min(flops for flops, _ in places), max(flops for flops, _ in places)
-    axes.set_xlim(low / 1.25, high * max(1.6, (high / low) ** 0.35))  # room for the labels at the right
+    right = 1.35 * max(speed for speed, _ in places)  # room for the labels at the right
+    axes.set_xlim(0, right)
     axes.margins(y=0.12)
+    axes.autoscale_view(scalex=False)
     low, high = axes.get_ylim()
-    heights = spaced([(average - low) / (high - low) for _, average in places])
-    for (flops, average), height, (text, color) in zip(places, heights, labels, strict=True):
-        axes.annotate(
-            text,
-            (flops, average),
-            xytext=(14, (height - (average - low) / (high - low)) * 72 * 4),
-            textcoords="offset points",
-            color=color,
-            va="center",
-            fontsize=11,
-        )
-    axes.set_ylim(low, high)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xticks(ticks(places))
-    axes.set(xlabel="MFLOPs for a second of sound", ylabel=axis_label(metric))
+    fractions = [(speed / right, (average - low) / (high - low)) for speed, average in places]
+    for place, (_, own), height, (text, color) in zip(places, fractions, spaced(fractions), labels, strict=True):
+        offset = (14, (height - own) * HEIGHT_POINTS)
+        axes.annotate(text, place, offset, textcoords="offset points", color=color, va="center", size=11)
+    axes.set(xlabel="clips/s in inference, in batches", ylabel=axis_label(metric))
     streams = Line2D([], [], color=BLUE, marker="o", markersize=9, linestyle="none")
     others = Line2D([], [], color=VERMILION, marker="o", markersize=9, linestyle="none", fillstyle="none")
     legend = figure.legend(
         [streams, others],
-        ["streams, with this delay", "needs the whole recording"],
+        ["streams with this delay", "does not stream"],
         loc="outside upper center",
         ncols=2,
     )
@@ -70,17 +59,18 @@ def draw_encoders(encoders: Sequence[Encoder], metric: str, path: Path) -> None:
     figure.savefig(path, dpi=DPI)
 
 
-def spaced(heights: Sequence[float]) -> list[float]:
-    """Heights of labels as fractions of the axis, at least `LINE` apart, in their order."""
-    result, last = dict.fromkeys(range(len(heights)), 0.0), float("-inf")
-    for place in sorted(range(len(heights)), key=lambda place: heights[place]):
-        last = result[place] = max(heights[place], last + LINE)
-    over = max(0.0, last - (1 - LINE / 2))
-    return [result[place] - over for place in range(len(heights))]
+def spaced(places: Sequence[tuple[float, float]]) -> list[float]:
+    """The heights of labels that start at points, moved up where they would overlap.
 
-
-def ticks(places: Sequence[tuple[float, float]]) -> list[float]:
-    """Round numbers on the logarithmic axis."""
-    low, high = min(flops for flops, _ in places) / 1.25, 1.6 * max(flops for flops, _ in places)
-    steps = [10.0**power * digit for power in range(-6, 12) for digit in (1, 2, 3, 5)]
-    return [step for step in steps if low <= step <= high]
+    Args:
+        places: Horizontal and vertical place of each point, as fractions of the axes.
+    """
+    heights: dict[int, float] = {}
+    for index in sorted(range(len(places)), key=lambda index: places[index][1]):
+        across, height = places[index]
+        near = sorted(other for place, other in heights.items() if abs(places[place][0] - across) < LABEL)
+        for other in near:
+            if abs(other - height) < LINE:
+                height = other + LINE
+        heights[index] = height
+    return [heights[index] for index in range(len(places))]

@@ -1,7 +1,7 @@
 """The table of encoders: how accurate each is over the seeds, what it costs, and how far it hears.
 
 FOLDER/encoders.md, encoders.csv, encoders.json   one row for each encoder
-FOLDER/encoders.png                                accuracy against FLOPs
+FOLDER/encoders.png                                accuracy against clips/s
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,9 @@ FLOPs are those of a second of sound from the log-mel frames on, a multiply-add 
 timed in turn. The delay is from the first sample of a token to its output in a stream, the real-time factor the time to
 stream on one thread over the duration of the sound. The field is effective: 90 % of the gradient energy before (after)
 the center of a token lies within it, mean over the seeds; nothing beyond the clips of {seconds:g} s is measured. The
-path is the number of operations between two tokens one second apart (Vaswani et al. 2017, table 1)."""
+path is the number of operations between two tokens one second apart (Vaswani et al. 2017, table 1).
+
+Measured on {hardware}, commit {commit}."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ def write_encoders(rows: Sequence[EncoderRow], metric: str, settings: Mapping[st
     Args:
         rows: The encoders, the first one is the reference of differences.
         metric: The main metric.
-        settings: How the costs were measured: `batch`, `seconds`, `dtype` and others, which are written as they are.
+        settings: How the costs were measured: `batch`, `seconds`, `dtype`, `hardware`, `commit`; others are written as
+            they are.
         folder: Where the files are written.
 
     Returns:
