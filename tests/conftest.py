@@ -9,7 +9,7 @@ import pytest
 import torch
 from filelock import FileLock
 from running import Result
-from tiny import TINY, TINY_LABELER, TINY_SEQUENCES, TINY_SPEECH, TINY_TRANSCRIBER
+from tiny import TINY, TINY_LABELER, TINY_SEQUENCES, TINY_SPEECH, TINY_SYMBOLS, TINY_TRANSCRIBER
 
 from vitspeech import commands
 from vitspeech.data.clips import spoken_words
@@ -69,6 +69,12 @@ def finished_transcriber_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished_labeler_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny labeler of frames, trained on the same utterances."""
     return train_once(tmp_path_factory, "tiny-labeler", TINY_LABELER)
+
+
+@pytest.fixture(scope="session")
+def finished_symbols_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny encoder-decoder trained for two epochs to reverse 64 sequences of five symbols."""
+    return train_once(tmp_path_factory, "tiny-symbols", TINY_SYMBOLS)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 from tiny import ROOT
 
 from vitspeech.errors import InputError
-from vitspeech.models import SpeechTranscriber
+from vitspeech.models import Seq2Seq, SpeechTranscriber
 from vitspeech.training.cli import TrainingCLI
 from vitspeech.training.configs import config_chain, read_config
 
@@ -27,17 +27,22 @@ def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path):
     network, data = cli.model.network.eval(), cli.datamodule
     labels = {"cifar10": 10, "cifar100": 100}.get(path.parent.name) or len(data.labels)
     with torch.no_grad():
-        if data.items == "utterances":
+        if data.items == "sequences":
+            symbols = torch.tensor([[0, 1, 2], [1, -1, -1]])
+            assert network(symbols, None, torch.tensor([[0, 1], [2, -1]])).logits.shape == (2, 3, labels + 1)
+        elif data.items == "utterances":
             # One class more than labels: the blank, the end or "none".
             assert rows_of(network, torch.randn(2, 16_000), torch.tensor([16_000, 7000])) == {labels + 1}
+        elif data.items == "sequences":
+            assert rows_of(network, torch.tensor([[3, 1, 4], [1, 5, -1]]), torch.tensor([3, 2])) == {labels + 1}
         else:
             inputs = torch.randn(1, 16_000) if data.items == "clips" else torch.randn(1, 3, 32, 32)
             assert network(inputs).shape == (1, labels)
 
 
 def rows_of(network: torch.nn.Module, waveforms: torch.Tensor, lengths: torch.Tensor) -> set[int]:
-    """The number of logits in each row that a network returns for utterances."""
-    if isinstance(network, SpeechTranscriber):
+    """The number of logits in each row that a network returns for utterances or sequences of symbols."""
+    if isinstance(network, SpeechTranscriber | Seq2Seq):
         output = network(waveforms, lengths, torch.tensor([[0, 1], [2, -1]]))
         assert output.logits.shape[:2] == (2, 3) and output.tokens.tolist() == network.tokens.count(lengths).tolist()
         return {rows.shape[-1] for rows in (output.logits, output.ctc_logits) if rows is not None}
@@ -91,6 +96,8 @@ def test_overrides_may_leave_out_init_args(width):
         (["--config=spoken_words/characters"], "units", 28),
         (["--config=word_sequences/attention"], "units", 12),
         (["--config=word_sequences/labeling"], "classes", 13),
+        (["--config=symbols/add", "--data.symbols=7"], "units", 7),
+        (["--config=symbols/add", "--data.symbols=7"], "symbols", 8),
         (["--config=shapes/vit", "--model.network.classes=0"], "classes", 10),
         (["--config=shapes/vit", "--model.network.classes=7"], "classes", 7),
     ],

@@ -59,6 +59,20 @@ TINY_LABELER = [
     "--model.network=vitspeech.SpeechLabeler",
 ]
 
+TINY_SYMBOLS = [
+    "--config=" + str(ROOT / "configs/symbols/reverse.yaml"),
+    "--data.init_args.count=64",
+    "--data.init_args.batch=32",
+    "--data.init_args.symbols=5",
+    "--data.init_args.longest=5",
+    "--data.init_args.longer=[6,7]",
+    "--model.network.init_args.width=16",
+    "--model.network.init_args.encoder.depth=1",
+    "--model.network.init_args.decoder.depth=1",
+    "--trainer.max_epochs=2",
+    "--trainer.enable_progress_bar=false",
+]
+
 
 def noise(transcripts: Sequence[Sequence[int]], lengths: Sequence[int], seed: int = 1) -> SpeechBatch:
     """A batch of noise in double precision. The noise fills the padding, too; each word spans the samples 0 .. 6."""

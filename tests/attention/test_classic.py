@@ -1,4 +1,4 @@
-"""The Transformer of Vaswani et al. 2017 (post-norm, ReLU, sinusoidal positions) and its pre-norm form: PyTorch's equals."""
+"""The Transformer of Vaswani et al. 2017 (post-norm, ReLU, sinusoidal positions) and pre-norm against PyTorch's."""
 
 import math
 import warnings

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from altered import alter, alter_card, seal
 from safetensors.torch import load_file, save_file
 
@@ -31,6 +32,7 @@ CARD = {
     "metrics": {"test_accuracy": 0.5, "interval_95": [0.4, 0.6]},
     "seeds": [0],
 }
+SYMBOLS, LABELS = ["a", "b", "+"], ["x", "y"]
 
 
 @pytest.fixture(scope="module")
@@ -380,3 +382,68 @@ def test_own_manifests_are_saved_beside_the_model(model, tmp_path):
     checkpoint.save(model, tmp_path / "released", [tmp_path / "mine.jsonl"])
     assert (tmp_path / "released/SHA256SUMS").read_text() == f"{sha256(tmp_path / 'mine.jsonl')}  mine.jsonl\n"
     assert (tmp_path / "released/mine.jsonl").read_text() == "{}"
+
+
+@pytest.fixture
+def symbols(tmp_path):
+    """A tiny network whose output head is tied to the embedding."""
+    torch.manual_seed(0)
+    arguments = {"units": 2, "symbols": 3, "width": 8, "encoder": {"depth": 1, "heads": 2}, "tied": True}
+    config = {"class_path": "vitspeech.Seq2Seq", "init_args": arguments}
+    network = checkpoint.build(config).eval()
+    model = checkpoint.Model(network, LABELS, {"symbols": SYMBOLS}, {}, config, "vitspeech.Transcription")
+    checkpoint.save(model, tmp_path / "released")
+    return tmp_path / "released", network
+
+
+@torch.no_grad()
+def test_a_tied_network_is_saved_and_loaded_with_both_names_and_stays_tied(symbols):
+    folder, network = symbols
+    weights = load_file(folder / "model.safetensors")
+    assert torch.equal(weights["head.weight"], weights["embedding.weight"])
+    model = vitspeech.load(folder)
+    assert model.network.head.weight is model.network.embedding.weight
+    given = torch.tensor([[2, 0, 1]]), None, torch.tensor([[1, 0]])
+    assert torch.equal(model.network(*given).logits, network(*given).logits)
+    assert model.preprocessing == {"symbols": SYMBOLS} and model.labels == LABELS
+    assert yaml.safe_load((folder / "config.yaml").read_text())["preprocessing"] == {"symbols": SYMBOLS}
+
+
+@pytest.mark.parametrize(
+    "path, value, message",
+    [
+        (("preprocessing", "symbols"), 3, "preprocessing: symbols=3 is not a list of texts"),
+        (("preprocessing", "symbols"), [], r"preprocessing: symbols=\[\] is not a list"),
+        (("preprocessing", "symbols"), ["a", "b", 1], "preprocessing: symbols: 1 is not a text"),
+        (("preprocessing", "symbols"), ["a", "b", "a"], "preprocessing: symbols: 'a' is there twice"),
+        (("preprocessing", "symbols"), ["a", "b", "c d"], "preprocessing: symbols: 'c d' contains white space"),
+        (("preprocessing", "symbols"), ["a", "b", "\x1b[2J"], "is not a text of one line"),
+        (("preprocessing", "symbols"), ["a", "b"], "the network takes 3 symbols, but preprocessing has 2"),
+        (("preprocessing", "symbols"), [*"abcd"], "the network takes 3 symbols, but preprocessing has 4"),
+        (("preprocessing", "units"), "words", "preprocessing: 'units' is unknown; known: symbols"),
+        (("preprocessing", "image"), 8, "one of image, sample_rate_hz and symbols"),
+        (("labels",), ["x"], "units=2, but there are 1 labels"),
+        (("labels",), ["x", "y", "z"], "units=2, but there are 3 labels"),
+        (
+            ("preprocessing",),
+            {"image": 8, "mean": [0.5] * 3, "std": [0.5] * 3},
+            "takes 3 symbols, but preprocessing has 0",
+        ),
+        (("network", "init_args", "symbols"), 10**9, "far larger than its weights"),
+        (("network", "class_path"), "torch.nn.Identity", "the network cannot be built"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(symbols, path, value, message):
+    alter(symbols[0], *path, to=value)
+    refused(symbols[0], message)
+
+
+@torch.no_grad()
+def test_other_networks_of_torch_are_run_on_the_symbols(symbols):
+    """A classifier of pictures with the preprocessing of symbols."""
+    folder = symbols[0]
+    arguments = {"classes": 2, "image": 8, "patch": 4, "width": 8, "encoder": {"depth": 1, "heads": 2}}
+    network = vitspeech.ViT(**arguments)
+    config = {"class_path": "vitspeech.ViT", "init_args": arguments}
+    checkpoint.save(checkpoint.Model(network, LABELS, {"symbols": SYMBOLS}, {}, config), folder)
+    refused(folder, r"does not take inputs of shape \(1, 1\)")

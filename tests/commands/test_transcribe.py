@@ -131,3 +131,39 @@ def test_transcribe_lists_the_choices(command):
     for option in ("--times", "--csv", "--picture", "--beam", "--ctc-weight", "--length-penalty"):
         assert option in text
     assert "`vitspeech stream`" in text
+
+
+def test_symbols_are_printed_with_the_models_output(command, finished_symbols_run, tmp_path):
+    model = vitspeech.load(finished_symbols_run)
+    first, second = (said.text for said in vitspeech.transcribe_symbols(model, ["31420", "3 1"]))
+    picture = tmp_path / "attention.png"
+    result = command("transcribe", finished_symbols_run, "--picture", picture, "--symbols", "31420", "3 1")
+    assert result.returncode == 0 and picture.stat().st_size > 1000
+    assert result.stdout == f"31420 -> {first.replace(' ', '')}\n3 1 -> {second}\n{picture}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--symbols", "3x"], "'x' of '3x' is not a symbol of the model; its symbols are 0, 1, 2, 3, 4"),
+        (["--symbols", " "], "a sequence of 0 symbols; it must have 1 .. 10,000"),
+        ([ROOT], "Seq2Seq takes symbols, not recordings; use `vitspeech transcribe --symbols`"),
+        (["--symbols", "3", "--beam", "0"], "beam is at least 1"),
+    ],
+)
+def test_bad_symbols_are_one_line(command, finished_symbols_run, arguments, message):
+    result = command("transcribe", finished_symbols_run, *arguments)
+    assert message in one_line(result)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["a.wav", "--symbols", "3"], ["--symbols", "3", "--times"], ["--symbols", "3", "--csv", "a.csv"]]
+)
+def test_recordings_and_symbols_exclude_each_other(command, finished_symbols_run, arguments):
+    result = command("transcribe", finished_symbols_run, *arguments)
+    assert result.returncode == 2 and "vitspeech transcribe: error: " in result.stderr
+
+
+def test_a_model_of_speech_takes_no_symbols(command, finished_transcriber_run):
+    result = command("transcribe", finished_transcriber_run, "--symbols", "3")
+    assert "SpeechTranscriber does not take symbols" in one_line(result)

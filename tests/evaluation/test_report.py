@@ -37,6 +37,7 @@ def test_each_task_has_its_own_evaluation(monkeypatch, task, way):
         ("finished_recognizer_run", "word_error_rate", "errors.txt"),
         ("finished_transcriber_run", "word_error_rate", "errors.txt"),
         ("finished_labeler_run", "frame_accuracy", "confusion_matrix.png"),
+        ("finished_symbols_run", "sequence_accuracy", "errors.txt"),
     ],
 )
 def test_the_evaluation_of_a_run_is_reproducible(request, tmp_path, fixture, first, file):

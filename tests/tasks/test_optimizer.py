@@ -145,6 +145,13 @@ def test_each_decay_has_its_shape_and_ends_where_it_should():
     assert rates("constant")[10:] == [2.0] * 91
 
 
+def test_inverse_square_root_is_the_schedule_of_vaswani():
+    """lr = peak · min(step^-0.5, step · warmup^-1.5) / warmup^-0.5, steps counted from 1 (arXiv:1706.03762, eq. 3)."""
+    expected = [2 * min(step**-0.5, step * 10**-1.5) / 10**-0.5 for step in range(1, 102)]
+    assert rates("inverse_sqrt") == pytest.approx(expected)
+    assert rates("inverse_sqrt", warmup_steps=0)[3] == pytest.approx(2 / math.sqrt(4))
+
+
 def test_a_warmup_longer_than_the_run_is_refused():
     with pytest.raises(ValueError, match="warm-up of 11 steps does not fit a run of 10"):
         learning_rate(torch.optim.SGD([nn.Parameter(torch.zeros(1))]), steps=10, warmup_steps=11)

@@ -21,6 +21,8 @@ A config has three parts, and each key is an argument of a constructor:
   model     vitspeech.Classification, Labeling, Recognition (CTC) or Transcription (encoder-decoder) with
             network: vitspeech.ViT, CNN, TimmModel,           --model.network.help vitspeech.ViT
                      SpeechClassifier, SpeechCNN, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
+            encoder: {{depth: 6, ...}}, or RecurrentEncoder,  --model.network.encoder.help vitspeech.RecurrentEncoder
+                     WindowMLP; decoder: RecurrentDecoder
             optimizer of torch.optim or timm.optim, warmup, decay, compile, and the task's label_smoothing, ctc_weight
   trainer   Lightning's: max_epochs, precision, accelerator, gradient_clip_val, callbacks, ...
 

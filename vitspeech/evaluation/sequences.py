@@ -15,7 +15,7 @@ from tqdm import tqdm
 from vitspeech.data.files import write_csv
 from vitspeech.evaluation.report import Report
 from vitspeech.inference.symbols import GREEDY
-from vitspeech.inference.transcribe import Search, transcribe_batch
+from vitspeech.inference.transcribe import Search, longest_output, transcribe_batch
 from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.metrics.word_errors import Alignment, align
 from vitspeech.plots.cross_attention import align_symbols, draw_alignments
@@ -69,7 +69,8 @@ def decode(
     device, outputs = next(network.parameters()).device, []
     for batch, _ in tqdm(data.evaluation_loader(sequences), desc="test", disable=not progress, leave=False):
         decoded = transcribe_batch(network, data.labels, batch.symbols.to(device), batch.lengths, search)
-        outputs += [transcript.indices for transcript in decoded]
+        limits = [longest_output(network, length) for length in batch.lengths.tolist()]
+        outputs += [transcript.indices[:limit] for transcript, limit in zip(decoded, limits, strict=True)]
     return outputs
 
 

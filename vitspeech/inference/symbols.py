@@ -26,7 +26,7 @@ def transcribe_symbols(model: Model, texts: Iterable[str], *, search: Search | N
         InputError: If the model does not take symbols, or a sequence is empty, too long or has another symbol.
     """
     if "symbols" not in model.preprocessing:
-        raise InputError(f"{type(model.network).__name__} does not take symbols; give it files (see vitspeech --help)")
+        raise InputError(f"{type(model.network).__name__} does not take symbols; give recordings or images")
     sequences = [read_symbols(text, model.preprocessing["symbols"]) for text in texts]
     device, transcripts = next(model.network.parameters()).device, []
     for indices in sequences:

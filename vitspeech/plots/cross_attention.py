@@ -27,13 +27,11 @@ class Alignment:
         inputs: The input symbols.
         outputs: The output symbols, without the end.
         weights: Of every block and head; the last row is that of the end (L, H, U, N).
-        title: Said of the sequence.
     """
 
     inputs: Sequence[str]
     outputs: Sequence[str]
     weights: Tensor
-    title: str = ""
 
 
 @torch.inference_mode()
@@ -77,18 +75,9 @@ def draw_alignments(alignments: Sequence[Alignment], output: Path) -> None:
             axes[column].set_title(f"head {column}" if column else "mean over heads" if heads > 1 else "", fontsize=9)
         name = f"block {block + 1}\n" if blocks > 1 else ""
         axes[0].set_ylabel(f"{name}output, then the end", fontsize=9)
-        if block == 0 and alignment.title:
-            axes[0].annotate(
-                plain(alignment.title),
-                (0, 1.16),
-                xycoords="axes fraction",
-                fontsize=10,
-                weight="bold",
-                annotation_clip=False,
-            )
     for axes in panels[-1]:
         axes.set_xlabel("input", fontsize=9)
-    add_weight_bar(figure, image, panels)
+    figure.colorbar(image, ax=panels, label="attention weight", fraction=0.02, pad=0.01, aspect=30)
     figure.savefig(output, dpi=90, format=output.suffix[1:] or "png")
 
 
@@ -100,8 +89,3 @@ def draw_alignment(axes: Axes, alignment: Alignment, values: Tensor) -> ScalarMa
         axis.set_ticks(range(0, len(names), step), [plain(name) for name in names[::step]], fontsize=8)
     axes.tick_params(length=0)
     return image
-
-
-def add_weight_bar(figure: Figure, image: ScalarMappable, panels: Sequence[Axes]) -> None:
-    """Add the color bar of the weights at the right."""
-    figure.colorbar(image, ax=panels, label="attention weight", fraction=0.02, pad=0.01)

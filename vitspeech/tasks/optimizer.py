@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from vitspeech.errors import InputError
 
-Decay = Literal["cosine", "linear", "constant"]
+Decay = Literal["cosine", "linear", "constant", "inverse_sqrt"]
 UNDECAYED = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 
 
@@ -60,13 +60,14 @@ def heads(network: nn.Module) -> Iterator[nn.Module]:
 
 
 def learning_rate(optimizer: Optimizer, *, steps: int, warmup_steps: int, decay: Decay = "cosine") -> LambdaLR:
-    """Linear warm-up to the optimizer's learning rate, then decay to zero at the last step.
+    """Linear warm-up to the optimizer's learning rate, then decay to zero at the last step, or as √(warm-up / step).
 
     Args:
         optimizer: The optimizer whose learning rates are scheduled.
         steps: Number of optimizer steps of the run.
         warmup_steps: Number of steps until the full learning rate is reached.
-        decay: `cosine` (Loshchilov and Hutter 2017, arXiv:1608.03983), `linear`, or `constant`.
+        decay: `cosine` (Loshchilov and Hutter 2017, arXiv:1608.03983), `linear`, `constant`, or `inverse_sqrt` (Vaswani
+            et al. 2017, arXiv:1706.03762, eq. 3, whose peak is the optimizer's learning rate).
 
     Raises:
         InputError: If the warm-up is longer than the run.
@@ -82,6 +83,8 @@ def learning_rate(optimizer: Optimizer, *, steps: int, warmup_steps: int, decay:
     def factor(step: int) -> float:
         if step < warmup_steps:
             return (step + 1) / warmup_steps
+        if decay == "inverse_sqrt":
+            return math.sqrt(max(warmup_steps, 1) / (step + 1))
         return shape[decay](min((step - warmup_steps) / max(steps - warmup_steps, 1), 1.0))
 
     return LambdaLR(optimizer, factor)

@@ -38,7 +38,7 @@ class Task(lightning.LightningModule):
         network: The network to train.
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
         warmup: Fraction of the training steps in which the learning rate rises.
-        decay: How the learning rate falls afterwards: `cosine`, `linear` or `constant`.
+        decay: How the learning rate falls afterwards: `cosine`, `linear`, `constant` or `inverse_sqrt`.
         compile: Compile the network by `torch.compile` (worth it on a GPU and in long runs).
 
     Attributes:

@@ -145,6 +145,8 @@ def check_classes(arguments: Sequence[str], trust: Sequence[str]) -> None:
                 raise InputError(f"{file}: {error}") from None
     for argument in take_option(arguments, "--config")[1]:
         key, equals, value = argument.partition("=")
+        if key.startswith("--") and not equals:
+            continue  # its value is the next argument
         text = value if equals else key
         try:
             # Aliases may multiply, or lead back to themselves.

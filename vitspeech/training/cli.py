@@ -131,7 +131,7 @@ class TrainingCLI(LightningCLI):
     def instantiate(self, config: Namespace) -> Namespace:
         """Build the classes of a part of the config; their errors stay as short as they were raised."""
         with config_errors("config", all_errors=True):
-            return self.parser.instantiate_classes(config)
+            return self.parser.build(config)
 
     def fill_sizes(self) -> None:
         """Set `classes`, `units`, `image` and `symbols` of the network from the data where they are left out."""

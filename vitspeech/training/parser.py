@@ -12,6 +12,7 @@ from jsonargparse import Namespace, set_parsing_settings
 from lightning.pytorch.cli import LightningArgumentParser
 
 from vitspeech.attention import DecoderConfig, EncoderConfig
+from vitspeech.errors import InputError
 from vitspeech.trust import KNOWN_PACKAGES, refusal
 
 # `encoder: {depth: 6}` and `encoder: {class_path: vitspeech.RecurrentEncoder}` can then replace each other in configs.
@@ -52,6 +53,29 @@ class Parser(LightningArgumentParser):
 
     def _add_signature_parameter(self, *arguments: Any, sub_configs: bool = False, **options: Any) -> None:
         super()._add_signature_parameter(*arguments, **options)
+
+    def build(self, config: Namespace) -> Namespace:
+        """Build the classes of a config.
+
+        Raises:
+            InputError: The first one that a constructor raises; jsonargparse would try the next type of a union, such as
+                settings or a module, and raise that one's error. Other errors stay as jsonargparse has them.
+        """
+        refused: list[InputError] = []
+
+        def construct(kind: type, *arguments: Any, **options: Any) -> Any:
+            try:
+                return kind(*arguments, **options)
+            except InputError as error:
+                refused.append(error)
+                raise
+
+        try:
+            return self.instantiate(config, instantiators=[(construct, object, True)])
+        except Exception:
+            if refused:
+                raise refused[0] from None
+            raise
 
     def _check_value_key(self, action: argparse.Action, value: Any, *arguments: Any, **options: Any) -> Any:
         value = value.clone() if isinstance(value, Namespace) else value
