@@ -164,7 +164,7 @@ def test_every_config_and_command_that_a_page_names_exists(path):
     for name in re.findall(r"(?:--config|extends:|vitspeech configs) ([a-z_0-9]+/[a-z0-9-]+)\b(?![./])", text):
         assert (ROOT / f"configs/{name}.yaml").exists(), name
     blocks = "\n".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL))
-    assert set(re.findall(r"^vitspeech ([a-z]+)", blocks, flags=re.MULTILINE)) <= set(VERBS)
+    assert set(re.findall(r"^vitspeech ([a-z][a-z-]+)", blocks, flags=re.MULTILINE)) <= set(VERBS)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -174,7 +174,7 @@ def test_the_options_in_the_command_reference_are_those_of_the_command(verb, cap
     )
     assert section
     with pytest.raises(SystemExit):
-        import_module(f"vitspeech.commands.{verb}").main(["--help"])
+        import_module(f"vitspeech.commands.{verb.replace('-', '_')}").main(["--help"])
     text = capsys.readouterr().out
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z-_]*", section[1]))
     assert not {option for option in options if option not in text}

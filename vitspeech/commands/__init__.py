@@ -1,4 +1,4 @@
-"""The command `vitspeech`: one module per verb, imported only when it is called.
+"""The command `vitspeech`: one module per verb (`compare_encoders` of `compare-encoders`), imported when it is called.
 
 Each module has `main(arguments)`, which parses the arguments before it imports torch, so that `--help` is immediate.
 """
@@ -21,6 +21,7 @@ VERBS = {
     "compare": "compare the receptive fields of models in one report",
     "probe": "measure accuracy against the distance that a network has to bridge",
     "sweep": "train configs with several seeds and varied values, and tabulate them",
+    "compare-encoders": "train attention, recurrence and convolutions alike, and compare accuracy and cost",
     "release": "turn a finished run into a released model",
     "benchmark": "measure speed and memory on this machine",
     "configs": "list the configs that come with the package, or print one",
@@ -56,14 +57,14 @@ def run(verb: str, arguments: Sequence[str] | None = None) -> None:
         verb: A key of `VERBS`.
         arguments: The command line after the verb; `None` takes the process's own, for `scripts/VERB.py`.
     """
-    command = import_module(f"vitspeech.commands.{verb}")
+    command = import_module(f"vitspeech.commands.{verb.replace('-', '_')}")
     arguments = sys.argv[1:] if arguments is None else arguments
     command_line.run(partial(command.main, arguments), command_line.program(verb))
 
 
 def usage() -> str:
     """The text of `vitspeech --help`."""
-    verbs = "\n".join(f"  {verb:12}{text}" for verb, text in VERBS.items())
+    verbs = "\n".join(f"  {verb:18}{text}" for verb, text in VERBS.items())
     return (
         "usage: vitspeech COMMAND [ARGUMENTS]\n"
         "       vitspeech COMMAND --help\n"

@@ -22,7 +22,7 @@ FOLDER/sweep.json   both, with the configs and varied values
 FOLDER/sweep.png    a dot for each seed, with mean and standard deviation; a line if one numeric key is varied
 
 Every other `--KEY VALUE` is an option of `vitspeech train` for every run, such as --data.root ROOT,
---trainer.max_epochs 3, --data.init_args.words '[yes, no]' or --config trainer/gpu (an overlay on every config).
+--trainer.max_epochs 3, --data.init_args.words '[left, right]' or --config trainer/gpu (an overlay on every config).
 """
 
 import sys
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     variations = [parse_variation(text) for text in options.vary]
 
     from vitspeech.sweep.plan import make_plan
-    from vitspeech.sweep.sweep import list_runs, sweep
+    from vitspeech.sweep.sweep import exit_with, list_runs, sweep
 
     plan = make_plan(
         options.configs, options.seeds, options.output, variations, overrides=overrides, trust=options.trust
@@ -71,12 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.dry_run:
         list_runs(plan, note)
         return
-    failures = sweep(plan, note)
-    if failures:
-        print(f"vitspeech sweep: {len(failures)} of {len(plan.runs)} runs failed:", file=sys.stderr)
-        for failure in failures:
-            print(f"  {failure.run}: {failure.reason}", file=sys.stderr)
-        sys.exit(1)
+    exit_with("sweep", sweep(plan, note), plan)
 
 
 def tabulate_again(folder: Path) -> None:

@@ -1,7 +1,8 @@
 """A sweep from its plan to its table."""
 
 import shlex
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 
 from vitspeech.sweep.check import check_plan
 from vitspeech.sweep.plan import Plan
@@ -54,3 +55,12 @@ def list_runs(plan: Plan, note: Callable[[str], None]) -> None:
         found = state(run.folder)
         what = f"{PROGRAM} {shlex.join(command(plan, run))}" if found != FINISHED else "nothing to do"
         note(f"run {number} of {len(plan.runs)}: {run}, {found}: {what}")
+
+
+def exit_with(verb: str, failures: Sequence[Failure], plan: Plan) -> None:
+    """Say on standard error which runs failed and why, and end the process with exit status 1, if there are any."""
+    if failures:
+        print(f"vitspeech {verb}: {len(failures)} of {len(plan.runs)} runs failed:", file=sys.stderr)
+        for failure in failures:
+            print(f"  {failure.run}: {failure.reason}", file=sys.stderr)
+        sys.exit(1)
