@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("paths", nargs="+", metavar="FILE_OR_FOLDER", help="images or recordings, or folders of them")
     parser.add_argument("--top", type=int, default=3, help="labels per file (default 3)")
     parser.add_argument("--csv", type=Path, help="write a table instead: file, rank, label, probability, status")
-    parser.add_argument("--attention", type=Path, metavar="PNG", help="draw the attention weights for one file")
+    parser.add_argument("--attention", type=Path, metavar="PNG", help="draw attention and pooling weights for one file")
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     if options.top < 1:
