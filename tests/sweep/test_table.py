@@ -121,9 +121,10 @@ def test_the_record_has_no_folder_of_this_machine(folder):
 def test_what_is_no_sweep_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no run of a sweep"):
         tabulate(tmp_path)
-    (tmp_path / "sweep.json").write_text("[]")
-    with pytest.raises(InputError, match=r"sweep.json: is not the record of a sweep"):
-        tabulate(tmp_path)
+    for content in ("[]", "{}", '{"variants": {"full": {}}}', '{"variants": {"full": {"varied": {}, "seeds": ["x"]}}}'):
+        (tmp_path / "sweep.json").write_text(content)
+        with pytest.raises(InputError, match=r"sweep.json: is not the record of a sweep"):
+            tabulate(tmp_path)
 
 
 @pytest.fixture

@@ -149,6 +149,14 @@ def read_record(folder: Path) -> dict[str, Any]:
     if not file.exists():
         return {}
     record = read_json(file)
-    if not isinstance(record, dict) or not isinstance(record.get("variants"), dict):
+    variants = record.get("variants") if isinstance(record, dict) else None
+    if not isinstance(variants, dict) or not all(
+        isinstance(variant, dict)
+        and isinstance(variant.get("varied"), dict)
+        and all(isinstance(value, str) for value in variant["varied"].values())
+        and isinstance(variant.get("seeds"), list)
+        and all(isinstance(seed, int) for seed in variant["seeds"])
+        for variant in variants.values()
+    ):
         raise InputError(f"{file}: is not the record of a sweep; remove it")
     return record
