@@ -148,7 +148,7 @@ def test_symbols_are_printed_with_the_models_output(command, finished_symbols_ru
         (["--symbols", "3x"], "'x' of '3x' is not a symbol of the model; its symbols are 0, 1, 2, 3, 4"),
         (["--symbols", " "], "a sequence of 0 symbols; it must have 1 .. 10,000"),
         ([ROOT], "Seq2Seq takes symbols, not recordings; use `vitspeech transcribe --symbols`"),
-        (["--symbols", "3", "--beam", "0"], "beam is at least 1"),
+        (["--symbols", "3", "--beam", "0"], "beam=0 is not within 1 .. 1000"),
     ],
 )
 def test_bad_symbols_are_one_line(command, finished_symbols_run, arguments, message):

@@ -57,4 +57,4 @@ def test_padding_of_a_batch_does_not_change_the_loss():
     with torch.no_grad():
         together = task.loss(batch)
         alone = sum(task.group_loss(*(part[[row]] for part in batch)) for row in range(40))
-    assert together.item() == pytest.approx(alone.item() / (batch.units >= 0).sum().item(), rel=1e-9)
+    assert together.item() == pytest.approx(alone.item() / (batch.units >= 0).sum().item(), rel=1e-6)

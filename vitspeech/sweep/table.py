@@ -11,6 +11,7 @@ from typing import Any
 from vitspeech.checkpoint.release import RUN_ONLY
 from vitspeech.data.files import write_csv, write_json, write_text
 from vitspeech.sweep.figure import draw
+from vitspeech.sweep.lengths import draw_lengths
 from vitspeech.sweep.plan import Plan, shipped_name
 from vitspeech.sweep.results import Row, is_score, label, number_text, read_record, read_rows
 from vitspeech.sweep.summaries import Summary, main_metric, summarize
@@ -23,6 +24,8 @@ measured on the same test set, whose own sampling error is not included."""
 
 def tabulate(folder: str | Path, plan: Plan | None = None) -> list[str]:
     """Write sweep.csv, table.md, sweep.json and sweep.png from the finished runs in a folder.
+
+    Sequence tasks also have a lengths.png, see `draw_lengths`.
 
     Args:
         folder: The folder of a sweep; runs that were started by hand as `FOLDER/VARIANT/seed-N` count.
@@ -50,6 +53,7 @@ def tabulate(folder: str | Path, plan: Plan | None = None) -> list[str]:
     write_json({**record, "runs": [asdict(row) for row in rows], "table": table}, folder / "sweep.json")
     if summaries:
         draw(rows, summaries, {name: variant["varied"] for name, variant in variants.items()}, folder / "sweep.png")
+        draw_lengths(folder, rows, folder / "lengths.png")
     return lines
 
 

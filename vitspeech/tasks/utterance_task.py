@@ -17,6 +17,7 @@ from vitspeech.errors import InputError
 from vitspeech.tasks.task import Task
 
 GROUPS = 4  # a batch of 1 to 7 words is half padding as a whole, and a fifth padding in four groups of similar length
+SHORT = 256  # inputs, such as symbols: passing their padding through the network takes less time than another pass
 SMALLEST_GROUP = 8  # utterances: batch norm over one or two hides how much noise they have, which evaluation does not
 
 
@@ -49,10 +50,10 @@ class UtteranceTask(Task):
 def length_groups(batch: tuple[Tensor, ...]) -> Iterator[tuple[Any, ...]]:
     """Split a batch into groups of utterances of similar length, each padded only to its own longest utterance.
 
-    There are at most `GROUPS`, of at least `SMALLEST_GROUP` utterances, or one.
+    There are at most `GROUPS`, of at least `SMALLEST_GROUP` utterances, or one; inputs up to `SHORT` are one group.
     """
     waveforms, lengths, units, spans = batch
-    groups = min(GROUPS, max(len(lengths) // SMALLEST_GROUP, 1))
+    groups = min(GROUPS, max(len(lengths) // SMALLEST_GROUP, 1)) if waveforms.shape[1] > SHORT else 1
     for rows in lengths.argsort().tensor_split(groups):
         longest = max(lengths[rows].tolist())
         most_units, most_words = (max(mask.sum(1).tolist()) for mask in (units[rows] >= 0, spans[rows, :, 1] > 0))

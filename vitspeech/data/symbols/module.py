@@ -22,6 +22,7 @@ EVALUATION_COUNT, LONGER_COUNT = 1000, 500  # sequences of an evaluation set, or
 ATTEMPTS = 50  # draws for each of them: one in ten is of the split
 FEWEST_INPUTS = 500  # possible inputs, a tenth of them for the test
 MOST_SYMBOLS = LONGEST = 1000
+MOST_SETS = 50
 FACTORS = (1.25, 1.5, 1.75, 2)  # lengths of the longer test sets, in multiples of the longest training length
 
 
@@ -77,6 +78,7 @@ class SymbolTasks(InMemoryData):
         check_number("count", count, 1)
         if longer is None:
             longer = sorted({round(factor * longest) for factor in FACTORS} - {longest})
+        check_number("the number of longer test sets", len(longer), 0, MOST_SETS)
         for length in longer:
             check_number("longer", length, longest + 1, 2 * LONGEST)
         self.task, self.size, self.count, self.drawn_from = task, symbols, count, drawn_from
