@@ -51,6 +51,12 @@ def rows_of(network: torch.nn.Module, waveforms: torch.Tensor, lengths: torch.Te
     return {logits.shape[-1]}
 
 
+def test_the_classic_transformer_is_trained_by_adam_without_weight_decay():
+    cli = TrainingCLI([f"--config={ROOT / 'configs/word_sequences/classic.yaml'}", *ON_CPU])
+    optimizer = cli.config.model.init_args.optimizer
+    assert optimizer.class_path == "torch.optim.Adam" and optimizer.init_args.weight_decay == 0
+
+
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=name)
 def test_every_experiment_names_its_task(path):
     assert config_chain(path)[0].parent.parent == ROOT / "configs"

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from vitspeech.attention import Decoder, Encoder, causal_mask, padding_mask
+from vitspeech.attention import Decoder, Encoder, FixedPositions, causal_mask, padding_mask
 
 D, HEADS, HIDDEN = 24, 6, 48
 
@@ -95,6 +95,16 @@ def test_added_positions_are_those_of_the_place(part, options, kind):
     x = torch.randn(1, 8, D)
     assert_close(module.add_positions(x)[:, 3:], module.add_positions(x[:, 3:], 3))
     assert (module.add_positions(x) - x).abs().amax(-1).min() > 0.01
+
+
+def test_a_table_of_positions_is_added_by_encoder_and_decoder():
+    table = torch.randn(20, D)
+    for part in (Encoder, Decoder):
+        module = part(D, {"depth": 1, "heads": HEADS}, positions=FixedPositions(table)).eval()
+        x = torch.randn(2, 5, D)
+        assert_close(module.add_positions(x, 3), x + table[3:8])
+        with pytest.raises(ValueError, match=f"positions have width=8, but the tokens have width={D}"):
+            part(D, {"depth": 1, "heads": HEADS}, positions=FixedPositions(table[:, :8]))
 
 
 def test_unknown_positions_are_refused():

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from altered import alter, alter_card, seal
 from safetensors.torch import load_file, save_file
 

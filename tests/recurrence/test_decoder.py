@@ -118,8 +118,8 @@ def test_beam_search_runs_on_a_transcriber_with_a_recurrent_decoder():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"cell": "rnn"}, "cell='rnn' is not one of lstm, gru"),
-        ({"attend": "during"}, "attend='during' of before, after"),
+        ({"cell": "rnn"}, "cell='rnn' is unknown; known: lstm, gru"),
+        ({"attend": "during"}, "attend='during' is unknown; known: before, after"),
         ({"score": "cubic"}, "score='cubic' is unknown"),
         ({"depth": 0}, "depth=0 is not a number from 1"),
     ],

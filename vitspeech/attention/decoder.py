@@ -62,7 +62,7 @@ class DecoderBlock(ResidualBlock):
     """A decoder block: causal self-attention, cross-attention to the source, and an MLP, each with a residual.
 
     Vaswani et al. 2017 (arXiv:1706.03762, sec. 3.1); each branch has a layer norm before it, or after the residual sum.
-    The source is not normalized again: the encoder's last layer norm has done that.
+    The source is used as it is: the encoder's last layer norm has normalized it.
 
     Args:
         width: Model width D.

@@ -85,8 +85,9 @@ class FixedPositions(nn.Module):
         self.table = self.exact.to(self.table)
         return self
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x + rows_for(x, self.table).to(x.dtype)
+    def forward(self, x: Tensor, first: int = 0) -> Tensor:
+        """Add the positions `first`, `first` + 1, …."""
+        return x + rows_for(x, self.table, first).to(x.dtype)
 
 
 class SinusoidalPositions(nn.Module):
@@ -220,12 +221,15 @@ def split_positions(positions: str | nn.Module | None, width: int) -> tuple[nn.M
         width: Model width D.
 
     Raises:
-        InputError: If the name is unknown.
+        InputError: If the name is unknown, or a module is of another width.
     """
     if isinstance(positions, str) and positions not in IN_ATTENTION | ADDED:
         raise InputError(f"positions={positions!r} is unknown; known: {', '.join(ADDED | IN_ATTENTION)}")
     if isinstance(positions, str) and positions in ADDED:
         return ADDED[positions](width), None
     if isinstance(positions, FixedPositions | SinusoidalPositions | LearnedPositions):
+        own = positions.width if isinstance(positions, SinusoidalPositions) else positions.table.shape[1]
+        if own != width:
+            raise InputError(f"positions have width={own}, but the tokens have width={width}")
         return copy.deepcopy(positions), None
     return None, positions

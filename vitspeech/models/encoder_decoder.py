@@ -89,8 +89,12 @@ class EncoderDecoder(nn.Module):
             units: Units of the transcripts, padded at the end with -1 or any unit (B, L).
         """
         encoded, padding = self.encode(inputs, lengths)
-        full = torch.full((len(encoded),), encoded.shape[1], device=encoded.device)
-        counts = full if lengths is None else self.tokens.count(lengths)
+        if lengths is not None:
+            counts = self.tokens.count(lengths)
+        elif padding is not None:
+            counts = padding.sum(1)
+        else:
+            counts = torch.full((len(encoded),), encoded.shape[1], device=encoded.device)
         return TranscriberOutput(self.forward_decoder(encoded, padding, units), self.forward_ctc(encoded), counts)
 
     def forward_decoder(self, encoded: Tensor, padding: Tensor | None, units: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from vitspeech.attention import MeanPooling, Score
 from vitspeech.attention.decoder import check_source
 from vitspeech.attention.dense import attend
 from vitspeech.attention.masks import check_padding
-from vitspeech.attention.scores import make_score
-from vitspeech.errors import InputError, check_fraction, check_number
+from vitspeech.attention.scores import make_score, named
+from vitspeech.errors import check_fraction, check_number
 from vitspeech.recurrence.encoder import CELLS, Cell
 
 ATTEND = ("before", "after")
@@ -51,7 +51,8 @@ class RecurrentDecoder(nn.Module):
     Both ways of attending compute weights softmax_j(score(s, h_j)) over the source tokens h_j and their weighted sum c:
 
     - `before` (Bahdanau et al. 2015, arXiv:1409.0473, eq. 4-6): the query is the state before the step, s_{t-1}; the
-      layers get [y_{t-1}; c_t]. The output is a maxout of a linear layer of [s_t; y_{t-1}; c_t] (app. A.2.2).
+      layers get [y_{t-1}; c_t]. The output is a maxout of a linear layer of [s_t; y_{t-1}; c_t] (app. A.2.2, with s_t
+      as in eq. 4).
     - `after` (Luong et al. 2015, arXiv:1508.04025, eq. 5-8 and sec. 3.3): the layers get [y_{t-1}; o_{t-1}], where o is
       the last output ("input feeding"); the query is the state after the step, s_t, and o_t = tanh(W [c_t; s_t]).
 
@@ -89,10 +90,12 @@ class RecurrentDecoder(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_number("width", width, 1)
         check_number("depth", depth, 1)
         check_fraction("dropout", dropout)
-        if cell not in CELLS or attend not in (*ATTEND, None):
-            raise InputError(f"cell={cell!r} is not one of {', '.join(CELLS)}, or attend={attend!r} of before, after")
+        named(CELLS, "cell", cell)
+        if attend is not None:
+            named(ATTEND, "attend", attend)
         self.width = width
         self.attend_before = (attend or ("before" if score == "additive" else "after")) == "before"
         self.score = make_score(score, 1, width)

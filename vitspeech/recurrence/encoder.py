@@ -106,6 +106,7 @@ class RecurrentEncoder(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_number("width", width, 1)
         check_number("depth", depth, 1)
         directions = 2 if bidirectional else 1
         if hidden is None and width % directions:

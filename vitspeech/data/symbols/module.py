@@ -107,7 +107,7 @@ class SymbolTasks(InMemoryData):
         count = EVALUATION_COUNT if name == split else LONGER_COUNT
         for _ in range(ATTEMPTS * count):
             inputs = tuple(draw_input(self.task, self.size, lengths, random))
-            if split_of(inputs, self.drawn_from) == split:
+            if split_of(self.task, inputs, self.size, self.drawn_from) == split:
                 found[inputs] = output_of(self.task, inputs, self.size)
             if len(found) == count:
                 break
@@ -115,9 +115,10 @@ class SymbolTasks(InMemoryData):
 
     def draw(self, random: Random) -> list[int]:
         """Draw a training input: one that belongs to the training split."""
-        while split_of(inputs := draw_input(self.task, self.size, self.lengths, random), self.drawn_from) != "train":
-            pass
-        return inputs
+        while True:
+            inputs = draw_input(self.task, self.size, self.lengths, random)
+            if split_of(self.task, inputs, self.size, self.drawn_from) == "train":
+                return inputs
 
     def text(self, inputs: Sequence[int]) -> str:
         """An input as text: its symbols separated by spaces."""

@@ -13,7 +13,7 @@ SPLITS = ("test", "validation", *["train"] * 8)  # one tenth of all inputs, one 
 def draw_input(task: str, symbols: int, lengths: tuple[int, int], random: Random) -> list[int]:
     """Draw an input: a length within `lengths` and then its symbols, all equally likely.
 
-    `add` draws two numbers with as many digits each, without leading zeros, and a plus sign between them.
+    `add` draws two numbers, each with a length of its own and without leading zeros, and a plus sign between them.
     """
     if task == "add":
         return [*draw_number(symbols, lengths, random), symbols, *draw_number(symbols, lengths, random)]
@@ -54,11 +54,16 @@ def digits_of(number: int, base: int) -> list[int]:
     return digits[::-1]
 
 
-def split_of(inputs: Sequence[int], drawn_from: int) -> str:
+def split_of(task: str, inputs: Sequence[int], symbols: int, drawn_from: int) -> str:
     """The split that an input belongs to, by a hash of the input and of the data set's seed.
 
     It depends on nothing else, so no input of the test or the validation set is ever drawn in training, however many
-    are drawn, and whatever the run's seed.
+    are drawn, and whatever the run's seed. Both orders of the numbers of `add`, which have the same sum, are in the
+    same split.
     """
+    if task == "add":
+        plus = list(inputs).index(symbols)
+        first, second = sorted((list(inputs[:plus]), list(inputs[plus + 1 :])))
+        inputs = [*first, symbols, *second]
     digest = hashlib.sha256(f"{drawn_from}: {' '.join(map(str, inputs))}".encode()).digest()
     return SPLITS[int.from_bytes(digest[:8], "big") % len(SPLITS)]
