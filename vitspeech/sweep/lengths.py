@@ -70,6 +70,7 @@ def draw(curves: Mapping[str, Sequence[Curve]], trained: int, output: Path) -> N
             axes.plot(sorted(curve), values, ".", color=style.color, alpha=0.4, markersize=5)
     axes.axvline(trained, color=GRAY, linestyle=":", linewidth=1.2)
     axes.set(xlabel="input symbols (dotted: the longest in training)", ylabel="sequences right (%)", ylim=(-3, 103))
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, title="variant (seeds)", title_fontsize=8)
     figure.savefig(output, dpi=110)
