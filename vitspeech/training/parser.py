@@ -58,8 +58,7 @@ class Parser(LightningArgumentParser):
         """Build the classes of a config.
 
         Raises:
-            InputError: The first one that a constructor raises. jsonargparse would try the next type of a union, and raise
-                that one's error. Other errors stay as jsonargparse has them.
+            InputError: The first one that a constructor raises; jsonargparse would try the next type of a union.
         """
         refused: list[InputError] = []
 
