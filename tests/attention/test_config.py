@@ -47,6 +47,6 @@ def test_the_command_line_changes_task_or_depth_and_keeps_the_other_settings(cha
     parser.add_argument("--config", action="config")
     parser.add_subclass_arguments(Task, "model")
     parsed = parser.parse_args([f"--config={tmp_path / 'config.yaml'}", change])
-    encoder = parsed.model.init_args.network.init_args.encoder
+    encoder = parsed.model.init_args.network.init_args.encoder.init_args
     assert (encoder.depth, encoder.heads) == (3 if "depth" in change else 1, 2)
     assert "class_path" not in encoder
