@@ -101,7 +101,7 @@ def test_the_loss_and_its_gradient_do_not_depend_on_the_number_of_groups(monkeyp
 
 @pytest.mark.parametrize("count", [1, 2, 7, 15, 16, 31, 33, 70])
 def test_groups_have_every_utterance_once_and_no_more_padding_than_they_need(count):
-    lengths = torch.randperm(100, generator=torch.Generator().manual_seed(count))[:count] + 3
+    lengths = torch.randperm(100, generator=torch.Generator().manual_seed(count))[:count] + 300  # not SHORT
     said = [[(place + 1) % 5] * (1 + place % 3) for place in range(count)]
     speech = noise(said, lengths.tolist())
     speech.waveforms[:, 0] = torch.arange(count)
@@ -119,6 +119,12 @@ def test_groups_have_every_utterance_once_and_no_more_padding_than_they_need(cou
             assert torch.equal(waveform[:length], speech.waveforms[place, :length])
             assert (span[:, 1] > 0).sum() == len(said[place])
     assert sorted(seen) == list(range(count))
+
+
+def test_short_inputs_such_as_symbols_are_one_group():
+    speech = noise([[1]] * 64, [4 + place for place in range(64)])
+    ((waveforms, lengths, _, _),) = length_groups(speech)
+    assert waveforms.shape == (64, 67) and sorted(lengths.tolist()) == list(range(4, 68))
 
 
 def test_utterances_without_spans_are_split_too():

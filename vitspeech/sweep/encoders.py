@@ -18,8 +18,8 @@ from vitspeech.sweep.table import difference_cell, score_cell
 NOTE = """\
 Mean ± sample standard deviation over n seeds; differences are paired by seed, with the 95 % interval of Student's t.
 FLOPs are those of a second of sound from the log-mel frames on, a multiply-add as two. Clips/s are those of batches of
-{batch} clips of {seconds:g} s in {dtype}, with forward, backward pass and optimizer step in training; all networks are
-timed in turn. The delay is from the first sample of a token to its output in a stream, the real-time factor the time to
+{batch} clips of {seconds:g} s in {dtype}, with forward, backward pass and a step of AdamW in training; all networks are timed in
+turn. Minutes are those of the training runs. The delay is from the first sample of a token to its output in a stream, the real-time factor the time to
 stream on one thread over the duration of the sound. The field is effective: 90 % of the gradient energy before (after)
 the center of a token lies within it, mean over the seeds; nothing beyond the clips of {seconds:g} s is measured. The
 path is the number of operations between two tokens one second apart (Vaswani et al. 2017, table 1).
@@ -60,6 +60,7 @@ class EncoderRow:
             "difference_low": low,
             "difference_high": high,
             "parameters": self.summary.parameters,
+            "minutes": self.summary.minutes,
             **self.cost,
             "field_back_ms": self.back_ms,
             "field_ahead_ms": self.ahead_ms,
@@ -101,6 +102,7 @@ def encoder_lines(rows: Sequence[EncoderRow], metric: str) -> list[str]:
         f"{label(metric)}{', %' if is_score(metric) else ''}",
         *([f"minus {first.variant}"] if len(rows) > 1 else []),
         "parameters",
+        "minutes",
         "MFLOPs per second of sound",
         "training, clips/s",
         "inference, clips/s",
@@ -119,6 +121,7 @@ def encoder_lines(rows: Sequence[EncoderRow], metric: str) -> list[str]:
                 score_cell(metric, *row.summary.scores[metric]),
                 *([difference_cell(row.summary, first, metric)] if len(rows) > 1 else []),
                 f"{row.summary.parameters:,}",
+                f"{row.summary.minutes:.1f}",
                 f"{cost['flops_per_second'] / 1e6:.1f}",
                 f"{cost['training_clips_per_second']:,.0f}",
                 f"{cost['clips_per_second']:,.0f}",
