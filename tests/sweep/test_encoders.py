@@ -42,12 +42,12 @@ def test_the_table_has_every_number_and_says_why_an_encoder_does_not_stream(rows
     lines = write_encoders(rows, "test_accuracy", SETTINGS, tmp_path)
     full, lstm = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:4])
     assert full[:3] == ["full", "2", "93.00 ± 1.41"] and full[3] == ""
-    assert full[4:] == ["897,806", "45.7", "123", "1,234", "—", "—", "301 / 250", "1"]
+    assert full[4:] == ["897,806", "1.5", "45.7", "123", "1,234", "—", "—", "301 / 250", "1"]
     assert lstm[3].startswith("-1.50 [") and lstm[3].endswith("n = 2")
-    assert lstm[8:] == ["85", "0.032", "200 / 56", "25"]
+    assert lstm[9:] == ["85", "0.032", "200 / 56", "25"]
     assert lines[5:] == ["- full: not streamed, since its reach is unlimited."]
     text = (tmp_path / "encoders.md").read_text()
-    assert "batches of\n128 clips of 1 s in fp32" in text and "Measured on CPU, 1 core, commit c0ffee." in text
+    assert "batches of 128 clips of 1 s in fp32" in text and "Measured on CPU, 1 core, commit c0ffee." in text
 
 
 def test_the_files_of_the_table_have_the_same_numbers(rows, tmp_path):

@@ -17,12 +17,13 @@ from vitspeech.sweep.table import difference_cell, score_cell
 
 NOTE = """\
 Mean ± sample standard deviation over n seeds; differences are paired by seed, with the 95 % interval of Student's t.
-FLOPs are those of a second of sound from the log-mel frames on, a multiply-add as two. Clips/s are those of batches of
-{batch} clips of {seconds:g} s in {dtype}, with forward, backward pass and a step of AdamW in training; all networks are timed in
-turn. Minutes are those of the training runs. The delay is from the first sample of a token to its output in a stream, the real-time factor the time to
-stream on one thread over the duration of the sound. The field is effective: 90 % of the gradient energy before (after)
-the center of a token lies within it, mean over the seeds; nothing beyond the clips of {seconds:g} s is measured. The
-path is the number of operations between two tokens one second apart (Vaswani et al. 2017, table 1).
+Minutes are those of training. FLOPs are those of a second of sound from the log-mel frames on, a multiply-add as two.
+Clips/s are those of batches of {batch} clips of {seconds:g} s in {dtype}, with forward and backward pass and a step of
+AdamW in training; all networks are timed in turn. The delay is from the first sample of a token to its output in a
+stream, the real-time factor the time to stream on one thread over the duration of the sound. The field is effective:
+90 % of the gradient energy before (after) the center of a token lies within it, mean over the seeds; nothing beyond the
+clips of {seconds:g} s is measured. The path is the number of operations between two tokens one second apart (Vaswani et
+al. 2017, table 1).
 
 Measured on {hardware}, commit {commit}."""
 
@@ -64,7 +65,6 @@ class EncoderRow:
             **self.cost,
             "field_back_ms": self.back_ms,
             "field_ahead_ms": self.ahead_ms,
-            "minutes": self.summary.minutes,
             "not_streamed": self.not_streamed,
         }
 
