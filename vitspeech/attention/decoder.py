@@ -222,10 +222,7 @@ class Decoder(nn.Module):
         Raises:
             ValueError: If the source has another width, or the padding another shape.
         """
-        if source.ndim != 3 or source.shape[2] != self.width:
-            raise ValueError(f"source of shape {tuple(source.shape)} is not (B, S, {self.width})")
-        if source_padding is not None:
-            check_padding(source_padding, *source.shape[:2])
+        check_encoded(source, source_padding, self.width)
         return DecoderCache(tuple(block.start(source) for block in self.blocks), source_padding)
 
     def step(self, x: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
@@ -257,3 +254,15 @@ def check_source(source: Tensor, x: Tensor) -> None:
         raise ValueError(
             f"source of shape {tuple(source.shape)} and x of shape {tuple(x.shape)} differ in batch or width"
         )
+
+
+def check_encoded(source: Tensor, source_padding: Tensor | None, width: int) -> None:
+    """Check the shapes of an encoded source of width D and of its padding.
+
+    Raises:
+        ValueError: If they are not (B, S, D) and (B, S).
+    """
+    if source.ndim != 3 or source.shape[2] != width:
+        raise ValueError(f"source of shape {tuple(source.shape)} is not (B, S, {width})")
+    if source_padding is not None:
+        check_padding(source_padding, *source.shape[:2])

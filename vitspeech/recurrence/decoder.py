@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import MeanPooling, Score
-from vitspeech.attention.decoder import check_source
+from vitspeech.attention.decoder import check_encoded, check_source
 from vitspeech.attention.dense import attend
-from vitspeech.attention.masks import check_padding
 from vitspeech.attention.scores import make_score, named
 from vitspeech.errors import check_fraction, check_number
 from vitspeech.recurrence.encoder import CELLS, Cell
@@ -120,10 +119,7 @@ class RecurrentDecoder(nn.Module):
         Raises:
             ValueError: If the source has another width, or the padding another shape.
         """
-        if source.ndim != 3 or source.shape[2] != self.width:
-            raise ValueError(f"source of shape {tuple(source.shape)} is not (B, S, {self.width})")
-        if source_padding is not None:
-            check_padding(source_padding, *source.shape[:2])
+        check_encoded(source, source_padding, self.width)
         hidden = self.first_state(self.mean(source, source_padding)).tanh()
         hidden = hidden.unflatten(-1, (self.layers.num_layers, -1)).transpose(0, 1).to(source.dtype).contiguous()
         state = (hidden, torch.zeros_like(hidden)) if isinstance(self.layers, nn.LSTM) else (hidden,)
