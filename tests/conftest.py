@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from filelock import FileLock
+from matplotlib.figure import Figure
 from running import Result
 from tiny import TINY, TINY_LABELER, TINY_SEQUENCES, TINY_SPEECH, TINY_SYMBOLS, TINY_TRANSCRIBER
 
@@ -111,3 +112,16 @@ def words(tmp_path: Path) -> Path:
     """A recording of the synthesized words left, go."""
     spoken_words.save_example(tmp_path / "words.wav", ["left", "go"])
     return tmp_path / "words.wav"
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that the test saves."""
+    saved, save = [], Figure.savefig
+
+    def keep(figure, *arguments, **options):
+        saved.append(figure)
+        save(figure, *arguments, **options)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    return saved

@@ -1,26 +1,11 @@
 """The picture of a decoder's cross-attention: which maps it has, and that they are the network's."""
 
-import pytest
 import torch
-from matplotlib.figure import Figure
 
 from vitspeech.models import Seq2Seq
 from vitspeech.plots.cross_attention import Alignment, align_symbols, draw_alignments
 
 SYMBOLS, LABELS = ["a", "$b", "c", "+"], ["x", "y$", "z"]
-
-
-@pytest.fixture
-def figures(monkeypatch):
-    """The figures that are saved."""
-    saved, save = [], Figure.savefig
-
-    def keep(figure, *arguments, **options):
-        saved.append(figure)
-        save(figure, *arguments, **options)
-
-    monkeypatch.setattr(Figure, "savefig", keep)
-    return saved
 
 
 def seq2seq(**decoder):

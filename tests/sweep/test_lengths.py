@@ -1,7 +1,6 @@
 """The figure of accuracy by length: what is read from the runs, and what is drawn."""
 
 import pytest
-from matplotlib.figure import Figure
 
 from vitspeech.errors import InputError
 from vitspeech.sweep.lengths import draw_lengths
@@ -18,18 +17,6 @@ def run(folder, variant, seed, accuracies, trained=3):
     lines = [f"{sets[length]},{length},10,{value},0,1,0" for length, value in accuracies.items()]
     (path / "lengths.csv").write_text(HEAD + "\n".join(lines) + "\n")
     return Row(variant, seed, FINISHED, Result({"sequence_accuracy": 1.0}, "sequence_accuracy", 1, 1.0, "", ""))
-
-
-@pytest.fixture
-def figures(monkeypatch):
-    saved, save = [], Figure.savefig
-
-    def keep(figure, *arguments, **options):
-        saved.append(figure)
-        save(figure, *arguments, **options)
-
-    monkeypatch.setattr(Figure, "savefig", keep)
-    return saved
 
 
 def test_lines_are_means_over_seeds_by_length(tmp_path, figures):
