@@ -79,18 +79,23 @@ def pictures() -> dict[str, bytes]:
     return contents
 
 
-def test_pictures(tmp_path, pictures):
+def fuzz_files(kind, folder, contents, read):
+    """`fuzz` reading files whose good contents, by their names, are altered."""
+
     def prepare(random):
-        name = random.choice(sorted(pictures))
-        (tmp_path / name).write_bytes(mutated_bytes(pictures[name], random))
+        name = random.choice(sorted(contents))
+        (folder / name).write_bytes(mutated_bytes(contents[name], random))
+        return lambda: read(folder / name)
 
-        def read():
-            picture = read_picture(tmp_path / name, 32)
-            assert picture.shape == (3, 32, 32) and picture.dtype == torch.uint8
+    fuzz(kind, folder, prepare)
 
-        return read
 
-    fuzz("pictures", tmp_path, prepare)
+def test_pictures(tmp_path, pictures):
+    def read(path):
+        picture = read_picture(path, 32)
+        assert picture.shape == (3, 32, 32) and picture.dtype == torch.uint8
+
+    fuzz_files("pictures", tmp_path, pictures, read)
 
 
 @pytest.fixture
@@ -108,17 +113,11 @@ def recordings(tmp_path) -> dict[str, bytes]:
 
 
 def test_recordings(tmp_path, recordings):
-    def prepare(random):
-        name = random.choice(sorted(recordings))
-        (tmp_path / name).write_bytes(mutated_bytes(recordings[name], random))
+    def read(path):
+        samples = read_clip(path)
+        assert samples.dtype == torch.int16 and samples.dim() == 1
 
-        def read():
-            samples = read_clip(tmp_path / name)
-            assert samples.dtype == torch.int16 and samples.dim() == 1
-
-        return read
-
-    fuzz("recordings", tmp_path, prepare)
+    fuzz_files("recordings", tmp_path, recordings, read)
 
 
 CONFIGS = (
