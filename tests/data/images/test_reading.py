@@ -90,3 +90,13 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path, monkeypatch)
     whole = read_picture(tmp_path / "photo.jpg", 32).float()
     assert decoded == [(200, 160), (1600, 1280)]
     assert (small - whole).abs().max() <= 4
+
+
+def test_a_picture_whose_conversion_exceeds_the_memory_is_refused(tmp_path, monkeypatch):
+    def too_large(picture):
+        raise MemoryError
+
+    Image.new("F", (20, 30)).save(tmp_path / "large.tiff")
+    monkeypatch.setattr(reading, "to_rgb", too_large)
+    with pytest.raises(ValueError, match=r"large\.tiff: too large for the memory"):
+        read_picture(tmp_path / "large.tiff", 8)

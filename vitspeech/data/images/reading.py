@@ -41,7 +41,10 @@ def read_picture(path: str | Path, side: int) -> Tensor:
     picture = decoded(path, side)
     if picture.mode == "F" and not numpy.isfinite(numpy.asarray(picture)).all():
         raise InputError(f"{path}: has values that are not finite (NaN or infinite)")
-    square = ImageOps.fit(to_rgb(picture), (side, side), Image.Resampling.BICUBIC)
+    try:
+        square = ImageOps.fit(to_rgb(picture), (side, side), Image.Resampling.BICUBIC)
+    except MemoryError:  # 16-bit and float values are converted in double precision
+        raise InputError(f"{path}: too large for the memory") from None
     return torch.from_numpy(numpy.array(square)).permute(2, 0, 1).contiguous()
 
 
