@@ -33,7 +33,7 @@ ROOMS = {
     "metrics": "errors",
     "models": "attention errors frontends trust",
     "checkpoint": "attention data documents errors frontends models recurrence trust writing",
-    "inference": "attention checkpoint data decoding errors frontends metrics models recurrence",
+    "inference": "attention checkpoint data decoding errors frontends metrics models",
     "plots": "attention checkpoint data errors frontends inference metrics models",
     "evaluation": "data errors inference metrics plots",
     "tasks": "decoding errors evaluation inference metrics trust",

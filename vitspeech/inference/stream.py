@@ -11,7 +11,6 @@ from vitspeech.checkpoint.folder import Model
 from vitspeech.errors import InputError
 from vitspeech.inference.transcribe import is_autoregressive
 from vitspeech.inference.waveform import FULL_SCALE, checked
-from vitspeech.recurrence import RecurrentEncoder
 
 STREAMABLE = (
     "use a model with a limited `right` in every block, such as speech-commands-truncated, speech-commands-causal or, "
@@ -46,9 +45,7 @@ class AudioStream:
         if not all(hasattr(network, part) for part in ("tokens", "encoder", "frame_logits")):
             raise InputError(f"{name} can't be streamed: it has no encoder of speech tokens")
         if network.encoder.reach[1] is None:
-            reason = "its look-ahead is unlimited (`right: null`), so no output is final before the end"
-            if isinstance(network.encoder, RecurrentEncoder):
-                reason = "its encoder is bidirectional, so no output is final before the end"
+            reason = "its look-ahead is unlimited (`right: null`, bidirectional), so no output is final before the end"
             raise InputError(f"{name} can't be streamed: {reason}; {STREAMABLE}")
         if not hasattr(network.encoder, "stream"):
             raise InputError(f"{name} can't be streamed: {type(network.encoder).__name__} has no method stream")
