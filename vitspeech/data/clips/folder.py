@@ -113,7 +113,7 @@ class AudioFolder(WaveformData):
         """List the recordings of all splits before reading any, so that a wrong folder is reported at once."""
         if hasattr(self, "splits"):
             return
-        splits = self.find_splits()
+        splits = word_recordings(self.root)
         if noise_files := audio_files(self.root / NOISE):
             noise = torch.cat([read_audio(file) for file in noise_files])
             if len(noise) < self.samples:
@@ -122,25 +122,34 @@ class AudioFolder(WaveformData):
             self.noise = noise
         self.splits = splits
 
-    def find_splits(self) -> dict[str, list[LabeledFile]]:
-        """List the recordings of each split; hold out training recordings for a split without a source."""
-        splits, first_locations = {}, {}
-        for split, source in self.sources.items():
-            splits[split] = list(list_recordings(source))
-            for item in splits[split]:
-                if item.label not in self.labels:
-                    words = ", ".join(self.labels)
-                    raise InputError(
-                        f"{item.location}: {item.label!r} is a word that training does not have; known: {words}"
-                    )
-                if not item.file.is_file():
-                    raise FileNotFoundError(f"{item.location}: {item.file} does not exist")
-                if item.file in first_locations:
-                    raise InputError(
-                        f"{item.location}: {item.file} is listed twice, first in {first_locations[item.file]}"
-                    )
-                first_locations[item.file] = item.location
-        return hold_out(splits, self.root)
+
+def word_recordings(root: Path) -> dict[str, list[LabeledFile]]:
+    """The recordings of each split of a folder as `AudioFolder` describes it, the folder of Speech Commands included.
+
+    Training recordings are held out for a split without a source; in Speech Commands these are the official splits.
+
+    Raises:
+        FileNotFoundError, InputError: As `AudioFolder` does.
+    """
+    if not root.is_dir():
+        raise FileNotFoundError(f"{root}: no such folder")
+    splits, first_locations = {}, {}
+    for split, source in split_sources(root).items():
+        splits[split] = list(list_recordings(source))
+        if split == "train":
+            labels = {item.label for item in splits[split]}
+        for item in splits[split]:
+            if item.label not in labels:
+                words = ", ".join(sorted(labels))
+                raise InputError(
+                    f"{item.location}: {item.label!r} is a word that training does not have; known: {words}"
+                )
+            if not item.file.is_file():
+                raise FileNotFoundError(f"{item.location}: {item.file} does not exist")
+            if item.file in first_locations:
+                raise InputError(f"{item.location}: {item.file} is listed twice, first in {first_locations[item.file]}")
+            first_locations[item.file] = item.location
+    return hold_out(splits, root)
 
 
 def hold_out(splits: dict[str, list], root: Path) -> dict[str, list]:
