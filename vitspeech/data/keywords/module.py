@@ -111,7 +111,7 @@ class Keywords(WaveformData):
             check_number(name, share, 0, MOST_SHARE)
         check_number("synthesized", synthesized, 0, MOST_SPOKEN)
         if speech_hours is not None:
-            check_number("speech_hours", speech_hours, 0.001)
+            check_number("speech_hours", speech_hours, 0.0003)  # a clip
         if recordings is None and not synthesized:
             raise InputError("recordings=None and synthesized=0: there are no clips of the words; give one of them")
         self.labels = [*self.words, UNKNOWN, SILENCE]
