@@ -14,7 +14,7 @@ from vitspeech.data.audio.reading import ENDINGS, read_audio, read_clips
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
-from vitspeech.data.clips.speech_commands import NOISE
+from vitspeech.data.clips.silence import NOISE
 from vitspeech.data.splits import hashed_splits, relative_name, speaker_in_name
 from vitspeech.errors import InputError
 
