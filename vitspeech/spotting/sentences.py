@@ -10,13 +10,13 @@ from vitspeech.spotting.streams import KEYWORDS, OTHERS, SOUNDS, SPEECH
 Table = dict[str, Any]
 NAMES = {SPEECH: "continuous speech", OTHERS: "other words", SOUNDS: "sounds"}
 ELSEWHERE = (
-    "openWakeWord aims at fewer than 0.5 false alarms an hour at fewer than 5 % misses. One phrase per model; misses of "
-    "phrases in noise at 5 to 10 dB with reverberation; alarms in the Dinner Party Corpus (DiPCo: talk at dinner, music, "
-    "far field, 5.5 hours).",
+    "openWakeWord aims at fewer than 0.5 false alarms an hour at fewer than 5 % misses. One phrase per model; misses "
+    "of phrases in noise at 5 to 10 dB with reverberation; alarms in the Dinner Party Corpus (DiPCo: talk at dinner, "
+    "music, far field, 5.5 hours).",
     "icefall, open-vocabulary spotting of 20 commands, mostly of two words: 86 % found at 0.025 alarms an hour, after "
     "fine-tuning 98.7 % at 0.6. 307 recordings of the commands; alarms in the test set of GigaSpeech (40 hours).",
-    "Picovoice Porcupine: 91 % found at 0.1 alarms an hour, by its maker. Six phrases of more than 50 speakers in noise "
-    "of DEMAND at 10 dB; alarms in LibriSpeech test-clean.",
+    "Picovoice Porcupine: 91 % found at 0.1 alarms an hour, by its maker. Six phrases of more than 50 speakers in "
+    "noise of DEMAND at 10 dB; alarms in LibriSpeech test-clean.",
 )
 
 
@@ -139,28 +139,28 @@ def protocol(summary: Mapping[str, Any]) -> list[str]:
     settings = ", ".join(f"{name} {value}" for name, value in summary["settings"].items())
     lines = [
         f"Split: {plan['split']}; seed: {plan['seed']}; settings of the decoder: {settings}.",
-        f"Keywords: {amount(heard[KEYWORDS])}. Words of one speaker, cut by their energy, at one level, follow each other "
-        f"with pauses of {PAUSE_S[0]:g} to {PAUSE_S[1]:g} s, without noise and with background noise. A word is found if "
-        f"a detection of it overlaps the word, lengthened by {TOLERANCE_S:g} s on either side.",
+        f"Keywords: {amount(heard[KEYWORDS])}. Words of one speaker, cut by their energy, at one level, follow each "
+        f"other with pauses of {PAUSE_S[0]:g} to {PAUSE_S[1]:g} s, without noise and with background noise. A word is "
+        f"found if a detection of it overlaps the word, lengthened by {TOLERANCE_S:g} s on either side.",
     ]
     if SPEECH in heard:
         there = heard[SPEECH]
         lines.append(
-            f"Continuous speech: {there['recordings']:,} recordings, {there['transcribed']:,} of them with transcripts, "
-            f"{there['speakers']} speakers, {there['hours']:.2f} h. The recordings of a speaker in a folder follow each "
-            "other. A detection does not count if the transcript of the recording, or of one within "
+            f"Continuous speech: {there['recordings']:,} recordings, {there['transcribed']:,} of them with "
+            f"transcripts, {there['speakers']} speakers, {there['hours']:.2f} h. The recordings of a speaker in a "
+            "folder follow each other. A detection does not count if the transcript of the recording, or of one within "
             f"{NEIGHBOR_S:g} s, has the word, and recordings with the word don't count in its hours. The rate of all "
             "words is the sum of the words' rates."
         )
     if OTHERS in heard:
         lines.append(
-            f"Other words: {amount(heard[OTHERS])}, one after another as the keywords, without noise. Every detection is "
-            "a false alarm."
+            f"Other words: {amount(heard[OTHERS])}, one after another as the keywords, without noise. Every "
+            "detection is a false alarm."
         )
     if SOUNDS in heard:
         lines.append(
-            f"Sounds: {heard[SOUNDS]['streams']:,} recordings, {heard[SOUNDS]['hours']:.2f} h, each from its beginning. "
-            "Every detection is a false alarm."
+            f"Sounds: {heard[SOUNDS]['streams']:,} recordings, {heard[SOUNDS]['hours']:.2f} h, each from its "
+            "beginning. Every detection is a false alarm."
         )
     return lines
 
