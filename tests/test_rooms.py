@@ -45,8 +45,8 @@ ROOMS = {
     "benchmark": "attention checkpoint data errors frontends inference models plots provenance recurrence",
     "tables": "checkpoint errors receptive",
     "commands": (
-        "benchmark checkpoint command_line data errors inference plots provenance receptive samples spotting sweep "
-        "tasks training trust"
+        "benchmark checkpoint command_line data decoding errors inference plots provenance receptive samples spotting "
+        "sweep tasks training trust"
     ),
     "__main__": "commands",
 }

@@ -57,8 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     start = time.perf_counter()
     torch.set_num_threads(1)  # the stream's parts are too small for more
     measurement = measure(vitspeech.load(options.model, trust=options.trust), plan)
-    counts = measurement.counts()
-    summary = measurement.summary(counts, Path(options.model).resolve().name)
+    settings = measurement.listener.settings
+    counts = measurement.counts(settings)
+    summary = measurement.summary(counts, settings, Path(options.model).resolve().name)
     page = write_report(measurement, counts, summary, options.output)
     for line in sentences(summary):
         print(line)

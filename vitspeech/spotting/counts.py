@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy
 import torch
 
-from vitspeech.inference.spotting import Detection
 from vitspeech.metrics.intervals import bootstrap_ratio_interval, poisson_interval
 from vitspeech.spotting.listening import ALARM, EXTRA, MATCH, Candidate, Heard, noise_name
 from vitspeech.spotting.streams import KEYWORDS, OTHERS, SOUNDS, SPEECH, contains
@@ -116,13 +115,13 @@ class Counts:
         return OperatingPoint(dict(thresholds), alarms, found, kept)
 
     def after_refractory(self, kept: numpy.ndarray) -> numpy.ndarray:
-        """Drop detections that end less than the refractory period after the one before in the same stream."""
+        """Drop detections that end within the refractory period after the one before in the stream, as `select` does."""
         result, last_stream, last_end_s = kept.copy(), -1, -math.inf
         for place in numpy.flatnonzero(kept).tolist():
             item = self.candidates[place]
             if item.stream != last_stream:
                 last_stream, last_end_s = item.stream, -math.inf
-            if item.detection.end_s - last_end_s < self.refractory_s:
+            if max(item.detection.end_s - last_end_s, 0) < self.refractory_s:
                 result[place] = False
             else:
                 last_end_s = item.detection.end_s
@@ -174,7 +173,7 @@ class Counts:
         first: dict[tuple[int, int], float] = {}
         for item, is_kept in zip(self.candidates, point.kept, strict=True):
             if is_kept and item.status == MATCH:
-                delay = decided_s(item.detection) - self.heard[item.stream].stream.words[item.word].end_s
+                delay = item.detection.decided_s - self.heard[item.stream].stream.words[item.word].end_s
                 key = (item.stream, item.word)
                 first[key] = min(delay, first.get(key, math.inf))
         return sorted(first.values())
@@ -186,11 +185,6 @@ class Counts:
         extra = [item for item in kept if item.status == EXTRA]
         on_word = sum(item.word >= 0 for item in extra)
         return {"repeated": len(matches) - len(set(matches)), "another_word": on_word, "beside": len(extra) - on_word}
-
-
-def decided_s(detection: Detection) -> float:
-    """The time of the last audio that a detection depends on."""
-    return getattr(detection, "decided_s", math.nan)
 
 
 def logit(probability: numpy.ndarray) -> numpy.ndarray:

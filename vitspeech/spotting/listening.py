@@ -10,23 +10,23 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.data.clips.speech_commands import SILENCE, UNKNOWN
+from vitspeech.decoding.keywords import Detection
+from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings
 from vitspeech.errors import InputError
-from vitspeech.inference.spotting import Detection, WordSpotter
+from vitspeech.inference.spotting import WordSpotter
+from vitspeech.inference.transcribe import is_transcribing
 from vitspeech.spotting.streams import KEYWORDS, SPEECH, MakeStreams, SaidWord, Stream, contains
 
 TOLERANCE_S = 0.25  # a detection may lie so far beside the word that it is of; pauses are twice as long
 NEIGHBOR_S = 0.5  # speech: an utterance so near counts as well if it has the word
 DIGITS = 9  # of a probability; so a table has the very numbers that were counted
 ALARM, DISCOUNTED, MATCH, EXTRA = "alarm", "discounted", "match", "extra"
-LOWEST = 0.5  # TODO until the decoder has candidates of its own
 
 
 @dataclass(frozen=True)
@@ -74,55 +74,53 @@ class Listener:
 
     Attributes:
         words: The labels that can be detected.
+        settings: The model's own settings of the decoder.
         seconds: Audio heard so far.
-        computing_s: Time spent on it, without reading.
+        computing_s: Time that the network took for it, without reading.
 
     Raises:
         InputError: If the model can't be streamed, has no word, or transcribes.
     """
 
     def __init__(self, model: Model) -> None:
-        self.model, self.spotter = model, WordSpotter(model, threshold=LOWEST)
-        self.words = [label for label in model.labels if label not in (UNKNOWN, SILENCE)]
+        if is_transcribing(model):
+            raise InputError("the model transcribes; give one that spots single words")
+        self.model, self.spotter = model, WordSpotter(model)
+        self.settings = self.spotter.settings
+        self.words = [label for label in model.labels if label not in NO_WORDS]
         self.seconds = self.computing_s = 0.0
         if not self.words:
             raise InputError("the model has no word to spot, only unknown and silence")
+
+    @property
+    def sample_rate_hz(self) -> int:
+        """The sample rate of the model's audio."""
+        return self.spotter.stream.sample_rate_hz
 
     def hear(self, makers: Sequence[MakeStreams], progress: str) -> list[Heard]:
         """Run the model over streams, with a progress bar named `progress`."""
         audio, heard = self.spotter.stream, []
         for make in tqdm(makers, progress, leave=False):
-            for stream in make(audio.sample_rate_hz):
+            for stream in make(self.sample_rate_hz):
                 start = time.perf_counter()
                 audio.restart()
                 logits = torch.cat((audio.push(stream.samples), audio.flush()))
                 self.computing_s += time.perf_counter() - start
-                seconds = len(stream.samples) / audio.sample_rate_hz
+                seconds = len(stream.samples) / self.sample_rate_hz
                 self.seconds += seconds
                 heard.append(Heard(replace(stream, samples=stream.samples[:0].clone()), seconds, logits, make))
         return heard
 
-    def candidates(self, heard: Iterable[Heard]) -> list[Candidate]:
-        """The candidates of all streams, in order."""
+    def candidates(self, heard: Iterable[Heard], settings: SpottingSettings) -> list[Candidate]:
+        """The candidates of all streams, in the order of the decoder; thresholds and refractory period don't matter."""
+        decoder = WordSpotter(self.model, replace(settings, thresholds=0.0, refractory_s=0.0)).decoder
         found = []
         for number, item in enumerate(tqdm(heard, "decoding", leave=False)):
-            for detection in self.decode(item.logits):
-                detection = replace(detection, probability=round(detection.probability, DIGITS))
+            for detection in [*decoder.push(item.logits), *decoder.flush()]:
+                probability, decided_s = round(detection.probability, DIGITS), min(detection.decided_s, item.seconds)
+                detection = replace(detection, probability=probability, decided_s=decided_s)
                 found.append(judged(detection, number, item.stream))
         return found
-
-    def thresholds(self) -> dict[str, float]:
-        """The model's own threshold of each word."""
-        return dict.fromkeys(self.words, 0.8)
-
-    def settings(self) -> dict[str, Any]:
-        """The model's own settings of the decoder, apart from the thresholds."""
-        return {}
-
-    def decode(self, logits: Tensor) -> list[Detection]:
-        """The candidates in logits (T, C) of a recording."""
-        self.spotter.restart()
-        return [*self.spotter.detect(logits), *self.spotter.flush()]
 
 
 def judged(detection: Detection, number: int, stream: Stream) -> Candidate:

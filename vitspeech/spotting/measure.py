@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 
 from vitspeech.checkpoint.folder import Model
+from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError, check_number
 from vitspeech.provenance import provenance
 from vitspeech.spotting.composition import word_streams
@@ -69,19 +70,20 @@ class Measurement:
     heard: list[Heard]
     notes: list[str]
 
-    def counts(self) -> Counts:
-        """The counts with the model's own settings of the decoder."""
-        return Counts(self.listener.words, self.heard, self.listener.candidates(self.heard), 0.0)
+    def counts(self, settings: SpottingSettings) -> Counts:
+        """The counts with settings of the decoder."""
+        candidates = self.listener.candidates(self.heard, settings)
+        return Counts(self.listener.words, self.heard, candidates, settings.refractory_s)
 
-    def summary(self, counts: Counts, name: str) -> dict[str, Any]:
-        """All numbers of `counts`, as JSON; `name` is the model's."""
+    def summary(self, counts: Counts, settings: SpottingSettings, name: str) -> dict[str, Any]:
+        """All numbers of the `counts` with these settings, as JSON; `name` is the model's."""
         listener = self.listener
-        thresholds = listener.thresholds()
-        folders = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self.plan).items()}
+        thresholds = {word: float(settings.threshold(word)) for word in listener.words}
+        plan = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self.plan).items()}
         return {
             "model": name,
-            "plan": folders,
-            "settings": listener.settings(),
+            "plan": plan,
+            "settings": {key: value for key, value in asdict(settings).items() if key != "thresholds"},
             "notes": self.notes,
             "provenance": provenance(),
             "real_time_factor": listener.computing_s / listener.seconds,

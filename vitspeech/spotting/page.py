@@ -56,7 +56,7 @@ def write_report(measurement: Measurement, counts: Counts, summary: Mapping[str,
     drawing = io.BytesIO()
     draw_det(summary).savefig(drawing, format="png", dpi=DPI)
     (folder / DET).write_bytes(drawing.getvalue())
-    rate_hz = measurement.listener.spotter.stream.sample_rate_hz
+    rate_hz = measurement.listener.sample_rate_hz
     alarms = list(tqdm(worst_alarms(counts, rate_hz), "alarms", leave=False))
     entries = [alarm_entry(alarm, number, measurement, summary, folder) for number, alarm in enumerate(alarms)]
     groups = [
@@ -91,7 +91,7 @@ def alarm_entry(
     """Write the sound of an alarm, and return what the page shows of it."""
     listener, found = measurement.listener, alarm.candidate.detection
     threshold = summary["operating_point"]["thresholds"][found.label]
-    wav = as_wav(alarm.samples, listener.spotter.stream.sample_rate_hz)
+    wav = as_wav(alarm.samples, listener.sample_rate_hz)
     name = f"{alarm.condition}-{number:02}-{file_name(found.label)}.wav"
     (folder / ALARMS / name).write_bytes(wav)
     log_mel = listener.model.network.tokens.log_mel

@@ -98,8 +98,8 @@ def bound(hours: float) -> float | None:
 
 
 def delay(delays: list[float]) -> dict[str, float] | None:
-    """Median and 90 % point of delays; `None` if no word was found or the decoder does not say when it decides."""
-    if len(delays) < 2 or math.isnan(delays[0]):
+    """Median and 90 % point of delays; `None` with fewer than two words."""
+    if len(delays) < 2:
         return None
     return {"median": median(delays), "90_percent_below": quantiles(delays, n=10)[-1]}
 

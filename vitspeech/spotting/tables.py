@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vitspeech.data.files import write_csv
-from vitspeech.spotting.counts import Counts, decided_s
+from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard, noise_name
 from vitspeech.spotting.streams import SPEECH, contains
 
@@ -43,7 +43,7 @@ def detection_rows(counts: Counts) -> Iterator[tuple]:
     for candidate in counts.candidates:
         item, found = counts.heard[candidate.stream], candidate.detection
         recording = item.stream.recordings[candidate.recording]
-        times = (round(time, 6) for time in (found.start_s, found.end_s, decided_s(found)))
+        times = (round(time, 6) for time in (found.start_s, found.end_s, found.decided_s))
         word = "" if candidate.word < 0 else candidate.word
         yield (
             *stream_cells(item),
