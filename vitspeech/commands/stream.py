@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from vitspeech import command_line
 
 if TYPE_CHECKING:
-    from vitspeech.inference.spotting import Detection
+    from vitspeech.decoding.keywords import Detection
     from vitspeech.inference.transcribe import Segment
 
 PART_S = 0.1  # seconds of audio pushed at a time
@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     import vitspeech
     from vitspeech.data.audio.reading import SHORTEST_S, read_audio
+    from vitspeech.decoding.spotting_settings import SpottingSettings
     from vitspeech.errors import InputError
     from vitspeech.inference.microphone import listen
     from vitspeech.inference.spotting import WordSpotter, alarms_per_hour
@@ -51,14 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.file is not None and Path(options.file).is_dir():
         raise InputError(f"{options.file}: a folder; give one recording")
     model = vitspeech.load(options.checkpoint, trust=options.trust)
-    given = {"threshold": options.threshold, "refractory_s": options.refractory}
+    given = {"thresholds": options.threshold, "refractory_s": options.refractory}
     given = {name: value for name, value in given.items() if value is not None}
     if is_transcribing(model):
         if given:
             raise InputError(f"{options.checkpoint} transcribes: --threshold and --refractory are for spotting words")
         listener = vitspeech.TranscriptStream(model, search=vitspeech.Search(beam=1))
     else:
-        listener = WordSpotter(model, **given)
+        listener = WordSpotter(model, SpottingSettings(**given))
     rate = listener.stream.sample_rate_hz
     audio = None if options.microphone else read_audio(options.file, rate)
     if audio is not None and len(audio) < SHORTEST_S * rate:

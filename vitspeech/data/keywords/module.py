@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from vitspeech.data.audio.continuous import list_speech, speech_split, without
+from vitspeech.data.audio.continuous import Speech, list_speech, speech_split, without
 from vitspeech.data.audio.reading import fit_length, read_audio, read_clips
+from vitspeech.data.audio.similar_words import check_words, spoken_negatives
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.folder import LabeledFile, word_recordings
@@ -150,6 +151,14 @@ class Keywords(WaveformData):
             self.noise = torch.cat([noise_part(recording, "train") for recording in recorded.values()])
         return recorded or {"pink": self.noise}
 
+    def prepare_data(self) -> None:
+        """Check that the folders exist and, if they are synthesized, that the words can be said and told apart."""
+        if self.speech_folder is not None and not self.speech_folder.is_dir():
+            raise FileNotFoundError(f"{self.speech_folder}: no such folder of speech")
+        if self.synthesized:
+            check_words(self.words)
+        self.files  # noqa: B018
+
     def item_names(self) -> dict[str, list[str]]:
         if self.folder is None:
             return {}
@@ -223,10 +232,9 @@ class Keywords(WaveformData):
         return [(texts, names) for texts, names in ((keywords, keywords), (others, [UNKNOWN] * count)) if texts]
 
     def other_texts(self, count: int) -> list[str]:
-        """Other words to synthesize."""
-        from vitspeech.data.audio.vocabulary import vocabulary
-
-        words = [word for word in vocabulary("train") if word not in self.words]
+        """Other words to synthesize, near-homophones of the keywords first; each again if there are too few."""
+        said = {word for item in self.speech_recordings() for word in item.words or ()}
+        words = spoken_negatives(self.words, count, sorted(said))
         return [words[index % len(words)] for index in range(count)]
 
     def speak(self, texts: Sequence[str], split: str) -> tuple[Tensor, list[str]]:
@@ -245,11 +253,20 @@ class Keywords(WaveformData):
             self.batch = min(max(len(items) // BATCHES, SMALLEST), LARGEST, len(items))
         return items
 
+    def speech_recordings(self) -> list[Speech]:
+        """The training speakers' recordings of continuous speech without keywords, if there is a folder of speech."""
+        if self.speech_folder is None:
+            return []
+        recordings = without(speech_split(list_speech(self.speech_folder), "train"), self.words)
+        if not recordings:
+            raise InputError(f"{self.speech_folder}: no training speech without keywords")
+        return recordings
+
     def read_speech(self) -> Tensor:
         """The training speakers' continuous speech without keywords, one recording after another: int16 (A,)."""
-        if self.speech_folder is None or not self.shares["speech_cuts"]:
+        recordings = self.speech_recordings() if self.shares["speech_cuts"] else []
+        if not recordings:
             return torch.empty(0, dtype=torch.int16)
-        recordings = without(speech_split(list_speech(self.speech_folder), "train"), self.words)
         most = None if self.speech_hours is None else round(self.speech_hours * 3600 * self.sample_rate_hz)
         parts, total = [], 0
         for item in tqdm(recordings, "reading speech", disable=len(recordings) < 100 or None, leave=False):

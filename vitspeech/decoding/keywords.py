@@ -1,0 +1,240 @@
+"""Decoding of keywords: from the logits of a stream of tokens to detections of words, with their times.
+
+Everything is stated here, so that a decoder in another language can be tested against this one. With the tokens i = 0,
+1, ..., their logits x_i, and times in tokens, rounded:
+
+1. The posteriors softmax(x_i) are averaged over the last `smoothing_s`, or as many tokens as there are (posterior
+   smoothing; Chen et al. 2014, doi:10.1109/ICASSP.2014.6854370, eq. 2).
+2. A token belongs to the class of the highest smoothed posterior, if that is at least `token_probability`. `unknown`
+   and `silence` are not words.
+3. A run of a word ends once `pause_s` has passed without a token of the word. Runs of different words may overlap.
+4. A run becomes a candidate, once, if it lasts `shortest_s`: when it ends, or is as long as a clip, or with the
+   recording.
+5. The probability of a candidate is that of its word in a clip, as in training: the softmax of the clip's mean logits.
+   Of the clips that end between the last token of the run and the newest token, the most probable one counts. A clip
+   has the length of the training clips, or of the recording so far.
+6. Tokens from the first to the last of a candidate whose probability is at least `used_probability` are used: they
+   don't count in the means of later candidates. A mean of few tokens is lowered: it divides by at least
+   `least_fraction` of a clip.
+7. A candidate is detected if its probability is at least the threshold of its word, and its end is `refractory_s` after
+   that of the detection before, of whichever word.
+
+Only step 7 depends on the thresholds and the refractory period: see `select`.
+
+Shapes: T tokens, C classes.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy
+from torch import Tensor
+
+from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings, check_thresholds
+
+NO_WORD = -1
+
+
+@dataclass(frozen=True)
+class Detection:
+    """A word detected in a stream. Times are in seconds from the beginning of the recording.
+
+    Args:
+        label: The word.
+        start_s: Start of the word: that of its first token. A token lasts one hop, around the center of its samples.
+        end_s: End of the word: that of its last token.
+        probability: Probability of the word in a clip that ends with it or soon after.
+        decided_s: Time of the last audio that the detection depends on: it cannot be reported earlier.
+    """
+
+    label: str
+    start_s: float
+    end_s: float
+    probability: float
+    decided_s: float
+
+
+@dataclass
+class Run:
+    """Tokens of one word, with pauses below `pause_s`.
+
+    Args:
+        first: The first token.
+        last: The last token so far.
+        probability: That of the candidate, once the run is one.
+    """
+
+    first: int
+    last: int
+    probability: float | None = None
+
+
+class KeywordDecoder:
+    """Detects each word of a stream once, also if the same word follows; the module's docstring states how.
+
+    Detections come in the order in which they are decided. They do not depend on how the logits are split into pushes.
+
+    Args:
+        labels: The name of each class. `unknown` and `silence` are not words.
+        settings: Thresholds and all other numbers.
+        hop_s: Seconds from one token to the next.
+        first_s: Start of the first token's hop, in seconds from the beginning of the recording.
+        delay_s: Seconds from the first sample of a token to the last one that its logits depend on.
+        clip_tokens: Number of tokens of a training clip.
+
+    Attributes:
+        delay_tokens: Tokens from the one with which a word ends to the one with which it is detected.
+
+    Raises:
+        InputError: If the thresholds are of other words than the labels.
+    """
+
+    def __init__(
+        self,
+        labels: Iterable[str],
+        settings: SpottingSettings,
+        *,
+        hop_s: float,
+        first_s: float,
+        delay_s: float,
+        clip_tokens: int,
+    ) -> None:
+        self.labels, self.settings = list(labels), settings
+        self.hop_s, self.first_s, self.delay_s, self.clip = hop_s, first_s, delay_s, clip_tokens
+        self.is_word = numpy.array([label not in NO_WORDS for label in self.labels], dtype=bool)
+        check_thresholds(settings, self.labels)
+        self.smoothing = max(round(settings.smoothing_s / hop_s), 1)
+        self.pause = max(round(settings.pause_s / hop_s), 1)
+        self.shortest = math.ceil(settings.shortest_s / hop_s - 1e-6)
+        self.delay_tokens = self.pause + math.ceil((self.smoothing - 1) / 2)
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a new recording."""
+        self.count = 0  # tokens so far
+        self.posteriors = numpy.zeros((self.smoothing - 1, len(self.labels)))  # of the newest tokens
+        self.logits = numpy.zeros((0, len(self.labels)))  # of the newest tokens, which decisions may still need
+        self.is_free = numpy.zeros(0, dtype=bool)  # whether the same tokens are unused
+        self.runs: dict[int, Run] = {}  # that have not ended, by word
+        self.last_end_s = -math.inf
+
+    def push(self, logits: Tensor | numpy.ndarray) -> list[Detection]:
+        """Process the next logits: (T, C) -> the new detections.
+
+        Raises:
+            ValueError: If the logits have another shape.
+        """
+        logits = logits.detach().cpu().double().numpy() if isinstance(logits, Tensor) else logits.astype(float)
+        if logits.ndim != 2 or logits.shape[1] != len(self.labels):
+            raise ValueError(f"logits have the shape {tuple(logits.shape)}, not (T, {len(self.labels)})")
+        words = self.words_of(logits)
+        kept = self.clip + self.pause
+        self.logits = numpy.concatenate((self.logits[-kept:], logits))
+        self.is_free = numpy.concatenate((self.is_free[-kept:], numpy.ones(len(logits), dtype=bool)))
+        self.oldest = self.count + len(logits) - len(self.logits)  # the token of the first row
+        candidates = []
+        for word in words.tolist():
+            self.count += 1
+            if word != NO_WORD or self.runs:
+                candidates += self.advance(word)
+        return self.selected(candidates)
+
+    def flush(self) -> list[Detection]:
+        """End the recording: the detections of words that have not ended. The decoder can then be used for another."""
+        ending = sorted(self.runs.items(), key=lambda item: item[1].last)
+        detections = self.selected([found for word, run in ending for found in self.decide(word, run)])
+        self.restart()
+        return detections
+
+    def selected(self, candidates: list[Detection]) -> list[Detection]:
+        """The detections among the newest candidates."""
+        detections = select(candidates, self.settings, self.last_end_s)
+        self.last_end_s = detections[-1].end_s if detections else self.last_end_s
+        return detections
+
+    def words_of(self, logits: numpy.ndarray) -> numpy.ndarray:
+        """The word to which each new token belongs, or `NO_WORD`: (T, C) -> (T,)."""
+        count, before = len(logits), len(self.posteriors)
+        rows = numpy.concatenate((self.posteriors, softmax(logits)))
+        self.posteriors = rows[count:]
+        total = numpy.zeros_like(logits)
+        for shift in range(before + 1):
+            total = total + rows[shift : shift + count]
+        smoothed = total / numpy.minimum(self.count + 1 + numpy.arange(count), self.smoothing)[:, None]
+        best = smoothed.argmax(1)
+        belongs = self.is_word[best] & (smoothed.max(1, initial=0) >= self.settings.token_probability)
+        return numpy.where(belongs, best, NO_WORD)
+
+    def advance(self, word: int) -> list[Detection]:
+        """Add the newest token to the run of its word: the candidates of runs that end or are as long as a clip."""
+        newest = self.count - 1
+        if word != NO_WORD:
+            self.runs.setdefault(word, Run(newest, newest)).last = newest
+        candidates = []
+        for other, run in list(self.runs.items()):
+            has_ended = newest - run.last >= self.pause
+            if has_ended or newest - run.first + 1 >= self.clip:
+                candidates += self.decide(other, run)
+            if has_ended:
+                del self.runs[other]
+        return candidates
+
+    def decide(self, word: int, run: Run) -> list[Detection]:
+        """The candidate of a run, unless it is too short or has been one; its tokens are used if it is probable."""
+        if run.last + 1 - run.first < self.shortest:
+            return []
+        is_new = run.probability is None
+        run.probability = self.probability(word, run) if is_new else run.probability
+        if run.probability >= self.settings.used_probability:
+            self.is_free[max(run.first - self.oldest, 0) : run.last + 1 - self.oldest] = False
+        if not is_new:
+            return []
+        start_s, end_s = self.center_s(run.first), self.center_s(run.last) + self.hop_s
+        decided_s = (self.count - 1) * self.hop_s + self.delay_s
+        return [Detection(self.labels[word], start_s, end_s, run.probability, decided_s)]
+
+    def center_s(self, token: int) -> float:
+        """The start of the hop in the middle of the tokens over which a token's posterior is averaged."""
+        return self.first_s + (max(token - self.smoothing + 1, 0) + token) / 2 * self.hop_s
+
+    def probability(self, word: int, run: Run) -> float:
+        """The highest probability of a run's word in clips that end with the run or later."""
+        size, newest = min(self.clip, self.count), self.count - 1
+        return max(self.mean(end - size + 1, end + 1)[word] for end in range(max(run.last, size - 1), newest + 1))
+
+    def mean(self, first: int, after: int) -> list[float]:
+        """The probabilities of a clip from its unused tokens: first token, the one after the last -> C numbers."""
+        rows = slice(first - self.oldest, after - self.oldest)
+        is_free = self.is_free[rows]
+        total = (self.logits[rows] * is_free[:, None]).sum(0)
+        return softmax(total / max(is_free.sum(), self.settings.least_fraction * self.clip)).tolist()
+
+
+def select(
+    candidates: Iterable[Detection], settings: SpottingSettings, last_end_s: float = -math.inf
+) -> list[Detection]:
+    """Apply the thresholds and the refractory period to candidates of one recording, in the order of a decoder.
+
+    The candidates are what a `KeywordDecoder` with thresholds and refractory period of 0 detects. The result is exactly
+    what a decoder with these settings detects, if they are equal otherwise. So misses and false alarms at all
+    thresholds follow from one pass over the audio.
+
+    Args:
+        candidates: The candidates.
+        settings: Of which thresholds and refractory period are read.
+        last_end_s: End of the last detection before these candidates.
+    """
+    detections = []
+    for candidate in candidates:
+        is_late = max(candidate.end_s - last_end_s, 0) >= settings.refractory_s
+        if candidate.probability >= settings.threshold(candidate.label) and is_late:
+            detections.append(candidate)
+            last_end_s = candidate.end_s
+    return detections
+
+
+def softmax(logits: numpy.ndarray) -> numpy.ndarray:
+    """The softmax over the last axis."""
+    powers = numpy.exp(logits - logits.max(-1, keepdims=True, initial=-numpy.inf))
+    return powers / powers.sum(-1, keepdims=True)

@@ -1,0 +1,90 @@
+"""The settings of a keyword decoder, which a model's card may hold."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from vitspeech.errors import InputError
+
+NO_WORDS = ("unknown", "silence")  # labels that are never detected
+
+
+@dataclass(frozen=True)
+class SpottingSettings:
+    """Every number of a `KeywordDecoder`. Durations are rounded to tokens.
+
+    Args:
+        thresholds: Minimum probability of a detection, 0 .. 1: of every word, or a mapping with that of each.
+        refractory_s: Minimum time in seconds between the ends of two detections, of whichever words; 0 keeps all.
+        smoothing_s: Duration over which the posteriors of tokens are averaged; at least one token.
+        token_probability: Smoothed posterior from which a token belongs to a word.
+        pause_s: A word ends once no token of it has followed for so long; at least one token.
+        shortest_s: Minimum duration of a word, rounded up.
+        used_probability: Probability from which the tokens of a candidate don't count for later ones.
+        least_fraction: Fraction of a clip's tokens by which a sum of logits is divided at least.
+
+    Raises:
+        InputError: If a number is out of its range; the message names it.
+    """
+
+    thresholds: Mapping[str, float] | float = 0.8
+    refractory_s: float = 0.0
+    smoothing_s: float = 0.12
+    token_probability: float = 0.6
+    pause_s: float = 0.08
+    shortest_s: float = 0.15
+    used_probability: float = 0.8
+    least_fraction: float = 0.7
+
+    def __post_init__(self) -> None:
+        if isinstance(self.thresholds, Mapping):
+            for label, threshold in self.thresholds.items():
+                check_probability(f"threshold of {str(label)[:60]!r}", threshold)
+        else:
+            check_probability("threshold", self.thresholds)
+        for name in ("token_probability", "used_probability", "least_fraction"):
+            check_probability(name, getattr(self, name))
+        for name in ("refractory_s", "smoothing_s", "pause_s", "shortest_s"):
+            value = getattr(self, name)
+            if not is_number(value) or not 0 <= value < math.inf:
+                raise InputError(f"{name}={str(value)[:60]} is not a number of seconds from 0 on")
+
+    def threshold(self, label: str) -> float:
+        """The threshold of a word.
+
+        Raises:
+            InputError: If the thresholds lack it.
+        """
+        if not isinstance(self.thresholds, Mapping):
+            return self.thresholds
+        if label not in self.thresholds:
+            raise InputError(f"thresholds: none for the word {label!r}; there are {', '.join(self.thresholds)}")
+        return self.thresholds[label]
+
+
+def check_thresholds(settings: SpottingSettings, labels: Iterable[str]) -> None:
+    """Check that the thresholds are those of the words among the labels.
+
+    Raises:
+        InputError: If one is missing, or is of another word.
+    """
+    words = [label for label in labels if label not in NO_WORDS]
+    for word in words:
+        settings.threshold(word)
+    if isinstance(settings.thresholds, Mapping) and (other := settings.thresholds.keys() - set(words)):
+        raise InputError(f"thresholds: {str(min(other, key=str))[:60]!r} is not a word of the model")
+
+
+def check_probability(name: str, value: float) -> None:
+    """Check that a number is within 0 .. 1.
+
+    Raises:
+        InputError: If it is not.
+    """
+    if not is_number(value) or not 0 <= value <= 1:
+        raise InputError(f"{name}={str(value)[:60]} is not within 0 .. 1")
+
+
+def is_number(value: float) -> bool:
+    """Whether a value is a number, and not NaN."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
