@@ -36,6 +36,7 @@ ROOMS = {
     "inference": "attention checkpoint data decoding errors frontends metrics models",
     "plots": "attention checkpoint data errors frontends inference metrics models",
     "evaluation": "data errors inference metrics plots",
+    "spotting": "checkpoint data decoding errors frontends inference metrics plots provenance writing",
     "tasks": "decoding errors evaluation inference metrics trust",
     "training": "attention checkpoint command_line data documents errors evaluation plots provenance tasks trust "
     "writing",
@@ -44,8 +45,8 @@ ROOMS = {
     "benchmark": "attention checkpoint data errors frontends inference models plots provenance recurrence",
     "tables": "checkpoint errors receptive",
     "commands": (
-        "benchmark checkpoint command_line data decoding errors inference plots provenance receptive samples sweep "
-        "tasks training trust"
+        "benchmark checkpoint command_line data decoding errors inference plots provenance receptive samples spotting "
+        "sweep tasks training trust"
     ),
     "__main__": "commands",
 }

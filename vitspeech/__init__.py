@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ImageFolder,
         InMemoryData,
         Items,
+        Keywords,
         SequenceAugment,
         Shapes,
         SpeechCommands,
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
         WindowMLP,
     )
     from vitspeech.recurrence import RecurrentDecoder, RecurrentEncoder
-    from vitspeech.tasks import Classification, Labeling, Recognition, Task, Transcription
+    from vitspeech.tasks import Classification, Labeling, Recognition, Spotting, Task, Transcription
 
 __version__ = "0.2.0"
 
@@ -86,6 +87,7 @@ __all__ = [
     "InMemoryData",
     "InputError",
     "Items",
+    "Keywords",
     "Labeling",
     "Model",
     "MultiHeadAttention",
@@ -111,6 +113,7 @@ __all__ = [
     "SpeechTranscriber",
     "SpokenVocabulary",
     "SpokenWords",
+    "Spotting",
     "SymbolTasks",
     "Task",
     "TextTokens",
@@ -141,9 +144,9 @@ _NAMES_IN_MODULE = {
     "attention": """Decoder DecoderConfig Encoder EncoderConfig MultiHeadAttention RelativePositions Rotary
         Score SelfAttentivePooling attention_from_convolution register_score truncated_attention""",
     "checkpoint": "Model load",
-    "data": """AudioFolder Augment Cifar ImageData ImageFolder InMemoryData Items SequenceAugment Shapes SpeechCommands
-        SpokenVocabulary SpokenWords SymbolTasks TranscribedAudio TwoMarks UtteranceData WaveformAugment WaveformData
-        WordClip WordSequences WordSource""",
+    "data": """AudioFolder Augment Cifar ImageData ImageFolder InMemoryData Items Keywords SequenceAugment Shapes
+        SpeechCommands SpokenVocabulary SpokenWords SymbolTasks TranscribedAudio TwoMarks UtteranceData WaveformAugment
+        WaveformData WordClip WordSequences WordSource""",
     "errors": "InputError",
     "evaluation": "Report",
     "frontends": "SpecAugment SpeechTokens TextTokens",
@@ -155,7 +158,7 @@ _NAMES_IN_MODULE = {
     "models": """CNN Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel
         ViT WindowMLP""",
     "recurrence": "RecurrentDecoder RecurrentEncoder",
-    "tasks": "Classification Labeling Recognition Task Transcription",
+    "tasks": "Classification Labeling Recognition Spotting Task Transcription",
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}
 _RENAMED = {"Labelling": "Labeling", "SpeechLabeller": "SpeechLabeler"}

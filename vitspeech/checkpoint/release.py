@@ -24,7 +24,12 @@ RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, a
     r"^seed_everything$|^data\..*\b(seed|root|download|workers)$"
     r"|^trainer\.(accelerator|default_root_dir|log_every_n_steps|enable_\w+|logger|profiler)(\.|$)"
 )
-USERS_OWN = {"root", "download", "workers"}  # arguments of data sets that are the user's to say, never a card's
+USERS_OWN = {
+    "root",
+    "download",
+    "workers",
+    "speech",
+}  # arguments of data sets that are the user's to say, never a card's
 FILES = ("learning_curves.png", "confusion_matrix.png", "classes.csv", "errors.txt", TRAINING_ITEMS)  # a run has some
 FILES += ("lengths.csv", "cross_attention.png")
 
@@ -168,6 +173,8 @@ NAMES = {  # of the metrics on a card, as tables spell them
     "test_accuracy": "accuracy",
     "sequence_accuracy": "sequences",
     "word_accuracy": "words alone",
+    "unknown_accuracy": "unknown",
+    "unheard_accuracy": "unheard words",
     "character_error_rate": "CER",
     "word_error_rate": "WER",
     "frame_accuracy": "frames",
@@ -215,6 +222,11 @@ def card_data(model: Model, root: str | None) -> InMemoryData:
     return data
 
 
+def is_inside(folder: Any) -> bool:
+    """Whether a name, if there is one, is that of a folder in another one, whatever that is."""
+    return not isinstance(folder, str) or not (Path(folder).is_absolute() or ".." in Path(folder).parts)
+
+
 def find_manifest(name: str, folders: Sequence[Path]) -> str:
     """A manifest that a card names: one of the package as it is, or a file of that name in one of the folders.
 
@@ -259,6 +271,8 @@ def build_data(description: dict[str, Any], kind: type, root: str | None, trust:
     for argument, value in arguments.items():
         if argument in USERS_OWN:
             raise InputError(f"the card's data has {argument}={shown(value)}, which is not for a card to say")
+    if not is_inside(arguments.get("recordings")):
+        raise InputError(f"the card's data has recordings={shown(arguments['recordings'])}, not a folder in --data")
     if "source" in arguments:
         if not is_class(arguments["source"]):
             raise InputError(f"the card's source={shown(arguments['source'])} has no class_path")

@@ -1,6 +1,7 @@
 """Data sets, held in memory and augmented in batches. `module.py` is the base class of all of them, `batches.py` makes
 batches, `splits.py` holds out validation and test items, `files.py` finds and writes files; `images/`, `clips/` (one
-label each) and `utterances/` (transcripts) are the kinds of data sets, and `audio/` reads and synthesizes sound."""
+label each), `keywords/` (words among everything else) and `utterances/` (transcripts) are the kinds of data sets, and
+`audio/` reads and synthesizes sound."""
 
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
@@ -14,6 +15,7 @@ from vitspeech.data.images.folder import ImageFolder
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.shapes import Shapes
 from vitspeech.data.images.two_marks import TwoMarks
+from vitspeech.data.keywords.module import Keywords
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.symbols.module import SymbolTasks
 from vitspeech.data.utterances.augment import SequenceAugment
@@ -32,6 +34,7 @@ __all__ = [
     "ImageFolder",
     "InMemoryData",
     "Items",
+    "Keywords",
     "SequenceAugment",
     "Shapes",
     "SpeechBatch",

@@ -6,7 +6,7 @@ int16 for waveforms.
 Shapes: B batch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy
 import torch
@@ -73,17 +73,25 @@ class Items(Dataset):
         inputs: Integer tensor with one row per item.
         labels: Index of each item's label, int64, one per item.
         speakers: Who speaks each item, so that intervals of accuracies resample speakers; `None` if unknown.
+        parts: Indices of items whose accuracy is reported besides that of all, by the name of the part.
 
     Raises:
         InputError: If there are not as many labels (or speakers) as inputs.
     """
 
-    def __init__(self, inputs: Tensor, labels: Tensor, speakers: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        speakers: Sequence[str] | None = None,
+        *,
+        parts: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
         counts = {len(inputs), len(labels), len(inputs if speakers is None else speakers)}
         if len(counts) > 1:
             speakers_too = "" if speakers is None else f", {len(speakers)} speakers"
             raise InputError(f"{len(inputs)} inputs, {len(labels)} labels{speakers_too}: each input needs one")
-        self.inputs, self.labels, self.speakers = inputs, labels, speakers
+        self.inputs, self.labels, self.speakers, self.parts = inputs, labels, speakers, dict(parts or {})
 
     def __len__(self) -> int:
         return len(self.labels)

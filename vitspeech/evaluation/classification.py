@@ -3,13 +3,14 @@
 Shapes: N items of the test set.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning import LightningDataModule
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 from tqdm import tqdm
 
@@ -24,11 +25,12 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     Args:
         network: In evaluation mode, on the device to use.
         data: A data module with `labels`, `items`, `test_dataloader` and `normalize`. If its test set has `speakers`,
-            intervals resample them.
+            intervals resample them; the accuracy of its `parts` is reported besides (see `Items`).
         progress: Show a progress bar.
     """
-    labels, predictions, speakers = predict(network, data, progress=progress)
-    values = metrics(labels, predictions, data, speakers)
+    loader = data.test_dataloader()
+    labels, predictions, speakers = predict(network, data, loader, progress=progress)
+    values = metrics(labels, predictions, data, speakers, getattr(loader.dataset, "parts", {}))
     counts = multiclass_confusion_matrix(predictions, labels, len(data.labels))
 
     def write(folder: Path) -> Path:
@@ -39,14 +41,14 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
 
 @torch.inference_mode()
 def predict(
-    network: nn.Module, data: LightningDataModule, *, progress: bool = True
+    network: nn.Module, data: LightningDataModule, loader: DataLoader | None = None, *, progress: bool = True
 ) -> tuple[Tensor, Tensor, Sequence[str] | None]:
-    """Run the test set through the network once, in fp32.
+    """Run the test set, or what `loader` reads, through the network once, in fp32.
 
     Shape:
         -> true labels (N,), predicted labels (N,), and the speaker of each item, or `None` if they are unknown
     """
-    device, loader = next(network.parameters()).device, data.test_dataloader()
+    device, loader = next(network.parameters()).device, loader or data.test_dataloader()
     pairs = [
         (labels, network(data.normalize(inputs.to(device))).argmax(-1).cpu())
         for inputs, labels, _ in tqdm(loader, desc="test", disable=not progress, leave=False)
@@ -56,12 +58,17 @@ def predict(
 
 
 def metrics(
-    labels: Tensor, predictions: Tensor, data: LightningDataModule, speakers: Sequence[str] | None = None
+    labels: Tensor,
+    predictions: Tensor,
+    data: LightningDataModule,
+    speakers: Sequence[str] | None = None,
+    parts: Mapping[str, Sequence[int]] | None = None,
 ) -> dict[str, Any]:
     """The metrics of a card.
 
     `test_accuracy`, its interval and the number of items count all labels. If some labels are not words (`unknown`,
-    `silence`), `word_accuracy` counts only the clips of words; a word predicted as `unknown` is an error.
+    `silence`), `word_accuracy` counts only the clips of words; a word predicted as `unknown` is an error. The accuracy
+    of each of `parts`, items by their indices, follows.
 
     Shape:
         (N,), (N,), and the speaker of each item, or `None` if they are unknown
@@ -69,9 +76,10 @@ def metrics(
     values = accuracies("test", labels == predictions, data.items, speakers)
     words = [index for index, label in enumerate(data.labels) if label in getattr(data, "words", data.labels)]
     if len(words) < len(data.labels):
-        rows = torch.isin(labels, torch.tensor(words))
-        some = None if speakers is None else [speakers[index] for index in rows.nonzero()[:, 0].tolist()]
-        values |= accuracies("word", (labels == predictions)[rows], f"word_{data.items}", some)
+        parts = {"word": torch.isin(labels, torch.tensor(words)).nonzero()[:, 0].tolist()} | dict(parts or {})
+    for name, indices in (parts or {}).items():
+        some = None if speakers is None else [speakers[index] for index in indices]
+        values |= accuracies(name, (labels == predictions)[indices], f"{name}_{data.items}", some)
     return values | resampled(data.items, None if speakers is None else len(set(speakers)))
 
 
@@ -88,7 +96,7 @@ def describe(values: dict[str, Any]) -> str:
     pairs = iter([(name, value) for name, value in values.items() if name not in ("interval_over", "speakers")])
     triples = zip(pairs, pairs, pairs, strict=True)
     texts = [
-        f"{name} {fraction:.4f} ({low:.4f} to {high:.4f}, {count:,} {items.removeprefix('word_')})"
+        f"{name} {fraction:.4f} ({low:.4f} to {high:.4f}, {count:,} {items.rpartition('_')[2]})"
         for (name, fraction), (_, (low, high)), (items, count) in triples
     ]
     return "; ".join([*texts, describe_resampled(values)])

@@ -41,7 +41,7 @@ from vitspeech.training.metrics_log import METRICS, read_metrics
 CONFIG = "config.yaml"
 STARTED = (CONFIG, "run.json", TRAINING_ITEMS, METRICS, LOCK)  # files of a run before its first checkpoint
 NAMES = dict.fromkeys((CONFIG, "run.json", METRICS, "logs", LAST, BEST, PREVIOUS, "model", *FILES))  # not LOCK
-TRAINING_ONLY = {"root", "batch", "augment", "download", "workers"}  # arguments of data that a card does not repeat
+TRAINING_ONLY = {"root", "batch", "augment", "download", "workers", "speech"}  # which a card does not repeat
 
 
 def resumed_config(run: str | Path) -> Path:
@@ -193,11 +193,16 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
     return errors
 
 
+def is_path(value: Any) -> bool:
+    """Whether a value is an absolute path, which another machine does not have."""
+    return isinstance(value, str) and Path(value).is_absolute()
+
+
 def test_set(data: dict[str, Any]) -> dict[str, Any]:
-    """The configuration of a data set without the arguments that matter only in training, and without its folder."""
+    """The configuration of a data set without what matters only in training, and without folders of this machine."""
     arguments = {
         name: test_set(value) if isinstance(value, dict) and "class_path" in value else value
         for name, value in (data.get("init_args") or {}).items()
-        if name not in TRAINING_ONLY
+        if name not in TRAINING_ONLY and not is_path(value)
     }
     return {"class_path": data["class_path"], "init_args": arguments}

@@ -273,12 +273,18 @@ def test_silent_and_clipped_clips_are_warned_of_once_with_count_and_name(tmp_pat
         warnings.simplefilter("always")
         read_clips(files, 16_000)
     silent, clipped = (str(warning.message) for warning in caught)
-    assert "2 of 7 clips are silent" in silent and silent.endswith(f"first {tmp_path / 'faint.wav'}")
-    assert "2 of 7 clips are clipped" in clipped and clipped.endswith(f"first {tmp_path / 'top.wav'}")
+    assert "2 of 7 clips are silent" in silent and silent.endswith(f": {files[2]}, {files[3]}")
+    assert "2 of 7 clips are clipped" in clipped and clipped.endswith(f": {files[5]}, {files[6]}")
     assert {warning.category for warning in caught} == {UserWarning} and caught[0].filename == __file__
     read_clips(
         [file for file in files if file.stem in ("good", "hiss", "peak")], 16_000
     )  # no warning: it'd be an error
+
+
+def test_of_many_silent_clips_five_are_named_and_the_others_counted(tmp_path):
+    files = [written(tmp_path / f"{number}.wav", numpy.zeros(1600, numpy.int16)) for number in range(8)]
+    with pytest.warns(UserWarning, match=r"^8 of 8 clips are silent .*0\.wav, .*4\.wav and 3 more$"):
+        read_clips(files, 1600)
 
 
 @pytest.mark.parametrize("count, terminal, shown", [(500, True, True), (499, True, False), (500, False, False)])

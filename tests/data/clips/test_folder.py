@@ -10,8 +10,10 @@ import torch
 
 from vitspeech.data.clips import folder as audio_folder
 from vitspeech.data.clips.augment import WaveformAugment
-from vitspeech.data.clips.folder import AudioFolder
+from vitspeech.data.clips.folder import AudioFolder, warn_of_few, word_recordings
 from vitspeech.data.clips.noise import pink_noise
+from vitspeech.data.splits import percentage
+from vitspeech.errors import InputError
 
 SAMPLES = 1600
 SIZES = (41, 5, 4)  # of yes/0.wav to yes/29.wav and zero/0.wav to zero/19.wav, by the hash of these names
@@ -203,6 +205,43 @@ def test_one_recording_is_too_few_to_draw_from(tmp_path):
     assert sizes(made(fill(tmp_path, {"yes": 3}))) == (1, 1, 1)
 
 
+def test_a_word_with_one_recording_is_named(tmp_path):
+    fill(tmp_path, {"no": 9, "yes": 9})
+    file = write(tmp_path / "maybe" / "0.wav", 3000)
+    with pytest.warns(
+        UserWarning, match=rf"^1 word has only one recording, which is in one split: {file}; record more$"
+    ):
+        made(tmp_path)
+
+
+def test_a_word_whose_recordings_are_all_held_out_is_refused(tmp_path):
+    fill(tmp_path, {"no": 9, "yes": 9})
+    names = map(str, range(99))
+    held_out = next(name for name in names if 10 <= percentage(f"maybe/{name}.wav") < 20)  # for the test
+    write(tmp_path / "maybe" / f"{held_out}.wav", 3000)
+    with (
+        pytest.warns(UserWarning, match="only one"),
+        pytest.raises(InputError, match="recordings of maybe are held out"),
+    ):
+        made(tmp_path)
+
+
+def test_few_recordings_of_chosen_words_are_counted(tmp_path):
+    splits = word_recordings(fill(tmp_path, {"no": 9, "a": 1, "b": 1}))
+    with pytest.warns(UserWarning, match=r"^2 words have only one recording, .*/a/0\.wav, .*/b/0\.wav; record more"):
+        warn_of_few(splits)
+    warn_of_few(splits, ["no"])  # no warning: it would be an error
+
+
+def test_recordings_of_one_speaker_are_held_out_by_their_names(tmp_path):
+    for word in ("no", "yes"):
+        for number in range(15):
+            write(tmp_path / word / f"anna_nohash_{number}.wav", 1000 + number)
+    with pytest.warns(UserWarning, match="too few speakers to hold out some for validation and test: recordings are"):
+        data = made(tmp_path)
+    assert min(sizes(data)) > 0 and sum(sizes(data)) == 30
+
+
 @pytest.mark.parametrize("split", ["train", "validation"])
 def test_a_broken_recording_is_named_before_training(tmp_path, split):
     for folder in ("train", "validation", "test"):
@@ -292,6 +331,7 @@ def test_speakers_stay_together_in_a_column_or_in_file_names(tmp_path, column):
     assert len(data.read("test")) == 6 * len(found["test"])
 
 
+@pytest.mark.filterwarnings("ignore:1 word has only one recording")
 def test_speakers_are_unknown_unless_every_recording_names_one(tmp_path):
     fill(tmp_path, {"no": 20})
     write(tmp_path / "yes" / "0a_nohash_0.wav", 5000)

@@ -195,5 +195,11 @@ def warn_of_levels(clips: numpy.ndarray, files: Sequence[str | Path], stacklevel
         ("clipped (many samples at full scale)", clipped),
     ):
         if problem_files:
-            count = f"{len(problem_files):,} of {len(files):,}"
-            warnings.warn(f"{count} clips are {problem}, first {problem_files[0]}", stacklevel=stacklevel)
+            count, names = f"{len(problem_files):,} of {len(files):,}", some_names(problem_files)
+            warnings.warn(f"{count} clips are {problem}: {names}", stacklevel=stacklevel)
+
+
+def some_names(names: Sequence[object], most: int = 5) -> str:
+    """The first names in one line, and how many more there are: `a, b and 7 more`."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more

@@ -37,7 +37,8 @@ SPLITS = {"train": 70, "validation": 15, "test": 15}  # per cent of the variants
 ACCENTS = ("en-029", "en-gb", "en-gb-scotland", "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-gb-x-rp", "en-us", "en-us-nyc")
 # Reed and caleb are not reproducible, `fast` is not a voice, Marco drawls; the others whisper or sound like robots.
 EXCLUDED_VARIANTS = re.compile("Reed|caleb|fast|Marco|whisperf?|Demonic|.*Robot|RicishayMax.?|robosoft.?")
-SYNCHRONOUS, DO_NOT_EXIT, UTF8 = 2, 0x8000, 1  # from speak_lib.h, as are the callback and the order of the parameters
+# From speak_lib.h, as are the callback and the order of the parameters. PHONEMES: a text may have [[phonemes]].
+SYNCHRONOUS, DO_NOT_EXIT, UTF8, PHONEMES = 2, 0x8000, 1, 0x100
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 
 
@@ -114,6 +115,8 @@ class Synthesizer:
     def speak(self, text: str, voice: Voice) -> Tensor:
         """Synthesize a text, trimmed to its first and last sound: int16 (N,) at 16 kHz.
 
+        Phonemes in eSpeak's notation are spoken as well: `[[s|t|'0|p]]`.
+
         Raises:
             InputError: If the text has nothing to pronounce.
             OSError: If eSpeak cannot read its data.
@@ -124,10 +127,32 @@ class Synthesizer:
             raise OSError(f"eSpeak NG cannot read its data in {self.folder}; a shorter TMPDIR may help")
         for parameter, value in enumerate((voice.rate_wpm, VOLUME, voice.pitch, voice.pitch_range), start=1):
             self.library.espeak_SetParameter(parameter, value, 0)
-        self.library.espeak_Synth(encoded, ctypes.c_size_t(len(encoded) + 1), 0, 0, 0, UTF8, None, None)
+        self.library.espeak_Synth(encoded, ctypes.c_size_t(len(encoded) + 1), 0, 0, 0, UTF8 | PHONEMES, None, None)
         if not any(self.sound):
             raise InputError(f"eSpeak NG cannot pronounce {text!r}")
         return trim(resample(torch.frombuffer(bytearray(self.sound), dtype=torch.int16)))
+
+    def phonemes(self, texts: Sequence[str], language: str) -> list[str]:
+        """The phonemes of each text in an accent, in eSpeak's ASCII notation, separated by `_`: `s_t_'0_p`.
+
+        Words of a text are separated by spaces. A text with nothing to pronounce has no phonemes.
+
+        Raises:
+            OSError: If eSpeak cannot read its data.
+        """
+        if self.library.espeak_SetVoiceByName(language.encode()):
+            raise OSError(f"eSpeak NG cannot read its data in {self.folder}; a shorter TMPDIR may help")
+        translate = self.library.espeak_TextToPhonemes
+        translate.restype = ctypes.c_char_p
+        translate.argtypes = ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_int
+        found = []
+        for text in texts:
+            buffer = ctypes.create_string_buffer(text.encode())
+            rest, clauses = ctypes.c_void_p(ctypes.addressof(buffer)), []
+            while rest.value:  # eSpeak sets it to the next clause, and to null at the end
+                clauses.append(translate(ctypes.byref(rest), UTF8, ord("_") << 8).decode())
+            found.append(" ".join(filter(None, clauses)))
+        return found
 
 
 def synthesize(texts: Sequence[str], voices: Sequence[Voice]) -> list[Tensor]:

@@ -1,5 +1,7 @@
 """Audio files in one folder per word, or listed in CSV files: WAV, FLAC, OGG or MP3, any rate, mono or stereo."""
 
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +12,11 @@ import torch
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.listing import read_rows
-from vitspeech.data.audio.reading import ENDINGS, read_audio, read_clips
+from vitspeech.data.audio.reading import ENDINGS, read_audio, read_clips, some_names
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
-from vitspeech.data.clips.speech_commands import NOISE
+from vitspeech.data.clips.silence import NOISE
 from vitspeech.data.splits import hashed_splits, relative_name, speaker_in_name
 from vitspeech.errors import InputError
 
@@ -52,7 +54,7 @@ class AudioFolder(WaveformData):
     recording's path decides (`hashed_splits`), so that a recording keeps its split when others are added, and splits do
     not depend on the seed. If a column `speaker` or the file name (SPEAKER_nohash_NUMBER) says who speaks, the hash is
     of the speaker, so that these splits share no speakers. If all speakers of the test set are known, intervals of
-    accuracies resample them.
+    accuracies resample them. If there are too few speakers, the hash is of the path after all, with a warning.
 
     Args:
         root: The folder described above.
@@ -66,7 +68,10 @@ class AudioFolder(WaveformData):
             missing.
         InputError: If a word's folder is empty, a CSV file is malformed or lists a recording twice, a split has a word
             that training does not have, there are too few training recordings to hold some out, the noise is shorter
-            than a clip, or a recording cannot be read.
+            than a clip, all recordings of a word are held out, or a recording cannot be read.
+
+    Warns:
+        UserWarning: If recordings are silent or clipped, a word has only one, or held-out splits share speakers.
 
     Attributes:
         splits: The recordings of each split, once they are listed.
@@ -114,6 +119,9 @@ class AudioFolder(WaveformData):
         if hasattr(self, "splits"):
             return
         splits = word_recordings(self.root)
+        warn_of_few(splits)
+        if missing := set(self.labels) - {item.label for item in splits["train"]}:
+            raise InputError(f"{self.root}: all recordings of {', '.join(sorted(missing))} are held out; add more")
         if noise_files := audio_files(self.root / NOISE):
             noise = torch.cat([read_audio(file) for file in noise_files])
             if len(noise) < self.samples:
@@ -163,11 +171,35 @@ def hold_out(splits: dict[str, list], root: Path) -> dict[str, list]:
     if not missing:
         return splits
     recordings = splits["train"]
-    keys = [item.speaker or relative_name(item.file, root) for item in recordings]
+    names = [relative_name(item.file, root) for item in recordings]
+    keys = [item.speaker or name for item, name in zip(recordings, names, strict=True)]
+    if len(set(keys)) <= len(missing) < len(names):
+        keys = names
+        warnings.warn(
+            f"{root}: too few speakers to hold out some for {' and '.join(missing)}: recordings are held out instead, "
+            "so accuracies are those of known speakers",
+            stacklevel=2,
+        )
     assigned = list(zip(recordings, hashed_splits(keys, missing, root), strict=True))
     return splits | {
         split: [item for item, its_split in assigned if its_split == split] for split in ("train", *missing)
     }
+
+
+def warn_of_few(splits: dict[str, list[LabeledFile]], words: Sequence[str] | None = None) -> None:
+    """Warn once about the words of which there is only one recording in all splits together.
+
+    Args:
+        splits: From `word_recordings`.
+        words: The words to look at; `None` is all of them.
+    """
+    chosen = [item for items in splits.values() for item in items if words is None or item.label in words]
+    counts = Counter(item.label for item in chosen)
+    if single := [str(item.file) for item in chosen if counts[item.label] == 1]:
+        count = "1 word has" if len(single) == 1 else f"{len(single):,} words have"
+        warnings.warn(
+            f"{count} only one recording, which is in one split: {some_names(single)}; record more", stacklevel=2
+        )
 
 
 def known_speakers(recordings: Sequence[Any]) -> list[str] | None:

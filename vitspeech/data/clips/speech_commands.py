@@ -9,11 +9,20 @@ from torch.utils.data import Dataset
 from torchaudio.datasets import SPEECHCOMMANDS
 from tqdm import tqdm
 
-from vitspeech.data.audio.reading import read_audio, read_clip, read_clips
+from vitspeech.data.audio.reading import read_clip, read_clips
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
-from vitspeech.data.clips.noise import at_level, uniform
+from vitspeech.data.clips.silence import (
+    NOISE,
+    SELECTION_SEED,
+    SILENCE,
+    UNKNOWN,
+    cut_silence,
+    noise_part,
+    read_noise,
+    replace_silence,
+)
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
@@ -25,12 +34,8 @@ WORDS = tuple(
     "right seven sheila six stop three tree two up visual wow yes zero".split()
 )
 MOST_EXTRA = 100  # clips of `unknown` or `silence` per clip of a word
-UNKNOWN, SILENCE, NOISE = "unknown", "silence", "_background_noise_"
 SPLITS = ("train", "validation", "test")
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
-NOISE_PARTS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}  # fractions of each noise recording
-SILENCE_DBFS = (-60.0, -15.0)  # range of the root mean square of clips labeled `silence`
-SELECTION_SEED = 20_261_121  # of the unknown words and the cuts of silence, which are the same in every run
 
 
 class SpeechCommands(WaveformData, WordSource):
@@ -103,7 +108,8 @@ class SpeechCommands(WaveformData, WordSource):
         clips = read_clips(word_files + unknown_files, self.samples, progress=f"reading {split}")
         speakers = [speaker(file) for file in word_files + unknown_files]
         if SILENCE in self.extra_ratios:
-            cuts, recordings = self.cut_silence(split, round(self.extra_ratios[SILENCE] * len(word_files)))
+            count = round(self.extra_ratios[SILENCE] * len(word_files))
+            cuts, recordings = cut_silence(self.noise_recordings, split, count, self.samples)
             clips, labels = torch.cat((clips, cuts)), labels + [self.labels.index(SILENCE)] * len(cuts)
             speakers += recordings  # cuts of one recording resemble each other as clips of one speaker do
         return Items(clips, torch.tensor(labels), speakers)
@@ -146,17 +152,8 @@ class SpeechCommands(WaveformData, WordSource):
             return
         self.prepare_data()
         self.files = list_clips(self.folder, self.words)
-        noise_files = sorted((self.folder / NOISE).glob("*.wav"))
-        self.noise_recordings = {file.stem: read_audio(file) for file in noise_files}
-        if noise_files:
-            splits = list(NOISE_PARTS) if SILENCE in self.extra_ratios else ["train"]
-            for file, recording in zip(noise_files, self.noise_recordings.values(), strict=True):
-                if any(len(noise_part(recording, split)) < self.samples for split in splits):
-                    duration_s = len(recording) / self.sample_rate_hz
-                    raise InputError(
-                        f"{file}: lasts {duration_s:.3g} s; a tenth of it for each of {', '.join(LISTS)}, "
-                        f"and the rest for training, must hold a clip of {self.seconds:g} s"
-                    )
+        self.noise_recordings = read_noise(self.folder / NOISE, self.samples, SILENCE in self.extra_ratios)
+        if self.noise_recordings:
             self.noise = torch.cat([noise_part(recording, "train") for recording in self.noise_recordings.values()])
         elif SILENCE in self.extra_ratios:
             raise FileNotFoundError(f"{self.folder / NOISE}: no recordings to cut silence from")
@@ -167,37 +164,12 @@ class SpeechCommands(WaveformData, WordSource):
         order = torch.randperm(len(files), generator=torch.Generator().manual_seed(SELECTION_SEED))
         return [files[index] for index in order[:count].sort().values]
 
-    def cut_silence(self, split: str, count: int) -> tuple[Tensor, list[str]]:
-        """Cut clips from the split's part of the noise, at random levels from -60 to -15 dBFS.
-
-        Returns:
-            The clips, int16 (count, N), and the recording that each is from.
-        """
-        generator = torch.Generator().manual_seed(SELECTION_SEED)
-        cuts, names = torch.empty(count, self.samples), []
-        parts = [(name, noise_part(recording, split)) for name, recording in self.noise_recordings.items()]
-        for row in cuts:
-            name, noise = parts[int(torch.randint(len(parts), (), generator=generator))]
-            names.append(name)
-            start = int(torch.randint(len(noise) - self.samples + 1, (), generator=generator))
-            row.copy_(noise[start : start + self.samples] / 32768)
-        low, high = SILENCE_DBFS
-        return pcm(at_level(cuts, low + (high - low) * torch.rand(count, 1, generator=generator))), names
-
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """As the base class, but each clip labeled `silence` is first replaced by new noise of a random level."""
         if SILENCE in self.extra_ratios:
             silent = labels == self.labels.index(SILENCE)
-            count = int(silent.sum())
-            voices = self.normalize(inputs[~silent])
-            noise = self.augment.noise(self.noise.to(inputs.device), voices, count, self.sample_rate_hz)
-            inputs = inputs.index_put((silent,), pcm(at_level(noise, uniform(noise, *SILENCE_DBFS))))
+            inputs = replace_silence(inputs, silent, self.augment, self.noise, self.sample_rate_hz)
         return super().augment_batch(inputs, labels)
-
-
-def pcm(waveforms: Tensor) -> Tensor:
-    """Convert floats within ±1 to int16; what is louder is clipped."""
-    return (waveforms * 32768).round().clamp(-32768, 32767).to(torch.int16)
 
 
 def speaker(file: Path) -> str:
@@ -234,9 +206,3 @@ def list_clips(folder: Path, words: Sequence[str]) -> dict[str, list[Path]]:
         splits[split] = [clips[name] for name in names]
         listed_names.update(names)
     return {"train": [path for name, path in clips.items() if name not in listed_names]} | splits
-
-
-def noise_part(recording: Tensor, split: str) -> Tensor:
-    """The split's own part of a noise recording."""
-    start, end = NOISE_PARTS[split]
-    return recording[round(start * len(recording)) : round(end * len(recording))]

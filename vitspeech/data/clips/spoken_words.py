@@ -19,7 +19,8 @@ from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.clips.speech_commands import MOST_EXTRA, SILENCE, UNKNOWN, noise_part
+from vitspeech.data.clips.silence import SILENCE, UNKNOWN, noise_part
+from vitspeech.data.clips.speech_commands import MOST_EXTRA
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
 from vitspeech.errors import InputError, check_number
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.audio.vocabulary import SPLITS, vocabulary
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.clips.speech_commands import noise_part
+from vitspeech.data.clips.silence import noise_part
 from vitspeech.data.clips.spoken_words import split_generator, synthesize_clips
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
 from vitspeech.errors import InputError

@@ -1,0 +1,121 @@
+"""Words that a spotter must tell from its keywords, and keywords that are too similar."""
+
+import time
+import warnings
+
+import pytest
+
+from vitspeech.data.audio.phonemes import distance, phonemes
+from vitspeech.data.audio.similar_words import (
+    CONFUSABLE,
+    NEAR,
+    changed_words,
+    check_words,
+    similar_words,
+    spoken_negatives,
+)
+from vitspeech.data.audio.synthesis import ACCENTS, Voice, synthesize
+from vitspeech.errors import InputError
+
+pytest.importorskip("espeakng_loader", reason="phonemes need the extra `spoken`")
+KEYWORDS = ["stop", "left", "seven", "zero"]
+
+
+def nearest(texts, keywords=KEYWORDS):
+    words = phonemes(keywords)
+    return [min(distance(word, sounds) for word in words) for sounds in phonemes(texts)]
+
+
+def test_near_homophones_come_first_and_each_keyword_gets_some():
+    candidates = "table top window lift kitchen heaven lemon step left stopp elephant hero laughed top shop".split()
+    chosen = similar_words(["stop", "left"], candidates, 9)
+    assert set(chosen[:2]) == {"laughed", "step"} and set(chosen[2:4]) == {"lift", "top"}
+    assert set(chosen[4:]) < {"table", "window", "kitchen", "heaven", "lemon", "elephant", "hero", "shop"}
+    assert similar_words(["stop", "left"], list(reversed(candidates)), 9) == chosen
+
+
+def test_homophones_and_what_cannot_be_said_are_left_out():
+    candidates = ["their", "too", "four", "for", "", "?", "there", "two", "Two"]
+    assert similar_words(["there", "two"], candidates, 9) == ["four"]
+    assert similar_words(["there"], [], 9) == []
+
+
+def test_negatives_are_half_near_and_the_same_in_every_call():
+    texts = spoken_negatives(KEYWORDS, 200, ["Stopp", "hologram", "LEFT"])
+    assert texts == spoken_negatives(KEYWORDS, 200, ["LEFT", "hologram", "Stopp"])
+    distances = nearest(texts)
+    assert len(texts) == len(set(phonemes(texts))) == 200
+    assert all(0 < value <= NEAR for value in distances[:100]) and all(value > NEAR for value in distances[100:])
+    assert not {"left", "LEFT", "Stopp"} & set(texts)
+
+
+def test_extra_words_are_among_the_negatives():
+    assert {"hologram", "lefty"} <= set(spoken_negatives(KEYWORDS, 100_000, ["Hologram", "lefty"]))
+
+
+def test_changed_words_are_one_phoneme_away():
+    for keyword in KEYWORDS:
+        changed = changed_words([keyword])
+        assert len(changed) > 20
+        assert all(0 < value <= 1 for value in nearest(changed, [keyword]))
+    assert "[[s|'0|p]]" in changed_words(["stop"])  # sop
+    assert not {"[[s|t2|'0]]", "[[s|t2|'O:|p]]"} & set(changed_words(["stop"]))  # dropped, and of an accent
+
+
+def test_every_accent_says_changed_words():
+    texts = changed_words(["stop", "yes"])[::9]
+    for text in texts:
+        sounds = synthesize([text] * len(ACCENTS), [Voice(accent) for accent in ACCENTS])
+        assert all(2000 < len(sound) < 16_000 for sound in sounds)
+
+
+def test_phonemes_are_spoken_as_the_word_is():
+    word, sounds, other = synthesize(["seven", "[[s|'E|v|@|n]]", "[[s|'E|v]]"], [Voice()] * 3)
+    assert abs(len(word) - len(sounds)) < 160 < len(word) - len(other)
+
+
+def test_thousands_of_words_are_cheap():
+    many = [first + middle + last for first in "bcdfghklmn" for middle in "aeiou" for last in ("tter", "x")]
+    start = time.perf_counter()
+    assert len(spoken_negatives(KEYWORDS, 5000, [word + end for word in many for end in ("", "le", "ing")])) > 1200
+    assert time.perf_counter() - start < 10
+
+
+def test_words_that_sound_alike_are_refused():
+    with pytest.raises(InputError, match=r"'there' and 'their' sound alike \(distance 0 phonemes\)"):
+        check_words(["lamp", "there", "their"])
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "none given"),
+        (["lamp", "Lamp"], "given twice: lamp, Lamp"),
+        (["四"], "cannot say '四'"),
+        (["лампа"], "cannot say 'лампа'"),
+        (["?!"], "cannot say"),
+        (["a<b"], "cannot say"),
+    ],
+)
+def test_words_that_cannot_be_said_are_refused(words, message):
+    with pytest.raises(InputError, match=message):
+        check_words(words)
+
+
+@pytest.mark.parametrize("first, second", [("bed", "bad"), ("three", "tree"), ("bat", "pat")])
+def test_words_one_similar_phoneme_apart_are_named_with_their_distance(first, second):
+    with pytest.warns(UserWarning, match=f"'{first}' and '{second}' sound similar") as caught:
+        check_words([first, "window", second])
+    apart = distance(*phonemes([first, second]))
+    assert len(caught) == 1 and f"{apart:.2f}" in str(caught[0].message) and apart <= CONFUSABLE
+
+
+def test_a_short_word_is_named_with_its_duration():
+    with pytest.warns(UserWarning, match=r"'uh' lasts 1\d\d ms, below 200 ms"):
+        check_words(["uh", "window"])
+
+
+def test_different_words_pass():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_words(["yes", "no", "stop", "two", "four", "light on", "café", "TV"])

@@ -1,0 +1,130 @@
+"""Keywords among everything else: what is read, what is held out, and every error."""
+
+import numpy
+import pytest
+import soundfile
+import torch
+
+from vitspeech.data import Keywords
+from vitspeech.data.splits import percentage
+from vitspeech.errors import InputError
+
+SECOND = 16_000
+WORDS = {"go": 1000, "stop": 2000, "cat": 3000, "dog": 4000}  # the value of each word's samples
+
+
+def speakers_of(split, count):
+    """Speakers whose hash puts them into a split of recordings."""
+    low, high = {"validation": (0, 10), "test": (10, 20), "train": (20, 100)}[split]
+    return [name for name in (f"{number:x}" for number in range(1000)) if low <= percentage(name) < high][:count]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("words")
+    for word, value in WORDS.items():
+        (root / word).mkdir()
+        for split, count in (("train", 10), ("validation", 2), ("test", 3)):
+            for name in speakers_of(split, count):
+                soundfile.write(root / word / f"{name}_nohash_0.wav", numpy.full(SECOND, value, numpy.int16), SECOND)
+    speech = root / "_speech_"
+    for speaker, (text, value) in {"100": ("GO HOME", 11), "101": ("HE WENT", 12), "102": ("I GO", 13)}.items():
+        (speech / speaker / "1").mkdir(parents=True)
+        soundfile.write(
+            speech / speaker / "1" / f"{speaker}-1-0.flac", numpy.full(2 * SECOND, value, numpy.int16), SECOND
+        )
+        (speech / speaker / "1" / f"{speaker}-1.trans.txt").write_text(f"{speaker}-1-0 {text}\n")
+    return root
+
+
+@pytest.fixture
+def everyone_trains(monkeypatch):
+    """The few speakers of the made speech are all training speakers."""
+    monkeypatch.setattr("vitspeech.data.audio.continuous.split_of_speaker", lambda speaker: "train")
+
+
+def keywords(root, **arguments):
+    return Keywords(["go", "stop"], str(root), **arguments)
+
+
+def test_training_has_a_number_of_clips_of_each_source_per_keyword(root, everyone_trains):
+    data = keywords(root, others=0.5, altered=0.25, speech_cuts=1.0, silence=0.1)
+    items = data.read("train")
+    counts = torch.bincount(items.labels, minlength=4).tolist()
+    assert data.labels == ["go", "stop", "unknown", "silence"]
+    assert counts == [10, 10, 10 + 5 + 20, 2]
+
+
+def test_other_words_are_unknown_and_held_out_ones_are_only_tested(root, everyone_trains):
+    data = keywords(root, others=10, held_out_words=["dog"])
+    train, test = data.read("train"), data.read("test")
+    assert set(train.inputs[train.labels[: len(train.inputs)] == 2].unique().tolist()) == {3000}
+    assert {name: set(test.inputs[rows].unique().tolist()) for name, rows in test.parts.items()} == {
+        "unknown": {3000}, "unheard": {4000},
+    }  # fmt: skip
+    assert torch.bincount(test.labels).tolist() == [3, 3, 6, 1]
+
+
+def test_speech_without_keywords_is_cut(root, everyone_trains):
+    items = keywords(root).read("train")
+    assert items.speech.unique().tolist() == [12]
+
+
+def test_validation_and_test_speakers_are_not_heard(root, monkeypatch):
+    monkeypatch.setattr("vitspeech.data.audio.continuous.split_of_speaker", lambda speaker: "test")
+    with pytest.raises(InputError, match="no training speech without keywords"):
+        keywords(root).read("train")
+
+
+def test_the_longest_duration_of_speech_is_kept(root, everyone_trains):
+    assert len(keywords(root, speech_hours=1.5 / 3600).read("train").speech) == 1.5 * SECOND
+
+
+def test_silence_is_new_noise_in_every_batch(root, everyone_trains):
+    data = keywords(root)
+    items = data.read("train")
+    silent = (items.labels == 3).nonzero()[:, 0]
+    first, second = (data.training_batch(*items[torch.cat((silent, torch.arange(4))), seed])[0] for seed in (1, 2))
+    assert first[0].abs().max() > 0 and not torch.equal(first[0], second[0])
+
+
+def test_small_sets_have_small_batches(root, everyone_trains):
+    data = keywords(root)
+    data.setup("fit")
+    assert data.batch == 16
+    assert keywords(root, batch=12).batch == 12
+
+
+def test_words_without_recordings_are_synthesized():
+    data = Keywords(["lamp", "heating"], recordings=None, synthesized=10, spoken=0.5, others=0, altered=0.2)
+    assert torch.bincount(data.read("train").labels).tolist() == [10, 10, 10 + 4, 2]
+    test = data.read("test")
+    assert torch.bincount(test.labels).tolist() == [2, 2, 0, 1] and not test.parts
+    assert not set(test.speakers) & set(data.read("train").speakers)
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        ({"words": []}, "none given"),
+        ({"words": ["go", "go"]}, "one given twice"),
+        ({"words": ["go", "unknown"]}, "one is unknown"),
+        ({"words": ["go", "up"]}, "no recordings of up, and synthesized=0"),
+        ({"held_out_words": ["go"]}, "'go' is a keyword"),
+        ({"altered": -1}, "altered=-1"),
+        ({"speech_hours": 0}, "speech_hours=0"),
+        ({"recordings": None}, "no clips of the words"),
+    ],
+)
+def test_wrong_arguments_are_named(root, arguments, reason):
+    with pytest.raises(InputError, match=reason):
+        Keywords(**{"words": ["go", "stop"], "root": str(root)} | arguments).read("train")
+
+
+def test_noise_belongs_into_its_folder(tmp_path):
+    for name in ("go", "silence"):
+        (tmp_path / name).mkdir()
+        for number in range(30):
+            soundfile.write(tmp_path / name / f"{number}.wav", numpy.ones(SECOND, numpy.int16), SECOND)
+    with pytest.raises(InputError, match=r"put recordings of noise into .*_background_noise_"):
+        Keywords(["go"], str(tmp_path)).read("train")

@@ -1,0 +1,80 @@
+"""Training on rows of clips: the logits of a clip are those that a stream averages."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import vitspeech
+from vitspeech.errors import InputError
+from vitspeech.tasks import Spotting
+
+SAMPLES = 8000
+
+
+def network(**encoder):
+    tokens = vitspeech.SpeechTokens(width=16, mels=20, stem="convolutional", stride=4)
+    torch.manual_seed(0)
+    return vitspeech.SpeechClassifier(4, tokens, vitspeech.EncoderConfig(**{"depth": 2, "heads": 2} | encoder)).eval()
+
+
+def task(net, **arguments):
+    made = Spotting(net, **arguments)
+    made.labels = ["go", "stop", "unknown", "silence"]
+    return made
+
+
+@pytest.fixture
+def clips():
+    return 0.1 * torch.randn(8, SAMPLES, generator=torch.Generator().manual_seed(1))
+
+
+def test_one_clip_a_row_is_classification(clips):
+    net = network(left=4, right=2)
+    torch.testing.assert_close(task(net, clips_per_row=1).clip_logits(clips), net(clips))
+
+
+def test_a_clip_is_the_mean_of_its_tokens_in_the_stream(clips):
+    net = network(left=4, right=2)
+    found = task(net, clips_per_row=4).clip_logits(clips)
+    stream = vitspeech.stream(net)
+    logits = torch.cat((stream.push(clips[4:].flatten()), stream.flush()))
+    window, hop = net.tokens.window_samples, net.tokens.hop_samples
+    for row in range(4):
+        start = row * SAMPLES
+        inside = [i for i in range(len(logits)) if i * hop >= start and i * hop + window <= start + SAMPLES]
+        torch.testing.assert_close(found[4 + row], logits[inside].mean(0), rtol=1e-4, atol=1e-5)
+
+
+def test_the_clips_before_matter_within_a_row_and_not_across_rows(clips):
+    spotting = task(network(left=4, right=0), clips_per_row=2)
+    changed = clips.clone()
+    changed[2] = 0
+    differs = (spotting.clip_logits(clips) != spotting.clip_logits(changed)).any(1)
+    assert differs.tolist() == [False, False, True, True, False, False, False, False]
+
+
+def test_rejection_weighs_whether_there_is_a_keyword(clips):
+    net, labels = network(), torch.tensor([0, 1, 2, 3, 0, 2, 2, 1])
+    plain, weighed = task(net).loss((clips, labels)), task(net, rejection=3).loss((clips, labels))
+    probabilities = task(net).clip_logits(clips).softmax(-1)
+    keyword = probabilities[:, :2].sum(1)
+    question = F.binary_cross_entropy(keyword, (labels < 2).float())
+    torch.testing.assert_close(weighed, plain + 2 * question)
+
+
+def test_a_batch_that_rows_do_not_divide_has_shorter_rows(clips):
+    assert task(network(), clips_per_row=4).clip_logits(clips[:6]).shape == (6, 4)
+    assert task(network(), clips_per_row=4).clip_logits(clips[:3]).shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    "arguments, reason", [({"clips_per_row": 0}, "clips_per_row=0"), ({"rejection": -1}, "rejection=-1")]
+)
+def test_numbers_out_of_range_are_refused(arguments, reason):
+    with pytest.raises(InputError, match=reason):
+        task(network(), **arguments)
+
+
+def test_networks_without_logits_of_tokens_are_refused():
+    with pytest.raises(InputError, match="use SpeechClassifier"):
+        Spotting(vitspeech.SpeechCNN(4))

@@ -1,0 +1,179 @@
+"""Words that sound similar to keywords: what a keyword spotter must tell from them, and keywords that are too similar.
+
+Near-homophones are made by changing one phoneme of a keyword. Every word of any language that is one phoneme away is
+thus among them, as eSpeak says it, which no list of words provides; so the package needs none besides its own
+vocabulary.
+"""
+
+import hashlib
+import itertools
+import unicodedata
+import warnings
+from collections.abc import Sequence
+
+import numpy
+
+from vitspeech.data.audio.phonemes import (
+    CONSONANTS,
+    MARKS,
+    VOWELS,
+    distance,
+    distances,
+    phonemes,
+    plain,
+    stressed_phonemes,
+    substitution,
+)
+from vitspeech.data.audio.synthesis import ACCENTS, SAMPLE_RATE_HZ, Voice, synthesize
+from vitspeech.data.audio.vocabulary import WORDS
+from vitspeech.errors import InputError
+
+NEAR = 1.0  # largest distance of a near-homophone: one phoneme more, less or another
+CONFUSABLE = 0.4  # largest distance of two keywords that one similar phoneme tells apart, such as `three` and `tree`
+SHORTEST_S = 0.2  # shorter words have too few frames to be told from parts of others
+OTHER_VOWEL = 0.25  # smallest distance of a vowel that makes another word in most accents
+PURE_VOWELS = [part for part in VOWELS if "@" not in part]  # the others depend on an r that accents drop
+SAME_WORD = {("N", "n"), ("T", "f"), ("T", "t"), ("D", "d"), ("D", "v")}  # said in place of each other
+
+
+def spoken_negatives(words: Sequence[str], count: int, extra_words: Sequence[str] = ()) -> list[str]:
+    """Texts for eSpeak that a spotter of keywords must not react to: near-homophones first, then other words.
+
+    Half of them are near-homophones, as far as there are: words of the package's vocabulary and of `extra_words`, and
+    each keyword with one phoneme changed (`changed_words`). The others are words of these two lists. See
+    `similar_words` for the order and for what is left out.
+
+    Args:
+        words: The keywords.
+        count: How many texts; there may be fewer, about 1,200 and 50 for each keyword.
+        extra_words: Further words, such as those of transcripts.
+
+    Raises:
+        MissingExtraError: If the extra `spoken` is not installed.
+    """
+    known = WORDS.read_text(encoding="ascii").split()
+    listed = dict.fromkeys([*known, *(word.lower() for word in extra_words)])
+    return similar_words(words, [*listed, *changed_words(words)], count, near=0.5)
+
+
+def similar_words(words: Sequence[str], candidates: Sequence[str], count: int, *, near: float = 1.0) -> list[str]:
+    """Choose `count` candidates: near-homophones of the words first, then others at random.
+
+    A near-homophone is at most `NEAR` from a word; the nearest comes first, of each word in turn. What is random
+    depends on the text alone, so the choice is always the same. The words, homophones of them, candidates that sound
+    like an earlier one, and those that eSpeak cannot say are left out, so there may be fewer than `count`.
+
+    Args:
+        words: The keywords.
+        candidates: Texts for eSpeak.
+        count: How many to choose.
+        near: Largest share of near-homophones, as long as there are others.
+    """
+    texts = {}
+    for sounds, text in zip(phonemes(candidates), candidates, strict=True):
+        texts.setdefault(sounds, text)
+    texts.pop((), None)
+    apart = numpy.array([distances(word, list(texts)) for word in phonemes(words)])  # (words, candidates)
+    by_word: list[list[tuple[float, str]]] = [[] for _ in words]
+    others = []
+    for text, distances_of_text in zip(texts.values(), apart.T, strict=True):
+        nearest = distances_of_text.argmin()
+        if distances_of_text[nearest] > NEAR:
+            others.append(text)
+        elif distances_of_text[nearest] > 0:
+            by_word[nearest].append((distances_of_text[nearest], text))
+    for found in by_word:
+        found.sort(key=lambda pair: (pair[0], draw(pair[1])))
+    in_turn = [pair[1] for pairs in itertools.zip_longest(*by_word) for pair in pairs if pair is not None]
+    first = in_turn[: max(round(near * count), count - len(others))]
+    return [*first, *sorted(others, key=draw)[: count - len(first)]]
+
+
+def draw(text: str) -> bytes:
+    """A random number that depends on the text only; sorting by it draws texts at random."""
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+def changed_words(words: Sequence[str]) -> list[str]:
+    """Each word with one phoneme changed, as phonemes for eSpeak: `[[s|t|'0|b]]` for `stop`.
+
+    A consonant is replaced by another, a stressed vowel by one that is at least `OTHER_VOWEL` away, and a phoneme that
+    is not the last one is left out. What people vary without changing the word is not: unstressed vowels, vowels near
+    each other, which differ between accents, last consonants that they drop, and the pairs in `SAME_WORD`. Nothing is
+    added, since the word would be whole in the result.
+    """
+    changed = {}
+    for spoken in stressed_phonemes(words):
+        for number, parts in enumerate(spoken):
+            for index in range(len(parts)):
+                omitted = [[]] if index < len(parts) - 1 and len(parts) > 2 else []
+                for others in omitted + [[other] for other in replacements(parts, index)]:
+                    new = [*parts[:index], *others, *parts[index + 1 :]]
+                    if any(sound in VOWELS for sound in plain(new)):
+                        texts = ["|".join(sounds) for sounds in (*spoken[:number], new, *spoken[number + 1 :])]
+                        changed[f"[[{' '.join(texts)}]]"] = None
+    return list(changed)
+
+
+def replacements(parts: Sequence[str], index: int) -> list[str]:
+    """The phonemes that may stand in place of one of a word's, with its stress; see `changed_words`."""
+    sounds = plain(parts)
+    if len(sounds) != len(parts):  # it has marks that are no phonemes
+        return []
+    sound, stress = sounds[index], "".join(MARKS.findall(parts[index]))
+    if sound in CONSONANTS:
+        before_vowel = index + 1 < len(sounds) and sounds[index + 1] in VOWELS
+        foreign = {sound, "N" if index == 0 else "", *("" if before_vowel else "hwjr")}
+        return [other for other in CONSONANTS if other not in foreign and (sound, other) not in SAME_WORD]
+    if sound not in PURE_VOWELS or (not stress and sum(other in VOWELS for other in sounds) > 1):
+        return []
+    return [stress + other for other in PURE_VOWELS if substitution(sound, other) >= OTHER_VOWEL]
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Check that a spotter can tell words from each other, before they are recorded or synthesized.
+
+    Raises:
+        InputError: If there is none, one is given twice or cannot be said by eSpeak in English, or two sound alike
+            (distance 0), such as `there` and `their`.
+        MissingExtraError: If the extra `spoken` is not installed.
+
+    Warns:
+        UserWarning: If two are within `CONFUSABLE` of each other, such as `bed` and `bad`, or one lasts under
+            `SHORTEST_S` as eSpeak says it: the mean of its accents at its usual rate.
+    """
+    if not words:
+        raise InputError("words: none given")
+    if len({word.casefold() for word in words}) < len(words):
+        raise InputError(f"words: one is given twice: {', '.join(words)}")
+    sounds = phonemes(words)
+    for word, its_sounds in zip(words, sounds, strict=True):
+        if not its_sounds or not is_english(word):
+            raise InputError(f"words: eSpeak NG cannot say {word!r} in English; write it with the letters a to z")
+    pairs = [
+        (distance(sounds[i], sounds[k]), words[i], words[k]) for i, k in itertools.combinations(range(len(words)), 2)
+    ]
+    for apart, first, second in sorted(pairs):
+        if apart == 0:
+            raise InputError(f"words: {first!r} and {second!r} sound alike (distance 0 phonemes); leave one out")
+        if apart <= CONFUSABLE:
+            message = f"{first!r} and {second!r} sound similar (distance {apart:.2f} phonemes, up to {CONFUSABLE} is"
+            warnings.warn(f"words: {message} easily confused)", stacklevel=2)
+    for word in words:
+        duration_s = spoken_duration_s(word)
+        if duration_s < SHORTEST_S:
+            message = f"{word!r} lasts {1000 * duration_s:.0f} ms, below {1000 * SHORTEST_S:.0f} ms"
+            warnings.warn(f"words: {message}: expect false alarms; a longer word is better", stacklevel=2)
+
+
+def is_english(word: str) -> bool:
+    """Whether a word has letters or digits, all of them Latin; of others eSpeak says "Chinese letter"."""
+    signs = [sign for sign in word if sign.isalnum()]
+    others = [sign for sign in word if not sign.isalnum() and sign not in " '’.-"]
+    return bool(signs) and not others and all(sign.isdigit() or "LATIN" in unicodedata.name(sign, "") for sign in signs)
+
+
+def spoken_duration_s(word: str) -> float:
+    """The mean duration of a word in eSpeak's English accents, at its usual rate."""
+    sounds = synthesize([word] * len(ACCENTS), [Voice(accent) for accent in ACCENTS])
+    return sum(map(len, sounds)) / len(sounds) / SAMPLE_RATE_HZ

@@ -1,0 +1,91 @@
+"""Clips labeled `silence`: noise at random levels, from inaudible to loud.
+
+Shapes: B batch, N samples of a clip.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, read_audio
+from vitspeech.data.clips.augment import WaveformAugment
+from vitspeech.data.clips.noise import at_level, uniform
+from vitspeech.errors import InputError
+
+UNKNOWN, SILENCE, NOISE = "unknown", "silence", "_background_noise_"
+NOISE_PARTS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}  # fractions of each noise recording
+SILENCE_DBFS = (-60.0, -15.0)  # range of the root mean square of clips labeled `silence`
+SELECTION_SEED = 20_261_121  # of the unknown words and the cuts of silence, which are the same in every run
+
+
+def read_noise(folder: Path, samples: int, splits: bool) -> dict[str, Tensor]:
+    """Read the noise recordings of a data set by name: int16, none if it has none.
+
+    Args:
+        folder: The folder of the recordings, WAV.
+        samples: Length of a clip.
+        splits: Whether the parts for validation and test must hold a clip as well.
+
+    Raises:
+        InputError: If a part of a recording is shorter than a clip.
+    """
+    files = sorted(folder.glob("*.wav"))
+    recordings = {file.stem: read_audio(file) for file in files}
+    for file, recording in zip(files, recordings.values(), strict=True):
+        if any(len(noise_part(recording, split)) < samples for split in (NOISE_PARTS if splits else ["train"])):
+            duration_s = len(recording) / SAMPLE_RATE_HZ
+            raise InputError(
+                f"{file}: lasts {duration_s:.3g} s; a tenth of it for each of validation_list.txt, testing_list.txt, "
+                f"and the rest for training, must hold a clip of {samples / SAMPLE_RATE_HZ:g} s"
+            )
+    return recordings
+
+
+def noise_part(recording: Tensor, split: str) -> Tensor:
+    """The split's own part of a noise recording."""
+    start, end = NOISE_PARTS[split]
+    return recording[round(start * len(recording)) : round(end * len(recording))]
+
+
+def cut_silence(recordings: Mapping[str, Tensor], split: str, count: int, samples: int) -> tuple[Tensor, list[str]]:
+    """Cut clips from the split's part of noise recordings, at random levels from -60 to -15 dBFS; always the same.
+
+    Returns:
+        The clips, int16 (count, N), and the recording that each is from.
+    """
+    generator = torch.Generator().manual_seed(SELECTION_SEED)
+    cuts, names = torch.empty(count, samples), []
+    parts = [(name, noise_part(recording, split)) for name, recording in recordings.items()]
+    for row in cuts:
+        name, noise = parts[int(torch.randint(len(parts), (), generator=generator))]
+        names.append(name)
+        start = int(torch.randint(len(noise) - samples + 1, (), generator=generator))
+        row.copy_(noise[start : start + samples] / 32768)
+    low, high = SILENCE_DBFS
+    return pcm(at_level(cuts, low + (high - low) * torch.rand(count, 1, generator=generator))), names
+
+
+def replace_silence(
+    inputs: Tensor, silent: Tensor, augment: WaveformAugment, noise: Tensor, sample_rate_hz: int
+) -> Tensor:
+    """Replace the clips labeled `silence` of a training batch by new noise of a random level.
+
+    Args:
+        inputs: The batch.
+        silent: Which clips are replaced; the others lend their voices to babble.
+        augment: Draws the noise: stretches of `noise`, or synthesized.
+        noise: Recorded noise, int16 (A,).
+        sample_rate_hz: Samples per second.
+
+    Shape:
+        int16 (B, N), boolean (B,) -> int16 (B, N)
+    """
+    drawn = augment.noise(noise.to(inputs.device), inputs[~silent] / 32768, int(silent.sum()), sample_rate_hz)
+    return inputs.index_put((silent,), pcm(at_level(drawn, uniform(drawn, *SILENCE_DBFS))))
+
+
+def pcm(waveforms: Tensor) -> Tensor:
+    """Convert floats within ±1 to int16; what is louder is clipped."""
+    return (waveforms * 32768).round().clamp(-32768, 32767).to(torch.int16)

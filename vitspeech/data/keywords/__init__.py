@@ -1,0 +1,2 @@
+"""Keywords and everything that is not one: `module.py` is the data set, `items.py` the training clips, some of which
+are made anew for every batch, and `altered.py` how words are altered until they are none."""

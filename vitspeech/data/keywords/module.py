@@ -1,0 +1,285 @@
+"""Keywords among everything else that a microphone hears: the data set to train a keyword spotter on."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+from tqdm import tqdm
+
+from vitspeech.data.audio.continuous import Speech, list_speech, speech_split, without
+from vitspeech.data.audio.reading import fit_length, read_audio, read_clips
+from vitspeech.data.audio.similar_words import check_words, spoken_negatives
+from vitspeech.data.batches import Items
+from vitspeech.data.clips.augment import WaveformAugment
+from vitspeech.data.clips.folder import LabeledFile, word_recordings
+from vitspeech.data.clips.module import WaveformData
+from vitspeech.data.clips.silence import (
+    NOISE,
+    SELECTION_SEED,
+    SILENCE,
+    UNKNOWN,
+    cut_silence,
+    noise_part,
+    read_noise,
+    replace_silence,
+)
+from vitspeech.data.clips.spoken_words import speaker, split_generator, synthesize_split
+from vitspeech.data.keywords.items import ALTERED, SILENT, SPEECH, KeywordItems
+from vitspeech.data.module import default_root
+from vitspeech.data.splits import relative_name
+from vitspeech.errors import InputError, check_number
+
+SPEECH_FOLDER = "_speech_"  # of continuous speech, in the folder of the words' recordings
+BATCHES, SMALLEST, LARGEST = 8, 16, 128  # an epoch has so many batches if `batch` is None, of a size within the others
+MOST_SHARE, MOST_SPOKEN = 100, 100_000
+HELD_OUT_SHARE = 5  # without recordings, validation and test have a fifth of the synthesized clips of training
+
+
+class Keywords(WaveformData):
+    """One-second clips of keywords, of everything that is not one (`unknown`), and of noise (`silence`).
+
+    A keyword spotter meets its words rarely and everything else all day. `unknown` therefore has five sources, each
+    with a number of training clips per clip of a keyword:
+
+    - `others`: recordings of other words, which are all folders but those of `words`;
+    - `altered`: halves of two keywords joined, a keyword reversed, or half of one, new in every batch;
+    - `spoken`: words synthesized by eSpeak NG in many voices, those that sound like a keyword first;
+    - `speech`: cuts of continuous speech, new in every batch. Recordings whose transcript has a keyword are left out.
+
+    Clips of `silence` are new in every batch, as in `SpeechCommands`. The recordings are laid out and split as
+    `AudioFolder` describes; the folder of Speech Commands has its official splits. Speech is split by speaker, and only
+    training speakers are heard. Validation and test have the recordings of keywords and of other words, and noise.
+
+    This is outlier exposure (Hendrycks et al. 2019, arXiv:1812.04606).
+
+    Args:
+        words: The keywords; these, `unknown` and `silence` are the labels.
+        root: Folder of the data; `None` is VITSPEECH_DATA, else `data`.
+        recordings: Folder in `root` with one folder of recordings per word; `None` if there are only synthesized
+            clips. Its folder `_background_noise_` may have noise.
+        speech: Folder in `root` with continuous speech, with transcripts as in LibriSpeech or without; `None` is the
+            folder `_speech_` of the recordings, if there is one.
+        synthesized: Synthesized training clips of each keyword. Validation and test have a fifth of them each, if there
+            are no recordings.
+        others: Recordings of other words per clip of a keyword, as far as there are enough.
+        altered: Altered keywords per clip of a keyword.
+        spoken: Synthesized other words per clip of a keyword.
+        speech_cuts: Cuts of continuous speech per clip of a keyword, if there is speech.
+        silence: Clips of noise per clip of a keyword.
+        held_out_words: Other words that are never in training, only in validation and test: unknown words proper.
+        speech_hours: Longest duration of the speech in training, in hours; `None` takes all.
+        batch: Clips per training batch, on each device; `None` gives an epoch eight batches of 16 to 128 clips.
+        augment: Augmentation of training clips; `None` is `WaveformAugment()`.
+        seed: The run's seed; the command line sets it to `seed_everything`.
+
+    Raises:
+        FileNotFoundError: If a folder does not exist.
+        InputError: If a word has no clips, is given twice or cannot be spoken, a number is out of range, or recordings
+            cannot be read.
+        MissingExtraError: If words are synthesized and the extra `spoken` is not installed.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        root: str | None = None,
+        *,
+        recordings: str | None = ".",
+        speech: str | None = None,
+        synthesized: int = 0,
+        others: float = 0.5,
+        altered: float = 0.3,
+        spoken: float = 0.0,
+        speech_cuts: float = 0.7,
+        silence: float = 0.1,
+        held_out_words: Sequence[str] = (),
+        speech_hours: float | None = None,
+        batch: int | None = None,
+        augment: WaveformAugment | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(seconds=1.0, batch=LARGEST if batch is None else batch, augment=augment, seed=seed)
+        self.words, self.held_out_words = list(words), set(held_out_words)
+        if not self.words or len(set(self.words)) < len(self.words) or {UNKNOWN, SILENCE} & set(self.words):
+            raise InputError(f"words={self.words}: none given, one given twice, or one is {UNKNOWN} or {SILENCE}")
+        if both := sorted(self.held_out_words & set(self.words)):
+            raise InputError(f"held_out_words: {both[0]!r} is a keyword")
+        shares = {"others": others, "altered": altered, "spoken": spoken, "speech_cuts": speech_cuts}
+        for name, share in shares.items() | {"silence": silence}.items():
+            check_number(name, share, 0, MOST_SHARE)
+        check_number("synthesized", synthesized, 0, MOST_SPOKEN)
+        if speech_hours is not None:
+            check_number("speech_hours", speech_hours, 0.0003)  # a clip
+        if recordings is None and not synthesized:
+            raise InputError("recordings=None and synthesized=0: there are no clips of the words; give one of them")
+        self.labels = [*self.words, UNKNOWN, SILENCE]
+        self.root = Path(default_root(root))
+        self.folder = None if recordings is None else self.root / recordings
+        self.item_root = self.folder
+        self.speech_folder = self.find_speech(speech)
+        self.shares, self.silence, self.synthesized = shares, silence, synthesized
+        self.speech_hours, self.fits_batch = speech_hours, batch is None
+
+    def find_speech(self, speech: str | None) -> Path | None:
+        """The folder of continuous speech, if there is one."""
+        if speech is not None:
+            return self.root / speech
+        folder = None if self.folder is None else self.folder / SPEECH_FOLDER
+        return folder if folder is not None and folder.is_dir() else None
+
+    @cached_property
+    def files(self) -> dict[str, list[LabeledFile]]:
+        """The recordings of each split, of all words."""
+        if self.folder is None:
+            return {"train": [], "validation": [], "test": []}
+        splits = word_recordings(self.folder)
+        if any(item.label == SILENCE for item in splits["train"]):
+            raise InputError(f"{self.folder / SILENCE}: put recordings of noise into {self.folder / NOISE}")
+        heard = {item.label for item in splits["train"]}
+        if missing := [word for word in self.words if word not in heard and not self.synthesized]:
+            raise InputError(f"{self.folder}: no recordings of {', '.join(missing)}, and synthesized=0")
+        return splits
+
+    @cached_property
+    def noises(self) -> dict[str, Tensor]:
+        """The noise recordings by name, or synthesized pink noise."""
+        recorded = {} if self.folder is None else read_noise(self.folder / NOISE, self.samples, splits=True)
+        if recorded:
+            self.noise = torch.cat([noise_part(recording, "train") for recording in recorded.values()])
+        return recorded or {"pink": self.noise}
+
+    def prepare_data(self) -> None:
+        """Check that the folders exist and, if they are synthesized, that the words can be said and told apart."""
+        if self.speech_folder is not None and not self.speech_folder.is_dir():
+            raise FileNotFoundError(f"{self.speech_folder}: no such folder of speech")
+        if self.synthesized:
+            check_words(self.words)
+        self.files  # noqa: B018
+
+    def item_names(self) -> dict[str, list[str]]:
+        if self.folder is None:
+            return {}
+        chosen = {split: [*self.keyword_files(split), *self.other_files(split)] for split in self.files}
+        return {split: [relative_name(item.file, self.folder) for item in some] for split, some in chosen.items()}
+
+    def keyword_files(self, split: str) -> list[LabeledFile]:
+        """The recordings of keywords in a split."""
+        return [item for item in self.files[split] if item.label in self.words]
+
+    def other_files(self, split: str) -> list[LabeledFile]:
+        """The recordings of other words in a split: in training a random choice that is always the same."""
+        files = [item for item in self.files[split] if item.label not in self.words]
+        if split != "train":
+            return files
+        files = [item for item in files if item.label not in self.held_out_words]
+        count = min(self.count("others"), len(files))
+        order = torch.randperm(len(files), generator=torch.Generator().manual_seed(SELECTION_SEED))
+        return [files[index] for index in order[:count].sort().values]
+
+    def count(self, source: str) -> int:
+        """The number of training clips of a source of `unknown`."""
+        return round(self.shares[source] * self.keyword_count)
+
+    @property
+    def keyword_count(self) -> int:
+        """The number of training clips of keywords."""
+        return len(self.keyword_files("train")) + self.synthesized * len(self.words)
+
+    def read(self, split: str) -> Dataset:
+        noises = self.noises
+        files = [*self.keyword_files(split), *self.other_files(split)]
+        clips = [read_clips([item.file for item in files], self.samples, progress=f"reading {split}")]
+        labels = [self.label_of(item.label) for item in files]
+        speakers = [item.speaker or relative_name(item.file, self.folder) for item in files]
+        for texts, label_names in self.texts(split, bool(files)):
+            spoken, voices = self.speak(texts, split)
+            clips.append(spoken)
+            labels += [self.label_of(name) for name in label_names]
+            speakers += voices
+        if split == "train":
+            return self.training_items(torch.cat(clips), torch.tensor(labels), speakers)
+        keywords = sum(label < len(self.words) for label in labels)
+        cuts, recordings = cut_silence(noises, split, max(round(self.silence * keywords), 1), self.samples)
+        parts = {} if not files else self.parts(files)
+        labels += [self.label_of(SILENCE)] * len(cuts)
+        return Items(torch.cat([*clips, cuts]), torch.tensor(labels), speakers + recordings, parts=parts)
+
+    def parts(self, files: Sequence[LabeledFile]) -> dict[str, list[int]]:
+        """The items whose accuracy is reported besides: `unknown` words heard in training, and `unheard` ones."""
+        heard = {item.label for item in self.other_files("train")}
+        others = {index: item.label for index, item in enumerate(files) if item.label not in self.words}
+        parts = {
+            UNKNOWN: [index for index, label in others.items() if label in heard],
+            "unheard": [index for index, label in others.items() if label not in heard],
+        }
+        return {name: indices for name, indices in parts.items() if indices}
+
+    def label_of(self, word: str) -> int:
+        """The index of a word's label; that of `unknown` for other words."""
+        return self.labels.index(word if word in self.labels else UNKNOWN)
+
+    def texts(self, split: str, has_recordings: bool) -> list[tuple[list[str], list[str]]]:
+        """What is synthesized for a split, and the labels: keywords, and other words in training."""
+        if split != "train":
+            count = 0 if has_recordings else self.synthesized // HELD_OUT_SHARE
+            keywords = self.words * count
+            return [(keywords, keywords)] if keywords else []
+        keywords, count = self.words * self.synthesized, self.count("spoken")
+        others = self.other_texts(count) if count else []
+        return [(texts, names) for texts, names in ((keywords, keywords), (others, [UNKNOWN] * count)) if texts]
+
+    def other_texts(self, count: int) -> list[str]:
+        """Other words to synthesize, near-homophones of the keywords first; each again if there are too few."""
+        said = {word for item in self.speech_recordings() for word in item.words or ()}
+        words = spoken_negatives(self.words, count, sorted(said))
+        return [words[index % len(words)] for index in range(count)]
+
+    def speak(self, texts: Sequence[str], split: str) -> tuple[Tensor, list[str]]:
+        """Synthesize texts as clips by voices of the split: int16 (F, N), and the voice of each."""
+        voices, sounds = zip(*synthesize_split(texts, split, split_generator(split, 0)), strict=True)
+        return torch.stack([fit_length(sound, self.samples) for sound in sounds]), [speaker(voice) for voice in voices]
+
+    def training_items(self, clips: Tensor, labels: Tensor, speakers: list[str]) -> KeywordItems:
+        """The training clips, and how many are made anew for every batch."""
+        speech = self.read_speech()
+        made = {ALTERED: self.count("altered"), SILENT: max(round(self.silence * self.keyword_count), 1)}
+        if len(speech):
+            made[SPEECH] = self.count("speech_cuts")
+        items = KeywordItems(clips, labels, speakers, made=made, words=len(self.words), speech=speech)
+        if self.fits_batch:
+            self.batch = min(max(len(items) // BATCHES, SMALLEST), LARGEST, len(items))
+        return items
+
+    def speech_recordings(self) -> list[Speech]:
+        """The training speakers' recordings of continuous speech without keywords, if there is a folder of speech."""
+        if self.speech_folder is None:
+            return []
+        recordings = without(speech_split(list_speech(self.speech_folder), "train"), self.words)
+        if not recordings:
+            raise InputError(f"{self.speech_folder}: no training speech without keywords")
+        return recordings
+
+    def read_speech(self) -> Tensor:
+        """The training speakers' continuous speech without keywords, one recording after another: int16 (A,)."""
+        recordings = self.speech_recordings() if self.shares["speech_cuts"] else []
+        if not recordings:
+            return torch.empty(0, dtype=torch.int16)
+        most = None if self.speech_hours is None else round(self.speech_hours * 3600 * self.sample_rate_hz)
+        parts, total = [], 0
+        for item in tqdm(recordings, "reading speech", disable=len(recordings) < 100 or None, leave=False):
+            if most is not None and total >= most:
+                break
+            parts.append(read_audio(item.file))
+            total += len(parts[-1])
+        if total < self.samples:
+            raise InputError(f"{self.speech_folder}: less than {self.seconds:g} s of training speech without keywords")
+        return torch.cat(parts)[:most]
+
+    def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """As the base class, but each clip labeled `silence` is first replaced by new noise of a random level."""
+        silent = labels == self.label_of(SILENCE)
+        inputs = replace_silence(inputs, silent, self.augment, self.noise, self.sample_rate_hz)
+        return super().augment_batch(inputs, labels)

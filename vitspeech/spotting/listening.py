@@ -1,0 +1,162 @@
+"""What a model hears in streams: the logits of every token, and the candidates that its decoder makes of them.
+
+A candidate is a detection before thresholds and the refractory period. Candidates do not depend on either, so that
+one pass gives misses and false alarms at every threshold.
+
+Shapes: N samples, T tokens, C classes.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from vitspeech.checkpoint.folder import Model
+from vitspeech.decoding.keywords import Detection
+from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings
+from vitspeech.errors import InputError
+from vitspeech.inference.spotting import WordSpotter
+from vitspeech.inference.transcribe import is_transcribing
+from vitspeech.spotting.streams import KEYWORDS, SPEECH, MakeStreams, SaidWord, Stream, contains
+
+TOLERANCE_S = 0.25  # a detection may lie so far beside the word that it is of; pauses are twice as long
+NEIGHBOR_S = 0.5  # speech: an utterance so near counts as well if it has the word
+DIGITS = 9  # of a probability; so a table has the very numbers that were counted
+ALARM, DISCOUNTED, MATCH, EXTRA = "alarm", "discounted", "match", "extra"
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A stream without its samples, and the model's logits.
+
+    Args:
+        stream: The stream; its samples are gone.
+        seconds: How long it lasts.
+        logits: (T, C).
+        make: What made the stream, and can make it again.
+    """
+
+    stream: Stream
+    seconds: float
+    logits: Tensor
+    make: MakeStreams
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate of the decoder, and what it is by the truth of its stream.
+
+    Args:
+        detection: Label, times and probability.
+        stream: Number of its stream.
+        recording: Number of the recording in the stream that has the detection's middle.
+        status: `alarm`; `discounted`: the transcript has the word; `match`: it lies on that word; `extra`: beside
+            keywords, or on another one.
+        word: Number of the stream's word that it lies on; -1 if there is none.
+    """
+
+    detection: Detection
+    stream: int
+    recording: int
+    status: str
+    word: int
+
+
+class Listener:
+    """Runs a model over streams.
+
+    Args:
+        model: A speech model from `vitspeech.load` that `WordSpotter` takes.
+
+    Attributes:
+        words: The labels that can be detected.
+        settings: The model's own settings of the decoder.
+        seconds: Audio heard so far.
+        computing_s: Time that the network took for it, without reading.
+
+    Raises:
+        InputError: If the model can't be streamed, has no word, or transcribes.
+    """
+
+    def __init__(self, model: Model) -> None:
+        if is_transcribing(model):
+            raise InputError("the model transcribes; give one that spots single words")
+        self.model, self.spotter = model, WordSpotter(model)
+        self.settings = self.spotter.settings
+        self.words = [label for label in model.labels if label not in NO_WORDS]
+        self.seconds = self.computing_s = 0.0
+        if not self.words:
+            raise InputError("the model has no word to spot, only unknown and silence")
+
+    @property
+    def sample_rate_hz(self) -> int:
+        """The sample rate of the model's audio."""
+        return self.spotter.stream.sample_rate_hz
+
+    def hear(self, makers: Sequence[MakeStreams], progress: str) -> list[Heard]:
+        """Run the model over streams, with a progress bar named `progress`."""
+        audio, heard = self.spotter.stream, []
+        for make in tqdm(makers, progress, leave=False):
+            for stream in make(self.sample_rate_hz):
+                start = time.perf_counter()
+                audio.restart()
+                logits = torch.cat((audio.push(stream.samples), audio.flush()))
+                self.computing_s += time.perf_counter() - start
+                seconds = len(stream.samples) / self.sample_rate_hz
+                self.seconds += seconds
+                heard.append(Heard(replace(stream, samples=stream.samples[:0].clone()), seconds, logits, make))
+        return heard
+
+    def candidates(self, heard: Iterable[Heard], settings: SpottingSettings) -> list[Candidate]:
+        """The candidates of all streams, in the order of the decoder; thresholds and refractory period don't matter."""
+        decoder = WordSpotter(self.model, replace(settings, thresholds=0.0, refractory_s=0.0)).decoder
+        found = []
+        for number, item in enumerate(tqdm(heard, "decoding", leave=False)):
+            for detection in [*decoder.push(item.logits), *decoder.flush()]:
+                probability, decided_s = round(detection.probability, DIGITS), min(detection.decided_s, item.seconds)
+                detection = replace(detection, probability=probability, decided_s=decided_s)
+                found.append(judged(detection, number, item.stream))
+        return found
+
+
+def judged(detection: Detection, number: int, stream: Stream) -> Candidate:
+    """A detection with what it is by the truth of its stream, the stream's number `number`."""
+    middle = (detection.start_s + detection.end_s) / 2
+    ends = [recording.end_s for recording in stream.recordings]
+    recording = next((place for place, end in enumerate(ends) if middle < end), len(ends) - 1)
+    overlaps = [overlap_s(detection, word) for word in stream.words]
+    word = max(range(len(overlaps)), key=overlaps.__getitem__, default=-1)
+    word = word if word >= 0 and overlaps[word] > 0 else -1
+    if stream.condition == KEYWORDS:
+        same = [
+            overlap if stream.words[place].label == detection.label else 0.0 for place, overlap in enumerate(overlaps)
+        ]
+        if max(same, default=0.0) > 0:
+            return Candidate(detection, number, recording, MATCH, same.index(max(same)))
+        return Candidate(detection, number, recording, EXTRA, word)
+    is_said = stream.condition == SPEECH and any(
+        contains(near.words, detection.label)
+        for near in stream.recordings
+        if near.start_s - NEIGHBOR_S < detection.end_s and detection.start_s < near.end_s + NEIGHBOR_S
+    )
+    return Candidate(detection, number, recording, DISCOUNTED if is_said else ALARM, word)
+
+
+def overlap_s(detection: Detection, word: SaidWord) -> float:
+    """How long a detection overlaps a word that is `TOLERANCE_S` longer on either side; negative if it does not."""
+    return min(detection.end_s, word.end_s + TOLERANCE_S) - max(detection.start_s, word.start_s - TOLERANCE_S)
+
+
+def noise_name(snr_db: float | None) -> str:
+    """A noise level in words: `clean`, `20 dB`."""
+    return "" if snr_db is None else "clean" if snr_db == math.inf else f"{snr_db:g} dB"
+
+
+def samples_again(heard: Heard, rate_hz: int) -> Tensor:
+    """The samples of a stream that was heard: int16 (N,)."""
+    key = (heard.stream.name, heard.stream.snr_db)
+    return next(stream.samples for stream in heard.make(rate_hz) if (stream.name, stream.snr_db) == key)

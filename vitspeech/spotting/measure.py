@@ -1,0 +1,171 @@
+"""Measure a keyword spotter by the protocol of docs/spotting.md."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from vitspeech.checkpoint.folder import Model
+from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.errors import InputError, check_number
+from vitspeech.provenance import provenance
+from vitspeech.spotting.composition import word_streams
+from vitspeech.spotting.counts import Counts
+from vitspeech.spotting.listening import ALARM, Heard, Listener
+from vitspeech.spotting.streams import OTHERS, sound_streams, speech_streams
+from vitspeech.spotting.summary import summary
+
+LARGEST_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is heard.
+
+    Args:
+        keywords: Folder of one folder per word: the model's words and, for the test of other words, others.
+        speech: Folder of continuous speech.
+        sounds: Folder of sounds without speech; it is heard whole.
+        split: `train`, `validation`, `test` or `all`, of words and speech.
+        hours: The most speech that is heard.
+        clips: The most clips of the model's words, and of other words.
+        seed: Of everything that is drawn at random.
+
+    Raises:
+        InputError: If a number is out of its range.
+    """
+
+    keywords: Path
+    speech: Path | None = None
+    sounds: Path | None = None
+    split: str = "test"
+    hours: float | None = None
+    clips: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.hours is not None and not 0 < self.hours < 1e6:
+            raise InputError(f"hours={self.hours} is not a positive number")
+        if self.clips is not None and self.clips < 1:
+            raise InputError(f"clips={self.clips} is not a positive number")
+        check_number("seed", self.seed, 0, LARGEST_SEED)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a model heard.
+
+    Args:
+        plan: What was heard.
+        listener: The model.
+        heard: The streams with the model's logits.
+        notes: What was left out, and why.
+    """
+
+    plan: Plan
+    listener: Listener
+    heard: list[Heard]
+    notes: list[str]
+
+    def counts(self, settings: SpottingSettings) -> Counts:
+        """The counts with settings of the decoder."""
+        candidates = self.listener.candidates(self.heard, settings)
+        return Counts(self.listener.words, self.heard, candidates, settings.refractory_s)
+
+    def summary(self, counts: Counts, settings: SpottingSettings, name: str) -> dict[str, Any]:
+        """All numbers of the `counts` with these settings, as JSON; `name` is the model's."""
+        listener = self.listener
+        thresholds = {word: float(settings.threshold(word)) for word in listener.words}
+        plan = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self.plan).items()}
+        return {
+            "model": name,
+            "plan": plan,
+            "settings": {key: value for key, value in asdict(settings).items() if key != "thresholds"},
+            "notes": self.notes,
+            "provenance": provenance(),
+            "real_time_factor": listener.computing_s / listener.seconds,
+            "other_words": other_words(counts, counts.at(thresholds).kept, listener.model.card),
+        } | summary(counts, thresholds)
+
+
+def measure(model: Model, plan: Plan, *, with_others: bool = True) -> Measurement:
+    """Run a model over all streams of a plan. Progress is shown.
+
+    Args:
+        model: The model.
+        plan: What is heard.
+        with_others: Whether other words are heard.
+
+    Raises:
+        FileNotFoundError: If a folder does not exist.
+        InputError: If the model can't be streamed or transcribes, a folder has none of the model's words or no
+            recordings, nothing is there that alarms could be counted in, or a recording cannot be read.
+    """
+    listener, notes = Listener(model), []
+    keywords, others = word_streams(plan.keywords, listener.words, plan.split, plan.clips, plan.seed)
+    speech = speech_streams(plan.speech, plan.split, plan.hours, plan.seed) if plan.speech else []
+    sounds = sound_streams(plan.sounds) if plan.sounds else []
+    others = others if with_others else []
+    if with_others and not others:
+        notes.append(
+            f"{plan.keywords} has no other words in the split {plan.split}: alarms in other words not measured"
+        )
+    if not (speech or sounds or others):
+        raise InputError(f"{plan.keywords}: has no other words; give --speech or --sounds to count false alarms in")
+    heard = [
+        item
+        for makers, progress in (
+            (keywords, "keywords"),
+            (others, "other words"),
+            (speech, "speech"),
+            (sounds, "sounds"),
+        )
+        if makers
+        for item in listener.hear(makers, progress)
+    ]
+    return Measurement(plan, listener, heard, notes)
+
+
+def other_words(counts: Counts, kept: numpy.ndarray, card: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Alarms in other words that training heard as `unknown`, and in those that it never heard, by the model's card.
+
+    Returns:
+        `None` if there are no other words; `by_card` is `None` if the card does not say it.
+    """
+    said = Counter(word.label for item in counts.heard if item.stream.condition == OTHERS for word in item.stream.words)
+    if not said:
+        return None
+    heard = heard_words(card, said)
+    if heard is None:
+        return {"words": dict(said), "by_card": None}
+    alarms: Counter[str] = Counter()
+    for item, is_kept in zip(counts.candidates, kept, strict=True):
+        stream = counts.heard[item.stream].stream
+        if is_kept and item.status == ALARM and stream.condition == OTHERS and item.word >= 0:
+            alarms[stream.words[item.word].label] += 1
+    parts = {"heard": [word for word in said if word in heard], "unheard": [word for word in said if word not in heard]}
+    return {
+        "words": dict(said),
+        "by_card": {
+            name: {
+                "labels": sorted(some),
+                "words": sum(said[word] for word in some),
+                "alarms": sum(alarms[word] for word in some),
+            }
+            for name, some in parts.items()
+        },
+    }
+
+
+def heard_words(card: Mapping[str, Any], words: Iterable[str]) -> set[str] | None:
+    """Those of some other words that training heard as `unknown`; `None` if the card does not say it."""
+    data = card.get("data") or {}
+    arguments = data.get("init_args") or {}
+    if "held_out_words" in arguments:
+        return set(words) - set(arguments["held_out_words"] or ())
+    if str(data.get("class_path", "")).endswith("SpeechCommands"):
+        return set(words) if arguments.get("unknown") else set()
+    return None

@@ -1,0 +1,80 @@
+"""Keyword spotting: clips classified as a stream classifies them, one after another.
+
+Shapes: B batch, R clips per row, N samples of a clip, T tokens of a row, C classes.
+"""
+
+import math
+from typing import Any
+
+import torch
+from lightning.pytorch.cli import OptimizerCallable
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitspeech.errors import InputError, check_number
+from vitspeech.tasks.classification import Classification
+
+NO_KEYWORDS = 2  # the last labels, `unknown` and `silence`, are no keywords
+
+
+class Spotting(Classification):
+    """Trains a speech classifier on rows of several clips, so that each has a past and a future, as in a stream.
+
+    A network that is trained on single clips has never heard anything before a word; in a room something precedes every
+    word. Here a row is `clips_per_row` clips of the batch, one after another, and the logits of a clip are the mean of
+    the logits of its tokens, as in `WordSpotter`. It costs as much as single clips. Validation and test are those of
+    `Classification`.
+
+    The cross-entropy of a softmax with the classes `unknown` and `silence` is a sum of two questions: whether there is
+    a keyword, and which one (or which of the two others). `rejection` is the weight of the first one.
+
+    Args:
+        network: A speech classifier with mean pooling, whose labels end with `unknown` and `silence`.
+        optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
+        clips_per_row: Clips in a row, R. A batch that it does not divide has shorter rows.
+        rejection: Weight of the question whether there is a keyword; 1 is the plain cross-entropy.
+        **classification: The other arguments of `Classification`: `label_smoothing`, `warmup`, `decay`, `compile`.
+
+    Raises:
+        InputError: If a number is out of range, or the network has no logits of single tokens.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizer: OptimizerCallable = torch.optim.AdamW,
+        *,
+        clips_per_row: int = 4,
+        rejection: float = 1.0,
+        **classification: Any,
+    ) -> None:
+        super().__init__(network, optimizer, **classification)
+        check_number("clips_per_row", clips_per_row, 1, 64)
+        check_number("rejection", rejection, 0, 100)
+        if not hasattr(network, "forward_frames") or not hasattr(network, "pooling"):
+            raise InputError(f"Spotting: {type(network).__name__} has no logits of single tokens; use SpeechClassifier")
+        self.clips_per_row, self.rejection = clips_per_row, rejection
+
+    def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        clips, labels = batch
+        logits = self.clip_logits(clips)
+        if logits.shape[-1] != len(self.labels):
+            raise InputError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} labels")
+        loss = F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing)
+        if self.rejection == 1:
+            return loss
+        split = (logits.shape[-1] - NO_KEYWORDS, NO_KEYWORDS)
+        words, others = (part.logsumexp(-1) for part in logits.float().split(split, dim=-1))
+        is_word = (labels < split[0]).float()
+        return loss + (self.rejection - 1) * F.binary_cross_entropy_with_logits(words - others, is_word)
+
+    def clip_logits(self, clips: Tensor) -> Tensor:
+        """The logits of clips in rows: (B, N) -> (B, C)."""
+        per_row, samples = math.gcd(len(clips), self.clips_per_row), clips.shape[1]
+        logits = self.network.forward_frames(clips.reshape(-1, per_row * samples))
+        tokens = self.network.tokens
+        first = torch.arange(logits.shape[1], device=clips.device) * tokens.hop_samples
+        starts = torch.arange(per_row, device=clips.device)[:, None] * samples
+        inside = (first >= starts) & (first + tokens.window_samples <= starts + samples)  # (R, T)
+        weights = inside.to(logits) / inside.sum(1, keepdim=True)
+        return (weights @ logits).flatten(0, 1)
