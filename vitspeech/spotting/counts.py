@@ -115,7 +115,7 @@ class Counts:
         return OperatingPoint(dict(thresholds), alarms, found, kept)
 
     def after_refractory(self, kept: numpy.ndarray) -> numpy.ndarray:
-        """Drop detections that end within the refractory period after the one before in the stream, as `select` does."""
+        """Drop detections that end within the refractory period after the one before, as `select` does."""
         result, last_stream, last_end_s = kept.copy(), -1, -math.inf
         for place in numpy.flatnonzero(kept).tolist():
             item = self.candidates[place]
@@ -128,20 +128,25 @@ class Counts:
         return result
 
     def alarm_rate(self, point: OperatingPoint, condition: int, word: int | None = None) -> dict[str, float]:
-        """False alarms an hour in a condition with their exact 95 % interval, of one word or of all.
+        """False alarms an hour in a condition, of one word or of all: `alarms`, `hours`, `per_hour`.
 
-        The rate of all words is the sum of the words' rates, each over its own hours. Its interval is that of the
-        number of alarms, over hours that give this rate; without an alarm over the fewest hours of a word.
+        The rate of all words is the sum of the words' rates, each over its own hours. The hours of all words are those
+        that give this rate; without an alarm the fewest hours of a word.
         """
         hours, alarms = self.hours[condition], point.alarms[condition]
         if word is not None:
             hours, alarms = hours[[word]], alarms[[word]]
         if not hours.min() > 0:
-            return {"alarms": int(alarms.sum()), "hours": 0.0, "per_hour": None, "low": None, "high": None}
+            return {"alarms": int(alarms.sum()), "hours": 0.0, "per_hour": None}
         rate, count = float((alarms / hours).sum()), int(alarms.sum())
         effective = count / rate if count else float(hours.min())
-        low, high = (bound / effective for bound in poisson_interval(count))
-        return {"alarms": count, "hours": effective, "per_hour": rate, "low": low, "high": high}
+        return {"alarms": count, "hours": effective, "per_hour": rate}
+
+    def alarm_interval(self, point: OperatingPoint, condition: int, word: int | None = None) -> dict[str, float]:
+        """`alarm_rate` with the exact 95 % interval of a Poisson rate, `low` and `high`."""
+        rate = self.alarm_rate(point, condition, word)
+        low, high = poisson_interval(rate["alarms"]) if rate["hours"] else (None, None)
+        return rate | {"low": low and low / rate["hours"], "high": high and high / rate["hours"]}
 
     def miss_rate(self, point: OperatingPoint, level: int, word: int | None = None) -> dict[str, float]:
         """The share of words that are not detected at a noise level, of one word or of all."""

@@ -91,8 +91,13 @@ class Measurement:
         } | summary(counts, thresholds)
 
 
-def measure(model: Model, plan: Plan) -> Measurement:
+def measure(model: Model, plan: Plan, *, with_others: bool = True) -> Measurement:
     """Run a model over all streams of a plan. Progress is shown.
+
+    Args:
+        model: The model.
+        plan: What is heard.
+        with_others: Whether other words are heard.
 
     Raises:
         FileNotFoundError: If a folder does not exist.
@@ -103,7 +108,8 @@ def measure(model: Model, plan: Plan) -> Measurement:
     keywords, others = word_streams(plan.keywords, listener.words, plan.split, plan.clips, plan.seed)
     speech = speech_streams(plan.speech, plan.split, plan.hours, plan.seed) if plan.speech else []
     sounds = sound_streams(plan.sounds) if plan.sounds else []
-    if not others:
+    others = others if with_others else []
+    if with_others and not others:
         notes.append(
             f"{plan.keywords} has no other words in the split {plan.split}: alarms in other words not measured"
         )

@@ -1,11 +1,14 @@
 """What the page says: the main numbers as sentences and tables, the protocol, and figures of others."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
+from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.spotting.composition import PAUSE_S
 from vitspeech.spotting.listening import NEIGHBOR_S, TOLERANCE_S
 from vitspeech.spotting.streams import KEYWORDS, OTHERS, SOUNDS, SPEECH
+from vitspeech.spotting.summary import bound
 
 Table = dict[str, Any]
 NAMES = {SPEECH: "continuous speech", OTHERS: "other words", SOUNDS: "sounds"}
@@ -179,3 +182,23 @@ def alt_text(summary: Mapping[str, Any]) -> str:
         text = "not reached" if miss is None else f"{100 * miss:.0f} % misses"
         parts.append(f"{NAMES[condition]}, {level}: {text} at 10 false alarms an hour")
     return "Curves of misses against false alarms an hour. " + "; ".join(parts) + "."
+
+
+def chosen(settings: SpottingSettings, record: Mapping[str, Any]) -> list[str]:
+    """What was chosen, and how far the estimate can be trusted."""
+    thresholds = ", ".join(f"{word} {value:.4g}" for word, value in settings.thresholds.items())
+    others = ", ".join(f"{name} {value}" for name, value in asdict(settings).items() if name != "thresholds")
+    lines = [f"Thresholds: {thresholds}.", f"Settings: {others}."]
+    for name, alarms in record["counted"].items():
+        wanted, expected = record["wanted_alarms_per_hour"][name], record["expected_alarms_per_hour"][name]
+        lines.append(
+            f"{NAMES[name].capitalize()}: {wanted:g} an hour wanted, {number(expected)} expected; counted "
+            f"{alarms['alarms']} in {alarms['hours']:.2f} h: {rate_text(alarms)}."
+        )
+        if wanted < bound(alarms["hours"]):
+            lines.append(
+                f"So few hours can't show a rate of {wanted:g}: without any alarm they bound it below "
+                f"{number(bound(alarms['hours']))}. The expected rate extrapolates from alarms of lower probability; "
+                "measure it with more speech."
+            )
+    return lines

@@ -53,11 +53,10 @@ def summary(counts: Counts, thresholds: Mapping[str, float]) -> dict[str, Any]:
 
 def numbers(counts: Counts, point: OperatingPoint, word: int | None, *, with_intervals: bool = False) -> dict[str, Any]:
     """Alarms by condition and misses by noise level, of one word or of all."""
-    alarms = {name: counts.alarm_rate(point, index, word) for index, name in enumerate(counts.conditions)}
+    rate = counts.alarm_interval if with_intervals else counts.alarm_rate
+    alarms = {name: rate(point, index, word) for index, name in enumerate(counts.conditions)}
     misses = {name: counts.miss_rate(point, index, word) for index, name in enumerate(counts.levels)}
-    if not with_intervals:
-        alarms = {name: {key: rate[key] for key in ("alarms", "hours", "per_hour")} for name, rate in alarms.items()}
-    else:
+    if with_intervals:
         for index, values in enumerate(misses.values()):
             values["interval_95"] = counts.miss_interval(point, index, word)
     return {"alarms": alarms, "misses": misses}

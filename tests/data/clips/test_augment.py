@@ -184,6 +184,24 @@ def test_a_silent_clip_stays_finite_and_all_but_silent(noise):
     assert bool(after.any()) == bool(noise.any())
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_share_of_the_synthesized_noise_is_household_sounds(share, monkeypatch):
+    drawn = {"synthesize": 0, "household": 0}
+
+    def counted(name):
+        def draw(count, *_):
+            drawn[name] += count
+            return torch.ones(count, SAMPLES)
+
+        return draw
+
+    for name in drawn:
+        monkeypatch.setattr(f"vitspeech.data.clips.augment.{name}", counted(name))
+    noise = only(synthetic=0.5, household=share).noise(NOISE, clips(), 4000, RATE_HZ)
+    assert (noise == 1).all(1).sum() == sum(drawn.values()) == pytest.approx(2000, abs=100)
+    assert drawn["household"] == pytest.approx(2000 * share, abs=100)
+
+
 def test_silent_noise_changes_nothing():
     assert torch.equal(changed(clips(), noise_prob=1, noise=torch.zeros_like(NOISE)), clips())
 
@@ -211,6 +229,8 @@ def test_what_was_given_is_left_as_it_was():
         {"noise_prob": 1.1},
         {"synthetic": -0.1},
         {"synthetic": 1.1},
+        {"household": -0.1},
+        {"household": 1.1},
         {"gain_db": -3.0},
     ],
     ids=str,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vitspeech.data.clips.household import household
 from vitspeech.data.clips.noise import rms, stretches, synthesize, uniform
 from vitspeech.errors import check_number, check_range
 
@@ -27,6 +28,8 @@ class WaveformAugment:
         noise_snr_db: Range of the signal-to-noise ratio, in decibels.
         gain_db: Largest change of loudness, in either direction, in decibels.
         synthetic: Share of the noises that are synthesized (`synthesize`) and not stretches of the data set's noise.
+        household: Share of the synthesized noises that are household sounds (`household`): knocks, sirens, chimes and
+            motors.
 
     Raises:
         InputError: If a number is out of range.
@@ -38,6 +41,7 @@ class WaveformAugment:
     noise_snr_db: tuple[float, float] = (0.0, 30.0)
     gain_db: float = 6.0
     synthetic: float = 0.5
+    household: float = 0.0
 
     def __post_init__(self) -> None:
         check_number("shift_ms", self.shift_ms, 0)
@@ -45,6 +49,7 @@ class WaveformAugment:
         check_number("gain_db", self.gain_db, 0, 100)
         check_number("noise_prob", self.noise_prob, 0, 1)
         check_number("synthetic", self.synthetic, 0, 1)
+        check_number("household", self.household, 0, 1)
         check_range("noise_snr_db", self.noise_snr_db)
 
     def __call__(self, waveforms: Tensor, noise: Tensor, sample_rate_hz: int) -> Tensor:
@@ -71,6 +76,11 @@ class WaveformAugment:
         """
         drawn = stretches(noise, count, voices.shape[1]).to(voices)
         synthetic = torch.rand(count, device=voices.device) < self.synthetic
+        if self.household:
+            sounds = synthetic & (torch.rand(count, device=voices.device) < self.household)
+            synthetic = synthetic & ~sounds
+            if heard := int(sounds.sum()):
+                drawn[sounds] = household(heard, voices.shape[1], sample_rate_hz, voices.device).to(voices)
         if synthesized := int(synthetic.sum()):
             drawn[synthetic] = synthesize(synthesized, voices, sample_rate_hz)
         return drawn

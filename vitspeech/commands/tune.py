@@ -1,0 +1,70 @@
+"""Choose the thresholds of a keyword spotter for a wanted rate of false alarms, and write them into its card.
+
+vitspeech tune MODEL --alarms-per-hour 1 --speech LibriSpeech/ --keywords speech_commands_v0.02/
+vitspeech tune MODEL --alarms-per-hour 0.5 --others 10 --speech LibriSpeech/ --keywords recordings/ --sounds kitchen/
+vitspeech tune MODEL --alarms-per-hour 1 --speech LibriSpeech/ --keywords recordings/ --dry-run
+
+The thresholds of all words, and smoothing, minimum duration, pause and refractory period from a small grid, have the
+highest recall at which continuous speech and sounds have at most the wanted rate each. Other words do not count
+unless --others gives a rate for them. The words and the speech are of the validation split. docs/spotting.md says how
+the rate is estimated. The command prints a table of operating points, and writes the settings into card.json, where
+`stream` and `spot` find them.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vitspeech import command_line
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `vitspeech tune`: prints operating points and the chosen settings."""
+    parser = command_line.parser("tune", __doc__)
+    parser.add_argument("model", metavar="MODEL", help="folder of a released keyword spotter or a finished run")
+    rate = "false alarms an hour of continuous speech, and of sounds"
+    parser.add_argument("--alarms-per-hour", type=float, required=True, metavar="RATE", help=rate)
+    parser.add_argument(
+        "--keywords", type=Path, required=True, metavar="FOLDER", help="one folder of recordings per word"
+    )
+    parser.add_argument("--speech", type=Path, metavar="FOLDER", help="recordings of continuous speech")
+    parser.add_argument("--sounds", type=Path, metavar="FOLDER", help="recordings without speech, all of them")
+    parser.add_argument(
+        "--others", type=float, metavar="RATE", help="false alarms an hour of other words (default: any)"
+    )
+    splits = ("validation", "train", "test", "all")
+    parser.add_argument(
+        "--split", choices=splits, default="validation", help="of words and speech (default validation)"
+    )
+    parser.add_argument("--hours", type=float, metavar="H", help="hear at most so much speech (default: all)")
+    parser.add_argument(
+        "--clips", type=int, metavar="N", help="at most so many keywords, and other words (default: all)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the order of words, pauses and noise (default 0)")
+    parser.add_argument("--dry-run", action="store_true", help="write nothing")
+    command_line.add_trust(parser)
+    options = parser.parse_args(arguments)
+
+    import torch
+
+    import vitspeech
+    from vitspeech.spotting.card import check_card, save_settings
+    from vitspeech.spotting.measure import Plan, measure
+    from vitspeech.spotting.sentences import chosen
+    from vitspeech.spotting.settings_search import record, table, tune, wanted_rates
+
+    plan = Plan(
+        options.keywords, options.speech, options.sounds, options.split, options.hours, options.clips, options.seed
+    )
+    wanted = wanted_rates(plan, options.alarms_per_hour, options.others)
+    if not options.dry_run:
+        check_card(options.model)
+    torch.set_num_threads(1)  # the stream's parts are too small for more
+    measurement = measure(
+        vitspeech.load(options.model, trust=options.trust), plan, with_others=options.others is not None
+    )
+    tuned = tune(measurement, wanted)
+    print("\n".join(table(tuned, wanted)))
+    for line in chosen(tuned.settings, record(tuned, measurement, wanted)):
+        print(line)
+    if not options.dry_run:
+        print(save_settings(options.model, tuned.settings, record(tuned, measurement, wanted)))

@@ -1,0 +1,26 @@
+"""The settings of a decoder in a model's card."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vitspeech.checkpoint.folder import CARD, find_folder, read_mapping
+from vitspeech.data.files import write_text
+from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.writing import check_target
+
+SETTINGS, CHOICE = "spotting", "spotting_choice"  # keys of the card
+
+
+def check_card(model: str | Path) -> None:
+    """Refuse a card that cannot be written later, before the work is done; see `check_target`."""
+    check_target(find_folder(Path(model)) / CARD)
+
+
+def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[str, Any]) -> Path:
+    """Write settings into the card of a model, and what is known about their choice; return the card's path."""
+    card = find_folder(Path(model)) / CARD
+    content = read_mapping(card, ()) | {SETTINGS: asdict(settings), CHOICE: choice}
+    write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", card)
+    return card
