@@ -55,7 +55,7 @@ def test_parts_of_a_set_have_an_accuracy_of_their_own():
     found = metrics(*PAIRS, Clips, parts={"unheard": [20, 21, 25]})
     assert (found["unheard_accuracy"], found["unheard_clips"]) == (1 / 3, 3)
     assert found["unheard_interval_95"] == [round(side, 4) for side in wilson_interval(1 / 3, 3)]
-    assert "unheard 0.3333" in describe(found) and "3 clips" in describe(found)
+    assert "unheard_accuracy 0.3333" in describe(found) and ", 3 clips)" in describe(found)
 
 
 def test_a_set_whose_labels_are_all_words_has_one_accuracy():
