@@ -28,7 +28,7 @@ def test_tune_writes_thresholds_into_the_card(command, model, folders):
     assert json.loads((model / "card.json").read_text()) == card
     result = command("tune", model, "--alarms-per-hour", 50_000, *rest)
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("wanted/h") and lines[-1] == str(model / "card.json")
+    assert lines[0].startswith("wanted an hour") and lines[-1] == str(model / "card.json")
     written = json.loads((model / "card.json").read_text())
     assert set(written["spotting"]["thresholds"]) == {"yes", "no", "up", "down", "left", "right", "stop", "go"}
     assert written["spotting_choice"]["wanted_alarms_per_hour"] == {"speech": 50_000}
@@ -44,9 +44,11 @@ def test_tune_writes_thresholds_into_the_card(command, model, folders):
         (("--alarms-per-hour", "1"), "nothing to count false alarms in: give --speech, --sounds or --others RATE"),
         (("--alarms-per-hour", "1", "--others", "-3"), "--others -3.0: is not a positive number"),
         (("--alarms-per-hour", "1", "--others", "3"), "has no other words"),
+        (("--alarms-per-hour", "1", "--others", "3", "--sounds"), "words has no other words in the split validation"),
     ],
 )
 def test_tune_reports_an_error_in_one_line(command, model, folders, arguments, message):
+    arguments = (*arguments, folders[1]) if arguments[-1] == "--sounds" else arguments
     assert message in one_line(command("tune", model, "--keywords", folders[0], *arguments))
 
 
