@@ -11,7 +11,7 @@ from vitspeech.models import Seq2Seq, SpeechTranscriber
 from vitspeech.training.cli import TrainingCLI
 from vitspeech.training.configs import config_chain, read_config
 
-CONFIGS = sorted((ROOT / "configs").glob("*/*.yaml"))
+CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 EXPERIMENTS = [path for path in CONFIGS if path.parent.name != "trainer"]
 OVERLAYS = [path for path in CONFIGS if path.parent.name == "trainer"]
 ON_CPU = ["--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.strategy=auto"]

@@ -366,6 +366,14 @@ def test_a_card_says_nothing_that_is_the_users_to_say(released, arguments, messa
         card_data(model, None)
 
 
+@pytest.mark.parametrize("folder", ["/etc", "..", "words/../../other"])
+def test_a_card_names_recordings_within_the_data_only(released, folder):
+    model = vitspeech.load(released)
+    model.card["data"] = {"class_path": "vitspeech.Keywords", "init_args": {"words": ["go"], "recordings": folder}}
+    with pytest.raises(InputError, match=f"recordings='{folder}', not a folder in --data"):
+        card_data(model, None)
+
+
 @pytest.mark.parametrize(
     "path",
     ["torch.testing._internal.common_utils.TestCase", "vitspeech.data.Shapes", "vitspeech.Model", "vitspeech.load"],

@@ -9,7 +9,8 @@ from vitspeech.training import configs
 
 def test_every_config_is_listed_with_a_description(command):
     lines = command("configs").stdout.splitlines()
-    names = {path.relative_to(ROOT / "configs").with_suffix("").as_posix() for path in ROOT.glob("configs/*/*.yaml")}
+    folder = ROOT / "configs"
+    names = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")}
     assert {line.split()[0] for line in lines} == names
     assert all(len(line.split()) > 3 for line in lines)
 

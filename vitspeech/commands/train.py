@@ -9,6 +9,8 @@ curves, the confusion matrix or a list of errors, and the final model in the rel
   --KEY VALUE           override one key of the config: --trainer.max_epochs 5 --model.network.encoder.depth 12
   --data.root FOLDER    folder of the data set; default: VITSPEECH_DATA, else data
   --seed_everything N   seed of everything random (default 0)
+  --init_from FOLDER    start from the weights of a released model or a finished run, as far as names and shapes agree;
+                        also a key of a config
   --run FOLDER          folder of the run; default: runs/NAME-OF-CONFIG/NUMBER
   --resume RUN          resume an interrupted run, with the same result as an uninterrupted one
   --trust MODULE        accept classes of this module of your own, whose code then runs; may be repeated
@@ -17,7 +19,7 @@ curves, the confusion matrix or a list of errors, and the final model in the rel
 
 A config has three parts, and each key is an argument of a constructor:
   data      vitspeech.Cifar, ImageFolder, Shapes,             --data.help vitspeech.Cifar
-            SpeechCommands, AudioFolder, SpokenWords; several words: WordSequences, TranscribedAudio
+            SpeechCommands, AudioFolder, SpokenWords, Keywords; several words: WordSequences, TranscribedAudio
   model     vitspeech.Classification, Labeling, Recognition (CTC) or Transcription (encoder-decoder) with
             network: vitspeech.ViT, CNN, TimmModel,           --model.network.help vitspeech.ViT
                      SpeechClassifier, SpeechCNN, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
@@ -31,6 +33,7 @@ examples:
   {program} --config cifar10/vit --config trainer/gpu --model.network.encoder.depth 12
   {program} --config speech_commands/truncated --data.root ROOT
   {program} --config word_sequences/ctc --data.source.root ROOT
+  {program} --config mine.yaml --init_from checkpoints/speech-commands-truncated
   {program} --resume runs/cifar10-vit/0
 """
 

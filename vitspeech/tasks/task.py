@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import lightning
@@ -42,6 +42,7 @@ class Task(lightning.LightningModule):
         compile: Compile the network by `torch.compile` (worth it on a GPU and in long runs).
 
     Attributes:
+        starting_weights: Weights by their names that the network gets after `initialize`; the command line sets them.
         monitor: The validation metric by which the best checkpoint is chosen.
         mode: `max` or `min`: whether higher or lower values of it are better.
 
@@ -50,6 +51,7 @@ class Task(lightning.LightningModule):
     """
 
     monitor, mode = "val_accuracy", "max"
+    starting_weights: Mapping[str, Tensor] | None = None
     noted: tuple[Tensor, int | None, int | None] | None = None  # whether the losses to be checked are finite; steps
 
     def __init__(
@@ -132,6 +134,8 @@ class Task(lightning.LightningModule):
         if stage == "fit":
             if hasattr(self.network, "initialize"):
                 self.network.initialize(self.sample(data))
+            if self.starting_weights is not None:
+                self.network.load_state_dict(self.starting_weights, strict=False)
             if self.compiled:
                 self.network.compile()
 

@@ -19,6 +19,7 @@ import yaml
 from vitspeech.documents import parse_yaml
 from vitspeech.errors import InputError
 from vitspeech.training.configs import expand_configs, read_config
+from vitspeech.training.init_from import named_folder
 from vitspeech.training.run_folder import resumed_config
 from vitspeech.trust import check_trusted, is_known
 
@@ -29,7 +30,7 @@ TASKS = {  # values of the former key `task`, and the class that replaces each
     "recognition": "vitspeech.Recognition",
     "transcription": "vitspeech.Transcription",
 }
-KEYS = {"seed_everything", "data", "model", "trainer", "extends"}
+KEYS = {"seed_everything", "data", "model", "trainer", "extends", "init_from"}
 DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -73,6 +74,9 @@ def prepare(arguments: Sequence[str]) -> Arguments:
     expanded, configs = expand_configs(rest)
     check_classes(expanded, trust)
     check_shape(expanded)
+    init_from, expanded = take_option(expanded, "--init_from")
+    folder = init_from[-1] if init_from else named_folder(config_files(expanded))
+    expanded += [f"--init_from={folder}"] if folder else []
     return Arguments(expanded, configs, runs[-1] if runs else None, resume, trust)
 
 

@@ -27,6 +27,7 @@ from vitspeech.training.arguments import foreign_modules, prepare, take_option
 from vitspeech.training.checkpoints import LAST, PREVIOUS, checkpoints
 from vitspeech.training.config_border import check_objects, check_strategy, config_errors, trainer_errors
 from vitspeech.training.endings import clear_ending
+from vitspeech.training.init_from import find_weights, keep
 from vitspeech.training.lock import RunLock
 from vitspeech.training.open_run import OpenRun
 from vitspeech.training.parser import Parser, plain_settings, readable, restrict_imports, wrong_config
@@ -105,6 +106,7 @@ class TrainingCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: Parser) -> None:
         parser.add_argument("--extends", type=str | None, help="in a config: the config that it overrides")
+        parser.add_argument("--init_from", type=str | None, help="released model or finished run to start from")
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
 
     def parse_arguments(self, parser: Parser, args: list[str]) -> None:
@@ -204,6 +206,9 @@ class TrainingCLI(LightningCLI):
         """Train, from the last checkpoint if there is one."""
         given = self.arguments
         self.model.check_data(self.datamodule)
+        saved = [name for name in (LAST, PREVIOUS) if given.resume and Path(given.resume, name).exists()]
+        source = None if saved else self.config.init_from
+        self.transfer = source and find_weights(source, self.model, self.datamodule, given.trust)
         if given.resume and self.trainer.is_global_zero:
             self.lock.acquire(Path(given.resume))  # before the data is read, which may take minutes
         elif given.run and not given.resume:
@@ -214,7 +219,6 @@ class TrainingCLI(LightningCLI):
         self.check_sizes()
         with config_errors("task, network, data and optimizer do not fit each other", all_errors=True):
             self.model.try_out(self.datamodule)
-        saved = [name for name in (LAST, PREVIOUS) if given.resume and Path(given.resume, name).exists()]
         checkpoint = Path(given.resume, LAST) if saved else None
         try:
             with trainer_errors():
@@ -239,7 +243,7 @@ class TrainingCLI(LightningCLI):
     def resolved_config(self) -> str:
         """The config as YAML, with what follows from it as comments."""
         config = self.config.clone()
-        for name in ("config", "extends"):
+        for name in ("config", "extends", *([] if config.init_from else ["init_from"])):
             config.pop(name, None)
         context = getattr(self.model.network, "context_ms", {})
         comments = "".join(f"# {name}: {value}\n" for name, value in context.items())
@@ -263,6 +267,8 @@ class TrainingCLI(LightningCLI):
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
         print(f"{type(self.model.network).__name__}, {parameters:,} parameters -> {folder}")
         print(f"{len(data.train):,} training and {len(data.validation):,} validation {data.items}")
+        if self.transfer:
+            keep(self.transfer, folder)
         if resumed:
             print(f"resuming after {self.run.epochs_done} of {self.trainer.max_epochs} epochs")
 

@@ -25,7 +25,7 @@ def config_folder() -> Path:
 def shipped_configs() -> list[str]:
     """The names of all shipped configs: `cifar10/vit`, `shapes/cnn` and so on."""
     folder = config_folder()
-    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("*/*.yaml"))
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
 
 
 def find_config(name_or_path: str | Path) -> Path:

@@ -6,6 +6,7 @@ RUN/logs/                TensorBoard logs, one folder for each start of the run
 RUN/last.ckpt best.ckpt  checkpoints of the last epoch and of the best one by the task's validation metric
 RUN/previous.ckpt        last.ckpt of the epoch before, until the run is finished
 RUN/model/               the final weights as a released model with their card; written last, so the run is finished
+RUN/init_from.json       with `--init_from`: which weights were taken from where
 RUN/training_items.txt   the training items, hashed, if the data set names its items
 RUN/metrics.csv          losses, metrics and learning rates, written with each checkpoint
 RUN/learning_curves.png
@@ -39,8 +40,11 @@ from vitspeech.training.lock import LOCK, RunLock
 from vitspeech.training.metrics_log import METRICS, read_metrics
 
 CONFIG = "config.yaml"
-STARTED = (CONFIG, "run.json", TRAINING_ITEMS, METRICS, LOCK)  # files of a run before its first checkpoint
-NAMES = dict.fromkeys((CONFIG, "run.json", METRICS, "logs", LAST, BEST, PREVIOUS, "model", *FILES))  # not LOCK
+INIT_FROM = "init_from.json"
+STARTED = (CONFIG, "run.json", INIT_FROM, TRAINING_ITEMS, METRICS, LOCK)  # files of a run before its first checkpoint
+NAMES = dict.fromkeys(
+    (CONFIG, "run.json", INIT_FROM, METRICS, "logs", LAST, BEST, PREVIOUS, "model", *FILES)
+)  # not LOCK
 TRAINING_ONLY = {"root", "batch", "augment", "download", "workers", "speech"}  # which a card does not repeat
 
 

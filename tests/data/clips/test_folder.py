@@ -231,6 +231,10 @@ def test_few_recordings_of_chosen_words_are_counted(tmp_path):
     with pytest.warns(UserWarning, match=r"^2 words have only one recording, .*/a/0\.wav, .*/b/0\.wav; record more"):
         warn_of_few(splits)
     warn_of_few(splits, ["no"])  # no warning: it would be an error
+    with pytest.warns(UserWarning, match=r"^no recordings of yes, on; only synthesized clips"):
+        warn_of_few(splits, ["no", "yes", "on"])
+    with pytest.raises(InputError, match=r"no: 'no' is not 'No'; give both the same capital letters"):
+        warn_of_few(splits, ["No"])
 
 
 def test_recordings_of_one_speaker_are_held_out_by_their_names(tmp_path):

@@ -187,15 +187,28 @@ def hold_out(splits: dict[str, list], root: Path) -> dict[str, list]:
 
 
 def warn_of_few(splits: dict[str, list[LabeledFile]], words: Sequence[str] | None = None) -> None:
-    """Warn once about the words of which there is only one recording in all splits together.
+    """Warn once about the words of which there is only one recording in all splits together, and about those of none.
 
     Args:
         splits: From `word_recordings`.
-        words: The words to look at; `None` is all of them.
+        words: The words to look at; `None` is all that have recordings.
+
+    Raises:
+        InputError: If a folder is named like one of `words` but for capital letters; it would be another word.
     """
-    chosen = [item for items in splits.values() for item in items if words is None or item.label in words]
-    counts = Counter(item.label for item in chosen)
-    if single := [str(item.file) for item in chosen if counts[item.label] == 1]:
+    items = [item for split_items in splits.values() for item in split_items]
+    if words is not None:
+        found = {item.label: item.location for item in items}
+        for label in found.keys() - set(words):
+            if word := next((word for word in words if word.casefold() == label.casefold()), None):
+                raise InputError(f"{found[label]}: {label!r} is not {word!r}; give both the same capital letters")
+        if none := [word for word in words if word not in found]:
+            warnings.warn(
+                f"no recordings of {some_names(none)}; only synthesized clips of it are learned", stacklevel=2
+            )
+        items = [item for item in items if item.label in words]
+    counts = Counter(item.label for item in items)
+    if single := [str(item.file) for item in items if counts[item.label] == 1]:
         count = "1 word has" if len(single) == 1 else f"{len(single):,} words have"
         warnings.warn(
             f"{count} only one recording, which is in one split: {some_names(single)}; record more", stacklevel=2

@@ -1,0 +1,124 @@
+"""Spotters of five own words from 0, 10, 20 and 50 recordings of each: accuracy, unknown words, false alarms.
+
+python docs/results/own_words.py SPEECH_COMMANDS LIBRISPEECH -o FOLDER --init_from checkpoints/keywords-12
+
+SPEECH_COMMANDS is the folder of its words, LIBRISPEECH one of continuous speech. The words are ones that the released
+spotter knows as `unknown` only. Each spotter is trained as docs/guides/words.md says: on synthesized voices, on
+continuous speech by training speakers, and on recordings by so many training speakers, one each. They are tested on all
+test recordings of the words, and on test recordings of other words; `vitspeech spot` measures false alarms. What is
+finished is not done again. Arguments after `--` go to `vitspeech train`.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+import vitspeech
+from vitspeech.data.audio.reading import read_clips
+from vitspeech.data.clips.folder import word_recordings
+from vitspeech.data.clips.silence import SILENCE, UNKNOWN
+from vitspeech.metrics.intervals import wilson_interval
+
+WORDS, COUNTS, OTHERS = ("yes", "no", "stop", "two", "four"), (0, 10, 20, 50), 1500
+
+
+def main() -> None:
+    """Train, test and tabulate."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", type=Path)
+    parser.add_argument("speech", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--init_from")
+    parser.add_argument("--counts", type=int, nargs="+", default=COUNTS)
+    parser.add_argument("--hours", default="10", help="of speech for `vitspeech spot`")
+    parser.add_argument("--no-spot", action="store_true")
+    options, training = parser.parse_known_args()
+    splits = word_recordings(options.words)
+    rows = []
+    for count in options.counts:
+        run = options.output / f"{count}-recordings"
+        if not (run / "model").is_dir():
+            recordings = prepare(splits, count, options.output / f"recordings-{count}") if count else None
+            train(options, run, recordings, [argument for argument in training if argument != "--"])
+        if not (run / "own_words.json").exists():
+            (run / "own_words.json").write_text(json.dumps(accuracies(run, splits), indent=2) + "\n")
+        report = options.output / f"spot-{count}"
+        if not options.no_spot and not (report / "summary.json").exists():
+            folders = ["--keywords", options.words, "--speech", options.speech, "--hours", options.hours]
+            call("spot", run, *folders, "-o", report)
+        rows.append((count, json.loads((run / "own_words.json").read_text())))
+    for count, found in rows:
+        print(count, json.dumps(found))
+
+
+def prepare(splits: dict, count: int, folder: Path) -> Path:
+    """A folder of links to `count` training recordings of each word, by other speakers, and to all held-out ones."""
+    for split, items in splits.items():
+        for word in WORDS:
+            chosen = sorted((item for item in items if item.label == word), key=lambda item: item.file.name)
+            if split == "train":
+                random.Random(word).shuffle(chosen)
+                chosen = list({item.speaker: item for item in chosen}.values())[:count]
+            (folder / split / word).mkdir(parents=True, exist_ok=True)
+            for item in chosen:
+                link = folder / split / word / item.file.name
+                if not link.exists():
+                    link.symlink_to(item.file.resolve())
+    return folder
+
+
+def train(options: argparse.Namespace, run: Path, recordings: Path | None, training: list[str]) -> None:
+    """Train one spotter."""
+    arguments = ["--config", "own_words", "--data.words", json.dumps(WORDS), "--data.root", "/", "--run", run]
+    arguments += ["--data.speech", options.speech.resolve()]
+    arguments += ["--data.recordings", recordings.resolve()] if recordings else []
+    arguments += ["--init_from", options.init_from] if options.init_from else []
+    call("train", *arguments, "--trainer.enable_progress_bar", "false", *training)
+
+
+def call(*arguments: object) -> None:
+    """Run a command of vitspeech."""
+    subprocess.run([sys.executable, "-m", "vitspeech", *map(str, arguments)], check=True)
+
+
+def accuracies(run: Path, splits: dict) -> dict[str, object]:
+    """The accuracy on test recordings of the words, the same among the words alone, and on other words."""
+    model = vitspeech.load(run)
+    items = [item for item in splits["test"] if item.label in WORDS]
+    others = sorted((item for item in splits["test"] if item.label not in WORDS), key=lambda item: item.file.name)
+    others = random.Random(0).sample(others, min(OTHERS, len(others)))
+    labels = torch.tensor([model.labels.index(item.label) for item in items])
+    logits = outputs(model, items)
+    hits = (logits.argmax(1) == labels).sum().item()
+    alone = (logits[:, : len(WORDS)].argmax(1) == labels).sum().item()
+    rejected = outputs(model, others).argmax(1)
+    rest = torch.tensor([model.labels.index(label) for label in (UNKNOWN, SILENCE)])
+    unknown = torch.isin(rejected, rest).sum().item()
+    is_hit = logits.argmax(1) == labels
+    return {
+        "words": share(hits, len(items)),
+        "words_alone": share(alone, len(items)),
+        "unknown": share(unknown, len(others)),
+        "by_word": {word: is_hit[labels == model.labels.index(word)].float().mean().item() for word in WORDS},
+    }
+
+
+def share(hits: int, count: int) -> list[float]:
+    """A proportion, its interval, and the number of clips."""
+    return [hits / count, *wilson_interval(hits / count, count), count]
+
+
+@torch.inference_mode()
+def outputs(model: vitspeech.Model, items: list) -> torch.Tensor:
+    """The logits of recordings: (items, labels)."""
+    clips = read_clips([item.file for item in items], 16_000)
+    return torch.cat([model.network(part / 32768) for part in clips.split(100)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,7 @@
+#!/usr/bin/env python3
+"""The same as `vitspeech record`."""
+
+from vitspeech.commands import run
+
+if __name__ == "__main__":
+    run("record")

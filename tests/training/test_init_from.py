@@ -1,0 +1,159 @@
+"""`--init_from`: weights of another model by name, and what is refused."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from tiny import TINY, TINY_SEQUENCES, TINY_SPEECH
+
+import vitspeech
+from vitspeech.checkpoint.transfer import transfer
+from vitspeech.errors import InputError
+from vitspeech.tasks import Classification
+from vitspeech.training.cli import TrainingCLI, train
+
+SHORT = ["--trainer.max_epochs=1", "--data.init_args.words=[go, tree, stop]"]
+STILL = [*SHORT, "--model.optimizer={class_path: torch.optim.SGD, init_args: {lr: 0.0}}"]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model" / "model.safetensors")
+
+
+def refusal(arguments, tmp_path) -> str:
+    with pytest.raises(InputError) as caught:
+        TrainingCLI([*arguments, f"--run={tmp_path / 'refused'}"]).train()
+    assert not (tmp_path / "refused").exists()
+    return str(caught.value)
+
+
+def test_encoder_statistics_and_rows_of_known_labels_are_taken(finished_speech_run, tmp_path, capsys):
+    run = tmp_path / "run"
+    TrainingCLI([*TINY_SPEECH, *STILL, f"--init_from={finished_speech_run}", f"--run={run}"]).train()
+    theirs, ours = weights(finished_speech_run), weights(run)
+    for name, tensor in ours.items():  # the learning rate is 0
+        if not name.startswith("head.") and "running" not in name and "num_batches" not in name:
+            assert torch.equal(tensor, theirs[name]), name
+    labels = vitspeech.load(finished_speech_run).labels
+    assert vitspeech.load(run).labels == ["go", "tree", "stop", "unknown", "silence"] and "go" in labels
+    for row, label in enumerate(["go", "tree", "stop", "unknown", "silence"]):
+        is_taken = label in labels
+        assert torch.equal(ours["head.bias"][row], theirs["head.bias"][labels.index(label)]) if is_taken else True
+        assert torch.equal(ours["head.weight"][row], theirs["head.weight"][labels.index(label)]) if is_taken else True
+    printed = capsys.readouterr().out
+    assert f"starts from {finished_speech_run}/model: " in printed
+    assert "rows of the head: taken go, stop, unknown, silence; new tree\n" in printed
+    record = json.loads((run / "init_from.json").read_text())
+    assert "tokens.log_mel.mean" in record["taken"] and record["new_labels"] == ["tree"] and "weights" not in record
+    assert yaml.safe_load((run / "config.yaml").read_text())["init_from"] == str(finished_speech_run)
+
+
+def test_what_is_missing_of_another_shape_or_left_is_told(finished_speech_run):
+    model = vitspeech.load(finished_speech_run)
+    tokens = vitspeech.SpeechTokens(16, mels=40, stem="convolutional")
+    other = vitspeech.SpeechClassifier(6, tokens, vitspeech.EncoderConfig(depth=3, heads=4, mlp_ratio=1))
+    own = {name: tensor.clone() for name, tensor in other.state_dict().items()}
+    found = transfer(model, other, list("abcdef"), {"sample_rate_hz": 16_000})
+    assert all(torch.equal(tensor, own[name]) for name, tensor in other.state_dict().items())  # it stays as it is
+    deeper = {name for name in own if name.startswith("encoder.blocks.2.")}
+    assert set(found.missing) == deeper | (own.keys() - model.network.state_dict().keys() - deeper)
+    assert deeper and found.other_shapes and all(", here (" in text for text in found.other_shapes)
+    assert len(found.report().splitlines()) <= 6 and max(map(len, found.report().splitlines())) < 400
+    assert found.labels == [] and torch.equal(found.weights["head.weight"], own["head.weight"])
+
+
+def test_equal_labels_in_another_order_keep_their_rows(finished_speech_run):
+    model = vitspeech.load(finished_speech_run)
+    labels = model.labels[::-1]
+    found = transfer(model, vitspeech.load(finished_speech_run).network, labels, model.preprocessing)
+    assert torch.equal(found.weights["head.weight"], model.network.state_dict()["head.weight"].flip(0))
+    same = transfer(model, vitspeech.load(finished_speech_run).network, model.labels, model.preprocessing)
+    assert same.numbers[0] == same.numbers[1] and not same.missing and not same.unused and not same.labels
+
+
+def test_heads_and_embeddings_of_other_units_are_new(finished_transcriber_run):
+    model = vitspeech.load(finished_transcriber_run)
+    labels = [f"word{number}" for number in range(len(model.labels))]
+    found = transfer(model, vitspeech.load(finished_transcriber_run).network, labels, model.preprocessing)
+    assert {name.split(".")[0] for name in found.other_shapes} == {"embedding", "head", "ctc_head"}
+    assert "tokens.log_mel.std" in found.taken
+
+
+def test_a_config_names_the_folder_relative_to_itself_and_the_last_one_counts(finished_speech_run, tmp_path, capsys):
+    shutil.copytree(finished_speech_run / "model", tmp_path / "models" / "first")
+    config = tmp_path / "mine.yaml"
+    config.write_text("extends: spoken_words/truncated\ninit_from: models/first\n")
+    arguments = [*TINY_SPEECH, f"--config={config}", *TINY_SPEECH[1:], *SHORT, f"--run={tmp_path / 'run'}"]
+    TrainingCLI(arguments).train()
+    assert f"starts from {tmp_path}/models/first: " in capsys.readouterr().out
+    config.write_text("init_from: [1]\n")
+    assert refusal(arguments, tmp_path) == f"{config}: init_from: [1] is not the path of a folder"
+    config.write_text("init_from: models/missing\n")
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path}/other: missing"):
+        train([*arguments, f"--init_from={tmp_path}/other"])
+
+
+def test_a_run_without_it_has_no_such_key(finished_speech_run):
+    assert "init_from" not in yaml.safe_load((finished_speech_run / "config.yaml").read_text())
+    assert not (finished_speech_run / "init_from.json").exists()
+
+
+def test_a_resumed_run_does_not_read_the_model_again(finished_speech_run, tmp_path, monkeypatch):
+    source, run = tmp_path / "source", tmp_path / "run"
+    shutil.copytree(finished_speech_run / "model", source)
+    arguments = [*TINY_SPEECH, *SHORT, "--trainer.max_epochs=2", f"--init_from={source}"]
+    TrainingCLI([*arguments, f"--run={tmp_path / 'whole'}"]).train()
+    healthy = Classification.loss
+
+    def breaks(task, batch):
+        if task.training and task.current_epoch == 1:
+            raise RuntimeError("the power is gone")
+        return healthy(task, batch)
+
+    monkeypatch.setattr(Classification, "loss", breaks)
+    with pytest.raises(RuntimeError, match="the power is gone"):
+        TrainingCLI([*arguments, f"--run={run}"]).train()
+    monkeypatch.setattr(Classification, "loss", healthy)
+    os.rename(source, tmp_path / "gone")
+    TrainingCLI([f"--resume={run}"]).train()
+    assert (run / "init_from.json").exists()
+    for name, tensor in weights(tmp_path / "whole").items():
+        assert torch.equal(tensor, weights(run)[name]), name
+
+
+def test_a_model_without_common_weights_is_refused(finished_run, finished_speech_run, tmp_path):
+    message = refusal([*TINY_SPEECH, f"--init_from={finished_run}"], tmp_path)
+    assert message == f"init_from {finished_run}/model: a model of images, but the data has audio"
+    wide = ["--model.network.init_args.tokens.init_args.width=24"]
+    message = refusal([*TINY_SPEECH, *wide, f"--init_from={finished_speech_run}"], tmp_path)
+    assert "shares no weights with the config's network: it is a SpeechClassifier" in message and ", here (" in message
+
+
+@pytest.mark.parametrize("option, has", [("mels=48", "48 mel bins"), ("hop_ms=12.5", "every 12.5 ms")])
+def test_another_front_end_is_refused(finished_speech_run, tmp_path, option, has):
+    option = f"--model.network.init_args.tokens.init_args.{option}"
+    message = refusal([*TINY_SPEECH, option, f"--init_from={finished_speech_run}"], tmp_path)
+    assert "its front end has 40 mel bins from" in message and has in message and "\n" not in message
+
+
+def test_another_sample_rate_is_refused(finished_speech_run):
+    model = vitspeech.load(finished_speech_run)
+    with pytest.raises(InputError, match="takes audio of 16000 Hz, the data has audio of 8000 Hz"):
+        transfer(model, model.network, model.labels, {"sample_rate_hz": 8000})
+
+
+def test_an_encoder_of_another_task_is_taken(finished_speech_run, tmp_path, capsys):
+    arguments = [*TINY_SEQUENCES, "--trainer.max_epochs=1", "--model.network.init_args.encoder={left: 8, right: 2}"]
+    TrainingCLI([*arguments, f"--init_from={finished_speech_run}", f"--run={tmp_path / 'run'}"]).train()
+    assert "head.weight" in capsys.readouterr().out
+
+
+def test_pictures_start_from_a_model_too(finished_run, tmp_path):
+    TrainingCLI([*TINY, "--trainer.max_epochs=1", f"--init_from={finished_run}", f"--run={tmp_path / 'run'}"]).train()
+    record = json.loads((tmp_path / "run" / "init_from.json").read_text())
+    assert record["numbers"][0] == record["numbers"][1] and record["missing"] == record["unused"] == []

@@ -1,0 +1,160 @@
+"""Starting a network from the weights of a released model: what can be taken, by name, and what is new."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitspeech.checkpoint.folder import Model
+from vitspeech.errors import InputError
+from vitspeech.frontends import LogMel
+
+OF_LABELS = {"head", "ctc_head", "embedding", "classifier", "fc"}  # names of modules that have a row for each label
+NAMED = 4  # tensors in one line of the report
+
+
+@dataclass
+class Transfer:
+    """The weights that a network takes from a released model.
+
+    Args:
+        source: The folder of the model.
+        weights: By their names in the network; those with a row for each label have the source's rows where both have
+            the label, and the network's own rows elsewhere.
+        taken: Names of the tensors that are taken as a whole.
+        labels: Labels whose rows are taken.
+        new_labels: Labels whose rows are new.
+        missing: Names of tensors that the source does not have.
+        other_shapes: Names of tensors of another shape there, with both shapes, or of other labels.
+        unused: Names of tensors that only the source has.
+        numbers: How many numbers are taken, and how many the network has.
+    """
+
+    source: str
+    weights: dict[str, Tensor]
+    taken: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    new_labels: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    other_shapes: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+    numbers: tuple[int, int] = (0, 0)
+
+    def record(self) -> dict[str, Any]:
+        """Everything but the weights, for JSON."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "weights"}
+
+    def report(self) -> str:
+        """What was taken and what was not, in a few lines."""
+        count, total = self.numbers
+        lines = [
+            f"starts from {self.source}: {count:,} of {total:,} numbers taken, {len(self.taken)} tensors as a whole"
+        ]
+        if self.labels or self.new_labels:
+            lines.append(f"  rows of the head: taken {listed(self.labels)}; new {listed(self.new_labels)}")
+        for text, names in (
+            ("new, not in it", self.missing),
+            ("new, another shape there", self.other_shapes),
+            ("left there", self.unused),
+        ):
+            if names:
+                lines.append(f"  {text}: {listed(names)}")
+        return "\n".join(lines)
+
+
+def transfer(model: Model, network: nn.Module, labels: Sequence[str], preprocessing: Mapping[str, Any]) -> Transfer:
+    """Find the weights that a network can take from a released model: those of the same name and shape.
+
+    Tensors with a row for each label, such as those of the head, are taken row by row: by label, not by index. Mean and
+    std of the front end are taken, too, since the other weights fit no others.
+
+    Args:
+        model: The released model.
+        network: The network to be trained, which stays as it is.
+        labels: Its labels.
+        preprocessing: That of its data, see `Model`.
+
+    Raises:
+        InputError: If the two share no weights, or have different front ends: another sample rate, other symbols or
+            other mel bins.
+    """
+    check_front_end(model, network, preprocessing)
+    found = Transfer(str(model.folder), {})
+    source, own = model.network.state_dict(), network.state_dict()
+    count = 0
+    for name, tensor in own.items():
+        theirs = source.get(name)
+        if theirs is None:
+            found.missing.append(name)
+        elif list(labels) != model.labels and is_of_labels(name, tensor, labels):
+            if len(tensor) != len(labels) or theirs.shape != (len(model.labels), *tensor.shape[1:]):
+                found.other_shapes.append(f"{name} (other labels)")
+                continue
+            found.labels = [label for label in labels if label in model.labels]
+            found.new_labels = [label for label in labels if label not in model.labels]
+            rows = [list(labels).index(label) for label in found.labels]
+            found.weights[name] = tensor.clone()
+            found.weights[name][rows] = theirs[[model.labels.index(label) for label in found.labels]]
+            count += tensor[rows].numel()
+        elif theirs.shape != tensor.shape:
+            found.other_shapes.append(f"{name} {tuple(theirs.shape)}, here {tuple(tensor.shape)}")
+        else:
+            found.weights[name] = theirs
+            found.taken.append(name)
+            count += tensor.numel()
+    found.unused = [name for name in source if name not in own]
+    found.numbers = count, sum(tensor.numel() for tensor in own.values())
+    taken = {name for name in found.taken if not OF_LABELS & set(name.split("."))}
+    if not {name for name, _ in network.named_parameters()} & taken:
+        kinds = f"it is a {type(model.network).__name__}, this one a {type(network).__name__}"
+        example = f"; other shapes, such as {found.other_shapes[0]}" if found.other_shapes else ""
+        raise InputError(f"init_from {model.folder}: shares no weights with the config's network: {kinds}{example}")
+    return found
+
+
+def is_of_labels(name: str, tensor: Tensor, labels: Sequence[str]) -> bool:
+    """Whether a tensor has a row for each label, and perhaps one more, such as that of the blank."""
+    return tensor.dim() > 0 and bool(OF_LABELS & set(name.split("."))) and len(tensor) - len(labels) in (0, 1)
+
+
+def check_front_end(model: Model, network: nn.Module, preprocessing: Mapping[str, Any]) -> None:
+    """Refuse a model whose front end gives something else than that of the network.
+
+    Raises:
+        InputError: If it takes another kind of input, another sample rate, other mel bins or other symbols.
+    """
+    kinds = {"image": "images", "sample_rate_hz": "audio", "symbols": "symbols"}
+    theirs, ours = ([kinds[key] for key in kinds if key in keys] for keys in (model.preprocessing, preprocessing))
+    if theirs != ours:
+        raise InputError(f"init_from {model.folder}: a model of {theirs[0]}, but the data has {ours[0]}")
+    for name, text in (("sample_rate_hz", "audio of {} Hz"), ("symbols", "the symbols {}")):
+        theirs, ours = model.preprocessing.get(name), preprocessing.get(name)
+        if theirs != ours:
+            raise InputError(f"init_from {model.folder}: takes {text.format(theirs)}, the data has {text.format(ours)}")
+    theirs, ours = first_log_mel(model.network), first_log_mel(network)
+    if theirs is None or ours is None:
+        return
+    if torch.equal(theirs.filters, ours.filters) and described(theirs) == described(ours):
+        return
+    texts = f"{described(theirs)}, that of the config {described(ours)}"
+    raise InputError(f"init_from {model.folder}: its front end has {texts}; set model.network.tokens as it has them")
+
+
+def described(log_mel: LogMel) -> str:
+    """The numbers of a front end in words."""
+    window_ms = 1000 * log_mel.window_samples / log_mel.sample_rate_hz
+    low, high = log_mel.centers_hz[[0, -1]].tolist()
+    return f"{log_mel.mels} mel bins from {low:.0f} to {high:.0f} Hz, {window_ms:g} ms every {log_mel.hop_ms:g} ms"
+
+
+def first_log_mel(network: nn.Module) -> LogMel | None:
+    """The front end of a network for audio; `None` if it has no log-mel."""
+    return next((module for module in network.modules() if isinstance(module, LogMel)), None)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are; `none` without any."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more if names else "none"
