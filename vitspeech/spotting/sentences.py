@@ -1,6 +1,6 @@
 """What the page says: the main numbers as sentences and tables, the protocol, and figures of others."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -181,11 +181,13 @@ def alt_text(summary: Mapping[str, Any]) -> str:
     return "Curves of misses against false alarms an hour. " + "; ".join(parts) + "."
 
 
-def chosen(settings: SpottingSettings, record: Mapping[str, Any]) -> list[str]:
+def chosen(settings: SpottingSettings, record: Mapping[str, Any], never_found: Sequence[str]) -> list[str]:
     """What was chosen, and how far the estimate can be trusted."""
     thresholds = ", ".join(f"{word} {value:.4g}" for word, value in settings.thresholds.items())
     others = ", ".join(f"{name} {value}" for name, value in asdict(settings).items() if name != "thresholds")
     lines = [f"Thresholds: {thresholds}.", f"Settings: {others}."]
+    if never_found:
+        lines.append(f"Never found at these thresholds: {', '.join(never_found)}.")
     for name, alarms in record["counted"].items():
         wanted, expected = record["wanted_alarms_per_hour"][name], record["expected_alarms_per_hour"][name]
         lines.append(
