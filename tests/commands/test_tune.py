@@ -7,11 +7,15 @@ import pytest
 from running import one_line
 from spotting_data import write_speech, write_words
 
+import vitspeech
+
+WORDS = ("yes", "no", "up", "down", "left", "right", "stop", "go")
+
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("folders")
-    return write_words(root / "words", ("go", "left"), count=3), write_speech(root / "speech", seconds=2)
+    return write_words(root / "words", WORDS, count=1), write_speech(root / "speech", seconds=2)
 
 
 @pytest.fixture
@@ -30,10 +34,10 @@ def test_tune_writes_thresholds_into_the_card(command, model, folders):
     lines = result.stdout.splitlines()
     assert lines[0].startswith("wanted an hour") and lines[-1] == str(model / "card.json")
     written = json.loads((model / "card.json").read_text())
-    assert set(written["spotting"]["thresholds"]) == {"yes", "no", "up", "down", "left", "right", "stop", "go"}
+    assert set(written["spotting"]["thresholds"]) == set(WORDS)
     assert written["spotting_choice"]["wanted_alarms_per_hour"] == {"speech": 50_000}
     assert {key: written[key] for key in card} == card
-    assert command("spot", model, *rest, "-o", model.parent / "report").returncode == 0
+    assert vitspeech.load(model).spotting.thresholds == written["spotting"]["thresholds"]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +54,12 @@ def test_tune_writes_thresholds_into_the_card(command, model, folders):
 def test_tune_reports_an_error_in_one_line(command, model, folders, arguments, message):
     arguments = (*arguments, folders[1]) if arguments[-1] == "--sounds" else arguments
     assert message in one_line(command("tune", model, "--keywords", folders[0], *arguments))
+
+
+def test_tune_needs_recordings_of_every_word(command, model, folders, tmp_path):
+    few = write_words(tmp_path / "few", WORDS[1:], count=1)
+    rest = ("--speech", folders[1], "--split", "all", "--alarms-per-hour", 50_000)
+    assert "few has no recordings of yes in the split all" in one_line(command("tune", model, "--keywords", few, *rest))
 
 
 def test_tune_refuses_a_card_that_cannot_be_written_before_it_listens(command, folders, tmp_path):

@@ -115,6 +115,12 @@ def test_noise_comes_from_the_splits_own_part_of_the_recordings(tmp_path):
     assert levels["validation"] < 1 and levels["test"] < 1  # a tenth of the recording, which is constant
 
 
+def test_a_clip_that_cannot_be_read_is_named_before_anything_is_heard(tmp_path):
+    (write_words(tmp_path) / "test/cat/test0_nohash_1.wav").write_text("not a recording")
+    with pytest.raises(InputError, match=r"test/cat/test0_nohash_1\.wav"):
+        word_streams(tmp_path, ["go"], "test", None, 0)
+
+
 def test_a_folder_without_the_models_words_is_refused(tmp_path):
     with pytest.raises(InputError, match="no recordings of left, right in the split test"):
         word_streams(write_words(tmp_path), ["left", "right"], "test", None, 0)

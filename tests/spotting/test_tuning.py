@@ -27,7 +27,7 @@ def sigmoid(value):
     return 1 / (1 + math.exp(-value))
 
 
-def drawn(seed):
+def drawn(seed, at_half=AT_HALF):
     """Counts of an hour of speech whose alarms have exponential logits, and of words with logits around 5."""
     generator = numpy.random.default_rng(seed)
     nothing = torch.zeros(0, dtype=torch.int16)
@@ -39,7 +39,7 @@ def drawn(seed):
     heard = [Heard(stream, stream.recordings[0].end_s, torch.zeros(0, 12), None) for stream in (speech, keywords)]
     candidates = []
     for word in WORDS:
-        for logit in generator.exponential(SCALE, generator.poisson(AT_HALF * HOURS)):
+        for logit in generator.exponential(SCALE, generator.poisson(at_half * HOURS)):
             start = generator.uniform(0, 3600)
             candidates.append(judged(Detection(word, start, start + 0.4, sigmoid(logit), start + 1), 0, speech))
     for word in said:
@@ -63,6 +63,11 @@ def test_the_wanted_rate_holds_in_speech_that_was_not_heard():
     assert 1.0 < numpy.mean(rates) < 3.0  # thresholds just above each word's last alarm would have about twelve
     # Equal thresholds with a true rate of 2: logit SCALE · ln(12 · 40 / 2) = 6.6, where a fifth of the words is found.
     assert numpy.mean(recalls) > 0.2
+
+
+def test_without_any_alarm_a_rate_of_one_in_the_hours_heard_is_expected_to_hold():
+    choice = choose(drawn(0, at_half=0.0), {"speech": 1.0})
+    assert choice.recall > 0.95 and 0 < choice.expected["speech"] <= 1.0
 
 
 def test_a_higher_rate_gives_a_higher_recall():

@@ -56,10 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     start = time.perf_counter()
     torch.set_num_threads(1)  # the stream's parts are too small for more
-    measurement = measure(vitspeech.load(options.model, trust=options.trust), plan)
+    model = vitspeech.load(options.model, trust=options.trust)
+    measurement = measure(model, plan)
     settings = measurement.listener.settings
     counts = measurement.counts(settings)
-    summary = measurement.summary(counts, settings, Path(options.model).resolve().name)
+    summary = measurement.summary(counts, settings, model.card.get("name") or Path(options.model).resolve().name)
     page = write_report(measurement, counts, summary, options.output)
     for line in sentences(summary):
         print(line)

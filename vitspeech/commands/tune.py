@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.spotting.card import check_card, save_settings
     from vitspeech.spotting.measure import Plan, measure
     from vitspeech.spotting.sentences import chosen
-    from vitspeech.spotting.settings_search import record, table, tune, wanted_rates
+    from vitspeech.spotting.settings_search import never_found, record, table, tune, wanted_rates
 
     plan = Plan(
         options.keywords, options.speech, options.sounds, options.split, options.hours, options.clips, options.seed
@@ -64,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     tuned = tune(measurement, wanted)
     print("\n".join(table(tuned, wanted)))
-    for line in chosen(tuned.settings, record(tuned, measurement, wanted)):
+    choice = record(tuned, measurement, wanted)
+    for line in chosen(tuned.settings, choice, never_found(tuned)):
         print(line)
     if not options.dry_run:
-        print(save_settings(options.model, tuned.settings, record(tuned, measurement, wanted)))
+        print(save_settings(options.model, tuned.settings, choice))

@@ -18,7 +18,7 @@ from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance
 from vitspeech.data.utterances.word_clips import WordClip, word_span
 from vitspeech.errors import InputError
-from vitspeech.spotting.streams import KEYWORDS, OTHERS, MakeStreams, Recording, SaidWord, Stream
+from vitspeech.spotting.streams import KEYWORDS, OTHERS, MakeStreams, Recording, SaidWord, Stream, duration_s
 
 PAUSE_S = (0.5, 2.0)  # before, between and after the words
 SNRS_DB = (math.inf, 20.0, 10.0, 5.0)  # of the keywords; infinite: no noise is added, as for other words
@@ -49,6 +49,8 @@ def word_streams(
         raise InputError(
             f"{root}: no recordings of {', '.join(labels)} in the split {split}; the model's words are these"
         )
+    for item in (*wanted, *others):
+        duration_s(item.file)
     noises = backgrounds(root, split)
     generator = numpy.random.default_rng(seed)
     keywords = [

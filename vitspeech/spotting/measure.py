@@ -15,7 +15,7 @@ from vitspeech.provenance import provenance
 from vitspeech.spotting.composition import word_streams
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import ALARM, Heard, Listener
-from vitspeech.spotting.streams import OTHERS, sound_streams, speech_streams
+from vitspeech.spotting.streams import KEYWORDS, OTHERS, sound_streams, speech_streams
 from vitspeech.spotting.summary import summary
 
 LARGEST_SEED = 2**32 - 1
@@ -128,7 +128,18 @@ def measure(model: Model, plan: Plan, *, with_others: bool = True) -> Measuremen
         if makers
         for item in listener.hear(makers, progress)
     ]
+    if missing := unsaid_words(listener.words, heard):
+        words = ", ".join(missing)
+        notes.append(
+            f"{plan.keywords} has no recordings of {words} in the split {plan.split}; misses are not measured."
+        )
     return Measurement(plan, listener, heard, notes)
+
+
+def unsaid_words(words: Iterable[str], heard: Iterable[Heard]) -> list[str]:
+    """The words that no stream of keywords has."""
+    said = {word.label for item in heard if item.stream.condition == KEYWORDS for word in item.stream.words}
+    return [word for word in words if word not in said]
 
 
 def other_words(counts: Counts, kept: numpy.ndarray, card: Mapping[str, Any]) -> dict[str, Any] | None:

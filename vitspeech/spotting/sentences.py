@@ -1,6 +1,6 @@
 """What the page says: the main numbers as sentences and tables, the protocol, and figures of others."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -24,8 +24,10 @@ ELSEWHERE = (
 
 
 def number(value: float | None) -> str:
-    """A rate with three digits, more if it is large."""
-    return "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    """A rate with two digits, more if it is large."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value >= 10 else f"{value:.2g}"
 
 
 def rate_text(alarms: Mapping[str, Any]) -> str:
@@ -54,8 +56,10 @@ def sentences(summary: Mapping[str, Any]) -> list[str]:
         text += f"; {alarms['alarms']} in {there['hours']:.2f} h"
         if condition == OTHERS:
             text += f", {1000 * alarms['alarms'] / there['words']:.1f} per 1,000 of {there['words']:,} words"
+        hours = there.get("hours_by_word", {"": there["hours"]})
+        fewest = f"{min(hours.values()):.2f} h" + (", the fewest of a word," if condition == SPEECH else "")
         limit = number(there["no_alarm_bounds_rate_below"])
-        lines.append(f"{text}. No alarm in {there['hours']:.2f} h would bound the rate below {limit}.")
+        lines.append(f"{text}. No alarm in {fewest} would bound the rate below {limit}.")
     if summary["other_words"]:
         lines.append(other_words_text(summary["other_words"]))
     for level, miss in point["all"]["misses"].items():
@@ -76,30 +80,23 @@ def other_words_text(other: Mapping[str, Any]) -> str:
     """What the card says about the other words, and the alarms in either kind."""
     if other["by_card"] is None:
         return "The model's card does not say which other words training heard."
-    return (
-        "Other words "
-        + "; ".join(
-            f"{name} in training: {part['words']:,} words, {part['alarms']} alarms"
-            + (f" ({1000 * part['alarms'] / part['words']:.1f} per 1,000)" if part["words"] else "")
-            for name, part in (("heard", other["by_card"]["heard"]), ("never heard", other["by_card"]["unheard"]))
-        )
-        + "."
-    )
+    parts = []
+    for name, kind in (("heard in training", "heard"), ("never heard in training", "unheard")):
+        words, alarms = (other["by_card"][kind][key] for key in ("words", "alarms"))
+        per_thousand = f" ({1000 * alarms / words:.1f} per 1,000)" if words else ""
+        parts.append(f"{name}: {words:,} words, {alarms} alarms{per_thousand}")
+    return f"Other words {'; '.join(parts)}."
 
 
 def main_table(summary: Mapping[str, Any]) -> Table:
     """The fewest misses at some rates of alarms."""
-    rows = []
+    rows, rates = [], []
     for condition, levels in summary["reached"].items():
         for level, values in levels.items():
-            bounds = [100 * miss if miss is not None else None for miss in values["misses_at_alarms_per_hour"].values()]
-            rows.append(
-                [
-                    f"{NAMES[condition]}; {level}",
-                    *("–" if miss is None else f"{miss:.1f} %" for miss in bounds),
-                ]
-            )
-    rates = list(next(iter(next(iter(summary["reached"].values())).values()))["misses_at_alarms_per_hour"])
+            misses = values["misses_at_alarms_per_hour"]
+            rates = list(misses)
+            cells = ["–" if miss is None else f"{100 * miss:.1f} %" for miss in misses.values()]
+            rows.append([f"{NAMES[condition]}; {level}", *cells])
     return {
         "title": "Misses at a rate of false alarms",
         "text": "The fewest misses at up to so many false alarms an hour, when all thresholds are shifted alike. At "
@@ -184,11 +181,13 @@ def alt_text(summary: Mapping[str, Any]) -> str:
     return "Curves of misses against false alarms an hour. " + "; ".join(parts) + "."
 
 
-def chosen(settings: SpottingSettings, record: Mapping[str, Any]) -> list[str]:
+def chosen(settings: SpottingSettings, record: Mapping[str, Any], never_found: Sequence[str]) -> list[str]:
     """What was chosen, and how far the estimate can be trusted."""
     thresholds = ", ".join(f"{word} {value:.4g}" for word, value in settings.thresholds.items())
     others = ", ".join(f"{name} {value}" for name, value in asdict(settings).items() if name != "thresholds")
     lines = [f"Thresholds: {thresholds}.", f"Settings: {others}."]
+    if never_found:
+        lines.append(f"Never found at these thresholds: {', '.join(never_found)}.")
     for name, alarms in record["counted"].items():
         wanted, expected = record["wanted_alarms_per_hour"][name], record["expected_alarms_per_hour"][name]
         lines.append(

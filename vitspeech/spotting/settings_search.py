@@ -8,7 +8,7 @@ from typing import Any
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.spotting.counts import Counts
-from vitspeech.spotting.measure import Measurement, Plan
+from vitspeech.spotting.measure import Measurement, Plan, unsaid_words
 from vitspeech.spotting.sentences import NAMES, number, percent, rate_text
 from vitspeech.spotting.streams import OTHERS, SOUNDS, SPEECH
 from vitspeech.spotting.tuning import Choice, choose
@@ -57,11 +57,16 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
         wanted: False alarms an hour, for each condition that counts.
 
     Raises:
-        InputError: If other words count and there are none, or no thresholds reach the wanted rate; the message has the
-            nearest one.
+        InputError: If a word has no recordings, other words count and there are none, or no thresholds reach the
+            wanted rate; the message has the nearest one.
     """
+    plan = measurement.plan
+    if missing := unsaid_words(measurement.listener.words, measurement.heard):
+        raise InputError(
+            f"{plan.keywords} has no recordings of {', '.join(missing)} in the split {plan.split}, which the "
+            "thresholds need; record some, or use --split all"
+        )
     if OTHERS in wanted and all(item.stream.condition != OTHERS for item in measurement.heard):
-        plan = measurement.plan
         raise InputError(f"{plan.keywords} has no other words in the split {plan.split} to count false alarms in")
     best = attempt(measurement, replace(measurement.listener.settings, refractory_s=0.0), wanted)
     for name, values in GRID.items():
@@ -133,6 +138,12 @@ def table(tuned: Tuned, wanted: Mapping[str, float]) -> list[str]:
         rows.append(cells)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def never_found(tuned: Tuned) -> list[str]:
+    """The words that are not found once at their thresholds."""
+    found = tuned.choice.point.found.sum(0)
+    return [word for word, count in zip(tuned.counts.words, found.tolist(), strict=True) if not count]
 
 
 def record(tuned: Tuned, measurement: Measurement, wanted: Mapping[str, float]) -> dict[str, Any]:

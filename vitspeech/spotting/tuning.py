@@ -20,7 +20,7 @@ from vitspeech.spotting.listening import MATCH
 
 STEPS = numpy.round(numpy.arange(-4, 14.01, 0.1), 1)  # thresholds in logits: 0.018 to 0.9999992
 TAIL = 20  # alarms k of a word that its rate is estimated from, or as many as there are
-FEW = 0.5  # alarms at a probability of one half that a word without any is taken to have
+FEW = 0.5  # alarms at a probability of one half that all words, if none has any, are taken to have together
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ def alarm_rates(counts: Counts) -> numpy.ndarray:
         ]
         scale = tail_scale(logits)
         for word, values in enumerate(logits):
-            rates[condition, word] = tail_rates(values, scale) / max(counts.hours[condition, word], 1e-9)
+            alarms = tail_rates(values, scale, FEW / len(logits))
+            rates[condition, word] = alarms / max(counts.hours[condition, word], 1e-9)
     return rates
 
 
@@ -132,15 +133,16 @@ def tail_scale(logits: Sequence[numpy.ndarray]) -> float:
     return max(excess / count, 0.1) if count >= 5 and excess > 0 else 1.0
 
 
-def tail_rates(values: numpy.ndarray, scale: float) -> numpy.ndarray:
+def tail_rates(values: numpy.ndarray, scale: float, few: float) -> numpy.ndarray:
     """The expected number of alarms at or above each step: counted below the tail, fitted in it: (G,).
 
     Args:
         values: The logits of the alarms, the highest first.
         scale: From `tail_scale`.
+        few: Alarms at a probability of one half that a word without any is taken to have.
     """
     if not len(values):
-        return FEW * numpy.exp(-numpy.maximum(STEPS, 0) / scale)
+        return few * numpy.exp(-numpy.maximum(STEPS, 0) / scale)
     tail = min(TAIL, len(values))
     fitted = tail * numpy.exp(-(STEPS - values[tail - 1]) / scale)
     counted = (values[None] >= STEPS[:, None]).sum(1)
