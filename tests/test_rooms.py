@@ -32,7 +32,7 @@ ROOMS = {
     "decoding": "errors",
     "metrics": "errors",
     "models": "attention errors frontends trust",
-    "checkpoint": "attention data documents errors frontends models recurrence trust writing",
+    "checkpoint": "attention data decoding documents errors frontends models recurrence trust writing",
     "inference": "attention checkpoint data decoding errors frontends metrics models",
     "plots": "attention checkpoint data errors frontends inference metrics models",
     "evaluation": "data errors inference metrics plots",

@@ -197,6 +197,8 @@ CARDS = {
     "resumed": ([1], r"resumed=\[1\] is not a list of mappings"),
     "delay_ms": ("x", "delay_ms='x' is not a number"),
     "hardware": ("\x1b]0;x\x07", "hardware=.* is not a text"),
+    "spotting": ([0.5], r"spotting=\[0.5\] is not a mapping of settings"),
+    "spotting_choice": ("x", "spotting_choice='x' is not a mapping"),
 }
 
 
@@ -204,6 +206,50 @@ CARDS = {
 def test_an_altered_card_is_refused(released, key, value, message):
     alter_card(released, key, to=value)
     refused(released, rf"card\.json: {message}")
+
+
+SPOTTING = {
+    "a threshold of NaN": ({"thresholds": float("nan")}, "NaN is not a number"),
+    "an infinite threshold": (
+        {"thresholds": {"a": float("inf")}},
+        "Infinity is not a number",
+    ),
+    "a huge threshold": ({"thresholds": 10**400}, "a number that is too long"),
+    "thresholds that are a list": ({"thresholds": [0.5, 0.5]}, r"spotting: threshold=\[0.5, 0.5\] is not within"),
+    "a threshold that is true": ({"thresholds": {"a": True}}, "spotting: threshold of 'a'=True is not within"),
+    "a threshold that is a text": ({"thresholds": {"a": "\x1b[2J"}}, r"threshold of 'a'='\\x1b\[2J' is not within"),
+    "a word that rewrites the terminal": ({"thresholds": {"\x1b[2J": 0.5}}, r"spotting=.* is not a mapping"),
+    "a word of the settings that is none": (
+        {"thresholds": {"a": 1, "b": 1, "ç": 1, "d": 1}},
+        "'d' is not a word of the",
+    ),
+    "a word without a threshold": ({"thresholds": {"a": 1, "b": 1}}, "none for the word 'ç'; there are 'a', 'b'"),
+    "ten thousand words": ({"thresholds": {f"word {n}": 1 for n in range(10_000)}}, "none for the word 'a'; there are"),
+    "an endless duration": ({"smoothing_s": 1e300}, "spotting: smoothing_s=1e[+]300 is not a number of seconds within"),
+    "a duration of NaN": ({"refractory_s": float("nan")}, "NaN is not a number"),
+    "a negative duration": ({"pause_s": -1}, "spotting: pause_s=-1 is not a number of seconds"),
+    "a duration that is a mapping": ({"shortest_s": {}}, "spotting: shortest_s={} is not a number of seconds"),
+    "a fraction of 2": ({"least_fraction": 2}, "spotting: least_fraction=2 is not within 0 .. 1"),
+    "an unknown setting": ({"beam": 4}, "spotting: 'beam' is unknown; known: thresholds"),
+}
+
+
+@pytest.mark.parametrize(("settings", "message"), SPOTTING.values(), ids=SPOTTING)
+def test_settings_of_a_spotter_that_nobody_chose_are_refused(released, settings, message):
+    alter_card(released, "spotting", to=settings)
+    refused(released, message)
+
+
+def test_a_threshold_of_1e999_is_refused(released):
+    card = released / "card.json"
+    card.write_text(card.read_text().replace('"name"', '"spotting": {"thresholds": 1e999}, "name"'))
+    refused(released, "a number beyond the range of floats")
+
+
+def test_settings_of_a_spotter_on_the_card_are_those_of_the_model(released):
+    assert vitspeech.load(released).spotting is None
+    alter_card(released, "spotting", to={"thresholds": {"a": 0, "b": 0.5, "ç": 1}, "refractory_s": 0.5})
+    assert vitspeech.load(released).spotting.refractory_s == 0.5
 
 
 @pytest.mark.parametrize(
@@ -317,6 +363,14 @@ def test_a_card_says_nothing_that_is_the_users_to_say(released, arguments, messa
     model = vitspeech.load(released)
     model.card["data"]["init_args"] = arguments
     with pytest.raises(InputError, match=message):
+        card_data(model, None)
+
+
+@pytest.mark.parametrize("folder", ["/etc", "..", "words/../../other"])
+def test_a_card_names_recordings_within_the_data_only(released, folder):
+    model = vitspeech.load(released)
+    model.card["data"] = {"class_path": "vitspeech.Keywords", "init_args": {"words": ["go"], "recordings": folder}}
+    with pytest.raises(InputError, match=f"recordings='{folder}', not a folder in --data"):
         card_data(model, None)
 
 

@@ -21,10 +21,43 @@ def test_stream_prints_words_with_their_times(command, finished_speech_run, word
     result = command("stream", tmp_path / "sure", words, "--threshold", "0.05", "--refractory", "0")
     assert result.returncode == 0
     lines = result.stdout.splitlines()
-    assert lines[0].endswith("365 ms behind") and "real-time factor" in lines[-1]
+    assert lines[0].endswith("; 365 ms behind; threshold 0.05 (given), refractory period 0 s (given)")
+    assert "real-time factor" in lines[-1] and not result.stderr
     assert len(lines) > 2 and all(
         re.fullmatch(r" *\d+\.\d\d – \d+\.\d\d s  \w+ +[01]\.\d\d", line) for line in lines[1:-1]
     )
+
+
+def test_stream_takes_the_settings_of_the_card_and_says_so(command, finished_speech_run, words, tmp_path):
+    model = vitspeech.load(finished_speech_run)
+    first = command("stream", finished_speech_run, words).stdout.splitlines()[0]
+    assert first.endswith("; threshold 0.80 (default), refractory period 0 s (default)")
+    thresholds = {label: 0.61 + 0.01 * number for number, label in enumerate(model.labels[:-2])}
+    model.card["spotting"] = {"thresholds": thresholds, "refractory_s": 0.5, "smoothing_s": 0.2}
+    save(model, tmp_path / "tuned")
+    first = command("stream", tmp_path / "tuned", words).stdout.splitlines()[0]
+    assert first.endswith("; 405 ms behind; threshold 0.61 to 0.68 (card), refractory period 0.5 s (card)")
+    first = command("stream", tmp_path / "tuned", words, "--threshold", "0.9").stdout.splitlines()[0]
+    assert first.endswith("; threshold 0.90 (given), refractory period 0.5 s (card)")
+
+
+@pytest.mark.parametrize(
+    ("unknown", "silence", "message"),
+    [
+        ("unknown", "quiet", "has no label `silence`: it takes noise and silence for its words"),
+        ("strange", "silence", "has no label `unknown`: it takes other words for its words"),
+        ("a", "b", "has no label `unknown` and `silence`: it takes other words and noise and silence for its words"),
+    ],
+)
+def test_stream_says_what_a_model_without_unknown_or_silence_does(
+    command, finished_speech_run, words, tmp_path, unknown, silence, message
+):
+    model = vitspeech.load(finished_speech_run)
+    model.labels[-2:] = [unknown, silence]
+    save(model, tmp_path / "model")
+    result = command("stream", tmp_path / "model", words)
+    assert result.returncode == 0 and "real-time factor" in result.stdout
+    assert message in result.stderr and len(result.stderr.splitlines()) == 1
 
 
 def test_stream_counts_false_alarms_an_hour(command, finished_speech_run, words):

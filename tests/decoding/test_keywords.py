@@ -4,6 +4,7 @@ Shapes: T tokens, C classes.
 """
 
 import dataclasses
+import json
 import math
 
 import numpy
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from vitspeech.data.clips.speech_commands import SILENCE, UNKNOWN
 from vitspeech.decoding.keywords import Detection, KeywordDecoder, select
-from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings
+from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings, read_settings
 
 LABELS = ["go", "stop", "yes", "unknown", "silence"]
 HOP_S, FIRST_S, DELAY_S, CLIP = 0.04, 0.0225, 0.245, 23
@@ -218,7 +219,7 @@ def test_the_refractory_period_counts_from_the_end_of_the_last_detection():
         ({"thresholds": 2.0}, "threshold=2.0 is not within 0 .. 1"),
         ({"thresholds": math.nan}, "threshold=nan is not within 0 .. 1"),
         ({"thresholds": True}, "threshold=True is not within 0 .. 1"),
-        ({"thresholds": {"go": "0.5"}}, "threshold of 'go'=0.5 is not within 0 .. 1"),
+        ({"thresholds": {"go": "0.5"}}, "threshold of 'go'='0.5' is not within 0 .. 1"),
         ({"thresholds": [0.5]}, r"threshold=\[0.5\] is not within 0 .. 1"),
         ({"token_probability": -0.1}, "token_probability=-0.1 is not within"),
         ({"used_probability": math.nan}, "used_probability=nan is not within"),
@@ -226,6 +227,7 @@ def test_the_refractory_period_counts_from_the_end_of_the_last_detection():
         ({"refractory_s": -1.0}, "refractory_s=-1.0 is not a number of seconds"),
         ({"smoothing_s": math.inf}, "smoothing_s=inf is not a number of seconds"),
         ({"pause_s": math.nan}, "pause_s=nan is not a number of seconds"),
+        ({"smoothing_s": 1e9}, "smoothing_s=1000000000.0 is not a number of seconds within 0 .. 60"),
         ({"shortest_s": None}, "shortest_s=None is not a number of seconds"),
     ],
 )
@@ -234,8 +236,16 @@ def test_numbers_out_of_range_are_refused(changes, message):
         SpottingSettings(**changes)
 
 
+def test_settings_in_a_card_are_those_that_were_written():
+    chosen = SpottingSettings(thresholds={"go": 0.5, "stop": 0.25}, refractory_s=0.5)
+    assert read_settings(json.loads(json.dumps(dataclasses.asdict(chosen)))) == chosen
+    assert read_settings({}) == SpottingSettings()
+    with pytest.raises(ValueError, match="'threshold' is unknown; known: thresholds, refractory_s"):
+        read_settings({"threshold": 0.5})
+
+
 def test_thresholds_must_be_those_of_the_words():
-    with pytest.raises(ValueError, match="none for the word 'yes'; there are go, stop"):
+    with pytest.raises(ValueError, match="none for the word 'yes'; there are 'go', 'stop'"):
         decoder(thresholds={"go": 0.5, "stop": 0.5})
     with pytest.raises(ValueError, match="'unknown' is not a word of the model"):
         decoder(thresholds={"go": 0.5, "stop": 0.5, "yes": 0.5, "unknown": 0.5})

@@ -50,6 +50,14 @@ def test_word_accuracy_counts_only_words():
     assert found["word_interval_95"] == [round(side, 4) for side in wilson_interval(13 / 20, 20)]
 
 
+def test_parts_of_a_set_have_an_accuracy_of_their_own():
+    # Two clips of `unknown` that are taken for words, and one of `silence`.
+    found = metrics(*PAIRS, Clips, parts={"unheard": [20, 21, 25]})
+    assert (found["unheard_accuracy"], found["unheard_clips"]) == (1 / 3, 3)
+    assert found["unheard_interval_95"] == [round(side, 4) for side in wilson_interval(1 / 3, 3)]
+    assert "unheard_accuracy 0.3333" in describe(found) and ", 3 clips)" in describe(found)
+
+
 def test_a_set_whose_labels_are_all_words_has_one_accuracy():
     found = metrics(*PAIRS, Shapes(50))
     assert found.keys() == {"test_accuracy", "interval_95", "images", "interval_over"}

@@ -122,8 +122,16 @@ def test_false_alarms_have_the_exact_interval_of_a_poisson_rate():
         alarms_per_hour(0, math.nan)
 
 
+def test_settings_are_those_of_the_card_if_it_has_any():
+    released = model()
+    assert WordSpotter(released).settings == SpottingSettings()
+    released.card["spotting"] = {"thresholds": {"go": 0.7, "stop": 0.6}, "refractory_s": 0.5}
+    assert WordSpotter(released).settings == SpottingSettings({"go": 0.7, "stop": 0.6}, 0.5)
+    assert WordSpotter(released, SpottingSettings(0.9)).settings == SpottingSettings(0.9)
+
+
 def test_thresholds_of_other_words_are_refused():
-    with pytest.raises(ValueError, match="thresholds: none for the word 'stop'; there are go"):
+    with pytest.raises(ValueError, match="thresholds: none for the word 'stop'; there are 'go'"):
         WordSpotter(model(), SpottingSettings(thresholds={"go": 0.5}))
 
 

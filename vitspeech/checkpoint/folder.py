@@ -2,7 +2,8 @@
 
 NAME/model.safetensors   the weights
 NAME/config.yaml         task, network, labels, preprocessing
-NAME/card.json           data, split, metrics, seeds, commit, hardware, minutes, sha256 of the two files above
+NAME/card.json           data, split, metrics, seeds, commit, hardware, minutes, settings of a spotter, sha256 of the
+                         two files above
 """
 
 import json
@@ -31,6 +32,7 @@ from vitspeech.checkpoint.schema import check_card, check_config, check_numbers
 from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
 from vitspeech.data.files import sha256
 from vitspeech.data.utterances.manifest import add_checksum
+from vitspeech.decoding.spotting_settings import SpottingSettings, check_thresholds, read_settings
 from vitspeech.documents import read_json, read_yaml
 from vitspeech.errors import InputError
 from vitspeech.trust import check_config as check_trust
@@ -64,6 +66,11 @@ class Model:
     task: str = "vitspeech.Classification"
     trust: Sequence[str] = ()
     folder: Path | None = None
+
+    @property
+    def spotting(self) -> SpottingSettings | None:
+        """The settings of its keyword decoder on its card, which `vitspeech tune` writes."""
+        return read_settings(self.card["spotting"]) if "spotting" in self.card else None
 
 
 def save(model: Model, folder: str | Path, manifests: Sequence[str | Path] = ()) -> None:
@@ -155,6 +162,8 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
         check_shape(config)
         config = upgraded_config(config) if outdated else config
         check_config(config)
+        if "spotting" in card:
+            check_thresholds(read_settings(card["spotting"]), config["labels"])
         check_trust(config["network"], trust)
         import_modules(trust)  # which may register scores by name
         weights = read_weights(folder / WEIGHTS)

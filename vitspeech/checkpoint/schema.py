@@ -13,6 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from vitspeech.checkpoint.upgrade import FORMAT
 from vitspeech.data.audio.reading import HIGHEST_HZ, LONGEST_S, LOWEST_HZ, SHORTEST_S
 from vitspeech.data.utterances.module import UNITS, check_vocabulary
+from vitspeech.decoding.spotting_settings import read_settings, shown
 from vitspeech.errors import InputError
 from vitspeech.trust import KNOWN_PACKAGES
 
@@ -94,6 +95,11 @@ def is_class(value: Any) -> bool:
     return is_mapping_to(lambda item: True)(value.get("init_args") or {})
 
 
+def is_settings(value: Any) -> bool:
+    """Whether a value is a mapping with, perhaps, one of thresholds, both from text. `read_settings` checks more."""
+    return is_mapping_to(lambda item: not isinstance(item, dict) or all(map(is_text, item)))(value)
+
+
 ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
     "sha256": (is_sum, "a SHA-256"),
     "config_sha256": (is_sum, "a SHA-256"),
@@ -108,6 +114,8 @@ ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
     "minutes": (is_number, "a number"),
     "commit": (is_text, "a text"),
     "hardware": (is_text, "a text"),
+    "spotting": (is_settings, "a mapping of settings"),
+    "spotting_choice": (is_metrics, "a mapping from names to numbers"),
     "resumed": (is_list_of(is_start), "a list of mappings with commit and hardware"),
     **{
         name: (lambda value: value is None or is_number(value), "a number")
@@ -130,6 +138,10 @@ def check_card(card: Mapping[str, Any]) -> None:
             f"written by a newer version of vitspeech (format {card['format']}; this version reads up to {FORMAT}); "
             "update vitspeech"
         )
+    try:
+        read_settings(card.get("spotting", {}))
+    except InputError as error:
+        raise InputError(f"spotting: {error}") from None
 
 
 def check_config(config: Mapping[str, Any]) -> None:
@@ -274,9 +286,3 @@ def fits(value: Any, hint: Any) -> bool:
 def type_name(hint: Any) -> str:
     """An annotated type as it is written."""
     return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
-
-
-def shown(value: Any) -> str:
-    """A value as messages show it, in at most 60 characters."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

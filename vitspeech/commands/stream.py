@@ -4,10 +4,15 @@ vitspeech stream checkpoints/speech-commands-truncated talk.wav                 
 vitspeech stream checkpoints/spoken-words-ctc talk.wav                            # transcribes every word
 vitspeech stream checkpoints/speech-commands-truncated noise.wav --no-words       # false alarms per hour
 vitspeech stream checkpoints/speech-commands-truncated --microphone
+
+A model that spots single words has the thresholds and other settings of its card, which `vitspeech tune` writes, or the
+defaults. The first line of the output states them.
 """
 
+import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +20,7 @@ from vitspeech import command_line
 
 if TYPE_CHECKING:
     from vitspeech.decoding.keywords import Detection
+    from vitspeech.decoding.spotting_settings import SpottingSettings
     from vitspeech.inference.transcribe import Segment
 
 PART_S = 0.1  # seconds of audio pushed at a time
@@ -27,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="recording: WAV, FLAC or OGG, any rate and length")
     parser.add_argument("--microphone", action="store_true", help="listen until Ctrl-C (needs the extra `live`)")
     spotting = parser.add_argument_group("models that spot single words")
-    spotting.add_argument("--threshold", type=float, help="lowest probability of a word (default 0.8)")
-    pause = "shortest time between the ends of two words (default 0)"
+    spotting.add_argument("--threshold", type=float, help="lowest probability of every word (default: the card's)")
+    pause = "shortest time between the ends of two words (default: the card's)"
     spotting.add_argument("--refractory", type=float, metavar="SECONDS", help=pause)
     parser.add_argument("--no-words", action="store_true", help="FILE holds no words: report false alarms per hour")
     command_line.add_trust(parser)
@@ -59,14 +65,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise InputError(f"{options.checkpoint} transcribes: --threshold and --refractory are for spotting words")
         listener = vitspeech.TranscriptStream(model, search=vitspeech.Search(beam=1))
     else:
-        listener = WordSpotter(model, SpottingSettings(**given))
+        listener = WordSpotter(model, replace(model.spotting or SpottingSettings(), **given))
     rate = listener.stream.sample_rate_hz
     audio = None if options.microphone else read_audio(options.file, rate)
     if audio is not None and len(audio) < SHORTEST_S * rate:
         duration_s = len(audio) / rate
         raise InputError(f"{options.file}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
     delay_ms = 1000 * listener.delay_samples / rate
-    print(f"{', '.join(model.labels)}; {delay_ms:.0f} ms behind", flush=True)
+    first = [", ".join(model.labels), f"{delay_ms:.0f} ms behind"]
+    if not is_transcribing(model):
+        tell_rejection(options.checkpoint, model.labels)
+        first.append(operating_point(listener.settings, given, model.spotting is not None))
+    print("; ".join(first), flush=True)
     if audio is None:
         print_words(listener.words(listen(rate, PART_S)))
         return
@@ -78,6 +88,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.no_words:
         rate_per_hour, low, high = alarms_per_hour(count, audio_s)
         print(f"false alarms per hour: {rate_per_hour:.1f} (95 % interval {low:.1f} to {high:.1f})")
+
+
+def operating_point(settings: "SpottingSettings", given: Collection[str], has_card: bool) -> str:
+    """The thresholds and the refractory period, and where each comes from."""
+    thresholds = settings.thresholds
+    thresholds = sorted(set(thresholds.values())) if isinstance(thresholds, Mapping) else [thresholds]
+    shown = f"{thresholds[0]:.2f}" if len(thresholds) == 1 else f"{thresholds[0]:.2f} to {thresholds[-1]:.2f}"
+    texts = {"thresholds": f"threshold {shown}", "refractory_s": f"refractory period {settings.refractory_s:g} s"}
+    source = "card" if has_card else "default"
+    return ", ".join(f"{text} ({'given' if name in given else source})" for name, text in texts.items())
+
+
+def tell_rejection(name: str, labels: Sequence[str]) -> None:
+    """Say on standard error what it means if a model has no labels `unknown` and `silence`."""
+    taken = {"unknown": "other words", "silence": "noise and silence"}
+    missing = [label for label in taken if label not in labels]
+    if missing:
+        names, sounds = " and ".join(f"`{label}`" for label in missing), " and ".join(map(taken.get, missing))
+        told = f"{name} has no label {names}: it takes {sounds} for its words; train it with these labels to stream it"
+        print(told, file=sys.stderr, flush=True)
 
 
 def print_words(words: "Iterable[Detection | Segment]") -> int:

@@ -1,12 +1,13 @@
 """The settings of a keyword decoder, which a model's card may hold."""
 
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from vitspeech.errors import InputError
 
 NO_WORDS = ("unknown", "silence")  # labels that are never detected
+LONGEST_S = 60.0  # of a duration in the settings
 
 
 @dataclass(frozen=True)
@@ -39,15 +40,15 @@ class SpottingSettings:
     def __post_init__(self) -> None:
         if isinstance(self.thresholds, Mapping):
             for label, threshold in self.thresholds.items():
-                check_probability(f"threshold of {str(label)[:60]!r}", threshold)
+                check_probability(f"threshold of {shown(label)}", threshold)
         else:
             check_probability("threshold", self.thresholds)
         for name in ("token_probability", "used_probability", "least_fraction"):
             check_probability(name, getattr(self, name))
         for name in ("refractory_s", "smoothing_s", "pause_s", "shortest_s"):
             value = getattr(self, name)
-            if not is_number(value) or not 0 <= value < math.inf:
-                raise InputError(f"{name}={str(value)[:60]} is not a number of seconds from 0 on")
+            if not is_number(value) or not 0 <= value <= LONGEST_S:
+                raise InputError(f"{name}={shown(value)} is not a number of seconds within 0 .. {LONGEST_S:g}")
 
     def threshold(self, label: str) -> float:
         """The threshold of a word.
@@ -58,7 +59,8 @@ class SpottingSettings:
         if not isinstance(self.thresholds, Mapping):
             return self.thresholds
         if label not in self.thresholds:
-            raise InputError(f"thresholds: none for the word {label!r}; there are {', '.join(self.thresholds)}")
+            known = ", ".join(shown(word) for word in [*self.thresholds][:20])
+            raise InputError(f"thresholds: none for the word {shown(label)}; there are {known or 'none'}")
         return self.thresholds[label]
 
 
@@ -72,7 +74,7 @@ def check_thresholds(settings: SpottingSettings, labels: Iterable[str]) -> None:
     for word in words:
         settings.threshold(word)
     if isinstance(settings.thresholds, Mapping) and (other := settings.thresholds.keys() - set(words)):
-        raise InputError(f"thresholds: {str(min(other, key=str))[:60]!r} is not a word of the model")
+        raise InputError(f"thresholds: {shown(min(other, key=str))} is not a word of the model")
 
 
 def check_probability(name: str, value: float) -> None:
@@ -82,9 +84,29 @@ def check_probability(name: str, value: float) -> None:
         InputError: If it is not.
     """
     if not is_number(value) or not 0 <= value <= 1:
-        raise InputError(f"{name}={str(value)[:60]} is not within 0 .. 1")
+        raise InputError(f"{name}={shown(value)} is not within 0 .. 1")
 
 
-def is_number(value: float) -> bool:
+def read_settings(values: Any) -> SpottingSettings:
+    """The settings in a card: a mapping from their names, as `dataclasses.asdict` writes it. Missing ones are defaults.
+
+    Raises:
+        InputError: If it is not a mapping, a name is unknown, or a number is out of its range.
+    """
+    if not isinstance(values, dict):
+        raise InputError(f"{shown(values)} is not a mapping of settings")
+    known = [field.name for field in fields(SpottingSettings)]
+    if unknown := values.keys() - set(known):
+        raise InputError(f"{shown(min(unknown, key=str))} is unknown; known: {', '.join(known)}")
+    return SpottingSettings(**values)
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it, in at most 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def is_number(value: Any) -> bool:
     """Whether a value is a number, and not NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value

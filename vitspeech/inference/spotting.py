@@ -26,7 +26,8 @@ class WordSpotter:
 
     Args:
         model: A speech model from `vitspeech.load` that can be streamed, with mean pooling.
-        settings: Thresholds and all other numbers of the decoder; `None` takes the defaults.
+        settings: Thresholds and all other numbers of the decoder; `None` takes those of the model's card, or else the
+            defaults.
 
     Attributes:
         delay_samples: Samples from the start of a word's last token to the last one on which its detection depends: the
@@ -44,7 +45,7 @@ class WordSpotter:
             pooling = type(model.network.pooling).__name__
             raise InputError(f"{pooling} can't be streamed: only mean pooling is an average of per-token logits")
         self.labels = model.labels
-        self.settings = SpottingSettings() if settings is None else settings
+        self.settings = settings or model.spotting or SpottingSettings()
         rate_hz, hop, window = self.stream.sample_rate_hz, self.stream.hop_samples, model.network.tokens.window_samples
         self.decoder = KeywordDecoder(
             model.labels,

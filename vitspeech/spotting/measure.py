@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings
 from vitspeech.errors import InputError, check_number
 from vitspeech.provenance import provenance
 from vitspeech.spotting.composition import word_streams
@@ -104,7 +104,9 @@ def measure(model: Model, plan: Plan, *, with_others: bool = True) -> Measuremen
         InputError: If the model can't be streamed or transcribes, a folder has none of the model's words or no
             recordings, nothing is there that alarms could be counted in, or a recording cannot be read.
     """
-    listener, notes = Listener(model), []
+    listener = Listener(model)
+    missing = [label for label in NO_WORDS if label not in model.labels]
+    notes = [f"The model has no label {' and '.join(missing)}: it takes every sound for a word."] if missing else []
     keywords, others = word_streams(plan.keywords, listener.words, plan.split, plan.clips, plan.seed)
     speech = speech_streams(plan.speech, plan.split, plan.hours, plan.seed) if plan.speech else []
     sounds = sound_streams(plan.sounds) if plan.sounds else []
@@ -165,7 +167,7 @@ def heard_words(card: Mapping[str, Any], words: Iterable[str]) -> set[str] | Non
     data = card.get("data") or {}
     arguments = data.get("init_args") or {}
     if "held_out_words" in arguments:
-        return set(words) - set(arguments["held_out_words"] or ())
+        return set(words) - set(arguments["held_out_words"] or ()) if arguments.get("others", 1) else set()
     if str(data.get("class_path", "")).endswith("SpeechCommands"):
         return set(words) if arguments.get("unknown") else set()
     return None

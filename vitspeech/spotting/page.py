@@ -19,7 +19,7 @@ from vitspeech.spotting.figures import DPI, draw_alarm, draw_det
 from vitspeech.spotting.measure import Measurement
 from vitspeech.spotting.sentences import ELSEWHERE, alt_text, main_table, protocol, sentences, word_table
 from vitspeech.spotting.tables import DETECTIONS, RECORDINGS, WORDS, write_tables
-from vitspeech.spotting.worst import Alarm, worst_alarms
+from vitspeech.spotting.worst import WORST, Alarm, worst_alarms
 
 PAGE, JSON, DET, ALARMS = "report.html", "summary.json", "det.png", "alarms"
 FILES = {PAGE, JSON, DET, ALARMS, DETECTIONS, WORDS, RECORDINGS}
@@ -36,7 +36,9 @@ def check_report_folder(folder: Path) -> None:
         raise InputError(f"-o {folder}: has other files ({others[0]}); name a new folder or one with an earlier report")
 
 
-def write_report(measurement: Measurement, counts: Counts, summary: Mapping[str, Any], folder: Path) -> Path:
+def write_report(
+    measurement: Measurement, counts: Counts, summary: Mapping[str, Any], folder: Path, worst: int = WORST
+) -> Path:
     """Write the report.
 
     Args:
@@ -44,6 +46,7 @@ def write_report(measurement: Measurement, counts: Counts, summary: Mapping[str,
         counts: Its counts.
         summary: The numbers, with `model`, `plan`, `provenance`.
         folder: Created if it is missing; files of an earlier report are replaced.
+        worst: The number of false alarms with sounds in each condition.
 
     Returns:
         The path of the page.
@@ -57,7 +60,7 @@ def write_report(measurement: Measurement, counts: Counts, summary: Mapping[str,
     draw_det(summary).savefig(drawing, format="png", dpi=DPI)
     (folder / DET).write_bytes(drawing.getvalue())
     rate_hz = measurement.listener.sample_rate_hz
-    alarms = list(tqdm(worst_alarms(counts, rate_hz), "alarms", leave=False))
+    alarms = list(tqdm(worst_alarms(counts, rate_hz, worst), "alarms", leave=False))
     entries = [alarm_entry(alarm, number, measurement, summary, folder) for number, alarm in enumerate(alarms)]
     groups = [
         {

@@ -14,7 +14,7 @@ from vitspeech.spotting.streams import OTHERS, SOUNDS, SPEECH
 from vitspeech.spotting.tuning import Choice, choose
 
 GRID = {"smoothing_s": (0.04, 0.12, 0.2), "shortest_s": (0.1, 0.15, 0.2), "pause_s": (0.08, 0.16)}
-REFRACTORY_S = 0.5  # is tried as well: as long as the shortest pause of the protocol
+REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
 RATES = (0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the table of operating points
 
 
@@ -57,8 +57,12 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
         wanted: False alarms an hour, for each condition that counts.
 
     Raises:
-        InputError: If no thresholds reach the wanted rate; the message has the nearest one.
+        InputError: If other words count and there are none, or no thresholds reach the wanted rate; the message has the
+            nearest one.
     """
+    if OTHERS in wanted and all(item.stream.condition != OTHERS for item in measurement.heard):
+        plan = measurement.plan
+        raise InputError(f"{plan.keywords} has no other words in the split {plan.split} to count false alarms in")
     best = attempt(measurement, replace(measurement.listener.settings, refractory_s=0.0), wanted)
     for name, values in GRID.items():
         for value in values:
@@ -100,22 +104,28 @@ def with_refractory(measurement: Measurement, tuned: Tuned) -> Tuned:
 
 
 def operating_points(tuned: Tuned, wanted: Mapping[str, float]) -> Iterator[tuple[float, Choice, bool]]:
-    """The best thresholds at several rates, all conditions scaled alike: (rate of the first, choice, is it reached)."""
-    first = next(iter(wanted))
+    """The best thresholds at several rates, all conditions scaled alike: (rate of the first, choice, is it reached).
+
+    Of the rates that are not reached only the highest is there.
+    """
+    first, points = next(iter(wanted)), []
+    counts = Counts(tuned.counts.words, tuned.counts.heard, tuned.counts.candidates, 0.0)
     for rate in sorted({*RATES, wanted[first]}):
         limits = {name: value * rate / wanted[first] for name, value in wanted.items()}
-        plain = Counts(tuned.counts.words, tuned.counts.heard, tuned.counts.candidates, 0.0)
-        choice = choose(plain, limits)
-        yield rate, choice, all(choice.expected[name] <= limit for name, limit in limits.items())
+        choice = choose(counts, limits)
+        is_reached = all(choice.expected[name] <= limit for name, limit in limits.items())
+        choice = replace(choice, point=tuned.counts.at(choice.thresholds))
+        points = [*(points if is_reached else []), (rate, choice, is_reached)]
+    yield from points
 
 
 def table(tuned: Tuned, wanted: Mapping[str, float]) -> list[str]:
     """The operating points as the lines of a table."""
     counts = tuned.counts
-    header = ["wanted/h", *(f"{NAMES[name]}: expected/h, counted/h" for name in wanted)]
+    header = ["wanted an hour", *(f"{NAMES[name]}: expected, counted" for name in wanted)]
     rows = [[*header, *(f"missed, {level}" for level in counts.levels)]]
     for rate, choice, is_reached in operating_points(tuned, wanted):
-        cells = [f"{rate:g}" + ("" if is_reached else " (not reached)")]
+        cells = [f"{rate:g}" if is_reached else f"{rate:g} (not reached)"]
         for name in wanted:
             alarms = counts.alarm_interval(choice.point, counts.conditions.index(name))
             cells.append(f"{number(choice.expected[name])}, {rate_text(alarms)}")

@@ -9,7 +9,7 @@ from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import ALARM, Candidate, samples_again
 from vitspeech.spotting.streams import OTHERS
 
-COUNT = 10  # in each condition
+WORST = 10  # in each condition
 MARGIN_S = 0.6  # of audio before and after
 
 
@@ -38,7 +38,7 @@ class Alarm:
     end_s: float
 
 
-def worst_alarms(counts: Counts, rate_hz: int, count: int = COUNT) -> Iterator[Alarm]:
+def worst_alarms(counts: Counts, rate_hz: int, count: int = WORST) -> Iterator[Alarm]:
     """The false alarms of the highest probability in each condition, also of those below the thresholds."""
     for condition in counts.conditions:
         there = [

@@ -1,0 +1,173 @@
+"""The report: the curve from its tables by code that shares nothing with the package, the page and its sounds."""
+
+import csv
+import json
+import math
+import re
+
+import pytest
+import soundfile
+from spotting_data import burst, spotter, write, write_speech, write_words
+
+from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.errors import InputError
+from vitspeech.spotting.measure import Plan, heard_words, measure
+from vitspeech.spotting.page import check_report_folder, write_report
+
+SETTINGS = SpottingSettings({"go": 0.9, "stop": 0.7}, refractory_s=0.6)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """The folder of a report on speech, other words and sounds."""
+    root = tmp_path_factory.mktemp("report")
+    write(root / "sounds/hum.wav", burst(1, 3.0))
+    plan = Plan(write_words(root / "words"), write_speech(root / "speech"), root / "sounds", split="all", clips=12)
+    measurement = measure(spotter(), plan)
+    counts = measurement.counts(SETTINGS)
+    write_report(measurement, counts, measurement.summary(counts, SETTINGS, "tiny"), root / "out", worst=2)
+    return root / "out"
+
+
+def rows(file):
+    with file.open(newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
+def detected(candidates, thresholds, refractory_s):
+    """The rows that are detections: at or above the threshold, and not within the refractory period of the last one."""
+    last, kept = {}, []
+    for row in candidates:
+        key, end = (row["condition"], row["noise"], row["stream"]), float(row["end_s"])
+        if float(row["probability"]) >= thresholds[row["label"]] and end - last.get(key, -math.inf) >= refractory_s:
+            last[key] = end
+            kept.append(row)
+    return kept
+
+
+def test_the_curve_can_be_computed_again_from_the_raw_detections(report):
+    summary = json.loads((report / "summary.json").read_text())
+    candidates, words = rows(report / "detections.csv"), rows(report / "words.csv")
+    recordings = rows(report / "recordings.csv")
+    own = summary["operating_point"]["thresholds"]
+    curves = set()
+    for point in summary["curve"]:
+        thresholds = {word: 1 / (1 + math.exp(-(math.log(p / (1 - p)) + point["shift"]))) for word, p in own.items()}
+        if point["shift"] == 0:
+            thresholds = own
+        kept = detected(candidates, thresholds, SETTINGS.refractory_s)
+        for condition in ("speech", "others", "sounds"):
+            total = 0
+            for word in own:
+                hours = (
+                    sum(
+                        float(row["end_s"]) - float(row["start_s"])
+                        for row in recordings
+                        if row["condition"] == condition and word not in row["contains"].split()
+                    )
+                    / 3600
+                )
+                alarms = sum(
+                    row["condition"] == condition and row["label"] == word and row["status"] == "alarm" for row in kept
+                )
+                stated = point["words"][word]["alarms"][condition]
+                assert stated["alarms"] == alarms and stated["per_hour"] == pytest.approx(alarms / hours)
+                total += alarms / hours
+            assert point["all"]["alarms"][condition]["per_hour"] == pytest.approx(total)
+        for level in ("clean", "20 dB", "10 dB", "5 dB"):
+            said = {
+                (row["stream"], row["word"])
+                for row in words
+                if row["noise"] == level and row["condition"] == "keywords"
+            }
+            found = {(row["stream"], row["word"]) for row in kept if row["noise"] == level and row["status"] == "match"}
+            assert found <= said
+            assert point["all"]["misses"][level]["missed"] == len(said) - len(found)
+        curves.add((round(total, 3), len(found)))
+    assert len(curves) > 5  # the curve moves
+
+
+def test_a_match_lies_on_its_word_and_an_extra_does_not(report):
+    words = {
+        (row["noise"], row["stream"], row["word"]): row
+        for row in rows(report / "words.csv")
+        if row["condition"] == "keywords"
+    }
+    statuses = set()
+    for row in rows(report / "detections.csv"):
+        if row["condition"] == "keywords":
+            statuses.add(row["status"])
+            on = [
+                word["label"]
+                for (noise, stream, _), word in words.items()
+                if (noise, stream) == (row["noise"], row["stream"])
+                and float(row["start_s"]) < float(word["end_s"]) + 0.25
+                and float(row["end_s"]) > float(word["start_s"]) - 0.25
+            ]
+            assert (row["status"] == "match") == (row["label"] in on)
+            assert float(row["decided_s"]) >= float(row["end_s"]) - 0.1
+    assert statuses == {"match", "extra"}
+
+
+def test_the_page_needs_no_network_and_has_the_sounds_of_the_worst_alarms(report):
+    page = (report / "report.html").read_text()
+    assert not re.search(r"(src|href)=.?https?:", page)
+    sounds = sorted((report / "alarms").glob("*.wav"))
+    assert page.count("<audio") == len(sounds) == 6
+    assert all(0.3 < soundfile.info(sound).duration < 4 for sound in sounds)
+    assert "“it is late”" in page or "“go home now”" in page or "“the one-stop shop”" in page
+    assert "would bound the rate below" in page and "openWakeWord" in page
+
+
+def test_the_main_numbers_are_in_the_summary(report):
+    summary = json.loads((report / "summary.json").read_text())
+    speech, others = (summary["conditions"][name] for name in ("speech", "others"))
+    assert speech["hours"] == pytest.approx(54 / 3600) and speech["transcribed"] == 9
+    assert speech["hours_by_word"]["go"] == pytest.approx(36 / 3600)
+    assert speech["no_alarm_bounds_rate_below"] == pytest.approx(3.689 * 3600 / 36, rel=1e-3)
+    assert others["words"] == 12 and summary["other_words"]["by_card"]["heard"]["labels"] == ["cat"]
+    point = summary["operating_point"]
+    assert point["thresholds"] == {"go": 0.9, "stop": 0.7}
+    unshifted = next(row["all"] for row in summary["curve"] if row["shift"] == 0)
+    assert unshifted["misses"]["clean"]["missed"] == point["all"]["misses"]["clean"]["missed"]
+    low, high = point["all"]["misses"]["clean"]["interval_95"]
+    assert low <= point["all"]["misses"]["clean"]["rate"] <= high
+
+
+def test_a_second_report_replaces_the_first_and_other_files_are_refused(report, tmp_path):
+    check_report_folder(report)
+    check_report_folder(tmp_path / "new")
+    (tmp_path / "thesis.txt").write_text("")
+    with pytest.raises(InputError, match=r"has other files \(thesis.txt\)"):
+        check_report_folder(tmp_path)
+
+
+def test_the_card_says_which_other_words_training_heard():
+    def card(name, **arguments):
+        return {"data": {"class_path": f"vitspeech.{name}", "init_args": arguments}}
+
+    words = ["cat", "dog"]
+    assert heard_words(card("SpeechCommands", unknown=0.1), words) == {"cat", "dog"}
+    assert heard_words(card("SpeechCommands"), words) == set()
+    assert heard_words(card("Keywords", held_out_words=["dog"]), words) == {"cat"}
+    assert heard_words(card("Keywords", held_out_words=["dog"], others=0.0), words) == set()
+    assert heard_words(card("AudioFolder"), words) is None and heard_words({}, words) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hours": 0.0}, "hours=0.0 is not"),
+        ({"hours": -1.0}, "hours=-1.0"),
+        ({"clips": 0}, "clips=0"),
+        ({"seed": -1}, "seed=-1"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(tmp_path, options, message):
+    with pytest.raises(InputError, match=message):
+        Plan(tmp_path, **options)
+
+
+def test_there_must_be_something_to_count_alarms_in(tmp_path):
+    with pytest.raises(InputError, match="has no other words; give --speech or --sounds"):
+        measure(spotter(), Plan(write_words(tmp_path, ("go", "stop"))))

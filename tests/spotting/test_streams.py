@@ -1,0 +1,120 @@
+"""The streams of the protocol: what is heard, in which order, and when each word is said."""
+
+import math
+
+import numpy
+import pytest
+from spotting_data import RATE_HZ, burst, write, write_speech, write_words
+
+from vitspeech.data.audio.reading import read_audio
+from vitspeech.errors import InputError
+from vitspeech.spotting.composition import PAUSE_S, word_streams
+from vitspeech.spotting.streams import contains, sound_streams, speech_streams
+
+
+def made(makers):
+    return [stream for make in makers for stream in make(RATE_HZ)]
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "expected"),
+    [
+        ("take one more", "one", True),
+        ("take one's", "one", True),
+        ("the one-stop shop", "Stop", True),
+        ("someone", "one", False),
+        ("hey big computer", "hey computer", False),
+        ("say hey computer now", "hey computer", True),
+        ("", "one", False),
+    ],
+)
+def test_transcripts_are_searched_for_whole_words(text, label, expected):
+    assert contains(text.split(), label) is expected
+    assert not contains(None, label)
+
+
+def test_the_utterances_of_a_chapter_follow_each_other(tmp_path):
+    streams = made(speech_streams(write_speech(tmp_path), "all", None, 0))
+    assert [len(stream.recordings) for stream in streams] == [3, 3, 3]
+    second = streams[0].recordings[1]
+    assert (second.name, second.speaker, second.words) == ("0/7/0-7-0001.wav", "0", ("it", "is", "late"))
+    cut = streams[0].samples[round(second.start_s * RATE_HZ) : round(second.end_s * RATE_HZ)]
+    assert cut.equal(read_audio(tmp_path / second.name))
+
+
+def test_speech_is_limited_to_some_hours(tmp_path):
+    root = write_speech(tmp_path)
+    some = made(speech_streams(root, "all", 20 / 3600, 0))
+    assert sum(len(stream.samples) for stream in some) == 24 * RATE_HZ  # utterances of 6 s
+    again = made(speech_streams(root, "all", 20 / 3600, 0))
+    assert [stream.recordings for stream in some] == [stream.recordings for stream in again]
+
+
+def test_each_sound_is_a_stream_of_its_own(tmp_path):
+    for name in ("a.wav", "b/c.wav"):
+        write(tmp_path / name, burst(0, 1.0))
+    assert [stream.name for stream in made(sound_streams(tmp_path))] == ["a.wav", "b/c.wav"]
+
+
+@pytest.mark.parametrize("content", [b"", b"not a recording"])
+def test_a_recording_that_cannot_be_read_is_named_before_anything_is_heard(tmp_path, content):
+    (write_speech(tmp_path) / "1/7/1-7-0002.wav").write_bytes(content)
+    with pytest.raises(InputError, match=r"1-7-0002\.wav"):
+        speech_streams(tmp_path, "all", None, 0)
+
+
+def test_words_are_said_at_their_times_with_pauses_between(tmp_path):
+    keywords, others = word_streams(write_words(tmp_path), ["go", "stop"], "test", None, 0)
+    streams = made(keywords)
+    assert {(stream.name, stream.snr_db) for stream in streams} == {
+        (f"keywords-000{number}", level) for number in range(3) for level in (math.inf, 20, 10, 5)
+    }
+    for stream in streams:
+        assert len({word.speaker for word in stream.words}) == 1 and len(stream.words) == 4
+        ends = [0.0, *(word.end_s for word in stream.words)]
+        starts = [*(word.start_s for word in stream.words), len(stream.samples) / RATE_HZ]
+        pauses = [start - end for start, end in zip(starts, ends, strict=True)]
+        assert all(PAUSE_S[0] - 1e-3 <= pause <= PAUSE_S[1] + 1e-3 for pause in pauses)
+    sound = streams[0].samples.double().numpy() / 32768
+    for word in streams[0].words:
+        said = sound[round(word.start_s * RATE_HZ) : round(word.end_s * RATE_HZ)]
+        assert numpy.sqrt((said**2).mean()) == pytest.approx(0.05, rel=0.1) and 0.3 < word.end_s - word.start_s < 0.6
+    before = sound[: round((streams[0].words[0].start_s - 0.05) * RATE_HZ)]
+    assert not before.any()
+    assert {word.label for stream in made(others) for word in stream.words} == {"cat"}
+
+
+def test_levels_of_noise_have_the_same_words_and_the_stated_ratio(tmp_path):
+    keywords, _ = word_streams(write_words(tmp_path), ["go", "stop"], "test", None, 0)
+    clean, *noisy = keywords[0](RATE_HZ)
+    for stream in noisy:
+        assert stream.words == clean.words
+        noise = (stream.samples.double() - clean.samples.double()) / 32768
+        assert 20 * math.log10(0.05 / noise.square().mean().sqrt()) == pytest.approx(stream.snr_db, abs=0.1)
+
+
+def test_the_streams_follow_from_the_seed(tmp_path):
+    def first(seed):
+        return made(word_streams(write_words(tmp_path), ["go", "stop"], "test", None, seed)[0])[1].samples
+
+    assert first(0).equal(first(0)) and not (len(first(1)) == len(first(0)) and first(1).equal(first(0)))
+
+
+def test_the_number_of_clips_is_limited(tmp_path):
+    keywords, others = word_streams(write_words(tmp_path), ["go", "stop"], "all", 5, 0)
+    assert sum(len(next(make(RATE_HZ)).words) for make in keywords) == 5
+    assert sum(len(stream.words) for stream in made(others)) == 5
+
+
+def test_noise_comes_from_the_splits_own_part_of_the_recordings(tmp_path):
+    write(write_words(tmp_path) / "_background_noise_" / "hum.wav", numpy.repeat([0.1, 0.2, 0.3], [8000, 1000, 1000]))
+    levels = {}
+    for split in ("validation", "test"):
+        clean, _, noisy, _ = word_streams(tmp_path, ["go"], split, None, 0)[0][0](RATE_HZ)
+        levels[split] = (noisy.samples - clean.samples).float().std()
+    assert levels["validation"] < 1 and levels["test"] < 1  # a tenth of the recording, which is constant
+
+
+def test_a_folder_without_the_models_words_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no recordings of left, right in the split test"):
+        word_streams(write_words(tmp_path), ["left", "right"], "test", None, 0)

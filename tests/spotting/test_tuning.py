@@ -1,0 +1,123 @@
+"""The choice of thresholds: recall at a rate of false alarms that holds in speech that was not heard."""
+
+import math
+from dataclasses import replace
+
+import numpy
+import pytest
+import torch
+from spotting_data import spotter, write_speech, write_words
+
+from vitspeech.decoding.keywords import Detection
+from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.errors import InputError
+from vitspeech.spotting.card import check_card, save_settings
+from vitspeech.spotting.counts import Counts
+from vitspeech.spotting.listening import Heard, judged
+from vitspeech.spotting.measure import Plan, measure
+from vitspeech.spotting.settings_search import table, tune, wanted_rates
+from vitspeech.spotting.streams import Recording, SaidWord, Stream
+from vitspeech.spotting.tuning import choose
+
+WORDS = [f"word{number}" for number in range(12)]
+HOURS, AT_HALF, SCALE = 1.0, 40.0, 1.2  # alarms an hour of each word above a probability of 0.5; scale of their logits
+
+
+def sigmoid(value):
+    return 1 / (1 + math.exp(-value))
+
+
+def drawn(seed):
+    """Counts of an hour of speech whose alarms have exponential logits, and of words with logits around 5."""
+    generator = numpy.random.default_rng(seed)
+    nothing = torch.zeros(0, dtype=torch.int16)
+    speech = Stream("speech", "s", None, nothing, (Recording("s", "s", 0.0, 3600 * HOURS, None),))
+    said = tuple(
+        SaidWord(word, f"{number}", "c", 2.0 * number, 2.0 * number + 0.5) for number, word in enumerate(WORDS * 20)
+    )
+    keywords = Stream("keywords", "k", math.inf, nothing, (Recording("k", "k", 0.0, 1000.0, None),), said)
+    heard = [Heard(stream, stream.recordings[0].end_s, torch.zeros(0, 12), None) for stream in (speech, keywords)]
+    candidates = []
+    for word in WORDS:
+        for logit in generator.exponential(SCALE, generator.poisson(AT_HALF * HOURS)):
+            start = generator.uniform(0, 3600)
+            candidates.append(judged(Detection(word, start, start + 0.4, sigmoid(logit), start + 1), 0, speech))
+    for word in said:
+        found = Detection(word.label, word.start_s, word.end_s, sigmoid(generator.normal(5, 2)), word.end_s + 0.5)
+        candidates.append(judged(found, 1, keywords))
+    return Counts(WORDS, heard, candidates, 0.0)
+
+
+def true_rate(thresholds):
+    """The rate of alarms in unheard speech."""
+    return sum(AT_HALF * math.exp(-max(math.log(p / (1 - p)), 0) / SCALE) for p in thresholds.values())
+
+
+def test_the_wanted_rate_holds_in_speech_that_was_not_heard():
+    rates, recalls = [], []
+    for seed in range(10):
+        choice = choose(drawn(seed), {"speech": 2.0})
+        rates.append(true_rate(choice.thresholds))
+        recalls.append(choice.recall)
+        assert choice.expected["speech"] <= 2.0
+    assert 1.0 < numpy.mean(rates) < 3.0  # thresholds just above each word's last alarm would have about twelve
+    # Equal thresholds with a true rate of 2: logit SCALE · ln(12 · 40 / 2) = 6.6, where a fifth of the words is found.
+    assert numpy.mean(recalls) > 0.2
+
+
+def test_a_higher_rate_gives_a_higher_recall():
+    counts = drawn(0)
+    recalls = [choose(counts, {"speech": rate}).recall for rate in (0.5, 5.0, 50.0, 5000.0)]
+    assert recalls == sorted(recalls) and recalls[0] < recalls[2] and recalls[3] == pytest.approx(1.0, abs=0.05)
+
+
+def test_conditions_that_do_not_count_are_not_limited():
+    counts = drawn(0)
+    assert choose(counts, {}).recall > choose(counts, {"speech": 1.0}).recall
+
+
+@pytest.fixture(scope="module")
+def measurement(tmp_path_factory):
+    root = tmp_path_factory.mktemp("heard")
+    plan = Plan(write_words(root / "words"), write_speech(root / "speech"), split="all", clips=12)
+    return measure(spotter(), plan, with_others=False)
+
+
+def test_settings_are_chosen_with_thresholds_for_every_word(measurement):
+    wanted = {"speech": 3000.0}
+    tuned = tune(measurement, wanted)
+    assert set(tuned.settings.thresholds) == {"go", "stop"}
+    assert tuned.choice.expected["speech"] <= 3000.0
+    again = measurement.counts(tuned.settings).at(tuned.settings.thresholds)
+    assert numpy.array_equal(again.alarms, tuned.choice.point.alarms)
+    lines = table(tuned, wanted)
+    assert "clean" in lines[0] and lines[-1].startswith("3000 ")
+    assert sum("not reached" in line for line in lines) == 1 and "not reached" in lines[1]
+
+
+def test_a_rate_that_no_threshold_reaches_names_the_nearest(measurement):
+    with pytest.raises(
+        InputError, match=r"no thresholds reach 1e-06 false alarms an hour of continuous speech: the nearest "
+    ):
+        tune(measurement, {"speech": 1e-6})
+
+
+def test_speech_and_sounds_count_and_other_words_if_asked_for(tmp_path):
+    assert wanted_rates(Plan(tmp_path, tmp_path, tmp_path), 2.0, None) == {"speech": 2.0, "sounds": 2.0}
+    assert wanted_rates(Plan(tmp_path), 2.0, 10.0) == {"others": 10.0}
+    with pytest.raises(InputError, match="nothing to count false alarms in"):
+        wanted_rates(Plan(tmp_path), 2.0, None)
+    for rate in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(InputError, match="--alarms-per-hour"):
+            wanted_rates(Plan(tmp_path, tmp_path), rate, None)
+
+
+def test_settings_are_written_into_the_card(tmp_path):
+    (tmp_path / "card.json").write_text('{"name": "tiny", "sha256": "a"}')
+    for name in ("model.safetensors", "config.yaml"):
+        (tmp_path / name).write_text("")
+    check_card(tmp_path)
+    settings = replace(SpottingSettings(), thresholds={"go": 0.5})
+    assert save_settings(tmp_path, settings, {"wanted_alarms_per_hour": {"speech": 1.0}}) == tmp_path / "card.json"
+    content = (tmp_path / "card.json").read_text()
+    assert '"name": "tiny"' in content and '"go": 0.5' in content and '"wanted_alarms_per_hour"' in content
