@@ -19,7 +19,7 @@ ON_CPU = ["--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.strateg
 
 
 def name(path: Path) -> str:
-    return f"{path.parent.name}/{path.stem}"
+    return path.relative_to(ROOT / "configs").with_suffix("").as_posix()
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=name)
