@@ -10,6 +10,7 @@ from vitspeech.errors import InputError
 from vitspeech.models import Seq2Seq, SpeechTranscriber
 from vitspeech.training.cli import TrainingCLI
 from vitspeech.training.configs import config_chain, read_config
+from vitspeech.training.parser import readable
 
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 EXPERIMENTS = [path for path in CONFIGS if path.parent.name != "trainer"]
@@ -18,7 +19,7 @@ ON_CPU = ["--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.strateg
 
 
 def name(path: Path) -> str:
-    return f"{path.parent.name}/{path.stem}"
+    return path.relative_to(ROOT / "configs").with_suffix("").as_posix()
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=name)
@@ -177,3 +178,8 @@ def test_a_mistake_on_the_command_line_is_an_error_of_usage(capsys):
         TrainingCLI([f"--config={ROOT / 'configs/shapes/vit.yaml'}", "--model.warmpu=0.1"])
     message = capsys.readouterr().err
     assert stopped.value.code == 2 and "warmpu" in message and message.count("\n") == 1
+
+
+def test_a_word_that_yaml_takes_for_true_is_explained():
+    error = "Parser key \"words\":\n  Expected a <class 'str'>. Got value: True"
+    assert readable(error) == 'Parser key "words": True is not a text; put yes, no, on and off in quotes'

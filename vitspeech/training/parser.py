@@ -97,6 +97,8 @@ def readable(error: str) -> str:
         return refusal(denied[1])
     line = re.sub(r"Does not validate against any of the Union subtypes Subtypes: \[.*?\] Errors: - ", "", line)
     line = re.sub(r"( - Expected a <class 'NoneType'>| Given value type: ).*", "", line)
+    quoted = r"\1 is not a text; put yes, no, on and off in quotes"
+    line = re.sub(r"Expected a <class 'str'>. Got value: (True|False)", quoted, line)
     line = re.sub(r" - Import path vitspeech\.\w+ does not correspond to a subclass of \w+", "", line)
     keys = re.findall(r"Parser key \"([^\"]+)\": Problem with given class_path '([^']+)': ", line)
     if not keys:
