@@ -62,8 +62,8 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
         wanted: False alarms an hour, for each condition that counts.
 
     Raises:
-        InputError: If a word has no recordings, other words count and there are none, or no thresholds reach the
-            wanted rate; the message has the nearest one.
+        InputError: If a word has no recordings, none is ever found, other words count and there are none, or no
+            thresholds reach the wanted rate; the message has the nearest one.
     """
     plan = measurement.plan
     if missing := unsaid_words(measurement.listener.words, measurement.heard):
@@ -80,6 +80,8 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
             if value != getattr(best.settings, name):
                 other = attempt(measurement, settings, wanted)
                 best = other if rank(other, wanted) > rank(best, wanted) else best
+    if not best.choice.recall:
+        raise InputError(f"the model finds none of the words in {plan.keywords}, whatever the thresholds")
     excess = {name: rate for name, rate in best.choice.expected.items() if rate > wanted.get(name, float("inf"))}
     if excess:
         name, rate = max(excess.items(), key=lambda item: item[1] / wanted[item[0]])
