@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.plots.style import BLACK, EMPTY_GRAY, HIGHLIGHT_GRAY, SPECTROGRAM, plain, series_styles
+from vitspeech.spotting.listening import level_name
 
 DPI = 110
 NAMES = {"speech": "continuous speech", "others": "other words, one after another", "sounds": "sounds"}
@@ -51,11 +52,6 @@ def draw_det(summary: dict[str, Any]) -> Figure:
     bottom.supxlabel(f"false alarms an hour of {NAMES[conditions[0]]}", fontsize=10)
     bottom.supylabel("misses", fontsize=10)
     return figure
-
-
-def level_name(level: str) -> str:
-    """A noise level in the legend."""
-    return "no noise" if level == "clean" else f"noise at {level}"
 
 
 def draw_panel(axes: Axes, summary: dict[str, Any], condition: str, word: str | None) -> None:

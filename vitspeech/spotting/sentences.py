@@ -6,8 +6,7 @@ from typing import Any
 
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.spotting.composition import PAUSE_S
-from vitspeech.spotting.figures import level_name
-from vitspeech.spotting.listening import NEIGHBOR_S, TOLERANCE_S
+from vitspeech.spotting.listening import NEIGHBOR_S, TOLERANCE_S, level_name
 from vitspeech.spotting.streams import KEYWORDS, OTHERS, SOUNDS, SPEECH
 from vitspeech.spotting.summary import bound
 
