@@ -55,6 +55,17 @@ def test_training_has_a_number_of_clips_of_each_source_per_keyword(root, everyon
     assert counts == [10, 10, 10 + 5 + 20, 2]
 
 
+def test_few_recordings_are_repeated_until_they_are_as_many_as_synthesized_clips(root, everyone_trains):
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
+    data = keywords(root, others=0.0, altered=0.0, speech_cuts=0.5, silence=0.1, synthesized=35)
+    items = data.read("train")
+    recorded = [int(clip[0]) if (clip == clip[0]).all() else 0 for clip in items.inputs]
+    assert recorded.count(1000) == recorded.count(2000) == 30  # three times ten
+    assert torch.bincount(items.labels, minlength=4).tolist() == [65, 65, 65, 13]
+    assert all(items.labels[i] == 0 for i, value in enumerate(recorded) if value == 1000)
+    assert len(data.item_names()["train"]) == 20
+
+
 def test_other_words_are_unknown_and_held_out_ones_are_only_tested(root, everyone_trains):
     data = keywords(root, others=10, held_out_words=["dog"])
     train, test = data.read("train"), data.read("test")
