@@ -4,11 +4,11 @@ vitspeech tune MODEL --alarms-per-hour 1 --speech LibriSpeech/ --keywords speech
 vitspeech tune MODEL --alarms-per-hour 0.5 --others 10 --speech LibriSpeech/ --keywords recordings/ --sounds kitchen/
 vitspeech tune MODEL --alarms-per-hour 1 --speech LibriSpeech/ --keywords recordings/ --dry-run
 
-The thresholds of all words, and smoothing, minimum duration, pause and refractory period from a small grid, have the
-highest recall at which continuous speech and sounds have at most the wanted rate each. Other words do not count
-unless --others gives a rate for them. The words and the speech are of the validation split. docs/spotting.md says how
-the rate is estimated. The command prints a table of operating points, and writes the settings into card.json, where
-`stream` and `spot` find them.
+The thresholds of all words, and token probability, smoothing, minimum duration, pause and refractory period from a
+small grid, have the highest recall at which continuous speech and sounds have at most the wanted rate each. Other
+words do not count unless --others gives a rate for them. The words and the speech are of the validation split.
+docs/spotting.md says how the rate is estimated. The command prints a table of operating points, and writes the
+settings into card.json, where `stream` and `spot` find them.
 """
 
 from collections.abc import Sequence

@@ -104,7 +104,7 @@ def alarm_entry(
         "probability": f"{found.probability:.4f}",
         "below": "" if found.probability >= threshold else f", below the threshold {threshold:.4g}",
         "said": f"“{alarm.said}”" if alarm.said else "no transcript",
-        "place": f"{alarm.recording} at {alarm.time_s:.1f} s",
+        "place": alarm.place,
         "file": name,
         "png": encoded(png),
         "wav": encoded(wav),

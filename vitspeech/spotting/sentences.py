@@ -83,8 +83,8 @@ def other_words_text(other: Mapping[str, Any]) -> str:
     parts = []
     for name, kind in (("heard in training", "heard"), ("never heard in training", "unheard")):
         words, alarms = (other["by_card"][kind][key] for key in ("words", "alarms"))
-        per_thousand = f" ({1000 * alarms / words:.1f} per 1,000)" if words else ""
-        parts.append(f"{name}: {words:,} words, {alarms} alarms{per_thousand}")
+        if words:
+            parts.append(f"{name}: {alarms} alarms in {words:,} words ({1000 * alarms / words:.1f} per 1,000)")
     return f"Other words {'; '.join(parts)}."
 
 

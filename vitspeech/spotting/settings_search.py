@@ -13,7 +13,12 @@ from vitspeech.spotting.sentences import NAMES, number, percent, rate_text
 from vitspeech.spotting.streams import OTHERS, SOUNDS, SPEECH
 from vitspeech.spotting.tuning import Choice, choose
 
-GRID = {"smoothing_s": (0.04, 0.12, 0.2), "shortest_s": (0.1, 0.15, 0.2), "pause_s": (0.08, 0.16)}
+GRID = {
+    "token_probability": (0.3, 0.45, 0.6),
+    "smoothing_s": (0.04, 0.12, 0.2),
+    "shortest_s": (0.1, 0.15, 0.2),
+    "pause_s": (0.08, 0.16),
+}
 REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
 RATES = (0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the table of operating points
 

@@ -20,8 +20,7 @@ class Alarm:
     Args:
         candidate: The detection.
         condition: Where it was heard.
-        recording: The recording that it was heard in.
-        time_s: Its start in this recording.
+        place: The recording that it was heard in, and when; of other words the clip.
         said: What the transcript says, or the word that was said; empty if that is not known.
         samples: The cut around it, int16 (N,).
         start_s: Its start in the cut.
@@ -30,8 +29,7 @@ class Alarm:
 
     candidate: Candidate
     condition: str
-    recording: str
-    time_s: float
+    place: str
     said: str
     samples: Tensor
     start_s: float
@@ -56,13 +54,8 @@ def cut(counts: Counts, candidate: Candidate, rate_hz: int) -> Alarm:
     stream, recording = heard.stream, heard.stream.recordings[candidate.recording]
     first_s = max(found.start_s - MARGIN_S, 0.0)
     samples = samples_again(heard, rate_hz)[round(first_s * rate_hz) : round((found.end_s + MARGIN_S) * rate_hz)]
-    said = " ".join(recording.words or ())
-    name, time_s = recording.name, found.start_s - recording.start_s
-    if stream.condition == OTHERS and candidate.word >= 0:
-        word = stream.words[candidate.word]
-        said, name, time_s = word.label, word.clip, found.start_s - word.start_s
-    elif stream.condition == OTHERS:
-        said = ""
-    return Alarm(
-        candidate, stream.condition, name, time_s, said, samples, found.start_s - first_s, found.end_s - first_s
-    )
+    said, place = " ".join(recording.words or ()), f"{recording.name} at {found.start_s - recording.start_s:.1f} s"
+    if stream.condition == OTHERS:
+        word = stream.words[candidate.word] if candidate.word >= 0 else None
+        said, place = (word.label, word.clip) if word else ("", place)
+    return Alarm(candidate, stream.condition, place, said, samples, found.start_s - first_s, found.end_s - first_s)
