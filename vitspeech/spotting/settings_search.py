@@ -154,13 +154,23 @@ def never_found(tuned: Tuned) -> list[str]:
 
 
 def record(tuned: Tuned, measurement: Measurement, wanted: Mapping[str, float]) -> dict[str, Any]:
-    """What the card says about the choice: what was wanted, expected and counted, and on how many hours it rests."""
+    """What the card says about the choice: what was wanted, expected and counted, and the curve around it."""
     counts, choice = tuned.counts, tuned.choice
     return {
         "wanted_alarms_per_hour": dict(wanted),
         "expected_alarms_per_hour": {name: choice.expected[name] for name in wanted},
         "counted": {name: counts.alarm_interval(choice.point, counts.conditions.index(name)) for name in wanted},
-        "missed": {name: counts.miss_rate(choice.point, level)["rate"] for level, name in enumerate(counts.levels)},
+        "missed": missed(counts, choice),
         "split": measurement.plan.split,
         "seed": measurement.plan.seed,
+        "curve": {
+            f"{rate:g}": {"expected": point.expected, "missed": missed(counts, point)}
+            for rate, point, is_reached in operating_points(tuned, wanted)
+            if is_reached
+        },
     }
+
+
+def missed(counts: Counts, choice: Choice) -> dict[str, float | None]:
+    """The share of words that thresholds miss, by noise level."""
+    return {name: counts.miss_rate(choice.point, level)["rate"] for level, name in enumerate(counts.levels)}
