@@ -107,6 +107,17 @@ def test_a_rate_that_no_threshold_reaches_names_the_nearest(measurement):
         tune(measurement, {"speech": 1e-6})
 
 
+def test_a_model_that_finds_nothing_is_refused(tmp_path):
+    deaf = spotter()
+    with torch.no_grad():
+        deaf.network.head.bias.copy_(torch.tensor([0.0, 0.0, 0.0, 200.0]))
+    plan = Plan(
+        write_words(tmp_path / "words", count=2), write_speech(tmp_path / "speech", seconds=1), split="all", clips=4
+    )
+    with pytest.raises(InputError, match="the model finds none of the words"):
+        tune(measure(deaf, plan, with_others=False), {"speech": 1.0})
+
+
 def test_speech_and_sounds_count_and_other_words_if_asked_for(tmp_path):
     assert wanted_rates(Plan(tmp_path, tmp_path, tmp_path), 2.0, None) == {"speech": 2.0, "sounds": 2.0}
     assert wanted_rates(Plan(tmp_path), 2.0, 10.0) == {"others": 10.0}

@@ -7,11 +7,13 @@ from typing import Any
 import numpy
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 from torch import Tensor
 
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.plots.style import BLACK, EMPTY_GRAY, HIGHLIGHT_GRAY, SPECTROGRAM, plain, series_styles
+from vitspeech.spotting.listening import level_name
 
 DPI = 110
 NAMES = {"speech": "continuous speech", "others": "other words, one after another", "sounds": "sounds"}
@@ -35,8 +37,12 @@ def draw_det(summary: dict[str, Any]) -> Figure:
         axes.set_title(f"all words; {NAMES[condition]}, {summary['conditions'][condition]['hours']:.2f} h")
         axes.set_xlabel("false alarms an hour")
         axes.set_ylabel("misses")
-    handles, labels = top.axes[0].get_legend_handles_labels()
-    top.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
+    levels = list(summary["operating_point"]["all"]["misses"])
+    handles = [
+        Line2D([], [], color=style.color, linestyle=style.dashes, marker=style.marker, label=level_name(level))
+        for level, style in zip(levels, series_styles(len(levels)), strict=True)
+    ]
+    top.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
     grid = numpy.atleast_1d(bottom.subplots(rows, COLUMNS, sharex=True, sharey=True)).ravel()
     for axes, word in zip(grid, words, strict=False):
         draw_panel(axes, summary, conditions[0], word)
@@ -67,11 +73,8 @@ def draw_panel(axes: Axes, summary: dict[str, Any], condition: str, word: str | 
         pairs = [(row["alarms"][condition], row["misses"][level]["rate"]) for row in rows]
         seen = [(rate["per_hour"], max(value, LEAST_MISSES)) for rate, value in pairs if rate["alarms"]]
         unseen = [max(value, LEAST_MISSES) for rate, value in pairs if not rate["alarms"]]
-        label = level if level == "clean" else f"noise at {level}"
         if seen:
-            axes.plot(
-                *zip(*seen, strict=True), color=style.color, linestyle=style.dashes, label=label, drawstyle="steps-pre"
-            )
+            axes.plot(*zip(*seen, strict=True), color=style.color, linestyle=style.dashes, drawstyle="steps-pre")
             largest = max(largest, seen[0][0])
         if unseen:
             axes.plot([bound, bound], [min(unseen), 1.0], color=style.color, linestyle=":", linewidth=1)

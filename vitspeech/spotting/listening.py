@@ -156,6 +156,11 @@ def noise_name(snr_db: float | None) -> str:
     return "" if snr_db is None else "clean" if snr_db == math.inf else f"{snr_db:g} dB"
 
 
+def level_name(level: str) -> str:
+    """A noise level, as `noise_name` gives it, in sentences and legends."""
+    return "no noise" if level == "clean" else f"noise at {level}"
+
+
 def samples_again(heard: Heard, rate_hz: int) -> Tensor:
     """The samples of a stream that was heard: int16 (N,)."""
     key = (heard.stream.name, heard.stream.snr_db)

@@ -6,7 +6,7 @@ from typing import Any
 
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.spotting.composition import PAUSE_S
-from vitspeech.spotting.listening import NEIGHBOR_S, TOLERANCE_S
+from vitspeech.spotting.listening import NEIGHBOR_S, TOLERANCE_S, level_name
 from vitspeech.spotting.streams import KEYWORDS, OTHERS, SOUNDS, SPEECH
 from vitspeech.spotting.summary import bound
 
@@ -63,8 +63,7 @@ def sentences(summary: Mapping[str, Any]) -> list[str]:
     if summary["other_words"]:
         lines.append(other_words_text(summary["other_words"]))
     for level, miss in point["all"]["misses"].items():
-        noise = "no noise" if level == "clean" else f"noise at {level}"
-        lines.append(f"Words missed ({noise}): {percent(miss)} of {miss['words']:,}.")
+        lines.append(f"Words missed ({level_name(level)}): {percent(miss)} of {miss['words']:,}.")
     if point["delay_s"]:
         middle, high = (1000 * point["delay_s"][name] for name in ("median", "90_percent_below"))
         lines.append(f"A word is reported {middle:.0f} ms after its end (median; 90 % within {high:.0f} ms).")

@@ -62,8 +62,8 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
         wanted: False alarms an hour, for each condition that counts.
 
     Raises:
-        InputError: If a word has no recordings, other words count and there are none, or no thresholds reach the
-            wanted rate; the message has the nearest one.
+        InputError: If a word has no recordings, none is ever found, other words count and there are none, or no
+            thresholds reach the wanted rate; the message has the nearest one.
     """
     plan = measurement.plan
     if missing := unsaid_words(measurement.listener.words, measurement.heard):
@@ -80,6 +80,8 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
             if value != getattr(best.settings, name):
                 other = attempt(measurement, settings, wanted)
                 best = other if rank(other, wanted) > rank(best, wanted) else best
+    if not best.choice.recall:
+        raise InputError(f"the model finds none of the words in {plan.keywords}, whatever the thresholds")
     excess = {name: rate for name, rate in best.choice.expected.items() if rate > wanted.get(name, float("inf"))}
     if excess:
         name, rate = max(excess.items(), key=lambda item: item[1] / wanted[item[0]])
@@ -152,13 +154,23 @@ def never_found(tuned: Tuned) -> list[str]:
 
 
 def record(tuned: Tuned, measurement: Measurement, wanted: Mapping[str, float]) -> dict[str, Any]:
-    """What the card says about the choice: what was wanted, expected and counted, and on how many hours it rests."""
+    """What the card says about the choice: what was wanted, expected and counted, and the curve around it."""
     counts, choice = tuned.counts, tuned.choice
     return {
         "wanted_alarms_per_hour": dict(wanted),
         "expected_alarms_per_hour": {name: choice.expected[name] for name in wanted},
         "counted": {name: counts.alarm_interval(choice.point, counts.conditions.index(name)) for name in wanted},
-        "missed": {name: counts.miss_rate(choice.point, level)["rate"] for level, name in enumerate(counts.levels)},
+        "missed": missed(counts, choice),
         "split": measurement.plan.split,
         "seed": measurement.plan.seed,
+        "curve": {
+            f"{rate:g}": {"expected": point.expected, "missed": missed(counts, point)}
+            for rate, point, is_reached in operating_points(tuned, wanted)
+            if is_reached
+        },
     }
+
+
+def missed(counts: Counts, choice: Choice) -> dict[str, float | None]:
+    """The share of words that thresholds miss, by noise level."""
+    return {name: counts.miss_rate(choice.point, level)["rate"] for level, name in enumerate(counts.levels)}
