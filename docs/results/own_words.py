@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--init_from")
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS)
-    parser.add_argument("--hours", default="10", help="of speech for `vitspeech spot`")
+    parser.add_argument("--clips", default="500", help="of the words, and of other words, for `vitspeech spot`")
     parser.add_argument("--no-spot", action="store_true")
     options, training = parser.parse_known_args()
     splits = word_recordings(options.words)
@@ -49,7 +49,7 @@ def main() -> None:
             (run / "own_words.json").write_text(json.dumps(accuracies(run, splits), indent=2) + "\n")
         report = options.output / f"spot-{count}"
         if not options.no_spot and not (report / "summary.json").exists():
-            folders = ["--keywords", options.words, "--speech", options.speech, "--hours", options.hours]
+            folders = ["--keywords", options.words, "--speech", options.speech, "--clips", options.clips]
             call("spot", run, *folders, "-o", report)
         rows.append((count, json.loads((run / "own_words.json").read_text())))
     for count, found in rows:

@@ -1,7 +1,7 @@
-"""Sounds of the keywords that are not keywords: halves of two words joined, a word reversed, a word cut in half.
+"""Sounds that are no keywords: halves of two keywords joined, a keyword cut in half, a piece of continuous speech.
 
 A network that has only heard whole words recognizes them by parts: "ha" is "happy", and "bed" plus "cat" is one of
-both. These clips cost nothing, since they are made of the keywords themselves.
+both. A network that has heard few other words alone takes a word that is alone for a keyword.
 
 Shapes: N samples of a clip.
 """
@@ -31,6 +31,24 @@ def half(clip: numpy.ndarray, keep_first: bool) -> numpy.ndarray:
     else:
         cut[: len(part)] = part
     return cut
+
+
+def word_sized(speech: numpy.ndarray, generator: numpy.random.Generator) -> numpy.ndarray:
+    """A piece of speech as long as a word, cut where it is quietest, in the middle of a clip: int16 (N,) -> (N,).
+
+    It begins in the first quarter of the speech and lasts a fifth to three quarters of it.
+    """
+    frames = len(speech) // FADE
+    energy = numpy.square(speech[: frames * FADE].reshape(frames, FADE), dtype=numpy.int64).sum(1)
+    begin = int(energy[: frames // 4].argmin())
+    longest = begin + int(generator.integers(frames // 4, 3 * frames // 4 + 1))
+    shortest = begin + frames // 5
+    end = shortest + int(energy[shortest : max(longest, shortest + 1)].argmin())
+    piece = faded(speech[begin * FADE : end * FADE], start=True, end=True)
+    clip = numpy.zeros_like(speech)
+    first = (len(clip) - len(piece)) // 2
+    clip[first : first + len(piece)] = piece
+    return clip
 
 
 def center(clip: numpy.ndarray) -> int:

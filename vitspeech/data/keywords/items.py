@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from vitspeech.data.batches import Items
-from vitspeech.data.keywords.altered import half, join_halves
+from vitspeech.data.keywords.altered import half, join_halves, word_sized
 
-ALTERED, SPEECH, SILENT = "altered", "speech", "silence"  # the kinds of clips that are made
+ALTERED, SPEECH, PIECE, SILENT = "altered", "speech", "piece", "silence"  # the kinds of clips that are made
 
 
 class KeywordItems(Items):
@@ -20,6 +20,7 @@ class KeywordItems(Items):
 
     - `altered`: halves of two keywords joined, a keyword reversed, or half a keyword; labeled `unknown`.
     - `speech`: a cut of continuous speech; labeled `unknown`.
+    - `piece`: a piece of continuous speech as long as a word, alone in its clip; labeled `unknown`.
     - `silence`: zeros, which `Keywords.augment_batch` replaces by noise.
 
     Args:
@@ -58,9 +59,10 @@ class KeywordItems(Items):
             kind = self.kinds[int(indices[row]) - len(self.inputs)]
             if kind == ALTERED:
                 clips[row] = torch.from_numpy(self.alter(generator))
-            elif kind == SPEECH:
+            elif kind in (SPEECH, PIECE):
                 start = int(generator.integers(len(self.speech) - clips.shape[1] + 1))
-                clips[row] = self.speech[start : start + clips.shape[1]]
+                cut = self.speech[start : start + clips.shape[1]]
+                clips[row] = torch.from_numpy(word_sized(cut.numpy(), generator)) if kind == PIECE else cut
         return clips, self.labels[indices], seed
 
     def alter(self, generator: numpy.random.Generator) -> numpy.ndarray:

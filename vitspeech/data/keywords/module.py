@@ -27,7 +27,7 @@ from vitspeech.data.clips.silence import (
     replace_silence,
 )
 from vitspeech.data.clips.spoken_words import speaker, split_generator, synthesize_split
-from vitspeech.data.keywords.items import ALTERED, SILENT, SPEECH, KeywordItems
+from vitspeech.data.keywords.items import ALTERED, PIECE, SILENT, SPEECH, KeywordItems
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.errors import InputError, check_number
@@ -41,13 +41,14 @@ HELD_OUT_SHARE = 5  # without recordings, validation and test have a fifth of th
 class Keywords(WaveformData):
     """One-second clips of keywords, of everything that is not one (`unknown`), and of noise (`silence`).
 
-    A keyword spotter meets its words rarely and everything else all day. `unknown` therefore has five sources, each
+    A keyword spotter meets its words rarely and everything else all day. `unknown` therefore has these sources, each
     with a number of training clips per clip of a keyword:
 
     - `others`: recordings of other words, which are all folders but those of `words`;
     - `altered`: halves of two keywords joined, a keyword reversed, or half of one, new in every batch;
     - `spoken`: words synthesized by eSpeak NG in many voices, those that sound like a keyword first;
-    - `speech`: cuts of continuous speech, new in every batch. Recordings whose transcript has a keyword are left out.
+    - `speech_cuts`: cuts of continuous speech whose transcript has no keyword, new in every batch;
+    - `speech_pieces`: pieces of it as long as a word, alone in their clips, as other words are that somebody says.
 
     Clips of `silence` are new in every batch, as in `SpeechCommands`. The recordings are laid out and split as
     `AudioFolder` describes; the folder of Speech Commands has its official splits. A few recordings besides many
@@ -70,6 +71,7 @@ class Keywords(WaveformData):
         altered: Altered keywords per clip of a keyword.
         spoken: Synthesized other words per clip of a keyword.
         speech_cuts: Cuts of continuous speech per clip of a keyword, if there is speech.
+        speech_pieces: Pieces of continuous speech as long as a word, alone, per clip of a keyword, if there is speech.
         silence: Clips of noise per clip of a keyword.
         held_out_words: Other words that are never in training, only in validation and test: unknown words proper.
         speech_hours: Longest duration of the speech in training, in hours; `None` takes all.
@@ -96,6 +98,7 @@ class Keywords(WaveformData):
         altered: float = 0.3,
         spoken: float = 0.0,
         speech_cuts: float = 0.7,
+        speech_pieces: float = 0.3,
         silence: float = 0.1,
         held_out_words: Sequence[str] = (),
         speech_hours: float | None = None,
@@ -110,6 +113,7 @@ class Keywords(WaveformData):
         if both := sorted(self.held_out_words & set(self.words)):
             raise InputError(f"held_out_words: {both[0]!r} is a keyword")
         shares = {"others": others, "altered": altered, "spoken": spoken, "speech_cuts": speech_cuts}
+        shares["speech_pieces"] = speech_pieces
         for name, share in shares.items() | {"silence": silence}.items():
             check_number(name, share, 0, MOST_SHARE)
         check_number("synthesized", synthesized, 0, MOST_SPOKEN)
@@ -160,7 +164,7 @@ class Keywords(WaveformData):
             raise FileNotFoundError(f"{self.speech_folder}: no such folder of speech")
         if self.synthesized:
             check_words(self.words)
-        self.files  # noqa: B018
+        _ = self.files
 
     def item_names(self) -> dict[str, list[str]]:
         if self.folder is None:
@@ -259,7 +263,7 @@ class Keywords(WaveformData):
         speech = self.read_speech()
         made = {ALTERED: self.count("altered"), SILENT: max(round(self.silence * self.keyword_count), 1)}
         if len(speech):
-            made[SPEECH] = self.count("speech_cuts")
+            made |= {SPEECH: self.count("speech_cuts"), PIECE: self.count("speech_pieces")}
         items = KeywordItems(clips, labels, speakers, made=made, words=len(self.words), speech=speech)
         if self.fits_batch:
             self.batch = min(max(len(items) // BATCHES, SMALLEST), LARGEST, len(items))
@@ -276,7 +280,7 @@ class Keywords(WaveformData):
 
     def read_speech(self) -> Tensor:
         """The training speakers' continuous speech without keywords, one recording after another: int16 (A,)."""
-        recordings = self.speech_recordings() if self.shares["speech_cuts"] else []
+        recordings = self.speech_recordings() if self.shares["speech_cuts"] or self.shares["speech_pieces"] else []
         if not recordings:
             return torch.empty(0, dtype=torch.int16)
         most = None if self.speech_hours is None else round(self.speech_hours * 3600 * self.sample_rate_hz)
