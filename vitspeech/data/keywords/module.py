@@ -55,7 +55,6 @@ class Keywords(WaveformData):
     synthesized clips are repeated until they are as many, each time augmented anew; otherwise a human voice would mean
     `unknown`, which is learned from human speech. Speech is split by speaker, and only
     training speakers are heard. Validation and test have the recordings of keywords and of other words, and noise.
-
     This is outlier exposure (Hendrycks et al. 2019, arXiv:1812.04606).
 
     Args:
@@ -71,7 +70,7 @@ class Keywords(WaveformData):
         altered: Altered keywords per clip of a keyword.
         spoken: Synthesized other words per clip of a keyword.
         speech_cuts: Cuts of continuous speech per clip of a keyword, if there is speech.
-        speech_pieces: Pieces of continuous speech as long as a word, alone, per clip of a keyword, if there is speech.
+        speech_pieces: Pieces of it as long as a word, alone, per clip of a keyword.
         silence: Clips of noise per clip of a keyword.
         held_out_words: Other words that are never in training, only in validation and test: unknown words proper.
         speech_hours: Longest duration of the speech in training, in hours; `None` takes all.
@@ -110,11 +109,11 @@ class Keywords(WaveformData):
         self.words, self.held_out_words = list(words), set(held_out_words)
         if not self.words or len(set(self.words)) < len(self.words) or {UNKNOWN, SILENCE} & set(self.words):
             raise InputError(f"words={self.words}: none given, one given twice, or one is {UNKNOWN} or {SILENCE}")
-        if both := sorted(self.held_out_words & set(self.words)):
-            raise InputError(f"held_out_words: {both[0]!r} is a keyword")
-        shares = {"others": others, "altered": altered, "spoken": spoken, "speech_cuts": speech_cuts}
-        shares["speech_pieces"] = speech_pieces
-        for name, share in shares.items() | {"silence": silence}.items():
+        for word in sorted(self.held_out_words & set(self.words)):
+            raise InputError(f"held_out_words: {word!r} is a keyword")
+        shares = {"others": others, "altered": altered, "spoken": spoken, "silence": silence}
+        shares |= {"speech_cuts": speech_cuts, "speech_pieces": speech_pieces}
+        for name, share in shares.items():
             check_number(name, share, 0, MOST_SHARE)
         check_number("synthesized", synthesized, 0, MOST_SPOKEN)
         if speech_hours is not None:
@@ -126,7 +125,7 @@ class Keywords(WaveformData):
         self.folder = None if recordings is None else self.root / recordings
         self.item_root = self.folder
         self.speech_folder = self.find_speech(speech)
-        self.shares, self.silence, self.synthesized = shares, silence, synthesized
+        self.shares, self.synthesized = shares, synthesized
         self.speech_hours, self.fits_batch = speech_hours, batch is None
 
     def find_speech(self, speech: str | None) -> Path | None:
@@ -187,7 +186,7 @@ class Keywords(WaveformData):
         return [files[index] for index in order[:count].sort().values]
 
     def count(self, source: str) -> int:
-        """The number of training clips of a source of `unknown`."""
+        """The number of training clips of a source of `unknown`, or of `silence`."""
         return round(self.shares[source] * self.keyword_count)
 
     @property
@@ -218,8 +217,8 @@ class Keywords(WaveformData):
         if split == "train":
             return self.training_items(torch.cat(clips), torch.tensor(labels), speakers)
         keywords = sum(label < len(self.words) for label in labels)
-        cuts, recordings = cut_silence(noises, split, max(round(self.silence * keywords), 1), self.samples)
-        parts = {} if not files else self.parts(files)
+        cuts, recordings = cut_silence(noises, split, max(round(self.shares[SILENCE] * keywords), 1), self.samples)
+        parts = self.parts(files) if files else {}
         labels += [self.label_of(SILENCE)] * len(cuts)
         return Items(torch.cat([*clips, cuts]), torch.tensor(labels), speakers + recordings, parts=parts)
 
@@ -261,7 +260,7 @@ class Keywords(WaveformData):
     def training_items(self, clips: Tensor, labels: Tensor, speakers: list[str]) -> KeywordItems:
         """The training clips, and how many are made anew for every batch."""
         speech = self.read_speech()
-        made = {ALTERED: self.count("altered"), SILENT: max(round(self.silence * self.keyword_count), 1)}
+        made = {ALTERED: self.count("altered"), SILENT: max(self.count("silence"), 1)}
         if len(speech):
             made |= {SPEECH: self.count("speech_cuts"), PIECE: self.count("speech_pieces")}
         items = KeywordItems(clips, labels, speakers, made=made, words=len(self.words), speech=speech)
