@@ -34,10 +34,12 @@ MODELS = {  # released model: its description and the config it was trained with
     ),
     "speech-commands-causal": ("Causal attention, 320 ms back per layer", "speech_commands/causal"),
     "speech-commands-cnn": ("Residual convolutions", "speech_commands/cnn"),
+    "keywords-12": ("Truncated attention, among everything else", "keywords/truncated"),
     "spoken-words-ctc": ("Truncated attention, CTC", "word_sequences/ctc"),
     "spoken-words-attention": ("Full attention, decoder, joint with CTC", "word_sequences/attention"),
 }
-IMAGES, SPEECH, SEQUENCES = list(MODELS)[:2], list(MODELS)[2:6], list(MODELS)[6:]
+IMAGES, SPEECH, KEYWORDS, SEQUENCES = list(MODELS)[:2], list(MODELS)[2:6], list(MODELS)[6:7], list(MODELS)[7:]
+TASKS = {"CIFAR-10": IMAGES, "12 words": SPEECH, "12 words among others": KEYWORDS, "1–7 words": SEQUENCES}
 NETWORKS = {  # configs of the distance probe, as its table names them
     "two_marks/vit": "ViT",
     "two_marks/cnn": "CNN",
@@ -113,7 +115,7 @@ def summary() -> list[str]:
                 number += f" ({len(content['seeds'])} seeds)"
             else:
                 number = f"{100 * metrics[key]:.2f} %"
-            task = "CIFAR-10" if name in IMAGES else "12 words" if name in SPEECH else "1–7 words"
+            task = next(task for task, names in TASKS.items() if name in names)
             link = f"[`{name}`](checkpoints/{name})"
             hardware = ", ".join(of_all_starts(content, "hardware"))
             yield task, title, link, f"{kind} {number}", f"{content['minutes']:.0f} min, {hardware}"
@@ -248,6 +250,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "summary": summary,
     "images": lambda: results(IMAGES),
     "speech": lambda: results(SPEECH),
+    "keywords": lambda: results(KEYWORDS),
     "sequences": lambda: results(SEQUENCES),
     "receptive-images": lambda: receptive("pictures", published.fields_table),
     "receptive-images-windows": lambda: receptive("pictures", published.windows_table),
