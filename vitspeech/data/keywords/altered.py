@@ -1,7 +1,7 @@
 """Sounds that are no keywords: halves of two keywords joined, a keyword cut in half, a piece of continuous speech.
 
 A network that has only heard whole words recognizes them by parts: "ha" is "happy", and "bed" plus "cat" is one of
-both. A network that has heard few other words alone takes a word that is alone for a keyword.
+both.
 
 Shapes: N samples of a clip.
 """

@@ -97,7 +97,7 @@ class Keywords(WaveformData):
         altered: float = 0.3,
         spoken: float = 0.0,
         speech_cuts: float = 0.7,
-        speech_pieces: float = 0.3,
+        speech_pieces: float = 0.0,
         silence: float = 0.1,
         held_out_words: Sequence[str] = (),
         speech_hours: float | None = None,
