@@ -1,10 +1,11 @@
-"""Clips labeled `silence`: noise at random levels, from inaudible to loud.
+"""Clips labeled `silence`, which are noise from inaudible to loud, and the fixed choice of those labeled `unknown`.
 
 Shapes: B batch, N samples of a clip.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import at_level, uniform
 from vitspeech.errors import InputError
 
+T = TypeVar("T")
 UNKNOWN, SILENCE, NOISE = "unknown", "silence", "_background_noise_"
 NOISE_PARTS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}  # fractions of each noise recording
 SILENCE_DBFS = (-60.0, -15.0)  # range of the root mean square of clips labeled `silence`
@@ -47,6 +49,12 @@ def noise_part(recording: Tensor, split: str) -> Tensor:
     """The split's own part of a noise recording."""
     start, end = NOISE_PARTS[split]
     return recording[round(start * len(recording)) : round(end * len(recording))]
+
+
+def fixed_choice(files: Sequence[T], count: int) -> list[T]:
+    """A random choice of clips for `unknown`, in their order; the same in every run."""
+    order = torch.randperm(len(files), generator=torch.Generator().manual_seed(SELECTION_SEED))
+    return [files[index] for index in order[:count].sort().values]
 
 
 def cut_silence(recordings: Mapping[str, Tensor], split: str, count: int, samples: int) -> tuple[Tensor, list[str]]:

@@ -15,10 +15,10 @@ from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.silence import (
     NOISE,
-    SELECTION_SEED,
     SILENCE,
     UNKNOWN,
     cut_silence,
+    fixed_choice,
     noise_part,
     read_noise,
     replace_silence,
@@ -161,8 +161,7 @@ class SpeechCommands(WaveformData, WordSource):
     def select_unknown(self, files: list[Path], word_count: int) -> list[Path]:
         """Select clips of other words at random: `unknown` times the number of word clips, or all there are."""
         count = min(round(self.extra_ratios.get(UNKNOWN, 0) * word_count), len(files))
-        order = torch.randperm(len(files), generator=torch.Generator().manual_seed(SELECTION_SEED))
-        return [files[index] for index in order[:count].sort().values]
+        return fixed_choice(files, count)
 
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """As the base class, but each clip labeled `silence` is first replaced by new noise of a random level."""

@@ -18,10 +18,10 @@ from vitspeech.data.clips.folder import LabeledFile, warn_of_few, word_recording
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.silence import (
     NOISE,
-    SELECTION_SEED,
     SILENCE,
     UNKNOWN,
     cut_silence,
+    fixed_choice,
     noise_part,
     read_noise,
     replace_silence,
@@ -182,8 +182,7 @@ class Keywords(WaveformData):
             return files
         files = [item for item in files if item.label not in self.held_out_words]
         count = min(self.count("others"), len(files))
-        order = torch.randperm(len(files), generator=torch.Generator().manual_seed(SELECTION_SEED))
-        return [files[index] for index in order[:count].sort().values]
+        return fixed_choice(files, count)
 
     def count(self, source: str) -> int:
         """The number of training clips of a source of `unknown`, or of `silence`."""
@@ -248,7 +247,7 @@ class Keywords(WaveformData):
 
     def other_texts(self, count: int) -> list[str]:
         """Other words to synthesize, near-homophones of the keywords first; each again if there are too few."""
-        said = {word for item in self.speech_recordings() for word in item.words or ()}
+        said = {word for item in self.speech_recordings for word in item.words or ()}
         words = spoken_negatives(self.words, count, sorted(said))
         return [words[index % len(words)] for index in range(count)]
 
@@ -268,6 +267,7 @@ class Keywords(WaveformData):
             self.batch = min(max(len(items) // BATCHES, SMALLEST), LARGEST, len(items))
         return items
 
+    @cached_property
     def speech_recordings(self) -> list[Speech]:
         """The training speakers' recordings of continuous speech without keywords, if there is a folder of speech."""
         if self.speech_folder is None:
@@ -279,7 +279,7 @@ class Keywords(WaveformData):
 
     def read_speech(self) -> Tensor:
         """The training speakers' continuous speech without keywords, one recording after another: int16 (A,)."""
-        recordings = self.speech_recordings() if self.shares["speech_cuts"] or self.shares["speech_pieces"] else []
+        recordings = self.speech_recordings if self.shares["speech_cuts"] or self.shares["speech_pieces"] else []
         if not recordings:
             return torch.empty(0, dtype=torch.int16)
         most = None if self.speech_hours is None else round(self.speech_hours * 3600 * self.sample_rate_hz)
