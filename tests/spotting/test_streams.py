@@ -9,28 +9,11 @@ from spotting_data import RATE_HZ, burst, write, write_speech, write_words
 from vitspeech.data.audio.reading import read_audio
 from vitspeech.errors import InputError
 from vitspeech.spotting.composition import PAUSE_S, word_streams
-from vitspeech.spotting.streams import contains, sound_streams, speech_streams
+from vitspeech.spotting.streams import sound_streams, speech_streams
 
 
 def made(makers):
     return [stream for make in makers for stream in make(RATE_HZ)]
-
-
-@pytest.mark.parametrize(
-    ("text", "label", "expected"),
-    [
-        ("take one more", "one", True),
-        ("take one's", "one", True),
-        ("the one-stop shop", "Stop", True),
-        ("someone", "one", False),
-        ("hey big computer", "hey computer", False),
-        ("say hey computer now", "hey computer", True),
-        ("", "one", False),
-    ],
-)
-def test_transcripts_are_searched_for_whole_words(text, label, expected):
-    assert contains(text.split(), label) is expected
-    assert not contains(None, label)
 
 
 def test_the_utterances_of_a_chapter_follow_each_other(tmp_path):

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy
 import torch
 
+from vitspeech.data.audio.continuous import occurrences
 from vitspeech.metrics.intervals import bootstrap_ratio_interval, poisson_interval
 from vitspeech.spotting.listening import ALARM, EXTRA, MATCH, Candidate, Heard, noise_name
-from vitspeech.spotting.streams import KEYWORDS, OTHERS, SOUNDS, SPEECH, contains
+from vitspeech.spotting.streams import KEYWORDS, OTHERS, SOUNDS, SPEECH
 
 ALARMING = (SPEECH, OTHERS, SOUNDS)  # the conditions in which every detection that is not discounted is a false alarm
 RESAMPLES = 2000
@@ -96,7 +97,7 @@ class Counts:
             return numpy.full(len(self.words), item.seconds / 3600)
         return numpy.array(
             [
-                sum(part.end_s - part.start_s for part in item.stream.recordings if not contains(part.words, word))
+                sum(part.end_s - part.start_s for part in item.stream.recordings if not occurrences(part.words, word))
                 / 3600
                 for word in self.words
             ]

@@ -16,12 +16,13 @@ from torch import Tensor
 from tqdm import tqdm
 
 from vitspeech.checkpoint.folder import Model
+from vitspeech.data.audio.continuous import occurrences
 from vitspeech.decoding.keywords import Detection
 from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.inference.transcribe import is_transcribing
-from vitspeech.spotting.streams import KEYWORDS, SPEECH, MakeStreams, SaidWord, Stream, contains
+from vitspeech.spotting.streams import KEYWORDS, SPEECH, MakeStreams, SaidWord, Stream
 
 TOLERANCE_S = 0.25  # a detection may lie so far beside the word that it is of; pauses are twice as long
 NEIGHBOR_S = 0.5  # speech: an utterance so near counts as well if it has the word
@@ -139,7 +140,7 @@ def judged(detection: Detection, number: int, stream: Stream) -> Candidate:
             return Candidate(detection, number, recording, MATCH, same.index(max(same)))
         return Candidate(detection, number, recording, EXTRA, word)
     is_said = stream.condition == SPEECH and any(
-        contains(near.words, detection.label)
+        occurrences(near.words, detection.label)
         for near in stream.recordings
         if near.start_s - NEIGHBOR_S < detection.end_s and detection.start_s < near.end_s + NEIGHBOR_S
     )

@@ -3,7 +3,6 @@
 Shapes: N samples.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -169,18 +168,3 @@ def reader(condition: str, items: Sequence[Speech], root: Path) -> MakeStreams:
                 parts, recordings, samples = [], [], 0
 
     return read
-
-
-def contains(words: Sequence[str] | None, label: str) -> bool:
-    """Whether a transcript has a label: as a whole word, or as a part between hyphens or apostrophes.
-
-    "one's" has "one"; "someone" has not. A label of several words must occur as such. Without a transcript it is
-    taken not to be said.
-    """
-    said, wanted = word_parts(" ".join(words or ())), word_parts(label)
-    return any(said[place : place + len(wanted)] == wanted for place in range(len(said) - len(wanted) + 1))
-
-
-def word_parts(text: str) -> list[str]:
-    """The words of a text in lower case, without punctuation."""
-    return re.findall(r"[^\W_]+", text.lower())

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from vitspeech.data.audio.continuous import occurrences
 from vitspeech.data.files import write_csv
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard, noise_name
-from vitspeech.spotting.streams import SPEECH, contains
+from vitspeech.spotting.streams import SPEECH
 
 DETECTIONS, WORDS, RECORDINGS = "detections.csv", "words.csv", "recordings.csv"
 STREAM = ("condition", "noise", "stream")  # the columns that name a stream
@@ -69,5 +70,5 @@ def recording_rows(counts: Counts) -> Iterator[tuple]:
     for item in counts.heard:
         for part in item.stream.recordings:
             is_speech = item.stream.condition == SPEECH
-            said = " ".join(word for word in counts.words if is_speech and contains(part.words, word))
+            said = " ".join(word for word in counts.words if is_speech and occurrences(part.words, word))
             yield *stream_cells(item), part.name, part.speaker, part.start_s, part.end_s, said

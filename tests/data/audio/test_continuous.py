@@ -2,8 +2,16 @@
 
 import pytest
 import soundfile
+import torch
 
-from vitspeech.data.audio.continuous import list_speech, speech_split, split_of_speaker, without
+from vitspeech.data.audio.continuous import (
+    Speech,
+    list_speech,
+    occurrences,
+    read_without,
+    speech_split,
+    split_of_speaker,
+)
 from vitspeech.errors import InputError
 
 
@@ -28,8 +36,45 @@ def test_librispeech_is_read_with_its_speakers_and_transcripts(corpus):
     assert (second.speaker, second.words) == ("32", ("upon", "a", "time"))
 
 
-def test_whole_words_are_looked_for(corpus):
-    assert [item.speaker for item in without(list_speech(corpus), ["Up"])] == ["32"]
+@pytest.mark.parametrize(
+    ("text", "label", "expected"),
+    [
+        ("take one more", "one", ["one"]),
+        ("take one's", "one", ["one"]),
+        ("the one-stop shop", "Stop", ["stop"]),
+        ("one by one", "one", ["one", "one"]),
+        ("someone", "one", []),
+        ("hey big computer", "hey computer", []),
+        ("say hey computer now", "hey computer", ["hey computer"]),
+        ("", "one", []),
+        ("one", "?", []),
+    ],
+)
+def test_transcripts_are_searched_for_whole_words(text, label, expected):
+    places = occurrences(text.split(), label)
+    assert [text[round(begin * len(text)) : round(end * len(text))] for begin, end in places] == expected
+    assert not occurrences(None, label)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["a"], [(0, 20)]),
+        (["up"], [(0, 8.5), (13.5, 20)]),  # letters 21 and 22 of 40, from 10.5 to 11.5 s
+        (["UP", "yes"], [(3.5, 8.5), (13.5, 20)]),
+        (["up", "ten"], [(0, 8.5), (13.5, 16.5)]),
+        (["is", "up"], [(5, 8.5), (13.5, 20)]),
+        (["is", "xxxxxxxxxx"], [(12, 20)]),  # nothing before 0 s
+    ],
+)
+def test_speech_is_read_without_words_and_what_is_around_them(tmp_path, words, expected):
+    text = "yes is go xxxxxxxxxx up xxxxxxxxxxxx ten"
+    assert len(text) == 40
+    ramp = torch.arange(20 * 16_000, dtype=torch.int32).div(16, rounding_mode="floor").to(torch.int16)
+    soundfile.write(tmp_path / "a.wav", ramp.numpy(), 16_000)
+    read = read_without(Speech(tmp_path / "a.wav", "a", tuple(text.split())), words)
+    stretches = [ramp[round(first * 16_000) : round(last * 16_000)] for first, last in expected]
+    assert read.equal(torch.cat(stretches))
 
 
 def test_recordings_without_transcripts_have_the_speaker_of_their_folder_or_none(tmp_path):
@@ -38,7 +83,7 @@ def test_recordings_without_transcripts_have_the_speaker_of_their_folder_or_none
     assert {item.file.name: item.speaker for item in list_speech(tmp_path)} == {
         "talk.wav": "talk.wav", "one.wav": "anna", "two.ogg": "anna", "bob_nohash_0.wav": "bob",
     }  # fmt: skip
-    assert all(item.words is None for item in without(list_speech(tmp_path), ["go"]))
+    assert all(item.words is None for item in list_speech(tmp_path))
 
 
 def test_splits_share_no_speakers(tmp_path):

@@ -1,16 +1,23 @@
 """Folders of continuous speech with or without transcripts, such as LibriSpeech, and their splits by speaker."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vitspeech.data.audio.reading import ENDINGS
+import numpy
+import torch
+from torch import Tensor
+
+from vitspeech.data.audio.reading import ENDINGS, SAMPLE_RATE_HZ, read_audio
 from vitspeech.data.splits import percentage, relative_name, speaker_in_name
 from vitspeech.documents import read_text
 from vitspeech.errors import InputError
 
 TRANSCRIPTS = ".trans.txt"  # each line has the name of a recording in the same folder and what is said in it
 SPLITS = {"validation": (0, 20), "test": (20, 50)}  # per cent of the speakers; the others are for training
+MARGIN_S = 2.0  # around a word whose time is only estimated
+LETTER = r"[^\W_]"
 MOST_BYTES = 2**26  # of a file of transcripts
 
 
@@ -72,10 +79,34 @@ def split_of_speaker(speaker: str) -> str:
     return next((split for split, (low, high) in SPLITS.items() if low <= value < high), "train")
 
 
-def without(recordings: Sequence[Speech], words: Sequence[str]) -> list[Speech]:
-    """The recordings whose transcript has none of the words; those without a transcript are kept."""
-    spoken = {word.lower() for word in words}
-    return [item for item in recordings if not spoken & set(item.words or ())]
+def occurrences(words: Sequence[str] | None, label: str) -> list[tuple[float, float]]:
+    """Where a transcript has a label: as a whole word, or as a part between hyphens or apostrophes.
+
+    "one's" has "one"; "someone" has not. A label of several words must occur as such. Without a transcript it is taken
+    not to be said.
+
+    Returns:
+        The begin and the end of each occurrence, as shares of the transcript's letters.
+    """
+    text = " ".join(words or ()).lower()
+    parts = re.findall(f"{LETTER}+", label.lower())
+    phrase = r"[\W_]+".join(parts)
+    pattern = f"(?<!{LETTER}){phrase}(?!{LETTER})"
+    return [(found.start() / len(text), found.end() / len(text)) for found in re.finditer(pattern, text) if parts]
+
+
+def read_without(recording: Speech, words: Sequence[str]) -> Tensor:
+    """Read the stretches of a recording in which none of the words is said, one after another: int16 (A,).
+
+    A transcript has no times. A word is expected where its letters are in the transcript, and `MARGIN_S` on either side
+    is left out with it. Stretches of less than a second are left out, too.
+    """
+    audio = read_audio(recording.file)
+    margin, kept = round(MARGIN_S * SAMPLE_RATE_HZ), numpy.ones(len(audio), bool)
+    for begin, end in (place for word in words for place in occurrences(recording.words, word)):
+        kept[max(int(begin * len(audio)) - margin, 0) : int(end * len(audio)) + margin] = False
+    edges = numpy.flatnonzero(numpy.diff(kept, prepend=False, append=False)).reshape(-1, 2)
+    return torch.cat([audio[:0], *(audio[first:last] for first, last in edges if last - first >= SAMPLE_RATE_HZ)])
 
 
 def read_transcripts(folder: Path) -> dict[str, tuple[str, ...]]:

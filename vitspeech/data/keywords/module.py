@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from vitspeech.data.audio.continuous import Speech, list_speech, speech_split, without
-from vitspeech.data.audio.reading import fit_length, read_audio, read_clips
+from vitspeech.data.audio.continuous import Speech, list_speech, read_without, speech_split
+from vitspeech.data.audio.reading import fit_length, read_clips
 from vitspeech.data.audio.similar_words import check_words, spoken_negatives
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
@@ -47,7 +47,7 @@ class Keywords(WaveformData):
     - `others`: recordings of other words, which are all folders but those of `words`;
     - `altered`: halves of two keywords joined, a keyword reversed, or half of one, new in every batch;
     - `spoken`: words synthesized by eSpeak NG in many voices, those that sound like a keyword first;
-    - `speech_cuts`: cuts of continuous speech whose transcript has no keyword, new in every batch;
+    - `speech_cuts`: cuts of continuous speech where its transcript has no keyword, new in every batch;
     - `speech_pieces`: pieces of it as long as a word, alone in their clips, as other words are that somebody says.
 
     Clips of `silence` are new in every batch, as in `SpeechCommands`. The recordings are laid out and split as
@@ -269,25 +269,20 @@ class Keywords(WaveformData):
 
     @cached_property
     def speech_recordings(self) -> list[Speech]:
-        """The training speakers' recordings of continuous speech without keywords, if there is a folder of speech."""
-        if self.speech_folder is None:
-            return []
-        recordings = without(speech_split(list_speech(self.speech_folder), "train"), self.words)
-        if not recordings:
-            raise InputError(f"{self.speech_folder}: no training speech without keywords")
-        return recordings
+        """The training speakers' recordings of continuous speech, if there is a folder of speech."""
+        return [] if self.speech_folder is None else speech_split(list_speech(self.speech_folder), "train")
 
     def read_speech(self) -> Tensor:
-        """The training speakers' continuous speech without keywords, one recording after another: int16 (A,)."""
-        recordings = self.speech_recordings if self.shares["speech_cuts"] or self.shares["speech_pieces"] else []
-        if not recordings:
+        """The training speakers' continuous speech without keywords, one stretch after another: int16 (A,)."""
+        if self.speech_folder is None or not (self.shares["speech_cuts"] or self.shares["speech_pieces"]):
             return torch.empty(0, dtype=torch.int16)
         most = None if self.speech_hours is None else round(self.speech_hours * 3600 * self.sample_rate_hz)
-        parts, total = [], 0
+        parts, total = [torch.empty(0, dtype=torch.int16)], 0
+        recordings = self.speech_recordings
         for item in tqdm(recordings, "reading speech", disable=len(recordings) < 100 or None, leave=False):
             if most is not None and total >= most:
                 break
-            parts.append(read_audio(item.file))
+            parts.append(read_without(item, self.words))
             total += len(parts[-1])
         if total < self.samples:
             raise InputError(f"{self.speech_folder}: less than {self.seconds:g} s of training speech without keywords")
