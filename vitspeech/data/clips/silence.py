@@ -39,8 +39,8 @@ def read_noise(folder: Path, samples: int, splits: bool) -> dict[str, Tensor]:
         if any(len(noise_part(recording, split)) < samples for split in (NOISE_PARTS if splits else ["train"])):
             duration_s = len(recording) / SAMPLE_RATE_HZ
             raise InputError(
-                f"{file}: lasts {duration_s:.3g} s; a tenth of it for each of validation_list.txt, testing_list.txt, "
-                f"and the rest for training, must hold a clip of {samples / SAMPLE_RATE_HZ:g} s"
+                f"{file}: lasts {duration_s:.3g} s; validation and test have a tenth of it each, training the rest, and "
+                f"each part must hold a clip of {samples / SAMPLE_RATE_HZ:g} s"
             )
     return recordings
 
