@@ -1,0 +1,95 @@
+"""The gate of the export: a graph is only written if ONNX Runtime computes with it what the network computes.
+
+Shapes: N samples, T tokens, C classes.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from vitspeech.errors import InputError, MissingExtraError
+from vitspeech.export.stream_step import StreamStep
+from vitspeech.inference.stream import stream
+
+TOLERANCE = 1e-3  # of the largest number of the network's output
+LENGTHS_S = (0.0, 0.05, 0.3, 1.0, 3.21)  # of recordings; the first ones are shorter than a token
+
+
+def session(graph: bytes) -> Any:
+    """An ONNX Runtime session on one thread.
+
+    Raises:
+        MissingExtraError: If ONNX Runtime is not installed.
+        InputError: If it cannot run the graph.
+    """
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MissingExtraError("the gate of an export needs ONNX Runtime: pip install 'vitspeech[export]'") from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    try:
+        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise InputError(f"ONNX Runtime refuses the graph: {str(error).splitlines()[0]}") from None
+
+
+def check_batches(running: Any, module: torch.nn.Module, batches: Iterable[Tensor]) -> dict[str, float]:
+    """Compare a graph with its module on batches of inputs; see `check`."""
+    name = running.get_inputs()[0].name
+    with torch.inference_mode():
+        pairs = [(module(batch).numpy(), running.run(None, {name: batch.numpy()})[0]) for batch in batches]
+    return check(pairs)
+
+
+def check_stream(running: Any, step: StreamStep, recordings: Iterable[Tensor]) -> dict[str, float]:
+    """Compare the steps of a stream with the network on whole recordings (N,); see `check`."""
+    pairs = []
+    for samples in recordings:
+        whole = stream(step.network)
+        expected = torch.cat((whole.push(samples), whole.flush())).numpy()
+        pairs.append((expected, steps(running, step, samples.numpy())))
+    return check(pairs)
+
+
+def steps(running: Any, step: StreamStep, samples: numpy.ndarray) -> numpy.ndarray:
+    """The logits of a recording, step by step: (N,) -> (T, C)."""
+    hop, state = step.hop_samples, numpy.zeros((1, step.state_size), numpy.float32)
+    padded = numpy.concatenate((numpy.zeros(step.lead_in_samples, numpy.float32), samples))
+    whole, rows = len(padded) // hop, [numpy.zeros((0, len_of(running)), numpy.float32)]
+    for number in range(whole + step.steps_ahead):
+        heard = padded[number * hop : (number + 1) * hop] if number < whole else numpy.zeros(hop, numpy.float32)
+        valid = numpy.array([step.first_step <= number < whole], numpy.float32)
+        logits, valid, state = running.run(None, {"samples": heard[None], "valid": valid, "state": state})[:3]
+        rows += [logits] if valid[0] > 0.5 else []
+    return numpy.concatenate(rows)
+
+
+def len_of(running: Any) -> int:
+    """The number of classes of a session's first output."""
+    return running.get_outputs()[0].shape[-1]
+
+
+def check(pairs: Iterable[tuple[numpy.ndarray, numpy.ndarray]]) -> dict[str, float]:
+    """Compare what the network computes with what ONNX Runtime computes: pairs of (rows, C).
+
+    Returns:
+        `difference` and `largest` number of the network's output, and the number of `rows`.
+
+    Raises:
+        InputError: If they differ in shape, by more than `TOLERANCE` of the largest number, or in an arg-max.
+    """
+    pairs = list(pairs)
+    for expected, computed in pairs:
+        if expected.shape != computed.shape:
+            raise InputError(f"ONNX Runtime returns the shape {computed.shape}, the network {expected.shape}")
+    expected, computed = (numpy.concatenate(parts) for parts in zip(*pairs, strict=True))
+    difference, largest = float(abs(computed - expected).max()), float(abs(expected).max())
+    if not difference <= TOLERANCE * largest:
+        raise InputError(f"ONNX Runtime differs from the network by {difference:.3g} of {largest:.3g}; nothing is written")
+    if (others := expected.argmax(1) != computed.argmax(1)).any():
+        raise InputError(f"ONNX Runtime finds another label in {others.sum()} of {len(others)} rows; nothing is written")
+    return {"difference": difference, "largest": largest, "rows": len(expected)}
