@@ -5,8 +5,9 @@ python docs/results/own_words.py SPEECH_COMMANDS LIBRISPEECH -o FOLDER --init_fr
 SPEECH_COMMANDS is the folder of its words, LIBRISPEECH one of continuous speech. The words are ones that the released
 spotter knows as `unknown` only. Each spotter is trained as docs/guides/words.md says: on synthesized voices, on
 continuous speech by training speakers, and on recordings by so many training speakers, one each. They are tested on all
-test recordings of the words, and on test recordings of other words; `vitspeech spot` measures false alarms. What is
-finished is not done again. Arguments after `--` go to `vitspeech train`.
+test recordings of the words, and on test recordings of other words. `vitspeech tune` chooses thresholds on validation,
+`vitspeech spot` measures misses and false alarms. What is finished is not done again. Arguments after `--` go to
+`vitspeech train`.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import vitspeech
 from vitspeech.data.audio.reading import read_clips
 from vitspeech.data.clips.folder import word_recordings
 from vitspeech.data.clips.silence import SILENCE, UNKNOWN
-from vitspeech.metrics.intervals import wilson_interval
+from vitspeech.metrics.intervals import bootstrap_ratio_interval
 
 WORDS, COUNTS, OTHERS = ("yes", "no", "stop", "two", "four"), (0, 10, 20, 50), 1500
 
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--init_from")
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS)
     parser.add_argument("--clips", default="500", help="of the words, and of other words, for `vitspeech spot`")
+    parser.add_argument("--alarms-per-hour", default="10", help="that thresholds are chosen for, on validation")
     parser.add_argument("--no-spot", action="store_true")
     options, training = parser.parse_known_args()
     splits = word_recordings(options.words)
@@ -50,6 +52,7 @@ def main() -> None:
         report = options.output / f"spot-{count}"
         if not options.no_spot and not (report / "summary.json").exists():
             folders = ["--keywords", options.words, "--speech", options.speech, "--clips", options.clips]
+            call("tune", run, "--alarms-per-hour", options.alarms_per_hour, *folders)
             call("spot", run, *folders, "-o", report)
         rows.append((count, json.loads((run / "own_words.json").read_text())))
     for count, found in rows:
@@ -93,29 +96,26 @@ def accuracies(run: Path, splits: dict) -> dict[str, object]:
     others = sorted((item for item in splits["test"] if item.label not in WORDS), key=lambda item: item.file.name)
     others = random.Random(0).sample(others, min(OTHERS, len(others)))
     labels = torch.tensor([model.labels.index(item.label) for item in items])
-    logits = outputs(model, items)
-    hits = (logits.argmax(1) == labels).sum().item()
-    alone = (logits[:, : len(WORDS)].argmax(1) == labels).sum().item()
-    other_logits = outputs(model, others)
+    logits, other_logits = outputs(model, items), outputs(model, others)
+    is_hit = logits.argmax(1) == labels
     rest = torch.tensor([model.labels.index(label) for label in (UNKNOWN, SILENCE)])
-    unknown = torch.isin(other_logits.argmax(1), rest).sum().item()
     # The same rate for all: the probability that a word must have so that 5 % of the other words are taken for one.
     threshold = other_logits.softmax(1)[:, : len(WORDS)].max(1).values.quantile(0.95)
     probabilities, best = logits.softmax(1)[:, : len(WORDS)].max(1)
-    found = ((best == labels) & (probabilities > threshold)).sum().item()
-    is_hit = logits.argmax(1) == labels
     return {
-        "words": share(hits, len(items)),
-        "words_alone": share(alone, len(items)),
-        "unknown": share(unknown, len(others)),
-        "words_at_5_percent_of_others": share(found, len(items)),
+        "words": share(is_hit, items),
+        "words_alone": share(logits[:, : len(WORDS)].argmax(1) == labels, items),
+        "unknown": share(torch.isin(other_logits.argmax(1), rest), others),
+        "words_at_5_percent_of_others": share((best == labels) & (probabilities > threshold), items),
         "by_word": {word: is_hit[labels == model.labels.index(word)].float().mean().item() for word in WORDS},
     }
 
 
-def share(hits: int, count: int) -> list[float]:
-    """A proportion, its interval, and the number of clips."""
-    return [hits / count, *wilson_interval(hits / count, count), count]
+def share(is_hit: torch.Tensor, items: list) -> list[float]:
+    """The share of hits, its 95 % interval over speakers, and the number of clips."""
+    hits, groups = is_hit.double(), [item.speaker or str(item.file) for item in items]
+    low, high = bootstrap_ratio_interval(hits, torch.ones_like(hits), resamples=2000, groups=groups)
+    return [hits.mean().item(), float(low), float(high), len(items)]
 
 
 @torch.inference_mode()
