@@ -119,6 +119,19 @@ def test_the_page_needs_no_network_and_has_the_sounds_of_the_worst_alarms(report
     assert "would bound the rate below" in page and "openWakeWord" in page
 
 
+def test_words_inside_sentences_are_reported(report):
+    """Each of three speakers says "go" once and "stop" once, in utterances of their own."""
+    point = json.loads((report / "summary.json").read_text())["operating_point"]
+    inside = point["inside_sentences"]
+    kept = detected(rows(report / "detections.csv"), point["thresholds"], SETTINGS.refractory_s)
+    for word in ("go", "stop"):
+        where = [row["recording"] for row in kept if row["status"] == "discounted" and row["label"] == word]
+        assert inside["words"][word]["said"] == 3 and inside["words"][word]["discounted"] == len(where)
+        assert inside["words"][word]["reported"] == len(set(where))
+    total = inside["all"]["reported"]
+    assert total and f"Words inside sentences: at most {total} of 6 reported" in (report / "report.html").read_text()
+
+
 def test_the_main_numbers_are_in_the_summary(report):
     summary = json.loads((report / "summary.json").read_text())
     speech, others = (summary["conditions"][name] for name in ("speech", "others"))

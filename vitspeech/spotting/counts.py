@@ -4,6 +4,7 @@ Shapes: K candidates, W words of the model, S conditions with alarms, L noise le
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ import torch
 
 from vitspeech.data.audio.continuous import occurrences
 from vitspeech.metrics.intervals import bootstrap_ratio_interval, poisson_interval
-from vitspeech.spotting.listening import ALARM, EXTRA, MATCH, Candidate, Heard, noise_name
+from vitspeech.spotting.listening import ALARM, DISCOUNTED, EXTRA, MATCH, Candidate, Heard, neighbors, noise_name
 from vitspeech.spotting.streams import KEYWORDS, OTHERS, SOUNDS, SPEECH
 
 ALARMING = (SPEECH, OTHERS, SOUNDS)  # the conditions in which every detection that is not discounted is a false alarm
@@ -173,6 +174,31 @@ class Counts:
             return None
         values = torch.tensor(missed)
         return bootstrap_ratio_interval(values, torch.ones_like(values), resamples=RESAMPLES, groups=speakers)
+
+    def in_speech(self, point: OperatingPoint) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+        """Words inside sentences of continuous speech, by the transcripts, which have no times.
+
+        Returns:
+            How often each word is said (W,); how often it is reported, at most (W,): the discounted detections, but of
+            one recording no more than its transcript has; and all discounted detections (W,).
+        """
+        said, reported, discounted = (numpy.zeros(len(self.words), int) for _ in range(3))
+        times: Counter[tuple[int, int, int]] = Counter()
+        for number, item in enumerate(self.heard):
+            for place, part in enumerate(item.stream.recordings if item.stream.condition == SPEECH else ()):
+                for word, label in enumerate(self.words):
+                    times[number, place, word] = len(occurrences(part.words, label))
+                    said[word] += times[number, place, word]
+        for item, word, is_kept in zip(self.candidates, self.label.tolist(), point.kept, strict=True):
+            if is_kept and item.status == DISCOUNTED:
+                discounted[word] += 1
+                recordings = self.heard[item.stream].stream.recordings
+                near = [item.recording, *neighbors(item.detection, recordings)]
+                place = next((place for place in near if times[item.stream, place, word]), None)
+                if place is not None:
+                    times[item.stream, place, word] -= 1
+                    reported[word] += 1
+        return said, reported, discounted
 
     def delays(self, point: OperatingPoint) -> list[float]:
         """Seconds from the end of each word that was found to the last audio that its first detection depends on."""

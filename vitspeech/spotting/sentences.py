@@ -64,6 +64,8 @@ def sentences(summary: Mapping[str, Any]) -> list[str]:
         lines.append(other_words_text(summary["other_words"]))
     for level, miss in point["all"]["misses"].items():
         lines.append(f"Words missed ({level_name(level)}): {percent(miss)} of {miss['words']:,}.")
+    if inside := point["inside_sentences"]:
+        lines.append(f"Words inside sentences: at most {reported_text(inside['all'])} reported.")
     if point["delay_s"]:
         middle, high = (1000 * point["delay_s"][name] for name in ("median", "90_percent_below"))
         lines.append(f"A word is reported {middle:.0f} ms after its end (median; 90 % within {high:.0f} ms).")
@@ -109,27 +111,34 @@ def word_table(summary: Mapping[str, Any]) -> Table:
     """Every word at the model's own thresholds."""
     point = summary["operating_point"]
     conditions, levels = point["all"]["alarms"], point["all"]["misses"]
-    rows = [
-        [
-            word,
-            f"{point['thresholds'].get(word, 0):.4g}" if word != "all" else "",
-            *(rate_text(values["alarms"][name]) for name in conditions),
-            *(percent(values["misses"][name]) for name in levels),
-        ]
-        for word, values in [*point["words"].items(), ("all", point["all"])]
-    ]
+    inside = point["inside_sentences"]
+    rows = []
+    for word, values in [*point["words"].items(), (None, point["all"])]:
+        row = ["all", ""] if word is None else [word, f"{point['thresholds'][word]:.4g}"]
+        row += [rate_text(values["alarms"][name]) for name in conditions]
+        row += [percent(values["misses"][name]) for name in levels]
+        if inside:
+            row.append(reported_text(inside["all"] if word is None else inside["words"][word]))
+        rows.append(row)
     return {
         "title": "Every word at the model's thresholds",
         "text": "False alarms an hour and misses, with 95 % intervals: Poisson (Garwood 1936) for alarms, bootstrap "
-        "over speakers for misses.",
+        "over speakers for misses."
+        + (" The last column is of continuous speech, at most, since transcripts have no times." if inside else ""),
         "columns": [
             "word",
             "threshold",
             *(f"alarms/h, {NAMES[name]}" for name in conditions),
             *(f"missed, {name}" for name in levels),
+            *(["reported inside sentences"] if inside else []),
         ],
         "rows": rows,
     }
+
+
+def reported_text(inside: Mapping[str, Any]) -> str:
+    """How many of the words inside sentences are reported."""
+    return f"{inside['reported']:,} of {inside['said']:,}"
 
 
 def protocol(summary: Mapping[str, Any]) -> list[str]:
