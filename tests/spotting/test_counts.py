@@ -101,6 +101,17 @@ def test_a_word_found_twice_counts_once_and_the_second_is_an_extra():
     assert counted.miss_interval(point, 0) == (0.0, 1.0)
 
 
+@pytest.mark.parametrize("are_found", [True, False])
+def test_two_speakers_cannot_show_that_no_word_is_missed_or_that_all_are(are_found):
+    stream = keywords(("go", "anna", 1.0), ("go", "ben", 4.0))
+    found = [detection("go", 1.0), detection("go", 4.0)] if are_found else []
+    counted = counts([stream, speech("so")], [found, []])
+    low, high = counted.miss_interval(counted.at(AT), 0)
+    # Wilson 1927 with 0 of 2: z² / (n + z²)
+    assert (low, high) == pytest.approx((0, 0.6576) if are_found else (0.3424, 1), abs=1e-4)
+    assert 0 <= low < high <= 1
+
+
 def test_words_inside_sentences_are_counted_by_the_transcripts():
     found = [
         detection("go", 1.0),

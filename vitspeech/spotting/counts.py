@@ -12,7 +12,7 @@ import numpy
 import torch
 
 from vitspeech.data.audio.continuous import occurrences
-from vitspeech.metrics.intervals import bootstrap_ratio_interval, poisson_interval
+from vitspeech.metrics.intervals import bootstrap_ratio_interval, poisson_interval, wilson_interval
 from vitspeech.spotting.listening import ALARM, DISCOUNTED, EXTRA, MATCH, Candidate, Heard, neighbors, noise_name
 from vitspeech.spotting.streams import KEYWORDS, OTHERS, SOUNDS, SPEECH
 
@@ -157,7 +157,11 @@ class Counts:
         return {"words": said, "missed": said - found, "rate": (said - found) / said if said else None}
 
     def miss_interval(self, point: OperatingPoint, level: int, word: int | None = None) -> tuple[float, float] | None:
-        """The 95 % interval of `miss_rate`: bootstrap over speakers; `None` with fewer than two speakers."""
+        """The 95 % interval of `miss_rate`: bootstrap over speakers; `None` with fewer than two speakers.
+
+        If no word is missed, or all are, the bootstrap has no width: the interval is Wilson's, of as many trials as
+        speakers, since the words of one speaker are not independent.
+        """
         found = {
             (item.stream, item.word)
             for item, is_kept in zip(self.candidates, point.kept, strict=True)
@@ -170,8 +174,12 @@ class Counts:
                     if word is None or said.label == self.words[word]:
                         missed.append(float((number, place) not in found))
                         speakers.append(said.speaker)
-        if len(set(speakers)) < 2:
+        count = len(set(speakers))
+        if count < 2:
             return None
+        if len(set(missed)) == 1:
+            low, high = wilson_interval(missed[0], count)
+            return max(low, 0.0), min(high, 1.0)
         values = torch.tensor(missed)
         return bootstrap_ratio_interval(values, torch.ones_like(values), resamples=RESAMPLES, groups=speakers)
 

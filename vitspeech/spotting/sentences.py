@@ -123,7 +123,7 @@ def word_table(summary: Mapping[str, Any]) -> Table:
     return {
         "title": "Every word at the model's thresholds",
         "text": "False alarms an hour and misses, with 95 % intervals: Poisson (Garwood 1936) for alarms, bootstrap "
-        "over speakers for misses."
+        "over speakers for misses (Wilson 1927 if none or all are missed)."
         + (" The last column is of continuous speech, at most, since transcripts have no times." if inside else ""),
         "columns": [
             "word",
