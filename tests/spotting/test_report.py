@@ -13,6 +13,7 @@ from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.spotting.measure import Plan, heard_words, measure
 from vitspeech.spotting.page import check_report_folder, write_report
+from vitspeech.spotting.sentences import sentences
 
 SETTINGS = SpottingSettings({"go": 0.9, "stop": 0.7}, refractory_s=0.6)
 
@@ -145,6 +146,16 @@ def test_the_main_numbers_are_in_the_summary(report):
     assert unshifted["misses"]["clean"]["missed"] == point["all"]["misses"]["clean"]["missed"]
     low, high = point["all"]["misses"]["clean"]["interval_95"]
     assert low <= point["all"]["misses"]["clean"]["rate"] <= high
+
+
+def test_a_word_that_every_sentence_has_is_named(tmp_path):
+    speech = write_speech(tmp_path / "speech", seconds=1)
+    for file in speech.rglob("*.trans.txt"):
+        file.write_text(file.read_text().replace("IT IS LATE", "GO LATE").replace("STOP", "GO"))
+    measurement = measure(spotter(), Plan(write_words(tmp_path / "words", count=2), speech, split="all", clips=4))
+    counts = measurement.counts(SETTINGS)
+    line = sentences(measurement.summary(counts, SETTINGS, "tiny"))[0]
+    assert "every recording has go" in line and "–" not in line and "0.00 h" not in line.partition("No alarm")[2]
 
 
 def test_a_second_report_replaces_the_first_and_other_files_are_refused(report, tmp_path):

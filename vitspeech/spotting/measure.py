@@ -9,13 +9,14 @@ from typing import Any
 import numpy
 
 from vitspeech.checkpoint.folder import Model
+from vitspeech.data.audio.continuous import occurrences
 from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings
 from vitspeech.errors import InputError, check_number
 from vitspeech.provenance import provenance
 from vitspeech.spotting.composition import word_streams
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import ALARM, Heard, Listener
-from vitspeech.spotting.streams import KEYWORDS, OTHERS, sound_streams, speech_streams
+from vitspeech.spotting.streams import KEYWORDS, OTHERS, SPEECH, sound_streams, speech_streams
 from vitspeech.spotting.summary import summary
 
 LARGEST_SEED = 2**32 - 1
@@ -140,6 +141,12 @@ def unsaid_words(words: Iterable[str], heard: Iterable[Heard]) -> list[str]:
     """The words that no stream of keywords has."""
     said = {word.label for item in heard if item.stream.condition == KEYWORDS for word in item.stream.words}
     return [word for word in words if word not in said]
+
+
+def words_of_all_speech(words: Iterable[str], heard: Iterable[Heard]) -> list[str]:
+    """The words that every recording of continuous speech has, so that false alarms of them cannot be counted in it."""
+    parts = [part for item in heard if item.stream.condition == SPEECH for part in item.stream.recordings]
+    return [word for word in words if parts and all(occurrences(part.words, word) for part in parts)]
 
 
 def other_words(counts: Counts, kept: numpy.ndarray, card: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -57,6 +57,9 @@ def sentences(summary: Mapping[str, Any]) -> list[str]:
         if condition == OTHERS:
             text += f", {1000 * alarms['alarms'] / there['words']:.1f} per 1,000 of {there['words']:,} words"
         hours = there.get("hours_by_word", {"": there["hours"]})
+        if never_free := [word for word, value in hours.items() if word and not value]:
+            lines.append(f"{text}; every recording has {', '.join(never_free)}, whose false alarms can't be counted.")
+            continue
         fewest = f"{min(hours.values()):.2f} h" + (", the fewest of a word," if condition == SPEECH else "")
         limit = number(there["no_alarm_bounds_rate_below"])
         lines.append(f"{text}. No alarm in {fewest} would bound the rate below {limit}.")
