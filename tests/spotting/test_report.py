@@ -166,16 +166,20 @@ def test_a_second_report_replaces_the_first_and_other_files_are_refused(report, 
         check_report_folder(tmp_path)
 
 
-def test_the_card_says_which_other_words_training_heard():
-    def card(name, **arguments):
-        return {"data": {"class_path": f"vitspeech.{name}", "init_args": arguments}}
+def test_only_the_card_says_which_other_words_training_heard():
+    said = ["cat", "dog"]
+    assert heard_words({"heard_words": ["cat", "house"]}, said) == {"cat"}
+    assert heard_words({"heard_words": []}, said) == set()
+    assert heard_words({"heard_words": ["unknown"]}, said) is None  # a folder of that name has any words
+    for arguments in ({"held_out_words": ["dog"]}, {"held_out_words": ["dog"], "recordings": None}, {}):
+        assert heard_words({"data": {"class_path": "vitspeech.Keywords", "init_args": arguments}}, said) is None
+    assert heard_words({}, said) is None
 
-    words = ["cat", "dog"]
-    assert heard_words(card("SpeechCommands", unknown=0.1), words) == {"cat", "dog"}
-    assert heard_words(card("SpeechCommands"), words) == set()
-    assert heard_words(card("Keywords", held_out_words=["dog"]), words) == {"cat"}
-    assert heard_words(card("Keywords", held_out_words=["dog"], others=0.0), words) == set()
-    assert heard_words(card("AudioFolder"), words) is None and heard_words({}, words) is None
+
+def test_without_such_an_entry_the_report_says_nothing_about_words_that_were_heard(report):
+    summary = json.loads((report / "summary.json").read_text())
+    summary["other_words"]["by_card"] = None
+    assert not any("training" in line for line in sentences(summary))
 
 
 @pytest.mark.parametrize(

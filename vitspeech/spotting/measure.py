@@ -10,6 +10,7 @@ import numpy
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.audio.continuous import occurrences
+from vitspeech.data.clips.speech_commands import UNKNOWN
 from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings
 from vitspeech.errors import InputError, check_number
 from vitspeech.provenance import provenance
@@ -150,7 +151,7 @@ def words_of_all_speech(words: Iterable[str], heard: Iterable[Heard]) -> list[st
 
 
 def other_words(counts: Counts, kept: numpy.ndarray, card: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Alarms in other words that training heard as `unknown`, and in those that it never heard, by the model's card.
+    """Alarms in other words whose recordings training heard as `unknown`, and in the rest, by the model's card.
 
     Returns:
         `None` if there are no other words; `by_card` is `None` if the card does not say it.
@@ -181,11 +182,6 @@ def other_words(counts: Counts, kept: numpy.ndarray, card: Mapping[str, Any]) ->
 
 
 def heard_words(card: Mapping[str, Any], words: Iterable[str]) -> set[str] | None:
-    """Those of some other words that training heard as `unknown`; `None` if the card does not say it."""
-    data = card.get("data") or {}
-    arguments = data.get("init_args") or {}
-    if "held_out_words" in arguments:
-        return set(words) - set(arguments["held_out_words"] or ()) if arguments.get("others", 1) else set()
-    if str(data.get("class_path", "")).endswith("SpeechCommands"):
-        return set(words) if arguments.get("unknown") else set()
-    return None
+    """Those of some other words whose recordings training heard as `unknown`; `None` if the card does not say it."""
+    heard = card.get("heard_words")
+    return None if heard is None or UNKNOWN in heard else set(words) & set(heard)

@@ -63,8 +63,8 @@ def sentences(summary: Mapping[str, Any]) -> list[str]:
         fewest = f"{min(hours.values()):.2f} h" + (", the fewest of a word," if condition == SPEECH else "")
         limit = number(there["no_alarm_bounds_rate_below"])
         lines.append(f"{text}. No alarm in {fewest} would bound the rate below {limit}.")
-    if summary["other_words"]:
-        lines.append(other_words_text(summary["other_words"]))
+    if (other := summary["other_words"]) and other["by_card"]:
+        lines.append(other_words_text(other["by_card"]))
     for level, miss in point["all"]["misses"].items():
         lines.append(f"Words missed ({level_name(level)}): {percent(miss)} of {miss['words']:,}.")
     if inside := point["inside_sentences"]:
@@ -80,13 +80,11 @@ def sentences(summary: Mapping[str, Any]) -> list[str]:
     return [*lines, *summary["notes"]]
 
 
-def other_words_text(other: Mapping[str, Any]) -> str:
-    """What the card says about the other words, and the alarms in either kind."""
-    if other["by_card"] is None:
-        return "The model's card does not say which other words training heard."
+def other_words_text(by_card: Mapping[str, Any]) -> str:
+    """The alarms in other words of which training had recordings, and in those of which it had none."""
     parts = []
-    for name, kind in (("heard in training", "heard"), ("never heard in training", "unheard")):
-        words, alarms = (other["by_card"][kind][key] for key in ("words", "alarms"))
+    for name, kind in (("with recordings in training", "heard"), ("without recordings in training", "unheard")):
+        words, alarms = (by_card[kind][key] for key in ("words", "alarms"))
         if words:
             parts.append(f"{name}: {alarms} alarms in {words:,} words ({1000 * alarms / words:.1f} per 1,000)")
     return f"Other words {'; '.join(parts)}."

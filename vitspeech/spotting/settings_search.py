@@ -8,7 +8,7 @@ from typing import Any
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.spotting.counts import Counts
-from vitspeech.spotting.measure import Measurement, Plan, words_of_all_speech, unsaid_words
+from vitspeech.spotting.measure import Measurement, Plan, unsaid_words, words_of_all_speech
 from vitspeech.spotting.sentences import NAMES, number, percent, rate_text
 from vitspeech.spotting.streams import OTHERS, SOUNDS, SPEECH
 from vitspeech.spotting.tuning import Choice, choose
