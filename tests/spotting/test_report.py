@@ -7,13 +7,18 @@ import re
 
 import pytest
 import soundfile
+import torch
 from spotting_data import burst, spotter, write, write_speech, write_words
 
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
+from vitspeech.spotting.counts import Counts
+from vitspeech.spotting.listening import Heard
 from vitspeech.spotting.measure import Plan, heard_words, measure
 from vitspeech.spotting.page import check_report_folder, write_report
 from vitspeech.spotting.sentences import sentences
+from vitspeech.spotting.streams import Recording, Stream
+from vitspeech.spotting.tables import recording_rows
 
 SETTINGS = SpottingSettings({"go": 0.9, "stop": 0.7}, refractory_s=0.6)
 
@@ -64,7 +69,7 @@ def test_the_curve_can_be_computed_again_from_the_raw_detections(report):
                     sum(
                         float(row["end_s"]) - float(row["start_s"])
                         for row in recordings
-                        if row["condition"] == condition and word not in row["contains"].split()
+                        if row["condition"] == condition and word not in row["contains"].split("|")
                     )
                     / 3600
                 )
@@ -131,6 +136,16 @@ def test_words_inside_sentences_are_reported(report):
         assert inside["words"][word]["reported"] == len(set(where))
     total = inside["all"]["reported"]
     assert total and f"Words inside sentences: at most {total} of 6 reported" in (report / "report.html").read_text()
+
+
+def test_labels_of_several_words_are_told_apart_in_the_table_of_recordings():
+    nothing = torch.zeros(0, dtype=torch.int16)
+    recording = Recording("a", "anna", 0.0, 10.0, ("turn", "on", "the", "light", "now"))
+    stream = Stream("speech", "a", None, nothing, (recording,))
+    labels = ["turn on", "on", "light now", "the light", "off"]
+    counted = Counts(labels, [Heard(stream, 10.0, torch.zeros(0, 5), None)], [], 0.0)
+    (row,) = recording_rows(counted)
+    assert row[-1].split("|") == ["turn on", "on", "light now", "the light"]
 
 
 def test_the_main_numbers_are_in_the_summary(report):
