@@ -145,7 +145,10 @@ class Counts:
         return {"alarms": count, "hours": effective, "per_hour": rate}
 
     def alarm_interval(self, point: OperatingPoint, condition: int, word: int | None = None) -> dict[str, float]:
-        """`alarm_rate` with the exact 95 % interval of a Poisson rate, `low` and `high`."""
+        """`alarm_rate` with the 95 % interval of a Poisson rate, `low` and `high`.
+
+        It is exact for one word and approximate for all, whose hours differ, and takes alarms to be independent.
+        """
         rate = self.alarm_rate(point, condition, word)
         low, high = poisson_interval(rate["alarms"]) if rate["hours"] else (None, None)
         return rate | {"low": low and low / rate["hours"], "high": high and high / rate["hours"]}
