@@ -62,6 +62,12 @@ def test_tune_needs_recordings_of_every_word(command, model, folders, tmp_path):
     assert "few has no recordings of yes in the split all" in one_line(command("tune", model, "--keywords", few, *rest))
 
 
-def test_tune_refuses_a_card_that_cannot_be_written_before_it_listens(command, folders, tmp_path):
-    result = command("tune", tmp_path, "--keywords", folders[0], "--speech", folders[1], "--alarms-per-hour", 1)
-    assert "model.safetensors" in one_line(result)
+@pytest.mark.parametrize("kind", ["a folder", "a link to nowhere"])
+def test_tune_refuses_a_card_that_cannot_be_written_before_it_listens(command, model, folders, monkeypatch, kind):
+    card, heard = model / "card.json", []
+    card.unlink()
+    card.mkdir() if kind == "a folder" else card.symlink_to(model / "missing" / "card.json")
+    monkeypatch.setattr("vitspeech.load", lambda *args, **options: None)
+    monkeypatch.setattr("vitspeech.spotting.measure.measure", lambda *args, **options: heard.append(args))
+    result = command("tune", model, "--keywords", folders[0], "--speech", folders[1], "--alarms-per-hour", 1)
+    assert one_line(result).startswith(f"vitspeech tune: {card}: ") and not heard

@@ -90,12 +90,17 @@ def test_the_number_of_clips_is_limited(tmp_path):
 
 
 def test_noise_comes_from_the_splits_own_part_of_the_recordings(tmp_path):
-    write(write_words(tmp_path) / "_background_noise_" / "hum.wav", numpy.repeat([0.1, 0.2, 0.3], [8000, 1000, 1000]))
-    levels = {}
-    for split in ("validation", "test"):
+    hertz = {"train": 300, "validation": 700, "test": 1500}  # of a sine in each part: the first 80 %, then 10 % each
+    parts = [
+        0.2 * numpy.sin(2 * numpy.pi * hertz[split] * numpy.arange(share * RATE_HZ // 10) / RATE_HZ)
+        for split, share in (("train", 80), ("validation", 10), ("test", 10))
+    ]
+    write(write_words(tmp_path) / "_background_noise_" / "hum.wav", numpy.concatenate(parts))
+    for split, frequency in hertz.items():
         clean, _, noisy, _ = word_streams(tmp_path, ["go"], split, None, 0)[0][0](RATE_HZ)
-        levels[split] = (noisy.samples - clean.samples).float().std()
-    assert levels["validation"] < 1 and levels["test"] < 1  # a tenth of the recording, which is constant
+        noise = (noisy.samples.double() - clean.samples.double()).numpy()
+        spectrum = numpy.abs(numpy.fft.rfft(noise * numpy.hanning(len(noise))))
+        assert spectrum.argmax() * RATE_HZ / len(noise) == pytest.approx(frequency, abs=3)
 
 
 def test_a_clip_that_cannot_be_read_is_named_before_anything_is_heard(tmp_path):

@@ -184,6 +184,11 @@ class Keywords(WaveformData):
         count = min(self.count("others"), len(files))
         return fixed_choice(files, count)
 
+    @property
+    def heard_words(self) -> list[str]:
+        """The words whose recordings training hears as `unknown`; a card has them."""
+        return sorted({item.label for item in self.other_files("train")})
+
     def count(self, source: str) -> int:
         """The number of training clips of a source of `unknown`, or of `silence`."""
         return round(self.shares[source] * self.keyword_count)
