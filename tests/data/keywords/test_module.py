@@ -114,6 +114,18 @@ def test_words_without_recordings_are_synthesized():
     assert not set(test.speakers) & set(data.read("train").speakers)
 
 
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_keywords_without_recordings_in_a_held_out_split_are_synthesized_there(root, split):
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
+    recorded = {"validation": 2, "test": 3}[split]
+    with pytest.warns(UserWarning, match="no recordings of lamp"):
+        items = Keywords(["go", "lamp"], str(root), synthesized=10).read(split)
+    assert torch.bincount(items.labels).tolist() == [recorded, 2, 3 * recorded, 1]
+    with pytest.warns(UserWarning, match="no recordings of lamp, curtain"):
+        items = Keywords(["lamp", "curtain"], str(root), synthesized=3).read(split)
+    assert torch.bincount(items.labels).tolist() == [1, 1, 4 * recorded, 1]
+
+
 @pytest.mark.parametrize(
     "arguments, reason",
     [

@@ -35,7 +35,7 @@ from vitspeech.errors import InputError, check_number
 SPEECH_FOLDER = "_speech_"  # of continuous speech, in the folder of the words' recordings
 BATCHES, SMALLEST, LARGEST = 8, 16, 128  # an epoch has so many batches if `batch` is None, of a size within the others
 MOST_SHARE, MOST_SPOKEN = 100, 100_000
-HELD_OUT_SHARE = 5  # without recordings, validation and test have a fifth of the synthesized clips of training
+HELD_OUT_SHARE = 5  # a keyword without recordings in validation or test has a fifth of its synthesized clips there
 
 
 class Keywords(WaveformData):
@@ -64,8 +64,8 @@ class Keywords(WaveformData):
             clips. Its folder `_background_noise_` may have noise.
         speech: Folder in `root` with continuous speech, with transcripts as in LibriSpeech or without; `None` is the
             folder `_speech_` of the recordings, if there is one.
-        synthesized: Synthesized training clips of each keyword. Validation and test have a fifth of them each, if there
-            are no recordings.
+        synthesized: Synthesized training clips of each keyword. Validation and test have a fifth of them each, of the
+            keywords of which they have no recordings.
         others: Recordings of other words per clip of a keyword, as far as there are enough.
         altered: Altered keywords per clip of a keyword.
         spoken: Synthesized other words per clip of a keyword.
@@ -208,7 +208,7 @@ class Keywords(WaveformData):
             clips, files = [torch.cat((clips[0], clips[0][again]))], [*files, *(files[index] for index in again)]
         labels = [self.label_of(item.label) for item in files]
         speakers = [item.speaker or relative_name(item.file, self.folder) for item in files]
-        for texts, label_names in self.texts(split, bool(files)):
+        for texts, label_names in self.texts(split):
             spoken, voices = self.speak(texts, split)
             clips.append(spoken)
             labels += [self.label_of(name) for name in label_names]
@@ -235,11 +235,11 @@ class Keywords(WaveformData):
         """The index of a word's label; that of `unknown` for other words."""
         return self.labels.index(word if word in self.labels else UNKNOWN)
 
-    def texts(self, split: str, has_recordings: bool) -> list[tuple[list[str], list[str]]]:
-        """What is synthesized for a split, and the labels: keywords, and other words in training."""
+    def texts(self, split: str) -> list[tuple[list[str], list[str]]]:
+        """What is synthesized for a split, and the labels: in training keywords and other words."""
         if split != "train":
-            count = 0 if has_recordings else self.synthesized // HELD_OUT_SHARE
-            keywords = self.words * count
+            recorded = {item.label for item in self.files[split]}
+            keywords = [word for word in self.words if word not in recorded] * -(-self.synthesized // HELD_OUT_SHARE)
             return [(keywords, keywords)] if keywords else []
         keywords, count = self.words * self.synthesized, self.count("spoken")
         others = self.other_texts(count) if count else []
