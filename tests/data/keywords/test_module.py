@@ -66,6 +66,19 @@ def test_few_recordings_are_repeated_until_they_are_as_many_as_synthesized_clips
     assert len(data.item_names()["train"]) == 20
 
 
+def test_each_word_is_repeated_by_the_number_of_its_own_recordings(tmp_path):
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
+    for word, count in {"lamp": 30, "heating": 3}.items():
+        for split, number in (("train", count), ("validation", 1), ("test", 1)):
+            for name in speakers_of(split, number):
+                (tmp_path / word).mkdir(exist_ok=True)
+                soundfile.write(tmp_path / word / f"{name}_nohash_0.wav", numpy.full(SECOND, 1000, numpy.int16), SECOND)
+    data = Keywords(["lamp", "heating", "curtain"], str(tmp_path), synthesized=20, altered=0.5, silence=0.1)
+    with pytest.warns(UserWarning, match="no recordings of curtain"):
+        items = data.read("train")
+    assert torch.bincount(items.labels).tolist() == [30 + 20, 6 * 3 + 20, 20, 54, 11]
+
+
 def test_other_words_are_unknown_and_held_out_ones_are_only_tested(root, everyone_trains):
     data = keywords(root, others=10, held_out_words=["dog"])
     train, test = data.read("train"), data.read("test")

@@ -1,5 +1,6 @@
 """Keywords among everything else that a microphone hears: the data set to train a keyword spotter on."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -51,11 +52,11 @@ class Keywords(WaveformData):
     - `speech_pieces`: pieces of it as long as a word, alone in their clips, as other words are that somebody says.
 
     Clips of `silence` are new in every batch, as in `SpeechCommands`. The recordings are laid out and split as
-    `AudioFolder` describes; the folder of Speech Commands has its official splits. A few recordings besides many
-    synthesized clips are repeated until they are as many, each time augmented anew; otherwise a human voice would mean
-    `unknown`, which is learned from human speech. Speech is split by speaker, and only
-    training speakers are heard. Validation and test have the recordings of keywords and of other words, and noise.
-    This is outlier exposure (Hendrycks et al. 2019, arXiv:1812.04606).
+    `AudioFolder` describes; the folder of Speech Commands has its official splits. If a word has fewer recordings than
+    synthesized clips, they are repeated until they are as many, each time augmented anew; otherwise a human voice would
+    mean `unknown`, which is learned from human speech. Speech is split by speaker, and only training speakers are
+    heard. Validation and test have the recordings of keywords and of other words, and noise. This is outlier exposure
+    (Hendrycks et al. 2019, arXiv:1812.04606).
 
     Args:
         words: The keywords; these, `unknown` and `silence` are the labels.
@@ -191,20 +192,21 @@ class Keywords(WaveformData):
     @property
     def keyword_count(self) -> int:
         """The number of training clips of keywords."""
-        return self.repeats * len(self.keyword_files("train")) + self.synthesized * len(self.words)
+        repeats = self.repeats()
+        recorded = sum(repeats[item.label] for item in self.keyword_files("train"))
+        return recorded + self.synthesized * len(self.words)
 
-    @property
-    def repeats(self) -> int:
-        """How often an epoch has each recording of a keyword: as often as gives as many clips as are synthesized."""
-        recorded = len(self.keyword_files("train"))
-        return max(self.synthesized * len(self.words) // recorded, 1) if recorded else 1
+    def repeats(self) -> dict[str, int]:
+        """How often an epoch has each recording of each keyword: until they are as many as its synthesized clips."""
+        recorded = Counter(item.label for item in self.keyword_files("train"))
+        return {word: max(self.synthesized // count, 1) for word, count in recorded.items()}
 
     def read(self, split: str) -> Dataset:
         noises = self.noises
         files = [*self.keyword_files(split), *self.other_files(split)]
         clips = [read_clips([item.file for item in files], self.samples, progress=f"reading {split}")]
-        if split == "train" and self.repeats > 1:
-            again = [index for index, item in enumerate(files) if item.label in self.words] * (self.repeats - 1)
+        repeats = self.repeats() if split == "train" else {}
+        if again := [index for index, item in enumerate(files) for _ in range(1, repeats.get(item.label, 1))]:
             clips, files = [torch.cat((clips[0], clips[0][again]))], [*files, *(files[index] for index in again)]
         labels = [self.label_of(item.label) for item in files]
         speakers = [item.speaker or relative_name(item.file, self.folder) for item in files]
