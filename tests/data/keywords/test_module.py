@@ -6,6 +6,7 @@ import soundfile
 import torch
 
 from vitspeech.data import Keywords
+from vitspeech.data.clips.spoken_words import synthesize_split
 from vitspeech.data.splits import percentage
 from vitspeech.errors import InputError
 
@@ -87,6 +88,28 @@ def test_other_words_are_unknown_and_held_out_ones_are_only_tested(root, everyon
         "unknown": {3000}, "unheard": {4000},
     }  # fmt: skip
     assert torch.bincount(test.labels).tolist() == [3, 3, 6, 1]
+
+
+def test_held_out_words_are_not_synthesized_and_others_take_their_place(root, everyone_trains, monkeypatch):
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
+    spoken = []
+    monkeypatch.setattr(
+        "vitspeech.data.keywords.module.synthesize_split",
+        lambda texts, *_: spoken.extend(texts) or synthesize_split(texts[:1], *_) * len(texts),
+    )
+    plan = {"spoken": 5.0, "others": 0, "speech_cuts": 0}
+    keywords(root, **plan).read("train")
+    held_out, count = spoken[::5], len(spoken)
+    spoken.clear()
+    keywords(root, **plan, held_out_words=held_out).read("train")
+    assert not set(spoken) & set(held_out) and len(spoken) == count == 5 * 20
+
+
+def test_words_that_may_be_synthesized_are_not_called_unheard(root):
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
+    arguments = {"others": 0, "held_out_words": ["dog"]}
+    assert {name: len(rows) for name, rows in keywords(root, **arguments).read("test").parts.items()} == {"unheard": 6}
+    assert len(keywords(root, **arguments, spoken=0.5).read("test").parts["unheard"]) == 3
 
 
 def test_speech_without_keywords_is_cut(root, everyone_trains):

@@ -8,9 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from tqdm import tqdm
 
-from vitspeech.data.audio.continuous import Speech, list_speech, read_without, speech_split
+from vitspeech.data.audio.continuous import Speech, list_speech, speech_split
 from vitspeech.data.audio.reading import fit_length, read_clips
 from vitspeech.data.audio.similar_words import check_words, spoken_negatives
 from vitspeech.data.batches import Items
@@ -29,6 +28,7 @@ from vitspeech.data.clips.silence import (
 )
 from vitspeech.data.clips.spoken_words import speaker, split_generator, synthesize_split
 from vitspeech.data.keywords.items import ALTERED, PIECE, SILENT, SPEECH, KeywordItems
+from vitspeech.data.keywords.speech import read_speech
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.errors import InputError, check_number
@@ -73,7 +73,8 @@ class Keywords(WaveformData):
         speech_cuts: Cuts of continuous speech per clip of a keyword, if there is speech.
         speech_pieces: Pieces of it as long as a word, alone, per clip of a keyword.
         silence: Clips of noise per clip of a keyword.
-        held_out_words: Other words that are never in training, only in validation and test: unknown words proper.
+        held_out_words: Other words whose recordings are in validation and test only, and which are not synthesized
+            either: truly unknown words. Continuous speech may have them.
         speech_hours: Longest duration of the speech in training, in hours; `None` takes all.
         batch: Clips per training batch, on each device; `None` gives an epoch eight batches of 16 to 128 clips.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
@@ -224,12 +225,16 @@ class Keywords(WaveformData):
         return Items(torch.cat([*clips, cuts]), torch.tensor(labels), speakers + recordings, parts=parts)
 
     def parts(self, files: Sequence[LabeledFile]) -> dict[str, list[int]]:
-        """The items whose accuracy is reported besides: `unknown` words heard in training, and `unheard` ones."""
+        """The items whose accuracy is reported besides: `unknown` words of training recordings, and `unheard` ones.
+
+        A word without training recordings that is not held out may be synthesized, and is in neither part if words are.
+        """
         heard = {item.label for item in self.other_files("train")}
+        unheard = {item.label for item in files} - heard if not self.shares["spoken"] else self.held_out_words
         others = {index: item.label for index, item in enumerate(files) if item.label not in self.words}
         parts = {
             UNKNOWN: [index for index, label in others.items() if label in heard],
-            "unheard": [index for index, label in others.items() if label not in heard],
+            "unheard": [index for index, label in others.items() if label in unheard],
         }
         return {name: indices for name, indices in parts.items() if indices}
 
@@ -248,9 +253,12 @@ class Keywords(WaveformData):
         return [(texts, names) for texts, names in ((keywords, keywords), (others, [UNKNOWN] * count)) if texts]
 
     def other_texts(self, count: int) -> list[str]:
-        """Other words to synthesize, near-homophones of the keywords first; each again if there are too few."""
+        """Other words to synthesize, near-homophones of the keywords first; each again if there are too few.
+
+        None is a held-out word or sounds like one.
+        """
         said = {word for item in self.speech_recordings for word in item.words or ()}
-        words = spoken_negatives(self.words, count, sorted(said))
+        words = spoken_negatives(self.words, count, sorted(said), excluded=sorted(self.held_out_words))
         return [words[index % len(words)] for index in range(count)]
 
     def speak(self, texts: Sequence[str], split: str) -> tuple[Tensor, list[str]]:
@@ -279,16 +287,7 @@ class Keywords(WaveformData):
         if self.speech_folder is None or not (self.shares["speech_cuts"] or self.shares["speech_pieces"]):
             return torch.empty(0, dtype=torch.int16)
         most = None if self.speech_hours is None else round(self.speech_hours * 3600 * self.sample_rate_hz)
-        parts, total = [torch.empty(0, dtype=torch.int16)], 0
-        recordings = self.speech_recordings
-        for item in tqdm(recordings, "reading speech", disable=len(recordings) < 100 or None, leave=False):
-            if most is not None and total >= most:
-                break
-            parts.append(read_without(item, self.words))
-            total += len(parts[-1])
-        if total < self.samples:
-            raise InputError(f"{self.speech_folder}: less than {self.seconds:g} s of training speech without keywords")
-        return torch.cat(parts)[:most]
+        return read_speech(self.speech_folder, self.speech_recordings, self.words, least=self.samples, most=most)
 
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """As the base class, but each clip labeled `silence` is first replaced by new noise of a random level."""
