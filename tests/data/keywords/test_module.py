@@ -6,6 +6,7 @@ import soundfile
 import torch
 
 from vitspeech.data import Keywords
+from vitspeech.data.clips.silence import read_noise
 from vitspeech.data.clips.spoken_words import synthesize_split
 from vitspeech.data.splits import percentage
 from vitspeech.errors import InputError
@@ -178,6 +179,19 @@ def test_keywords_without_recordings_in_a_held_out_split_are_synthesized_there(r
 def test_wrong_arguments_are_named(root, arguments, reason):
     with pytest.raises(InputError, match=reason):
         Keywords(**{"words": ["go", "stop"], "root": str(root)} | arguments).read("train")
+
+
+def test_noise_of_every_format_is_read_and_hidden_files_are_not(tmp_path):
+    folder = tmp_path / "_background_noise_"
+    folder.mkdir()
+    for name, value in (("fan.flac", 100), ("room.flac", 200), ("room.wav", 300), ("HALL.WAV", 400)):
+        soundfile.write(folder / name, numpy.full(10 * SECOND, value, numpy.int16), SECOND)
+    (folder / "._room.wav").write_bytes(b"\0\5\x16\7")  # what macOS writes
+    (folder / "README.md").write_text("noise")
+    found = read_noise(folder, SECOND, splits=True)
+    assert {name: int(noise[0]) for name, noise in found.items()} == {
+        "HALL": 400, "fan": 100, "room.flac": 200, "room.wav": 300,
+    }  # fmt: skip
 
 
 def test_noise_belongs_into_its_folder(tmp_path):

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.listing import read_rows
-from vitspeech.data.audio.reading import ENDINGS, read_audio, read_clips, some_names
+from vitspeech.data.audio.reading import ENDINGS, audio_files, read_audio, read_clips, some_names
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
@@ -279,9 +279,3 @@ def list_word_folders(folder: Path) -> Iterator[LabeledFile]:
         if not files:
             raise InputError(f"{word}: no recordings of this word ({', '.join(sorted(ENDINGS))})")
         yield from (LabeledFile(file, word.name, speaker_in_name(file.name), str(word)) for file in files)
-
-
-def audio_files(folder: Path) -> list[Path]:
-    """The audio files directly in a folder, sorted by name; none if the folder does not exist."""
-    # On foreign disks and in archives, macOS adds a file ._NAME.wav, not a recording, to each NAME.wav.
-    return sorted(file for file in folder.glob("[!.]*") if file.suffix.lower() in ENDINGS)
