@@ -69,7 +69,7 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
     if missing := unsaid_words(measurement.listener.words, measurement.heard):
         raise InputError(
             f"{plan.keywords} has no recordings of {', '.join(missing)} in the split {plan.split}, which the "
-            "thresholds need; record some, or use --split all"
+            "thresholds need; record some"
         )
     if OTHERS in wanted and all(item.stream.condition != OTHERS for item in measurement.heard):
         raise InputError(f"{plan.keywords} has no other words in the split {plan.split} to count false alarms in")
