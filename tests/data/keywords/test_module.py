@@ -127,8 +127,17 @@ def test_speech_without_keywords_is_cut(root, everyone_trains):
 
 def test_validation_and_test_speakers_are_not_heard(root, monkeypatch):
     monkeypatch.setattr("vitspeech.data.audio.continuous.split_of_speaker", lambda speaker: "test")
-    with pytest.raises(InputError, match="less than 1 s of training speech"):
+    message = r"_speech_: none of its speakers \(3\) falls into training \(half of the speakers do\); add speakers, or"
+    with pytest.raises(InputError, match=message):
         keywords(root).read("train")
+    assert len(keywords(root, speech_cuts=0).read("train"))  # needs no speech
+
+
+def test_speech_with_a_keyword_everywhere_is_refused(root, everyone_trains):
+    data = keywords(root)
+    data.words += ["went"]
+    with pytest.raises(InputError, match="_speech_: less than 1 s of training speech without keywords"):
+        data.read_speech()
 
 
 def test_the_longest_duration_of_speech_is_kept(root, everyone_trains):

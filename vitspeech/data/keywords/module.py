@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vitspeech.data.audio.continuous import Speech, list_speech, speech_split
+from vitspeech.data.audio.continuous import Speech
 from vitspeech.data.audio.reading import fit_length, read_clips
 from vitspeech.data.audio.similar_words import check_words, spoken_negatives
 from vitspeech.data.batches import Items
@@ -28,7 +28,7 @@ from vitspeech.data.clips.silence import (
 )
 from vitspeech.data.clips.spoken_words import speaker, split_generator, synthesize_split
 from vitspeech.data.keywords.items import ALTERED, PIECE, SILENT, SPEECH, KeywordItems
-from vitspeech.data.keywords.speech import read_speech
+from vitspeech.data.keywords.speech import read_speech, training_speech
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.errors import InputError, check_number
@@ -208,6 +208,7 @@ class Keywords(WaveformData):
 
     def read(self, split: str) -> Dataset:
         noises = self.noises
+        speech = self.read_speech() if split == "train" else None  # first, so that errors come before words are spoken
         files = [*self.keyword_files(split), *self.other_files(split)]
         clips = [read_clips([item.file for item in files], self.samples, progress=f"reading {split}")]
         repeats = self.repeats() if split == "train" else {}
@@ -221,7 +222,7 @@ class Keywords(WaveformData):
             labels += [self.label_of(name) for name in label_names]
             speakers += voices
         if split == "train":
-            return self.training_items(torch.cat(clips), torch.tensor(labels), speakers)
+            return self.training_items(torch.cat(clips), torch.tensor(labels), speakers, speech)
         keywords = sum(label < len(self.words) for label in labels)
         cuts, recordings = cut_silence(noises, split, max(round(self.shares[SILENCE] * keywords), 1), self.samples)
         parts = self.parts(files) if files else {}
@@ -270,9 +271,8 @@ class Keywords(WaveformData):
         voices, sounds = zip(*synthesize_split(texts, split, split_generator(split, 0)), strict=True)
         return torch.stack([fit_length(sound, self.samples) for sound in sounds]), [speaker(voice) for voice in voices]
 
-    def training_items(self, clips: Tensor, labels: Tensor, speakers: list[str]) -> KeywordItems:
+    def training_items(self, clips: Tensor, labels: Tensor, speakers: list[str], speech: Tensor) -> KeywordItems:
         """The training clips, and how many are made anew for every batch."""
-        speech = self.read_speech()
         made = {ALTERED: self.count("altered"), SILENT: max(self.count("silence"), 1)}
         if len(speech):
             made |= {SPEECH: self.count("speech_cuts"), PIECE: self.count("speech_pieces")}
@@ -284,7 +284,7 @@ class Keywords(WaveformData):
     @cached_property
     def speech_recordings(self) -> list[Speech]:
         """The training speakers' recordings of continuous speech, if there is a folder of speech."""
-        return [] if self.speech_folder is None else speech_split(list_speech(self.speech_folder), "train")
+        return [] if self.speech_folder is None else training_speech(self.speech_folder)
 
     def read_speech(self) -> Tensor:
         """The training speakers' continuous speech without keywords, one stretch after another: int16 (A,)."""

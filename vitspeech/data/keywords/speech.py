@@ -10,9 +10,26 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from vitspeech.data.audio.continuous import Speech, read_without
+from vitspeech.data.audio.continuous import Speech, list_speech, read_without, speech_split
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.errors import InputError
+
+
+def training_speech(folder: Path) -> list[Speech]:
+    """The recordings of a folder of speech whose speakers are for training.
+
+    Raises:
+        FileNotFoundError, InputError: As `list_speech` does.
+        InputError: If no speaker is for training.
+    """
+    recordings = list_speech(folder)
+    if chosen := speech_split(recordings, "train"):
+        return chosen
+    count = len({item.speaker for item in recordings})
+    raise InputError(
+        f"{folder}: none of its speakers ({count}) falls into training (half of the speakers do); add speakers, or"
+        " name each file by its speaker, SPEAKER_nohash_NUMBER.wav"
+    )
 
 
 def read_speech(
@@ -22,7 +39,7 @@ def read_speech(
 
     Args:
         folder: The folder of speech, for messages.
-        recordings: Those of training speakers.
+        recordings: From `training_speech`.
         words: The keywords.
         least: Fewest samples A.
         most: Most samples A; what follows is not read. `None` reads all.
