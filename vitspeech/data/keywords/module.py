@@ -184,7 +184,7 @@ class Keywords(WaveformData):
         count = min(self.count("others"), len(files))
         return fixed_choice(files, count)
 
-    @property
+    @cached_property
     def heard_words(self) -> list[str]:
         """The words whose recordings training hears as `unknown`; a card has them."""
         return sorted({item.label for item in self.other_files("train")})
@@ -228,11 +228,10 @@ class Keywords(WaveformData):
 
     def parts(self, files: Sequence[LabeledFile]) -> dict[str, list[int]]:
         """The items whose accuracy is reported besides: `unknown` words heard in training, and `unheard` ones."""
-        heard = {item.label for item in self.other_files("train")}
         others = {index: item.label for index, item in enumerate(files) if item.label not in self.words}
         parts = {
-            UNKNOWN: [index for index, label in others.items() if label in heard],
-            "unheard": [index for index, label in others.items() if label not in heard],
+            UNKNOWN: [index for index, label in others.items() if label in self.heard_words],
+            "unheard": [index for index, label in others.items() if label not in self.heard_words],
         }
         return {name: indices for name, indices in parts.items() if indices}
 
