@@ -16,7 +16,7 @@ from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard
 from vitspeech.spotting.measure import Plan, heard_words, measure
 from vitspeech.spotting.page import check_report_folder, write_report
-from vitspeech.spotting.sentences import sentences
+from vitspeech.spotting.sentences import sentences, word_table
 from vitspeech.spotting.streams import Recording, Stream
 from vitspeech.spotting.tables import recording_rows
 
@@ -171,6 +171,15 @@ def test_a_word_that_every_sentence_has_is_named(tmp_path):
     counts = measurement.counts(SETTINGS)
     line = sentences(measurement.summary(counts, SETTINGS, "tiny"))[0]
     assert "every recording has go" in line and "–" not in line and "0.00 h" not in line.partition("No alarm")[2]
+
+
+def test_a_keyword_called_all_has_its_threshold_in_the_table(report):
+    summary = json.loads((report / "summary.json").read_text())
+    point = summary["operating_point"]
+    for part in (point["words"], point["thresholds"], point["inside_sentences"]["words"]):
+        part["all"] = part.pop("stop")
+    go, named, total = word_table(summary)["rows"]
+    assert (go[:2], named[:2], total[:2]) == (["go", "0.9"], ["all", "0.7"], ["all", ""]) and total[-1].endswith("of 6")
 
 
 def test_a_second_report_replaces_the_first_and_other_files_are_refused(report, tmp_path):

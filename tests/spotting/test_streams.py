@@ -109,6 +109,16 @@ def test_a_clip_that_cannot_be_read_is_named_before_anything_is_heard(tmp_path):
         word_streams(tmp_path, ["go"], "test", None, 0)
 
 
+def test_only_the_clips_that_are_heard_are_opened_before(tmp_path, monkeypatch):
+    opened, root = [], write_words(tmp_path)
+    monkeypatch.setattr("vitspeech.spotting.composition.duration_s", lambda file: opened.append(file.parent.name))
+    for with_others, words in ((True, ["cat"] * 5), (False, [])):
+        opened.clear()
+        _, others = word_streams(root, ["go", "stop"], "all", 5, 0, with_others=with_others)
+        assert [word for word in opened if word == "cat"] == words and len(opened) == 5 + len(words)
+        assert bool(others) == with_others
+
+
 def test_a_folder_without_the_models_words_is_refused(tmp_path):
     with pytest.raises(InputError, match="no recordings of left, right in the split test"):
         word_streams(write_words(tmp_path), ["left", "right"], "test", None, 0)

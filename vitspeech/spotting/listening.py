@@ -24,7 +24,7 @@ from vitspeech.inference.spotting import WordSpotter
 from vitspeech.inference.transcribe import is_transcribing
 from vitspeech.spotting.streams import KEYWORDS, SPEECH, MakeStreams, Recording, SaidWord, Stream
 
-TOLERANCE_S = 0.25  # a detection may lie so far beside the word that it is of; pauses are twice as long
+TOLERANCE_S = 0.25  # a detection may be this far from its word; pauses are twice as long
 NEIGHBOR_S = 0.5  # speech: an utterance so near counts as well if it has the word
 DIGITS = 9  # of a probability; so a table has the very numbers that were counted
 ALARM, DISCOUNTED, MATCH, EXTRA = "alarm", "discounted", "match", "extra"

@@ -37,7 +37,7 @@ class Plan:
         seed: Of everything that is drawn at random.
 
     Raises:
-        InputError: If a number is out of its range.
+        InputError: If a number is out of its range, or there are hours without speech.
     """
 
     keywords: Path
@@ -51,6 +51,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.hours is not None and not 0 < self.hours < 1e6:
             raise InputError(f"hours={self.hours} is not a positive number")
+        if self.hours is not None and self.speech is None:
+            raise InputError(f"hours={self.hours} limits the speech; give --speech, or leave out --hours")
         if self.clips is not None and self.clips < 1:
             raise InputError(f"clips={self.clips} is not a positive number")
         check_number("seed", self.seed, 0, LARGEST_SEED)
@@ -109,10 +111,11 @@ def measure(model: Model, plan: Plan, *, with_others: bool = True) -> Measuremen
     listener = Listener(model)
     missing = [label for label in NO_WORDS if label not in model.labels]
     notes = [f"The model has no label {' and '.join(missing)}: it takes every sound for a word."] if missing else []
-    keywords, others = word_streams(plan.keywords, listener.words, plan.split, plan.clips, plan.seed)
+    keywords, others = word_streams(
+        plan.keywords, listener.words, plan.split, plan.clips, plan.seed, with_others=with_others
+    )
     speech = speech_streams(plan.speech, plan.split, plan.hours, plan.seed) if plan.speech else []
     sounds = sound_streams(plan.sounds) if plan.sounds else []
-    others = others if with_others else []
     if with_others and not others:
         notes.append(
             f"{plan.keywords} has no other words in the split {plan.split}: alarms in other words not measured"

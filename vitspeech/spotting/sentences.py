@@ -125,13 +125,13 @@ def word_table(summary: Mapping[str, Any]) -> Table:
         "title": "Every word at the model's thresholds",
         "text": "False alarms an hour and misses, with 95 % intervals: Poisson (Garwood 1936) for alarms, bootstrap "
         "over speakers for misses (Wilson 1927 if none or all are missed)."
-        + (" The last column is of continuous speech, at most, since transcripts have no times." if inside else ""),
+        + (" The last column says how many words inside sentences are reported, at most." if inside else ""),
         "columns": [
             "word",
             "threshold",
             *(f"alarms/h, {NAMES[name]}" for name in conditions),
             *(f"missed, {name}" for name in levels),
-            *(["reported inside sentences"] if inside else []),
+            *(["in sentences"] if inside else []),
         ],
         "rows": rows,
     }
@@ -139,7 +139,7 @@ def word_table(summary: Mapping[str, Any]) -> Table:
 
 def reported_text(inside: Mapping[str, Any]) -> str:
     """How many of the words inside sentences are reported."""
-    return f"{inside['reported']:,} of {inside['said']:,}"
+    return f"{inside['reported']:,} of {inside['said']:,}" if inside["said"] else "–"
 
 
 def protocol(summary: Mapping[str, Any]) -> list[str]:

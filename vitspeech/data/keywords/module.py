@@ -185,7 +185,7 @@ class Keywords(WaveformData):
         files = [item for item in files if item.label not in self.held_out_words]
         return fixed_choice(files, min(self.count("others"), len(files)))
 
-    @property
+    @cached_property
     def heard_words(self) -> list[str]:
         """The words whose recordings training hears as `unknown`; a card has them."""
         return sorted({item.label for item in self.other_files("train")})
@@ -234,8 +234,8 @@ class Keywords(WaveformData):
 
         A word without training recordings that is not held out may be synthesized, and is in neither part if words are.
         """
-        heard = set(self.heard_words)
-        unheard = {item.label for item in files} - heard if not self.shares["spoken"] else self.held_out_words
+        heard = self.heard_words
+        unheard = {item.label for item in files} - {*heard} if not self.shares["spoken"] else self.held_out_words
         others = {index: item.label for index, item in enumerate(files) if item.label not in self.words}
         parts = {
             UNKNOWN: [index for index, label in others.items() if label in heard],
