@@ -16,6 +16,7 @@ from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.folder import LabeledFile, warn_of_few, word_recordings
 from vitspeech.data.clips.module import WaveformData
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import (
     NOISE,
     SILENCE,
@@ -152,12 +153,9 @@ class Keywords(WaveformData):
         return splits
 
     @cached_property
-    def noises(self) -> dict[str, Tensor]:
-        """The noise recordings by name, or synthesized pink noise."""
-        recorded = {} if self.folder is None else read_noise(self.folder / NOISE, self.samples, splits=True)
-        if recorded:
-            self.noise = torch.cat([noise_part(recording, "train") for recording in recorded.values()])
-        return recorded or {"pink": self.noise}
+    def recorded_noise(self) -> dict[str, Tensor]:
+        """The noise recordings by name; none if there are none."""
+        return {} if self.folder is None else read_noise(self.folder / NOISE, self.samples, splits=True)
 
     def prepare_data(self) -> None:
         """Check that the folders exist and, if they are synthesized, that the words can be said and told apart."""
@@ -207,7 +205,9 @@ class Keywords(WaveformData):
         return {word: max(self.synthesized // count, 1) for word, count in recorded.items()}
 
     def read(self, split: str) -> Dataset:
-        noises = self.noises
+        noises = self.recorded_noise or {"pink": pink_noise(self.samples)}
+        if self.recorded_noise:
+            self.noise = torch.cat([noise_part(recording, "train") for recording in noises.values()])
         speech = self.read_speech() if split == "train" else None  # first, so that errors come before words are spoken
         files = [*self.keyword_files(split), *self.other_files(split)]
         clips = [read_clips([item.file for item in files], self.samples, progress=f"reading {split}")]
