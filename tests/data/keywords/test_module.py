@@ -75,13 +75,6 @@ def test_few_recordings_are_repeated_until_they_are_as_many_as_synthesized_clips
     assert len(data.item_names()["train"]) == 20
 
 
-def test_the_words_heard_as_unknown_are_those_of_the_recordings_in_training(root):
-    assert keywords(root, others=10).heard_words == ["cat", "dog"]
-    assert keywords(root, others=10, held_out_words=["dog"]).heard_words == ["cat"]
-    assert keywords(root, others=0).heard_words == []
-    assert Keywords(["go"], str(root), recordings=None, synthesized=1).heard_words == []
-
-
 def test_each_word_is_repeated_by_the_number_of_its_own_recordings(tmp_path):
     pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
     for word, count in {"lamp": 30, "heating": 3}.items():
