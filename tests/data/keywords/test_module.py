@@ -47,6 +47,13 @@ def keywords(root, **arguments):
     return Keywords(["go", "stop"], str(root), **arguments)
 
 
+def test_the_words_heard_as_unknown_are_those_of_the_recordings_in_training(root):
+    assert keywords(root, others=10).heard_words == ["cat", "dog"]
+    assert keywords(root, others=10, held_out_words=["dog"]).heard_words == ["cat"]
+    assert keywords(root, others=0).heard_words == []
+    assert Keywords(["go"], str(root), recordings=None, synthesized=1).heard_words == []
+
+
 def test_training_has_a_number_of_clips_of_each_source_per_keyword(root, everyone_trains):
     data = keywords(root, others=0.5, altered=0.25, speech_cuts=1.0, speech_pieces=0.2, silence=0.1)
     items = data.read("train")
@@ -64,13 +71,6 @@ def test_few_recordings_are_repeated_until_they_are_as_many_as_synthesized_clips
     assert torch.bincount(items.labels, minlength=4).tolist() == [65, 65, 65, 13]
     assert all(items.labels[i] == 0 for i, value in enumerate(recorded) if value == 1000)
     assert len(data.item_names()["train"]) == 20
-
-
-def test_the_words_heard_as_unknown_are_those_of_the_recordings_in_training(root):
-    assert keywords(root, others=10).heard_words == ["cat", "dog"]
-    assert keywords(root, others=10, held_out_words=["dog"]).heard_words == ["cat"]
-    assert keywords(root, others=0).heard_words == []
-    assert Keywords(["go"], str(root), recordings=None, synthesized=1).heard_words == []
 
 
 def test_other_words_are_unknown_and_held_out_ones_are_only_tested(root, everyone_trains):

@@ -181,8 +181,7 @@ class Keywords(WaveformData):
         if split != "train":
             return files
         files = [item for item in files if item.label not in self.held_out_words]
-        count = min(self.count("others"), len(files))
-        return fixed_choice(files, count)
+        return fixed_choice(files, min(self.count("others"), len(files)))
 
     @property
     def heard_words(self) -> list[str]:
