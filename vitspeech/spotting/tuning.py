@@ -20,9 +20,8 @@ from vitspeech.spotting.listening import MATCH
 
 STEPS = numpy.round(numpy.arange(-4, 14.01, 0.1), 1)  # thresholds in logits: 0.018 to 0.9999992
 TAIL = 20  # alarms k of a word that its rate is estimated from, or as many as there are
-FEW = (
-    0.5  # divided by the number of words: alarms at a probability of one half that a word without any is taken to have
-)
+# Alarms at a probability of one half that a word without any is taken to have, times the number of words.
+FEW = 0.5
 
 
 @dataclass(frozen=True)
