@@ -8,7 +8,7 @@ from spotting_data import RATE_HZ, burst, write, write_speech, write_words
 
 from vitspeech.data.audio.reading import read_audio
 from vitspeech.errors import InputError
-from vitspeech.spotting.composition import PAUSE_S, word_streams
+from vitspeech.spotting.composition import PAUSE_S, backgrounds, word_streams
 from vitspeech.spotting.streams import sound_streams, speech_streams
 
 
@@ -101,6 +101,12 @@ def test_noise_comes_from_the_splits_own_part_of_the_recordings(tmp_path):
         noise = (noisy.samples.double() - clean.samples.double()).numpy()
         spectrum = numpy.abs(numpy.fft.rfft(noise * numpy.hanning(len(noise))))
         assert spectrum.argmax() * RATE_HZ / len(noise) == pytest.approx(frequency, abs=3)
+
+
+def test_recordings_of_noise_whose_names_differ_by_the_ending_are_both_heard(tmp_path):
+    for name in ("hum.wav", "hum.flac"):
+        write(tmp_path / "_background_noise_" / name, numpy.full(10 * RATE_HZ, 0.1))
+    assert sorted(backgrounds(tmp_path, "test")) == ["hum.flac", "hum.wav"]
 
 
 def test_a_clip_that_cannot_be_read_is_named_before_anything_is_heard(tmp_path):

@@ -10,9 +10,9 @@ from torch import Tensor
 from torchaudio.functional import resample
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, read_audio, read_clip
-from vitspeech.data.clips.folder import LabeledFile, audio_files, word_recordings
+from vitspeech.data.clips.folder import LabeledFile, word_recordings
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.clips.speech_commands import NOISE, SILENCE, UNKNOWN, noise_part
+from vitspeech.data.clips.silence import NOISE, SILENCE, UNKNOWN, noise_files, noise_part
 from vitspeech.data.splits import relative_name
 from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance
@@ -90,9 +90,9 @@ def backgrounds(root: Path, split: str) -> dict[str, numpy.ndarray]:
     A recording is divided in time as `SpeechCommands` does.
     """
     noises = {}
-    for file in audio_files(root / NOISE):
+    for name, file in noise_files(root / NOISE).items():
         recording = read_audio(file)
-        noises[file.stem] = (recording if split == "all" else noise_part(recording, split)).numpy()
+        noises[name] = (recording if split == "all" else noise_part(recording, split)).numpy()
     return {name: noise for name, noise in noises.items() if len(noise)} or {"pink": pink_noise(16_000).numpy()}
 
 
