@@ -186,6 +186,7 @@ def test_a_timm_network_loads_no_weights_of_its_own(released, arguments, message
 CARDS = {
     "metrics": ([1], r"metrics=\[1\] is not a mapping"),
     "splits": ("x", "splits='x' is not a mapping"),
+    "heard_words": ("cat", "heard_words='cat' is not a list of words"),
     "format": ("x", "format='x' is not a whole number"),
     "sha256": (5, "sha256=5 is not a SHA-256"),
     "config_sha256": (None, "config_sha256=None is not a SHA-256"),

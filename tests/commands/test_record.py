@@ -8,10 +8,12 @@ from running import one_line
 
 from vitspeech.commands import record
 from vitspeech.data.clips.folder import AudioFolder
+from vitspeech.data.keywords.module import Keywords
 from vitspeech.inference import microphone
 
 RATE, PART = 16_000, 1600
-NOISE = (20 * numpy.random.default_rng(0).standard_normal(2 * RATE)).astype(numpy.int16)
+ROOM = (20 * numpy.random.default_rng(0).standard_normal(10 * RATE)).astype(numpy.int16)
+NOISE = ROOM[: 2 * RATE]
 
 
 def said(start_s=0.7, peak=8000):
@@ -43,8 +45,8 @@ def names(folder):
 
 def test_words_and_room_are_recorded_and_ready_for_training(command, hears, tmp_path):
     folder = tmp_path / "recordings"
-    hears(NOISE, *[said()] * 12)
-    result = command("record", "lamp", "curtain", "--to", folder, "--count", "6", "--speaker", "anna", "--noise", "2")
+    hears(ROOM, *[said()] * 12)
+    result = command("record", "lamp", "curtain", "--to", folder, "--count", "6", "--speaker", "anna", "--noise", "10")
     assert result.returncode == 0 and "[1/12] say: " in result.stdout and "[12/12] say: " in result.stdout
     assert result.stdout.splitlines()[-1] == f"12 takes are in {folder}"
     found = names(folder)
@@ -55,6 +57,10 @@ def test_words_and_room_are_recorded_and_ready_for_training(command, hears, tmp_
     with pytest.warns(UserWarning, match="too few speakers"):
         data.setup("fit")
     assert data.labels == ["curtain", "lamp"]
+    data = Keywords(["curtain", "lamp"], str(folder))
+    with pytest.warns(UserWarning, match="too few speakers"):
+        items = data.read("test")
+    assert set(items.labels.tolist()) == {0, 1, 3} and torch.equal(data.noise, torch.from_numpy(ROOM[: 8 * RATE]))
 
 
 def test_bad_takes_are_named_and_asked_for_again(command, hears, tmp_path):
@@ -70,8 +76,8 @@ def test_bad_takes_are_named_and_asked_for_again(command, hears, tmp_path):
 
 def test_ctrl_c_keeps_what_is_there_and_the_same_command_goes_on(command, hears, tmp_path):
     folder = tmp_path / "recordings"
-    arguments = ["record", "lamp", "curtain", "--to", folder, "--count", "2", "--noise", "2"]
-    hears(NOISE, said(), said(), said())
+    arguments = ["record", "lamp", "curtain", "--to", folder, "--count", "2", "--noise", "10"]
+    hears(ROOM, said(), said(), said())
     result = command(*arguments)
     assert result.returncode == 130 and f"stopped: 3 of 4 takes are in {folder}; the same command" in result.stdout
     hears(said())
@@ -94,6 +100,9 @@ def test_a_microphone_that_gives_nothing_ends_with_one_line(command, hears, tmp_
         (["there", "their"], "sound alike"),
         (["lamp", "--count", "0"], "--count=0 is not a number from 1"),
         (["lamp", "--seconds", "nan"], "--seconds=nan is not a number"),
+        (["lamp", "--noise", "5"], "--noise=5 is not 0 or a number from 10"),
+        (["lamp", "--noise", "-1"], "--noise=-1 is not 0 or a number from 10"),
+        (["lamp", "--noise", "nan"], "--noise=nan is not 0 or a number from 10"),
         (["lamp", "--speaker", "a/b"], "'a/b' cannot name a folder or file"),
     ],
 )

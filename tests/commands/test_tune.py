@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from running import one_line
 from spotting_data import write_speech, write_words
 
 import vitspeech
+from vitspeech.spotting.measure import measure
 
 WORDS = ("yes", "no", "up", "down", "left", "right", "stop", "go")
 
@@ -24,7 +26,11 @@ def model(finished_speech_run, tmp_path):
     return tmp_path / "model"
 
 
-def test_tune_writes_thresholds_into_the_card(command, model, folders):
+def test_tune_writes_thresholds_into_the_card(command, model, folders, monkeypatch):
+    def with_note(*args, **options):
+        return replace(measure(*args, **options), notes=["The model has no label unknown."])
+
+    monkeypatch.setattr("vitspeech.spotting.measure.measure", with_note)
     rest = ("--keywords", folders[0], "--speech", folders[1], "--split", "all")
     card = json.loads((model / "card.json").read_text())
     result = command("tune", model, "--alarms-per-hour", 50_000, *rest, "--dry-run")
@@ -33,6 +39,7 @@ def test_tune_writes_thresholds_into_the_card(command, model, folders):
     result = command("tune", model, "--alarms-per-hour", 50_000, *rest)
     lines = result.stdout.splitlines()
     assert lines[0].startswith("wanted an hour") and lines[-1] == str(model / "card.json")
+    assert lines[-2] == "The model has no label unknown."
     written = json.loads((model / "card.json").read_text())
     assert set(written["spotting"]["thresholds"]) == set(WORDS)
     assert written["spotting_choice"]["wanted_alarms_per_hour"] == {"speech": 50_000}
@@ -48,6 +55,7 @@ def test_tune_writes_thresholds_into_the_card(command, model, folders):
         (("--alarms-per-hour", "1"), "nothing to count false alarms in: give --speech, --sounds or --others RATE"),
         (("--alarms-per-hour", "1", "--others", "-3"), "--others -3.0: is not a positive number"),
         (("--alarms-per-hour", "1", "--others", "3"), "has no other words"),
+        (("--alarms-per-hour", "1", "--others", "3", "--hours", "1"), "hours=1.0 limits the speech; give --speech"),
         (("--alarms-per-hour", "1", "--others", "3", "--sounds"), "words has no other words in the split validation"),
     ],
 )
@@ -62,6 +70,12 @@ def test_tune_needs_recordings_of_every_word(command, model, folders, tmp_path):
     assert "few has no recordings of yes in the split all" in one_line(command("tune", model, "--keywords", few, *rest))
 
 
-def test_tune_refuses_a_card_that_cannot_be_written_before_it_listens(command, folders, tmp_path):
-    result = command("tune", tmp_path, "--keywords", folders[0], "--speech", folders[1], "--alarms-per-hour", 1)
-    assert "model.safetensors" in one_line(result)
+@pytest.mark.parametrize("kind", ["a folder", "a link to nowhere"])
+def test_tune_refuses_a_card_that_cannot_be_written_before_it_listens(command, model, folders, monkeypatch, kind):
+    card, heard = model / "card.json", []
+    card.unlink()
+    card.mkdir() if kind == "a folder" else card.symlink_to(model / "missing" / "card.json")
+    monkeypatch.setattr("vitspeech.load", lambda *args, **options: None)
+    monkeypatch.setattr("vitspeech.spotting.measure.measure", lambda *args, **options: heard.append(args))
+    result = command("tune", model, "--keywords", folders[0], "--speech", folders[1], "--alarms-per-hour", 1)
+    assert one_line(result).startswith(f"vitspeech tune: {card}: ") and not heard

@@ -58,6 +58,13 @@ def test_parts_of_a_set_have_an_accuracy_of_their_own():
     assert "unheard_accuracy 0.3333" in describe(found) and ", 3 clips)" in describe(found)
 
 
+def test_parts_without_items_have_no_accuracy():
+    labels = torch.tensor([2, 2, 3])
+    found = metrics(labels, labels, Clips, parts={"unheard": []})
+    assert found.keys() == {"test_accuracy", "interval_95", "clips", "interval_over"} and found["test_accuracy"] == 1
+    assert describe(found).startswith("test_accuracy 1.0000 (")
+
+
 def test_a_set_whose_labels_are_all_words_has_one_accuracy():
     found = metrics(*PAIRS, Shapes(50))
     assert found.keys() == {"test_accuracy", "interval_95", "images", "interval_over"}

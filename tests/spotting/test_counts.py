@@ -101,6 +101,37 @@ def test_a_word_found_twice_counts_once_and_the_second_is_an_extra():
     assert counted.miss_interval(point, 0) == (0.0, 1.0)
 
 
+@pytest.mark.parametrize("are_found", [True, False])
+def test_two_speakers_cannot_show_that_no_word_is_missed_or_that_all_are(are_found):
+    stream = keywords(("go", "anna", 1.0), ("go", "ben", 4.0))
+    found = [detection("go", 1.0), detection("go", 4.0)] if are_found else []
+    counted = counts([stream, speech("so")], [found, []])
+    low, high = counted.miss_interval(counted.at(AT), 0)
+    # Wilson 1927 with 0 of 2: z² / (n + z²)
+    assert (low, high) == pytest.approx((0, 0.6576) if are_found else (0.3424, 1), abs=1e-4)
+    assert 0 <= low < high <= 1
+
+
+def test_words_inside_sentences_are_counted_by_the_transcripts():
+    found = [
+        detection("go", 1.0),
+        detection("go", 3.0),
+        detection("go", 5.0),  # the transcript has the word twice, so one of the three is none of them
+        detection("go", 10.2),  # belongs to the utterance before, which has all its words already
+        detection("stop", 31.0),
+        detection("stop", 35.0, probability=0.4),
+        detection("stop", 12.0),  # an alarm
+    ]
+    counted = counts([speech("go home go", "it is late", None, "the one-stop shop", "stop it")], [found])
+    said, reported, discounted = counted.in_speech(counted.at(AT))
+    assert said.tolist() == [2, 2] and reported.tolist() == [2, 1] and discounted.tolist() == [4, 1]
+
+
+def test_a_detection_beside_the_sentence_with_the_word_counts_for_it():
+    counted = counts([speech("it is late", "go home")], [[detection("go", 9.4)]])
+    assert [values.tolist() for values in counted.in_speech(counted.at(AT))] == [[1, 0], [1, 0], [1, 0]]
+
+
 def test_thresholds_are_those_of_each_word():
     found = [detection("go", 1.0, probability=0.6), detection("stop", 3.0, probability=0.6)]
     counted = counts([speech("so")], [found])

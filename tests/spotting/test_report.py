@@ -7,12 +7,18 @@ import re
 
 import pytest
 import soundfile
+import torch
 from spotting_data import burst, spotter, write, write_speech, write_words
 
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
+from vitspeech.spotting.counts import Counts
+from vitspeech.spotting.listening import Heard
 from vitspeech.spotting.measure import Plan, heard_words, measure
 from vitspeech.spotting.page import check_report_folder, write_report
+from vitspeech.spotting.sentences import sentences, word_table
+from vitspeech.spotting.streams import Recording, Stream
+from vitspeech.spotting.tables import recording_rows
 
 SETTINGS = SpottingSettings({"go": 0.9, "stop": 0.7}, refractory_s=0.6)
 
@@ -63,7 +69,7 @@ def test_the_curve_can_be_computed_again_from_the_raw_detections(report):
                     sum(
                         float(row["end_s"]) - float(row["start_s"])
                         for row in recordings
-                        if row["condition"] == condition and word not in row["contains"].split()
+                        if row["condition"] == condition and word not in row["contains"].split("|")
                     )
                     / 3600
                 )
@@ -119,6 +125,29 @@ def test_the_page_needs_no_network_and_has_the_sounds_of_the_worst_alarms(report
     assert "would bound the rate below" in page and "openWakeWord" in page
 
 
+def test_words_inside_sentences_are_reported(report):
+    """Each of three speakers says "go" once and "stop" once, in utterances of their own."""
+    point = json.loads((report / "summary.json").read_text())["operating_point"]
+    inside = point["inside_sentences"]
+    kept = detected(rows(report / "detections.csv"), point["thresholds"], SETTINGS.refractory_s)
+    for word in ("go", "stop"):
+        where = [row["recording"] for row in kept if row["status"] == "discounted" and row["label"] == word]
+        assert inside["words"][word]["said"] == 3 and inside["words"][word]["discounted"] == len(where)
+        assert inside["words"][word]["reported"] == len(set(where))
+    total = inside["all"]["reported"]
+    assert total and f"Words inside sentences: at most {total} of 6 reported" in (report / "report.html").read_text()
+
+
+def test_labels_of_several_words_are_told_apart_in_the_table_of_recordings():
+    nothing = torch.zeros(0, dtype=torch.int16)
+    recording = Recording("a", "anna", 0.0, 10.0, ("turn", "on", "the", "light", "now"))
+    stream = Stream("speech", "a", None, nothing, (recording,))
+    labels = ["turn on", "on", "light now", "the light", "off"]
+    counted = Counts(labels, [Heard(stream, 10.0, torch.zeros(0, 5), None)], [], 0.0)
+    (row,) = recording_rows(counted)
+    assert row[-1].split("|") == ["turn on", "on", "light now", "the light"]
+
+
 def test_the_main_numbers_are_in_the_summary(report):
     summary = json.loads((report / "summary.json").read_text())
     speech, others = (summary["conditions"][name] for name in ("speech", "others"))
@@ -134,6 +163,25 @@ def test_the_main_numbers_are_in_the_summary(report):
     assert low <= point["all"]["misses"]["clean"]["rate"] <= high
 
 
+def test_a_word_that_every_sentence_has_is_named(tmp_path):
+    speech = write_speech(tmp_path / "speech", seconds=1)
+    for file in speech.rglob("*.trans.txt"):
+        file.write_text(file.read_text().replace("IT IS LATE", "GO LATE").replace("STOP", "GO"))
+    measurement = measure(spotter(), Plan(write_words(tmp_path / "words", count=2), speech, split="all", clips=4))
+    counts = measurement.counts(SETTINGS)
+    line = sentences(measurement.summary(counts, SETTINGS, "tiny"))[0]
+    assert "every recording has go" in line and "–" not in line and "0.00 h" not in line.partition("No alarm")[2]
+
+
+def test_a_keyword_called_all_has_its_threshold_in_the_table(report):
+    summary = json.loads((report / "summary.json").read_text())
+    point = summary["operating_point"]
+    for part in (point["words"], point["thresholds"], point["inside_sentences"]["words"]):
+        part["all"] = part.pop("stop")
+    go, named, total = word_table(summary)["rows"]
+    assert (go[:2], named[:2], total[:2]) == (["go", "0.9"], ["all", "0.7"], ["all", ""]) and total[-1].endswith("of 6")
+
+
 def test_a_second_report_replaces_the_first_and_other_files_are_refused(report, tmp_path):
     check_report_folder(report)
     check_report_folder(tmp_path / "new")
@@ -142,16 +190,20 @@ def test_a_second_report_replaces_the_first_and_other_files_are_refused(report, 
         check_report_folder(tmp_path)
 
 
-def test_the_card_says_which_other_words_training_heard():
-    def card(name, **arguments):
-        return {"data": {"class_path": f"vitspeech.{name}", "init_args": arguments}}
+def test_only_the_card_says_which_other_words_training_heard():
+    said = ["cat", "dog"]
+    assert heard_words({"heard_words": ["cat", "house"]}, said) == {"cat"}
+    assert heard_words({"heard_words": []}, said) == set()
+    assert heard_words({"heard_words": ["unknown"]}, said) is None  # a folder of that name has any words
+    for arguments in ({"held_out_words": ["dog"]}, {"held_out_words": ["dog"], "recordings": None}, {}):
+        assert heard_words({"data": {"class_path": "vitspeech.Keywords", "init_args": arguments}}, said) is None
+    assert heard_words({}, said) is None
 
-    words = ["cat", "dog"]
-    assert heard_words(card("SpeechCommands", unknown=0.1), words) == {"cat", "dog"}
-    assert heard_words(card("SpeechCommands"), words) == set()
-    assert heard_words(card("Keywords", held_out_words=["dog"]), words) == {"cat"}
-    assert heard_words(card("Keywords", held_out_words=["dog"], others=0.0), words) == set()
-    assert heard_words(card("AudioFolder"), words) is None and heard_words({}, words) is None
+
+def test_without_such_an_entry_the_report_says_nothing_about_words_that_were_heard(report):
+    summary = json.loads((report / "summary.json").read_text())
+    summary["other_words"]["by_card"] = None
+    assert not any("training" in line for line in sentences(summary))
 
 
 @pytest.mark.parametrize(

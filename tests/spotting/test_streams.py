@@ -8,7 +8,7 @@ from spotting_data import RATE_HZ, burst, write, write_speech, write_words
 
 from vitspeech.data.audio.reading import read_audio
 from vitspeech.errors import InputError
-from vitspeech.spotting.composition import PAUSE_S, word_streams
+from vitspeech.spotting.composition import PAUSE_S, backgrounds, word_streams
 from vitspeech.spotting.streams import sound_streams, speech_streams
 
 
@@ -90,18 +90,39 @@ def test_the_number_of_clips_is_limited(tmp_path):
 
 
 def test_noise_comes_from_the_splits_own_part_of_the_recordings(tmp_path):
-    write(write_words(tmp_path) / "_background_noise_" / "hum.wav", numpy.repeat([0.1, 0.2, 0.3], [8000, 1000, 1000]))
-    levels = {}
-    for split in ("validation", "test"):
+    hertz = {"train": 300, "validation": 700, "test": 1500}  # of a sine in each part: the first 80 %, then 10 % each
+    parts = [
+        0.2 * numpy.sin(2 * numpy.pi * hertz[split] * numpy.arange(share * RATE_HZ // 10) / RATE_HZ)
+        for split, share in (("train", 80), ("validation", 10), ("test", 10))
+    ]
+    write(write_words(tmp_path) / "_background_noise_" / "hum.wav", numpy.concatenate(parts))
+    for split, frequency in hertz.items():
         clean, _, noisy, _ = word_streams(tmp_path, ["go"], split, None, 0)[0][0](RATE_HZ)
-        levels[split] = (noisy.samples - clean.samples).float().std()
-    assert levels["validation"] < 1 and levels["test"] < 1  # a tenth of the recording, which is constant
+        noise = (noisy.samples.double() - clean.samples.double()).numpy()
+        spectrum = numpy.abs(numpy.fft.rfft(noise * numpy.hanning(len(noise))))
+        assert spectrum.argmax() * RATE_HZ / len(noise) == pytest.approx(frequency, abs=3)
+
+
+def test_recordings_of_noise_whose_names_differ_by_the_ending_are_both_heard(tmp_path):
+    for name in ("hum.wav", "hum.flac"):
+        write(tmp_path / "_background_noise_" / name, numpy.full(10 * RATE_HZ, 0.1))
+    assert sorted(backgrounds(tmp_path, "test")) == ["hum.flac", "hum.wav"]
 
 
 def test_a_clip_that_cannot_be_read_is_named_before_anything_is_heard(tmp_path):
     (write_words(tmp_path) / "test/cat/test0_nohash_1.wav").write_text("not a recording")
     with pytest.raises(InputError, match=r"test/cat/test0_nohash_1\.wav"):
         word_streams(tmp_path, ["go"], "test", None, 0)
+
+
+def test_only_the_clips_that_are_heard_are_opened_before(tmp_path, monkeypatch):
+    opened, root = [], write_words(tmp_path)
+    monkeypatch.setattr("vitspeech.spotting.composition.duration_s", lambda file: opened.append(file.parent.name))
+    for with_others, words in ((True, ["cat"] * 5), (False, [])):
+        opened.clear()
+        _, others = word_streams(root, ["go", "stop"], "all", 5, 0, with_others=with_others)
+        assert [word for word in opened if word == "cat"] == words and len(opened) == 5 + len(words)
+        assert bool(others) == with_others
 
 
 def test_a_folder_without_the_models_words_is_refused(tmp_path):

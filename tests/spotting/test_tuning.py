@@ -107,6 +107,16 @@ def test_a_rate_that_no_threshold_reaches_names_the_nearest(measurement):
         tune(measurement, {"speech": 1e-6})
 
 
+def test_speech_that_has_a_word_in_every_recording_is_refused(tmp_path):
+    speech = write_speech(tmp_path / "speech", seconds=1)
+    for file in speech.rglob("*.trans.txt"):
+        file.write_text(file.read_text().replace("IT IS LATE", "GO LATE").replace("STOP", "GO"))
+    plan = Plan(write_words(tmp_path / "words", count=2), speech, split="all", clips=4)
+    heard = measure(spotter(), plan, with_others=False)
+    with pytest.raises(InputError, match=r"every recording of .*speech that is heard has go: give speech without it"):
+        tune(heard, {"speech": 1.0})
+
+
 def test_a_model_that_finds_nothing_is_refused(tmp_path):
     deaf = spotter()
     with torch.no_grad():

@@ -1,11 +1,13 @@
 """The folder of a run: one that holds files of the user's under the names of a run's files is refused, not changed."""
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
-from tiny import TINY
+from spotting_data import write_words
+from tiny import TINY, TINY_SPEECH
 
 from vitspeech.training.cli import train
 from vitspeech.training.run_folder import NAMES, check_free, discard, start
@@ -32,6 +34,16 @@ def a_broken_link(path: Path) -> None:
 def test_the_names_are_all_that_a_finished_run_has(finished_run, finished_transcriber_run):
     for run in (finished_run, finished_transcriber_run):
         assert {path.name for path in run.iterdir()} <= set(NAMES)
+
+
+def test_the_card_has_the_words_that_training_heard_as_unknown(tmp_path, finished_speech_run):
+    words = write_words(tmp_path / "words", count=2)
+    data = ["--data=vitspeech.Keywords", f"--data.root={words}", "--data.words=[go,stop]", "--data.batch=4"]
+    shape = [argument for argument in TINY_SPEECH if not argument.startswith("--data")]
+    train([*shape, *data, "--trainer.max_epochs=1", f"--run={tmp_path / 'run'}"])
+    assert json.loads((tmp_path / "run/model/card.json").read_text())["heard_words"] == ["cat"]
+    # A data set without `unknown` does not say it.
+    assert "heard_words" not in json.loads((finished_speech_run / "model/card.json").read_text())
 
 
 @pytest.mark.parametrize("make", [a_file, a_folder, a_broken_link])

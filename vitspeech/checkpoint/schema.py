@@ -108,6 +108,7 @@ ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
     "data": (is_class, "a mapping with class_path and init_args"),
     "split": (is_text, "a text"),
     "splits": (is_mapping_to(is_split), "a mapping from splits to items and sha256"),
+    "heard_words": (is_list_of(is_text), "a list of words"),
     "metrics": (is_metrics, "a mapping from names to numbers"),
     "parameters": (is_count, "a whole number"),
     "seeds": (lambda value: is_list_of(is_number)(value) and value, "a list of numbers"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PART_S = 0.1  # of the level meter
 PAUSE_S = 0.6  # before each take, in which nothing is recorded
 MOST_TRIES = 10
+LEAST_NOISE_S, MOST_NOISE_S = 10, 600  # a tenth each is for validation and test, and must hold a clip
 METER_DB, METER_WIDTH = 60, 30  # the range of the level meter below full scale, and its characters
 
 
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--count", type=int, default=10, metavar="N", help="takes of each word (default 10)")
     parser.add_argument("--seconds", type=float, default=2.0, metavar="S", help="length of a take (default 2)")
     parser.add_argument("--speaker", default="me", metavar="NAME", help="who speaks, for the files' names (default me)")
-    text = "length of the recording of the room (default 20; 0 records none)"
+    text = f"length of the recording of the room, at least {LEAST_NOISE_S} (default 20; 0 records none)"
     parser.add_argument("--noise", type=float, default=20.0, metavar="S", help=text)
     options = parser.parse_args(arguments)
     command_line.check_folder(options.to, "--to")
@@ -53,7 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     check_number("--count", options.count, 1, 10_000)
     check_number("--seconds", options.seconds, 0.5, 10)
-    check_number("--noise", options.noise, 0, 600)
+    if options.noise and not LEAST_NOISE_S <= options.noise <= MOST_NOISE_S:
+        reason = "training, validation and test need a second of it each"
+        raise InputError(
+            f"--noise={options.noise:g} is not 0 or a number from {LEAST_NOISE_S} to {MOST_NOISE_S}: {reason}"
+        )
     takes = missing_takes(options.to, options.words, options.count, options.speaker)
     with suppress(MissingExtraError):  # words can be recorded without being synthesized
         check_words(options.words)

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tuned = tune(measurement, wanted)
     print("\n".join(table(tuned, wanted)))
     choice = record(tuned, measurement, wanted)
-    for line in chosen(tuned.settings, choice, never_found(tuned)):
+    for line in (*chosen(tuned.settings, choice, never_found(tuned)), *measurement.notes):
         print(line)
     if not options.dry_run:
         print(save_settings(options.model, tuned.settings, choice))

@@ -68,7 +68,7 @@ def metrics(
 
     `test_accuracy`, its interval and the number of items count all labels. If some labels are not words (`unknown`,
     `silence`), `word_accuracy` counts only the clips of words; a word predicted as `unknown` is an error. The accuracy
-    of each of `parts`, items by their indices, follows.
+    of each of `parts`, items by their indices, follows. What has no items has no accuracy.
 
     Shape:
         (N,), (N,), and the speaker of each item, or `None` if they are unknown
@@ -77,7 +77,7 @@ def metrics(
     words = [index for index, label in enumerate(data.labels) if label in getattr(data, "words", data.labels)]
     if len(words) < len(data.labels):
         parts = {"word": torch.isin(labels, torch.tensor(words)).nonzero()[:, 0].tolist()} | dict(parts or {})
-    for name, indices in (parts or {}).items():
+    for name, indices in ((name, indices) for name, indices in (parts or {}).items() if len(indices)):
         some = None if speakers is None else [speakers[index] for index in indices]
         values |= accuracies(name, (labels == predictions)[indices], f"{name}_{data.items}", some)
     return values | resampled(data.items, None if speakers is None else len(set(speakers)))

@@ -10,9 +10,9 @@ from torch import Tensor
 from torchaudio.functional import resample
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, read_audio, read_clip
-from vitspeech.data.clips.folder import LabeledFile, audio_files, word_recordings
+from vitspeech.data.clips.folder import LabeledFile, word_recordings
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.clips.speech_commands import NOISE, SILENCE, UNKNOWN, noise_part
+from vitspeech.data.clips.silence import NOISE, SILENCE, UNKNOWN, noise_files, noise_part
 from vitspeech.data.splits import relative_name
 from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance
@@ -26,7 +26,7 @@ MOST_WORDS = 50  # of a stream
 
 
 def word_streams(
-    root: Path, labels: Sequence[str], split: str, clips: int | None, seed: int
+    root: Path, labels: Sequence[str], split: str, clips: int | None, seed: int, *, with_others: bool = True
 ) -> tuple[list[MakeStreams], list[MakeStreams]]:
     """The streams of the model's words at every noise level, and those of other words.
 
@@ -36,30 +36,32 @@ def word_streams(
         split: `train`, `validation`, `test` or `all`.
         clips: The most clips of the model's words, and of other words; `None` takes all.
         seed: Of the choice of clips, their order, the pauses and the noise.
+        with_others: Whether there are streams of other words.
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        InputError: If it has none of the model's words in the split, or a clip that cannot be read.
+        InputError: If it has none of the model's words in the split, or a clip of the streams cannot be read.
     """
     splits = word_recordings(root)
     files = [item for name, items in splits.items() if split in (name, "all") for item in items]
     wanted = [item for item in files if item.label in labels]
-    others = [item for item in files if item.label not in (*labels, UNKNOWN, SILENCE)]
+    others = [item for item in files if with_others and item.label not in (*labels, UNKNOWN, SILENCE)]
     if not wanted:
         raise InputError(
             f"{root}: no recordings of {', '.join(labels)} in the split {split}; the model's words are these"
         )
-    for item in (*wanted, *others):
-        duration_s(item.file)
     noises = backgrounds(root, split)
     generator = numpy.random.default_rng(seed)
+    groups, other_groups = grouped(wanted, clips, generator), grouped(others, clips, generator)
+    for group in (*groups, *other_groups):
+        for item in group:
+            duration_s(item.file)
     keywords = [
-        composer(KEYWORDS, group, root, noises, SNRS_DB, [seed, 0, number])
-        for number, group in enumerate(grouped(wanted, clips, generator))
+        composer(KEYWORDS, group, root, noises, SNRS_DB, [seed, 0, number]) for number, group in enumerate(groups)
     ]
     fillers = [
         composer(OTHERS, group, root, noises, (math.inf,), [seed, 1, number])
-        for number, group in enumerate(grouped(others, clips, generator))
+        for number, group in enumerate(other_groups)
     ]
     return keywords, fillers
 
@@ -88,9 +90,9 @@ def backgrounds(root: Path, split: str) -> dict[str, numpy.ndarray]:
     A recording is divided in time as `SpeechCommands` does.
     """
     noises = {}
-    for file in audio_files(root / NOISE):
+    for name, file in noise_files(root / NOISE).items():
         recording = read_audio(file)
-        noises[file.stem] = (recording if split == "all" else noise_part(recording, split)).numpy()
+        noises[name] = (recording if split == "all" else noise_part(recording, split)).numpy()
     return {name: noise for name, noise in noises.items() if len(noise)} or {"pink": pink_noise(16_000).numpy()}
 
 

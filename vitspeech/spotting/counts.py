@@ -4,6 +4,7 @@ Shapes: K candidates, W words of the model, S conditions with alarms, L noise le
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,8 @@ import numpy
 import torch
 
 from vitspeech.data.audio.continuous import occurrences
-from vitspeech.metrics.intervals import bootstrap_ratio_interval, poisson_interval
-from vitspeech.spotting.listening import ALARM, EXTRA, MATCH, Candidate, Heard, noise_name
+from vitspeech.metrics.intervals import bootstrap_ratio_interval, poisson_interval, wilson_interval
+from vitspeech.spotting.listening import ALARM, DISCOUNTED, EXTRA, MATCH, Candidate, Heard, neighbors, noise_name
 from vitspeech.spotting.streams import KEYWORDS, OTHERS, SOUNDS, SPEECH
 
 ALARMING = (SPEECH, OTHERS, SOUNDS)  # the conditions in which every detection that is not discounted is a false alarm
@@ -144,7 +145,10 @@ class Counts:
         return {"alarms": count, "hours": effective, "per_hour": rate}
 
     def alarm_interval(self, point: OperatingPoint, condition: int, word: int | None = None) -> dict[str, float]:
-        """`alarm_rate` with the exact 95 % interval of a Poisson rate, `low` and `high`."""
+        """`alarm_rate` with the 95 % interval of a Poisson rate, `low` and `high`.
+
+        It is exact for one word and approximate for all, whose hours differ, and takes alarms to be independent.
+        """
         rate = self.alarm_rate(point, condition, word)
         low, high = poisson_interval(rate["alarms"]) if rate["hours"] else (None, None)
         return rate | {"low": low and low / rate["hours"], "high": high and high / rate["hours"]}
@@ -156,7 +160,11 @@ class Counts:
         return {"words": said, "missed": said - found, "rate": (said - found) / said if said else None}
 
     def miss_interval(self, point: OperatingPoint, level: int, word: int | None = None) -> tuple[float, float] | None:
-        """The 95 % interval of `miss_rate`: bootstrap over speakers; `None` with fewer than two speakers."""
+        """The 95 % interval of `miss_rate`: bootstrap over speakers; `None` with fewer than two speakers.
+
+        If no word is missed, or all are, the bootstrap has no width: the interval is Wilson's, of as many trials as
+        speakers, since the words of one speaker are not independent.
+        """
         found = {
             (item.stream, item.word)
             for item, is_kept in zip(self.candidates, point.kept, strict=True)
@@ -169,10 +177,39 @@ class Counts:
                     if word is None or said.label == self.words[word]:
                         missed.append(float((number, place) not in found))
                         speakers.append(said.speaker)
-        if len(set(speakers)) < 2:
+        count = len(set(speakers))
+        if count < 2:
             return None
+        if len(set(missed)) == 1:
+            low, high = wilson_interval(missed[0], count)
+            return max(low, 0.0), min(high, 1.0)
         values = torch.tensor(missed)
         return bootstrap_ratio_interval(values, torch.ones_like(values), resamples=RESAMPLES, groups=speakers)
+
+    def in_speech(self, point: OperatingPoint) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+        """Words inside sentences of continuous speech, by the transcripts, which have no times.
+
+        Returns:
+            How often each word is said (W,); how often it is reported, at most (W,): the discounted detections, but of
+            one recording no more than its transcript has; and all discounted detections (W,).
+        """
+        said, reported, discounted = (numpy.zeros(len(self.words), int) for _ in range(3))
+        times: Counter[tuple[int, int, int]] = Counter()
+        for number, item in enumerate(self.heard):
+            for place, part in enumerate(item.stream.recordings if item.stream.condition == SPEECH else ()):
+                for word, label in enumerate(self.words):
+                    times[number, place, word] = len(occurrences(part.words, label))
+                    said[word] += times[number, place, word]
+        for item, word, is_kept in zip(self.candidates, self.label.tolist(), point.kept, strict=True):
+            if is_kept and item.status == DISCOUNTED:
+                discounted[word] += 1
+                recordings = self.heard[item.stream].stream.recordings
+                near = [item.recording, *neighbors(item.detection, recordings)]
+                place = next((place for place in near if times[item.stream, place, word]), None)
+                if place is not None:
+                    times[item.stream, place, word] -= 1
+                    reported[word] += 1
+        return said, reported, discounted
 
     def delays(self, point: OperatingPoint) -> list[float]:
         """Seconds from the end of each word that was found to the last audio that its first detection depends on."""

@@ -22,9 +22,9 @@ from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.inference.transcribe import is_transcribing
-from vitspeech.spotting.streams import KEYWORDS, SPEECH, MakeStreams, SaidWord, Stream
+from vitspeech.spotting.streams import KEYWORDS, SPEECH, MakeStreams, Recording, SaidWord, Stream
 
-TOLERANCE_S = 0.25  # a detection may lie so far beside the word that it is of; pauses are twice as long
+TOLERANCE_S = 0.25  # a detection may be this far from its word; pauses are twice as long
 NEIGHBOR_S = 0.5  # speech: an utterance so near counts as well if it has the word
 DIGITS = 9  # of a probability; so a table has the very numbers that were counted
 ALARM, DISCOUNTED, MATCH, EXTRA = "alarm", "discounted", "match", "extra"
@@ -140,11 +140,19 @@ def judged(detection: Detection, number: int, stream: Stream) -> Candidate:
             return Candidate(detection, number, recording, MATCH, same.index(max(same)))
         return Candidate(detection, number, recording, EXTRA, word)
     is_said = stream.condition == SPEECH and any(
-        occurrences(near.words, detection.label)
-        for near in stream.recordings
-        if near.start_s - NEIGHBOR_S < detection.end_s and detection.start_s < near.end_s + NEIGHBOR_S
+        occurrences(stream.recordings[place].words, detection.label)
+        for place in neighbors(detection, stream.recordings)
     )
     return Candidate(detection, number, recording, DISCOUNTED if is_said else ALARM, word)
+
+
+def neighbors(detection: Detection, recordings: Sequence[Recording]) -> list[int]:
+    """The numbers of the recordings that a detection overlaps, or is within `NEIGHBOR_S` of."""
+    return [
+        place
+        for place, near in enumerate(recordings)
+        if near.start_s - NEIGHBOR_S < detection.end_s and detection.start_s < near.end_s + NEIGHBOR_S
+    ]
 
 
 def overlap_s(detection: Detection, word: SaidWord) -> float:

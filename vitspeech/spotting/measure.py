@@ -9,13 +9,15 @@ from typing import Any
 import numpy
 
 from vitspeech.checkpoint.folder import Model
+from vitspeech.data.audio.continuous import occurrences
+from vitspeech.data.clips.speech_commands import UNKNOWN
 from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings
 from vitspeech.errors import InputError, check_number
 from vitspeech.provenance import provenance
 from vitspeech.spotting.composition import word_streams
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import ALARM, Heard, Listener
-from vitspeech.spotting.streams import KEYWORDS, OTHERS, sound_streams, speech_streams
+from vitspeech.spotting.streams import KEYWORDS, OTHERS, SPEECH, sound_streams, speech_streams
 from vitspeech.spotting.summary import summary
 
 LARGEST_SEED = 2**32 - 1
@@ -35,7 +37,7 @@ class Plan:
         seed: Of everything that is drawn at random.
 
     Raises:
-        InputError: If a number is out of its range.
+        InputError: If a number is out of its range, or there are hours without speech.
     """
 
     keywords: Path
@@ -49,6 +51,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.hours is not None and not 0 < self.hours < 1e6:
             raise InputError(f"hours={self.hours} is not a positive number")
+        if self.hours is not None and self.speech is None:
+            raise InputError(f"hours={self.hours} limits the speech; give --speech, or leave out --hours")
         if self.clips is not None and self.clips < 1:
             raise InputError(f"clips={self.clips} is not a positive number")
         check_number("seed", self.seed, 0, LARGEST_SEED)
@@ -107,10 +111,11 @@ def measure(model: Model, plan: Plan, *, with_others: bool = True) -> Measuremen
     listener = Listener(model)
     missing = [label for label in NO_WORDS if label not in model.labels]
     notes = [f"The model has no label {' and '.join(missing)}: it takes every sound for a word."] if missing else []
-    keywords, others = word_streams(plan.keywords, listener.words, plan.split, plan.clips, plan.seed)
+    keywords, others = word_streams(
+        plan.keywords, listener.words, plan.split, plan.clips, plan.seed, with_others=with_others
+    )
     speech = speech_streams(plan.speech, plan.split, plan.hours, plan.seed) if plan.speech else []
     sounds = sound_streams(plan.sounds) if plan.sounds else []
-    others = others if with_others else []
     if with_others and not others:
         notes.append(
             f"{plan.keywords} has no other words in the split {plan.split}: alarms in other words not measured"
@@ -142,8 +147,14 @@ def unsaid_words(words: Iterable[str], heard: Iterable[Heard]) -> list[str]:
     return [word for word in words if word not in said]
 
 
+def words_of_all_speech(words: Iterable[str], heard: Iterable[Heard]) -> list[str]:
+    """The words that every recording of continuous speech has, so that false alarms of them cannot be counted in it."""
+    parts = [part for item in heard if item.stream.condition == SPEECH for part in item.stream.recordings]
+    return [word for word in words if parts and all(occurrences(part.words, word) for part in parts)]
+
+
 def other_words(counts: Counts, kept: numpy.ndarray, card: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Alarms in other words that training heard as `unknown`, and in those that it never heard, by the model's card.
+    """Alarms in other words whose recordings training heard as `unknown`, and in the rest, by the model's card.
 
     Returns:
         `None` if there are no other words; `by_card` is `None` if the card does not say it.
@@ -174,11 +185,6 @@ def other_words(counts: Counts, kept: numpy.ndarray, card: Mapping[str, Any]) ->
 
 
 def heard_words(card: Mapping[str, Any], words: Iterable[str]) -> set[str] | None:
-    """Those of some other words that training heard as `unknown`; `None` if the card does not say it."""
-    data = card.get("data") or {}
-    arguments = data.get("init_args") or {}
-    if "held_out_words" in arguments:
-        return set(words) - set(arguments["held_out_words"] or ()) if arguments.get("others", 1) else set()
-    if str(data.get("class_path", "")).endswith("SpeechCommands"):
-        return set(words) if arguments.get("unknown") else set()
-    return None
+    """Those of some other words whose recordings training heard as `unknown`; `None` if the card does not say it."""
+    heard = card.get("heard_words")
+    return None if heard is None or UNKNOWN in heard else set(words) & set(heard)

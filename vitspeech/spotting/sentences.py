@@ -57,13 +57,18 @@ def sentences(summary: Mapping[str, Any]) -> list[str]:
         if condition == OTHERS:
             text += f", {1000 * alarms['alarms'] / there['words']:.1f} per 1,000 of {there['words']:,} words"
         hours = there.get("hours_by_word", {"": there["hours"]})
+        if never_free := [word for word, value in hours.items() if word and not value]:
+            lines.append(f"{text}; every recording has {', '.join(never_free)}, whose false alarms can't be counted.")
+            continue
         fewest = f"{min(hours.values()):.2f} h" + (", the fewest of a word," if condition == SPEECH else "")
         limit = number(there["no_alarm_bounds_rate_below"])
         lines.append(f"{text}. No alarm in {fewest} would bound the rate below {limit}.")
-    if summary["other_words"]:
-        lines.append(other_words_text(summary["other_words"]))
+    if (other := summary["other_words"]) and other["by_card"]:
+        lines.append(other_words_text(other["by_card"]))
     for level, miss in point["all"]["misses"].items():
         lines.append(f"Words missed ({level_name(level)}): {percent(miss)} of {miss['words']:,}.")
+    if inside := point["inside_sentences"]:
+        lines.append(f"Words inside sentences: at most {reported_text(inside['all'])} reported.")
     if point["delay_s"]:
         middle, high = (1000 * point["delay_s"][name] for name in ("median", "90_percent_below"))
         lines.append(f"A word is reported {middle:.0f} ms after its end (median; 90 % within {high:.0f} ms).")
@@ -75,13 +80,11 @@ def sentences(summary: Mapping[str, Any]) -> list[str]:
     return [*lines, *summary["notes"]]
 
 
-def other_words_text(other: Mapping[str, Any]) -> str:
-    """What the card says about the other words, and the alarms in either kind."""
-    if other["by_card"] is None:
-        return "The model's card does not say which other words training heard."
+def other_words_text(by_card: Mapping[str, Any]) -> str:
+    """The alarms in other words of which training had recordings, and in those of which it had none."""
     parts = []
-    for name, kind in (("heard in training", "heard"), ("never heard in training", "unheard")):
-        words, alarms = (other["by_card"][kind][key] for key in ("words", "alarms"))
+    for name, kind in (("with recordings in training", "heard"), ("without recordings in training", "unheard")):
+        words, alarms = (by_card[kind][key] for key in ("words", "alarms"))
         if words:
             parts.append(f"{name}: {alarms} alarms in {words:,} words ({1000 * alarms / words:.1f} per 1,000)")
     return f"Other words {'; '.join(parts)}."
@@ -109,27 +112,34 @@ def word_table(summary: Mapping[str, Any]) -> Table:
     """Every word at the model's own thresholds."""
     point = summary["operating_point"]
     conditions, levels = point["all"]["alarms"], point["all"]["misses"]
-    rows = [
-        [
-            word,
-            f"{point['thresholds'].get(word, 0):.4g}" if word != "all" else "",
-            *(rate_text(values["alarms"][name]) for name in conditions),
-            *(percent(values["misses"][name]) for name in levels),
-        ]
-        for word, values in [*point["words"].items(), ("all", point["all"])]
-    ]
+    inside = point["inside_sentences"]
+    rows = []
+    for word, values in [*point["words"].items(), (None, point["all"])]:
+        row = ["all", ""] if word is None else [word, f"{point['thresholds'][word]:.4g}"]
+        row += [rate_text(values["alarms"][name]) for name in conditions]
+        row += [percent(values["misses"][name]) for name in levels]
+        if inside:
+            row.append(reported_text(inside["all"] if word is None else inside["words"][word]))
+        rows.append(row)
     return {
         "title": "Every word at the model's thresholds",
         "text": "False alarms an hour and misses, with 95 % intervals: Poisson (Garwood 1936) for alarms, bootstrap "
-        "over speakers for misses.",
+        "over speakers for misses (Wilson 1927 if none or all are missed)."
+        + (" The last column says how many words inside sentences are reported, at most." if inside else ""),
         "columns": [
             "word",
             "threshold",
             *(f"alarms/h, {NAMES[name]}" for name in conditions),
             *(f"missed, {name}" for name in levels),
+            *(["in sentences"] if inside else []),
         ],
         "rows": rows,
     }
+
+
+def reported_text(inside: Mapping[str, Any]) -> str:
+    """How many of the words inside sentences are reported."""
+    return f"{inside['reported']:,} of {inside['said']:,}" if inside["said"] else "–"
 
 
 def protocol(summary: Mapping[str, Any]) -> list[str]:

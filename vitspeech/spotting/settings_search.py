@@ -8,7 +8,7 @@ from typing import Any
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.spotting.counts import Counts
-from vitspeech.spotting.measure import Measurement, Plan, unsaid_words
+from vitspeech.spotting.measure import Measurement, Plan, unsaid_words, words_of_all_speech
 from vitspeech.spotting.sentences import NAMES, number, percent, rate_text
 from vitspeech.spotting.streams import OTHERS, SOUNDS, SPEECH
 from vitspeech.spotting.tuning import Choice, choose
@@ -62,17 +62,22 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
         wanted: False alarms an hour, for each condition that counts.
 
     Raises:
-        InputError: If a word has no recordings, none is ever found, other words count and there are none, or no
-            thresholds reach the wanted rate; the message has the nearest one.
+        InputError: If a word has no recordings, none is ever found, other words count and there are none, all
+            speech has a word, or no thresholds reach the wanted rate; the message has the nearest one.
     """
     plan = measurement.plan
     if missing := unsaid_words(measurement.listener.words, measurement.heard):
         raise InputError(
             f"{plan.keywords} has no recordings of {', '.join(missing)} in the split {plan.split}, which the "
-            "thresholds need; record some, or use --split all"
+            "thresholds need; record some"
         )
     if OTHERS in wanted and all(item.stream.condition != OTHERS for item in measurement.heard):
         raise InputError(f"{plan.keywords} has no other words in the split {plan.split} to count false alarms in")
+    if SPEECH in wanted and (said := words_of_all_speech(measurement.listener.words, measurement.heard)):
+        raise InputError(
+            f"every recording of {plan.speech} that is heard has {', '.join(said)}: give speech without it, in which "
+            "false alarms can be counted"
+        )
     best = attempt(measurement, replace(measurement.listener.settings, refractory_s=0.0), wanted)
     for name, values in GRID.items():
         for value in values:

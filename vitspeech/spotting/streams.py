@@ -102,7 +102,10 @@ def speech_streams(root: Path, split: str, hours: float | None, seed: int) -> li
     """
     recordings = speech_split(list_speech(root), split)
     if not recordings:
-        raise InputError(f"{root}: no speaker falls into the split {split}; use --split all")
+        raise InputError(
+            f"{root}: no speaker falls into the split {split}; add speakers, or hear "
+            "all with --split all, those of training too"
+        )
     chapters = [list(group) for _, group in groupby(recordings, key=lambda item: (item.file.parent, item.speaker))]
     if hours is not None:
         order = numpy.random.default_rng(seed).permutation(len(chapters)).tolist()

@@ -41,6 +41,7 @@ def summary(counts: Counts, thresholds: Mapping[str, float]) -> dict[str, Any]:
             },
             "delay_s": delay(counts.delays(own)),
             "extra_detections": counts.extras(own),
+            "inside_sentences": inside_sentences(counts, own),
         },
         "reached": {condition: reached(counts, points, index) for index, condition in enumerate(counts.conditions)},
         "curve": [
@@ -60,6 +61,18 @@ def numbers(counts: Counts, point: OperatingPoint, word: int | None, *, with_int
         for index, values in enumerate(misses.values()):
             values["interval_95"] = counts.miss_interval(point, index, word)
     return {"alarms": alarms, "misses": misses}
+
+
+def inside_sentences(counts: Counts, point: OperatingPoint) -> dict[str, Any] | None:
+    """How often each word is said in continuous speech, and reported; `None` if no transcript has a word."""
+    values = counts.in_speech(point)
+    if not values[0].any():
+        return None
+    rows = [
+        dict(zip(("said", "reported", "discounted"), map(int, row), strict=True)) for row in zip(*values, strict=True)
+    ]
+    total = {name: sum(row[name] for row in rows) for name in rows[0]}
+    return {"all": total, "words": dict(zip(counts.words, rows, strict=True))}
 
 
 def conditions(counts: Counts) -> dict[str, Any]:

@@ -66,9 +66,9 @@ def word_rows(counts: Counts) -> Iterator[tuple]:
 
 
 def recording_rows(counts: Counts) -> Iterator[tuple]:
-    """One row per recording, with the model's words that its transcript has."""
+    """One row per recording, with the model's words that its transcript has, joined by `|`."""
     for item in counts.heard:
         for part in item.stream.recordings:
             is_speech = item.stream.condition == SPEECH
-            said = " ".join(word for word in counts.words if is_speech and occurrences(part.words, word))
+            said = "|".join(word for word in counts.words if is_speech and occurrences(part.words, word))
             yield *stream_cells(item), part.name, part.speaker, part.start_s, part.end_s, said

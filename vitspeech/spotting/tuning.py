@@ -20,7 +20,8 @@ from vitspeech.spotting.listening import MATCH
 
 STEPS = numpy.round(numpy.arange(-4, 14.01, 0.1), 1)  # thresholds in logits: 0.018 to 0.9999992
 TAIL = 20  # alarms k of a word that its rate is estimated from, or as many as there are
-FEW = 0.5  # alarms at a probability of one half that all words, if none has any, are taken to have together
+# Alarms at a probability of one half that a word without any is taken to have, times the number of words.
+FEW = 0.5
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def tail_rates(values: numpy.ndarray, scale: float, few: float) -> numpy.ndarray
     Args:
         values: The logits of the alarms, the highest first.
         scale: From `tail_scale`.
-        few: Alarms at a probability of one half that a word without any is taken to have.
+        few: Alarms at a probability of one half, and below, that a word without any is taken to have.
     """
     if not len(values):
         return few * numpy.exp(-numpy.maximum(STEPS, 0) / scale)

@@ -180,6 +180,7 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
         "data": test_set(config["data"]),
         "split": "test",
         **({"splits": split_checksums(names)} if (names := data.item_names()) else {}),
+        **({} if (heard := getattr(data, "heard_words", None)) is None else {"heard_words": heard}),
         "metrics": report.metrics,
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         **getattr(network, "context_ms", {}),

@@ -36,6 +36,19 @@ def test_librispeech_is_read_with_its_speakers_and_transcripts(corpus):
     assert (second.speaker, second.words) == ("32", ("upon", "a", "time"))
 
 
+def test_librispeech_without_transcripts_has_the_same_speakers(corpus):
+    write(corpus / "19" / "227" / "19-227-0003.flac")
+    for file in corpus.rglob("*.trans.txt"):
+        file.unlink()
+    assert [item.speaker for item in list_speech(corpus)] == ["19", "19", "32"]
+    assert [item.speaker for item in list_speech(corpus / "19" / "198")] == ["19"]
+
+
+def test_dates_are_no_speakers(tmp_path):
+    write(tmp_path / "anna" / "15-01-2024.wav")
+    assert list_speech(tmp_path)[0].speaker == "anna"
+
+
 @pytest.mark.parametrize(
     ("text", "label", "expected"),
     [
@@ -84,6 +97,19 @@ def test_recordings_without_transcripts_have_the_speaker_of_their_folder_or_none
         "talk.wav": "talk.wav", "one.wav": "anna", "two.ogg": "anna", "bob_nohash_0.wav": "bob",
     }  # fmt: skip
     assert all(item.words is None for item in list_speech(tmp_path))
+
+
+def test_links_to_folders_are_followed_once(tmp_path):
+    write(tmp_path / "elsewhere" / "anna" / "a.wav")
+    write(tmp_path / "speech" / "bob" / "b.wav")
+    (tmp_path / "speech" / "anna").symlink_to(tmp_path / "elsewhere" / "anna")
+    (tmp_path / "speech" / "again").symlink_to(tmp_path / "speech" / "bob")
+    (tmp_path / "speech" / "bob" / "loop").symlink_to(tmp_path / "speech")
+    (tmp_path / "speech" / "nowhere").symlink_to(tmp_path / "nothing")
+    (tmp_path / "link").symlink_to(tmp_path / "speech")
+    for root in (tmp_path / "speech", tmp_path / "link"):
+        found = [(item.file.relative_to(root).as_posix(), item.speaker) for item in list_speech(root)]
+        assert found == [("anna/a.wav", "anna"), ("bob/b.wav", "bob")]
 
 
 def test_splits_share_no_speakers(tmp_path):

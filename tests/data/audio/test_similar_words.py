@@ -9,6 +9,7 @@ from vitspeech.data.audio.phonemes import distance, phonemes
 from vitspeech.data.audio.similar_words import (
     CONFUSABLE,
     NEAR,
+    OTHER_VOWEL,
     changed_words,
     check_words,
     similar_words,
@@ -51,6 +52,16 @@ def test_negatives_are_half_near_and_the_same_in_every_call():
 
 def test_extra_words_are_among_the_negatives():
     assert {"hologram", "lefty"} <= set(spoken_negatives(KEYWORDS, 100_000, ["Hologram", "lefty"]))
+
+
+def test_excluded_words_and_what_sounds_like_them_are_no_negatives():
+    every = spoken_negatives(KEYWORDS, 100_000, ["two", "too", "tool"])
+    excluded = ["two", "lift", "[[s|'0|p]]"]  # the last one is `stop` with a phoneme less
+    rest = spoken_negatives(KEYWORDS, 100_000, ["two", "too", "tool"], excluded=excluded)
+    assert "[[s|'0|p]]" in every and {"two", "too"} & set(every) and "tool" in rest
+    assert not {"two", "too", "lift", "[[s|'0|p]]"} & set(rest) and set(rest) < set(every)
+    assert min(nearest(rest, excluded)) >= OTHER_VOWEL
+    assert len(spoken_negatives(KEYWORDS, 200, excluded=spoken_negatives(KEYWORDS, 200))) == 200
 
 
 def test_changed_words_are_one_phoneme_away():

@@ -246,6 +246,29 @@ def test_recordings_of_one_speaker_are_held_out_by_their_names(tmp_path):
     assert min(sizes(data)) > 0 and sum(sizes(data)) == 30
 
 
+@pytest.mark.parametrize("speaker", ["anna_nohash_", "anna "])
+def test_every_word_of_ten_recordings_is_in_every_split(tmp_path, speaker):
+    words = ["lamp", "heating", "curtain", "music", "kitchen"]
+    for word in words:
+        for number in range(10):
+            write(tmp_path / word / f"{speaker}{number}.wav", 1000)
+    if "_nohash_" in speaker:
+        with pytest.warns(UserWarning, match="too few speakers"):
+            splits = word_recordings(tmp_path)
+    else:
+        splits = word_recordings(tmp_path)
+    assert all({item.label for item in items} == set(words) for items in splits.values())
+    counts = [[item.label for item in splits["train"]].count(word) for word in words]
+    assert min(counts) >= 5 and max(counts) == 8
+
+
+def test_rare_words_beside_frequent_ones_are_held_out_by_their_hash(tmp_path):
+    assert percentage("rare/0.wav") >= 20 and percentage("rare/1.wav") < 10
+    splits = word_recordings(fill(tmp_path, {"frequent": 30, "rare": 2}))
+    found = {split: [item.file.name for item in items if item.label == "rare"] for split, items in splits.items()}
+    assert found == {"train": ["0.wav"], "validation": ["1.wav"], "test": []}
+
+
 @pytest.mark.parametrize("split", ["train", "validation"])
 def test_a_broken_recording_is_named_before_training(tmp_path, split):
     for folder in ("train", "validation", "test"):

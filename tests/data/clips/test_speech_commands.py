@@ -242,6 +242,13 @@ def test_each_clip_has_its_speaker_and_each_cut_of_silence_its_recording(made_on
     assert {speaker for speaker in test.speakers if not speaker.startswith("0")} == {"a_fan", "b_tap"}
 
 
+def test_the_words_heard_as_unknown_are_those_of_the_chosen_clips(made_once):
+    data = SpeechCommands(["no", "yes"], str(made_once), unknown=0.3)
+    names = data.item_names()["train"]
+    assert data.heard_words == sorted({name.partition("/")[0] for name in names} - {"no", "yes"}) != []
+    assert SpeechCommands(["no", "yes"], str(made_once)).heard_words == []
+
+
 def test_items_are_named_as_in_the_official_lists(made_once):
     data = SpeechCommands(["no", "yes"], str(made_once), unknown=0.3)
     names = data.item_names()

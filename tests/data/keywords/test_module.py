@@ -6,6 +6,8 @@ import soundfile
 import torch
 
 from vitspeech.data import Keywords
+from vitspeech.data.clips.silence import read_noise
+from vitspeech.data.clips.spoken_words import synthesize_split
 from vitspeech.data.splits import percentage
 from vitspeech.errors import InputError
 
@@ -47,6 +49,13 @@ def keywords(root, **arguments):
     return Keywords(["go", "stop"], str(root), **arguments)
 
 
+def test_the_words_heard_as_unknown_are_those_of_the_recordings_in_training(root):
+    assert keywords(root, others=10).heard_words == ["cat", "dog"]
+    assert keywords(root, others=10, held_out_words=["dog"]).heard_words == ["cat"]
+    assert keywords(root, others=0).heard_words == []
+    assert Keywords(["go"], str(root), recordings=None, synthesized=1).heard_words == []
+
+
 def test_training_has_a_number_of_clips_of_each_source_per_keyword(root, everyone_trains):
     data = keywords(root, others=0.5, altered=0.25, speech_cuts=1.0, speech_pieces=0.2, silence=0.1)
     items = data.read("train")
@@ -66,6 +75,19 @@ def test_few_recordings_are_repeated_until_they_are_as_many_as_synthesized_clips
     assert len(data.item_names()["train"]) == 20
 
 
+def test_each_word_is_repeated_by_the_number_of_its_own_recordings(tmp_path):
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
+    for word, count in {"lamp": 30, "heating": 3}.items():
+        for split, number in (("train", count), ("validation", 1), ("test", 1)):
+            for name in speakers_of(split, number):
+                (tmp_path / word).mkdir(exist_ok=True)
+                soundfile.write(tmp_path / word / f"{name}_nohash_0.wav", numpy.full(SECOND, 1000, numpy.int16), SECOND)
+    data = Keywords(["lamp", "heating", "curtain"], str(tmp_path), synthesized=20, altered=0.5, silence=0.1)
+    with pytest.warns(UserWarning, match="no recordings of curtain"):
+        items = data.read("train")
+    assert torch.bincount(items.labels).tolist() == [30 + 20, 6 * 3 + 20, 20, 54, 11]
+
+
 def test_other_words_are_unknown_and_held_out_ones_are_only_tested(root, everyone_trains):
     data = keywords(root, others=10, held_out_words=["dog"])
     train, test = data.read("train"), data.read("test")
@@ -76,6 +98,28 @@ def test_other_words_are_unknown_and_held_out_ones_are_only_tested(root, everyon
     assert torch.bincount(test.labels).tolist() == [3, 3, 6, 1]
 
 
+def test_held_out_words_are_not_synthesized_and_others_take_their_place(root, everyone_trains, monkeypatch):
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
+    spoken = []
+    monkeypatch.setattr(
+        "vitspeech.data.keywords.module.synthesize_split",
+        lambda texts, *_: spoken.extend(texts) or synthesize_split(texts[:1], *_) * len(texts),
+    )
+    plan = {"spoken": 5.0, "others": 0, "speech_cuts": 0}
+    keywords(root, **plan).read("train")
+    held_out, count = spoken[::5], len(spoken)
+    spoken.clear()
+    keywords(root, **plan, held_out_words=held_out).read("train")
+    assert not set(spoken) & set(held_out) and len(spoken) == count == 5 * 20
+
+
+def test_words_that_may_be_synthesized_are_not_called_unheard(root):
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
+    arguments = {"others": 0, "held_out_words": ["dog"]}
+    assert {name: len(rows) for name, rows in keywords(root, **arguments).read("test").parts.items()} == {"unheard": 6}
+    assert len(keywords(root, **arguments, spoken=0.5).read("test").parts["unheard"]) == 3
+
+
 def test_speech_without_keywords_is_cut(root, everyone_trains):
     items = keywords(root).read("train")
     assert items.speech.unique().tolist() == [12]
@@ -83,8 +127,17 @@ def test_speech_without_keywords_is_cut(root, everyone_trains):
 
 def test_validation_and_test_speakers_are_not_heard(root, monkeypatch):
     monkeypatch.setattr("vitspeech.data.audio.continuous.split_of_speaker", lambda speaker: "test")
-    with pytest.raises(InputError, match="less than 1 s of training speech"):
+    message = r"_speech_: none of its speakers \(3\) falls into training \(half of the speakers do\); add speakers, or"
+    with pytest.raises(InputError, match=message):
         keywords(root).read("train")
+    assert len(keywords(root, speech_cuts=0).read("train"))  # needs no speech
+
+
+def test_speech_with_a_keyword_everywhere_is_refused(root, everyone_trains):
+    data = keywords(root)
+    data.words += ["went"]
+    with pytest.raises(InputError, match="_speech_: less than 1 s of training speech without keywords"):
+        data.read_speech()
 
 
 def test_the_longest_duration_of_speech_is_kept(root, everyone_trains):
@@ -114,6 +167,18 @@ def test_words_without_recordings_are_synthesized():
     assert not set(test.speakers) & set(data.read("train").speakers)
 
 
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_keywords_without_recordings_in_a_held_out_split_are_synthesized_there(root, split):
+    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
+    recorded = {"validation": 2, "test": 3}[split]
+    with pytest.warns(UserWarning, match="no recordings of lamp"):
+        items = Keywords(["go", "lamp"], str(root), synthesized=10).read(split)
+    assert torch.bincount(items.labels).tolist() == [recorded, 2, 3 * recorded, 1]
+    with pytest.warns(UserWarning, match="no recordings of lamp, curtain"):
+        items = Keywords(["lamp", "curtain"], str(root), synthesized=3).read(split)
+    assert torch.bincount(items.labels).tolist() == [1, 1, 4 * recorded, 1]
+
+
 @pytest.mark.parametrize(
     "arguments, reason",
     [
@@ -130,6 +195,19 @@ def test_words_without_recordings_are_synthesized():
 def test_wrong_arguments_are_named(root, arguments, reason):
     with pytest.raises(InputError, match=reason):
         Keywords(**{"words": ["go", "stop"], "root": str(root)} | arguments).read("train")
+
+
+def test_noise_of_every_format_is_read_and_hidden_files_are_not(tmp_path):
+    folder = tmp_path / "_background_noise_"
+    folder.mkdir()
+    for name, value in (("fan.flac", 100), ("room.flac", 200), ("room.wav", 300), ("HALL.WAV", 400)):
+        soundfile.write(folder / name, numpy.full(10 * SECOND, value, numpy.int16), SECOND)
+    (folder / "._room.wav").write_bytes(b"\0\5\x16\7")  # what macOS writes
+    (folder / "README.md").write_text("noise")
+    found = read_noise(folder, SECOND, splits=True)
+    assert {name: int(noise[0]) for name, noise in found.items()} == {
+        "HALL": 400, "fan": 100, "room.flac": 200, "room.wav": 300,
+    }  # fmt: skip
 
 
 def test_noise_belongs_into_its_folder(tmp_path):

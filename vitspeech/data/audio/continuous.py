@@ -1,5 +1,6 @@
 """Folders of continuous speech with or without transcripts, such as LibriSpeech, and their splits by speaker."""
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ TRANSCRIPTS = ".trans.txt"  # each line has the name of a recording in the same 
 SPLITS = {"validation": (0, 20), "test": (20, 50)}  # per cent of the speakers; the others are for training
 MARGIN_S = 2.0  # around a word whose time is only estimated
 LETTER = r"[^\W_]"
+LIBRISPEECH_NAME = re.compile(r"\d+-\d+-\d+")
 MOST_BYTES = 2**26  # of a file of transcripts
 
 
@@ -38,7 +40,7 @@ class Speech:
 
 
 def list_speech(root: str | Path) -> list[Speech]:
-    """List the recordings below a folder, at any depth, in the order of their paths.
+    """List the recordings below a folder, at any depth, in the order of their paths. Links to folders are followed.
 
     Files named `*.trans.txt` hold the transcripts of the recordings beside them, as in LibriSpeech (Panayotov et al.
     2015): a line has the recording's name without its ending, and the words.
@@ -50,7 +52,7 @@ def list_speech(root: str | Path) -> list[Speech]:
     root = Path(root)
     if not root.is_dir():
         raise FileNotFoundError(f"{root}: no such folder of speech")
-    files = sorted(file for file in root.rglob("[!.]*") if file.suffix.lower() in ENDINGS and file.is_file())
+    files = audio_below(root)
     if not files:
         raise InputError(f"{root}: no recordings ({', '.join(sorted(ENDINGS))})")
     transcripts = {folder: read_transcripts(folder) for folder in {file.parent for file in files}}
@@ -59,6 +61,25 @@ def list_speech(root: str | Path) -> list[Speech]:
         words = transcripts[file.parent].get(file.stem)
         recordings.append(Speech(file, speaker_of(file, root, words is not None), words))
     return recordings
+
+
+def audio_below(root: Path) -> list[Path]:
+    """The audio files below a folder, sorted by path.
+
+    Links to folders are followed, each folder is entered once, and its own path goes before a link to it.
+    """
+    entered, files, links = {str(folder) for folder in root.resolve().parents}, [], [root]
+    for link in links:  # grows
+        for folder, names, file_names in os.walk(link):
+            if (real := os.path.realpath(folder)) in entered:
+                names.clear()
+                continue
+            entered.add(real)
+            names.sort()
+            links += [path for path in (Path(folder, name) for name in names) if path.is_symlink()]
+            found = (Path(folder, name) for name in file_names if name[0] != ".")
+            files += [file for file in found if file.suffix.lower() in ENDINGS and file.is_file()]
+    return sorted(files)
 
 
 def speech_split(recordings: Sequence[Speech], split: str) -> list[Speech]:
@@ -124,7 +145,9 @@ def read_transcripts(folder: Path) -> dict[str, tuple[str, ...]]:
 
 def speaker_of(file: Path, root: Path, is_librispeech: bool) -> str:
     """The speaker of a recording; see `Speech`."""
-    if is_librispeech and file.stem.count("-") == 2:  # SPEAKER-CHAPTER-NUMBER
+    # SPEAKER-CHAPTER-NUMBER; a date has this form, too, but is not in the folder of its chapter.
+    is_numbered = LIBRISPEECH_NAME.fullmatch(file.stem) and file.stem.split("-")[1] == file.absolute().parent.name
+    if is_numbered or (is_librispeech and file.stem.count("-") == 2):
         return file.stem.partition("-")[0]
     if speaker := speaker_in_name(file.name):
         return speaker

@@ -42,6 +42,12 @@ def find_audio(paths: Iterable[str | Path]) -> list[Path]:
     return find_files(paths, ENDINGS, "recording")
 
 
+def audio_files(folder: Path) -> list[Path]:
+    """The audio files directly in a folder, sorted by name; none if the folder does not exist."""
+    # On foreign disks and in archives, macOS adds a file ._NAME.wav, not a recording, to each NAME.wav.
+    return sorted(file for file in folder.glob("[!.]*") if file.suffix.lower() in ENDINGS)
+
+
 def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longest_s: float | None = None) -> Tensor:
     """Read a recording: average its channels, resample it and clamp floats beyond ±1.
 

@@ -36,7 +36,9 @@ PURE_VOWELS = [part for part in VOWELS if "@" not in part]  # the others depend 
 SAME_WORD = {("N", "n"), ("T", "f"), ("T", "t"), ("D", "d"), ("D", "v")}  # said in place of each other
 
 
-def spoken_negatives(words: Sequence[str], count: int, extra_words: Sequence[str] = ()) -> list[str]:
+def spoken_negatives(
+    words: Sequence[str], count: int, extra_words: Sequence[str] = (), *, excluded: Sequence[str] = ()
+) -> list[str]:
     """Texts for eSpeak that a spotter of keywords must not react to: near-homophones first, then other words.
 
     Half of them are near-homophones, as far as there are: words of the package's vocabulary and of `extra_words`, and
@@ -47,16 +49,19 @@ def spoken_negatives(words: Sequence[str], count: int, extra_words: Sequence[str
         words: The keywords.
         count: How many texts; there may be fewer, about 1,200 and 50 for each keyword.
         extra_words: Further words, such as those of transcripts.
+        excluded: Words that are not chosen, nor what sounds like one; see `similar_words`.
 
     Raises:
         MissingExtraError: If the extra `spoken` is not installed.
     """
     known = WORDS.read_text(encoding="ascii").split()
     listed = dict.fromkeys([*known, *(word.lower() for word in extra_words)])
-    return similar_words(words, [*listed, *changed_words(words)], count, near=0.5)
+    return similar_words(words, [*listed, *changed_words(words)], count, near=0.5, excluded=excluded)
 
 
-def similar_words(words: Sequence[str], candidates: Sequence[str], count: int, *, near: float = 1.0) -> list[str]:
+def similar_words(
+    words: Sequence[str], candidates: Sequence[str], count: int, *, near: float = 1.0, excluded: Sequence[str] = ()
+) -> list[str]:
     """Choose `count` candidates: near-homophones of the words first, then others at random.
 
     A near-homophone is at most `NEAR` from a word; the nearest comes first, of each word in turn. What is random
@@ -68,11 +73,17 @@ def similar_words(words: Sequence[str], candidates: Sequence[str], count: int, *
         candidates: Texts for eSpeak.
         count: How many to choose.
         near: Largest share of near-homophones, as long as there are others.
+        excluded: Words that are left out, with all candidates less than `OTHER_VOWEL` from one.
     """
     texts = {}
     for sounds, text in zip(phonemes(candidates), candidates, strict=True):
         texts.setdefault(sounds, text)
     texts.pop((), None)
+    for sounds in phonemes(excluded):
+        near_excluded = distances(sounds, list(texts)) < OTHER_VOWEL
+        texts = {
+            other: text for (other, text), is_near in zip(texts.items(), near_excluded, strict=True) if not is_near
+        }
     apart = numpy.array([distances(word, list(texts)) for word in phonemes(words)])  # (words, candidates)
     by_word: list[list[tuple[float, str]]] = [[] for _ in words]
     others = []

@@ -19,7 +19,7 @@ from vitspeech.data.utterances.word_clips import FRAME, HOP, word_span
 from vitspeech.errors import InputError
 from vitspeech.writing import replacing
 
-SHORTEST_WORD_S = 0.2  # of a take; shorter words are rather clicks
+SHORTEST_WORD_S = 0.2  # of a take; shorter sounds are usually clicks
 EDGE_S = 0.03  # a word that begins or ends so near the edge of the take is probably cut
 LOWEST_SNR_DB = 10.0  # of the loudest 20 ms of a take above its quietest tenth
 NAME = re.compile(r"\w[\w .'-]*")  # of words and speakers, which name folders and files

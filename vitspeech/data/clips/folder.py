@@ -12,12 +12,12 @@ import torch
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.listing import read_rows
-from vitspeech.data.audio.reading import ENDINGS, read_audio, read_clips, some_names
+from vitspeech.data.audio.reading import ENDINGS, audio_files, read_audio, read_clips, some_names
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.silence import NOISE
-from vitspeech.data.splits import hashed_splits, relative_name, speaker_in_name
+from vitspeech.data.splits import hashed_splits, percentage, relative_name, speaker_in_name, split_at
 from vitspeech.errors import InputError
 
 SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "val"), "test": ("test",)}
@@ -54,7 +54,8 @@ class AudioFolder(WaveformData):
     recording's path decides (`hashed_splits`), so that a recording keeps its split when others are added, and splits do
     not depend on the seed. If a column `speaker` or the file name (SPEAKER_nohash_NUMBER) says who speaks, the hash is
     of the speaker, so that these splits share no speakers. If all speakers of the test set are known, intervals of
-    accuracies resample them. If there are too few speakers, the hash is of the path after all, with a warning.
+    accuracies resample them. If there are too few speakers, the hash is of the path after all, with a warning. Where
+    the hash is of the path, validation and test have at least one recording each of every word with three or more.
 
     Args:
         root: The folder described above.
@@ -157,15 +158,16 @@ def word_recordings(root: Path) -> dict[str, list[LabeledFile]]:
             if item.file in first_locations:
                 raise InputError(f"{item.location}: {item.file} is listed twice, first in {first_locations[item.file]}")
             first_locations[item.file] = item.location
-    return hold_out(splits, root)
+    return hold_out(splits, root, of_every_word=True)
 
 
-def hold_out(splits: dict[str, list], root: Path) -> dict[str, list]:
+def hold_out(splits: dict[str, list], root: Path, *, of_every_word: bool = False) -> dict[str, list]:
     """Hold out training recordings for validation and test where these are missing; see `hashed_splits`.
 
     Args:
-        splits: Lists of recordings with `file` and `speaker`.
+        splits: Lists of recordings with `file` and `speaker`, and `label` if `of_every_word`.
         root: Folder of the recordings.
+        of_every_word: If recordings are held out by their paths, hold out some of every label that has enough.
     """
     missing = [split for split in SPLIT_NAMES if split not in splits]
     if not missing:
@@ -180,10 +182,33 @@ def hold_out(splits: dict[str, list], root: Path) -> dict[str, list]:
             "so accuracies are those of known speakers",
             stacklevel=2,
         )
-    assigned = list(zip(recordings, hashed_splits(keys, missing, root), strict=True))
+    if of_every_word and keys == names:
+        chosen = splits_of_words(names, [item.label for item in recordings], missing, root)
+    else:
+        chosen = hashed_splits(keys, missing, root)
+    assigned = list(zip(recordings, chosen, strict=True))
     return splits | {
         split: [item for item, its_split in assigned if its_split == split] for split in ("train", *missing)
     }
+
+
+def splits_of_words(names: Sequence[str], labels: Sequence[str], held_out: Sequence[str], root: Path) -> list[str]:
+    """As `hashed_splits`, but every word with more recordings than `held_out` has splits is in all splits.
+
+    Args:
+        names: The path of each recording relative to the root.
+        labels: Its word.
+        held_out: The splits to hold out.
+        root: Folder of the recordings, for messages.
+    """
+    counts = Counter(labels)
+    if max(counts.values()) <= len(held_out):
+        return hashed_splits(names, held_out, root)
+    splits = {name: split_at(percentage(name), held_out) for name in names}
+    for word in (word for word, count in counts.items() if count > len(held_out)):
+        of_word = [name for name, label in zip(names, labels, strict=True) if label == word]
+        splits |= dict(zip(of_word, hashed_splits(of_word, held_out, root), strict=True))
+    return [splits[name] for name in names]
 
 
 def warn_of_few(splits: dict[str, list[LabeledFile]], words: Sequence[str] | None = None) -> None:
@@ -254,9 +279,3 @@ def list_word_folders(folder: Path) -> Iterator[LabeledFile]:
         if not files:
             raise InputError(f"{word}: no recordings of this word ({', '.join(sorted(ENDINGS))})")
         yield from (LabeledFile(file, word.name, speaker_in_name(file.name), str(word)) for file in files)
-
-
-def audio_files(folder: Path) -> list[Path]:
-    """The audio files directly in a folder, sorted by name; none if the folder does not exist."""
-    # On foreign disks and in archives, macOS adds a file ._NAME.wav, not a recording, to each NAME.wav.
-    return sorted(file for file in folder.glob("[!.]*") if file.suffix.lower() in ENDINGS)

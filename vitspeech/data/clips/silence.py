@@ -3,6 +3,7 @@
 Shapes: B batch, N samples of a clip.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -10,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, read_audio
+from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, audio_files, read_audio
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import at_level, uniform
 from vitspeech.errors import InputError
@@ -22,25 +23,32 @@ SILENCE_DBFS = (-60.0, -15.0)  # range of the root mean square of clips labeled 
 SELECTION_SEED = 20_261_121  # of the unknown words and the cuts of silence, which are the same in every run
 
 
+def noise_files(folder: Path) -> dict[str, Path]:
+    """The recordings of noise in a folder, by name: without its ending, unless two differ by the ending only."""
+    files = audio_files(folder)
+    stems = Counter(file.stem for file in files)
+    return {file.stem if stems[file.stem] == 1 else file.name: file for file in files}
+
+
 def read_noise(folder: Path, samples: int, splits: bool) -> dict[str, Tensor]:
     """Read the noise recordings of a data set by name: int16, none if it has none.
 
     Args:
-        folder: The folder of the recordings, WAV.
+        folder: The folder of the recordings.
         samples: Length of a clip.
         splits: Whether the parts for validation and test must hold a clip as well.
 
     Raises:
         InputError: If a part of a recording is shorter than a clip.
     """
-    files = sorted(folder.glob("*.wav"))
-    recordings = {file.stem: read_audio(file) for file in files}
-    for file, recording in zip(files, recordings.values(), strict=True):
+    files = noise_files(folder)
+    recordings = {name: read_audio(file) for name, file in files.items()}
+    for name, recording in recordings.items():
         if any(len(noise_part(recording, split)) < samples for split in (NOISE_PARTS if splits else ["train"])):
             duration_s = len(recording) / SAMPLE_RATE_HZ
             raise InputError(
-                f"{file}: lasts {duration_s:.3g} s; validation and test have a tenth of it each, training the rest, and "
-                f"each part must hold a clip of {samples / SAMPLE_RATE_HZ:g} s"
+                f"{files[name]}: lasts {duration_s:.3g} s; validation and test have a tenth of it each, training the "
+                f"rest, and each part must hold a clip of {samples / SAMPLE_RATE_HZ:g} s"
             )
     return recordings
 

@@ -125,6 +125,11 @@ class SpeechCommands(WaveformData, WordSource):
                 raise InputError(f"{self.folder}: no clip of {label} is for {split}")
         return word_files, self.select_unknown(other_files, len(word_files))
 
+    @property
+    def heard_words(self) -> list[str]:
+        """The words whose recordings training hears as `unknown`; a card has them."""
+        return sorted({file.parent.name for file in self.select("train")[1]})
+
     def item_names(self) -> dict[str, list[str]]:
         files = {split: [file for part in self.select(split) for file in part] for split in SPLITS}
         return {split: [relative_name(file, self.folder) for file in some] for split, some in files.items()}

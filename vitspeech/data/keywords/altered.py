@@ -1,4 +1,4 @@
-"""Sounds that are no keywords: halves of two keywords joined, a keyword cut in half, a piece of continuous speech.
+"""Sounds that are not keywords: halves of two keywords joined, a keyword cut in half, a piece of continuous speech.
 
 A network that has only heard whole words recognizes them by parts: "ha" is "happy", and "bed" plus "cat" is one of
 both.

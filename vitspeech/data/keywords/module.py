@@ -1,5 +1,6 @@
 """Keywords among everything else that a microphone hears: the data set to train a keyword spotter on."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -7,15 +8,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from tqdm import tqdm
 
-from vitspeech.data.audio.continuous import Speech, list_speech, read_without, speech_split
+from vitspeech.data.audio.continuous import Speech
 from vitspeech.data.audio.reading import fit_length, read_clips
 from vitspeech.data.audio.similar_words import check_words, spoken_negatives
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.folder import LabeledFile, warn_of_few, word_recordings
 from vitspeech.data.clips.module import WaveformData
+from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import (
     NOISE,
     SILENCE,
@@ -28,6 +29,7 @@ from vitspeech.data.clips.silence import (
 )
 from vitspeech.data.clips.spoken_words import speaker, split_generator, synthesize_split
 from vitspeech.data.keywords.items import ALTERED, PIECE, SILENT, SPEECH, KeywordItems
+from vitspeech.data.keywords.speech import read_speech, training_speech
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.errors import InputError, check_number
@@ -35,7 +37,7 @@ from vitspeech.errors import InputError, check_number
 SPEECH_FOLDER = "_speech_"  # of continuous speech, in the folder of the words' recordings
 BATCHES, SMALLEST, LARGEST = 8, 16, 128  # an epoch has so many batches if `batch` is None, of a size within the others
 MOST_SHARE, MOST_SPOKEN = 100, 100_000
-HELD_OUT_SHARE = 5  # without recordings, validation and test have a fifth of the synthesized clips of training
+HELD_OUT_SHARE = 5  # a keyword without recordings in validation or test has a fifth of its synthesized clips there
 
 
 class Keywords(WaveformData):
@@ -51,11 +53,11 @@ class Keywords(WaveformData):
     - `speech_pieces`: pieces of it as long as a word, alone in their clips, as other words are that somebody says.
 
     Clips of `silence` are new in every batch, as in `SpeechCommands`. The recordings are laid out and split as
-    `AudioFolder` describes; the folder of Speech Commands has its official splits. A few recordings besides many
-    synthesized clips are repeated until they are as many, each time augmented anew; otherwise a human voice would mean
-    `unknown`, which is learned from human speech. Speech is split by speaker, and only
-    training speakers are heard. Validation and test have the recordings of keywords and of other words, and noise.
-    This is outlier exposure (Hendrycks et al. 2019, arXiv:1812.04606).
+    `AudioFolder` describes; the folder of Speech Commands has its official splits. If a word has fewer recordings than
+    synthesized clips, they are repeated until they are as many, each time augmented anew; otherwise a human voice would
+    mean `unknown`, which is learned from human speech. Speech is split by speaker, and only training speakers are
+    heard. Validation and test have the recordings of keywords and of other words, and noise. This is outlier exposure
+    (Hendrycks et al. 2019, arXiv:1812.04606).
 
     Args:
         words: The keywords; these, `unknown` and `silence` are the labels.
@@ -64,15 +66,16 @@ class Keywords(WaveformData):
             clips. Its folder `_background_noise_` may have noise.
         speech: Folder in `root` with continuous speech, with transcripts as in LibriSpeech or without; `None` is the
             folder `_speech_` of the recordings, if there is one.
-        synthesized: Synthesized training clips of each keyword. Validation and test have a fifth of them each, if there
-            are no recordings.
+        synthesized: Synthesized training clips of each keyword. Validation and test have a fifth of them each, of the
+            keywords of which they have no recordings.
         others: Recordings of other words per clip of a keyword, as far as there are enough.
         altered: Altered keywords per clip of a keyword.
         spoken: Synthesized other words per clip of a keyword.
         speech_cuts: Cuts of continuous speech per clip of a keyword, if there is speech.
         speech_pieces: Pieces of it as long as a word, alone, per clip of a keyword.
         silence: Clips of noise per clip of a keyword.
-        held_out_words: Other words that are never in training, only in validation and test: unknown words proper.
+        held_out_words: Other words whose recordings are in validation and test only, and which are not synthesized
+            either: truly unknown words. Continuous speech may have them.
         speech_hours: Longest duration of the speech in training, in hours; `None` takes all.
         batch: Clips per training batch, on each device; `None` gives an epoch eight batches of 16 to 128 clips.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
@@ -150,12 +153,9 @@ class Keywords(WaveformData):
         return splits
 
     @cached_property
-    def noises(self) -> dict[str, Tensor]:
-        """The noise recordings by name, or synthesized pink noise."""
-        recorded = {} if self.folder is None else read_noise(self.folder / NOISE, self.samples, splits=True)
-        if recorded:
-            self.noise = torch.cat([noise_part(recording, "train") for recording in recorded.values()])
-        return recorded or {"pink": self.noise}
+    def recorded_noise(self) -> dict[str, Tensor]:
+        """The noise recordings by name; none if there are none."""
+        return {} if self.folder is None else read_noise(self.folder / NOISE, self.samples, splits=True)
 
     def prepare_data(self) -> None:
         """Check that the folders exist and, if they are synthesized, that the words can be said and told apart."""
@@ -181,8 +181,12 @@ class Keywords(WaveformData):
         if split != "train":
             return files
         files = [item for item in files if item.label not in self.held_out_words]
-        count = min(self.count("others"), len(files))
-        return fixed_choice(files, count)
+        return fixed_choice(files, min(self.count("others"), len(files)))
+
+    @cached_property
+    def heard_words(self) -> list[str]:
+        """The words whose recordings training hears as `unknown`; a card has them."""
+        return sorted({item.label for item in self.other_files("train")})
 
     def count(self, source: str) -> int:
         """The number of training clips of a source of `unknown`, or of `silence`."""
@@ -191,30 +195,34 @@ class Keywords(WaveformData):
     @property
     def keyword_count(self) -> int:
         """The number of training clips of keywords."""
-        return self.repeats * len(self.keyword_files("train")) + self.synthesized * len(self.words)
+        repeats = self.repeats()
+        recorded = sum(repeats[item.label] for item in self.keyword_files("train"))
+        return recorded + self.synthesized * len(self.words)
 
-    @property
-    def repeats(self) -> int:
-        """How often an epoch has each recording of a keyword: as often as gives as many clips as are synthesized."""
-        recorded = len(self.keyword_files("train"))
-        return max(self.synthesized * len(self.words) // recorded, 1) if recorded else 1
+    def repeats(self) -> dict[str, int]:
+        """How often an epoch has each recording of each keyword: until they are as many as its synthesized clips."""
+        recorded = Counter(item.label for item in self.keyword_files("train"))
+        return {word: max(self.synthesized // count, 1) for word, count in recorded.items()}
 
     def read(self, split: str) -> Dataset:
-        noises = self.noises
+        noises = self.recorded_noise or {"pink": pink_noise(self.samples)}
+        if self.recorded_noise:
+            self.noise = torch.cat([noise_part(recording, "train") for recording in noises.values()])
+        speech = self.read_speech() if split == "train" else None  # first, so that errors come before words are spoken
         files = [*self.keyword_files(split), *self.other_files(split)]
         clips = [read_clips([item.file for item in files], self.samples, progress=f"reading {split}")]
-        if split == "train" and self.repeats > 1:
-            again = [index for index, item in enumerate(files) if item.label in self.words] * (self.repeats - 1)
+        repeats = self.repeats() if split == "train" else {}
+        if again := [index for index, item in enumerate(files) for _ in range(1, repeats.get(item.label, 1))]:
             clips, files = [torch.cat((clips[0], clips[0][again]))], [*files, *(files[index] for index in again)]
         labels = [self.label_of(item.label) for item in files]
         speakers = [item.speaker or relative_name(item.file, self.folder) for item in files]
-        for texts, label_names in self.texts(split, bool(files)):
+        for texts, label_names in self.texts(split):
             spoken, voices = self.speak(texts, split)
             clips.append(spoken)
             labels += [self.label_of(name) for name in label_names]
             speakers += voices
         if split == "train":
-            return self.training_items(torch.cat(clips), torch.tensor(labels), speakers)
+            return self.training_items(torch.cat(clips), torch.tensor(labels), speakers, speech)
         keywords = sum(label < len(self.words) for label in labels)
         cuts, recordings = cut_silence(noises, split, max(round(self.shares[SILENCE] * keywords), 1), self.samples)
         parts = self.parts(files) if files else {}
@@ -222,12 +230,16 @@ class Keywords(WaveformData):
         return Items(torch.cat([*clips, cuts]), torch.tensor(labels), speakers + recordings, parts=parts)
 
     def parts(self, files: Sequence[LabeledFile]) -> dict[str, list[int]]:
-        """The items whose accuracy is reported besides: `unknown` words heard in training, and `unheard` ones."""
-        heard = {item.label for item in self.other_files("train")}
+        """The items whose accuracy is reported besides: `unknown` words of training recordings, and `unheard` ones.
+
+        A word without training recordings that is not held out may be synthesized, and is in neither part if words are.
+        """
+        heard = self.heard_words
+        unheard = {item.label for item in files} - {*heard} if not self.shares["spoken"] else self.held_out_words
         others = {index: item.label for index, item in enumerate(files) if item.label not in self.words}
         parts = {
             UNKNOWN: [index for index, label in others.items() if label in heard],
-            "unheard": [index for index, label in others.items() if label not in heard],
+            "unheard": [index for index, label in others.items() if label in unheard],
         }
         return {name: indices for name, indices in parts.items() if indices}
 
@@ -235,20 +247,23 @@ class Keywords(WaveformData):
         """The index of a word's label; that of `unknown` for other words."""
         return self.labels.index(word if word in self.labels else UNKNOWN)
 
-    def texts(self, split: str, has_recordings: bool) -> list[tuple[list[str], list[str]]]:
-        """What is synthesized for a split, and the labels: keywords, and other words in training."""
+    def texts(self, split: str) -> list[tuple[list[str], list[str]]]:
+        """What is synthesized for a split, and the labels: in training keywords and other words."""
         if split != "train":
-            count = 0 if has_recordings else self.synthesized // HELD_OUT_SHARE
-            keywords = self.words * count
+            recorded = {item.label for item in self.files[split]}
+            keywords = [word for word in self.words if word not in recorded] * -(-self.synthesized // HELD_OUT_SHARE)
             return [(keywords, keywords)] if keywords else []
         keywords, count = self.words * self.synthesized, self.count("spoken")
         others = self.other_texts(count) if count else []
         return [(texts, names) for texts, names in ((keywords, keywords), (others, [UNKNOWN] * count)) if texts]
 
     def other_texts(self, count: int) -> list[str]:
-        """Other words to synthesize, near-homophones of the keywords first; each again if there are too few."""
+        """Other words to synthesize, near-homophones of the keywords first; each again if there are too few.
+
+        None is a held-out word or sounds like one.
+        """
         said = {word for item in self.speech_recordings for word in item.words or ()}
-        words = spoken_negatives(self.words, count, sorted(said))
+        words = spoken_negatives(self.words, count, sorted(said), excluded=sorted(self.held_out_words))
         return [words[index % len(words)] for index in range(count)]
 
     def speak(self, texts: Sequence[str], split: str) -> tuple[Tensor, list[str]]:
@@ -256,9 +271,8 @@ class Keywords(WaveformData):
         voices, sounds = zip(*synthesize_split(texts, split, split_generator(split, 0)), strict=True)
         return torch.stack([fit_length(sound, self.samples) for sound in sounds]), [speaker(voice) for voice in voices]
 
-    def training_items(self, clips: Tensor, labels: Tensor, speakers: list[str]) -> KeywordItems:
+    def training_items(self, clips: Tensor, labels: Tensor, speakers: list[str], speech: Tensor) -> KeywordItems:
         """The training clips, and how many are made anew for every batch."""
-        speech = self.read_speech()
         made = {ALTERED: self.count("altered"), SILENT: max(self.count("silence"), 1)}
         if len(speech):
             made |= {SPEECH: self.count("speech_cuts"), PIECE: self.count("speech_pieces")}
@@ -270,23 +284,14 @@ class Keywords(WaveformData):
     @cached_property
     def speech_recordings(self) -> list[Speech]:
         """The training speakers' recordings of continuous speech, if there is a folder of speech."""
-        return [] if self.speech_folder is None else speech_split(list_speech(self.speech_folder), "train")
+        return [] if self.speech_folder is None else training_speech(self.speech_folder)
 
     def read_speech(self) -> Tensor:
         """The training speakers' continuous speech without keywords, one stretch after another: int16 (A,)."""
         if self.speech_folder is None or not (self.shares["speech_cuts"] or self.shares["speech_pieces"]):
             return torch.empty(0, dtype=torch.int16)
         most = None if self.speech_hours is None else round(self.speech_hours * 3600 * self.sample_rate_hz)
-        parts, total = [torch.empty(0, dtype=torch.int16)], 0
-        recordings = self.speech_recordings
-        for item in tqdm(recordings, "reading speech", disable=len(recordings) < 100 or None, leave=False):
-            if most is not None and total >= most:
-                break
-            parts.append(read_without(item, self.words))
-            total += len(parts[-1])
-        if total < self.samples:
-            raise InputError(f"{self.speech_folder}: less than {self.seconds:g} s of training speech without keywords")
-        return torch.cat(parts)[:most]
+        return read_speech(self.speech_folder, self.speech_recordings, self.words, least=self.samples, most=most)
 
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """As the base class, but each clip labeled `silence` is first replaced by new noise of a random level."""
