@@ -113,7 +113,7 @@ class LogMel(nn.Module):
         """The energy of each mel bin in each frame: (B, N) -> (B, F, M)."""
         if waveforms.shape[-1] < self.window_samples:
             return waveforms.new_zeros(len(waveforms), 0, self.mels)
-        if waveforms.device.type != "cpu":
+        if waveforms.device.type != "cpu" or torch.compiler.is_compiling():  # a traced graph has any batch
             return self.energies_at_once(waveforms)
         clips = max(SLICE * self.sample_rate_hz // waveforms.shape[-1], 1)
         return torch.cat([self.energies_at_once(part) for part in waveforms.split(clips)])
