@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from vitspeech.data.files import write_csv
+from vitspeech.data.files import find_files, write_csv
 
 
 def test_a_table_is_read_back_as_it_was_given(tmp_path):
@@ -52,3 +52,13 @@ def test_a_folder_that_is_not_there_is_named_before_a_row_is_made(tmp_path):
 def test_a_table_names_files_whose_names_are_not_utf_8(tmp_path):
     write_csv(tmp_path / "table.csv", ["file"], [(os.fsdecode(b"bad\xff.jpg"),)])
     assert (tmp_path / "table.csv").read_text(encoding="utf-8").split() == ["file", r"bad\udcff.jpg"]
+
+
+def test_a_folder_stands_for_its_files_and_those_of_linked_folders_but_not_hidden_ones(tmp_path):
+    for name in ("pictures/b.JPG", "pictures/._b.jpg", "pictures/notes.txt", "elsewhere/a.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "pictures" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "loop").symlink_to(tmp_path / "pictures")
+    found = find_files([tmp_path / "pictures"], {".jpg"}, "picture")
+    assert [file.relative_to(tmp_path).as_posix() for file in found] == ["pictures/b.JPG", "pictures/link/a.jpg"]

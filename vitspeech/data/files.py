@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import os
 import stat
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str)
     """The named files, and all files with one of the endings in the named folders, sorted by name.
 
     Args:
-        paths: Files and folders; folders are searched recursively.
+        paths: Files and folders; folders are searched by `files_below`.
         endings: File name endings to look for, with the dot, in lower case.
         kind: What such a file is called in an error message.
 
@@ -26,7 +27,7 @@ def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str)
     files = []
     for path in map(Path, paths):
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in endings and file.is_file())
+            inside = files_below(path, endings)
             if not inside:
                 raise FileNotFoundError(f"{path}: no {kind} in this folder ({', '.join(sorted(endings))})")
             files += inside
@@ -35,6 +36,26 @@ def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str)
         else:
             raise FileNotFoundError(f"{path}: no such file or folder")
     return files
+
+
+def files_below(folder: Path, endings: Collection[str]) -> list[Path]:
+    """The files with one of the endings below a folder, sorted by path; hidden files are left out.
+
+    Links to folders are followed, each folder is entered once, and its own path goes before a link to it.
+    """
+    entered, files, links = {str(above) for above in folder.resolve().parents}, [], [folder]
+    for link in links:  # grows
+        for inside, names, file_names in os.walk(link):
+            if (real := os.path.realpath(inside)) in entered:
+                names.clear()
+                continue
+            entered.add(real)
+            names.sort()
+            links += [path for path in (Path(inside, name) for name in names) if path.is_symlink()]
+            # On foreign disks and in archives, macOS adds a file ._NAME.wav, not a recording, to each NAME.wav.
+            found = (Path(inside, name) for name in file_names if name[0] != ".")
+            files += [file for file in found if file.suffix.lower() in endings and file.is_file()]
+    return sorted(files)
 
 
 def check_regular(path: Path) -> None:

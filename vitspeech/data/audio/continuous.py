@@ -1,6 +1,5 @@
 """Folders of continuous speech with or without transcripts, such as LibriSpeech, and their splits by speaker."""
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vitspeech.data.audio.reading import ENDINGS, SAMPLE_RATE_HZ, read_audio
+from vitspeech.data.files import files_below
 from vitspeech.data.splits import percentage, relative_name, speaker_in_name
 from vitspeech.documents import read_text
 from vitspeech.errors import InputError
@@ -52,7 +52,7 @@ def list_speech(root: str | Path) -> list[Speech]:
     root = Path(root)
     if not root.is_dir():
         raise FileNotFoundError(f"{root}: no such folder of speech")
-    files = audio_below(root)
+    files = files_below(root, ENDINGS)
     if not files:
         raise InputError(f"{root}: no recordings ({', '.join(sorted(ENDINGS))})")
     transcripts = {folder: read_transcripts(folder) for folder in {file.parent for file in files}}
@@ -61,25 +61,6 @@ def list_speech(root: str | Path) -> list[Speech]:
         words = transcripts[file.parent].get(file.stem)
         recordings.append(Speech(file, speaker_of(file, root, words is not None), words))
     return recordings
-
-
-def audio_below(root: Path) -> list[Path]:
-    """The audio files below a folder, sorted by path.
-
-    Links to folders are followed, each folder is entered once, and its own path goes before a link to it.
-    """
-    entered, files, links = {str(folder) for folder in root.resolve().parents}, [], [root]
-    for link in links:  # grows
-        for folder, names, file_names in os.walk(link):
-            if (real := os.path.realpath(folder)) in entered:
-                names.clear()
-                continue
-            entered.add(real)
-            names.sort()
-            links += [path for path in (Path(folder, name) for name in names) if path.is_symlink()]
-            found = (Path(folder, name) for name in file_names if name[0] != ".")
-            files += [file for file in found if file.suffix.lower() in ENDINGS and file.is_file()]
-    return sorted(files)
 
 
 def speech_split(recordings: Sequence[Speech], split: str) -> list[Speech]:
