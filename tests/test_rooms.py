@@ -42,11 +42,12 @@ ROOMS = {
     "writing",
     "sweep": "checkpoint command_line data documents errors metrics plots training",
     "receptive": "attention checkpoint data errors frontends metrics models plots provenance",
+    "export": "attention checkpoint data decoding errors frontends inference models samples writing",
     "benchmark": "attention checkpoint data errors frontends inference models plots provenance recurrence",
     "tables": "checkpoint errors receptive",
     "commands": (
-        "benchmark checkpoint command_line data decoding errors inference plots provenance receptive samples spotting "
-        "sweep tasks training trust"
+        "benchmark checkpoint command_line data decoding errors export inference plots provenance receptive samples "
+        "spotting sweep tasks training trust"
     ),
     "__main__": "commands",
 }

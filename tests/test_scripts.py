@@ -13,7 +13,7 @@ VERB_OF = {"compare_receptive_fields": "compare", "probe_distance": "probe"}
 
 
 def test_every_script_shows_the_help_of_its_command_under_its_own_name(monkeypatch, capsys):
-    assert len(SCRIPTS) == 10
+    assert len(SCRIPTS) == 11
     for path in SCRIPTS:
         verb = VERB_OF.get(path.stem, path.stem)
         assert verb in VERBS and f"`vitspeech {verb}`" in path.read_text(), path

@@ -26,6 +26,7 @@ VERBS = {
     "sweep": "train configs with several seeds and varied values, and tabulate them",
     "compare-encoders": "train attention, recurrence and convolutions alike, and compare accuracy and cost",
     "release": "turn a finished run into a released model",
+    "export": "write a model as an ONNX graph that runs without torch",
     "benchmark": "measure speed and memory on this machine",
     "configs": "list the configs that come with the package, or print one",
     "samples": "copy sample images and a sample recording into a folder",

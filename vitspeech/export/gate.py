@@ -15,7 +15,6 @@ from vitspeech.export.stream_step import StreamStep
 from vitspeech.inference.stream import stream
 
 TOLERANCE = 1e-3  # of the largest number of the network's output
-LENGTHS_S = (0.0, 0.05, 0.3, 1.0, 3.21)  # of recordings; the first ones are shorter than a token
 
 
 def session(graph: bytes) -> Any:
@@ -41,8 +40,7 @@ def check_batches(running: Any, module: torch.nn.Module, batches: Iterable[Tenso
     """Compare a graph with its module on batches of inputs; see `check`."""
     name = running.get_inputs()[0].name
     with torch.inference_mode():
-        pairs = [(module(batch).numpy(), running.run(None, {name: batch.numpy()})[0]) for batch in batches]
-    return check(pairs)
+        return check((module(batch).numpy(), running.run(None, {name: batch.numpy()})[0]) for batch in batches)
 
 
 def check_stream(running: Any, step: StreamStep, recordings: Iterable[Tensor]) -> dict[str, float]:
@@ -89,7 +87,11 @@ def check(pairs: Iterable[tuple[numpy.ndarray, numpy.ndarray]]) -> dict[str, flo
     expected, computed = (numpy.concatenate(parts) for parts in zip(*pairs, strict=True))
     difference, largest = float(abs(computed - expected).max()), float(abs(expected).max())
     if not difference <= TOLERANCE * largest:
-        raise InputError(f"ONNX Runtime differs from the network by {difference:.3g} of {largest:.3g}; nothing is written")
+        raise InputError(
+            f"ONNX Runtime differs from the network by {difference:.3g} of {largest:.3g}; nothing is written"
+        )
     if (others := expected.argmax(1) != computed.argmax(1)).any():
-        raise InputError(f"ONNX Runtime finds another label in {others.sum()} of {len(others)} rows; nothing is written")
+        raise InputError(
+            f"ONNX Runtime finds another label in {others.sum()} of {len(others)} rows; nothing is written"
+        )
     return {"difference": difference, "largest": largest, "rows": len(expected)}

@@ -4,7 +4,8 @@ import contextlib
 import io
 import logging
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,10 @@ OPSET = 18  # the lowest that has all operators that are used
 
 
 def to_onnx(
-    module: nn.Module, inputs: Mapping[str, Tensor], outputs: Sequence[str], *, batched: Collection[str] = ()
+    module: nn.Module,
+    inputs: Mapping[str, Tensor],
+    outputs: Sequence[str],
+    dynamic: Mapping[str, Mapping[int, str]] = MappingProxyType({}),
 ) -> "onnx.ModelProto":  # noqa: F821
     """Export a module in evaluation mode.
 
@@ -23,7 +27,7 @@ def to_onnx(
         module: Takes the inputs by position and returns the outputs.
         inputs: An example of each input, by name.
         outputs: Names of the outputs.
-        batched: The inputs whose first dimension is any number; all other dimensions are those of the examples.
+        dynamic: The dimensions of inputs that may have any size: input -> {dimension: name}. All others are fixed.
 
     Raises:
         MissingExtraError: If the extra `export` is not installed.
@@ -33,9 +37,10 @@ def to_onnx(
         import onnx
         import onnxscript  # noqa: F401  (torch.onnx needs it)
     except ImportError:
-        raise MissingExtraError("export", "writing an ONNX graph") from None
-    batch = torch.export.Dim("batch", min=1)
-    shapes = tuple({0: batch} if name in batched else None for name in inputs)
+        raise MissingExtraError("an export needs ONNX: pip install 'vitspeech[export]'") from None
+    names = {name for sizes in dynamic.values() for name in sizes.values()}
+    dims = {name: torch.export.Dim(name, min=1) for name in names}
+    shapes = tuple({at: dims[name] for at, name in dynamic.get(each, {}).items()} or None for each in inputs)
     with quiet():
         try:
             program = torch.onnx.export(
@@ -45,7 +50,7 @@ def to_onnx(
                 opset_version=OPSET,
                 input_names=list(inputs),
                 output_names=list(outputs),
-                dynamic_shapes=shapes if batched else None,
+                dynamic_shapes=shapes if dynamic else None,
                 custom_translation_table={torch.ops.aten.adaptive_max_pool2d.default: global_max},
                 verbose=False,
             )

@@ -3,10 +3,20 @@
 Shapes: B batch, S side of a picture, C classes.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from vitspeech.checkpoint.folder import Model
+from vitspeech.data.images.reading import read_picture
+from vitspeech.export.gate import check_batches
+from vitspeech.export.kind import Graph, Kind, generator
+from vitspeech.samples import FOLDER
+
+PICTURES = ("cat.jpg", "horse.jpg")
+BATCHES = (2, 1, 5)  # sizes of the batches that the gate compares; the exporter takes a first one of 1 for fixed
 
 
 class ImageGraph(nn.Module):
@@ -20,12 +30,42 @@ class ImageGraph(nn.Module):
         uint8 (B, S, S, 3) -> (B, C)
     """
 
-    def __init__(self, network: nn.Module, preprocessing: dict[str, Any]) -> None:
+    def __init__(self, network: nn.Module, preprocessing: Mapping[str, Any]) -> None:
         super().__init__()
         self.network = network
         for name in ("mean", "std"):
             self.register_buffer(name, torch.tensor(preprocessing[name]).view(-1, 1, 1), persistent=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        normalized = (pixels.movedim(3, 1).float() / 255 - self.mean) / self.std
-        return self.network(normalized).softmax(-1)
+        return self.logits(pixels).softmax(-1)
+
+    def logits(self, pixels: Tensor) -> Tensor:
+        """The logits of pictures: uint8 (B, S, S, 3) -> (B, C)."""
+        return self.network((pixels.movedim(3, 1).float() / 255 - self.mean) / self.std)
+
+
+def image_kind(model: Model) -> Kind:
+    """How an image classifier is exported."""
+    preprocessing = model.preprocessing
+    side, module = preprocessing["image"], ImageGraph(model.network, preprocessing).eval()
+    graph = Graph(module, {"pixels": next(batches(side))}, ["probabilities"], {"pixels": {0: "batch"}})
+    metadata = {"side": side, "mean": list(preprocessing["mean"]), "std": list(preprocessing["std"])}
+    return Kind(
+        "images",
+        {"model.onnx": graph},
+        lambda sessions: check_batches(sessions["model.onnx"], module, batches(side)),
+        metadata,
+    )
+
+
+def batches(side: int) -> Iterator[Tensor]:
+    """Batches for the gate: the sample pictures, shifted, mirrored and dimmed at random: uint8 (B, S, S, 3)."""
+    numbers = generator()
+    pictures = torch.stack([read_picture(FOLDER / name, side) for name in PICTURES]).movedim(1, 3).float()
+    for size in BATCHES:
+        pixels = pictures[torch.randint(len(pictures), (size,), generator=numbers)]
+        shift, dimmed = (
+            torch.randint(side, (2,), generator=numbers).tolist(),
+            torch.rand(size, 1, 1, 1, generator=numbers),
+        )
+        yield (pixels.roll(shift, (1, 2)) * (0.3 + 0.7 * dimmed)).round().to(torch.uint8)

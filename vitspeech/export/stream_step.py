@@ -163,7 +163,11 @@ class TokenStep(nn.Module):
         samples = torch.cat((overlap, samples), dim=1)
         frames = torch.cat((stored, self.tokens.log_mel(samples)), dim=1)
         used = frames[:, frames.shape[1] - self.tokens.frames.reach :]
-        return self.tokens.frames(used), samples[:, samples.shape[1] - self.overlap :], frames[:, frames.shape[1] - self.stored :]
+        return (
+            self.tokens.frames(used),
+            samples[:, samples.shape[1] - self.overlap :],
+            frames[:, frames.shape[1] - self.stored :],
+        )
 
 
 class BlockStep(nn.Module):
@@ -178,7 +182,7 @@ class BlockStep(nn.Module):
     def __init__(self, block: EncoderBlock) -> None:
         super().__init__()
         self.block, self.left, self.right = block, block.attention.left, block.attention.right
-        self.rotary = block.attention.rotary
+        self.heads, self.rotary = block.attention.heads, block.attention.rotary
         self.counts = self.rotary is not None and type(block.attention.score) not in BY_DISTANCE
         self.register_buffer("places", torch.arange(-self.left, self.right + 1.0), persistent=False)
 

@@ -1,0 +1,7 @@
+#!/usr/bin/env python3
+"""The same as `vitspeech export`."""
+
+from vitspeech.commands import run
+
+if __name__ == "__main__":
+    run("export")

@@ -1,0 +1,77 @@
+"""A streaming speech model as a graph: one step of `StreamStep`."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitspeech.attention import MeanPooling
+from vitspeech.checkpoint.folder import Model
+from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.export.gate import check_stream
+from vitspeech.export.kind import Graph, Kind
+from vitspeech.export.sound import recording
+from vitspeech.export.stream_step import StreamStep
+from vitspeech.inference.stream import AudioStream
+from vitspeech.inference.transcribe import is_transcribing
+
+LENGTHS_S = (0.0, 0.05, 0.3, 1.0, 3.21)  # of the gate's recordings; the first ones are shorter than a token
+
+
+def stream_kind(model: Model, attention: bool) -> Kind:
+    """How a speech model is exported as a stream.
+
+    Raises:
+        InputError: If it can't be streamed.
+    """
+    audio, step = AudioStream(model.network), StreamStep(model.network, attention=attention).eval()
+    rate_hz = audio.sample_rate_hz
+    metadata: dict[str, Any] = {
+        "task": task_of(model),
+        "sample_rate_hz": rate_hz,
+        "hop_samples": step.hop_samples,
+        "window_samples": model.network.tokens.window_samples,
+        "lead_in_samples": step.lead_in_samples,
+        "first_step": step.first_step,
+        "steps_ahead": step.steps_ahead,
+        "state_size": step.state_size,
+        "delay_ms": 1000 * audio.delay_samples / rate_hz,
+    }
+    if metadata["task"] == "classification":
+        metadata["clip_samples"] = round(model.preprocessing["seconds"] * rate_hz)
+        metadata["spotting"] = asdict(model.spotting or SpottingSettings())
+    weights = [
+        {"output": f"attention_{number}", "heads": block.heads, "left": block.left, "right": block.right}
+        for number, block in enumerate(step.blocks)
+    ]
+    metadata["attention"] = weights = weights if attention else []
+    example = {
+        "samples": torch.zeros(1, step.hop_samples),
+        "valid": torch.zeros(1),
+        "state": torch.zeros(1, step.state_size),
+    }
+    outputs = ["logits", "valid_out", "state_out", *(block["output"] for block in weights)]
+
+    def recordings() -> Iterator[Tensor]:
+        for seconds in LENGTHS_S:
+            yield recording(rate_hz, 0.2, seconds)
+
+    return Kind(
+        "stream",
+        {"model.onnx": Graph(step, example, outputs)},
+        lambda sessions: check_stream(sessions["model.onnx"], step, recordings()),
+        metadata,
+    )
+
+
+def task_of(model: Model) -> str:
+    """What the rows of logits are.
+
+    `classification`: the mean over the rows of a clip are the logits of the clip. `labeling`: each row has a label.
+    `recognition`: each row has a unit or, as the last class, the CTC blank.
+    """
+    if is_transcribing(model):
+        return "recognition"
+    return "classification" if isinstance(getattr(model.network, "pooling", None), MeanPooling) else "labeling"
