@@ -49,5 +49,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     most = f"{gate['difference']:.2g} where the largest number is {gate['largest']:.3g}"
     print(f"ONNX Runtime differs from the network by at most {most}, over {gate['rows']} rows")
     for name, values in metadata.get("int8", {}).items():
-        (metric, value), size = [*values.items()][-1], values["bytes"] / 1e6
+        (metric, value), size = next(iter(values.items())), values["bytes"] / 1e6
         print(f"{name}: {metric} {value:.4f}, {size:.2f} MB, {values['milliseconds']:.2f} ms an input on one core")

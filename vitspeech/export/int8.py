@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
@@ -29,6 +29,9 @@ from vitspeech.export.network import GraphNetwork
 from vitspeech.export.session import session
 from vitspeech.inference.transcribe import Search
 from vitspeech.tasks import find_task
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 ALLOWED = 0.005  # accuracy that quantization may cost: half a point
 CALIBRATED = 8  # batches of validation data that choose the scales of convolutions
@@ -53,13 +56,13 @@ class Measured:
     bytes: int
     milliseconds: float
 
+    @property
+    def described(self) -> dict[str, float]:
+        """For `model.json`."""
+        return {self.metric: self.value, "bytes": self.bytes, "milliseconds": self.milliseconds}
 
-def to_int8(
-    model: Model,
-    kind: Kind,
-    graph: "onnx.ModelProto",
-    root: str | None,  # noqa: F821
-) -> tuple["onnx.ModelProto", dict[str, Any]]:  # noqa: F821
+
+def to_int8(model: Model, kind: Kind, graph: "ModelProto", root: str | None) -> tuple["ModelProto", dict[str, Any]]:
     """Quantize a graph, and measure both on the test set that the model's card names.
 
     Args:
@@ -84,10 +87,7 @@ def to_int8(
     if fall > ALLOWED + 1e-9:
         change = f"{before.metric} from {before.value:.4f} to {after.value:.4f}"
         raise InputError(f"--int8 changes {change}, by more than {ALLOWED}: nothing is written; export without --int8")
-    names = {"bytes": "bytes", "milliseconds": "milliseconds", "value": before.metric}
-    report = {key: {name: getattr(each, field) for field, name in names.items()} for key, each in
-              (("fp32", before), ("int8", after))}  # fmt: skip
-    return quantized, report
+    return quantized, {"fp32": before.described, "int8": after.described}
 
 
 def measured(model: Model, kind: Kind, graph: bytes, data: LightningDataModule) -> Measured:
@@ -110,7 +110,7 @@ def milliseconds(running: Any, kind: Kind) -> float:
     return median(times[WARM_UP:])
 
 
-def quantize(graph: "onnx.ModelProto", kind: Kind, data: LightningDataModule) -> "onnx.ModelProto":  # noqa: F821
+def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "ModelProto":
     """A graph whose linear layers, or else convolutions, have weights of 8 bits, except in the front end.
 
     Raises:
@@ -151,7 +151,11 @@ def quantize(graph: "onnx.ModelProto", kind: Kind, data: LightningDataModule) ->
 
 def front_ends(module: torch.nn.Module) -> tuple[str, ...]:
     """The beginnings of the names of nodes that belong to the front end."""
-    names = [name for name, part in module.named_modules() if type(part).__module__.startswith(FRONT_ENDS)]
+    names = [
+        name
+        for name, part in module.named_modules(remove_duplicate=False)
+        if type(part).__module__.startswith(FRONT_ENDS)
+    ]
     return tuple(f"{name}." for name in names) + tuple(f"{name}/" for name in names)
 
 
