@@ -77,7 +77,7 @@ def kind_of(model: Model, *, offline: bool, attention: bool) -> Kind:
     """
     name = type(model.network).__name__
     if "image" in model.preprocessing:
-        return image_kind(model)
+        return image_kind(model, attention)
     if "sample_rate_hz" not in model.preprocessing:
         raise InputError(f"{name} can't be exported: only models of images and speech can")
     is_streaming = getattr(getattr(model.network, "encoder", None), "reach", (None, None))[1] is not None

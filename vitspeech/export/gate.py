@@ -24,6 +24,39 @@ def check_batches(running: Any, module: torch.nn.Module, batches: Iterable[Tenso
         return check((module(batch).numpy(), running.run(None, {name: batch.numpy()})[0]) for batch in batches)
 
 
+def check_weights(running: Any, module: torch.nn.Module, batches: Iterable[Tensor]) -> dict[str, float]:
+    """Compare all outputs of a graph but the first, which are attention weights, with those of its module.
+
+    Returns:
+        The largest difference of a weight: `attention_difference`.
+
+    Raises:
+        InputError: If it is above `TOLERANCE` of the largest weight.
+    """
+    name, difference, largest = running.get_inputs()[0].name, 0.0, 0.0
+    for batch in batches:
+        with torch.inference_mode():
+            expected = [weights.numpy() for weights in module(batch)[1:]]
+        for ours, computed in zip(expected, running.run(None, {name: batch.numpy()})[1:], strict=True):
+            difference = max(difference, float(abs(computed - ours).max()))
+            largest = max(largest, float(ours.max()))
+    return checked_weights(difference, largest)
+
+
+def checked_weights(difference: float, largest: float) -> dict[str, float]:
+    """The difference of attention weights as an entry of the metadata.
+
+    Raises:
+        InputError: If it is above `TOLERANCE` of the largest weight.
+    """
+    if not difference <= TOLERANCE * largest:
+        raise InputError(
+            f"attention weights of ONNX Runtime differ from the network's by {difference:.3g} of {largest:.3g}; "
+            "nothing is written"
+        )
+    return {"attention_difference": difference}
+
+
 def check_stream(running: Any, step: StreamStep, recordings: Iterable[Tensor]) -> dict[str, float]:
     """Compare the steps of a stream with the network on whole recordings (N,); see `check`."""
     pairs = []
