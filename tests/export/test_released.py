@@ -15,7 +15,8 @@ import vitspeech
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.clips import spoken_words
 from vitspeech.data.images.reading import read_picture
-from vitspeech.export.gate import session, steps
+from vitspeech.export.gate import steps
+from vitspeech.export.session import session
 from vitspeech.export.stream_step import StreamStep
 
 CHECKPOINTS = ROOT / "checkpoints"
