@@ -42,9 +42,7 @@ def to_onnx(
     except ImportError:
         raise MissingExtraError("an export needs ONNX: pip install 'vitspeech[export]'") from None
     check_outputs(module, tuple(inputs.values()), len(outputs))
-    names = {name for sizes in dynamic.values() for name in sizes.values()}
-    dims = {name: torch.export.Dim(name, min=1) for name in names}
-    shapes = tuple({at: dims[name] for at, name in dynamic.get(each, {}).items()} or None for each in inputs)
+    shapes = tuple(dict(dynamic.get(name, {})) or None for name in inputs)
     with quiet():
         try:
             program = torch.onnx.export(
