@@ -85,11 +85,6 @@ def test_an_existing_folder_is_refused_before_any_work(finished_run, tmp_path, m
             export(vitspeech.load(finished_run), tmp_path / name)
 
 
-def test_symbols_are_not_exported(finished_symbols_run, tmp_path):
-    with pytest.raises(InputError, match="only models of images and speech"):
-        export(vitspeech.load(finished_symbols_run), tmp_path / "symbols")
-
-
 def test_without_onnx_runtime_the_extra_is_named(quick, finished_run, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'vitspeech\[export\]'"):
