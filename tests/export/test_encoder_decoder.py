@@ -11,7 +11,7 @@ from vitspeech.errors import InputError
 from vitspeech.export import export
 from vitspeech.export.encoder_decoder import SourceGraph, StepGraph, search
 from vitspeech.export.folder import kind_of
-from vitspeech.export.gate import session
+from vitspeech.export.session import session
 from vitspeech.inference.symbols import transcribe_symbols
 
 SCORES = ("scaled_dot", "dot", "general", "additive", "cosine")
