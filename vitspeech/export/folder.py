@@ -58,17 +58,31 @@ def export(
     """
     folder = Path(folder)
     check_new(folder)
-    kind = kind_of(model, offline=offline, attention=attention)
-    graphs = {
-        file: to_onnx(graph.module, graph.inputs, graph.outputs, graph.dynamic) for file, graph in kind.graphs.items()
-    }
+    kind, graphs, gate = converted(kind_of(model, offline=offline, attention=attention))
     metadata = {"format": FORMAT, "kind": kind.name, "name": model.card.get("name"), "labels": model.labels}
-    metadata |= kind.metadata | {"source": source_of(model)}
-    metadata["gate"] = kind.check({file: session(graph.SerializeToString()) for file, graph in graphs.items()})
+    metadata |= kind.metadata | {"source": source_of(model), "gate": gate}
     if int8:
         graphs[GRAPH], metadata["int8"] = to_int8(model, kind, graphs[GRAPH], data)
     contents = {file: with_metadata(graph, metadata) for file, graph in graphs.items()}
     return write(folder, metadata, contents)
+
+
+def converted(kind: Kind) -> tuple[Kind, dict[str, "onnx.ModelProto"], dict[str, float]]:  # noqa: F821
+    """The graphs of a kind, or of the one that it names for the case that it fails, and what the gate found.
+
+    Raises:
+        InputError: If there is no graph, or it computes something else.
+    """
+    try:
+        graphs = {
+            file: to_onnx(graph.module, graph.inputs, graph.outputs, graph.dynamic)
+            for file, graph in kind.graphs.items()
+        }
+        return kind, graphs, kind.check({file: session(graph.SerializeToString()) for file, graph in graphs.items()})
+    except InputError:
+        if kind.otherwise is None:
+            raise
+        return converted(kind.otherwise)
 
 
 def kind_of(model: Model, *, offline: bool, attention: bool) -> Kind:
@@ -83,7 +97,7 @@ def kind_of(model: Model, *, offline: bool, attention: bool) -> Kind:
     if isinstance(model.network, EncoderDecoder):
         return encoder_decoder_kind(model)
     if "sample_rate_hz" not in model.preprocessing:
-        raise InputError(f"{name} can't be exported: only models of images and speech can")
+        raise InputError(f"{name} can't be exported: only models of images and speech, and encoder-decoders can")
     is_streaming = getattr(getattr(model.network, "encoder", None), "reach", (None, None))[1] is not None
     if is_streaming and not offline:
         return stream_kind(model, attention)

@@ -37,12 +37,14 @@ class Kind:
         graphs: By the name of their file.
         check: Compares sessions of ONNX Runtime, by file, with the network; returns what `gate.check` does.
         metadata: What a caller must know.
+        otherwise: How it is exported if this fails.
     """
 
     name: str
     graphs: Mapping[str, Graph]
     check: Callable[[Mapping[str, Any]], dict[str, float]]
     metadata: dict[str, Any]
+    otherwise: "Kind | None" = None
 
 
 def generator() -> torch.Generator:
