@@ -1,9 +1,11 @@
 """From a module to one ONNX graph without a trace of the machine that made it."""
 
+import ast
 import contextlib
 import io
 import logging
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 
 from vitspeech.errors import InputError, MissingExtraError
 
+SCOPES = "pkg.torch.onnx.name_scopes"
 OPSET = 18  # the lowest that has all operators that are used
 
 
@@ -59,6 +62,7 @@ def to_onnx(
     stream = io.BytesIO()
     onnx.save(program.model_proto, stream)
     graph = onnx.load_from_string(stream.getvalue())
+    name_nodes(graph)
     strip(graph)
     return graph
 
@@ -71,6 +75,17 @@ def global_max(images, output_size):
         raise ValueError(f"AdaptiveMaxPool2d({list(output_size)})")
     largest = op.ReduceMax(images, op.Constant(value_ints=[-2, -1]), keepdims=1)
     return largest, op.Cast(largest, to=7)
+
+
+def name_nodes(model: "onnx.ModelProto") -> None:  # noqa: F821
+    """Name each node by its layer, as in `network.encoder.blocks.0.attention.query/MatMul`."""
+    counts: Counter[str] = Counter()
+    for node in model.graph.node:
+        scopes = next((entry.value for entry in node.metadata_props if entry.key == SCOPES), "[]")
+        layers = ast.literal_eval(scopes)[:-1]  # the last one is the operation
+        name = f"{layers[-1] if layers else ''}/{node.op_type}"
+        counts[name] += 1
+        node.name = name if counts[name] == 1 else f"{name}_{counts[name]}"
 
 
 def strip(model: "onnx.ModelProto") -> None:  # noqa: F821
