@@ -85,9 +85,11 @@ def test_an_existing_folder_is_refused_before_any_work(finished_run, tmp_path, m
             export(vitspeech.load(finished_run), tmp_path / name)
 
 
-def test_symbols_are_not_exported(finished_symbols_run, tmp_path):
-    with pytest.raises(InputError, match="only models of images and speech"):
-        export(vitspeech.load(finished_symbols_run), tmp_path / "symbols")
+def test_networks_for_symbols_that_are_no_encoder_decoders_are_refused(finished_symbols_run, tmp_path):
+    model = vitspeech.load(finished_symbols_run)
+    model.network = model.network.encoder
+    with pytest.raises(InputError, match=r"^Encoder can't be exported: only models of images and speech, and encoder-"):
+        export(model, tmp_path / "symbols")
 
 
 def test_without_onnx_runtime_the_extra_is_named(quick, finished_run, tmp_path, monkeypatch):

@@ -15,8 +15,11 @@ import vitspeech
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.clips import spoken_words
 from vitspeech.data.images.reading import read_picture
-from vitspeech.export.gate import session, steps
+from vitspeech.export.encoder_decoder import search
+from vitspeech.export.gate import steps
+from vitspeech.export.session import session
 from vitspeech.export.stream_step import StreamStep
+from vitspeech.inference.transcribe import Search
 
 CHECKPOINTS = ROOT / "checkpoints"
 IMAGES = ("vit-cifar10", "cnn-cifar10")
@@ -90,3 +93,21 @@ def test_streams(exported, name, recording):
     for name in ("hop_samples", "lead_in_samples", "first_step", "steps_ahead", "state_size"):
         assert metadata[name] == getattr(step, name)
     assert metadata["delay_ms"] == 1000 * whole.delay_samples / whole.sample_rate_hz
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_encoder_decoders(exported, name, recording):
+    folder, model = exported(name), vitspeech.load(CHECKPOINTS / name)
+    metadata = metadata_of(folder)
+    assert metadata["kind"] == "encoder-decoder"
+    samples = read_clip(recording, metadata["sample_rate_hz"])[None] / 32768
+    source, step = graph_of(folder), graph_of(folder, "decoder.onnx")
+    longest = metadata["longest_output"]["per_token"] * ((samples.shape[1] - 1360) // 640 + 1)
+    units, log_probability, outputs = search(
+        source, step, samples.numpy(), start=metadata["start_unit"], longest=longest
+    )
+    ((_, expected),) = vitspeech.transcribe(model, [recording], search=Search(beam=1, ctc_weight=0))
+    assert metadata["separator"].join(metadata["labels"][unit] for unit in units) == expected.text != ""
+    assert log_probability == pytest.approx(expected.log_probability, abs=1e-4)
+    with torch.inference_mode():
+        close(outputs["ctc_log_probs"], model.network.forward_ctc(model.network.encode(samples)[0]).log_softmax(-1))

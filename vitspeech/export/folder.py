@@ -15,6 +15,7 @@ from vitspeech.checkpoint.folder import CARD, WEIGHTS, Model
 from vitspeech.data.files import sha256, write_json
 from vitspeech.errors import InputError
 from vitspeech.export.clips import clip_kind
+from vitspeech.export.encoder_decoder import encoder_decoder_kind
 from vitspeech.export.graph import to_onnx
 from vitspeech.export.images import image_kind
 from vitspeech.export.int8 import to_int8
@@ -22,6 +23,7 @@ from vitspeech.export.kind import Kind
 from vitspeech.export.runner import runner
 from vitspeech.export.session import session
 from vitspeech.export.stream import stream_kind
+from vitspeech.models.encoder_decoder import EncoderDecoder
 from vitspeech.writing import sync
 
 FORMAT = 1
@@ -79,8 +81,10 @@ def kind_of(model: Model, *, offline: bool, attention: bool) -> Kind:
     name = type(model.network).__name__
     if "image" in model.preprocessing:
         return image_kind(model, attention)
+    if isinstance(model.network, EncoderDecoder):
+        return encoder_decoder_kind(model)
     if "sample_rate_hz" not in model.preprocessing:
-        raise InputError(f"{name} can't be exported: only models of images and speech can")
+        raise InputError(f"{name} can't be exported: only models of images and speech, and encoder-decoders can")
     is_streaming = getattr(getattr(model.network, "encoder", None), "reach", (None, None))[1] is not None
     if is_streaming and not offline:
         return stream_kind(model, attention)
