@@ -78,7 +78,7 @@ class Model:
         return numpy.concatenate([self.rows(silence[:0]), *rows])
 
     def step(self, samples: numpy.ndarray, valid: bool) -> list[numpy.ndarray]:
-        """One step of the graph: its row of logits (1, C), or none while the look-ahead fills."""
+        """One step of the graph: its row of logits, of a labeler F rows (F, C); none while the look-ahead fills."""
         feeds = {"samples": samples[None], "valid": numpy.array([valid], numpy.float32), "state": self.state}
         logits, valid_out, self.state = self.graph.run(OUTPUTS, feeds)
         return [logits] if valid_out[0] > 0.5 else []
@@ -93,15 +93,14 @@ class Model:
 
 def decoder_of(about: dict):
     """What makes words of logits: keyword spotting, or greedy decoding of CTC or of labels of frames."""
-    rate_hz, hop, window = about["sample_rate_hz"], about["hop_samples"], about["window_samples"]
-    times = {"hop_s": hop / rate_hz, "first_s": (window - hop) / 2 / rate_hz}
+    times = {"hop_s": about["row_ms"] / 1000, "first_s": about["first_row_ms"] / 1000}
     if about["task"] != "classification":
         from units import UnitDecoder
 
         return UnitDecoder(about["labels"], **times)
     from keywords import KeywordDecoder
 
-    clip_tokens = 1 + (about["clip_samples"] - window) // hop
+    clip_tokens = 1 + (about["clip_samples"] - about["window_samples"]) // about["hop_samples"]
     settings, delay_s = SimpleNamespace(**about["spotting"]), about["delay_ms"] / 1000
     return KeywordDecoder(about["labels"], settings, **times, delay_s=delay_s, clip_tokens=clip_tokens)
 
