@@ -8,8 +8,7 @@ import numpy
 import pytest
 import soundfile
 import torch
-from bare import make_bare, run
-from filelock import FileLock
+from bare import run
 from PIL import Image
 from tiny import ROOT
 
@@ -20,14 +19,6 @@ from vitspeech.export import export
 CHECKPOINTS, SAMPLES = ROOT / "checkpoints", ROOT / "vitspeech" / "samples"
 TALK = SAMPLES / "left-right-go.wav"
 NUMBER = re.compile(r"\d+\.\d+")
-
-
-@pytest.fixture(scope="session")
-def bare(tmp_path_factory):
-    """The interpreter of a virtual environment with numpy, onnxruntime, soundfile and Pillow."""
-    folder = tmp_path_factory.getbasetemp() / "bare"
-    with FileLock(folder.with_suffix(".lock")):
-        return folder / "bin/python" if folder.is_dir() else make_bare(folder)
 
 
 def printed(bare, folder, *words):
