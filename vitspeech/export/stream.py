@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.folder import Model
@@ -28,6 +28,7 @@ def stream_kind(model: Model, attention: bool) -> Kind:
     """
     audio, step = AudioStream(model.network), StreamStep(model.network, attention=attention).eval()
     rate_hz = audio.sample_rate_hz
+    first_ms, row_ms = row_times_ms(model.network)
     metadata: dict[str, Any] = {
         "task": task_of(model),
         "sample_rate_hz": rate_hz,
@@ -37,6 +38,8 @@ def stream_kind(model: Model, attention: bool) -> Kind:
         "first_step": step.first_step,
         "steps_ahead": step.steps_ahead,
         "state_size": step.state_size,
+        "first_row_ms": first_ms,
+        "row_ms": row_ms,
         "delay_ms": 1000 * audio.delay_samples / rate_hz,
     }
     if metadata["task"] == "classification":
@@ -66,10 +69,20 @@ def stream_kind(model: Model, attention: bool) -> Kind:
     )
 
 
+def row_times_ms(network: nn.Module) -> tuple[float, float]:
+    """Start of the first row of logits, and milliseconds from one row to the next."""
+    if hasattr(network, "first_frame_ms"):
+        return network.first_frame_ms, network.frame_ms  # of a labeler: several rows a step
+    tokens = network.tokens
+    hop, window = tokens.hop_samples, tokens.window_samples
+    return tokens.milliseconds((window - hop) / 2), tokens.milliseconds(hop)
+
+
 def task_of(model: Model) -> str:
     """What the rows of logits are.
 
-    `classification`: the mean over the rows of a clip are the logits of the clip. `labeling`: each row has a label.
+    `classification`: the mean over the rows of a clip are the logits of the clip. `labeling`: each row has a label
+    or, as the last class, none.
     `recognition`: each row has a unit or, as the last class, the CTC blank.
     """
     if is_transcribing(model):

@@ -3,7 +3,8 @@
 `AudioStream` grows and shrinks its tensors. A step has tensors of fixed shapes and no special cases, so that it is one
 graph: start, look-ahead and end of a recording are told by flags. A state of zeros begins a recording.
 
-Shapes: C classes, D model width, H heads, K head width, L past tokens of a block, R its look-ahead, M mel bins.
+Shapes: C classes, D model width, H heads, K head width, L past tokens of a block, R its look-ahead, M mel bins,
+F rows of logits of a token: one, or of a labeler one for each frame.
 """
 
 import math
@@ -65,7 +66,7 @@ class StreamStep(nn.Module):
         state_size: Numbers in the state S.
 
     Shape:
-        samples within ±1 (1, N), valid (1,), state (1, S) -> logits (1, C), valid_out (1,), state_out (1, S), and with
+        samples within ±1 (1, N), valid (1,), state (1, S) -> logits (F, C), valid_out (1,), state_out (1, S), and with
         `attention` the weights (1, H, L + 1 + R) of each block; keys before and after the recording have the weight 0
 
     Raises:
@@ -132,7 +133,7 @@ class StreamStep(nn.Module):
             position = position - block.right if self.counts else None
         if self.counts:
             new.append(new_position)
-        logits = self.network.frame_logits(self.network.encoder.norm(token).view(1, 1, -1)).view(1, -1)
+        logits = self.network.frame_logits(self.network.encoder.norm(token).view(1, 1, -1)).flatten(0, 1)
         return logits, valid, self.layout.join(new), *(weights if self.attention else [])
 
 
