@@ -124,7 +124,7 @@ def test_code_of_a_model_on_the_hub_is_not_trusted(hub, tmp_path):
     card["config_sha256"] = hashlib.sha256(config.read_bytes()).hexdigest()
     (tmp_path / "draft/card.json").write_text(json.dumps(card))
     hub.add("someone/words", tmp_path / "draft")
-    with pytest.raises(InputError, match="code.Net is not part of vitspeech, and loading it runs its code"):
+    with pytest.raises(InputError, match=r"code\.Net is not part of vitspeech, and loading it runs its code"):
         vitspeech.load(NAME)
 
 
