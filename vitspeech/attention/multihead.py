@@ -147,7 +147,7 @@ class MultiHeadAttention(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """Split the model width into heads: (B, T, D) -> (B, H, T, K)."""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:2], self.heads, x.shape[2] // self.heads).transpose(1, 2)
 
     def joined(self, x: Tensor) -> Tensor:
         """Concatenate the heads: (B, H, T, K) -> (B, T, D)."""
@@ -189,7 +189,10 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """The layer's output (B, T, D) for prepared queries over cached keys and values; see `attend_prepared`."""
         dropout = self.dropout if self.training else 0.0
-        attended, _ = self.attend_prepared(query, key, value, mask, first=first, dropout=dropout)
+        if self.relative is None and self.score.energy is None and self.normalizer == "softmax":
+            attended = attend_fused(query, key, value, mask, scale=self.score.scale, dropout=dropout)
+        else:
+            attended, _ = self.attend_prepared(query, key, value, mask, first=first, dropout=dropout)
         return self.output(self.joined(attended))
 
     def allowed(self, query: Tensor, key: Tensor, padding: Tensor | None, mask: Tensor | None) -> Tensor | None:

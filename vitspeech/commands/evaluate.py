@@ -7,7 +7,6 @@ vitspeech evaluate checkpoints/spoken-words-attention --ctc-weight 0      # the 
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from vitspeech import command_line
 
@@ -34,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     overrides = {name: value for name, value in overrides.items() if value is not None}
     search = vitspeech.Search(**model.card["metrics"].get("search", {}) | overrides)
     data = card_data(model, options.data)
-    check_test_items(data.item_names(), model.card, Path(options.checkpoint), data.item_root)
+    check_test_items(data.item_names(), model.card, model.folder, data.item_root)
     network = model.network.to("cuda" if torch.cuda.is_available() else "cpu")
     report = find_task(model.task, model.trust).evaluate(network, data, search=search)
     name, value = report.headline
