@@ -3,7 +3,7 @@
 import { AttentionMap } from "./attention_map.js";
 import { openCamera } from "./camera.js";
 import { dropZone, element, fileButton, tell } from "./main.js";
-import { decoded, fitted, opaque } from "./resample.js";
+import { decoded, fitted, opaque } from "./picture_pixels.js";
 import { open } from "./runtime.js";
 
 const PREVIEW = 320; // side in pixels
@@ -33,11 +33,13 @@ class ModelPanel {
       return;
     }
     const { metadata } = this.model;
+    const { side } = metadata; // the first run is slow: buffers are allocated
+    await this.model.run({ pixels: { type: "uint8", data: new Uint8Array(3 * side * side), dims: [1, side, side, 3] } });
     this.verdict.textContent = "No picture yet";
     this.map = new AttentionMap(metadata, this.name);
     this.root.append(this.map.root);
     if (!metadata.attention.length) {
-      this.map.root.append(element("p", { className: "faint" }, "This model was exported without attention weights, or has none."));
+      this.map.root.append(element("p", { className: "faint" }, "This model has no attention weights."));
     }
   }
 
@@ -75,8 +77,8 @@ function percent(value) {
 export async function mount(root, models, examples = []) {
   const panels = models.map((model) => new ModelPanel(model));
   const preview = element("canvas", { width: PREVIEW, height: PREVIEW, className: "preview", role: "img" });
-  const caption = element("p", { className: "faint caption" }, "Drop a picture here.");
-  const cameraButton = element("button", { type: "button", onclick: () => (camera ? stopCamera() : startCamera()) }, "Use the camera");
+  const caption = element("p", { className: "faint caption" }, "");
+  const cameraButton = element("button", { type: "button", onclick: () => (camera ? stopCamera() : startCamera()) }, "Use camera");
   let camera = null, latest = 0;
 
   /** Classify what `picture` (ImageBitmap or video) shows with all models, unless a newer one comes. */
@@ -131,7 +133,7 @@ export async function mount(root, models, examples = []) {
     } finally {
       cameraButton.disabled = false;
     }
-    cameraButton.textContent = "Take the picture";
+    cameraButton.textContent = "Take picture";
     root.classList.add("live");
     const own = camera;
     while (camera === own) {
@@ -150,7 +152,7 @@ export async function mount(root, models, examples = []) {
     camera.stop();
     camera = null;
     latest++;
-    cameraButton.textContent = "Use the camera";
+    cameraButton.textContent = "Use camera";
     root.classList.remove("live");
   }
 
@@ -161,8 +163,8 @@ export async function mount(root, models, examples = []) {
       element("img", { src: path, alt: `Example ${name}` }));
   });
   const input = element("div", { className: "panel stack input" },
-    element("div", { className: "row" }, fileButton("Choose a picture", "image/*", onfile), cameraButton),
-    preview, caption,
+    element("div", { className: "row" }, fileButton("Choose file", "image/*", onfile), cameraButton),
+    element("p", { className: "faint" }, "Or drop or paste a picture."), preview, caption,
     ...(examples.length ? [element("h2", {}, "Examples"), element("div", { className: "row thumbnails" }, ...thumbnails)] : []));
   root.replaceChildren(element("div", { className: "pictures" }, input,
     element("div", { className: "models" }, ...panels.map((panel) => panel.root))));
