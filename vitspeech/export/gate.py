@@ -10,30 +10,11 @@ import numpy
 import torch
 from torch import Tensor
 
-from vitspeech.errors import InputError, MissingExtraError
+from vitspeech.errors import InputError
 from vitspeech.export.stream_step import StreamStep
 from vitspeech.inference.stream import stream
 
 TOLERANCE = 1e-3  # of the largest number of the network's output
-
-
-def session(graph: bytes) -> Any:
-    """An ONNX Runtime session on one thread.
-
-    Raises:
-        MissingExtraError: If ONNX Runtime is not installed.
-        InputError: If it cannot run the graph.
-    """
-    try:
-        import onnxruntime
-    except ImportError:
-        raise MissingExtraError("the gate of an export needs ONNX Runtime: pip install 'vitspeech[export]'") from None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    try:
-        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise InputError(f"ONNX Runtime refuses the graph: {str(error).splitlines()[0]}") from None
 
 
 def check_batches(running: Any, module: torch.nn.Module, batches: Iterable[Tensor]) -> dict[str, float]:

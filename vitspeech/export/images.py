@@ -81,8 +81,6 @@ def batches(side: int) -> Iterator[Tensor]:
     pictures = torch.stack([read_picture(FOLDER / name, side) for name in PICTURES]).movedim(1, 3).float()
     for size in BATCHES:
         pixels = pictures[torch.randint(len(pictures), (size,), generator=numbers)]
-        shift, dimmed = (
-            torch.randint(side, (2,), generator=numbers).tolist(),
-            torch.rand(size, 1, 1, 1, generator=numbers),
-        )
+        shift = torch.randint(side, (2,), generator=numbers).tolist()
+        dimmed = torch.rand(size, 1, 1, 1, generator=numbers)
         yield (pixels.roll(shift, (1, 2)) * (0.3 + 0.7 * dimmed)).round().to(torch.uint8)
