@@ -7,7 +7,9 @@ FOLDER/examples/                  a recording and pictures
 FOLDER/models.json                which models and examples there are
 """
 
+import functools
 import json
+import operator
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -55,7 +57,7 @@ def write_demo(
             (draft / "ort").mkdir(exist_ok=True)
             (draft / "ort" / name).write_bytes(content)
         (draft / "examples").mkdir()
-        for name in sum(EXAMPLES.values(), []):
+        for name in functools.reduce(operator.iadd, EXAMPLES.values(), []):
             shutil.copyfile(SAMPLES / name, draft / "examples" / name)
         examples = {sense: [f"examples/{name}" for name in names] for sense, names in EXAMPLES.items()}
         write_json({"models": models, "examples": examples}, draft / "models.json")

@@ -55,3 +55,49 @@ export class Stream {
     return { index: isToken ? this.tokens++ : null, step: this.step++, rows, attention, ms };
   }
 }
+
+/** Whole clips, one every quarter of a clip, with the same methods as `Stream`. A shorter recording is filled with zeros. */
+export class ClipStream {
+  constructor(metadata, run) {
+    this.metadata = metadata;
+    this.run = run;
+    this.begin();
+  }
+
+  begin() {
+    this.pending = new Float32Array(0);
+    this.tokens = 0;
+  }
+
+  async push(samples) {
+    const { hop_samples, window_samples } = this.metadata, results = [];
+    const all = new Float32Array(this.pending.length + samples.length);
+    all.set(this.pending);
+    all.set(samples, this.pending.length);
+    let first = 0;
+    for (; first + window_samples <= all.length; first += hop_samples) {
+      results.push(await this.clip(all.slice(first, first + window_samples)));
+    }
+    this.pending = all.slice(first);
+    return results;
+  }
+
+  async end() {
+    const clip = new Float32Array(this.metadata.window_samples);
+    clip.set(this.pending.slice(0, clip.length));
+    const results = this.tokens || !this.pending.length ? [] : [await this.clip(clip)];
+    this.begin();
+    return results;
+  }
+
+  async clip(samples) {
+    const { outputs, ms } = await this.run({ samples: { type: "float32", data: samples, dims: [1, samples.length] } });
+    return { index: this.tokens, step: this.tokens++, rows: [outputs.logits.data], attention: [], ms };
+  }
+}
+
+/** What a stream of clips adds to the metadata of a model of clips. */
+export function clipTimes({ samples, sample_rate_hz }) {
+  const hop_samples = Math.round(samples / 4), delay_ms = (1000 * samples) / sample_rate_hz;
+  return { task: "labeling", hop_samples, window_samples: samples, delay_ms, attention: [] };
+}

@@ -2,7 +2,7 @@
 
 import * as ort from "./ort/ort.wasm.min.mjs";
 import { sha256 } from "./sha256.js";
-import { Stream } from "./stream.js";
+import { ClipStream, Stream, clipTimes } from "./stream.js";
 
 const FORMAT = 1;
 ort.env.wasm.numThreads = 1; // more threads need headers that a plain web server does not send
@@ -37,6 +37,7 @@ async function load(folder) {
   }
   const model = { metadata, run: (feeds) => run(session, feeds) };
   if (metadata.kind === "stream") model.stream = new Stream(metadata, model.run);
+  if (metadata.kind === "clips") model.stream = new ClipStream(Object.assign(metadata, clipTimes(metadata)), model.run);
   return model;
 }
 
