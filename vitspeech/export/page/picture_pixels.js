@@ -42,43 +42,56 @@ function rounded8(sum) {
   return Math.min(Math.max(Math.floor((sum + 2 ** (PRECISION_BITS - 1)) / 2 ** PRECISION_BITS), 0), 255);
 }
 
+/** One pass over rows: (rows, width, channels) -> (rows, filters, 3). */
+function horizontally(pixels, width, channels, firstRow, rows, filters) {
+  const result = new Uint8Array(rows * filters.length * 3);
+  let to = 0;
+  for (let y = firstRow; y < firstRow + rows; y++) {
+    for (const { first, weights } of filters) {
+      let red = 0, green = 0, blue = 0, from = (y * width + first) * channels;
+      for (let tap = 0; tap < weights.length; tap++, from += channels) {
+        red += pixels[from] * weights[tap];
+        green += pixels[from + 1] * weights[tap];
+        blue += pixels[from + 2] * weights[tap];
+      }
+      result[to++] = rounded8(red);
+      result[to++] = rounded8(green);
+      result[to++] = rounded8(blue);
+    }
+  }
+  return result;
+}
+
+/** One pass over columns: (height, width, channels) from row `firstRow` on -> (filters, width, 3). */
+function vertically(pixels, width, channels, firstRow, filters) {
+  const result = new Uint8Array(filters.length * width * 3);
+  let to = 0;
+  for (const { first, weights } of filters) {
+    for (let x = 0; x < width; x++) {
+      for (let channel = 0; channel < 3; channel++) {
+        let sum = 0, from = ((first - firstRow) * width + x) * channels + channel;
+        for (let tap = 0; tap < weights.length; tap++, from += width * channels) sum += pixels[from] * weights[tap];
+        result[to++] = rounded8(sum);
+      }
+    }
+  }
+  return result;
+}
+
 /**
  * The center square of a picture, scaled.
  * @param {Uint8Array|Uint8ClampedArray} pixels (height, width, 4), opaque.
  * @returns {Uint8Array} (side, side, 3)
  */
 export function fitted(pixels, width, height, side) {
-  const square = Math.min(width, height);
-  const [left, top] = [(width - square) / 2, (height - square) / 2];
-  const across = filters(width, left, left + square, side);
-  const down = filters(height, top, top + square, side);
-  const firstRow = down[0].first;
-  const rows = down[side - 1].first + down[side - 1].weights.length - firstRow;
-  const narrow = new Uint8Array(rows * side * 3);
-  for (let y = 0; y < rows; y++) {
-    for (let x = 0; x < side; x++) {
-      const { first, weights } = across[x];
-      let [red, green, blue] = [0, 0, 0];
-      let from = ((y + firstRow) * width + first) * 4;
-      for (const weight of weights) {
-        red += pixels[from] * weight;
-        green += pixels[from + 1] * weight;
-        blue += pixels[from + 2] * weight;
-        from += 4;
-      }
-      narrow.set([rounded8(red), rounded8(green), rounded8(blue)], (y * side + x) * 3);
-    }
+  const square = Math.min(width, height), left = (width - square) / 2, top = (height - square) / 2;
+  const across = filters(width, left, left + square, side), down = filters(height, top, top + square, side);
+  if (height - side > 2 * Math.max(width - side, 0)) { // columns first, as Pillow from 13 on
+    return horizontally(vertically(pixels, width, 4, 0, down), width, 3, 0, side, across);
   }
-  const result = new Uint8Array(side * side * 3);
-  for (let y = 0; y < side; y++) {
-    const { first, weights } = down[y];
-    for (let at = 0; at < side * 3; at++) {
-      let sum = 0;
-      weights.forEach((weight, row) => (sum += narrow[(first - firstRow + row) * side * 3 + at] * weight));
-      result[y * side * 3 + at] = rounded8(sum);
-    }
-  }
-  return result;
+  const firstRow = down[0].first, last = down[side - 1];
+  const rows = last.first + last.weights.length - firstRow;
+  return vertically(horizontally(pixels, width, 4, firstRow, rows, across), side, 3, firstRow, down);
 }
 
 /**
