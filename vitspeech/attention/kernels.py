@@ -119,7 +119,8 @@ def request_for(
 
 def choose_kernel(request: Request) -> Kernel:
     """The kernel that computes a request."""
-    if request.cross or request.masked:
+    # An exported graph has any number of keys; the other kernels are traced for the number at hand.
+    if request.cross or request.masked or torch.compiler.is_exporting():
         return choose_dense(request)
     if request.window is not None:
         return choose_windowed(request, *request.window)

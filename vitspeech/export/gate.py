@@ -10,30 +10,11 @@ import numpy
 import torch
 from torch import Tensor
 
-from vitspeech.errors import InputError, MissingExtraError
+from vitspeech.errors import InputError
 from vitspeech.export.stream_step import StreamStep
 from vitspeech.inference.stream import stream
 
 TOLERANCE = 1e-3  # of the largest number of the network's output
-
-
-def session(graph: bytes) -> Any:
-    """An ONNX Runtime session on one thread.
-
-    Raises:
-        MissingExtraError: If ONNX Runtime is not installed.
-        InputError: If it cannot run the graph.
-    """
-    try:
-        import onnxruntime
-    except ImportError:
-        raise MissingExtraError("the gate of an export needs ONNX Runtime: pip install 'vitspeech[export]'") from None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    try:
-        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise InputError(f"ONNX Runtime refuses the graph: {str(error).splitlines()[0]}") from None
 
 
 def check_batches(running: Any, module: torch.nn.Module, batches: Iterable[Tensor]) -> dict[str, float]:
@@ -41,6 +22,39 @@ def check_batches(running: Any, module: torch.nn.Module, batches: Iterable[Tenso
     name = running.get_inputs()[0].name
     with torch.inference_mode():
         return check((module(batch).numpy(), running.run(None, {name: batch.numpy()})[0]) for batch in batches)
+
+
+def check_weights(running: Any, module: torch.nn.Module, batches: Iterable[Tensor]) -> dict[str, float]:
+    """Compare all outputs of a graph but the first, which are attention weights, with those of its module.
+
+    Returns:
+        The largest difference of a weight: `attention_difference`.
+
+    Raises:
+        InputError: If it is above `TOLERANCE` of the largest weight.
+    """
+    name, difference, largest = running.get_inputs()[0].name, 0.0, 0.0
+    for batch in batches:
+        with torch.inference_mode():
+            expected = [weights.numpy() for weights in module(batch)[1:]]
+        for ours, computed in zip(expected, running.run(None, {name: batch.numpy()})[1:], strict=True):
+            difference = max(difference, float(abs(computed - ours).max()))
+            largest = max(largest, float(ours.max()))
+    return checked_weights(difference, largest)
+
+
+def checked_weights(difference: float, largest: float) -> dict[str, float]:
+    """The difference of attention weights as an entry of the metadata.
+
+    Raises:
+        InputError: If it is above `TOLERANCE` of the largest weight.
+    """
+    if not difference <= TOLERANCE * largest:
+        raise InputError(
+            f"attention weights of ONNX Runtime differ from the network's by {difference:.3g} of {largest:.3g}; "
+            "nothing is written"
+        )
+    return {"attention_difference": difference}
 
 
 def check_stream(running: Any, step: StreamStep, recordings: Iterable[Tensor]) -> dict[str, float]:

@@ -1,9 +1,13 @@
 """From a module to one ONNX graph without a trace of the machine that made it."""
 
+import ast
 import contextlib
 import io
 import logging
+import re
+import traceback
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -12,6 +16,7 @@ from torch import Tensor, nn
 
 from vitspeech.errors import InputError, MissingExtraError
 
+SCOPES = "pkg.torch.onnx.name_scopes"
 OPSET = 18  # the lowest that has all operators that are used
 
 
@@ -31,16 +36,16 @@ def to_onnx(
 
     Raises:
         MissingExtraError: If the extra `export` is not installed.
-        InputError: If an operation of the module has no counterpart in ONNX; it and its layer are named.
+        InputError: If an operation of the module has no counterpart in ONNX, or its control flow depends on values of
+            its input, with the name of the layer; or if it does not return as many tensors as there are names.
     """
     try:
         import onnx
         import onnxscript  # noqa: F401  (torch.onnx needs it)
     except ImportError:
         raise MissingExtraError("an export needs ONNX: pip install 'vitspeech[export]'") from None
-    names = {name for sizes in dynamic.values() for name in sizes.values()}
-    dims = {name: torch.export.Dim(name, min=1) for name in names}
-    shapes = tuple({at: dims[name] for at, name in dynamic.get(each, {}).items()} or None for each in inputs)
+    check_outputs(module, tuple(inputs.values()), len(outputs))
+    shapes = tuple(dict(dynamic.get(name, {})) or None for name in inputs)
     with quiet():
         try:
             program = torch.onnx.export(
@@ -55,10 +60,13 @@ def to_onnx(
                 verbose=False,
             )
         except Exception as error:
-            raise InputError(f"{type(module).__name__} has no ONNX graph: {cause(error)}") from error
+            raise InputError(
+                f"{name_of(module)} can't be exported: {cause(error, module)}; nothing is written"
+            ) from error
     stream = io.BytesIO()
     onnx.save(program.model_proto, stream)
     graph = onnx.load_from_string(stream.getvalue())
+    name_nodes(graph)
     strip(graph)
     return graph
 
@@ -68,9 +76,20 @@ def global_max(images, output_size):
     from onnxscript import opset18 as op
 
     if list(output_size) != [1, 1]:
-        raise ValueError(f"AdaptiveMaxPool2d({list(output_size)})")
+        raise ValueError(f"aten.adaptive_max_pool2d to {list(output_size)} has no ONNX counterpart")
     largest = op.ReduceMax(images, op.Constant(value_ints=[-2, -1]), keepdims=1)
     return largest, op.Cast(largest, to=7)
+
+
+def name_nodes(model: "onnx.ModelProto") -> None:  # noqa: F821
+    """Name each node by its layer, as in `network.encoder.blocks.0.attention.query/MatMul`."""
+    counts: Counter[str] = Counter()
+    for node in model.graph.node:
+        scopes = next((entry.value for entry in node.metadata_props if entry.key == SCOPES), "[]")
+        layers = ast.literal_eval(scopes)[:-1]  # the last one is the operation
+        name = f"{layers[-1] if layers else ''}/{node.op_type}"
+        counts[name] += 1
+        node.name = name if counts[name] == 1 else f"{name}_{counts[name]}"
 
 
 def strip(model: "onnx.ModelProto") -> None:  # noqa: F821
@@ -84,24 +103,77 @@ def strip(model: "onnx.ModelProto") -> None:  # noqa: F821
         del part.metadata_props[:]
 
 
-def cause(error: BaseException) -> str:
-    """The first line of the innermost error."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def name_of(module: nn.Module) -> str:
+    """The class of the network that a module runs, or of the module itself."""
+    return type(getattr(module, "network", module)).__name__
+
+
+def check_outputs(module: nn.Module, inputs: Sequence[Tensor], count: int) -> None:
+    """Check that a module returns that many tensors.
+
+    Raises:
+        InputError: If it does not.
+    """
+    with torch.no_grad():
+        outputs = module(*inputs)
+    if not isinstance(outputs, tuple | list):
+        outputs = (outputs,)
+    kinds = [type(output).__name__ for output in outputs]
+    if len(kinds) != count or not all(isinstance(output, Tensor) for output in outputs):
+        wanted = "a tensor" if count == 1 else f"{count} tensors"
+        raise InputError(f"{name_of(module)} can't be exported: it returns {', '.join(kinds)}, not {wanted}")
+
+
+def cause(error: BaseException, module: nn.Module) -> str:
+    """Why the export of a module failed, in one line, with the layer if it is known."""
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    operator = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)'", str(chain[-1]))
+    where = layer(chain, module)
+    if operator:
+        return f"{operator[1]}{where} has no ONNX counterpart"
+    if any("DataDependent" in type(each).__name__ for each in chain):
+        return f"the control flow{where} depends on values of the input, which a graph can't express"
+    lines = str(chain[-1]).strip().splitlines() or [type(chain[-1]).__name__]
+    return f"{lines[0]}{where}"
+
+
+def layer(chain: Sequence[BaseException], module: nn.Module) -> str:
+    """The innermost layer that some errors passed on their way, such as " in encoder.blocks.2 (EncoderBlock)", or "".
+
+    An error of tracing passes the methods of layers, one of translation a function whose `node` knows its layers.
+    """
+    names = {each: name for name, each in module.named_modules() if name}
+    names |= {each: name for name, each in getattr(module, "network", nn.Module()).named_modules() if name}
+    by_path = dict(module.named_modules())
+    found = None
+    for error in chain:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            node, owner = frame.f_locals.get("node"), frame.f_locals.get("self")
+            if isinstance(node, torch.fx.Node):
+                paths = [path.removeprefix("L['self'].") for path, _ in node.meta.get("nn_module_stack", {}).values()]
+                inner = [by_path[path] for path in paths if by_path.get(path) in names]
+                found = inner[-1] if inner else found
+            elif isinstance(owner, nn.Module) and owner in names:
+                found = owner
+    return "" if found is None else f" in {names[found]} ({type(found).__name__})"
 
 
 @contextlib.contextmanager
 def quiet():
-    """Silence the exporter's progress lines, which go to the terminal, and its warnings about its own deprecations."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Silence the exporter's progress lines, its warnings about its own deprecations, and its logs of failures."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             warnings.simplefilter("ignore", FutureWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.simplefilter("ignore", UserWarning)
             yield
     finally:
-        logger.setLevel(level)
+        logging.disable(disabled)

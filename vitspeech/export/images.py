@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.images.reading import read_picture
-from vitspeech.export.gate import check_batches
+from vitspeech.export.attention_outputs import WithAttention
+from vitspeech.export.gate import check_batches, check_weights
 from vitspeech.export.kind import Graph, Kind, generator
 from vitspeech.samples import FOLDER
 
@@ -44,16 +45,32 @@ class ImageGraph(nn.Module):
         return self.network((pixels.movedim(3, 1).float() / 255 - self.mean) / self.std)
 
 
-def image_kind(model: Model) -> Kind:
-    """How an image classifier is exported."""
+def image_kind(model: Model, attention: bool = False) -> Kind:
+    """How an image classifier is exported.
+
+    Raises:
+        InputError: If there are no attention weights to export.
+    """
     preprocessing = model.preprocessing
     side, module = preprocessing["image"], ImageGraph(model.network, preprocessing).eval()
-    graph = Graph(module, {"pixels": next(batches(side))}, ["probabilities"], {"pixels": {0: "batch"}})
+    pixels = next(batches(side))
     metadata = {"side": side, "mean": list(preprocessing["mean"]), "std": list(preprocessing["std"])}
+    metadata |= {"crop": "center square", "resampling": "bicubic, antialiased", "attention": []}
+    exported = module
+    if attention:
+        exported = WithAttention(module).eval()
+        metadata |= exported.metadata(pixels)
+    outputs = ["probabilities", *(layer["output"] for layer in metadata["attention"])]
+
+    def check(sessions: Mapping[str, Any]) -> dict[str, float]:
+        running = sessions["model.onnx"]
+        found = check_batches(running, module, batches(side))
+        return found | (check_weights(running, exported, batches(side)) if attention else {})
+
     return Kind(
         "images",
-        {"model.onnx": graph},
-        lambda sessions: check_batches(sessions["model.onnx"], module, batches(side)),
+        {"model.onnx": Graph(exported, {"pixels": pixels}, outputs, {"pixels": {0: "batch"}})},
+        check,
         metadata,
     )
 
@@ -64,8 +81,6 @@ def batches(side: int) -> Iterator[Tensor]:
     pictures = torch.stack([read_picture(FOLDER / name, side) for name in PICTURES]).movedim(1, 3).float()
     for size in BATCHES:
         pixels = pictures[torch.randint(len(pictures), (size,), generator=numbers)]
-        shift, dimmed = (
-            torch.randint(side, (2,), generator=numbers).tolist(),
-            torch.rand(size, 1, 1, 1, generator=numbers),
-        )
+        shift = torch.randint(side, (2,), generator=numbers).tolist()
+        dimmed = torch.rand(size, 1, 1, 1, generator=numbers)
         yield (pixels.roll(shift, (1, 2)) * (0.3 + 0.7 * dimmed)).round().to(torch.uint8)

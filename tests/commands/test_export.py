@@ -1,0 +1,46 @@
+"""`vitspeech export`: what it prints, and what bad input gets."""
+
+import json
+
+import numpy
+import onnxruntime
+import pytest
+
+from vitspeech.commands import main
+
+
+def test_export_writes_a_folder_and_prints_the_difference(finished_speech_run, tmp_path, capsys):
+    main(["export", str(finished_speech_run), str(tmp_path / "new/words")])
+    printed = capsys.readouterr().out
+    assert "wrote model.onnx (" in printed and "ONNX Runtime differs from the network by at most" in printed
+    metadata = json.loads((tmp_path / "new/words/model.json").read_text())
+    running = onnxruntime.InferenceSession(tmp_path / "new/words/model.onnx")
+    zeros = {
+        "samples": numpy.zeros((1, metadata["hop_samples"]), numpy.float32),
+        "valid": numpy.zeros(1, numpy.float32),
+        "state": numpy.zeros((1, metadata["state_size"]), numpy.float32),
+    }
+    logits, valid, state = running.run(None, zeros)
+    assert logits.shape == (1, len(metadata["labels"])) and valid == [0] and state.shape == zeros["state"].shape
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["nothing", "out"], "nothing: missing"),
+        (["RUN", "."], ".: exists; name a new folder"),
+        (["RUN", "file/out"], "is not a folder"),
+    ],
+)
+def test_bad_input_gets_one_line(finished_run, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as stop:
+        main(["export", *[str(finished_run) if each == "RUN" else each for each in arguments]])
+    assert message in stop.value.code and "\n" not in stop.value.code
+
+
+def test_data_without_int8_is_refused(finished_run, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["export", str(finished_run), "out", "--data", "root"])
+    assert stop.value.code == 2 and "--data is for --int8" in capsys.readouterr().err

@@ -1,0 +1,34 @@
+"""Released models, exported once per test session."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from tiny import ROOT
+
+import vitspeech
+from vitspeech.export import export
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The folder of an exported released model: `exported("vit-cifar10")`, with the options of `vitspeech.export`.
+
+    The first of the parallel test processes that asks for it exports it. Tests must not change the folder; copy it.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # shared by the processes of one session
+
+    def export_once(name: str, *, offline: bool = False, attention: bool = False) -> Path:
+        options = ["offline"] * offline + ["attention"] * attention
+        target = folder / "exported" / "-".join([name, *options])
+        target.parent.mkdir(exist_ok=True)
+        with FileLock(target.with_suffix(".lock")):
+            if not target.is_dir():
+                export(vitspeech.load(ROOT / "checkpoints" / name), target, offline=offline, attention=attention)
+        return target
+
+    return export_once

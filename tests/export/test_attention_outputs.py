@@ -1,0 +1,125 @@
+"""Attention weights as outputs of exported image classifiers: equal to those that figures and reports show."""
+
+import json
+from types import SimpleNamespace
+
+import numpy
+import onnxruntime
+import pytest
+import torch
+
+from vitspeech.attention import EncoderConfig
+from vitspeech.checkpoint.folder import Model
+from vitspeech.errors import InputError
+from vitspeech.export.attention_outputs import WithAttention
+from vitspeech.export.folder import export
+from vitspeech.export.gate import check_weights
+from vitspeech.export.images import ImageGraph
+from vitspeech.models import CNN, TimmModel, ViT
+from vitspeech.plots.attention_maps import forward_with_attention
+from vitspeech.receptive.heads.weights import attention_weights
+
+MEAN, STD = [0.4, 0.5, 0.3], [0.2, 0.3, 0.25]
+SIDE = 12
+VITS = {  # scores, normalizers, positions and poolings, with and without a window
+    "class": {"positions": "relative", "pooling": "class", "encoder": {"score": "cosine", "right": 2}},
+    "rotary": {"positions": "rotary", "encoder": {"score": "additive", "normalizer": "relu", "left": 3, "right": 1}},
+    "learned": {"positions": "learned", "pooling": "self_attentive", "encoder": {"score": "general"}},
+}
+SWIN = {"embed_dim": 12, "depths": [1, 1], "num_heads": [1, 1], "window_size": 4}
+TIMM = {"embed_dim": 12, "num_heads": 3, "depth": 2, "patch_size": 4}
+
+
+def model_of(network, side=SIDE):
+    """A model with this network."""
+    return Model(network.eval(), [f"label {number}" for number in range(5)],
+                 {"image": side, "mean": MEAN, "std": STD}, {"name": "random"}, {})  # fmt: skip
+
+
+def exported(model, folder):
+    """An exported folder's metadata and session."""
+    metadata = export(model, folder, attention=True)
+    assert metadata == json.loads((folder / "model.json").read_text())
+    return metadata, onnxruntime.InferenceSession(folder / "model.onnx")
+
+
+def pixels(count, side=SIDE):
+    """Random pictures: uint8 (count, side, side, 3)."""
+    return torch.randint(256, (count, side, side, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize("name", VITS)
+def test_weights_of_a_vit_are_those_that_are_drawn(name, tmp_path):
+    torch.manual_seed(1)
+    options = VITS[name]
+    encoder = EncoderConfig.of({"depth": 2, "heads": 2} | options["encoder"])
+    network = ViT(5, SIDE, 4, width=16, **(options | {"encoder": encoder}))
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    metadata, running = exported(model_of(network), tmp_path / "exported")
+    class_tokens = int(options.get("pooling") == "class")
+    assert metadata["attention"] == [{"output": f"attention_{block}", "heads": 2} for block in range(2)]
+    assert (metadata["grid"], metadata["class_tokens"]) == ([3, 3], class_tokens)
+    batch = pixels(3)
+    probabilities, *weights = running.run(None, {"pixels": batch.numpy()})
+    assert [output.name for output in running.get_outputs()] == ["probabilities", "attention_0", "attention_1"]
+    normalized = (batch.movedim(3, 1) / 255 - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+    expected = forward_with_attention(network, normalized)
+    assert expected.weights.shape == (2, 3, 2, 9 + class_tokens, 9 + class_tokens)
+    assert numpy.abs(numpy.stack(weights) - expected.weights.numpy()).max() < 1e-5
+    assert numpy.abs(probabilities - expected.logits.softmax(-1).numpy()).max() < 1e-5
+
+
+def test_weights_of_a_timm_network_are_those_of_the_report(tmp_path):
+    torch.manual_seed(2)
+    network = TimmModel(5, "vit_tiny_patch16_224", TIMM | {"reg_tokens": 2}, image=SIDE)
+    metadata, running = exported(model_of(network), tmp_path / "exported")
+    assert metadata["attention"] == [{"output": f"attention_{block}", "heads": 3} for block in range(2)]
+    assert (metadata["grid"], metadata["class_tokens"]) == ([3, 3], 3)  # one class token, two registers
+    batch = pixels(3)
+    normalized = (batch.movedim(3, 1) / 255 - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+    with torch.inference_mode(), attention_weights(network) as expected:
+        network(normalized)
+    weights = running.run(None, {"pixels": batch.numpy()})[1:]
+    assert len(weights) == len(expected) == 2
+    for ours, theirs in zip(weights, expected.values(), strict=True):
+        assert numpy.abs(ours - theirs.numpy()).max() < 1e-5
+
+
+@pytest.mark.parametrize("network, side, reason", [
+    (lambda: CNN(5, widths=(4, 8, 8)), 32, "CNN has no attention"),
+    (lambda: TimmModel(5, "resnet18"), 32, "ResNet has no attention"),
+    (lambda: TimmModel(5, "swin_tiny_patch4_window7_224", SWIN, image=32), 32, "SwinTransformer: .*layer 0"),
+    (lambda: TimmModel(5, "xcit_nano_12_p16_224", {"embed_dim": 12, "depth": 1, "num_heads": 2}, image=32), 32,
+     "Xcit: which patch"),
+])  # fmt: skip
+def test_a_network_without_known_weights_is_refused(network, side, reason, tmp_path):
+    with pytest.raises(InputError, match=reason):
+        export(model_of(network(), side), tmp_path / "exported", attention=True)
+    assert not (tmp_path / "exported").exists()
+
+
+def test_the_network_stays_as_it_is():
+    network = TimmModel(5, "vit_tiny_patch16_224", TIMM, image=SIDE).eval()
+    WithAttention(ImageGraph(network, {"mean": MEAN, "std": STD}))
+    assert all(block.attn.fused_attn and not block.attn.attn_drop._forward_hooks for block in network.network.blocks)
+
+
+class Session:
+    """ONNX Runtime that computes what a function does."""
+
+    def __init__(self, function):
+        self.run = lambda names, feeds: [output.numpy() for output in function(torch.from_numpy(feeds["pixels"]))]
+
+    def get_inputs(self):
+        return [SimpleNamespace(name="pixels")]
+
+
+def test_the_gate_refuses_other_weights():
+    torch.manual_seed(4)
+    vit = ViT(5, SIDE, 4, width=16, encoder=EncoderConfig(depth=2, heads=2))
+    module = WithAttention(ImageGraph(vit.eval(), {"mean": MEAN, "std": STD})).eval()
+    assert check_weights(Session(torch.inference_mode()(module)), module, [pixels(2)]) == {"attention_difference": 0}
+    swapped = lambda batch: (*module(batch)[:1], *module(batch)[:0:-1])  # noqa: E731
+    with pytest.raises(InputError, match="attention weights of ONNX Runtime differ from the network's by"):
+        check_weights(Session(torch.inference_mode()(swapped)), module, [pixels(2)])

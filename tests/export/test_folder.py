@@ -1,0 +1,97 @@
+"""The exported folder: metadata, checksums, and that nothing is left when an export fails."""
+
+import hashlib
+import json
+from dataclasses import replace
+
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import vitspeech
+from vitspeech.errors import InputError, MissingExtraError
+from vitspeech.export import folder as folders
+from vitspeech.export.folder import export
+
+
+@pytest.fixture(scope="module")
+def graph(finished_run):
+    """The graph of the tiny ViT, to be exported again and again."""
+    model = vitspeech.load(finished_run)
+    (graph,) = folders.kind_of(model, offline=False, attention=False).graphs.values()
+    return folders.to_onnx(graph.module, graph.inputs, graph.outputs, graph.dynamic)
+
+
+@pytest.fixture
+def quick(graph, monkeypatch):
+    """Exports take the graph that is there: a copy, which the test may change."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(graph)
+    monkeypatch.setattr(folders, "to_onnx", lambda *args: copy)
+    return copy
+
+
+def test_graph_and_model_json_have_the_same_metadata(quick, finished_run, tmp_path):
+    returned = export(vitspeech.load(finished_run), tmp_path / "vit")
+    written = json.loads((tmp_path / "vit/model.json").read_text())
+    assert written == returned
+    files = written.pop("files")
+    (entry,) = onnx.load(tmp_path / "vit/model.onnx").metadata_props
+    assert entry.key == "vitspeech" and json.loads(entry.value) == written
+    for name, checksum in files.items():
+        assert hashlib.sha256((tmp_path / "vit" / name).read_bytes()).hexdigest() == checksum
+    source = finished_run / "model"
+    assert written["source"] == {
+        "sha256": hashlib.sha256((source / "model.safetensors").read_bytes()).hexdigest(),
+        "card_sha256": hashlib.sha256((source / "card.json").read_bytes()).hexdigest(),
+    }
+    assert written["labels"] == vitspeech.load(finished_run).labels and written["side"] == 32
+
+
+def test_graph_has_no_trace_of_the_machine_and_nodes_are_named_by_their_layer(graph):
+    content = graph.SerializeToString()
+    assert b".py" not in content and b"/home" not in content and b"site-packages" not in content
+    names = [node.name for node in graph.graph.node]
+    assert "network.encoder.blocks.0.attention.query/MatMul" in names
+    assert len(names) == len(set(names))
+
+
+def test_a_graph_that_computes_something_else_is_not_written(quick, finished_run, tmp_path):
+    bias = next(tensor for tensor in quick.graph.initializer if tensor.name.endswith("head.bias"))
+    changed = numpy_helper.to_array(bias).copy()
+    changed[0] += 0.1
+    bias.CopyFrom(numpy_helper.from_array(changed, bias.name))
+    with pytest.raises(InputError, match=r"^ONNX Runtime differs from the network by 0\.0\d* of"):
+        export(vitspeech.load(finished_run), tmp_path / "vit")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_interrupted_export_leaves_nothing(quick, finished_run, tmp_path, monkeypatch):
+    def interrupted(path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(folders, "sync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        export(vitspeech.load(finished_run), tmp_path / "vit")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_existing_folder_is_refused_before_any_work(finished_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "to_onnx", lambda *args: pytest.fail("work was done"))
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in (".", "file", "link"):
+        with pytest.raises(FileExistsError, match="exists; name a new folder"):
+            export(vitspeech.load(finished_run), tmp_path / name)
+
+
+def test_without_onnx_runtime_the_extra_is_named(quick, finished_run, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'vitspeech\[export\]'"):
+        export(vitspeech.load(finished_run), tmp_path / "vit")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_model_that_was_not_loaded_from_a_folder_has_no_source(quick, finished_run, tmp_path):
+    model = replace(vitspeech.load(finished_run), folder=None)
+    assert export(model, tmp_path / "vit")["source"] is None

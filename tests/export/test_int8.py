@@ -1,0 +1,63 @@
+"""Weights in 8 bits: what is quantized, what is reported, and when it is refused."""
+
+import json
+
+import numpy
+import onnx
+import pytest
+
+import vitspeech
+from vitspeech.errors import InputError
+from vitspeech.export import int8
+from vitspeech.export.folder import export, kind_of, to_onnx
+
+
+@pytest.fixture(scope="module")
+def exported(finished_run, tmp_path_factory):
+    """The tiny ViT with 8-bit weights."""
+    folder = tmp_path_factory.mktemp("int8") / "vit"
+    return folder, export(vitspeech.load(finished_run), folder, int8=True)
+
+
+def test_metadata_says_accuracy_size_and_speed_of_both(exported, finished_run):
+    folder, metadata = exported
+    before, after = metadata["int8"]["fp32"], metadata["int8"]["int8"]
+    card = json.loads((finished_run / "model/card.json").read_text())
+    assert before["test_accuracy"] == card["metrics"]["test_accuracy"]
+    assert after["test_accuracy"] >= before["test_accuracy"] - 0.005
+    assert after["bytes"] < before["bytes"] and min(before["milliseconds"], after["milliseconds"]) > 0
+    assert abs((folder / "model.onnx").stat().st_size - after["bytes"]) < 10_000  # the metadata
+
+
+def test_linear_layers_have_8_bits_and_the_front_end_has_not(exported):
+    nodes = onnx.load(exported[0] / "model.onnx").graph.node
+    quantized = [node for node in nodes if node.op_type == "MatMulInteger"]
+    assert len(quantized) >= 6  # query, key, value, output and two of the MLP
+    assert not [node.name for node in quantized if node.name.startswith("network.patches")]
+
+
+def test_log_mel_filters_of_a_stream_stay_in_float(finished_speech_run):
+    model = vitspeech.load(finished_speech_run)
+    kind = kind_of(model, offline=False, attention=False)
+    graph = kind.graphs["model.onnx"]
+    before = to_onnx(graph.module, graph.inputs, graph.outputs, graph.dynamic)
+    quantized = int8.quantize(before, kind, None)
+    filters = [node for node in quantized.graph.node if "log_mel" in node.name and "MatMul" in node.op_type]
+    assert [node.op_type for node in filters] == ["MatMul"]
+    assert any(node.op_type == "MatMulInteger" for node in quantized.graph.node)
+
+
+def test_int8_that_costs_accuracy_is_refused(finished_run, tmp_path, monkeypatch):
+    def spoiled(graph, kind, data):
+        head = next(tensor for tensor in graph.graph.initializer if tensor.name.endswith("head.weight"))
+        weights = onnx.numpy_helper.to_array(head)
+        copy = onnx.ModelProto()
+        copy.CopyFrom(graph)
+        head = next(tensor for tensor in copy.graph.initializer if tensor.name == head.name)
+        head.CopyFrom(onnx.numpy_helper.from_array(numpy.ascontiguousarray(-weights), head.name))
+        return copy
+
+    monkeypatch.setattr(int8, "quantize", spoiled)
+    with pytest.raises(InputError, match=r"--int8 changes test_accuracy from .* by more than 0\.005"):
+        export(vitspeech.load(finished_run), tmp_path / "vit", int8=True)
+    assert not [*tmp_path.iterdir()]

@@ -1,0 +1,209 @@
+"""An encoder-decoder as two graphs: the source, computed once, and one step of the decoder with its cache.
+
+`search` drives them in numpy, as any caller may:
+
+    ctc_log_probs, source, cache = model.onnx(samples)        # without a CTC head: source, cache
+    log_probs, cache = decoder.onnx(units, source, cache)     # the first unit is `start_unit`
+    …                                                         # the last class of log_probs is the end
+
+Shapes: B sequences, N samples or symbols, T tokens of the source, D model width, L blocks of the decoder, H heads,
+K head width, P units decoded so far, U units.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+from vitspeech.attention import Decoder
+from vitspeech.attention.decoder import BlockCache, DecoderBlock
+from vitspeech.checkpoint.folder import Model
+from vitspeech.decoding.autoregressive import greedy
+from vitspeech.errors import InputError
+from vitspeech.export.gate import check
+from vitspeech.export.kind import Graph, Kind, generator
+from vitspeech.export.sound import recording
+
+SOURCE, STEP = "model.onnx", "decoder.onnx"
+LENGTHS_S = (1.0, 0.4, 2.3)  # of the gate's recordings, besides the shortest one
+LENGTHS = (7, 2, 12)  # of the gate's sequences of symbols
+UNITS = 6  # that the gate decodes, whatever the decoder outputs
+
+
+class SourceGraph(nn.Module):
+    """The keys and values of one input for the cross-attention of every block, and an empty cache.
+
+    Args:
+        network: An encoder-decoder in evaluation mode, whose decoder is a transformer.
+
+    Shape:
+        samples within ±1 (1, N), or symbols (1, N) -> CTC log-probabilities (1, T, U + 1), with a CTC head only,
+        source (2L, 1, H, T, K), cache (2L, 1, H, 0, K): keys, then values
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        encoded = self.network.encoder(self.network.tokens(inputs))
+        blocks = [block.start(encoded) for block in self.network.decoder.blocks]
+        source = torch.stack([block.source_key for block in blocks] + [block.source_value for block in blocks])
+        ctc = self.network.forward_ctc(encoded)
+        return *(() if ctc is None else (ctc.log_softmax(-1),)), source, source[:, :, :, :0]
+
+
+class StepGraph(nn.Module):
+    """The next unit. The cache grows by one unit a step; keys further back than `left` are masked.
+
+    Args:
+        network: As in `SourceGraph`.
+
+    Shape:
+        units (B,), source (2L, B, H, T, K), cache (2L, B, H, P, K) -> log-probabilities (B, U + 1), cache (2L, B, H,
+        P + 1, K)
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, units: Tensor, source: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
+        decoder, past = self.network.decoder, cache.shape[3]
+        x = decoder.add_positions(self.network.embed(units)[:, None], past)
+        depth, keys, values = len(decoder.blocks), [], []
+        for number, block in enumerate(decoder.blocks):
+            parts = (each[at] for each in (cache, source) for at in (number, depth + number))
+            x, key, value = block_step(block, x, BlockCache(*parts), past)
+            keys, values = [*keys, key], [*values, value]
+        log_probs = self.network.head(decoder.norm(x)[:, 0]).log_softmax(-1)
+        return log_probs, torch.stack(keys + values)
+
+
+def block_step(block: DecoderBlock, x: Tensor, cache: BlockCache, past: int) -> tuple[Tensor, Tensor, Tensor]:
+    """As `DecoderBlock.step` for one token, but all keys and values are kept: -> (B, 1, D), two (B, H, P + 1, K)."""
+    attention, cross = block.attention, block.cross_attention
+    query, key, value = attention.project(block.enter(x, block.attention_norm), None, past)
+    query, key = attention.prepared(query, key, value)
+    key, value = torch.cat((cache.key, key), dim=2), torch.cat((cache.value, value), dim=2)
+    mask = None if attention.left is None else torch.arange(past + 1) >= past - attention.left
+    attended = attention.attend_cached(query, key, value, mask, first=-past)
+    x = block.leave(x, attended, block.attention_norm)
+    query = block.cross_query(x, cache)
+    return block.finish(x, cross.attend_cached(query, cache.source_key, cache.source_value, None)), key, value
+
+
+def encoder_decoder_kind(model: Model) -> Kind:
+    """How an encoder-decoder of samples or symbols is exported.
+
+    Raises:
+        InputError: If its decoder is not a transformer.
+    """
+    network, name = model.network, type(model.network).__name__
+    if not isinstance(network.decoder, Decoder):
+        raise InputError(f"{name} can't be exported: its decoder {type(network.decoder).__name__} is not a transformer")
+    of_speech = "sample_rate_hz" in model.preprocessing
+    source, step = SourceGraph(network).eval(), StepGraph(network).eval()
+    has_ctc, first = network.ctc_head is not None, next(inputs_of(model))
+    with torch.inference_mode():
+        *_, keys, cache = (part.clone() for part in source(first))
+    named = "samples" if of_speech else "symbols"
+    two = {"source": keys.expand(-1, 2, -1, -1, -1), "cache": keys[:, :, :, :3].expand(-1, 2, -1, -1, -1)}
+    graphs = {
+        SOURCE: Graph(
+            source, {named: first}, [*["ctc_log_probs"] * has_ctc, "source", "cache"], {named: {1: "length"}}
+        ),
+        STEP: Graph(
+            step,
+            {"units": torch.zeros(2, dtype=torch.long)} | two,
+            ["log_probs", "cache_out"],
+            {"units": {0: "sequences"}, "source": {1: "sequences", 3: "tokens"}, "cache": {1: "sequences", 3: "past"}},
+        ),
+    }
+    tokens, besides = network.tokens, network.longest_output(0)
+    metadata: dict[str, Any] = {
+        "start_unit": network.start_unit,
+        "end": network.head.out_features - 1,
+        "longest_output": {"per_token": network.longest_output(1) - besides, "besides": besides},
+        "separator": "" if " " in model.labels else " ",
+        "ctc": has_ctc,
+        "cache_shape": list(cache.shape),
+    }
+    if of_speech:
+        sizes = {"hop_samples": tokens.hop_samples, "window_samples": tokens.window_samples}
+        metadata |= {"sample_rate_hz": model.preprocessing["sample_rate_hz"]} | sizes
+    else:
+        metadata["symbols"] = list(model.preprocessing["symbols"])
+    return Kind("encoder-decoder", graphs, lambda sessions: check_search(sessions, model), metadata)
+
+
+def inputs_of(model: Model) -> Iterator[Tensor]:
+    """Inputs for the gate, the shortest one last: parts of the sample recording, or random symbols (1, N)."""
+    if "sample_rate_hz" in model.preprocessing:
+        rate_hz, window = model.preprocessing["sample_rate_hz"], model.network.tokens.window_samples
+        yield from (recording(rate_hz, 0.1, seconds)[None] for seconds in (*LENGTHS_S, window / rate_hz))
+    else:
+        numbers = generator()
+        for length in (*LENGTHS, 1):
+            yield torch.randint(len(model.preprocessing["symbols"]), (1, length), generator=numbers)
+
+
+def check_search(sessions: Mapping[str, Any], model: Model) -> dict[str, float]:
+    """Compare greedy search, CTC, and the log-probabilities of random units, two sequences at once; see `check`.
+
+    Raises:
+        InputError: As `check`, or if greedy search finds other units.
+    """
+    network, numbers, pairs = model.network, generator(), []
+    for inputs in inputs_of(model):
+        with torch.inference_mode():
+            encoded, padding = network.encode(inputs)
+            longest = network.longest_output(encoded.shape[1])
+            options = {"start": network.start_unit, "longest": longest}
+            (best,) = greedy(network.step, network.start(encoded, padding), batch=1, **options)
+            units = torch.randint(network.start_unit, (2, len(best.units) + UNITS), generator=numbers)
+            units[0, : len(best.units)] = torch.tensor(best.units)
+            expected = network.forward_decoder(encoded.expand(2, -1, -1), None, units).log_softmax(-1)
+            ctc = network.forward_ctc(encoded)
+        found, _, outputs = search(sessions[SOURCE], sessions[STEP], inputs.numpy(), **options)
+        if tuple(found) != best.units:
+            raise InputError(f"greedy search finds {found}, with the network {list(best.units)}; nothing is written")
+        if ctc is not None:
+            pairs.append((ctc.log_softmax(-1)[0].numpy(), outputs["ctc_log_probs"][0]))
+        source, cache = (outputs[name].repeat(2, axis=1) for name in ("source", "cache"))
+        for column in range(units.shape[1] + 1):
+            last = units[:, column - 1].numpy() if column else numpy.full(2, network.start_unit)
+            log_probs, cache = sessions[STEP].run(None, {"units": last, "source": source, "cache": cache})
+            pairs.append((expected[:, column].numpy(), log_probs))
+    return check(pairs)
+
+
+def search(
+    source: Any, step: Any, inputs: numpy.ndarray, *, start: int, longest: int
+) -> tuple[list[int], float, dict[str, numpy.ndarray]]:
+    """Greedy search with the sessions of the two graphs, as `vitspeech.decoding.autoregressive.greedy`.
+
+    Args:
+        source: The session of `model.onnx`.
+        step: The session of `decoder.onnx`.
+        inputs: Samples within ±1, or symbols (1, N).
+        start: `start_unit` of the metadata.
+        longest: Units at which the search ends: `per_token` · T + `besides` of `longest_output` in the metadata.
+
+    Returns:
+        The units without the end, their log-probability with the end, and the outputs of the first session by name.
+    """
+    names = [output.name for output in source.get_outputs()]
+    outputs = dict(zip(names, source.run(None, {source.get_inputs()[0].name: inputs}), strict=True))
+    cache, units, total, last = outputs["cache"], [], 0.0, start
+    for length in range(longest + 1):
+        feeds = {"units": numpy.array([last]), "source": outputs["source"], "cache": cache}
+        log_probs, cache = step.run(None, feeds)
+        last = int(log_probs[0].argmax())
+        if last == log_probs.shape[1] - 1:
+            return units, total + float(log_probs[0, last]), outputs
+        if length < longest:  # then only the end may follow
+            units, total = [*units, last], total + float(log_probs[0, last])
+    return units, total, outputs

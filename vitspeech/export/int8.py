@@ -1,0 +1,181 @@
+"""Weights in 8 bits: a smaller graph, which is only accepted if it is about as accurate on a data set.
+
+Linear layers are quantized dynamically: their inputs get a scale when they come. A network without linear layers but
+the head is quantized statically: convolutions get the scales that they need for validation data. The front end stays in
+float: log-mel features and patches lose most (docs/export.md).
+"""
+
+import contextlib
+import itertools
+import logging
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+from lightning import LightningDataModule
+
+from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.release import card_data
+from vitspeech.errors import InputError
+from vitspeech.export.graph import strip
+from vitspeech.export.kind import Kind
+from vitspeech.export.network import GraphNetwork
+from vitspeech.export.session import session
+from vitspeech.inference.transcribe import Search
+from vitspeech.tasks import find_task
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+ALLOWED = 0.005  # accuracy that quantization may cost: half a point
+CALIBRATED = 8  # batches of validation data that choose the scales of convolutions
+RUNS, WARM_UP = 50, 5  # of a timing
+FRONT_ENDS = "vitspeech.frontends"
+FILE = "model.onnx"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one graph reaches.
+
+    Args:
+        metric: Name of the main metric of the evaluation, such as `test_accuracy`.
+        value: Its value.
+        bytes: Size of the graph.
+        milliseconds: Median time of one input (a picture, a clip, or a step of a stream) on one core.
+    """
+
+    metric: str
+    value: float
+    bytes: int
+    milliseconds: float
+
+    @property
+    def described(self) -> dict[str, float]:
+        """For `model.json`."""
+        return {self.metric: self.value, "bytes": self.bytes, "milliseconds": self.milliseconds}
+
+
+def to_int8(model: Model, kind: Kind, graph: "ModelProto", root: str | None) -> tuple["ModelProto", dict[str, Any]]:
+    """Quantize a graph, and measure both on the test set that the model's card names.
+
+    Args:
+        model: The model.
+        kind: How it is exported.
+        graph: Its graph in fp32.
+        root: The folder of the data set; `None` is the default of the data set's class.
+
+    Returns:
+        The graph, and what `model.json` says about it.
+
+    Raises:
+        InputError: If the model has several graphs or nothing to quantize, or accuracy falls by more than `ALLOWED`.
+    """
+    if kind.name not in ("images", "clips", "stream"):
+        raise InputError(f"--int8 is for classifiers, labelers and CTC, not for a model of the kind {kind.name}")
+    data = card_data(model, root)
+    quantized = quantize(graph, kind, data)
+    before, after = (measured(model, kind, each.SerializeToString(), data) for each in (graph, quantized))
+    is_error = before.metric.endswith("_rate")  # of words or characters
+    fall = after.value - before.value if is_error else before.value - after.value
+    if fall > ALLOWED + 1e-9:
+        change = f"{before.metric} from {before.value:.4f} to {after.value:.4f}"
+        raise InputError(f"--int8 changes {change}, by more than {ALLOWED}: nothing is written; export without --int8")
+    return quantized, {"fp32": before.described, "int8": after.described}
+
+
+def measured(model: Model, kind: Kind, graph: bytes, data: LightningDataModule) -> Measured:
+    """Accuracy, size and speed of a graph."""
+    running = session(graph)
+    search = Search(**model.card.get("metrics", {}).get("search", {}))
+    network = GraphNetwork(model.network, kind, {FILE: running}).eval()
+    name, value = find_task(model.task, model.trust).evaluate(network, data, search=search).headline
+    return Measured(name, value, len(graph), milliseconds(running, kind))
+
+
+def milliseconds(running: Any, kind: Kind) -> float:
+    """Median time of one input."""
+    graph, times = kind.graphs[FILE], []
+    feeds = {name: tensor[:1].numpy() for name, tensor in graph.inputs.items()}
+    for _ in range(WARM_UP + RUNS):
+        start = time.perf_counter()
+        running.run(None, feeds)
+        times.append(1000 * (time.perf_counter() - start))
+    return median(times[WARM_UP:])
+
+
+def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "ModelProto":
+    """A graph whose linear layers, or else convolutions, have weights of 8 bits, except in the front end.
+
+    Raises:
+        InputError: If it has neither.
+    """
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
+
+    module, constants = kind.graphs[FILE].module, {tensor.name for tensor in graph.graph.initializer}
+    weighted = [node for node in graph.graph.node if len(node.input) > 1 and node.input[1] in constants]
+    inner = [node for node in weighted if not node.name.startswith(front_ends(module))]
+    linear = [node.name for node in inner if node.op_type == "MatMul"]
+    # The first convolution of a network without front end reads the pixels.
+    convolutions = [node.name for node in inner if node.op_type == "Conv"][len(front_ends(module)) == 0 :]
+    options = {"per_channel": True, "weight_type": QuantType.QInt8, "nodes_to_quantize": linear or convolutions}
+    if not options["nodes_to_quantize"]:
+        raise InputError("--int8: the network has neither linear layers nor convolutions to quantize")
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.feeds = calibration(kind, data)
+
+        def get_next(self) -> dict[str, numpy.ndarray] | None:
+            return next(self.feeds, None)
+
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        before, after = str(Path(folder, "fp32.onnx")), str(Path(folder, "int8.onnx"))
+        onnx.save(graph, before)
+        if linear:
+            quantize_dynamic(before, after, op_types_to_quantize=["MatMul"], **options)
+        else:
+            types = {"op_types_to_quantize": ["Conv"], "activation_type": QuantType.QUInt8}
+            quantize_static(before, after, Reader(), **types, **options)
+        quantized = onnx.load(after)
+    strip(quantized)
+    return quantized
+
+
+def front_ends(module: torch.nn.Module) -> tuple[str, ...]:
+    """The beginnings of the names of nodes that belong to the front end."""
+    names = [
+        name
+        for name, part in module.named_modules(remove_duplicate=False)
+        if type(part).__module__.startswith(FRONT_ENDS)
+    ]
+    return tuple(f"{name}." for name in names) + tuple(f"{name}/" for name in names)
+
+
+def calibration(kind: Kind, data: LightningDataModule) -> Iterator[Mapping[str, numpy.ndarray]]:
+    """Inputs from the validation split."""
+    data.setup("fit")
+    network = GraphNetwork(torch.nn.Identity(), kind, {FILE: None})
+    for inputs, *_ in itertools.islice(data.val_dataloader(), CALIBRATED):
+        inputs = data.normalize(inputs)
+        name = next(iter(kind.graphs[FILE].inputs))
+        yield {name: (network.pixels(inputs).contiguous() if name == "pixels" else inputs).numpy()}
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the quantizer's advice, which is about graphs that are still to be simplified."""
+    logger = logging.getLogger()
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
