@@ -74,6 +74,8 @@ class Hub:
                         given.get("private") or given.get("visibility") == "private",
                     )
                 found = {"url": f"{self.address}/{name}", "name": name}
+            elif parts[1] == "validate-yaml":
+                found = {"errors": [], "warnings": []}
             elif parts[1] == "whoami-v2":
                 found = {"name": "user", "type": "user"}
             else:

@@ -14,7 +14,11 @@ from hub_server import Hub
 
 import vitspeech
 from vitspeech.checkpoint.hub import fetch, push
+from vitspeech.commands import predict
+from vitspeech.commands.release import main
 from vitspeech.errors import InputError, MissingExtraError
+from vitspeech.samples import FOLDER
+from vitspeech.spotting.card import check_card
 
 RELEASED = Path(__file__).parents[2] / "checkpoints/speech-commands-truncated"
 NAME = "hf-hub:someone/words"
@@ -151,3 +155,19 @@ def test_a_push_to_no_repository_is_refused(hub, tmp_path):
         with pytest.raises(InputError, match="user/name"):
             push(RELEASED, name)
     assert hub.requests == []
+
+
+def test_release_pushes_a_readme_that_names_the_repository(hub, tmp_path, capsys):
+    folder = shutil.copytree(RELEASED, tmp_path / "mine")
+    main([str(folder), "--push", "user/mine"])
+    address = capsys.readouterr().out.splitlines()[-1]
+    assert address == f"hf-hub:user/mine@{hub.commit(1)}" and not hub.private["user/mine"]
+    assert b'vitspeech.load("hf-hub:user/mine")' in hub.commits["user/mine"][-1]["README.md"]
+
+
+def test_commands_take_a_model_on_the_hub(hub, tmp_path, capsys):
+    recording = FOLDER / "left-right-go.wav"
+    predict.main([NAME, str(recording)])
+    assert "left-right-go.wav" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"the card of a model on the hub cannot be written; copy its folder"):
+        check_card(NAME)

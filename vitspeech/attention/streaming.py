@@ -97,6 +97,12 @@ class BlockStream:
         self.keys, self.values = Stored(size), Stored(size)
         self.waits = self.past = self.position = 0
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All that is stored."""
+        buffers = (self.keys.buffer, self.values.buffer)
+        return [*self.waiting, *self.queries, *(buffer for buffer in buffers if buffer is not None)]
+
     def push(self, x: Tensor) -> Tensor:
         """Push inputs (B, T, D) and return the outputs whose look-ahead is complete (B, T', D)."""
         tokens = x.shape[1]

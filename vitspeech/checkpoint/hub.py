@@ -98,8 +98,8 @@ def copy(snapshot: Path, folder: Path, name: str | Path) -> None:
 def push(folder: str | Path, repository: str, *, private: bool = False) -> str:
     """Upload a released model in one commit, and return its address with that commit.
 
-    The repository is created if there is none, and files that the model no longer has are deleted from it. The model is
-    loaded beforehand, so that nothing is uploaded that could not be loaded.
+    The repository is created if there is none, and files that the model no longer has are deleted from it. Hidden files
+    are not uploaded.
 
     Args:
         folder: The released model.
@@ -110,10 +110,8 @@ def push(folder: str | Path, repository: str, *, private: bool = False) -> str:
         MissingExtraError: If the extra `hub` is not installed.
         InputError: If the name is not of that form, there is no permission, or the hub can't be reached.
     """
+    check_push(repository)
     hub = imported()
-    if "@" in repository:
-        raise InputError(f"--push {repository}: a revision cannot be chosen; name user/name")
-    repository, _ = parsed(repository)
     with one_line_errors(repository, repository, None):
         api = hub.HfApi(library_name="vitspeech")
         api.create_repo(repository, private=private, exist_ok=True)
@@ -125,6 +123,18 @@ def push(folder: str | Path, repository: str, *, private: bool = False) -> str:
             delete_patterns=["*"],
         )
     return f"{PREFIX}{repository}@{commit.oid}"
+
+
+def check_push(repository: str) -> None:
+    """Refuse what `push` would refuse, before the work is done.
+
+    Raises:
+        MissingExtraError: If the extra `hub` is not installed.
+        InputError: If `repository` is not of the form `user/name`.
+    """
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", repository, re.ASCII) is None:
+        raise InputError(f"--push {repository}: not of the form user/name")
+    imported()
 
 
 def imported() -> ModuleType:
