@@ -7,9 +7,8 @@ FOLDER/examples/                  a recording and pictures
 FOLDER/models.json                which models and examples there are
 """
 
-import functools
 import json
-import operator
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from vitspeech.checkpoint.folder import Model
 from vitspeech.data.files import sha256, write_json
 from vitspeech.errors import InputError
 from vitspeech.export.folder import FORMAT, GRAPH, METADATA, check_new, export
-from vitspeech.inference.transcribe import is_autoregressive
+from vitspeech.models.encoder_decoder import EncoderDecoder
 from vitspeech.samples import FOLDER as SAMPLES
 
 PAGE = Path(__file__).parent / "page"
@@ -57,7 +56,7 @@ def write_demo(
             (draft / "ort").mkdir(exist_ok=True)
             (draft / "ort" / name).write_bytes(content)
         (draft / "examples").mkdir()
-        for name in functools.reduce(operator.iadd, EXAMPLES.values(), []):
+        for name in (name for names in EXAMPLES.values() for name in names):
             shutil.copyfile(SAMPLES / name, draft / "examples" / name)
         examples = {sense: [f"examples/{name}" for name in names] for sense, names in EXAMPLES.items()}
         write_json({"models": models, "examples": examples}, draft / "models.json")
@@ -81,7 +80,7 @@ def write_models(sources: Sequence[str | Path], folder: Path, load: Callable[[Pa
 
 def free_name(source: Path, taken: Sequence[str]) -> str:
     """A name for a model in the page: that of its folder, of a run with the run's before, with a number if need be."""
-    source = source.resolve()
+    source = Path(os.path.abspath(source))  # the name of a link, not of what it leads to
     name = f"{source.parent.name}-{source.name}" if source.name.isdigit() else source.name
     number = next(
         count for count in range(1, len(taken) + 2) if (name if count == 1 else f"{name}-{count}") not in taken
@@ -97,7 +96,7 @@ def is_exported(source: Path) -> bool:
 def export_loaded(source: Path, target: Path, load: Callable[[Path], Model]) -> dict[str, Any]:
     """Export a released model or a finished run with its attention."""
     model = load(source)
-    if is_autoregressive(model.network):
+    if isinstance(model.network, EncoderDecoder):
         refuse(source, type(model.network).__name__)
     return export(model, target, attention=True)
 
