@@ -4,9 +4,10 @@ import { choice, element } from "./main.js";
 
 const SIZE = 448; // least side of the canvas in its own pixels
 const SHADOW = 0.6; // of the darkest pixels over the colors, so that the picture can be recognized
-// Multiples of uniform attention from 1/8 to 8, as in the figures of `vitspeech predict`: ColorBrewer's PuOr, reversed.
-const COLORS = [[45, 0, 75], [84, 39, 136], [128, 115, 172], [178, 171, 210], [216, 218, 235], [247, 247, 247],
-  [254, 224, 182], [253, 184, 99], [224, 130, 20], [179, 88, 6], [127, 59, 8]];
+// Multiples of uniform attention from 1/8 to 8: ColorBrewer's PuOr as in the figures, without its darkest colors, in
+// which the picture would be lost.
+const COLORS = [[84, 39, 136], [128, 115, 172], [178, 171, 210], [216, 218, 235], [247, 247, 247], [254, 224, 182],
+  [253, 184, 99], [224, 130, 20], [179, 88, 6]];
 const OCTAVES = 3;
 
 /** The color of a weight in multiples of uniform attention: [red, green, blue]. */
@@ -26,7 +27,8 @@ function legend() {
     context.fillRect(x, 0, 1, 1);
   }
   canvas.setAttribute("aria-hidden", true);
-  const numbers = element("div", { className: "ticks" }, ...["1/8", "1/4", "1/2", "1", "2", "4", "8"].map((text) => element("span", {}, text)));
+  const numbers = element("div", { className: "ticks" }, 
+    ...["1/8", "1/4", "1/2", "1", "2", "4", "8"].map((text) => element("span", {}, text)));
   return element("div", { className: "legend faint" }, canvas, numbers, "attention in multiples of uniform attention");
 }
 
@@ -48,11 +50,12 @@ export class AttentionMap {
     this.status = element("p", { className: "faint status", role: "status" });
     const what = `Attention of ${name} over the picture`;
     const help = element("p", { className: "faint help", id: `help-${name}` },
-      "Point at a patch or tap it to see what it attends to; with the keyboard use the arrow keys, Escape for all patches.");
-    Object.assign(this.canvas, { tabIndex: 0 });
-    for (const [key, value] of Object.entries({ role: "application", "aria-label": what, "aria-describedby": help.id })) {
-      this.canvas.setAttribute(key, value);
-    }
+      "Point at a patch or tap it to see what it attends to; with the keyboard use the arrow keys, ",
+      "Escape for all patches.");
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "application");
+    this.canvas.setAttribute("aria-label", what);
+    this.canvas.setAttribute("aria-describedby", help.id);
     this.canvas.onpointermove = (event) => this.hover(this.patchAt(event));
     this.canvas.onpointerleave = () => this.hover(null);
     this.canvas.onpointerdown = (event) => this.pin(this.patchAt(event));
@@ -78,9 +81,9 @@ export class AttentionMap {
   }
 
   patchAt(event) {
-    const box = this.canvas.getBoundingClientRect();
-    const place = (at, from, length, count) => Math.min(Math.max(Math.floor(((at - from) / length) * count), 0), count - 1);
-    return [place(event.clientY, box.top, box.height, this.rows), place(event.clientX, box.left, box.width, this.columns)];
+    const { left, top, width, height } = this.canvas.getBoundingClientRect();
+    const place = (part, count) => Math.min(Math.max(Math.floor(part * count), 0), count - 1);
+    return [place((event.clientY - top) / height, this.rows), place((event.clientX - left) / width, this.columns)];
   }
 
   hover(patch) {
@@ -124,7 +127,8 @@ export class AttentionMap {
       }
     }
     const name = (row, column) => `row ${row + 1}, column ${column + 1}`;
-    const who = patch ? `The patch in ${name(...patch)} attends` : first ? "The class token attends" : "All patches together attend";
+    const all = first ? "The class token attends" : "All patches together attend";
+    const who = patch ? `The patch in ${name(...patch)} attends` : all;
     const relative = sums.map((sum) => (sum * tokens) / (used.length * queries.length));
     const most = relative.indexOf(Math.max(...relative));
     const where = name(Math.floor(most / this.columns), most % this.columns);
@@ -138,7 +142,8 @@ export class AttentionMap {
     for (let at = 0; at < side * side; at++) {
       let shown = pixels.subarray(3 * at, 3 * at + 3);
       if (relative) {
-        const row = Math.floor((Math.floor(at / side) * this.rows) / side), column = Math.floor(((at % side) * this.columns) / side);
+        const row = Math.floor((Math.floor(at / side) * this.rows) / side);
+        const column = Math.floor(((at % side) * this.columns) / side);
         const light = 1 - SHADOW * (1 - (0.299 * shown[0] + 0.587 * shown[1] + 0.114 * shown[2]) / 255);
         shown = color(relative[row * this.columns + column]).map((value) => value * light);
       }

@@ -9,12 +9,13 @@ const REASONS = {
 
 /**
  * Start the camera.
- * @returns {Promise<{video: HTMLVideoElement, stop: function}>}
+ * @returns {Promise<{video: HTMLVideoElement, stop: function, ended: function}>}
  * @throws {Error} With a message for the user, if there is no camera or it is refused.
  */
 export async function openCamera() {
   if (!isSecureContext) {
-    throw new Error("The browser gives the camera to secure pages only: open this page by https, or on this machine as http://localhost.");
+    throw new Error("The browser gives the camera to secure pages only: open this page by https, "
+      + "or on this machine as http://localhost.");
   }
   if (!navigator.mediaDevices?.getUserMedia) throw new Error("This browser gives pages no camera.");
   let stream;

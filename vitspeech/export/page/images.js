@@ -33,8 +33,7 @@ class ModelPanel {
       return;
     }
     const { metadata } = this.model;
-    const { side } = metadata; // the first run is slow: buffers are allocated
-    await this.model.run({ pixels: { type: "uint8", data: new Uint8Array(3 * side * side), dims: [1, side, side, 3] } });
+    await this.compute(new Uint8Array(3 * metadata.side ** 2)); // the first run is slow: buffers are allocated
     this.verdict.textContent = "No picture yet";
     this.map = new AttentionMap(metadata, this.name);
     this.root.append(this.map.root);
@@ -43,10 +42,15 @@ class ModelPanel {
     }
   }
 
-  /** Classify a picture; `square(side)` gives its pixels. */
+  /** Run the network on pixels (side, side, 3). */
+  compute(data) {
+    const { side } = this.model.metadata;
+    return this.model.run({ pixels: { type: "uint8", data, dims: [1, side, side, 3] } });
+  }
+
+  /** Classify a picture: `square(side)` gives its pixels, and the returned function shows the result. */
   async classify(square) {
-    const { side } = this.model.metadata, data = square(side);
-    const { outputs, ms } = await this.model.run({ pixels: { type: "uint8", data, dims: [1, side, side, 3] } });
+    const data = square(this.model.metadata.side), { outputs, ms } = await this.compute(data);
     return () => this.show(data, outputs, ms);
   }
 
@@ -78,7 +82,8 @@ export async function mount(root, models, examples = []) {
   const panels = models.map((model) => new ModelPanel(model));
   const preview = element("canvas", { width: PREVIEW, height: PREVIEW, className: "preview", role: "img" });
   const caption = element("p", { className: "faint caption" }, "");
-  const cameraButton = element("button", { type: "button", onclick: () => (camera ? stopCamera() : startCamera()) }, "Use camera");
+  const toggle = () => (camera ? stopCamera() : startCamera());
+  const cameraButton = element("button", { type: "button", onclick: toggle }, "Use camera");
   let camera = null, latest = 0;
 
   /** Classify what `picture` (ImageBitmap or video) shows with all models, unless a newer one comes. */
@@ -95,7 +100,8 @@ export async function mount(root, models, examples = []) {
     context.putImageData(new ImageData(PREVIEW, PREVIEW), 0, 0);
     context.drawImage(picture, ...sourceSquare(picture), 0, 0, PREVIEW, PREVIEW);
     preview.setAttribute("aria-label", `Center square of ${name}`);
-    caption.textContent = `${name}, ${width} × ${height} pixels${width === height ? "" : `; its center square of ${side} × ${side} is used`}`;
+    const cut = width === height ? "" : `; its center square of ${side} × ${side} is used`;
+    caption.textContent = `${name}, ${width} × ${height} pixels${cut}`;
     for (const show of shows) show();
     root.dataset.shown = name;
   }
@@ -162,10 +168,13 @@ export async function mount(root, models, examples = []) {
     return element("button", { type: "button", className: "thumbnail", title: name, onclick: () => readExample(path) },
       element("img", { src: path, alt: `Example ${name}` }));
   });
-  const input = element("div", { className: "panel stack input" },
+  const sources = element("div", { className: "stack" },
     element("div", { className: "row" }, fileButton("Choose file", "image/*", onfile), cameraButton),
-    element("p", { className: "faint" }, "Or drop or paste a picture."), preview, caption,
-    ...(examples.length ? [element("h2", {}, "Examples"), element("div", { className: "row thumbnails" }, ...thumbnails)] : []));
+    element("p", { className: "faint" }, "Or drop or paste a picture."),
+    element("h2", { hidden: !examples.length }, "Examples"),
+    element("div", { className: "row thumbnails" }, ...thumbnails));
+  const input = element("div", { className: "panel input" },
+    sources, element("div", { className: "stack" }, preview, caption));
   root.replaceChildren(element("div", { className: "pictures" }, input,
     element("div", { className: "models" }, ...panels.map((panel) => panel.root))));
   dropZone(root, onfile);
