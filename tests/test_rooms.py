@@ -42,7 +42,7 @@ ROOMS = {
     "writing",
     "sweep": "checkpoint command_line data documents errors metrics plots training",
     "receptive": "attention checkpoint data errors frontends metrics models plots provenance",
-    "export": "attention checkpoint data decoding errors frontends inference models samples tasks writing",
+    "export": "attention checkpoint data decoding errors frontends inference models recurrence samples tasks writing",
     "benchmark": "attention checkpoint data errors frontends inference models plots provenance recurrence",
     "tables": "checkpoint errors receptive",
     "commands": (

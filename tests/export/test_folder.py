@@ -85,10 +85,9 @@ def test_an_existing_folder_is_refused_before_any_work(finished_run, tmp_path, m
             export(vitspeech.load(finished_run), tmp_path / name)
 
 
-def test_networks_for_symbols_that_are_no_encoder_decoders_are_refused(finished_symbols_run, tmp_path):
-    model = vitspeech.load(finished_symbols_run)
-    model.network = model.network.encoder
-    with pytest.raises(InputError, match=r"^Encoder can't be exported: only models of images and speech, and encoder-"):
+def test_models_that_are_neither_of_images_nor_of_speech_are_refused(finished_run, tmp_path):
+    model = replace(vitspeech.load(finished_run), preprocessing={"symbols": ["a", "b"]})
+    with pytest.raises(InputError, match=r"^ViT can't be exported: only models of images and speech, and encoder-"):
         export(model, tmp_path / "symbols")
 
 

@@ -45,11 +45,12 @@ def stream_kind(model: Model, attention: bool) -> Kind:
     if metadata["task"] == "classification":
         metadata["clip_samples"] = round(model.preprocessing["seconds"] * rate_hz)
         metadata["spotting"] = asdict(model.spotting or SpottingSettings())
-    weights = [
+    if metadata["task"] == "labeling":
+        metadata["rows"] = getattr(model.network, "stride", 1)
+    metadata["attention"] = weights = [
         {"output": f"attention_{number}", "heads": block.heads, "left": block.left, "right": block.right}
-        for number, block in enumerate(step.blocks)
+        for number, block in enumerate(step.blocks if attention else ())
     ]
-    metadata["attention"] = weights = weights if attention else []
     example = {
         "samples": torch.zeros(1, step.hop_samples),
         "valid": torch.zeros(1),

@@ -18,7 +18,10 @@ from vitspeech.attention.encoder import EncoderBlock
 from vitspeech.attention.positions import SinusoidalPositions, rotate
 from vitspeech.attention.scores import SCORES
 from vitspeech.errors import InputError
+from vitspeech.export.encoder_steps import RecurrentStep, WindowStep
 from vitspeech.export.token_step import TokenStep
+from vitspeech.models import WindowMLP
+from vitspeech.recurrence import RecurrentEncoder
 
 # q·k of rotated vectors depends on their distance only, so positions within the window do; other scores need those in
 # the recording.
@@ -59,34 +62,40 @@ class StreamStep(nn.Module):
 
     Args:
         network: A speech model in evaluation mode that `vitspeech.stream` accepts, whose encoder is attention with a
-            limited past context.
+            limited past context, a `RecurrentEncoder` or a `WindowMLP`.
         attention: Whether the attention weights of each block are returned besides.
 
     Attributes:
         state_size: Numbers in the state S.
 
     Shape:
-        samples within ±1 (1, N), valid (1,), state (1, S) -> logits (F, C), valid_out (1,), state_out (1, S), and with
-        `attention` the weights (1, H, L + 1 + R) of each block; keys before and after the recording have the weight 0
+        samples within ±1 (1, N), valid (1,), state (1, S) -> logits (rows, C), valid_out (1,), state_out (1, S), and
+        with `attention` the weights (1, H, L + 1 + R) of each block; keys before and after the recording have the
+        weight 0. There is one row, or one for each frame that a token of a `SpeechLabeler` labels.
 
     Raises:
-        InputError: If the encoder is no attention, or its past context is unlimited.
+        InputError: If the encoder is another one, its past context is unlimited, or it has no attention weights.
     """
 
     def __init__(self, network: nn.Module, *, attention: bool = False) -> None:
         super().__init__()
         encoder, name = network.encoder, type(network).__name__
-        if not isinstance(encoder, Encoder):
-            raise InputError(f"{name} can't be exported as a stream: {type(encoder).__name__} is no attention")
-        if None in (*encoder.left, *encoder.right):
-            raise InputError(f"{name} can't be exported as a stream: left={encoder.left}, right={encoder.right} of a "
-                             "block is unlimited, so its state would grow")  # fmt: skip
         self.network, self.attention = network, attention
         self.front = TokenStep(network.tokens)
-        self.blocks = nn.ModuleList(map(BlockStep, encoder.blocks))
-        if not isinstance(encoder.positions, SinusoidalPositions | None):
-            raise InputError(f"{name} can't be exported as a stream: learned positions end after their table")
-        self.counts = any(block.counts for block in self.blocks) or encoder.positions is not None
+        if isinstance(encoder, Encoder):
+            check_attention(encoder, name)
+            blocks, self.last, self.positions = map(BlockStep, encoder.blocks), encoder.norm, encoder.positions
+        elif isinstance(encoder, RecurrentEncoder):
+            blocks, self.last, self.positions = map(RecurrentStep, encoder.blocks), encoder.output, None
+        elif isinstance(encoder, WindowMLP):
+            blocks, self.last, self.positions = [WindowStep(encoder)], encoder.output, None
+        else:
+            raise InputError(f"{name} can't be exported as a stream: its encoder {type(encoder).__name__} is none of "
+                             "Encoder, RecurrentEncoder and WindowMLP")  # fmt: skip
+        if attention and not isinstance(encoder, Encoder):
+            raise InputError(f"{name} has no attention weights: its encoder is a {type(encoder).__name__}")
+        self.blocks = nn.ModuleList(blocks)
+        self.counts = any(block.counts for block in self.blocks) or self.positions is not None
         self.layout = StateLayout()
         for part in (self.front, *self.blocks):
             part.declare(self.layout)
@@ -125,7 +134,7 @@ class StreamStep(nn.Module):
         if self.counts:
             # Counts on without audio, while tokens that wait for their look-ahead come out.
             new_position = position + torch.maximum(valid, (position > 0).to(valid))
-        if self.network.encoder.positions is not None:
+        if self.positions is not None:
             token = token + torch.stack(angles(position, token.shape[-1]), dim=-1).flatten().to(token)
         for block in self.blocks:
             token, valid, its_weights, *kept = block(token, valid, position, *parts[: block.parts])
@@ -133,8 +142,21 @@ class StreamStep(nn.Module):
             position = position - block.right if self.counts else None
         if self.counts:
             new.append(new_position)
-        logits = self.network.frame_logits(self.network.encoder.norm(token).view(1, 1, -1)).flatten(0, 1)
+        logits = self.network.frame_logits(self.last(token).view(1, 1, -1)).flatten(0, 1)
         return logits, valid, self.layout.join(new), *(weights if self.attention else [])
+
+
+def check_attention(encoder: Encoder, name: str) -> None:
+    """Check that an encoder can be streamed with a state of fixed size.
+
+    Raises:
+        InputError: If it can't be.
+    """
+    if None in (*encoder.left, *encoder.right):
+        raise InputError(f"{name} can't be exported as a stream: left={encoder.left}, right={encoder.right} of a block "
+                         "is unlimited, so its state would grow; train it with a limited `left`")  # fmt: skip
+    if not isinstance(encoder.positions, SinusoidalPositions | None):
+        raise InputError(f"{name} can't be exported as a stream: learned positions end after their table")
 
 
 def angles(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:

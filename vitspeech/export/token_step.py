@@ -76,8 +76,10 @@ class LinearStem(nn.Module):
 
 def linear(convolution: nn.Conv1d, norm: nn.BatchNorm1d) -> nn.Linear:
     """A convolution over time and its batch norm at one place: (1, steps · channels) -> (1, D)."""
-    scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+    # In double precision, so that the folded weights are rounded once.
+    scale = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
     layer = nn.Linear(convolution.kernel_size[0] * convolution.in_channels, convolution.out_channels)
-    layer.weight.data = (convolution.weight * scale[:, None, None]).transpose(1, 2).flatten(1).detach()
-    layer.bias.data = (norm.bias - norm.running_mean * scale).detach()
+    weight, bias = convolution.weight * scale[:, None, None], norm.bias - norm.running_mean * scale
+    layer.weight.data = weight.transpose(1, 2).flatten(1).detach().to(convolution.weight)
+    layer.bias.data = bias.detach().to(convolution.weight)
     return layer
