@@ -83,8 +83,7 @@ def test_what_is_kept_does_not_grow_with_the_sequence():
     stream = EncoderStream(network)
 
     def held():
-        kept = [(b.waiting, b.query, b.key, b.value) for b in stream.blocks]
-        return sum(tensor.untyped_storage().nbytes() for block in kept for tensor in block)
+        return sum(tensor.untyped_storage().nbytes() for block in stream.blocks for tensor in block.tensors)
 
     sizes = []
     for _ in range(60):
@@ -92,7 +91,25 @@ def test_what_is_kept_does_not_grow_with_the_sequence():
         sizes.append(held())
     gc.collect()
     assert sizes[-1] == sizes[5]
-    assert sizes[-1] == 2 * 8 * WIDTH * (3 + 3 + 14 + 14)
+    assert sizes[-1] == 2 * 8 * WIDTH * (3 + 3 + 2 * (14 + PART))
+
+
+@torch.no_grad()
+def test_an_unlimited_past_is_stored_in_a_buffer_that_grows():
+    network = encoder(depth=2, left=None, right=1, positions="rotary")
+    x = torch.randn(1, 3 * PART + 5, WIDTH, dtype=torch.float64)
+    assert (streamed(network, x, [1]) - network(x)).abs().max() < 1e-12
+    assert (streamed(network, x, [PART, 1, 7]) - network(x)).abs().max() < 1e-12
+
+
+@torch.no_grad()
+def test_a_stream_keeps_nothing_of_the_tensor_that_was_pushed():
+    network = encoder(left=3, right=2, positions="rotary")
+    x = torch.randn(1, 13, WIDTH, dtype=torch.float64)
+    stream, parts, reused = EncoderStream(network), [], torch.empty(1, 1, WIDTH, dtype=torch.float64)
+    for token in x.split(1, dim=1):
+        parts.append(stream.push(reused.copy_(token)))
+    assert (torch.cat([*parts, stream.flush(x)], dim=1) - network(x)).abs().max() < 1e-12
 
 
 @torch.no_grad()

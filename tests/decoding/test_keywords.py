@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitspeech.data.clips.speech_commands import SILENCE, UNKNOWN
-from vitspeech.decoding.keywords import Detection, KeywordDecoder, select
-from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings, read_settings
+from vitspeech.decoding.keywords import NO_WORDS, Detection, KeywordDecoder, select
+from vitspeech.decoding.spotting_settings import SpottingSettings, read_settings
 
 LABELS = ["go", "stop", "yes", "unknown", "silence"]
 HOP_S, FIRST_S, DELAY_S, CLIP = 0.04, 0.0225, 0.245, 23
@@ -254,3 +254,15 @@ def test_thresholds_must_be_those_of_the_words():
 def test_logits_of_another_shape_are_refused():
     with pytest.raises(ValueError, match=r"shape \(3, 4\), not \(T, 5\)"):
         decoder().push(numpy.zeros((3, 4)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_decoder_goes_on_from_a_state_that_was_saved(seed, tmp_path):
+    logits = stream(seed)
+    for stop in range(0, len(logits), 17):
+        first, second = decoder(thresholds=0.3, refractory_s=0.5), decoder(thresholds=0.3, refractory_s=0.5)
+        found = first.push(logits[:stop])
+        numpy.savez(tmp_path / "state.npz", **first.state())
+        second.restore(numpy.load(tmp_path / "state.npz"))
+        found += [*second.push(logits[stop:]), *second.flush()]
+        assert found == decoded(logits, thresholds=0.3, refractory_s=0.5)

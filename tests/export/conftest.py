@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bare import make_bare
 from filelock import FileLock
 from tiny import ROOT
 
@@ -32,3 +33,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return target
 
     return export_once
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a virtual environment with numpy, onnxruntime, soundfile and Pillow, but without torch."""
+    return make_bare(tmp_path_factory.mktemp("bare"))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.dense import attend, attend_fused, attend_pairs
-from vitspeech.attention.kernels import Kernel, choose_dense, choose_kernel, request_for
+from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_mask, check_padding, window_mask
 from vitspeech.attention.positions import IN_ATTENTION, Rotary
 from vitspeech.attention.relative import RelativePositions
@@ -110,8 +110,7 @@ class MultiHeadAttention(nn.Module):
             masked=mask is not None,
             cross=source is not None,
         )
-        # The kernels of windows split the batch by its size, which a graph of torch.export leaves open.
-        kernel = (choose_dense if torch.compiler.is_exporting() else choose_kernel)(request)
+        kernel = choose_kernel(request)
         if kernel not in (Kernel.FUSED, Kernel.EXPLICIT):
             attended = truncated_attention(
                 query, key, value, self.left, self.right, padding=padding, score=self.score, **options
@@ -147,7 +146,7 @@ class MultiHeadAttention(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """Split the model width into heads: (B, T, D) -> (B, H, T, K)."""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:2], self.heads, x.shape[2] // self.heads).transpose(1, 2)
 
     def joined(self, x: Tensor) -> Tensor:
         """Concatenate the heads: (B, H, T, K) -> (B, T, D)."""
@@ -189,7 +188,10 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """The layer's output (B, T, D) for prepared queries over cached keys and values; see `attend_prepared`."""
         dropout = self.dropout if self.training else 0.0
-        attended, _ = self.attend_prepared(query, key, value, mask, first=first, dropout=dropout)
+        if self.relative is None and self.score.energy is None and self.normalizer == "softmax":
+            attended = attend_fused(query, key, value, mask, scale=self.score.scale, dropout=dropout)
+        else:
+            attended, _ = self.attend_prepared(query, key, value, mask, first=first, dropout=dropout)
         return self.output(self.joined(attended))
 
     def allowed(self, query: Tensor, key: Tensor, padding: Tensor | None, mask: Tensor | None) -> Tensor | None:

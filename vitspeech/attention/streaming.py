@@ -56,13 +56,14 @@ class EncoderStream:
     def push(self, x: Tensor) -> Tensor:
         """Push the next tokens and return the outputs that have become final: (B, T, D) -> (B, T', D)."""
         final = []
-        for part in x.split(PART, dim=1):
+        # A copy: waiting views of `x` would keep all of it in memory.
+        for part in x.clone().split(PART, dim=1):
             part = self.encoder.add_positions(part, self.position)
             self.position += part.shape[1]
             for block in self.blocks:
                 part = block.push(part)
             final.append(self.encoder.norm(part))
-        return torch.cat(final, dim=1) if final else x
+        return final[0] if len(final) == 1 else torch.cat(final, dim=1)
 
     def flush(self, like: Tensor) -> Tensor:
         """End the sequence: return the remaining outputs and restart.
@@ -78,52 +79,110 @@ class EncoderStream:
 
 
 class BlockStream:
-    """The state of one block: inputs that wait for their look-ahead, and the stored past.
+    """The state of one block: inputs that wait for their look-ahead with their queries, and the keys and values stored.
+
+    Keys and values lie in buffers of a fixed size, so that a token is one write; waiting tokens are not copied at all.
+    A stream of single tokens would otherwise spend most of its time on copies.
 
     Shape:
-        waiting (B, W, D), query (B, H, W, K); key, value (B, H, P + W, K), past tokens first
+        waiting (B, W, D) and queries (B, H, W, K) in parts; keys, values (B, H, P + W, K), past tokens first
     """
 
     def __init__(self, block: "EncoderBlock") -> None:
         self.block, self.left, self.right = block, block.attention.left, block.attention.right
-        self.waiting: Tensor | None = None
-        self.past = self.position = 0
+        self.waiting: list[Tensor] = []
+        self.queries: list[Tensor] = []
+        # Before each push at most `left + right` tokens are stored.
+        size = PART if self.left is None else self.left + self.right + PART
+        self.keys, self.values = Stored(size), Stored(size)
+        self.waits = self.past = self.position = 0
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All that is stored."""
+        buffers = (self.keys.buffer, self.values.buffer)
+        return [*self.waiting, *self.queries, *(buffer for buffer in buffers if buffer is not None)]
 
     def push(self, x: Tensor) -> Tensor:
         """Push inputs (B, T, D) and return the outputs whose look-ahead is complete (B, T', D)."""
-        if not x.shape[1]:
+        tokens = x.shape[1]
+        if not tokens:
             return x  # no new input, no new output: most pushes of an audio stream
         attention = self.block.attention
         query, key, value = attention.project(self.block.enter(x, self.block.attention_norm), None, self.position)
         query, key = attention.prepared(query, key, value)
-        self.position += x.shape[1]
-        if self.waiting is not None:
-            x = torch.cat((self.waiting, x), dim=1)
-            query = torch.cat((self.query, query), dim=2)
-            key, value = torch.cat((self.key, key), dim=2), torch.cat((self.value, value), dim=2)
-        self.waiting, self.query, self.key, self.value = x, query, key, value
-        return self.finished(max(x.shape[1] - self.right, 0))
+        self.waiting.append(x)
+        self.queries.append(query)
+        self.keys.append(key)
+        self.values.append(value)
+        self.position += tokens
+        self.waits += tokens
+        return self.finished(self.waits - self.right) if self.waits > self.right else x[:, :0]
 
     def flush(self, like: Tensor) -> Tensor:
         """Return the outputs of all waiting inputs, whose look-ahead ends with the sequence."""
-        return like[:, :0] if self.waiting is None else self.finished(self.waiting.shape[1])
+        return self.finished(self.waits) if self.waits else like[:, :0]
 
     def finished(self, count: int) -> Tensor:
-        """The outputs of the first `count` waiting inputs, which then become past."""
-        x, query = self.waiting[:, :count], self.query[:, :, :count]
-        if not count:
-            return x
-        keys, mask = self.key.shape[2], None
+        """The outputs of the first `count` waiting inputs, at least one, which then become past."""
+        x, query = take(self.waiting, count, dim=1), take(self.queries, count, dim=2)
+        keys, mask = self.past + self.waits, None
         # A single query at the end of its look-ahead attends to all stored keys: no mask is needed.
         if count > 1 or keys > self.past + 1 + self.right:
             # The window relative to the first stored key, `past` tokens before the first query.
             back = None if self.left is None else self.left - self.past
             mask = window_mask(count, keys, back, self.past + self.right, x.device)
-        attended = self.block.attention.attend_cached(query, self.key, self.value, mask, first=-self.past)
+        attention = self.block.attention
+        attended = attention.attend_cached(query, self.keys.held(), self.values.held(), mask, first=-self.past)
         past = self.past + count if self.left is None else min(self.past + count, self.left)
-        discarded = self.past + count - past
-        self.past = past
-        # Copies, since a view would keep the full past in memory.
-        self.waiting, self.query = self.waiting[:, count:].clone(), self.query[:, :, count:].clone()
-        self.key, self.value = self.key[:, :, discarded:].clone(), self.value[:, :, discarded:].clone()
+        self.keys.discard(self.past + count - past)
+        self.values.discard(self.past + count - past)
+        self.waits, self.past = self.waits - count, past
         return self.block.finish(x, attended)
+
+
+class Stored:
+    """The last tokens of a sequence, in a buffer that only moves when it is full.
+
+    Args:
+        size: Tokens of the buffer; it grows if more are to be stored.
+
+    Shape:
+        (B, H, T, K)
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size, self.begin, self.end = size, 0, 0
+        self.buffer: Tensor | None = None
+
+    def append(self, x: Tensor) -> None:
+        """Store the next tokens."""
+        tokens, kept = x.shape[2], self.end - self.begin
+        if self.buffer is None or self.end + tokens > self.size:
+            self.size = self.size if kept + tokens <= self.size else 2 * (kept + tokens)
+            buffer = x.new_empty(*x.shape[:2], self.size, x.shape[3])
+            if kept:
+                buffer[:, :, :kept] = self.held()
+            self.buffer, self.begin, self.end = buffer, 0, kept
+        self.buffer[:, :, self.end : self.end + tokens] = x
+        self.end += tokens
+
+    def held(self) -> Tensor:
+        """What is stored, as a view: (B, H, T, K)."""
+        return self.buffer[:, :, self.begin : self.end]
+
+    def discard(self, tokens: int) -> None:
+        """Forget the first tokens."""
+        self.begin += tokens
+
+
+def take(parts: list[Tensor], count: int, dim: int) -> Tensor:
+    """Remove the first `count` tokens from a sequence in parts, and return them; `dim` is that of the tokens."""
+    if parts[0].shape[dim] < count:
+        parts[:] = [torch.cat(parts, dim)]
+    first = parts.pop(0)
+    if first.shape[dim] == count:
+        return first
+    taken, rest = first.split((count, first.shape[dim] - count), dim)
+    parts.insert(0, rest.clone())  # a view would keep all of it in memory
+    return taken

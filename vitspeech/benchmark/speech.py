@@ -164,8 +164,8 @@ def reading(settings: Settings, note: Note) -> dict[str, Any]:
 
 def state_bytes(sound: AudioStream) -> int:
     """The size of the state of a stream: samples, and the waiting inputs and the past of each block."""
-    values = [sound.pending, *(value for block in sound.encoder.blocks for value in vars(block).values())]
-    return sum(value.untyped_storage().nbytes() for value in values if isinstance(value, Tensor))
+    values = [sound.pending, *(value for block in sound.encoder.blocks for value in block.tensors)]
+    return sum(value.untyped_storage().nbytes() for value in values)
 
 
 def pushed(sound: AudioStream, samples: int, pushes: int, edge: int) -> tuple[numpy.ndarray, list[dict[str, int]]]:

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from vitspeech.checkpoint.hub import CARD, CONFIG, WEIGHTS, fetch, on_hub
 from vitspeech.checkpoint.network import (
     build_bounded,
     check_classes,
@@ -38,8 +39,6 @@ from vitspeech.errors import InputError
 from vitspeech.trust import check_config as check_trust
 from vitspeech.trust import import_modules
 from vitspeech.writing import sync
-
-WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
 
 
 @dataclass
@@ -139,13 +138,15 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
     vitspeech, torch and timm, and classes of the modules in `trust`.
 
     Args:
-        folder: Holds `model.safetensors`, `config.yaml` and `card.json`; or a finished run, which has them in `model/`.
+        folder: Holds `model.safetensors`, `config.yaml` and `card.json`; or a finished run, which has them in `model/`;
+            or `hf-hub:user/name@revision`, a released model on the Hugging Face Hub (see `checkpoint.hub.fetch`).
         trust: Modules of your own whose code may run, such as `["mine"]` for `class_path: mine.Net`. They are also
             looked for in the current folder.
 
     Raises:
         FileNotFoundError: If the folder or a file in it is missing.
-        InputError: If a file is altered, broken, or does not fit the others, or a class is not trusted.
+        InputError: If a file is altered, broken, or does not fit the others, a class is not trusted, or a model on the
+            hub cannot be downloaded.
     """
     folder = find_folder(Path(folder))
     card = read_mapping(folder / CARD, ("sha256", "config_sha256"))
@@ -176,12 +177,14 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
 
 
 def find_folder(folder: Path) -> Path:
-    """The folder of a released model, or of that of a finished run, with all three files.
+    """The folder of a released model, or of that of a finished run, with all three files; one on the hub is downloaded.
 
     Raises:
         FileNotFoundError: If the folder or a file is missing.
         InputError: If a file is not a regular one, or a link that leads out of the folder.
     """
+    if on_hub(folder):
+        folder = fetch(folder)
     if not (folder / WEIGHTS).exists() and (folder / "model").is_dir():
         folder = folder / "model"
     elif not (folder / WEIGHTS).exists() and (folder / "run.json").exists():

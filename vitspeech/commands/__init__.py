@@ -27,6 +27,7 @@ VERBS = {
     "compare-encoders": "train attention, recurrence and convolutions alike, and compare accuracy and cost",
     "release": "turn a finished run into a released model",
     "export": "write a model as an ONNX graph that runs without torch",
+    "demo": "serve a page that runs models in the browser",
     "benchmark": "measure speed and memory on this machine",
     "configs": "list the configs that come with the package, or print one",
     "samples": "copy sample images and a sample recording into a folder",

@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import torch
 
     import vitspeech
+    from vitspeech.checkpoint.hub import on_hub
     from vitspeech.checkpoint.items import check_test_items
     from vitspeech.checkpoint.release import card_data
     from vitspeech.tasks import find_task
@@ -34,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     overrides = {name: value for name, value in overrides.items() if value is not None}
     search = vitspeech.Search(**model.card["metrics"].get("search", {}) | overrides)
     data = card_data(model, options.data)
-    check_test_items(data.item_names(), model.card, Path(options.checkpoint), data.item_root)
+    folder = model.folder if on_hub(options.checkpoint) else Path(options.checkpoint)
+    check_test_items(data.item_names(), model.card, folder, data.item_root)
     network = model.network.to("cuda" if torch.cuda.is_available() else "cpu")
     report = find_task(model.task, model.trust).evaluate(network, data, search=search)
     name, value = report.headline

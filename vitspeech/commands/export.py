@@ -44,8 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = {name: getattr(options, name) for name in ("offline", "attention", "int8", "data")}
     metadata = export(model, folder, **given)
     gate = metadata["gate"]
-    sizes = ", ".join(f"{name} ({(folder / name).stat().st_size / 1e6:.2f} MB)" for name in metadata["files"])
-    print(f"{folder}: wrote {sizes} and model.json")
+    graphs = [name for name in metadata["files"] if name.endswith(".onnx")]
+    sizes = [f"{name} ({(folder / name).stat().st_size / 1e6:.2f} MB)" for name in graphs]
+    others = [name for name in metadata["files"] if name not in graphs]
+    print(f"{folder}: wrote {', '.join([*sizes, *others])} and model.json")
     most = f"{gate['difference']:.2g} where the largest number is {gate['largest']:.3g}"
     print(f"ONNX Runtime differs from the network by at most {most}, over {gate['rows']} rows")
     for name, values in metadata.get("int8", {}).items():

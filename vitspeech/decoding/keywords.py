@@ -21,18 +21,22 @@ Everything is stated here, so that a decoder in another language can be tested a
 
 Only step 7 depends on the thresholds and the refractory period: see `select`.
 
+This file needs numpy alone: `vitspeech export` copies it into the folders that it writes.
+
 Shapes: T tokens, C classes.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy
-from torch import Tensor
 
-from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings, check_thresholds
+if TYPE_CHECKING:
+    from vitspeech.decoding.spotting_settings import SpottingSettings
 
+NO_WORDS = ("unknown", "silence")  # labels that are never detected
 NO_WORD = -1
 
 
@@ -77,7 +81,7 @@ class KeywordDecoder:
 
     Args:
         labels: The name of each class. `unknown` and `silence` are not words.
-        settings: Thresholds and all other numbers.
+        settings: Thresholds and all other numbers: `SpottingSettings`, or any object with the same attributes.
         hop_s: Seconds from one token to the next.
         first_s: Start of the first token's hop, in seconds from the beginning of the recording.
         delay_s: Seconds from the first sample of a token to the last one that its logits depend on.
@@ -87,13 +91,13 @@ class KeywordDecoder:
         delay_tokens: Tokens from the one with which a word ends to the one with which it is detected.
 
     Raises:
-        InputError: If the thresholds are of other words than the labels.
+        ValueError: If the thresholds are of other words than the labels.
     """
 
     def __init__(
         self,
         labels: Iterable[str],
-        settings: SpottingSettings,
+        settings: "SpottingSettings",
         *,
         hop_s: float,
         first_s: float,
@@ -103,7 +107,7 @@ class KeywordDecoder:
         self.labels, self.settings = list(labels), settings
         self.hop_s, self.first_s, self.delay_s, self.clip = hop_s, first_s, delay_s, clip_tokens
         self.is_word = numpy.array([label not in NO_WORDS for label in self.labels], dtype=bool)
-        check_thresholds(settings, self.labels)
+        check_words(settings.thresholds, self.labels)
         self.smoothing = max(round(settings.smoothing_s / hop_s), 1)
         self.pause = max(round(settings.pause_s / hop_s), 1)
         self.shortest = math.ceil(settings.shortest_s / hop_s - 1e-6)
@@ -119,13 +123,13 @@ class KeywordDecoder:
         self.runs: dict[int, Run] = {}  # that have not ended, by word
         self.last_end_s = -math.inf
 
-    def push(self, logits: Tensor | numpy.ndarray) -> list[Detection]:
-        """Process the next logits: (T, C) -> the new detections.
+    def push(self, logits: numpy.ndarray) -> list[Detection]:
+        """Process the next logits: (T, C) -> the new detections. A tensor on the CPU is accepted as well.
 
         Raises:
             ValueError: If the logits have another shape.
         """
-        logits = logits.detach().cpu().double().numpy() if isinstance(logits, Tensor) else logits.astype(float)
+        logits = numpy.asarray(logits, dtype=float)
         if logits.ndim != 2 or logits.shape[1] != len(self.labels):
             raise ValueError(f"logits have the shape {tuple(logits.shape)}, not (T, {len(self.labels)})")
         words = self.words_of(logits)
@@ -146,6 +150,24 @@ class KeywordDecoder:
         detections = self.selected([found for word, run in ending for found in self.decide(word, run)])
         self.restart()
         return detections
+
+    def state(self) -> dict[str, numpy.ndarray]:
+        """What later detections depend on, as arrays: `restore` goes on from there."""
+        runs = [[word, run.first, run.last, run.probability] for word, run in self.runs.items()]
+        names = ("count", "posteriors", "logits", "is_free", "last_end_s")
+        return {name: numpy.array(getattr(self, name)) for name in names} | {
+            "runs": numpy.array(runs, dtype=float).reshape(-1, 4)  # None, of a run that is no candidate, is NaN
+        }
+
+    def restore(self, state: Mapping[str, numpy.ndarray]) -> None:
+        """Go on from what `state` returned."""
+        self.posteriors, self.logits, self.is_free = (state[name] for name in ("posteriors", "logits", "is_free"))
+        self.count, self.last_end_s = int(state["count"]), float(state["last_end_s"])
+        self.oldest = self.count - len(self.logits)
+        self.runs = {
+            int(word): Run(int(first), int(last), None if math.isnan(probability) else probability)
+            for word, first, last, probability in state["runs"].tolist()
+        }
 
     def selected(self, candidates: list[Detection]) -> list[Detection]:
         """The detections among the newest candidates."""
@@ -212,7 +234,7 @@ class KeywordDecoder:
 
 
 def select(
-    candidates: Iterable[Detection], settings: SpottingSettings, last_end_s: float = -math.inf
+    candidates: Iterable[Detection], settings: "SpottingSettings", last_end_s: float = -math.inf
 ) -> list[Detection]:
     """Apply the thresholds and the refractory period to candidates of one recording, in the order of a decoder.
 
@@ -228,10 +250,37 @@ def select(
     detections = []
     for candidate in candidates:
         is_late = max(candidate.end_s - last_end_s, 0) >= settings.refractory_s
-        if candidate.probability >= settings.threshold(candidate.label) and is_late:
+        if candidate.probability >= threshold(settings.thresholds, candidate.label) and is_late:
             detections.append(candidate)
             last_end_s = candidate.end_s
     return detections
+
+
+def threshold(thresholds: Mapping[str, float] | float, word: str) -> float:
+    """The threshold of a word, where all words have one or each has its own.
+
+    Raises:
+        ValueError: If the thresholds lack it.
+    """
+    if not isinstance(thresholds, Mapping):
+        return thresholds
+    if word not in thresholds:
+        known = ", ".join(f"{other!r:.60}" for other in [*thresholds][:20])
+        raise ValueError(f"thresholds: none for the word {word!r:.60}; there are {known or 'none'}")
+    return thresholds[word]
+
+
+def check_words(thresholds: Mapping[str, float] | float, labels: Iterable[str]) -> None:
+    """Check that the thresholds are those of the words among the labels.
+
+    Raises:
+        ValueError: If one is missing, or is of another word.
+    """
+    words = [label for label in labels if label not in NO_WORDS]
+    for word in words:
+        threshold(thresholds, word)
+    if isinstance(thresholds, Mapping) and (other := thresholds.keys() - set(words)):
+        raise ValueError(f"thresholds: {min(other, key=str)!r:.60} is not a word of the model")
 
 
 def softmax(logits: numpy.ndarray) -> numpy.ndarray:

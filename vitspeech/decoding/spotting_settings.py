@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from vitspeech.decoding.keywords import check_words, threshold
 from vitspeech.errors import InputError
 
-NO_WORDS = ("unknown", "silence")  # labels that are never detected
 LONGEST_S = 60.0  # of a duration in the settings
 
 
@@ -56,12 +56,10 @@ class SpottingSettings:
         Raises:
             InputError: If the thresholds lack it.
         """
-        if not isinstance(self.thresholds, Mapping):
-            return self.thresholds
-        if label not in self.thresholds:
-            known = ", ".join(shown(word) for word in [*self.thresholds][:20])
-            raise InputError(f"thresholds: none for the word {shown(label)}; there are {known or 'none'}")
-        return self.thresholds[label]
+        try:
+            return threshold(self.thresholds, label)
+        except ValueError as error:
+            raise InputError(str(error)) from None
 
 
 def check_thresholds(settings: SpottingSettings, labels: Iterable[str]) -> None:
@@ -70,11 +68,10 @@ def check_thresholds(settings: SpottingSettings, labels: Iterable[str]) -> None:
     Raises:
         InputError: If one is missing, or is of another word.
     """
-    words = [label for label in labels if label not in NO_WORDS]
-    for word in words:
-        settings.threshold(word)
-    if isinstance(settings.thresholds, Mapping) and (other := settings.thresholds.keys() - set(words)):
-        raise InputError(f"thresholds: {shown(min(other, key=str))} is not a word of the model")
+    try:
+        check_words(settings.thresholds, labels)
+    except ValueError as error:
+        raise InputError(str(error)) from None
 
 
 def check_probability(name: str, value: float) -> None:

@@ -88,7 +88,7 @@ def block_step(block: DecoderBlock, x: Tensor, cache: BlockCache, past: int) -> 
     query, key, value = attention.project(block.enter(x, block.attention_norm), None, past)
     query, key = attention.prepared(query, key, value)
     key, value = torch.cat((cache.key, key), dim=2), torch.cat((cache.value, value), dim=2)
-    mask = None if attention.left is None else torch.arange(past + 1) >= past - attention.left
+    mask = None if attention.left is None else (torch.arange(past + 1) >= past - attention.left)[None]
     attended = attention.attend_cached(query, key, value, mask, first=-past)
     x = block.leave(x, attended, block.attention_norm)
     query = block.cross_query(x, cache)

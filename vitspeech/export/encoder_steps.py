@@ -14,8 +14,7 @@ class RecurrentStep(nn.Module):
     """A causal LSTM or GRU layer: its state is left as it is by tokens that are not valid.
 
     Shape:
-        token (1, 1, D), valid (1,), position, state (1, 1, H), one or two -> token (1, 1, H), valid (1,), no weights,
-        state
+        token (1, D), valid (1,), position, state (1, 1, H), one or two -> token (1, H), valid (1,), no weights, state
     """
 
     right, counts = 0, False
@@ -31,18 +30,17 @@ class RecurrentStep(nn.Module):
             layout.declare(1, 1, self.block.layer.hidden_size)
 
     def forward(self, token: Tensor, valid: Tensor, position: Tensor | None, *state: Tensor) -> tuple:
-        token, new = self.block.step(token, state if self.parts == 2 else state[0])
+        token, new = self.block.step(token[None], state if self.parts == 2 else state[0])
         new = new if self.parts == 2 else (new,)
         kept = [torch.where(valid > 0.5, after, before) for after, before in zip(new, state, strict=True)]
-        return token, valid, None, *kept
+        return token[0], valid, None, *kept
 
 
 class WindowStep(nn.Module):
     """A `WindowMLP`: the state has the last L + R tokens, zeros where they are not valid, and flags of the last R.
 
     Shape:
-        token (1, 1, D), valid (1,), position, state (1, L + R, D) and (R,) -> token (1, 1, D), valid (1,), no weights,
-        state
+        token (1, D), valid (1,), position, state (1, L + R, D) and (R,) -> token (1, D), valid (1,), no weights, state
     """
 
     parts, counts = 2, False
@@ -58,10 +56,10 @@ class WindowStep(nn.Module):
         layout.declare(self.right)
 
     def forward(self, token: Tensor, valid: Tensor, position: Tensor | None, *state: Tensor) -> tuple:
-        tokens = torch.cat((state[0], token * valid), dim=1)
+        tokens = torch.cat((state[0], (token * valid)[None]), dim=1)
         flags = torch.cat((state[1], valid))
         (window, *rest), *others = self.encoder.blocks
         token = window.within(tokens)
         for layer in (*rest, *others):
             token = layer(token)
-        return token, flags[:1], None, tokens[:, 1:], flags[1:]
+        return token[0], flags[:1], None, tokens[:, 1:], flags[1:]

@@ -20,6 +20,7 @@ from vitspeech.export.graph import to_onnx
 from vitspeech.export.images import image_kind
 from vitspeech.export.int8 import to_int8
 from vitspeech.export.kind import Kind
+from vitspeech.export.runner import runner
 from vitspeech.export.session import session
 from vitspeech.export.stream import stream_kind
 from vitspeech.models.encoder_decoder import EncoderDecoder
@@ -64,7 +65,7 @@ def export(
     if int8:
         graphs[GRAPH], metadata["int8"] = to_int8(model, kind, graphs[GRAPH], data)
     contents = {file: with_metadata(graph, metadata) for file, graph in graphs.items()}
-    return write(folder, metadata, contents)
+    return write(folder, metadata, contents | runner(metadata))
 
 
 def converted(kind: Kind) -> tuple[Kind, dict[str, "onnx.ModelProto"], dict[str, float]]:  # noqa: F821

@@ -27,6 +27,8 @@ from vitspeech.export.graph import strip
 from vitspeech.export.kind import Kind
 from vitspeech.export.network import GraphNetwork
 from vitspeech.export.session import session
+from vitspeech.export.token_step import TokenStep
+from vitspeech.frontends import ConvolutionalPatches, LinearPatches, SpeechTokens
 from vitspeech.inference.transcribe import Search
 from vitspeech.tasks import find_task
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 ALLOWED = 0.005  # accuracy that quantization may cost: half a point
 CALIBRATED = 8  # batches of validation data that choose the scales of convolutions
 RUNS, WARM_UP = 50, 5  # of a timing
-FRONT_ENDS = "vitspeech.frontends"
+FRONT_ENDS = (ConvolutionalPatches, LinearPatches, SpeechTokens, TokenStep)
 FILE = "model.onnx"
 
 
@@ -119,6 +121,7 @@ def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "Mod
     import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
 
+    graph = with_products(graph)
     module, constants = kind.graphs[FILE].module, {tensor.name for tensor in graph.graph.initializer}
     weighted = [node for node in graph.graph.node if len(node.input) > 1 and node.input[1] in constants]
     inner = [node for node in weighted if not node.name.startswith(front_ends(module))]
@@ -149,13 +152,21 @@ def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "Mod
     return quantized
 
 
+def with_products(graph: "ModelProto") -> "ModelProto":
+    """A copy in which linear layers are a product and a sum, which ONNX Runtime quantizes."""
+    from onnx import ModelProto
+    from onnxruntime.quantization.onnx_model import ONNXModel
+
+    copy = ModelProto()
+    copy.CopyFrom(graph)
+    ONNXModel(copy).replace_gemm_with_matmul()
+    return copy
+
+
 def front_ends(module: torch.nn.Module) -> tuple[str, ...]:
     """The beginnings of the names of nodes that belong to the front end."""
-    names = [
-        name
-        for name, part in module.named_modules(remove_duplicate=False)
-        if type(part).__module__.startswith(FRONT_ENDS)
-    ]
+    parts = module.named_modules(remove_duplicate=False)
+    names = [name for name, part in parts if isinstance(part, FRONT_ENDS)]
     return tuple(f"{name}." for name in names) + tuple(f"{name}/" for name in names)
 
 

@@ -1,16 +1,16 @@
 """A streaming speech model as a graph: one step of `StreamStep`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.folder import Model
 from vitspeech.decoding.spotting_settings import SpottingSettings
-from vitspeech.export.gate import check_stream
+from vitspeech.export.gate import check_stream, check_stream_weights
 from vitspeech.export.kind import Graph, Kind
 from vitspeech.export.sound import recording
 from vitspeech.export.stream_step import StreamStep
@@ -28,6 +28,7 @@ def stream_kind(model: Model, attention: bool) -> Kind:
     """
     audio, step = AudioStream(model.network), StreamStep(model.network, attention=attention).eval()
     rate_hz = audio.sample_rate_hz
+    first_ms, row_ms = row_times_ms(model.network)
     metadata: dict[str, Any] = {
         "task": task_of(model),
         "sample_rate_hz": rate_hz,
@@ -37,13 +38,13 @@ def stream_kind(model: Model, attention: bool) -> Kind:
         "first_step": step.first_step,
         "steps_ahead": step.steps_ahead,
         "state_size": step.state_size,
+        "first_row_ms": first_ms,
+        "row_ms": row_ms,
         "delay_ms": 1000 * audio.delay_samples / rate_hz,
     }
     if metadata["task"] == "classification":
         metadata["clip_samples"] = round(model.preprocessing["seconds"] * rate_hz)
         metadata["spotting"] = asdict(model.spotting or SpottingSettings())
-    if metadata["task"] == "labeling":
-        metadata["rows"] = getattr(model.network, "stride", 1)
     metadata["attention"] = weights = [
         {"output": f"attention_{number}", "heads": block.heads, "left": block.left, "right": block.right}
         for number, block in enumerate(step.blocks if attention else ())
@@ -59,18 +60,28 @@ def stream_kind(model: Model, attention: bool) -> Kind:
         for seconds in LENGTHS_S:
             yield recording(rate_hz, 0.2, seconds)
 
-    return Kind(
-        "stream",
-        {"model.onnx": Graph(step, example, outputs)},
-        lambda sessions: check_stream(sessions["model.onnx"], step, recordings()),
-        metadata,
-    )
+    def check(sessions: Mapping[str, Any]) -> dict[str, float]:
+        running = sessions["model.onnx"]
+        found = check_stream(running, step, recordings())
+        return found | (check_stream_weights(running, step, recording(rate_hz, 0.2, 1.0)) if attention else {})
+
+    return Kind("stream", {"model.onnx": Graph(step, example, outputs)}, check, metadata)
+
+
+def row_times_ms(network: nn.Module) -> tuple[float, float]:
+    """Start of the first row of logits, and milliseconds from one row to the next."""
+    if hasattr(network, "first_frame_ms"):
+        return network.first_frame_ms, network.frame_ms  # of a labeler: several rows a step
+    tokens = network.tokens
+    hop, window = tokens.hop_samples, tokens.window_samples
+    return tokens.milliseconds((window - hop) / 2), tokens.milliseconds(hop)
 
 
 def task_of(model: Model) -> str:
     """What the rows of logits are.
 
-    `classification`: the mean over the rows of a clip are the logits of the clip. `labeling`: each row has a label.
+    `classification`: the mean over the rows of a clip are the logits of the clip. `labeling`: each row has a label
+    or, as the last class, none.
     `recognition`: each row has a unit or, as the last class, the CTC blank.
     """
     if is_transcribing(model):

@@ -3,7 +3,8 @@
 `AudioStream` grows and shrinks its tensors. A step has tensors of fixed shapes and no special cases, so that it is one
 graph: start, look-ahead and end of a recording are told by flags. A state of zeros begins a recording.
 
-Shapes: C classes, D model width, H heads, K head width, L past tokens of a block, R its look-ahead, M mel bins.
+Shapes: C classes, D model width, H heads, K head width, L past tokens of a block, R its look-ahead, M mel bins,
+F rows of logits of a token: one, or of a labeler one for each frame.
 """
 
 import math
@@ -18,7 +19,7 @@ from vitspeech.attention.positions import SinusoidalPositions, rotate
 from vitspeech.attention.scores import SCORES
 from vitspeech.errors import InputError
 from vitspeech.export.encoder_steps import RecurrentStep, WindowStep
-from vitspeech.frontends import SpeechTokens
+from vitspeech.export.token_step import TokenStep
 from vitspeech.models import WindowMLP
 from vitspeech.recurrence import RecurrentEncoder
 
@@ -45,11 +46,11 @@ class StateLayout:
     def split(self, state: Tensor) -> list[Tensor]:
         """The parts of a state: (1, S) -> tensors of the declared shapes."""
         parts = state[0].split([math.prod(shape) for shape in self.shapes])
-        return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        return [part.view(shape) if len(shape) > 1 else part for part, shape in zip(parts, self.shapes, strict=True)]
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """The inverse of `split`."""
-        return torch.cat([part.reshape(-1) for part in parts])[None]
+        return torch.cat([part.reshape(-1) if part.ndim > 1 else part for part in parts])[None]
 
 
 class StreamStep(nn.Module):
@@ -68,9 +69,8 @@ class StreamStep(nn.Module):
         state_size: Numbers in the state S.
 
     Shape:
-        samples within ±1 (1, N), valid (1,), state (1, S) -> logits (rows, C), valid_out (1,), state_out (1, S), and
-        with `attention` the weights (1, H, L + 1 + R) of each block; keys before and after the recording have the
-        weight 0. There is one row, or one for each frame that a token of a `SpeechLabeler` labels.
+        samples within ±1 (1, N), valid (1,), state (1, S) -> logits (F, C), valid_out (1,), state_out (1, S), and with
+        `attention` the weights (1, H, L + 1 + R) of each block; keys before and after the recording have the weight 0
 
     Raises:
         InputError: If the encoder is another one, its past context is unlimited, or it has no attention weights.
@@ -141,7 +141,7 @@ class StreamStep(nn.Module):
             position = position - block.right if self.counts else None
         if self.counts:
             new.append(new_position)
-        logits = self.network.frame_logits(self.last(token))[0]
+        logits = self.network.frame_logits(self.last(token).view(1, 1, -1)).flatten(0, 1)
         return logits, valid, self.layout.join(new), *(weights if self.attention else [])
 
 
@@ -165,76 +165,79 @@ def angles(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
     return turns.sin(), turns.cos()
 
 
-class TokenStep(nn.Module):
-    """The next token: samples (1, N) -> (1, 1, D), and what the one after needs of the samples and of the frames."""
-
-    parts = 2
-
-    def __init__(self, tokens: SpeechTokens) -> None:
-        super().__init__()
-        self.tokens = tokens
-        self.overlap = tokens.log_mel.window_samples - tokens.log_mel.hop_samples
-        self.stored = max(tokens.frames.reach - tokens.frames.stride, 0)
-
-    def declare(self, layout: StateLayout) -> None:
-        """Declare the samples that the next frames share, and the frames that the next token shares."""
-        layout.declare(1, self.overlap)
-        layout.declare(1, self.stored, self.tokens.log_mel.mels)
-
-    def forward(self, samples: Tensor, overlap: Tensor, stored: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        samples = torch.cat((overlap, samples), dim=1)
-        frames = torch.cat((stored, self.tokens.log_mel(samples)), dim=1)
-        used = frames[:, frames.shape[1] - self.tokens.frames.reach :]
-        return (
-            self.tokens.frames(used),
-            samples[:, samples.shape[1] - self.overlap :],
-            frames[:, frames.shape[1] - self.stored :],
-        )
-
-
 class BlockStep(nn.Module):
     """One block: a token in, the token R before it out.
 
-    The state has the last R tokens, which wait for their look-ahead, and keys, values and flags of the last L + R.
-    Keys are stored without rotary positions, which are places in the window.
+    The state has the last R tokens, which wait for their look-ahead, and a row for each of the last L + R: key, value
+    and flag. Keys are stored without rotary positions, which are places in the window.
+
+    What a step costs is mostly the number of its operations: tokens are rows (1, D), for which a linear layer is one
+    operation, one layer computes keys and values, and the pairs that rotary positions rotate are put into two halves,
+    which changes no product q·k.
     """
 
-    parts = 4
+    parts = 2
 
     def __init__(self, block: EncoderBlock) -> None:
         super().__init__()
-        self.block, self.left, self.right = block, block.attention.left, block.attention.right
-        self.heads, self.rotary = block.attention.heads, block.attention.rotary
-        self.counts = self.rotary is not None and type(block.attention.score) not in BY_DISTANCE
-        self.register_buffer("places", torch.arange(-self.left, self.right + 1.0), persistent=False)
+        attention = block.attention
+        self.block, self.left, self.right = block, attention.left, attention.right
+        self.heads, self.rotary, self.width = attention.heads, attention.rotary, attention.query.out_features
+        self.counts = self.rotary is not None and type(attention.score) not in BY_DISTANCE
+        order = torch.arange(self.width)
+        if self.rotary is not None and not self.counts:
+            order = order.view(self.heads, -1, 2).transpose(1, 2).flatten()  # in each head, the first ones of all pairs
+        self.query, self.key_value = (
+            joined(order, attention.query),
+            joined(order, attention.key, attention.value),
+        )
+        places = torch.arange(-self.left, self.right + 1.0)
+        self.register_buffer("places", places, persistent=False)
+        if self.rotary is not None:
+            sine, cosine = (turns.to(attention.key.weight) for turns in angles(places, self.rotary.width))
+            self.register_buffer("sine", torch.cat((-sine, sine), dim=1), persistent=False)
+            self.register_buffer("cosine", torch.cat((cosine, cosine), dim=1), persistent=False)
 
     def declare(self, layout: StateLayout) -> None:
-        """Declare waiting tokens, keys, values and flags."""
-        attention, past = self.block.attention, self.left + self.right
-        width = attention.query.out_features
-        layout.declare(1, self.right, width)
-        for _ in range(2):
-            layout.declare(1, attention.heads, past, width // attention.heads)
-        layout.declare(past)
+        """Declare waiting tokens, and rows of key, value and flag."""
+        layout.declare(self.right * self.width)
+        layout.declare((self.left + self.right) * (2 * self.width + 1))
 
     def forward(self, token: Tensor, valid: Tensor, position: Tensor | None, *state: Tensor) -> tuple[Tensor, ...]:
-        waiting, keys, values, flags = state
-        attention, block = self.block.attention, self.block
+        attention, block, width = self.block.attention, self.block, self.width
+        waiting = torch.cat((state[0], token.view(-1)))
         entered = block.enter(token, block.attention_norm)
-        waiting = torch.cat((waiting, token), dim=1)
-        keys = torch.cat((keys, attention.split(attention.key(entered))), dim=2)
-        values = torch.cat((values, attention.split(attention.value(entered))), dim=2)
-        flags = torch.cat((flags, valid))
-        first = waiting[:, :1]
-        query = attention.split(attention.query(block.enter(first, block.attention_norm)))
-        turned = keys
-        if self.rotary is not None:
-            places = self.places + (position - self.right) if self.counts else self.places
-            sine, cosine = (turns.to(keys) for turns in angles(places, self.rotary.width))
-            query = rotate(query, sine[self.left : self.left + 1], cosine[self.left : self.left + 1])
-            turned = rotate(keys, sine, cosine)
-        query, turned = attention.prepared(query, turned, values)
-        attended, weights = attention.attend_prepared(query, turned, values, flags > 0.5, first=-self.left)
-        token = block.finish(first, attention.output(attention.joined(attended)))
-        kept = waiting[:, 1:], keys[:, :, 1:], values[:, :, 1:], flags[1:]
-        return token, flags[self.left : self.left + 1], weights[:, :, 0], *kept
+        rows = torch.cat((state[1], self.key_value(entered).view(-1), valid))
+        keys, values, flags = rows.view(-1, 2 * width + 1).split((width, width, 1), dim=1)
+        first = waiting[:width].view(1, -1)
+        query = self.split(self.query(block.enter(first, block.attention_norm)))
+        query, keys = self.rotated(query, self.split(keys), position)
+        values = self.split(values)
+        query, keys = attention.prepared(query, keys, values)
+        attended, weights = attention.attend_prepared(query, keys, values, flags.view(-1) > 0.5, first=-self.left)
+        token = block.finish(first, attention.output(attended.reshape(1, -1)))
+        return token, flags[self.left], weights.flatten(2), waiting[width:], rows[2 * width + 1 :]
+
+    def rotated(self, query: Tensor, keys: Tensor, position: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Query and keys with rotary positions, if there are any: (1, H, 1, K), (1, H, L + 1 + R, K) -> the same."""
+        if self.rotary is None:
+            return query, keys
+        if not self.counts:  # the query is at place 0, where nothing is rotated
+            halves = keys.chunk(2, dim=-1)
+            return query, keys * self.cosine + torch.cat(halves[::-1], dim=-1) * self.sine
+        sine, cosine = (turns.to(keys) for turns in angles(self.places + (position - self.right), self.rotary.width))
+        now = slice(self.left, self.left + 1)
+        return rotate(query, sine[now], cosine[now]), rotate(keys, sine, cosine)
+
+    def split(self, rows: Tensor) -> Tensor:
+        """Split the model width into heads: (T, D) -> (1, H, T, K)."""
+        return rows.reshape(1, len(rows), self.heads, -1).transpose(1, 2)
+
+
+def joined(order: Tensor, first: nn.Linear, *others: nn.Linear) -> nn.Linear:
+    """One linear layer with the outputs of several; those of the first one are in the given order (D,)."""
+    layer = nn.Linear(first.in_features, sum(each.out_features for each in (first, *others)), first.bias is not None)
+    layer.weight.data = torch.cat([first.weight.detach()[order], *(each.weight.detach() for each in others)])
+    if first.bias is not None:
+        layer.bias.data = torch.cat([first.bias.detach()[order], *(each.bias.detach() for each in others)])
+    return layer

@@ -13,7 +13,7 @@ from torch import Tensor
 from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.folder import Model
 from vitspeech.decoding.keywords import Detection, KeywordDecoder
-from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.spotting_settings import SpottingSettings, check_thresholds
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
 from vitspeech.metrics.intervals import poisson_interval
@@ -46,6 +46,7 @@ class WordSpotter:
             raise InputError(f"{pooling} can't be streamed: only mean pooling is an average of per-token logits")
         self.labels = model.labels
         self.settings = settings or model.spotting or SpottingSettings()
+        check_thresholds(self.settings, self.labels)
         rate_hz, hop, window = self.stream.sample_rate_hz, self.stream.hop_samples, model.network.tokens.window_samples
         self.decoder = KeywordDecoder(
             model.labels,
@@ -77,11 +78,11 @@ class WordSpotter:
         """Process the next samples, int16 or floats within ±1: (N,) -> new detections."""
         logits = self.stream.push(samples)
         self.samples += len(samples)
-        return self.decoder.push(logits)
+        return self.decoder.push(logits.cpu())
 
     def flush(self) -> list[Detection]:
         """End the recording: the detections in its last samples. The spotter can then be used for another recording."""
-        detections = [*self.decoder.push(self.stream.flush()), *self.decoder.flush()]
+        detections = [*self.decoder.push(self.stream.flush().cpu()), *self.decoder.flush()]
         duration_s = self.samples / self.stream.sample_rate_hz
         self.restart()
         return [replace(found, decided_s=min(found.decided_s, duration_s)) for found in detections]

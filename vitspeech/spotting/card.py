@@ -6,15 +6,25 @@ from pathlib import Path
 from typing import Any
 
 from vitspeech.checkpoint.folder import CARD, find_folder, read_mapping
+from vitspeech.checkpoint.hub import on_hub
 from vitspeech.data.files import write_text
 from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.errors import InputError
 from vitspeech.writing import check_target
 
 SETTINGS, CHOICE = "spotting", "spotting_choice"  # keys of the card
 
 
 def check_card(model: str | Path) -> None:
-    """Refuse a card that cannot be written later, before the work is done; see `check_target`."""
+    """Refuse a card that cannot be written later, before the work is done; see `check_target`.
+
+    Raises:
+        InputError: If the model is on the hub.
+    """
+    if on_hub(model):
+        raise InputError(
+            f"{model}: the card of a model on the hub cannot be written; copy its folder, or use --dry-run"
+        )
     check_target(find_folder(Path(model)) / CARD)
 
 

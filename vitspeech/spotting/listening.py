@@ -17,8 +17,8 @@ from tqdm import tqdm
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.audio.continuous import occurrences
-from vitspeech.decoding.keywords import Detection
-from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings
+from vitspeech.decoding.keywords import NO_WORDS, Detection
+from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.inference.transcribe import is_transcribing
@@ -117,7 +117,7 @@ class Listener:
         decoder = WordSpotter(self.model, replace(settings, thresholds=0.0, refractory_s=0.0)).decoder
         found = []
         for number, item in enumerate(tqdm(heard, "decoding", leave=False)):
-            for detection in [*decoder.push(item.logits), *decoder.flush()]:
+            for detection in [*decoder.push(item.logits.cpu()), *decoder.flush()]:
                 probability, decided_s = round(detection.probability, DIGITS), min(detection.decided_s, item.seconds)
                 detection = replace(detection, probability=probability, decided_s=decided_s)
                 found.append(judged(detection, number, item.stream))

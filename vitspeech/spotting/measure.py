@@ -11,7 +11,8 @@ import numpy
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.audio.continuous import occurrences
 from vitspeech.data.clips.speech_commands import UNKNOWN
-from vitspeech.decoding.spotting_settings import NO_WORDS, SpottingSettings
+from vitspeech.decoding.keywords import NO_WORDS
+from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError, check_number
 from vitspeech.provenance import provenance
 from vitspeech.spotting.composition import word_streams

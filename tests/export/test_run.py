@@ -1,0 +1,282 @@
+"""Exported folders in a Python without torch and vitspeech: the same labels, words and times as those of vitspeech."""
+
+import json
+import re
+import shutil
+
+import numpy
+import pytest
+import soundfile
+import torch
+from bare import run
+from PIL import Image
+from tiny import ROOT
+
+import vitspeech
+from vitspeech.data.files import sha256
+from vitspeech.export import export
+
+CHECKPOINTS, SAMPLES = ROOT / "checkpoints", ROOT / "vitspeech" / "samples"
+TALK = SAMPLES / "left-right-go.wav"
+NUMBER = re.compile(r"\d+\.\d+")
+
+
+def printed(bare, folder, *words):
+    """What run.py prints."""
+    result = run(bare, folder / "run.py", *words)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def refused(bare, folder, *words):
+    """The one line with which run.py refuses."""
+    result = run(bare, folder / "run.py", *words)
+    assert result.returncode == 1 and result.stdout == "" and result.stderr.count("\n") == 1, result
+    assert result.stderr.startswith("run.py: ")
+    return result.stderr
+
+
+def assert_same(text, expected):
+    """The same text with the same numbers, but for the rounding of the last digit."""
+    assert NUMBER.sub("#", text) == NUMBER.sub("#", expected)
+    for number, other in zip(NUMBER.findall(text), NUMBER.findall(expected), strict=True):
+        assert abs(float(number) - float(other)) < 1.01 * 10.0 ** -len(number.partition(".")[2])
+
+
+def words_of(command, name, path):
+    """The lines with words that `vitspeech stream` prints."""
+    return "".join(command("stream", CHECKPOINTS / name, path).stdout.splitlines(keepends=True)[1:-1])
+
+
+@pytest.mark.parametrize("package", ["torch", "torchaudio", "vitspeech", "onnx", "tqdm", "pip"])
+def test_the_environment_is_bare(bare, package):
+    result = run(bare, "-c", f"import {package}")
+    assert f"ModuleNotFoundError: No module named '{package}'" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["vit-cifar10", "cnn-cifar10"])
+def test_pictures_have_the_labels_of_predict(bare, exported, command, name, tmp_path):
+    cat = Image.open(SAMPLES / "cat.jpg")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by 90°
+    cat.save(tmp_path / "turned.jpg", exif=exif)
+    cat.convert("L").resize((333, 77)).save(tmp_path / "gray.png")
+    cat.convert("P").save(tmp_path / "palette.gif")
+    transparent = cat.convert("RGBA")
+    transparent.putalpha(Image.linear_gradient("L").resize(cat.size))
+    transparent.save(tmp_path / "transparent.png")
+    files = [SAMPLES / "cat.jpg", SAMPLES / "horse.jpg", *sorted(tmp_path.iterdir())]
+    assert_same(printed(bare, exported(name), *files), command("predict", CHECKPOINTS / name, *files).stdout)
+
+
+@pytest.mark.parametrize("name", ["speech-commands", "speech-commands-cnn", "speech-commands-causal", "keywords-12"])
+def test_recordings_of_a_word_have_the_labels_of_predict(bare, exported, command, name, tmp_path):
+    samples, rate_hz = soundfile.read(TALK)
+    soundfile.write(tmp_path / "short.wav", samples[10_000:17_000], rate_hz)
+    soundfile.write(tmp_path / "stereo.wav", numpy.stack((samples, samples[::-1]), 1), rate_hz, "FLOAT")
+    soundfile.write(tmp_path / "24.flac", samples[20_000:41_001], rate_hz, "PCM_24")
+    files = [TALK, *sorted(tmp_path.glob("*.*a*"))]
+    assert len(files) == 4
+    options = ["--clip"] if name in ("speech-commands-causal", "keywords-12") else []
+    text = printed(bare, exported(name), *options, *files)
+    assert_same(text, command("predict", CHECKPOINTS / name, *files).stdout)
+
+
+@pytest.mark.parametrize("name", ["speech-commands-truncated", "keywords-12"])
+def test_a_stream_has_the_words_and_times_of_stream(bare, exported, command, name):
+    expected = words_of(command, name, TALK)
+    assert [line.split()[4] for line in expected.splitlines()] == ["left", "right", "go"]
+    assert_same(printed(bare, exported(name), TALK), expected)
+    twice = printed(bare, exported(name), TALK, TALK)
+    assert_same(twice, f"{TALK}:\n{expected}" * 2)
+
+
+def test_ctc_has_the_transcript_and_times_of_greedy_search(bare, exported, command):
+    text = printed(bare, exported("spoken-words-ctc"), TALK)
+    transcript = command("transcribe", CHECKPOINTS / "spoken-words-ctc", TALK, "--beam", 1).stdout.partition(": ")[2]
+    assert_same(text, words_of(command, "spoken-words-ctc", TALK) + transcript)
+
+
+def test_labels_of_frames_are_runs_of_the_streams_rows(bare, finished_labeler_run, words, tmp_path):
+    model, (samples, _) = vitspeech.load(finished_labeler_run), soundfile.read(words, dtype="int16")
+    network, classes = model.network, len(model.labels) + 1  # the last one: no word
+
+    def rows():
+        audio = vitspeech.stream(model)
+        return torch.cat((audio.push(samples), audio.flush()))
+
+    margins = rows()[:, -1] - rows()[:, :-1].amax(1)
+    with torch.no_grad():
+        network.head.bias.view(-1, classes)[:, -1] -= margins.median()  # half of the frames have a word
+    export(model, tmp_path / "labeler")
+    best = rows().argmax(1).tolist()
+    firsts = [row for row in range(len(best)) if row == 0 or best[row] != best[row - 1]]
+    lines = [
+        f"{(network.first_frame_ms + first * network.frame_ms) / 1000:8.2f} – "
+        f"{(network.first_frame_ms + after * network.frame_ms) / 1000:.2f} s  {model.labels[best[first]]}\n"
+        for first, after in zip(firsts, [*firsts[1:], len(best)], strict=True)
+        if best[first] < len(model.labels)
+    ]
+    assert 2 <= len(lines) < len(firsts)
+    assert_same(printed(bare, tmp_path / "labeler", words), "".join(lines))
+
+
+@pytest.mark.parametrize("name", ["speech-commands-truncated", "spoken-words-ctc"])
+def test_a_recording_in_two_files_has_the_words_of_the_whole(bare, exported, name, tmp_path):
+    samples, rate_hz = soundfile.read(TALK, dtype="int16")
+    parts = [tmp_path / "first.wav", tmp_path / "second.wav"]
+    for path, part in zip(parts, (samples[:29_123], samples[29_123:]), strict=True):  # within "right"
+        soundfile.write(path, part, rate_hz)
+    first = printed(bare, exported(name), parts[0], "--save-state", tmp_path / "state.npz")
+    second = printed(bare, exported(name), parts[1], "--load-state", tmp_path / "state.npz")
+    lines = [line for line in (first + second).splitlines() if "–" in line]
+    assert_same("\n".join(lines), "\n".join(printed(bare, exported(name), TALK).splitlines()[: len(lines)]))
+    assert "left" in first and "go" in second
+
+
+def test_rows_of_live_audio_are_those_of_the_network(bare, exported, tmp_path):
+    name = "speech-commands-truncated"
+    live = """
+import sys, numpy
+folder, out = sys.argv[1:]
+sys.path.insert(0, folder)
+from run import Model, read_sound
+model, rows, start = Model(), [], 0
+samples = read_sound(sys.argv[1] + "/../talk.wav", model.sample_rate_hz)
+for size in [0, 1, 639, 640, 641, 5000, 16000, 99999]:
+    rows.append(model.rows(samples[start : start + size]))
+    start += size
+numpy.save(out, numpy.concatenate((*rows, model.last_rows())))
+"""
+    folder = shutil.copytree(exported(name), tmp_path / "folder")
+    shutil.copy(TALK, tmp_path / "talk.wav")
+    result = run(bare, "-c", live, folder, tmp_path / "rows.npy")
+    assert result.stderr == ""
+    audio, (samples, _) = vitspeech.stream(vitspeech.load(CHECKPOINTS / name)), soundfile.read(TALK, dtype="int16")
+    expected, computed = torch.cat((audio.push(samples), audio.flush())), numpy.load(tmp_path / "rows.npy")
+    assert computed.shape == expected.shape
+    assert abs(computed - expected.numpy()).max() < 1e-4 * expected.abs().max()
+
+
+@pytest.fixture
+def copied(exported, tmp_path):
+    """A copy of an exported stream, to be altered."""
+    return shutil.copytree(exported("speech-commands-truncated"), tmp_path / "copied")
+
+
+def rewrite(folder, change):
+    """Change what model.json holds."""
+    about = json.loads((folder / "model.json").read_text())
+    change(about)
+    (folder / "model.json").write_text(json.dumps(about))
+
+
+@pytest.mark.parametrize("file", ["model.onnx", "keywords.py", "model_folder.py"])
+def test_an_altered_file_is_refused(bare, copied, file):
+    with (copied / file).open("ab") as opened:
+        opened.write(b"\n")
+    assert f"{file}: altered; its sha256 is not the one in model.json" in refused(bare, copied, TALK)
+
+
+def test_an_edited_run_py_runs(bare, copied):
+    (copied / "run.py").write_text((copied / "run.py").read_text().replace("{word.label", "HEARD {word.label"))
+    assert "HEARD left" in printed(bare, copied, TALK)
+
+
+def change_threshold(about):
+    about["spotting"]["thresholds"] = 0.1
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (change_threshold, "model.json: altered; the graph says something else"),
+        (lambda about: about["labels"].reverse(), "model.json: altered; the graph says something else"),
+        (lambda about: about.update(format=2), "has the format 2, newer than 1; use the run.py that it came with"),
+        (lambda about: about.pop("files"), "model.json: altered, or not the file of an exported model"),
+        (lambda about: about["files"].update({"gone.onnx": "0"}), "No such file or directory: .*gone.onnx"),
+    ],
+)
+def test_an_altered_model_json_is_refused(bare, copied, change, message):
+    rewrite(copied, change)
+    assert re.search(message, refused(bare, copied, TALK))
+
+
+def test_the_graph_of_another_model_is_refused_though_its_checksum_is_noted(bare, copied, exported):
+    shutil.copy(exported("speech-commands-causal") / "model.onnx", copied)
+    rewrite(copied, lambda about: about["files"].update({"model.onnx": sha256(copied / "model.onnx")}))
+    assert "model.json: altered; the graph says something else" in refused(bare, copied, TALK)
+
+
+def test_files_that_are_missing_are_named(bare, copied):
+    (copied / "model.onnx").unlink()
+    assert "No such file or directory" in (line := refused(bare, copied, TALK)) and "model.onnx" in line
+    (copied / "model.json").unlink()
+    assert "No such file or directory" in (line := refused(bare, copied, TALK)) and "model.json" in line
+
+
+def test_a_state_that_is_missing_broken_or_of_another_model_is_refused(bare, exported, tmp_path):
+    folder, state = exported("speech-commands-truncated"), tmp_path / "state.npz"
+    assert f"{state}: no such state" in refused(bare, folder, TALK, "--load-state", state)
+    printed(bare, exported("speech-commands-causal"), TALK, "--save-state", state)
+    assert f"{state}: the state of another model" in refused(bare, folder, TALK, "--load-state", state)
+    state.write_bytes(b"no state")
+    assert f"{state}: not the state of a model" in refused(bare, folder, TALK, "--load-state", state)
+    state.write_bytes(b"")
+    assert f"{state}: not the state of a model" in refused(bare, folder, TALK, "--load-state", state)
+
+
+def test_recordings_that_cannot_be_read_are_refused(bare, exported, tmp_path):
+    folder, samples = exported("speech-commands-truncated"), numpy.zeros(8_000)
+    names = ("rate.wav", "short.wav", "nan.wav", "empty.wav", "text.wav", "none.wav")
+    rate, short, nan, empty, text, none = (tmp_path / name for name in names)
+    soundfile.write(rate, samples, 8_000)
+    assert f"{rate}: has 8000 Hz, the model needs 16000 Hz; resample it" in refused(bare, folder, rate)
+    soundfile.write(short, samples[:100], 16_000)
+    assert f"{short}: lasts 0.00625 s, below 0.1 s" in refused(bare, folder, short)
+    soundfile.write(nan, samples + numpy.nan, 16_000, "FLOAT")
+    assert f"{nan}: has samples that are not finite" in refused(bare, folder, nan)
+    empty.touch()
+    assert f"{empty}: empty (0 bytes)" in refused(bare, folder, empty)
+    text.write_text("no recording")
+    assert f"{text}: not a recording that can be read" in refused(bare, folder, text)
+    assert f"{tmp_path}: a folder; give files" in refused(bare, folder, tmp_path)
+    assert str(none) in refused(bare, folder, none)
+
+
+def test_pictures_that_cannot_be_read_are_refused(bare, exported, tmp_path):
+    folder, broken, deep = exported("vit-cifar10"), tmp_path / "broken.jpg", tmp_path / "deep.png"
+    broken.write_bytes((SAMPLES / "cat.jpg").read_bytes()[:500])
+    assert f"{broken}: not a picture that can be read" in refused(bare, folder, broken)
+    assert f"{TALK}: not a picture that can be read" in refused(bare, folder, TALK)
+    Image.fromarray(numpy.zeros((9, 9), numpy.uint16)).save(deep)
+    assert f"{deep}: has more than 8 bits per channel" in refused(bare, folder, deep)
+    assert f"{tmp_path}: a folder; give files" in refused(bare, folder, tmp_path)
+
+
+def test_a_missing_package_is_named(bare, exported):
+    hidden = """
+import runpy, sys
+sys.modules["soundfile"] = None
+sys.argv = sys.argv[1:]
+sys.path.insert(0, sys.argv[0].rpartition("/")[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+    result = run(bare, "-c", hidden, exported("spoken-words-ctc") / "run.py", TALK)
+    assert (result.returncode, result.stderr) == (1, "run.py: needs soundfile: pip install soundfile\n")
+
+
+def test_an_encoder_decoder_has_the_transcript_of_greedy_search(bare, exported, command, words):
+    options = ["--beam", 1, "--ctc-weight", 0]
+    expected = command("transcribe", CHECKPOINTS / "spoken-words-attention", TALK, words, *options).stdout
+    assert "left right go" in expected
+    assert printed(bare, exported("spoken-words-attention"), TALK, words) == expected
+
+
+def test_an_encoder_decoder_of_symbols_has_their_transcript(bare, finished_symbols_run, command, tmp_path):
+    export(vitspeech.load(finished_symbols_run), folder := tmp_path / "symbols")
+    texts = ["0 1 2 3", "44", "3 1 4 1 2 0 0"]
+    expected = command("transcribe", finished_symbols_run, "--symbols", *texts).stdout
+    assert printed(bare, folder, *texts) == expected
+    assert "7 is not a symbol of the model; there are 0, 1, 2, 3, 4" in refused(bare, folder, "0 7")
+    assert "no symbols" in refused(bare, folder, " ")

@@ -1,0 +1,177 @@
+"""Released models on the Hugging Face Hub: `hf-hub:user/name@revision`, downloaded once, and the upload of one.
+
+The hub's own cache consists of links, which a released model must not have. So the files are copied into a folder per
+commit, which `vitspeech.load` checks against the card like any other.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from vitspeech.checkpoint.items import TRAINING_ITEMS
+from vitspeech.data.utterances.manifest import CHECKSUMS
+from vitspeech.documents import read_json
+from vitspeech.errors import InputError, MissingExtraError
+
+PREFIX = "hf-hub:"
+NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
+WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
+NEEDED = (WEIGHTS, CONFIG, CARD)
+WANTED = (*NEEDED, TRAINING_ITEMS, CHECKSUMS, "*.jsonl")  # and the manifests that the card names
+
+
+def on_hub(name: str | Path) -> bool:
+    """Whether a model is named on the hub and not as a folder."""
+    return str(name).startswith(PREFIX)
+
+
+def parsed(name: str | Path) -> tuple[str, str | None]:
+    """The repository `user/name` and the revision, a branch, tag or commit, of `hf-hub:user/name@revision`.
+
+    Raises:
+        InputError: If it is not of that form.
+    """
+    match = NAME.fullmatch(str(name).removeprefix(PREFIX))
+    if match is None:
+        raise InputError(f"{name}: a model on the hub is named {PREFIX}user/name or {PREFIX}user/name@revision")
+    return match["repository"], match["revision"]
+
+
+def fetch(name: str | Path) -> Path:
+    """The folder of a released model on the hub, downloaded unless this commit has been before.
+
+    Without a network, or with HF_HUB_OFFLINE=1, the commit that the revision was at the last download is used.
+
+    Args:
+        name: `hf-hub:user/name`, or with `@revision`: a branch, a tag or a commit; without one, `main`.
+
+    Returns:
+        A folder with the model's files alone, all regular ones; other files of the repository are not downloaded.
+
+    Raises:
+        MissingExtraError: If the extra `hub` is not installed.
+        InputError: If there is no such repository or revision, it is no released model, or it can't be reached and was
+            not downloaded before.
+    """
+    hub = imported()
+    repository, revision = parsed(name)
+    with one_line_errors(name, repository, revision):
+        # The card alone tells a released model from any other repository, before gigabytes are downloaded.
+        card = Path(hub.hf_hub_download(repository, CARD, revision=revision, library_name="vitspeech"))
+        content = read_json(card)
+        if not isinstance(content, dict) or not {"sha256", "config_sha256"} <= content.keys():
+            raise InputError(f"{name}: not a released model of vitspeech: its {CARD} has no checksums")
+        commit = card.parent.name
+        folder = Path(hub.constants.HF_HOME, "vitspeech", *repository.split("/"), commit)
+        if folder.is_dir():
+            return folder
+        snapshot = Path(
+            hub.snapshot_download(repository, revision=commit, allow_patterns=[*WANTED], library_name="vitspeech")
+        )
+    copy(snapshot, folder, name)
+    return folder
+
+
+def copy(snapshot: Path, folder: Path, name: str | Path) -> None:
+    """Copy the files of a model out of the hub's cache, all or none."""
+    for needed in NEEDED:
+        if not (snapshot / needed).is_file():
+            raise InputError(f"{name}: not a released model of vitspeech: it has no {needed}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".draft-") as drafts:
+        draft = Path(drafts, "model")
+        draft.mkdir()
+        for file in (file for pattern in WANTED for file in snapshot.glob(pattern) if file.is_file()):
+            shutil.copyfile(file, draft / file.name)
+        try:
+            draft.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was faster, with the same files
+                raise
+
+
+def push(folder: str | Path, repository: str, *, private: bool = False) -> str:
+    """Upload a released model in one commit, and return its address with that commit.
+
+    The repository is created if there is none, and files that the model no longer has are deleted from it. Hidden files
+    are not uploaded.
+
+    Args:
+        folder: The released model.
+        repository: `user/name` on the hub.
+        private: Whether a new repository is private; one that exists stays as it is.
+
+    Raises:
+        MissingExtraError: If the extra `hub` is not installed.
+        InputError: If the name is not of that form, there is no permission, or the hub can't be reached.
+    """
+    check_push(repository)
+    hub = imported()
+    with one_line_errors(repository, repository, None):
+        api = hub.HfApi(library_name="vitspeech")
+        api.create_repo(repository, private=private, exist_ok=True)
+        commit = api.upload_folder(
+            repo_id=repository,
+            folder_path=folder,
+            commit_message=f"Release {Path(os.path.realpath(folder)).name}",
+            ignore_patterns=[".*"],
+            delete_patterns=["*"],
+        )
+    return f"{PREFIX}{repository}@{commit.oid}"
+
+
+def check_push(repository: str) -> None:
+    """Refuse what `push` would refuse, before the work is done.
+
+    Raises:
+        MissingExtraError: If the extra `hub` is not installed.
+        InputError: If `repository` is not of the form `user/name`.
+    """
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", repository, re.ASCII) is None:
+        raise InputError(f"--push {repository}: not of the form user/name")
+    imported()
+
+
+def imported() -> ModuleType:
+    """The package `huggingface_hub`.
+
+    Raises:
+        MissingExtraError: If it is not installed.
+    """
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise MissingExtraError("models on the hub need huggingface_hub: pip install 'vitspeech[hub]'") from None
+    return huggingface_hub
+
+
+@contextlib.contextmanager
+def one_line_errors(name: str | Path, repository: str, revision: str | None) -> Iterator[None]:
+    """Turn the errors of huggingface_hub and of the network into an InputError that says what to do."""
+    from huggingface_hub import errors
+
+    try:
+        yield
+    except InputError:
+        raise
+    except errors.GatedRepoError:
+        raise InputError(f"{name}: access has to be asked for on the page of the repository {repository}") from None
+    except errors.RepositoryNotFoundError:
+        reason = "no such repository, or a private one (log in with `hf auth login`)"
+        raise InputError(f"{name}: {reason}") from None
+    except errors.RevisionNotFoundError:
+        raise InputError(f"{name}: {repository} has no revision {revision}") from None
+    except errors.LocalEntryNotFoundError:
+        reason = "the hub cannot be reached, and this revision was not downloaded before"
+        raise InputError(f"{name}: {reason}") from None
+    except errors.EntryNotFoundError:
+        raise InputError(f"{name}: not a released model of vitspeech: it has no {CARD}") from None
+    except (errors.HFValidationError, errors.HTTPError, errors.OfflineModeIsEnabled) as error:
+        raise InputError(
+            f"{name}: the hub refused, or cannot be reached: {str(error).strip().splitlines()[0]}"
+        ) from None

@@ -1,0 +1,204 @@
+"""The README.md of a released model: the page that the Hugging Face Hub shows, with the front matter that it reads.
+
+It follows from card and configuration, so it can be written again at any time; the card has no checksum of it. The
+front matter is that of a model card (https://huggingface.co/docs/hub/model-cards); PyYAML writes it, so that a release
+needs no further package.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vitspeech.checkpoint.folder import Model
+from vitspeech.data.files import write_text
+from vitspeech.documents import read_text
+from vitspeech.errors import InputError
+
+README = "README.md"
+LIBRARY = "vitspeech"
+METRICS = {  # of a card: how the hub calls them, and how they are spelled here
+    "test_accuracy": ("accuracy", "accuracy"),
+    "sequence_accuracy": ("accuracy", "whole sequences right"),
+    "word_accuracy": ("accuracy", "accuracy over words alone"),
+    "unknown_accuracy": ("accuracy", "accuracy over other words"),
+    "unheard_accuracy": ("accuracy", "accuracy over words that training did not have"),
+    "frame_accuracy": ("accuracy", "accuracy over frames"),
+    "character_error_rate": ("cer", "character error rate"),
+    "word_error_rate": ("wer", "word error rate"),
+    "utterance_accuracy": ("accuracy", "whole utterances right"),
+}
+ON_HUB = {"SpeechCommands": "google/speech_commands", "Keywords": "google/speech_commands"}
+CIFAR = {10: "uoft-cs/cifar10", 100: "uoft-cs/cifar100"}
+TRANSCRIBING = {"vitspeech.Recognition", "vitspeech.Transcription"}
+
+
+def write_readme(
+    model: Model, folder: str | Path, *, license: str | None = None, repository: str | None = None
+) -> Path:
+    """Write the README.md of a released model, and return it.
+
+    Args:
+        model: The model.
+        folder: Its folder.
+        license: SPDX name of the license of the weights, such as `apache-2.0`.
+        repository: `user/name` on the hub, for the line that loads it.
+    """
+    file = Path(folder, README)
+    write_text(readme(model, license, repository), file)
+    return file
+
+
+def check_readme(folder: str | Path) -> str | None:
+    """Refuse to replace a README.md that somebody else wrote; else return the license that it names.
+
+    Raises:
+        InputError: If the README.md in the folder does not name vitspeech as its library.
+    """
+    file = Path(folder, README)
+    if not file.exists():
+        return None
+    before = front_matter(read_text(file))
+    if before.get("library_name") != LIBRARY:
+        raise InputError(f"{file}: not written by vitspeech release, which would replace it; move it elsewhere")
+    return before.get("license")
+
+
+def front_matter(text: str) -> dict[str, Any]:
+    """The mapping between the two lines `---` at the beginning of a README.md; empty if there is none."""
+    if not text.startswith("---\n") or "\n---\n" not in text:
+        return {}
+    try:
+        content = yaml.safe_load(text[4:].partition("\n---\n")[0])
+    except yaml.YAMLError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def readme(model: Model, license: str | None = None, repository: str | None = None) -> str:
+    """The text of a README.md; arguments as in `write_readme`."""
+    card, pipeline, dataset = model.card, pipeline_tag(model), dataset_on_hub(model.card.get("data", {}))
+    name = card.get("name", "model")
+    metrics = [
+        {"type": METRICS[key][0], "name": METRICS[key][1], "value": round(value, 4)}
+        for key, value in card["metrics"].items()
+        if key in METRICS
+    ]
+    result = {
+        **({"task": {"type": pipeline}} if pipeline else {}),
+        "dataset": {"name": dataset_name(card), "type": dataset or dataset_name(card).lower(), "split": card["split"]},
+        "metrics": metrics,
+    }
+    content = {
+        "library_name": LIBRARY,
+        "pipeline_tag": pipeline,
+        "license": license,
+        "tags": [LIBRARY],
+        "datasets": [dataset] if dataset else None,
+        "metrics": list(dict.fromkeys(metric["type"] for metric in metrics)),
+        "model-index": [{"name": name, "results": [result]}] if metrics else None,
+    }
+    front = yaml.safe_dump({key: value for key, value in content.items() if value}, sort_keys=False, allow_unicode=True)
+    parts = (f"# {name}", summary(model), use(model, repository), results(card), training(card), limits(model))
+    return f"---\n{front}---\n\n" + "\n\n".join(parts) + "\n"
+
+
+def pipeline_tag(model: Model) -> str | None:
+    """What the model does, in the hub's words; `None` for tasks on symbols."""
+    if "image" in model.preprocessing:
+        return "image-classification"
+    if "symbols" in model.preprocessing:
+        return None
+    return "automatic-speech-recognition" if model.task in TRANSCRIBING else "audio-classification"
+
+
+def dataset_on_hub(data: dict[str, Any]) -> str | None:
+    """The data set of a card under its name on the hub, if it is there."""
+    name, arguments = data.get("class_path", "").rpartition(".")[2], data.get("init_args") or {}
+    if name == "Cifar":
+        return CIFAR.get(arguments.get("classes", 10))
+    if isinstance(arguments.get("source"), dict):
+        return dataset_on_hub(arguments["source"])
+    return ON_HUB.get(name)
+
+
+def dataset_name(card: dict[str, Any]) -> str:
+    """The class of the data set of a card."""
+    return card.get("data", {}).get("class_path", "unknown").rpartition(".")[2]
+
+
+def summary(model: Model) -> str:
+    """What the model is, in two sentences."""
+    network = model.config["class_path"].rpartition(".")[2]
+    millions = f"{model.card['parameters'] / 1e6:.2f} million parameters"
+    text = f"A `{network}` of vitspeech with {millions}, trained on `{dataset_name(model.card)}`."
+    if "symbols" in model.preprocessing:
+        return text
+    takes = (
+        f"pictures of {model.preprocessing['image']} × {model.preprocessing['image']} pixels"
+        if "image" in model.preprocessing
+        else f"speech at {model.preprocessing['sample_rate_hz'] / 1000:g} kHz"
+    )
+    units = "units" if "units" in model.preprocessing else "labels"
+    listed = ", ".join(f"`{label}`" for label in model.labels[:20]) + (", …" if len(model.labels) > 20 else "")
+    return f"{text} It takes {takes}; its {len(model.labels)} {units} are {listed}."
+
+
+def use(model: Model, repository: str | None) -> str:
+    """How to load and run it."""
+    name = "hf-hub:" + (repository or f"USER/{model.card.get('name', 'NAME')}")
+    if "symbols" in model.preprocessing:
+        call, command = 'vitspeech.transcribe_symbols(model, ["…"])', f"vitspeech transcribe --symbols {name} FILE"
+    elif model.task in TRANSCRIBING:
+        call, command = 'list(vitspeech.transcribe(model, ["talk.wav"]))', f"vitspeech transcribe {name} talk.wav"
+    else:
+        file = "picture.jpg" if "image" in model.preprocessing else "word.wav"
+        call, command = f'list(vitspeech.predict(model, ["{file}"]))', f"vitspeech predict {name} {file}"
+    lines = ["import vitspeech", "", f'model = vitspeech.load("{name}")', f"print({call})"]
+    if model.card.get("delay_ms") is not None:
+        lines += [f"stream = vitspeech.stream(model)  # rows of logits {model.card['delay_ms']:.0f} ms after the sound"]
+    code = "\n".join(lines)
+    place = "The name of a folder with these files works in its place; both are checked against `card.json`."
+    return f"## Use\n\n```python\n{code}\n```\n\n```bash\n{command}\n```\n\n{place}"
+
+
+def results(card: dict[str, Any]) -> str:
+    """The table of metrics, with intervals where the card has them."""
+    lines = ["## Results", "", "| metric | value | 95 % interval |", "|---|---|---|"]
+    sets = [(card["metrics"], ""), *((also, f" on {name}") for name, also in card["metrics"].get("also", {}).items())]
+    for metrics, where in sets:
+        known = [key for key in metrics if key in METRICS]  # the first one is the main metric
+        for key in known:
+            interval = metrics.get("interval_95" if key == known[0] else key.removesuffix("accuracy") + "interval_95")
+            bounds = " – ".join(f"{100 * bound:.2f}" for bound in interval) + " %" if interval else ""
+            spread = ""
+            if f"{key}_sd" in metrics:
+                spread = f" (mean {100 * metrics[f'{key}_mean']:.2f} ± {100 * metrics[f'{key}_sd']:.2f} %)"
+            lines.append(f"| {METRICS[key][1]}{where} | {100 * metrics[key]:.2f} %{spread} | {bounds} |")
+    over = card["metrics"].get("interval_over")
+    intervals = f" Intervals are over {over}." if over else ""
+    return "\n".join(lines) + f"\n\nMeasured on the {card['split']} split of `{dataset_name(card)}`.{intervals}"
+
+
+def training(card: dict[str, Any]) -> str:
+    """Where the weights come from."""
+    seeds = ", ".join(map(str, card["seeds"]))
+    versions = ", ".join(f"{name} {version}" for name, version in card.get("versions", {}).items())
+    facts = f"Seed {seeds}; {card['minutes']:.0f} minutes on {card['hardware']}; commit `{card['commit']}`; {versions}."
+    splits = ", ".join(f"{name} {split['items']:,}" for name, split in card.get("splits", {}).items())
+    facts += f" Items of the splits: {splits}." if splits else ""
+    return f"## Training\n\n{facts} `card.json` has the arguments of the data set and checksums of its splits."
+
+
+def limits(model: Model) -> str:
+    """What the numbers do not say."""
+    lines = [f"- The numbers are of the {model.card['split']} split of one data set; other data give others."]
+    if model.task in TRANSCRIBING:
+        lines.append(
+            "- It knows the units listed above; what lies outside of them is transcribed with them, or left out."
+        )
+    elif "symbols" not in model.preprocessing:
+        lines.append("- Every input gets one of the labels above, whatever it shows or says.")
+    if model.card.get("delay_ms") is not None and "look_ahead_ms" in model.card:
+        lines.append(f"- As a stream, an output comes {model.card['delay_ms']:.0f} ms after the sound that it is for.")
+    return "## Limits\n\n" + "\n".join(lines)

@@ -1,0 +1,96 @@
+"""Transcripts with an exported encoder-decoder: numpy, ONNX Runtime and soundfile are all it needs.
+
+python run.py talk.wav                # of a model of speech
+python run.py "3 1 4 1 5" "2 7 1 8"   # of a model of symbols
+
+From Python, with this folder on the path:
+
+    from run import Model
+    model = Model()
+    units = model(samples)            # int16 or floats within ±1 (N,), model.sample_rate_hz
+    print(model.text(units))
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy
+from model_folder import open_graph, read_about, read_sound, run_command, within_one
+
+FOLDER = Path(__file__).parent
+LONGEST_S = 60.0  # of a recording, whose whole length is attended to
+
+
+class Model:
+    """Two graphs: `model.onnx` reads the whole input, `decoder.onnx` outputs one unit a call.
+
+    Attributes:
+        labels: The name of each unit.
+        symbols: The symbols of the input, or `None` for a model of speech.
+        sample_rate_hz: Of recordings; `None` for a model of symbols.
+    """
+
+    def __init__(self, folder: str | Path = FOLDER) -> None:
+        self.about = read_about(folder)
+        self.source = open_graph(folder, self.about)
+        self.decoder = open_graph(folder, self.about, "decoder.onnx", threads=1)  # a unit is too small for more
+        self.labels, self.symbols = self.about["labels"], self.about.get("symbols")
+        self.sample_rate_hz = self.about.get("sample_rate_hz")
+
+    def __call__(self, inputs: numpy.ndarray) -> list[int]:
+        """Greedy search: samples, or indices of symbols (N,) -> indices of units."""
+        name = "symbols" if self.symbols else "samples"
+        inputs = inputs.astype(numpy.int64) if self.symbols else within_one(inputs)
+        source, cache = self.source.run(["source", "cache"], {name: inputs[None]})
+        longest = self.about["longest_output"]
+        units, last = [], self.about["start_unit"]
+        for _ in range(longest["per_token"] * source.shape[3] + longest["besides"]):
+            feeds = {"units": numpy.array([last]), "source": source, "cache": cache}
+            log_probs, cache = self.decoder.run(["log_probs", "cache_out"], feeds)
+            last = int(log_probs[0].argmax())
+            if last == self.about["end"]:
+                break
+            units.append(last)
+        return units
+
+    def text(self, units: list[int]) -> str:
+        """The words of units, separated by spaces."""
+        return " ".join(self.about["separator"].join(self.labels[unit] for unit in units).split())
+
+    def read(self, given: str) -> numpy.ndarray:
+        """The input from a recording's path: int16 (N,), or from a text of symbols: their indices (N,)."""
+        return self.read_symbols(given) if self.symbols else self.read_recording(given)
+
+    def read_recording(self, path: str) -> numpy.ndarray:
+        """Read a recording of at most `LONGEST_S`."""
+        samples = read_sound(path, self.sample_rate_hz)
+        if len(samples) > LONGEST_S * self.sample_rate_hz:
+            raise ValueError(f"{path}: lasts {len(samples) / self.sample_rate_hz:.1f} s, above {LONGEST_S:g} s")
+        return samples
+
+    def read_symbols(self, text: str) -> numpy.ndarray:
+        """Read symbols, separated by spaces; if all are single characters, also without."""
+        parts = list("".join(text.split())) if all(len(symbol) == 1 for symbol in self.symbols) else text.split()
+        if not parts:
+            raise ValueError(f"{text!r}: no symbols")
+        if unknown := [part for part in parts if part not in self.symbols]:
+            raise ValueError(f"{unknown[0]} is not a symbol of the model; there are {', '.join(self.symbols)}")
+        return numpy.array([self.symbols.index(part) for part in parts])
+
+
+def main() -> None:
+    """Print the transcript of each recording, or of each sequence of symbols."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="WAV, FLAC, OGG or MP3; or symbols")
+    inputs, model = parser.parse_args().inputs, Model()
+    for given in inputs:
+        text = model.text(model(model.read(given)))
+        if model.symbols:
+            spaced = any(character.isspace() for character in given) or any(len(label) > 1 for label in model.labels)
+            print(f"{given} -> {text if spaced else text.replace(' ', '')}", flush=True)
+        else:
+            print(f"{given}: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    run_command(main)

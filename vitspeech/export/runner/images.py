@@ -1,0 +1,75 @@
+"""Label pictures with an exported model: numpy, ONNX Runtime and Pillow are all it needs.
+
+python run.py cat.jpg dog.png
+
+From Python, with this folder on the path:
+
+    from run import Model, read_picture
+    model = Model()
+    probabilities = model(read_picture("cat.jpg", model.side)[None])   # (1, C), of model.labels
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy
+from model_folder import check_file, most_probable, open_graph, read_about, run_command
+
+FOLDER = Path(__file__).parent
+
+
+class Model:
+    """A classifier of pictures.
+
+    Attributes:
+        labels: The name of each class.
+        side: Side of a picture in pixels.
+    """
+
+    def __init__(self, folder: str | Path = FOLDER) -> None:
+        self.about = read_about(folder)
+        self.graph = open_graph(folder, self.about)
+        self.labels, self.side = self.about["labels"], self.about["side"]
+
+    def __call__(self, pixels: numpy.ndarray) -> numpy.ndarray:
+        """The probabilities of pictures: uint8 (B, side, side, 3), RGB -> (B, C). The graph normalizes the pixels."""
+        return self.graph.run(["probabilities"], {"pixels": pixels})[0]
+
+
+def read_picture(path: str | Path, side: int) -> numpy.ndarray:
+    """Read a picture of any size and scale its center square: uint8 (side, side, 3), RGB.
+
+    EXIF rotation is applied, transparent pixels are blended with white.
+
+    Raises:
+        ValueError: If it is no picture, is broken, or has 16 bits or floats per pixel.
+    """
+    from PIL import Image, ImageOps
+
+    check_file(path)
+    try:
+        with Image.open(path, formats=("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")) as picture:
+            picture.draft(None, (4 * side, 4 * side))  # JPEG is decoded at a fraction of its size
+            picture = ImageOps.exif_transpose(picture)
+    except Exception as error:  # Pillow's decoders raise errors of any class for broken files
+        raise ValueError(f"{path}: not a picture that can be read ({error})") from None
+    if picture.mode.startswith(("I", "F")):
+        raise ValueError(f"{path}: has more than 8 bits per channel; convert it to 8 bits")
+    if picture.has_transparency_data:
+        layer = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
+    return numpy.asarray(ImageOps.fit(picture.convert("RGB"), (side, side), Image.Resampling.BICUBIC))
+
+
+def main() -> None:
+    """Print the three most probable labels of each picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", metavar="PICTURE", help="BMP, GIF, JPEG, PNG, PPM, TIFF or WebP, any size")
+    files, model = parser.parse_args().files, Model()
+    for path in files:
+        (probabilities,) = model(read_picture(path, model.side)[None])
+        print(f"{path}: {most_probable(model.labels, probabilities)}", flush=True)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,141 @@
+"""Opening an exported model: its files are checked first. Needs numpy and ONNX Runtime; recordings need soundfile.
+
+Bad input is a ValueError or an OSError, whose message says what is wrong; `run_command` prints it in one line.
+
+Shapes: N samples.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+FORMAT = 1  # the newest format of model.json that these files know
+SHORTEST_S = 0.1  # of a recording
+
+
+def read_about(folder: str | Path) -> dict[str, Any]:
+    """What `model.json` holds: labels, times, preprocessing. All files but run.py, which you may edit, are checked.
+
+    Raises:
+        ValueError: If a file is altered, or the folder is of a newer format.
+        FileNotFoundError: If a file is missing.
+    """
+    folder = Path(folder)
+    try:
+        about = json.loads((folder / "model.json").read_text("utf-8"))
+        version, files = int(about["format"]), dict(about["files"])
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{folder / 'model.json'}: altered, or not the file of an exported model") from None
+    if version > FORMAT:
+        raise ValueError(f"{folder}: has the format {version}, newer than {FORMAT}; use the run.py that it came with")
+    for name, checksum in files.items():
+        if name != "run.py" and hashlib.sha256((folder / name).read_bytes()).hexdigest() != checksum:
+            raise ValueError(f"{folder / name}: altered; its sha256 is not the one in model.json. Export again")
+    return about
+
+
+def open_graph(folder: str | Path, about: dict[str, Any], file: str = "model.onnx", threads: int = 0) -> Any:
+    """A session of ONNX Runtime, whose `run` computes a graph, on some threads; 0 takes all cores.
+
+    Raises:
+        ValueError: If the graph is of another model than `about`.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    graph = onnxruntime.InferenceSession(str(Path(folder) / file), options, providers=["CPUExecutionProvider"])
+    noted = json.loads(graph.get_modelmeta().custom_metadata_map.get("vitspeech", "{}"))
+    if noted != {name: value for name, value in about.items() if name != "files"}:
+        raise ValueError(f"{Path(folder) / 'model.json'}: altered; the graph says something else. Export again")
+    return graph
+
+
+def check_file(path: str | Path) -> None:
+    """Refuse what is no file, or has no content."""
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path}: a folder; give files")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path}: empty (0 bytes)")
+
+
+def read_sound(path: str | Path, rate_hz: int) -> numpy.ndarray:
+    """Read a recording (WAV, FLAC, OGG or MP3), and average its channels: int16 (N,).
+
+    Raises:
+        ValueError: If it is no recording, has another sample rate, or is shorter than `SHORTEST_S`.
+    """
+    import soundfile
+
+    check_file(path)
+    try:
+        samples, its_rate_hz = soundfile.read(Path(path).absolute(), dtype="float32", always_2d=True)
+    except (RuntimeError, TypeError) as error:  # TypeError: samples without a header
+        raise ValueError(f"{path}: not a recording that can be read ({error})") from None
+    if its_rate_hz != rate_hz:
+        raise ValueError(f"{path}: has {its_rate_hz} Hz, the model needs {rate_hz} Hz; resample it: "
+                         f"ffmpeg -i {Path(path).name} -ar {rate_hz} resampled.wav")  # fmt: skip
+    if len(samples) < SHORTEST_S * rate_hz:
+        raise ValueError(f"{path}: lasts {len(samples) / rate_hz:.3g} s, below {SHORTEST_S} s")
+    if not numpy.isfinite(samples).all():
+        raise ValueError(f"{path}: has samples that are not finite")
+    return (samples.mean(1) * 32768).round().clip(-32768, 32767).astype(numpy.int16)
+
+
+def fit_length(samples: numpy.ndarray, length: int) -> numpy.ndarray:
+    """Pad int16 (N,) with zeros on both sides to (length,), or keep the stretch of that length with most energy."""
+    missing = length - len(samples)
+    if missing >= 0:
+        return numpy.pad(samples, (missing // 2, missing - missing // 2))
+    total = numpy.append(0, numpy.cumsum(samples.astype(numpy.int64) ** 2))
+    energy = total[length:] - total[:-length]
+    best = (energy >= energy.max() - energy.max() // 1000).nonzero()[0]
+    first = best[len(best) // 2]
+    return samples[first : first + length]
+
+
+def within_one(samples: numpy.ndarray) -> numpy.ndarray:
+    """Samples, int16 or floats within ±1, as float32 within ±1, of the same shape.
+
+    Raises:
+        ValueError: If they are of another type, or not finite.
+    """
+    samples = numpy.asarray(samples)
+    if samples.dtype == numpy.int16:
+        return samples / numpy.float32(32768)
+    if samples.dtype.kind != "f" or not numpy.isfinite(samples).all():
+        raise ValueError(f"samples of type {samples.dtype} are not int16, or finite floats within ±1")
+    return samples.astype(numpy.float32)
+
+
+def softmax(logits: numpy.ndarray) -> numpy.ndarray:
+    """Probabilities from logits, over the last axis."""
+    powers = numpy.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def most_probable(labels: list[str], probabilities: numpy.ndarray, count: int = 3) -> str:
+    """The most probable labels as text: probabilities (C,) -> `cat 0.98, dog 0.01, frog 0.00`."""
+    best = numpy.argsort(-probabilities, kind="stable")[:count]
+    return ", ".join(f"{labels[index]} {probabilities[index]:.3f}" for index in best)
+
+
+def run_command(command: Callable[[], None]) -> None:
+    """Run a command: bad input and missing packages are one line on standard error, with exit status 1."""
+    try:
+        command()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.exit(141)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except ModuleNotFoundError as error:
+        sys.exit(f"run.py: needs {error.name}: pip install {error.name.lower().replace('pil', 'pillow')}")
+    except (ValueError, OSError) as error:
+        sys.exit(f"run.py: {' '.join(str(error).split())}")

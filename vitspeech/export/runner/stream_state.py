@@ -1,0 +1,41 @@
+"""Saving a stream in the middle of a recording, to go on later or elsewhere. A state is of one model."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+
+def save_state(model: Any, path: str | Path) -> None:
+    """Write all that the rest of the recording depends on, with the checksum of the model (`run.Model`)."""
+    mine = {name: getattr(model, name) for name in ("steps", "pending", "state")}
+    decoder = {f"decoder_{name}": value for name, value in model.decoder.state().items()}
+    with open(path, "wb") as file:
+        numpy.savez(file, model=checksum(model), **mine, **decoder)
+
+
+def load_state(model: Any, path: str | Path) -> None:
+    """Go on with the recording whose state `save_state` wrote.
+
+    Raises:
+        FileNotFoundError: If the file is missing.
+        ValueError: If it is no state, or that of another model.
+    """
+    try:
+        with numpy.load(path, allow_pickle=False) as file:
+            saved = dict(file)
+        its_model, steps = str(saved.pop("model")), int(saved.pop("steps"))
+        state, pending = saved.pop("state"), saved.pop("pending")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no such state; write it with --save-state") from None
+    except Exception:  # numpy raises errors of many classes for other files
+        raise ValueError(f"{path}: not the state of a model") from None
+    if its_model != checksum(model):
+        raise ValueError(f"{path}: the state of another model, whose sha256 begins with {its_model[:12]}")
+    model.decoder.restore({name.removeprefix("decoder_"): value for name, value in saved.items()})
+    model.steps, model.state, model.pending = steps, state, pending
+
+
+def checksum(model: Any) -> str:
+    """The sha256 of the model's graph."""
+    return model.about["files"]["model.onnx"]

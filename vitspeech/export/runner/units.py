@@ -1,0 +1,75 @@
+"""Greedy decoding of a stream: runs of tokens of one class are units, with their times. Needs numpy alone.
+
+With CTC, the last class is the blank, which is no unit. Shapes: T tokens, C classes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy
+
+NOTHING = -1
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A word, character or label of frames. Times are in seconds from the beginning of the recording.
+
+    Args:
+        label: Its name.
+        start_s: Start of its first token. A token lasts one hop, around the center of its samples.
+        end_s: End of its last token.
+    """
+
+    label: str
+    start_s: float
+    end_s: float
+
+
+class UnitDecoder:
+    """Takes logits and returns units, each as soon as a token of another class follows.
+
+    Args:
+        labels: The name of each class, without the blank.
+        hop_s: Seconds from one token to the next.
+        first_s: Start of the first token's hop, in seconds from the beginning of the recording.
+    """
+
+    def __init__(self, labels: Sequence[str], *, hop_s: float, first_s: float) -> None:
+        self.labels, self.hop_s, self.first_s = labels, hop_s, first_s
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a new recording."""
+        self.count, self.first, self.newest = 0, 0, NOTHING  # tokens so far, the first one of the newest class
+
+    def push(self, logits: numpy.ndarray) -> list[Unit]:
+        """Process the next logits: (T, C) -> the units that have ended."""
+        units = []
+        for best in logits.argmax(1).tolist():
+            if best != self.newest:
+                units += self.ended()
+                self.first, self.newest = self.count, best
+            self.count += 1
+        return units
+
+    def flush(self) -> list[Unit]:
+        """End the recording: the last unit. The decoder can then be used for another."""
+        units = self.ended()
+        self.restart()
+        return units
+
+    def ended(self) -> list[Unit]:
+        """The newest run of tokens as a unit, unless it is the blank."""
+        if not 0 <= self.newest < len(self.labels):
+            return []
+        start_s, end_s = (self.first_s + token * self.hop_s for token in (self.first, self.count))
+        return [Unit(self.labels[self.newest], start_s, end_s)]
+
+    def state(self) -> dict[str, numpy.ndarray]:
+        """What later units depend on, as arrays: `restore` goes on from there."""
+        return {"tokens": numpy.array([self.count, self.first, self.newest])}
+
+    def restore(self, state: Mapping[str, numpy.ndarray]) -> None:
+        """Go on from what `state` returned."""
+        self.count, self.first, self.newest = state["tokens"].tolist()
