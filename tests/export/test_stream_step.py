@@ -151,8 +151,7 @@ def test_exported_steps(network, tmp_path):
     network = randomized(network(), 1)
     units = {"units": "words"} if isinstance(network, SpeechRecognizer) else {"seconds": 1.0}
     model = Model(network, ["a", "b", "c"][: 2 if "units" in units else 3], {"sample_rate_hz": 16_000} | units, {}, {})
-    metadata = export(model, tmp_path / "stream")
-    assert metadata.get("rows", 1) == (9 if isinstance(network, SpeechLabeler) else 1)
+    export(model, tmp_path / "stream")
     step = StreamStep(network)
     running = session((tmp_path / "stream" / "model.onnx").read_bytes())
     check(step, running, lengths_of(step), tolerance=1e-5)

@@ -45,8 +45,6 @@ def stream_kind(model: Model, attention: bool) -> Kind:
     if metadata["task"] == "classification":
         metadata["clip_samples"] = round(model.preprocessing["seconds"] * rate_hz)
         metadata["spotting"] = asdict(model.spotting or SpottingSettings())
-    if metadata["task"] == "labeling":
-        metadata["rows"] = getattr(model.network, "stride", 1)
     metadata["attention"] = weights = [
         {"output": f"attention_{number}", "heads": block.heads, "left": block.left, "right": block.right}
         for number, block in enumerate(step.blocks if attention else ())
