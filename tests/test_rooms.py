@@ -43,7 +43,7 @@ ROOMS = {
     "sweep": "checkpoint command_line data documents errors metrics plots training",
     "receptive": "attention checkpoint data errors frontends metrics models plots provenance",
     "export": "attention checkpoint data decoding errors frontends inference models recurrence samples tasks writing",
-    "benchmark": "attention checkpoint data errors frontends inference models plots provenance recurrence",
+    "benchmark": "attention checkpoint data errors export frontends inference models plots provenance recurrence",
     "tables": "checkpoint errors receptive",
     "commands": (
         "benchmark checkpoint command_line data decoding errors export inference plots provenance receptive samples "

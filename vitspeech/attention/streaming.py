@@ -92,9 +92,8 @@ class BlockStream:
         self.block, self.left, self.right = block, block.attention.left, block.attention.right
         self.waiting: list[Tensor] = []
         self.queries: list[Tensor] = []
-        # Before each push at most `left + right` tokens are stored.
-        size = PART if self.left is None else self.left + self.right + PART
-        self.keys, self.values = Stored(size), Stored(size)
+        window = (self.left or 0) + self.right + 1
+        self.keys, self.values = Stored(2 * window), Stored(2 * window)
         self.waits = self.past = self.position = 0
 
     @property
@@ -145,22 +144,21 @@ class Stored:
     """The last tokens of a sequence, in a buffer that only moves when it is full.
 
     Args:
-        size: Tokens of the buffer; it grows if more are to be stored.
+        size: Tokens of the buffer. Where twice as many as are to be stored are more, it has that size until it is full.
 
     Shape:
         (B, H, T, K)
     """
 
     def __init__(self, size: int) -> None:
-        self.size, self.begin, self.end = size, 0, 0
+        self.size, self.begin, self.end = size, 0, 0  # the tokens from `begin` to `end` are stored
         self.buffer: Tensor | None = None
 
     def append(self, x: Tensor) -> None:
         """Store the next tokens."""
         tokens, kept = x.shape[2], self.end - self.begin
-        if self.buffer is None or self.end + tokens > self.size:
-            self.size = self.size if kept + tokens <= self.size else 2 * (kept + tokens)
-            buffer = x.new_empty(*x.shape[:2], self.size, x.shape[3])
+        if self.buffer is None or self.end + tokens > self.buffer.shape[2]:
+            buffer = x.new_empty(*x.shape[:2], max(self.size, 2 * (kept + tokens)), x.shape[3])
             if kept:
                 buffer[:, :, :kept] = self.held()
             self.buffer, self.begin, self.end = buffer, 0, kept

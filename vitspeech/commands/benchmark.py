@@ -5,6 +5,7 @@ vitspeech benchmark attention    truncated attention against other implementatio
 vitspeech benchmark layer        one layer of full attention at image length against PyTorch's
 vitspeech benchmark vit          one training step of the ViT against timm, torchvision, vit-pytorch and PyTorch
 vitspeech benchmark speech       log-mel against torchaudio, networks from waveform to logits, reading, streaming
+vitspeech benchmark export       exported graphs beside torch: a stream on one core, pictures
 
 Times are medians after a warm-up, with the variants interleaved. The other implementations are the extra `bench`.
 """
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all five benchmarks."""
+    """The parser of all six benchmarks."""
     parser = command_line.parser("benchmark", __doc__)
     benchmarks = parser.add_subparsers(dest="benchmark", required=True)
 
@@ -75,6 +76,18 @@ def parser() -> argparse.ArgumentParser:
     speech.add_argument("--mels", type=int, default=80, help="mel bins")
     speech.add_argument("--stream-minutes", type=float, default=60.0, help="minutes of audio to stream")
     speech.add_argument("--checkpoint", help="folder of a released speech model, instead of random networks")
+
+    exported = add("export", "exported graphs in ONNX Runtime beside torch, on one core: a stream, pictures")
+    of_speech = {"metavar": "MODEL", "default": "checkpoints/speech-commands-truncated"}
+    exported.add_argument("--speech", **of_speech, help="a speech model that can be streamed")
+    of_images = {"metavar": "MODEL", "default": ["checkpoints/vit-cifar10", "checkpoints/cnn-cifar10"]}
+    exported.add_argument("--images", nargs="*", **of_images, help="image models")
+    exported.add_argument("--batches", type=int, nargs="+", default=[1, 64], help="pictures per call")
+    exported.add_argument("--seconds", type=float, default=20.0, help="seconds of noise to stream")
+    exported.add_argument("--repeats", type=int, default=7, help="runs of each after its warm-up")
+    compiled = "measure image models compiled by torch as well, which needs a C++ compiler"
+    exported.add_argument("--compile", dest="compiled", action=memory, default=True, help=compiled)
+    exported.add_argument("--json", type=Path, default=RUNS / "export.json", help="written after each part")
 
     for benchmark, batch in ((attention, 4), (layer, 128), (vit, 128), (speech, 128)):
         path = RUNS / f"{benchmark.prog.split()[-1]}.json"
