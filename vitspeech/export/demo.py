@@ -8,6 +8,7 @@ FOLDER/models.json                which models and examples there are
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from vitspeech.errors import InputError
 from vitspeech.export.examples import write_test_pictures
 from vitspeech.export.folder import FORMAT, GRAPH, METADATA, check_new, export
 from vitspeech.export.images import has_attention
-from vitspeech.inference.transcribe import is_autoregressive
+from vitspeech.models.encoder_decoder import EncoderDecoder
 from vitspeech.samples import FOLDER as SAMPLES
 
 PAGE = Path(__file__).parent / "page"
@@ -90,7 +91,7 @@ def write_models(sources: Sequence[str | Path], folder: Path, load: Callable[[Pa
 
 def free_name(source: Path, taken: Sequence[str]) -> str:
     """A name for a model in the page: that of its folder, of a run with the run's before, with a number if need be."""
-    source = source.resolve()
+    source = Path(os.path.abspath(source))  # the name of a link, not of what it leads to
     name = f"{source.parent.name}-{source.name}" if source.name.isdigit() else source.name
     number = next(
         count for count in range(1, len(taken) + 2) if (name if count == 1 else f"{name}-{count}") not in taken
@@ -106,7 +107,7 @@ def is_exported(source: Path) -> bool:
 def export_loaded(source: Path, target: Path, load: Callable[[Path], Model]) -> dict[str, Any]:
     """Export a released model or a finished run, with its attention weights if it has any."""
     model = load(source)
-    if is_autoregressive(model.network):
+    if isinstance(model.network, EncoderDecoder):
         refuse(source, type(model.network).__name__)
     return export(model, target, attention="image" not in model.preprocessing or has_attention(model))
 

@@ -113,8 +113,10 @@ def download() -> dict[str, bytes]:
     Raises:
         InputError: If there is neither npm nor the address of an index, or the download fails.
     """
-    hint = (f"The page needs {needed()}: put them into {cache_folder()}, name a folder or an archive that has them with "
-            "--runtime, install npm, or set the variable npm_config_registry to the address of an npm index")  # fmt: skip
+    hint = (
+        f"The page needs {needed()}: put them into {cache_folder()}, name a folder or an archive that has them with "
+        f"--runtime, install npm, or set the variable {INDEX} to the address of an npm index"
+    )
     index, npm = os.environ.get(INDEX), shutil.which("npm")
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "package.tgz"

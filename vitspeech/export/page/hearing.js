@@ -68,6 +68,11 @@ export class Hearing {
     return this.metadata.hop_samples / this.rate;
   }
 
+  /** Start of the first token's hop. */
+  get firstToken_s() {
+    return (this.metadata.window_samples - this.metadata.hop_samples) / 2 / this.rate;
+  }
+
   get duration_s() {
     return this.samples / this.rate;
   }
@@ -90,6 +95,14 @@ export class Hearing {
     return Math.max(0, Math.min(this.rows - 1, Math.floor((seconds - first_s) / hop_s)));
   }
 
+  /** The times {start_s, end_s} that the token of a row can attend to in a block. */
+  window(row, block) {
+    const { left, right } = this.metadata.attention[block] ?? {};
+    if (left === undefined || row === null) return null;
+    const token = Math.floor(row / (this.perToken ?? 1)), start = (place) => this.firstToken_s + place * this.tokenHop_s;
+    return { start_s: start(token - left), end_s: start(token + right + 1) };
+  }
+
   /**
    * The weights of the token of a row in a block and head (null: the mean of all): [{start_s, end_s, weight, isSelf}].
    * Each block waits for its own look-ahead, so its weights of a token come `right` steps after those of the block below.
@@ -103,10 +116,10 @@ export class Hearing {
     const { heads, left, right } = attention[block], keys = left + 1 + right, bars = [];
     for (let key = 0; key < keys; key++) {
       const place = token - left + key;
-      if (place < 0) continue;
+      if (place < 0) continue; // before the recording
       const of = (number) => weights[number * keys + key];
       const mean = () => Array.from({ length: heads }, (_, number) => of(number)).reduce((a, b) => a + b, 0) / heads;
-      const start_s = (this.metadata.window_samples - this.metadata.hop_samples) / 2 / this.rate + place * this.tokenHop_s;
+      const start_s = this.firstToken_s + place * this.tokenHop_s;
       bars.push({ start_s, end_s: start_s + this.tokenHop_s, weight: head === null ? mean() : of(head), isSelf: key === left });
     }
     return bars;

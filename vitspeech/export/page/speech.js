@@ -36,10 +36,10 @@ class SpeechPage {
     const canvas = (text) => element("canvas", { role: "img", "aria-label": text });
     this.sound = canvas("Spectrogram, and below it the words at their times");
     this.chart = canvas("Probability of each label over time");
-    this.attention = canvas("Attention weights of the chosen token over time");
+    this.attention = canvas("Attention weights of the token at the time looked at");
     this.time = element("input", { type: "range", min: 0, max: 0, step: "any", value: 0, "aria-label": "Time looked at" });
     this.time.oninput = () => this.look(Number(this.time.value));
-    for (const drawing of [this.sound, this.chart, this.attention]) drawing.onclick = (event) => this.point(event);
+    for (const drawing of [this.sound, this.chart]) drawing.onclick = (event) => this.point(event);
     this.timeText = element("p", { className: "faint" });
     this.words = element("tbody", { "aria-live": "polite", "aria-relevant": "additions" });
     this.noWords = element("p", { className: "faint" }, "None yet.");
@@ -55,9 +55,9 @@ class SpeechPage {
     this.speed = element("dl", { className: "numbers" });
     const notice = element("p", { className: "faint", hidden: !this.lack }, this.lack);
     const drawings = element("div", { className: "stack" },
-      panel("Sound and words", this.sound, this.time, this.timeText), panel("Probabilities", this.chart), this.attentionPart);
+      panel("Sound and words", this.sound, this.time, this.timeText), panel("Probabilities over time", this.chart), this.attentionPart);
     const numbers = element("div", { className: "stack" }, panel("Words heard", this.noWords, this.wordTable),
-      panel("At the time looked at", this.bars), panel("Speed", this.speed));
+      panel("Probabilities at the time looked at", this.bars), panel("Speed", this.speed));
     root.append(element("div", { className: "panel" }, this.controls, notice, this.status, this.player),
       element("div", { className: "columns" }, drawings, numbers));
     dropZone(root, (file) => this.play(file));
@@ -154,13 +154,14 @@ class SpeechPage {
       this.say(`Reading ${file.name} …`);
       const samples = await readSound(file, hearing.rate), part = Math.round(PART_S * hearing.rate);
       if (run !== this.run) return;
+      hearing.total_s = samples.length / hearing.rate;
       if (this.player.src) URL.revokeObjectURL(this.player.src);
       this.player.src = URL.createObjectURL(file);
       this.player.hidden = false;
       for (let first = 0; first < samples.length; first += part) {
         await hearing.push(samples.slice(first, first + part));
         if (run !== this.run) return;
-        this.say(`${file.name}: ${hearing.duration_s.toFixed(1)} of ${(samples.length / hearing.rate).toFixed(1)} s`);
+        this.say(`${file.name}: ${hearing.duration_s.toFixed(1)} of ${hearing.total_s.toFixed(1)} s`);
         this.changed();
       }
       await hearing.end();
@@ -174,6 +175,7 @@ class SpeechPage {
   /** Show the end of a recording, and let the user look at any time of it. */
   finish(name) {
     const { words, duration_s, rows } = this.hearing;
+    this.hearing.total_s = duration_s;
     const count = words.length === 1 ? "1 word" : `${words.length} words`;
     this.say(rows ? `${name}: ${count} in ${duration_s.toFixed(1)} s.` : `${name}: too short for this model.`);
     const word = words[0];
@@ -257,24 +259,26 @@ class SpeechPage {
   draw() {
     const { hearing, model } = this;
     if (!model || !this.sound.clientWidth) return;
-    const span_s = spanOf(this.sound), { sample_rate_hz: rate_hz, labels } = model.metadata;
+    const full_s = hearing?.total_s ? Math.max(hearing.total_s, 1) : Infinity;
+    const span_s = Math.min(spanOf(this.sound), full_s), { sample_rate_hz: rate_hz, labels } = model.metadata;
     const newest_s = hearing?.rows ? hearing.times.first_s + (hearing.rows - 0.5) * hearing.times.hop_s : null;
     const cursor_s = hearing ? (this.cursor_s ?? newest_s) : null, duration_s = hearing?.duration_s ?? 0;
     const middle_s = this.cursor_s === null ? duration_s : this.cursor_s + span_s / 2;
     const start_s = Math.max(0, Math.min(middle_s, Math.max(duration_s, 0)) - span_s);
     const view = this.view = { start_s, span_s, cursor_s, rate_hz };
     const names = model.metadata.task === "recognition" ? [...labels, "blank"] : labels;
-    drawSound(this.sound, view, hearing?.columns ?? new Map(), hearing?.words ?? []);
     const times = hearing?.times ?? { first_s: 0, hop_s: 1 };
     drawProbabilities(this.chart, view, names, hearing?.probabilities ?? new Map(), times);
     const row = hearing?.rows ? hearing.rowAt(cursor_s) : null, at = row === null ? null : hearing.probabilities.get(row);
+    const window = hearing ? hearing.window(row, Number(this.block.select.value)) : null;
+    drawSound(this.sound, view, hearing?.columns ?? new Map(), hearing?.words ?? [], window);
     this.time.disabled = !hearing || Boolean(this.microphone);
     this.time.max = duration_s;
     this.time.value = cursor_s ?? 0;
     this.time.setAttribute("aria-valuetext", `${(cursor_s ?? 0).toFixed(2)} seconds`);
     this.timeText.textContent = cursor_s === null ? "" : `At ${cursor_s.toFixed(2)} s of ${duration_s.toFixed(1)} s.`;
     this.drawBars(names, at);
-    this.drawWeights(view, row);
+    this.drawWeights(row, window);
     this.drawSpeed();
   }
 
@@ -291,10 +295,10 @@ class SpeechPage {
     }));
   }
 
-  drawWeights(view, row) {
+  drawWeights(row, window) {
     const head = this.head.select.value === "" ? null : Number(this.head.select.value);
     const bars = row === null ? [] : this.hearing.weights(row, Number(this.block.select.value), head);
-    drawAttention(this.attention, view, bars);
+    drawAttention(this.attention, bars, window);
     if (!bars.length) {
       this.attentionText.textContent = "";
       return;

@@ -37,12 +37,13 @@ function scale(context, width, { start_s, span_s }) {
 }
 
 function drawAxis(context, width, view, top) {
-  const x = scale(context, width, view);
+  const x = scale(context, width, view), step = [1, 0.5, 0.2, 0.1].find((tick) => (tick / view.span_s) * width < 180) ?? 0.1;
   context.fillStyle = theme("faint");
   context.textAlign = "center";
-  for (let second = Math.max(0, Math.ceil(view.start_s)); second <= view.start_s + view.span_s; second++) {
-    context.fillRect(x(second), top, 1, 5);
-    if (x(second) > LEFT + 6 && x(second) < width - 14) context.fillText(`${second} s`, x(second), top + 13);
+  for (let tick = Math.max(0, Math.ceil(view.start_s / step - 1e-9)); tick * step <= view.start_s + view.span_s; tick++) {
+    const place = x(tick * step);
+    context.fillRect(place, top, 1, 5);
+    if (place > LEFT + 6 && place < width - 20) context.fillText(`${(tick * step).toFixed(step < 1 ? 1 : 0)} s`, place, top + 13);
   }
 }
 
@@ -52,8 +53,8 @@ function drawCursor(context, width, view, height) {
   context.fillRect(scale(context, width, view)(view.cursor_s) - 1, 0, 2, height);
 }
 
-/** Columns of the spectrogram (a Map from their number) and, below, the words. */
-export function drawSound(canvas, view, columns, words) {
+/** Columns of the spectrogram (a Map from their number) with the window of attention, and the words below. */
+export function drawSound(canvas, view, columns, words, window) {
   const high = 150, { context, width } = prepare(canvas, high + LANE + AXIS), x = scale(context, width, view);
   context.fillStyle = theme("page");
   context.fillRect(LEFT, 0, width - LEFT, high);
@@ -73,6 +74,10 @@ export function drawSound(canvas, view, columns, words) {
   context.rect(LEFT, 0, width - LEFT, high + LANE + AXIS);
   context.clip();
   context.drawImage(small, x(first * COLUMN_S), 0, x((first + count) * COLUMN_S) - x(first * COLUMN_S), high);
+  if (window) {
+    context.strokeStyle = "#ffffff";
+    context.strokeRect(x(window.start_s), 1, x(window.end_s) - x(window.start_s), high - 2);
+  }
   for (const { label, start_s, end_s } of words) {
     if (end_s < view.start_s || start_s > view.start_s + view.span_s) continue;
     const wide = Math.max(x(end_s) - x(start_s), 4);
@@ -135,8 +140,9 @@ export function drawProbabilities(canvas, view, labels, rows, times) {
   });
 }
 
-/** Bars of the weights of one token: [{start_s, end_s, weight, isSelf}]. */
-export function drawAttention(canvas, view, bars) {
+/** Bars of the weights of one token, [{start_s, end_s, weight, isSelf}], over the window that it attends to. */
+export function drawAttention(canvas, bars, window) {
+  const view = window ? { start_s: window.start_s, span_s: window.end_s - window.start_s } : { start_s: 0, span_s: 1 };
   const high = 90, { context, width } = prepare(canvas, high + AXIS), x = scale(context, width, view);
   context.fillStyle = theme("page");
   context.fillRect(LEFT, 0, width - LEFT, high);
@@ -150,8 +156,7 @@ export function drawAttention(canvas, view, bars) {
     context.fillStyle = isSelf ? theme("accent") : theme("bar");
     context.fillRect(x(start_s) + 0.5, high - tall, Math.max(x(end_s) - x(start_s) - 1, 1), tall);
   }
-  drawAxis(context, width, view, high);
-  drawCursor(context, width, view, high);
+  if (window) drawAxis(context, width, view, high);
   context.restore();
   context.fillStyle = theme("faint");
   context.textAlign = "right";

@@ -1,0 +1,185 @@
+"""`vitspeech demo` without a browser: the folder that it writes, the server, and where onnxruntime-web comes from."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+from running import one_line
+from tiny import ROOT
+
+import vitspeech
+from vitspeech.errors import InputError
+from vitspeech.export import web_runtime as runtime
+from vitspeech.export.demo import PAGE, write_demo
+from vitspeech.export.serving import server
+
+CHECKPOINTS = ROOT / "checkpoints"
+
+
+@pytest.fixture
+def files(monkeypatch):
+    """Stand-ins for the three files, with their sums."""
+    contents = {name: f"// {name}".encode() for name in runtime.SHA256}
+    monkeypatch.setattr(
+        runtime, "SHA256", {name: runtime.hashlib.sha256(c).hexdigest() for name, c in contents.items()}
+    )
+    return contents
+
+
+@pytest.fixture
+def no_index(monkeypatch, tmp_path):
+    """An empty cache, no npm and no index."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("npm_config_registry", raising=False)
+    monkeypatch.setattr(runtime.shutil, "which", lambda name: None)
+
+
+def archive_of(contents, path):
+    """An archive as `npm pack` writes it."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in contents.items():
+            member = tarfile.TarInfo(f"package/dist/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def put(contents, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def never(folder):
+    raise AssertionError(f"{folder} was loaded")
+
+
+def test_files_are_read_from_folders_packages_and_archives(files, tmp_path):
+    for source in (put(files, tmp_path / "a"), put(files, tmp_path / "b" / "dist").parent,
+                   archive_of(files, tmp_path / "c.tgz")):  # fmt: skip
+        assert runtime.web_runtime(source) == files
+
+
+def test_files_of_another_version_are_refused(files, tmp_path):
+    folder = put(files | {"ort.wasm.min.mjs": b"// other"}, tmp_path / "a")
+    with pytest.raises(InputError, match=r"ort\.wasm\.min\.mjs is not that of onnxruntime-web@1\.30\.0"):
+        runtime.web_runtime(folder)
+    (folder / "ort.wasm.min.mjs").unlink()
+    with pytest.raises(
+        InputError, match=r"lacks ort\.wasm\.min\.mjs; it must have .*\.wasm of onnxruntime-web@1\.30\.0"
+    ):
+        runtime.web_runtime(folder)
+
+
+def test_a_file_that_is_no_archive_is_refused(tmp_path):
+    (tmp_path / "a.tgz").write_bytes(b"no archive")
+    with pytest.raises(InputError, match=r"a\.tgz: neither a folder nor the archive"):
+        runtime.web_runtime(tmp_path / "a.tgz")
+
+
+def test_without_npm_the_message_says_which_files_go_where(files, no_index):
+    with pytest.raises(InputError) as refused:
+        runtime.web_runtime()
+    assert all(name in str(refused.value) for name in files)
+    assert str(runtime.cache_folder()) in str(refused.value) and "--runtime" in str(refused.value)
+
+
+def test_an_index_fills_the_cache_and_an_altered_cache_is_filled_anew(files, no_index, monkeypatch, tmp_path):
+    folder = tmp_path / "index" / "onnxruntime-web" / "-"
+    folder.mkdir(parents=True)
+    archive = archive_of(files, folder / f"onnxruntime-web-{runtime.VERSION}.tgz")
+    with server(tmp_path / "index", 0) as serving:
+        threading.Thread(target=serving.serve_forever).start()
+        try:
+            monkeypatch.setenv("npm_config_registry", f"http://127.0.0.1:{serving.server_port}/")
+            assert runtime.web_runtime() == files
+            altered = runtime.cache_folder() / "ort.wasm.min.mjs"
+            altered.write_bytes(b"// altered")
+            assert runtime.web_runtime() == files and altered.read_bytes() == files["ort.wasm.min.mjs"]
+            archive.unlink()
+            assert runtime.web_runtime() == files  # from the cache
+            altered.unlink()
+            with pytest.raises(InputError, match="could not be loaded from the index of npm_config_registry"):
+                runtime.web_runtime()
+        finally:
+            serving.shutdown()
+
+
+def test_the_folder_has_all_that_the_page_asks_for(files, exported, finished_run, tmp_path):
+    source = exported("speech-commands-truncated", attention=True)
+    models = write_demo([source, finished_run, source], tmp_path / "site", files, vitspeech.load)
+    assert [model["kind"] for model in models] == ["stream", "images", "stream"]
+    assert len({model["folder"] for model in models}) == 3
+    listed = json.loads((tmp_path / "site" / "models.json").read_text())
+    assert listed["models"] == models
+    paths = [path for paths in listed["examples"].values() for path in paths]
+    paths += [f"{model['folder']}/{name}" for model in models for name in ("model.onnx", "model.json")]
+    paths += [f"ort/{name}" for name in files] + [path.name for path in PAGE.iterdir()]
+    assert all((tmp_path / "site" / path).is_file() for path in paths)
+    assert json.loads((tmp_path / "site" / models[1]["folder"] / "model.json").read_text())["attention"]
+
+
+def test_models_that_the_page_cannot_show_leave_nothing(files, exported, finished_transcriber_run, tmp_path):
+    altered = shutil.copytree(exported("speech-commands-truncated", attention=True), tmp_path / "altered")
+    with (altered / "model.onnx").open("ab") as file:
+        file.write(b"\0")
+    other = shutil.copytree(altered, tmp_path / "other")
+    metadata = json.loads((other / "model.json").read_text())
+    (other / "model.json").write_text(json.dumps(metadata | {"kind": "encoder-decoder"}))
+    before = sorted(tmp_path.iterdir())
+    for source, load, message in (
+        (altered, never, r"altered: model\.onnx does not match model\.json"),
+        (other, never, "other: the page can't show a model of the kind 'encoder-decoder'"),
+        (finished_transcriber_run, vitspeech.load, "the page can't show SpeechTranscriber"),
+    ):
+        with pytest.raises(InputError, match=message):
+            write_demo([source], tmp_path / "site", files, load)
+        assert sorted(tmp_path.iterdir()) == before
+
+
+def test_bad_arguments_are_one_line(command, exported, files, no_index, tmp_path):
+    folder = put(files, tmp_path / "ort")
+    (tmp_path / "taken").mkdir()
+    source = exported("speech-commands-truncated", attention=True)
+    for arguments, message in (
+        ([source, "--out", tmp_path / "taken", "--runtime", folder], "exists; name a new folder"),
+        ([tmp_path / "none", "--out", tmp_path / "site", "--runtime", folder], "none"),
+        ([source, "--out", tmp_path / "site"], "The page needs ort.wasm.min.mjs"),
+        ([source, "--out", tmp_path / "site", "--runtime", tmp_path / "missing.tgz"], "missing.tgz"),
+    ):
+        assert message in one_line(command("demo", *arguments))
+    assert command("demo", source, "--out", tmp_path / "site", "--port", 1).returncode == 2
+    assert not (tmp_path / "site").exists()
+
+
+def test_it_serves_on_this_machine_until_ctrl_c(files, exported, tmp_path):
+    code = (
+        "import sys; from vitspeech import commands; from vitspeech.export import web_runtime as w; import hashlib;"
+        "w.SHA256 = {n: hashlib.sha256(f'// {n}'.encode()).hexdigest() for n in w.SHA256}; commands.main()"
+    )
+    source = exported("speech-commands-truncated", attention=True)
+    arguments = ["demo", source, "--port", "0", "--runtime", put(files, tmp_path / "ort")]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as started:
+        try:
+            address = next(line for line in started.stdout if line.startswith("http://127.0.0.1:")).split()[0]
+            with urllib.request.urlopen(address + "ort/ort.wasm.min.mjs") as answer:
+                assert answer.headers["Content-Type"] == "text/javascript"
+                assert answer.read() == files["ort.wasm.min.mjs"]
+            with pytest.raises(urllib.error.HTTPError, match="404") as missing:
+                urllib.request.urlopen(address + "../../etc/passwd")
+            missing.value.close()
+        finally:
+            started.send_signal(signal.SIGINT)
+        assert started.wait(20) == 0
