@@ -13,9 +13,11 @@ from vitspeech.checkpoint.folder import Model
 from vitspeech.errors import InputError
 from vitspeech.export.attention_outputs import WithAttention
 from vitspeech.export.folder import export
-from vitspeech.export.gate import check_weights
+from vitspeech.export.gate import check_stream_weights, check_weights
 from vitspeech.export.images import ImageGraph
-from vitspeech.models import CNN, TimmModel, ViT
+from vitspeech.export.stream_step import StreamStep
+from vitspeech.frontends import SpeechTokens
+from vitspeech.models import CNN, SpeechClassifier, TimmModel, ViT
 from vitspeech.plots.attention_maps import forward_with_attention
 from vitspeech.receptive.heads.weights import attention_weights
 
@@ -123,3 +125,27 @@ def test_the_gate_refuses_other_weights():
     swapped = lambda batch: (*module(batch)[:1], *module(batch)[:0:-1])  # noqa: E731
     with pytest.raises(InputError, match="attention weights of ONNX Runtime differ from the network's by"):
         check_weights(Session(torch.inference_mode()(swapped)), module, [pixels(2)])
+
+
+def test_the_gate_compares_the_weights_of_streams():
+    """Blocks look back and ahead differently, so that each computes the attention of another token in a step."""
+    torch.manual_seed(5)
+    encoder = {"depth": 3, "heads": 2, "left": [2, 1, 3], "right": [1, 0, 2]}
+    tokens = SpeechTokens(width=8)
+    step = StreamStep(SpeechClassifier(3, tokens, encoder=encoder, pooling="mean").eval(), attention=True).eval()
+    for parameter in step.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+
+    def run(names, feeds):
+        with torch.inference_mode():
+            return [output.numpy() for output in step(*map(torch.from_numpy, feeds.values()))]
+
+    def mirrored(names, feeds):
+        *others, weights = run(names, feeds)
+        return [*others, weights[..., ::-1]]
+
+    samples = 0.1 * torch.randn(16_000)
+    found = check_stream_weights(SimpleNamespace(run=run), step, samples)
+    assert found["attention_difference"] < 1e-5
+    with pytest.raises(InputError, match="attention weights"):
+        check_stream_weights(SimpleNamespace(run=mirrored), step, samples)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.dense import attend, attend_fused, attend_pairs
-from vitspeech.attention.kernels import Kernel, choose_dense, choose_kernel, request_for
+from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_mask, check_padding, window_mask
 from vitspeech.attention.positions import IN_ATTENTION, Rotary
 from vitspeech.attention.relative import RelativePositions
@@ -110,8 +110,7 @@ class MultiHeadAttention(nn.Module):
             masked=mask is not None,
             cross=source is not None,
         )
-        # The kernels of windows split the batch by its size, which a graph of torch.export leaves open.
-        kernel = (choose_dense if torch.compiler.is_exporting() else choose_kernel)(request)
+        kernel = choose_kernel(request)
         if kernel not in (Kernel.FUSED, Kernel.EXPLICIT):
             attended = truncated_attention(
                 query, key, value, self.left, self.right, padding=padding, score=self.score, **options

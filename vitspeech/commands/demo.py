@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", metavar="FOLDER", help="write the page into a new folder, and do not serve it")
     runtime = "folder that has the files of onnxruntime-web, or the archive that `npm pack` writes"
     parser.add_argument("--runtime", metavar="PATH", help=runtime)
+    data = "folder of CIFAR-10: its test pictures are examples for models of its labels (default: VITSPEECH_DATA)"
+    parser.add_argument("--data", metavar="ROOT", help=data)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     if options.out is not None and options.port is not None:
@@ -47,12 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = Path(options.out)
         check_new(folder)
         command_line.check_folder(folder.absolute().parent, "--out")
-        write_demo(options.models, folder, web_runtime(options.runtime), load)
+        write_demo(options.models, folder, web_runtime(options.runtime), load, options.data)
         print(f"{folder}: put it on any web host; a microphone needs https or 127.0.0.1")
         return
     with tempfile.TemporaryDirectory() as temporary, server(Path(temporary) / "page", port) as serving:
         print("exporting …", flush=True)
-        write_demo(options.models, Path(temporary) / "page", web_runtime(options.runtime), load)
+        write_demo(options.models, Path(temporary) / "page", web_runtime(options.runtime), load, options.data)
         print(f"http://127.0.0.1:{serving.server_port}/ (Ctrl-C ends it)", flush=True)
         try:
             serving.serve_forever()

@@ -17,7 +17,9 @@ from typing import Any
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.files import sha256, write_json
 from vitspeech.errors import InputError
+from vitspeech.export.examples import write_test_pictures
 from vitspeech.export.folder import FORMAT, GRAPH, METADATA, check_new, export
+from vitspeech.export.images import has_attention
 from vitspeech.models.encoder_decoder import EncoderDecoder
 from vitspeech.samples import FOLDER as SAMPLES
 
@@ -27,7 +29,11 @@ KINDS = ("images", "clips", "stream")
 
 
 def write_demo(
-    sources: Sequence[str | Path], folder: str | Path, runtime: Mapping[str, bytes], load: Callable[[Path], Model]
+    sources: Sequence[str | Path],
+    folder: str | Path,
+    runtime: Mapping[str, bytes],
+    load: Callable[[Path], Model],
+    data: str | Path | None = None,
 ) -> list[dict[str, Any]]:
     """Write the page of some models, or nothing if one of them can't be shown.
 
@@ -36,12 +42,14 @@ def write_demo(
         folder: A new folder.
         runtime: From `web_runtime`.
         load: Loads a model that is not exported yet, as `vitspeech.load`. It is exported with its attention.
+        data: The folder of CIFAR-10, for test pictures as examples; see `write_test_pictures`.
 
     Returns:
         The models: `folder`, `name` and `kind` of each.
 
     Raises:
         FileExistsError: If the folder exists.
+        FileNotFoundError: If `data` lacks the data set.
         InputError: If a model can't be exported or shown, or an exported folder has an altered file.
     """
     folder = Path(folder)
@@ -59,6 +67,9 @@ def write_demo(
         for name in (name for names in EXAMPLES.values() for name in names):
             shutil.copyfile(SAMPLES / name, draft / "examples" / name)
         examples = {sense: [f"examples/{name}" for name in names] for sense, names in EXAMPLES.items()}
+        labels = [json.loads((draft / model["folder"] / METADATA).read_text())["labels"] for model in models]
+        tested = write_test_pictures(draft / "examples", labels, data)
+        examples["images"] += [f"examples/{name}" for name in tested]
         write_json({"models": models, "examples": examples}, draft / "models.json")
         draft.rename(folder)
     except BaseException:  # Ctrl-C, too
@@ -94,11 +105,11 @@ def is_exported(source: Path) -> bool:
 
 
 def export_loaded(source: Path, target: Path, load: Callable[[Path], Model]) -> dict[str, Any]:
-    """Export a released model or a finished run with its attention."""
+    """Export a released model or a finished run, with its attention weights if it has any."""
     model = load(source)
     if isinstance(model.network, EncoderDecoder):
         refuse(source, type(model.network).__name__)
-    return export(model, target, attention=True)
+    return export(model, target, attention="image" not in model.preprocessing or has_attention(model))
 
 
 def copy_exported(source: Path, target: Path) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 Shapes: N samples, T tokens, C classes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from vitspeech.errors import InputError
 from vitspeech.export.stream_step import StreamStep
@@ -67,17 +68,56 @@ def check_stream(running: Any, step: StreamStep, recordings: Iterable[Tensor]) -
     return check(pairs)
 
 
+def check_stream_weights(running: Any, step: StreamStep, samples: Tensor) -> dict[str, float]:
+    """Compare the attention of each block and step with the weights of the network on the whole recording (N,).
+
+    The step that takes token i in computes the attention of block b from the token i minus the look-ahead of the blocks
+    0 .. b. See `check_weights`.
+    """
+    expected: list[Tensor] = []
+    hooks = [
+        block.attention.register_forward_hook(
+            lambda layer, args, kwargs, output: expected.append(layer.weights(*args, **kwargs)[0]), with_kwargs=True
+        )
+        for block in step.network.encoder.blocks
+    ]
+    try:
+        with torch.inference_mode():
+            step.network.encoder(step.network.tokens(samples[None]))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    computed = list(outputs_of_steps(running, step, samples.numpy()))[step.first_step :]
+    difference, largest, ahead = 0.0, 0.0, 0
+    for number, (block, weights) in enumerate(zip(step.blocks, expected, strict=True)):
+        ahead += block.right
+        padded = F.pad(weights, (block.left, block.right))  # (H, T, L + T + R)
+        for token in range(weights.shape[1]):
+            ours = padded[:, token, token : token + block.left + 1 + block.right].numpy()
+            theirs = computed[token + ahead][3 + number][0]
+            difference = max(difference, float(abs(theirs - ours).max()))
+            largest = max(largest, float(ours.max()))
+    return checked_weights(difference, largest)
+
+
 def steps(running: Any, step: StreamStep, samples: numpy.ndarray) -> numpy.ndarray:
     """The logits of a recording, step by step: (N,) -> (T, C)."""
+    rows = [numpy.zeros((0, len_of(running)), numpy.float32)]
+    rows += [logits for logits, valid, *_ in outputs_of_steps(running, step, samples) if valid[0] > 0.5]
+    return numpy.concatenate(rows)
+
+
+def outputs_of_steps(running: Any, step: StreamStep, samples: numpy.ndarray) -> Iterator[list[numpy.ndarray]]:
+    """All outputs of the graph for each step of a recording (N,), up to the last token."""
     hop, state = step.hop_samples, numpy.zeros((1, step.state_size), numpy.float32)
     padded = numpy.concatenate((numpy.zeros(step.lead_in_samples, numpy.float32), samples))
-    whole, rows = len(padded) // hop, [numpy.zeros((0, len_of(running)), numpy.float32)]
+    whole = len(padded) // hop
     for number in range(whole + step.steps_ahead):
         heard = padded[number * hop : (number + 1) * hop] if number < whole else numpy.zeros(hop, numpy.float32)
         valid = numpy.array([step.first_step <= number < whole], numpy.float32)
-        logits, valid, state = running.run(None, {"samples": heard[None], "valid": valid, "state": state})[:3]
-        rows += [logits] if valid[0] > 0.5 else []
-    return numpy.concatenate(rows)
+        outputs = running.run(None, {"samples": heard[None], "valid": valid, "state": state})
+        state = outputs[2]
+        yield outputs
 
 
 def len_of(running: Any) -> int:

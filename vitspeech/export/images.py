@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.images.reading import read_picture
+from vitspeech.errors import InputError
 from vitspeech.export.attention_outputs import WithAttention
 from vitspeech.export.gate import check_batches, check_weights
 from vitspeech.export.kind import Graph, Kind, generator
@@ -73,6 +74,15 @@ def image_kind(model: Model, attention: bool = False) -> Kind:
         check,
         metadata,
     )
+
+
+def has_attention(model: Model) -> bool:
+    """Whether an image classifier can be exported with its attention weights."""
+    try:
+        image_kind(model, attention=True)
+    except InputError:
+        return False
+    return True
 
 
 def batches(side: int) -> Iterator[Tensor]:

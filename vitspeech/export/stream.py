@@ -1,6 +1,6 @@
 """A streaming speech model as a graph: one step of `StreamStep`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.folder import Model
 from vitspeech.decoding.spotting_settings import SpottingSettings
-from vitspeech.export.gate import check_stream
+from vitspeech.export.gate import check_stream, check_stream_weights
 from vitspeech.export.kind import Graph, Kind
 from vitspeech.export.sound import recording
 from vitspeech.export.stream_step import StreamStep
@@ -58,12 +58,12 @@ def stream_kind(model: Model, attention: bool) -> Kind:
         for seconds in LENGTHS_S:
             yield recording(rate_hz, 0.2, seconds)
 
-    return Kind(
-        "stream",
-        {"model.onnx": Graph(step, example, outputs)},
-        lambda sessions: check_stream(sessions["model.onnx"], step, recordings()),
-        metadata,
-    )
+    def check(sessions: Mapping[str, Any]) -> dict[str, float]:
+        running = sessions["model.onnx"]
+        found = check_stream(running, step, recordings())
+        return found | (check_stream_weights(running, step, recording(rate_hz, 0.2, 1.0)) if attention else {})
+
+    return Kind("stream", {"model.onnx": Graph(step, example, outputs)}, check, metadata)
 
 
 def task_of(model: Model) -> str:
