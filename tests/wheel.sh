@@ -36,7 +36,7 @@ assert Path(vitspeech.__file__).is_relative_to(sys.argv[1]), vitspeech.__file__
 package = files("vitspeech")
 for name in (
     "py.typed configs/shapes/vit.yaml samples/LICENSES.md data/audio/vocabulary.txt "
-    "data/utterances/manifests/SHA256SUMS receptive/report/report.html.jinja"
+    "data/utterances/manifests/SHA256SUMS receptive/report/report.html.jinja export/page/index.html"
 ).split():
     assert package.joinpath(name).is_file(), f"{name} is not in the wheel"
 PYTHON

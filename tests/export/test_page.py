@@ -351,12 +351,13 @@ def test_every_control_has_a_name_and_the_keyboard_reaches_it(page):
     assert unnamed == 0
 
 
-@pytest.mark.parametrize("width", [400, 800, 1600])
-def test_nothing_is_wider_than_the_window(page, width):
-    page.set_viewport_size({"width": width, "height": 800})
+def test_nothing_is_wider_than_the_window(page):
+    status(page, "Ready")
     page.get_by_role("button", name="Try the example").click()
     status(page, "3 words")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for width in (400, 800, 1600):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_the_microphone_hears_words_until_it_is_stopped(browser, page):
@@ -420,17 +421,17 @@ def test_a_page_that_is_no_secure_context_reads_files_but_has_no_microphone(brow
         status(page, "3 words")
 
 
-@pytest.mark.parametrize("content, message", [
-    (b"no sound at all", "song.wav can't be decoded"),
-    (b"", "song.wav can't be decoded"),
-    (wav(noise(0.2, 0))[:20], "song.wav can't be decoded"),
-    (wav(numpy.zeros(0)), "song.wav holds no sound"),
-    (wav(numpy.full(9000, numpy.nan), subtype="FLOAT"), "song.wav holds samples that are not finite"),
-])  # fmt: skip
-def test_a_file_without_sound_is_told(page, content, message):
+def test_a_file_without_sound_is_told(page):
     status(page, "Ready")
-    give(page, "song.wav", content)
-    assert message in alert(page)
+    for content, message in (
+        (b"no sound at all", "can't be decoded"),
+        (b"", "can't be decoded"),
+        (wav(noise(0.2, 0))[:20], "can't be decoded"),
+        (wav(numpy.zeros(0)), "holds no sound"),
+        (wav(numpy.full(9000, numpy.nan), subtype="FLOAT"), "holds samples that are not finite"),
+    ):
+        give(page, f"{len(content)} bytes.wav", content)
+        page.get_by_role("alert").filter(has_text=f"{len(content)} bytes.wav {message}").wait_for(timeout=WAIT_MS)
 
 
 def test_a_recording_shorter_than_a_token_is_told(page):

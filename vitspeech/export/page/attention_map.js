@@ -43,7 +43,7 @@ export class AttentionMap {
     this.pinned = this.hovered = null; // patches [row, column]
     if (!attention.length) return;
     [this.rows, this.columns] = grid;
-    const layers = attention.map((_, number) => `${number + 1} of ${attention.length}`);
+    const layers = attention.map((_, number) => number + 1);
     this.layer = choice("Layer", layers, () => this.change());
     this.layer.select.value = attention.length - 1;
     this.head = choice("Head", [], () => this.draw());
@@ -68,7 +68,7 @@ export class AttentionMap {
   /** Another layer: it may have another number of heads. */
   change() {
     const { heads } = this.metadata.attention[this.layer.select.value], { select } = this.head, before = select.value;
-    const names = ["mean of all", ...Array.from({ length: heads }, (_, head) => `${head + 1} of ${heads}`)];
+    const names = ["mean", ...Array.from({ length: heads }, (_, head) => head + 1)];
     select.replaceChildren(...names.map((text, value) => element("option", { value }, text)));
     select.value = before && before <= heads ? before : 0;
     this.draw();

@@ -45,6 +45,7 @@ class SpeechPage {
     this.noWords = element("p", { className: "faint" }, "None yet.");
     const heading = element("tr", {}, ...["word", "from", "to", "probability"].map((name) =>
       element("th", { scope: "col" }, name)));
+    this.probabilityHeading = heading.lastChild; // only keywords have one
     this.wordTable = element("table", { hidden: true }, element("thead", {}, heading), this.words);
     this.bars = element("div", { className: "bars" });
     this.block = choice("Block", [], () => this.changed());
@@ -135,7 +136,9 @@ class SpeechPage {
     this.noWords.hidden = true;
     this.wordTable.hidden = false;
     for (const { label, start_s, end_s, probability } of words) {
-      const cells = [label, `${start_s.toFixed(2)} s`, `${end_s.toFixed(2)} s`, probability?.toFixed(2) ?? ""];
+      const cells = [label, `${start_s.toFixed(2)} s`, `${end_s.toFixed(2)} s`];
+      if (probability !== undefined) cells.push(probability.toFixed(2));
+      this.probabilityHeading.hidden = probability === undefined;
       this.words.prepend(element("tr", {}, ...cells.map((text) => element("td", {}, text))));
     }
   }

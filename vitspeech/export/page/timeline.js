@@ -93,7 +93,7 @@ export function drawSound(canvas, view, columns, words, window) {
     }
   }
   drawAxis(context, width, view, high + LANE);
-  drawCursor(context, width, view, high + LANE);
+  drawCursor(context, width, view, high);
   context.restore();
   context.fillStyle = theme("faint");
   context.textAlign = "right";
