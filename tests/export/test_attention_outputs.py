@@ -14,7 +14,7 @@ from vitspeech.errors import InputError
 from vitspeech.export.attention_outputs import WithAttention
 from vitspeech.export.folder import export
 from vitspeech.export.gate import check_stream_weights, check_weights
-from vitspeech.export.images import ImageGraph
+from vitspeech.export.images import ImageGraph, has_attention
 from vitspeech.export.stream_step import StreamStep
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import CNN, SpeechClassifier, TimmModel, ViT
@@ -99,10 +99,12 @@ def test_a_network_without_known_weights_is_refused(network, side, reason, tmp_p
     with pytest.raises(InputError, match=reason):
         export(model_of(network(), side), tmp_path / "exported", attention=True)
     assert not (tmp_path / "exported").exists()
+    assert not has_attention(model_of(network(), side))  # the page exports it without
 
 
 def test_the_network_stays_as_it_is():
     network = TimmModel(5, "vit_tiny_patch16_224", TIMM, image=SIDE).eval()
+    assert has_attention(model_of(network))
     WithAttention(ImageGraph(network, {"mean": MEAN, "std": STD}))
     assert all(block.attn.fused_attn and not block.attn.attn_drop._forward_hooks for block in network.network.blocks)
 
