@@ -184,11 +184,14 @@ class MultiHeadAttention(nn.Module):
         return attend(query, key, value, allowed, scale=self.score.scale, energy=self.score.energy, **options)
 
     def attend_cached(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, first: int = 0
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, first: int = 0, fused: bool = False
     ) -> Tensor:
-        """The layer's output (B, T, D) for prepared queries over cached keys and values; see `attend_prepared`."""
+        """The layer's output (B, T, D) for prepared queries over cached keys and values; see `attend_prepared`.
+
+        `fused` uses PyTorch's fused kernel where it applies: fewer operations, which exported graphs do not have.
+        """
         dropout = self.dropout if self.training else 0.0
-        if self.relative is None and self.score.energy is None and self.normalizer == "softmax":
+        if fused and self.relative is None and self.score.energy is None and self.normalizer == "softmax":
             attended = attend_fused(query, key, value, mask, scale=self.score.scale, dropout=dropout)
         else:
             attended, _ = self.attend_prepared(query, key, value, mask, first=first, dropout=dropout)

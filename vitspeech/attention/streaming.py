@@ -132,7 +132,9 @@ class BlockStream:
             back = None if self.left is None else self.left - self.past
             mask = window_mask(count, keys, back, self.past + self.right, x.device)
         attention = self.block.attention
-        attended = attention.attend_cached(query, self.keys.held(), self.values.held(), mask, first=-self.past)
+        attended = attention.attend_cached(
+            query, self.keys.held(), self.values.held(), mask, first=-self.past, fused=True
+        )
         past = self.past + count if self.left is None else min(self.past + count, self.left)
         self.keys.discard(self.past + count - past)
         self.values.discard(self.past + count - past)
