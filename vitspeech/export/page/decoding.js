@@ -24,12 +24,16 @@ function round(value) {
   return rest === 0.5 ? low + (low % 2) : Math.round(value);
 }
 
+/** Seconds from one row of logits to the next, and to the start of the first one. */
+export function timesOf({ row_ms, first_row_ms }) {
+  return { hop_s: row_ms / 1000, first_s: first_row_ms / 1000 };
+}
+
 /** The decoder of a model's task. */
 export function decoderOf(metadata) {
-  const { task, labels, sample_rate_hz: rate, hop_samples: hop, window_samples: window } = metadata;
-  const times = { hop_s: hop / rate, first_s: (window - hop) / 2 / rate };
+  const { task, labels, hop_samples: hop, window_samples: window } = metadata, times = timesOf(metadata);
   if (task === "recognition") return new CtcDecoder(labels, times);
-  if (task === "labeling") return new LabelRuns(labels, { ...times, hop_s: times.hop_s / (metadata.rows ?? 1) });
+  if (task === "labeling") return new LabelRuns(labels, times);
   const clip_tokens = 1 + Math.floor((metadata.clip_samples - window) / hop);
   return new KeywordDecoder(labels, metadata.spotting, { ...times, delay_s: metadata.delay_ms / 1000, clip_tokens });
 }
@@ -180,7 +184,7 @@ class Runs {
 /** A label for each row: runs of the same one. */
 export class LabelRuns extends Runs {
   isWord(unit) {
-    return !NO_WORDS.includes(this.labels[unit]);
+    return unit < this.labels.length && !NO_WORDS.includes(this.labels[unit]); // a labeler has a last class: none
   }
 }
 

@@ -1,6 +1,6 @@
 // What a model heard in one recording: samples in; rows, words, columns of the spectrogram and times of computation out.
 
-import { decoderOf, softmax } from "./decoding.js";
+import { decoderOf, softmax, timesOf } from "./decoding.js";
 import { Spectrogram } from "./spectrogram.js";
 
 const KEPT_S = 600; // of what can be looked at again; words are kept from the beginning
@@ -10,10 +10,10 @@ export class Hearing {
   /** `model` from `open`; `onwords` gets new words. */
   constructor(model, onwords) {
     Object.assign(this, { model, onwords, metadata: model.metadata });
-    const { sample_rate_hz: rate, hop_samples: hop, window_samples: window } = this.metadata;
+    const rate = this.metadata.sample_rate_hz;
     this.rate = rate;
     this.spectrogram = new Spectrogram(rate);
-    this.times = { hop_s: hop / rate, first_s: (window - hop) / 2 / rate };
+    this.times = timesOf(this.metadata); // of rows, of which a token of a labeler has several
     this.columns = new Map();
     this.probabilities = new Map(); // of each row
     this.attention = new Map(); // of each step
@@ -39,8 +39,7 @@ export class Hearing {
   take(results) {
     for (const { step, rows, attention, ms } of results) {
       if (rows.length && !this.decoder) {
-        this.times = { ...this.times, hop_s: this.times.hop_s / rows.length };
-        this.decoder = decoderOf({ ...this.metadata, rows: rows.length });
+        this.decoder = decoderOf(this.metadata);
         this.perToken = rows.length;
       }
       if (attention.length) this.keep(this.attention, step, attention, this.tokenHop_s);

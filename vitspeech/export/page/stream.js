@@ -99,5 +99,6 @@ export class ClipStream {
 /** What a stream of clips adds to the metadata of a model of clips. */
 export function clipTimes({ samples, sample_rate_hz }) {
   const hop_samples = Math.round(samples / 4), delay_ms = (1000 * samples) / sample_rate_hz;
-  return { task: "labeling", hop_samples, window_samples: samples, delay_ms, attention: [] };
+  const row_ms = (1000 * hop_samples) / sample_rate_hz, first_row_ms = (delay_ms - row_ms) / 2;
+  return { task: "labeling", hop_samples, window_samples: samples, delay_ms, row_ms, first_row_ms, attention: [] };
 }
