@@ -134,9 +134,10 @@ def test_the_gate_compares_the_weights_of_streams():
     torch.manual_seed(5)
     encoder = {"depth": 3, "heads": 2, "left": [2, 1, 3], "right": [1, 0, 2]}
     tokens = SpeechTokens(width=8)
-    step = StreamStep(SpeechClassifier(3, tokens, encoder=encoder, pooling="mean").eval(), attention=True).eval()
-    for parameter in step.parameters():
+    network = SpeechClassifier(3, tokens, encoder=encoder, pooling="mean").eval()
+    for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
+    step = StreamStep(network, attention=True).eval()
 
     def run(names, feeds):
         with torch.inference_mode():

@@ -177,7 +177,8 @@ class Rotary(nn.Module):
         """Rotate queries and keys at positions `first`, `first` + 1, …."""
         queries, keys = query.shape[-2], key.shape[-2]
         rotation = rotations(queries, self.width, first, query)
-        if queries == 1 and query.shape == key.shape:  # in a stream, where an operation costs more than a copy
+        if queries == 1 and query.shape == key.shape and not torch.compiler.is_compiling():
+            # In a stream an operation costs more than a copy.
             return rotate(torch.cat((query, key)), *rotation).chunk(2)
         same = rotation if keys == queries else rotations(keys, self.width, first, key)
         return rotate(query, *rotation), rotate(key, *same)
