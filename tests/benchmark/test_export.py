@@ -12,14 +12,16 @@ from vitspeech.benchmark import export
 from vitspeech.benchmark.export import Settings
 from vitspeech.errors import InputError
 
-SPEECH, IMAGES = "checkpoints/speech-commands-truncated", "checkpoints/vit-cifar10"
+IMAGES = "checkpoints/vit-cifar10"
 
 
-def test_the_report_has_every_variant_and_names_what_is_not_installed(tmp_path, monkeypatch):
+def test_the_report_has_every_variant_and_names_what_is_not_installed(
+    finished_speech_run, finished_run, tmp_path, monkeypatch
+):
     for package in ("silero_vad", "openwakeword"):
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr(export, "find_spec", lambda package: None)
-    settings = Settings(SPEECH, [IMAGES], batches=[2], seconds=1.0, repeats=2, compiled=False)
+    settings = Settings(str(finished_speech_run), [str(finished_run)], batches=[2], seconds=1.0, repeats=2, compiled=False)
     report = export.benchmark(settings, tmp_path / "export.json")
     assert json.loads((tmp_path / "export.json").read_text())["complete"]
     pushes = {"exported": 40, **{f"torch, pushes of {size} ms": size for size in (10, 40, 100)}}
@@ -27,11 +29,11 @@ def test_the_report_has_every_variant_and_names_what_is_not_installed(tmp_path, 
     assert all(0 < row["real_time_factor"] < 10 for row in report["stream"]["times"].values())
     text = export.table(report)
     assert "not run: silero-vad (voice or not): not installed" in text and "another job" in text
-    assert any(line.split()[:2] == ["vit-cifar10", "2"] for line in text.splitlines())
+    assert any(line.split()[:2] == [finished_run.name, "2"] for line in text.splitlines())
 
 
-def test_a_step_of_the_exported_stream_hears_what_the_stream_in_torch_hears():
-    model = vitspeech.load(SPEECH)
+def test_a_step_of_the_exported_stream_hears_what_the_stream_in_torch_hears(finished_speech_run):
+    model = vitspeech.load(finished_speech_run)
     push, sound = export.exported_stream(model), vitspeech.stream(model)
     samples = torch.randn(100 * 640) / 20
     rows = [push(part)[0] for part in samples.numpy().reshape(100, 640)]

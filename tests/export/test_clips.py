@@ -68,7 +68,8 @@ def test_clips_of_any_length_and_batch(make, tmp_path):
     "make",
     [
         lambda: SpeechClassifier(3, tokens(), SETTINGS, pooling=Flat()),
-        lambda: SpeechClassifier(3, tokens(), RecurrentEncoder(16)),  # the exporter needs its number of tokens
+        # The exporter needs its number of tokens, and writes each of them out.
+        pytest.param(lambda: SpeechClassifier(3, tokens(), RecurrentEncoder(16)), marks=pytest.mark.slow),
     ],
     ids=["pooling", "bidirectional lstm"],
 )

@@ -60,7 +60,9 @@ def test_steps_equal_teacher_forcing_for_every_decoder(score):
     "options",
     [
         {"score": "additive", "positions": "relative", "left": 3},
-        {"score": "cosine", "positions": "sinusoidal", "normalizer": "relu", "tied": True},
+        pytest.param(
+            {"score": "cosine", "positions": "sinusoidal", "normalizer": "relu", "tied": True}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_exported_graphs_find_what_the_network_finds(options, tmp_path):
