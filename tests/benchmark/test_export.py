@@ -21,7 +21,9 @@ def test_the_report_has_every_variant_and_names_what_is_not_installed(
     for package in ("silero_vad", "openwakeword"):
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr(export, "find_spec", lambda package: None)
-    settings = Settings(str(finished_speech_run), [str(finished_run)], batches=[2], seconds=1.0, repeats=2, compiled=False)
+    settings = Settings(
+        str(finished_speech_run), [str(finished_run)], batches=[2], seconds=1.0, repeats=2, compiled=False
+    )
     report = export.benchmark(settings, tmp_path / "export.json")
     assert json.loads((tmp_path / "export.json").read_text())["complete"]
     pushes = {"exported": 40, **{f"torch, pushes of {size} ms": size for size in (10, 40, 100)}}

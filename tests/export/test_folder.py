@@ -9,6 +9,8 @@ import pytest
 from onnx import numpy_helper
 
 import vitspeech
+from vitspeech import SpeechClassifier, SpeechTokens
+from vitspeech.checkpoint.folder import Model
 from vitspeech.errors import InputError, MissingExtraError
 from vitspeech.export import folder as folders
 from vitspeech.export.folder import export
@@ -89,6 +91,21 @@ def test_models_that_are_neither_of_images_nor_of_speech_are_refused(finished_ru
     model = replace(vitspeech.load(finished_run), preprocessing={"symbols": ["a", "b"]})
     with pytest.raises(InputError, match=r"^ViT can't be exported: only models of images and speech, and encoder-"):
         export(model, tmp_path / "symbols")
+
+
+@pytest.mark.parametrize("encoder, pooling, expected", [
+    ({"left": 2, "right": 1}, "mean", "stream"),
+    ({"left": 2, "right": 1}, "self_attentive", "clips"),  # its rows do not add up to the logits of a clip
+    ({}, "mean", "clips"),
+])  # fmt: skip
+def test_classifiers_are_streams_if_their_rows_are_all_that_they_compute(encoder, pooling, expected):
+    network = SpeechClassifier(3, SpeechTokens(8), {"depth": 1, "heads": 2, **encoder}, pooling=pooling).eval()
+    model = Model(network, list("abc"), {"sample_rate_hz": 16_000, "seconds": 1.0}, {}, {})
+    assert folders.kind_of(model, offline=False, attention=False).name == expected
+    assert folders.kind_of(model, offline=True, attention=False).name == "clips"
+    if expected == "clips":
+        with pytest.raises(InputError, match="SpeechClassifier for whole clips is exported without attention weights"):
+            folders.kind_of(model, offline=False, attention=True)
 
 
 def test_without_onnx_runtime_the_extra_is_named(quick, finished_run, tmp_path, monkeypatch):

@@ -1,12 +1,14 @@
 """Weights in 8 bits: what is quantized, what is reported, and when it is refused."""
 
 import json
+from dataclasses import replace
 
 import numpy
 import onnx
 import pytest
 
 import vitspeech
+from vitspeech.checkpoint.release import card_data
 from vitspeech.errors import InputError
 from vitspeech.export import int8
 from vitspeech.export.folder import export, kind_of, to_onnx
@@ -45,6 +47,20 @@ def test_log_mel_filters_of_a_stream_stay_in_float(finished_speech_run):
     filters = [node for node in quantized.graph.node if "log_mel" in node.name and "MatMul" in node.op_type]
     assert [node.op_type for node in filters] == ["MatMul"]
     assert any(node.op_type == "MatMulInteger" for node in quantized.graph.node)
+
+
+def test_convolutions_of_a_cnn_have_8_bits_and_the_first_one_has_not(finished_run):
+    run = vitspeech.load(finished_run)
+    model = replace(run, network=vitspeech.CNN(len(run.labels), widths=(8, 8, 8)).eval())
+    kind = kind_of(model, offline=False, attention=False)
+    graph = kind.graphs["model.onnx"]
+    before = to_onnx(graph.module, graph.inputs, graph.outputs, graph.dynamic)
+    quantized = int8.quantize(before, kind, card_data(run, None))
+    is_8_bit = {tensor.name: tensor.data_type == onnx.TensorProto.INT8 for tensor in quantized.graph.initializer}
+    made_by = {output: node for node in quantized.graph.node for output in node.output}
+    convolutions = [made_by.get(node.input[1]) for node in quantized.graph.node if node.op_type == "Conv"]
+    assert convolutions[0] is None  # its weights are floats in the graph
+    assert len(convolutions) >= 5 and all(is_8_bit[node.input[0]] for node in convolutions[1:])
 
 
 def test_int8_that_costs_accuracy_is_refused(finished_run, tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="a new folder")
     offline = "export a speech classifier that can be streamed for whole clips"
     parser.add_argument("--offline", action="store_true", help=offline)
-    attention = "add the attention weights of every block as outputs"
+    attention = "add the attention weights of every block as outputs (images and streams)"
     parser.add_argument("--attention", action="store_true", help=attention)
     int8 = "quantize the weights, if accuracy on the card's test set falls by at most half a point"
     parser.add_argument("--int8", action="store_true", help=int8)
@@ -49,7 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     others = [name for name in metadata["files"] if name not in graphs]
     print(f"{folder}: wrote {', '.join([*sizes, *others])} and model.json")
     most = f"{gate['difference']:.2g} where the largest number is {gate['largest']:.3g}"
-    print(f"ONNX Runtime differs from the network by at most {most}, over {gate['rows']} rows")
-    for name, values in metadata.get("int8", {}).items():
+    quantized = dict(metadata.get("int8", {}))
+    graph = "ONNX Runtime, before quantization," if quantized else "ONNX Runtime"
+    print(f"{graph} differs from the network by at most {most}, over {gate['rows']} rows")
+    note = quantized.pop("note", None)
+    for name, values in quantized.items():
         (metric, value), size = next(iter(values.items())), values["bytes"] / 1e6
         print(f"{name}: {metric} {value:.4f}, {size:.2f} MB, {values['milliseconds']:.2f} ms an input on one core")
+    if note is not None:
+        print(note)

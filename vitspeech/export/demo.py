@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vitspeech.attention import Encoder
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.files import sha256, write_json
 from vitspeech.errors import InputError
 from vitspeech.export.examples import write_test_pictures
-from vitspeech.export.folder import FORMAT, GRAPH, METADATA, check_new, export
+from vitspeech.export.folder import FORMAT, GRAPH, METADATA, check_new, export, is_streaming
 from vitspeech.export.images import has_attention
 from vitspeech.models.encoder_decoder import EncoderDecoder
 from vitspeech.samples import FOLDER as SAMPLES
@@ -109,7 +110,10 @@ def export_loaded(source: Path, target: Path, load: Callable[[Path], Model]) -> 
     model = load(source)
     if isinstance(model.network, EncoderDecoder):
         refuse(source, type(model.network).__name__)
-    return export(model, target, attention="image" not in model.preprocessing or has_attention(model))
+    if "image" in model.preprocessing:
+        return export(model, target, attention=has_attention(model))
+    is_attention = isinstance(getattr(model.network, "encoder", None), Encoder)
+    return export(model, target, attention=is_attention and is_streaming(model))
 
 
 def copy_exported(source: Path, target: Path) -> dict[str, Any]:

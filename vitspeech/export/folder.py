@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.folder import CARD, WEIGHTS, Model
 from vitspeech.data.files import sha256, write_json
 from vitspeech.errors import InputError
@@ -63,6 +64,7 @@ def export(
     metadata = {"format": FORMAT, "kind": kind.name, "name": model.card.get("name"), "labels": model.labels}
     metadata |= kind.metadata | {"source": source_of(model), "gate": gate}
     if int8:
+        metadata["gate"]["of"] = "fp32, before quantization"
         graphs[GRAPH], metadata["int8"] = to_int8(model, kind, graphs[GRAPH], data)
     contents = {file: with_metadata(graph, metadata) for file, graph in graphs.items()}
     return write(folder, metadata, contents | runner(metadata))
@@ -96,15 +98,32 @@ def kind_of(model: Model, *, offline: bool, attention: bool) -> Kind:
     if "image" in model.preprocessing:
         return image_kind(model, attention)
     if isinstance(model.network, EncoderDecoder):
+        refuse_attention(attention, name)
         return encoder_decoder_kind(model)
     if "sample_rate_hz" not in model.preprocessing:
         raise InputError(f"{name} can't be exported: only models of images and speech, and encoder-decoders can")
-    is_streaming = getattr(getattr(model.network, "encoder", None), "reach", (None, None))[1] is not None
-    if is_streaming and not offline:
+    if is_streaming(model) and not offline:
         return stream_kind(model, attention)
     if "seconds" not in model.preprocessing:
         raise InputError(f"{name} can't be exported: it neither streams nor classifies clips")
+    refuse_attention(attention, f"{name} for whole clips")
     return clip_kind(model)
+
+
+def is_streaming(model: Model) -> bool:
+    """Whether the rows of a stream are all that a model computes: look-ahead is limited, and pooling is a mean."""
+    reach = getattr(getattr(model.network, "encoder", None), "reach", (None, None))
+    return reach[1] is not None and isinstance(getattr(model.network, "pooling", None), MeanPooling | None)
+
+
+def refuse_attention(attention: bool, what: str) -> None:
+    """Refuse attention weights where a graph has none.
+
+    Raises:
+        InputError: If they are wanted.
+    """
+    if attention:
+        raise InputError(f"{what} is exported without attention weights: they are for images and streams")
 
 
 def source_of(model: Model) -> dict[str, str] | None:

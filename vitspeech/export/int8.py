@@ -8,6 +8,7 @@ float: log-mel features and patches lose most (docs/export.md).
 import contextlib
 import itertools
 import logging
+import platform
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -33,7 +34,7 @@ from vitspeech.inference.transcribe import Search
 from vitspeech.tasks import find_task
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
 
 ALLOWED = 0.005  # accuracy that quantization may cost: half a point
 CALIBRATED = 8  # batches of validation data that choose the scales of convolutions
@@ -89,7 +90,10 @@ def to_int8(model: Model, kind: Kind, graph: "ModelProto", root: str | None) -> 
     if fall > ALLOWED + 1e-9:
         change = f"{before.metric} from {before.value:.4f} to {after.value:.4f}"
         raise InputError(f"--int8 changes {change}, by more than {ALLOWED}: nothing is written; export without --int8")
-    return quantized, {"fp32": before.described, "int8": after.described}
+    report = {"fp32": before.described, "int8": after.described}
+    if after.milliseconds >= before.milliseconds:
+        report["note"] = f"8 bits are not faster than fp32 on this machine ({platform.machine()})"
+    return quantized, report
 
 
 def measured(model: Model, kind: Kind, graph: bytes, data: LightningDataModule) -> Measured:
@@ -121,15 +125,16 @@ def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "Mod
     import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
 
-    graph = with_products(graph)
-    module, constants = kind.graphs[FILE].module, {tensor.name for tensor in graph.graph.initializer}
-    weighted = [node for node in graph.graph.node if len(node.input) > 1 and node.input[1] in constants]
-    inner = [node for node in weighted if not node.name.startswith(front_ends(module))]
-    linear = [node.name for node in inner if node.op_type == "MatMul"]
-    # The first convolution of a network without front end reads the pixels.
-    convolutions = [node.name for node in inner if node.op_type == "Conv"][len(front_ends(module)) == 0 :]
-    options = {"per_channel": True, "weight_type": QuantType.QInt8, "nodes_to_quantize": linear or convolutions}
-    if not options["nodes_to_quantize"]:
+    # Of a network of convolutions the head alone is not worth it.
+    products = [node for node in weighted_nodes(graph, kind) if node.op_type in ("MatMul", "Gemm")]
+    is_linear = any(".head/" not in node.name for node in products)
+    graph = with_products(graph) if is_linear else graph
+    wanted = "MatMul" if is_linear else "Conv"
+    nodes = [node.name for node in weighted_nodes(graph, kind) if node.op_type == wanted]
+    if not is_linear and not front_ends(kind.graphs[FILE].module):
+        nodes = nodes[1:]  # the first convolution reads the pixels
+    options = {"per_channel": True, "weight_type": QuantType.QInt8, "nodes_to_quantize": nodes}
+    if not nodes:
         raise InputError("--int8: the network has neither linear layers nor convolutions to quantize")
 
     class Reader(CalibrationDataReader):
@@ -142,7 +147,7 @@ def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "Mod
     with tempfile.TemporaryDirectory() as folder, quiet():
         before, after = str(Path(folder, "fp32.onnx")), str(Path(folder, "int8.onnx"))
         onnx.save(graph, before)
-        if linear:
+        if is_linear:
             quantize_dynamic(before, after, op_types_to_quantize=["MatMul"], **options)
         else:
             types = {"op_types_to_quantize": ["Conv"], "activation_type": QuantType.QUInt8}
@@ -150,6 +155,13 @@ def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "Mod
         quantized = onnx.load(after)
     strip(quantized)
     return quantized
+
+
+def weighted_nodes(graph: "ModelProto", kind: Kind) -> list["NodeProto"]:
+    """The nodes with weights, except those of the front end."""
+    constants, front = {tensor.name for tensor in graph.graph.initializer}, front_ends(kind.graphs[FILE].module)
+    nodes = [node for node in graph.graph.node if len(node.input) > 1 and node.input[1] in constants]
+    return [node for node in nodes if not node.name.startswith(front)]
 
 
 def with_products(graph: "ModelProto") -> "ModelProto":

@@ -154,7 +154,8 @@ def check_attention(encoder: Encoder, name: str) -> None:
     """
     if None in (*encoder.left, *encoder.right):
         raise InputError(f"{name} can't be exported as a stream: left={encoder.left}, right={encoder.right} of a block "
-                         "is unlimited, so its state would grow; train it with a limited `left`")  # fmt: skip
+                         "is unlimited, so its state would grow; train it with a limited `left`, or export a "
+                         "classifier with --offline")  # fmt: skip
     if not isinstance(encoder.positions, SinusoidalPositions | None):
         raise InputError(f"{name} can't be exported as a stream: learned positions end after their table")
 

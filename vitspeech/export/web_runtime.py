@@ -11,7 +11,9 @@ import subprocess
 import tarfile
 import tempfile
 import urllib.request
+import zlib
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from pathlib import Path
 
 from vitspeech.errors import InputError
@@ -71,7 +73,7 @@ def read(source: Path) -> dict[str, bytes]:
     try:
         with tarfile.open(source) as archive:
             return found(lambda name: archive.extractfile(f"package/dist/{name}").read(), str(source))
-    except tarfile.TarError as error:
+    except (tarfile.TarError, EOFError, zlib.error) as error:
         raise InputError(f"{source}: neither a folder nor the archive of {PACKAGE}: {error}") from None
 
 
@@ -127,7 +129,7 @@ def download() -> dict[str, bytes]:
                     f"{index.rstrip('/')}/{name}/-/{name}-{version}.tgz", timeout=TIMEOUT_S
                 ) as answer:
                     archive.write_bytes(answer.read())
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, HTTPException) as error:
                 raise InputError(f"{PACKAGE} could not be loaded from the index of {INDEX}: {error}. {hint}") from None
         elif npm:
             command = [npm, "pack", PACKAGE, "--ignore-scripts", "--pack-destination", folder]

@@ -27,13 +27,13 @@ class ModelPanel {
   async load() {
     try {
       this.model = await open(this.folder);
+      await this.compute(new Uint8Array(3 * this.model.metadata.side ** 2)); // the first run is slow: buffers are allocated
     } catch (error) {
       this.verdict.className = "alert";
       this.verdict.textContent = error.message;
       return;
     }
     const { metadata } = this.model;
-    await this.compute(new Uint8Array(3 * metadata.side ** 2)); // the first run is slow: buffers are allocated
     this.verdict.textContent = "No picture yet";
     this.map = new AttentionMap(metadata, this.name);
     this.root.append(this.map.root);

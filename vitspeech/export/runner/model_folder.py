@@ -7,6 +7,7 @@ Shapes: N samples.
 
 import hashlib
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +50,10 @@ def open_graph(folder: str | Path, about: dict[str, Any], file: str = "model.onn
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    graph = onnxruntime.InferenceSession(str(Path(folder) / file), options, providers=["CPUExecutionProvider"])
+    try:
+        graph = onnxruntime.InferenceSession(str(Path(folder) / file), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own classes
+        raise ValueError(f"{Path(folder) / file}: ONNX Runtime {onnxruntime.__version__} refuses it: {error}") from None
     noted = json.loads(graph.get_modelmeta().custom_metadata_map.get("vitspeech", "{}"))
     if noted != {name: value for name, value in about.items() if name != "files"}:
         raise ValueError(f"{Path(folder) / 'model.json'}: altered; the graph says something else. Export again")
@@ -80,7 +84,7 @@ def read_sound(path: str | Path, rate_hz: int) -> numpy.ndarray:
         raise ValueError(f"{path}: not a recording that can be read ({error})") from None
     if its_rate_hz != rate_hz:
         raise ValueError(f"{path}: has {its_rate_hz} Hz, the model needs {rate_hz} Hz; resample it: "
-                         f"ffmpeg -i {Path(path).name} -ar {rate_hz} resampled.wav")  # fmt: skip
+                         f"ffmpeg -i {shlex.quote(str(path))} -ar {rate_hz} resampled.wav")  # fmt: skip
     if len(samples) < SHORTEST_S * rate_hz:
         raise ValueError(f"{path}: lasts {len(samples) / rate_hz:.3g} s, below {SHORTEST_S} s")
     if not numpy.isfinite(samples).all():
