@@ -9,6 +9,7 @@ FOLDER/models.json                which models and examples there are
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,8 +20,9 @@ from vitspeech.checkpoint.folder import Model
 from vitspeech.data.files import sha256, write_json
 from vitspeech.errors import InputError
 from vitspeech.export.examples import write_test_pictures
-from vitspeech.export.folder import FORMAT, GRAPH, METADATA, check_new, export, is_streaming
+from vitspeech.export.folder import FORMAT, GRAPH, METADATA, check_new, export, is_streaming, new_draft
 from vitspeech.export.images import has_attention
+from vitspeech.export.session import session
 from vitspeech.models.encoder_decoder import EncoderDecoder
 from vitspeech.samples import FOLDER as SAMPLES
 
@@ -56,8 +58,7 @@ def write_demo(
     folder = Path(folder)
     check_new(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = folder.with_name(f".{folder.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
+    draft = new_draft(folder)
     try:
         models = write_models(sources, draft, load)
         shutil.copytree(PAGE, draft, dirs_exist_ok=True)
@@ -94,6 +95,7 @@ def free_name(source: Path, taken: Sequence[str]) -> str:
     """A name for a model in the page: that of its folder, of a run with the run's before, with a number if need be."""
     source = Path(os.path.abspath(source))  # the name of a link, not of what it leads to
     name = f"{source.parent.name}-{source.name}" if source.name.isdigit() else source.name
+    name = re.sub(r"[^\w.-]+", "-", name)  # it is a part of addresses
     number = next(
         count for count in range(1, len(taken) + 2) if (name if count == 1 else f"{name}-{count}") not in taken
     )
@@ -133,6 +135,11 @@ def copy_exported(source: Path, target: Path) -> dict[str, Any]:
         refuse(source, f"a model of the kind {kind!r}")
     if sha256(source / GRAPH) != expected:
         raise InputError(f"{source}: {GRAPH} does not match {METADATA} (another SHA-256); export it anew")
+    noted = json.loads(
+        session((source / GRAPH).read_bytes()).get_modelmeta().custom_metadata_map.get("vitspeech", "{}")
+    )
+    if noted != {name: value for name, value in metadata.items() if name != "files"}:
+        raise InputError(f"{source / METADATA}: altered; the graph says something else. Export it anew")
     target.mkdir(parents=True)
     for name in (GRAPH, METADATA):
         shutil.copyfile(source / name, target / name)

@@ -8,6 +8,7 @@ FOLDER/run.py         runs the model: picture or recording -> labels, words with
 
 import json
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,13 @@ def with_metadata(graph: "onnx.ModelProto", metadata: dict[str, Any]) -> bytes: 
     return graph.SerializeToString()
 
 
+def new_draft(folder: Path) -> Path:
+    """A new hidden folder beside a folder that is to be written, which no other process uses."""
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name[:40]}.", suffix=".draft", dir=folder.parent))
+    draft.chmod(0o755)  # it is made readable by its owner alone
+    return draft
+
+
 def write(folder: Path, metadata: dict[str, Any], contents: dict[str, bytes]) -> dict[str, Any]:
     """Write all files, or none if it fails.
 
@@ -162,9 +170,7 @@ def write(folder: Path, metadata: dict[str, Any], contents: dict[str, bytes]) ->
         The metadata with the checksums.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = folder.with_name(f".{folder.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
+    draft = new_draft(folder)
     try:
         for name, content in contents.items():
             (draft / name).write_bytes(content)

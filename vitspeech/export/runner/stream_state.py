@@ -10,8 +10,10 @@ def save_state(model: Any, path: str | Path) -> None:
     """Write all that the rest of the recording depends on, with the checksum of the model (`run.Model`)."""
     mine = {name: getattr(model, name) for name in ("steps", "pending", "state")}
     decoder = {f"decoder_{name}": value for name, value in model.decoder.state().items()}
-    with open(path, "wb") as file:
+    draft = Path(path).with_name(f".{Path(path).name}.draft")
+    with open(draft, "wb") as file:
         numpy.savez(file, model=checksum(model), **mine, **decoder)
+    draft.replace(path)  # the state before stays if this is interrupted
 
 
 def load_state(model: Any, path: str | Path) -> None:
