@@ -9,6 +9,7 @@ Before anything is written, ONNX Runtime and the network are compared on the sam
 only written if they agree.
 """
 
+import sys
 from collections.abc import Sequence
 
 from vitspeech import command_line
@@ -21,6 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="a new folder")
     offline = "export a speech classifier that can be streamed for whole clips"
     parser.add_argument("--offline", action="store_true", help=offline)
+    stream = "refuse a model that can't be streamed; without this, it is exported for whole clips"
+    parser.add_argument("--stream", action="store_true", help=stream)
     attention = "add the attention weights of every block as outputs (images and streams)"
     parser.add_argument("--attention", action="store_true", help=attention)
     int8 = "quantize the weights, if accuracy on the card's test set falls by at most half a point"
@@ -31,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.data is not None and not options.int8:
         parser.error("--data is for --int8")
+    if options.offline and options.stream:
+        parser.error("give either --offline or --stream")
 
     from pathlib import Path
 
@@ -40,14 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = Path(options.folder)
     check_new(folder)
     command_line.check_folder(folder.absolute().parent, "FOLDER")
+    print("exporting, then comparing with the network: up to half a minute …", file=sys.stderr, flush=True)
     model = vitspeech.load(options.checkpoint, trust=options.trust)
-    given = {name: getattr(options, name) for name in ("offline", "attention", "int8", "data")}
+    given = {name: getattr(options, name) for name in ("offline", "stream", "attention", "int8", "data")}
     metadata = export(model, folder, **given)
     gate = metadata["gate"]
     graphs = [name for name in metadata["files"] if name.endswith(".onnx")]
     sizes = [f"{name} ({(folder / name).stat().st_size / 1e6:.2f} MB)" for name in graphs]
     others = [name for name in metadata["files"] if name not in graphs]
-    print(f"{folder}: wrote {', '.join([*sizes, *others])} and model.json")
+    print(f"{folder}: wrote {', '.join([*sizes, *others])} and model.json (kind: {metadata['kind']})")
     most = f"{gate['difference']:.2g} where the largest number is {gate['largest']:.3g}"
     quantized = dict(metadata.get("int8", {}))
     graph = "ONNX Runtime, before quantization," if quantized else "ONNX Runtime"

@@ -25,6 +25,7 @@ from vitspeech.export.kind import Kind
 from vitspeech.export.runner import runner
 from vitspeech.export.session import session
 from vitspeech.export.stream import stream_kind
+from vitspeech.inference.stream import AudioStream
 from vitspeech.models.encoder_decoder import EncoderDecoder
 from vitspeech.writing import sync
 
@@ -37,6 +38,7 @@ def export(
     folder: str | Path,
     *,
     offline: bool = False,
+    stream: bool = False,
     attention: bool = False,
     int8: bool = False,
     data: str | None = None,
@@ -47,6 +49,7 @@ def export(
         model: From `vitspeech.load`.
         folder: A new folder.
         offline: Export a speech classifier that can be streamed for whole clips.
+        stream: Refuse a model that can't be streamed.
         attention: Add the attention weights of every block as further outputs.
         int8: Quantize the weights, if that costs at most half a point of accuracy on the test set of the card.
         data: The folder of that data set; `None` is the default of the data set's class.
@@ -61,6 +64,8 @@ def export(
     """
     folder = Path(folder)
     check_new(folder)
+    if stream:
+        AudioStream(model.network)  # which says why not
     kind, graphs, gate = converted(kind_of(model, offline=offline, attention=attention))
     metadata = {"format": FORMAT, "kind": kind.name, "name": model.card.get("name"), "labels": model.labels}
     metadata |= kind.metadata | {"source": source_of(model), "gate": gate}
