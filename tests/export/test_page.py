@@ -405,8 +405,9 @@ def test_falling_behind_the_microphone_is_told(browser, address, folder):
         page.goto(address)
         status(page, "Ready")
         page.get_by_role("button", name="Use the microphone").click()
-        status(page, "can't keep up")
-        assert "can't keep up with the microphone" in alert(page)
+        # The status says so first; a slow machine may be past it.
+        told = page.get_by_role("alert").filter(has_text="can't keep up with the microphone")
+        told.wait_for(timeout=WAIT_MS)
         assert page.get_by_role("button", name="Use the microphone").is_enabled()
 
 
