@@ -11,6 +11,7 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech.export import export
+from vitspeech.export.web_runtime import UnavailableError, web_runtime
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +40,12 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of a virtual environment with numpy, onnxruntime, soundfile and Pillow, but without torch."""
     return make_bare(tmp_path_factory.mktemp("bare"))
+
+
+@pytest.fixture(scope="session")
+def runtime() -> dict[str, bytes]:
+    """The files of onnxruntime-web; skipped only where nothing can give them, not if they are altered."""
+    try:
+        return web_runtime()
+    except UnavailableError as error:
+        pytest.skip(str(error))

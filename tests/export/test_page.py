@@ -16,10 +16,8 @@ import vitspeech
 from vitspeech.decoding.ctc import GreedySearch
 from vitspeech.decoding.keywords import KeywordDecoder
 from vitspeech.decoding.spotting_settings import SpottingSettings
-from vitspeech.errors import InputError
 from vitspeech.export.demo import write_demo
 from vitspeech.export.serving import server
-from vitspeech.export.web_runtime import web_runtime
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.plots.attention_maps import forward_with_attention
 from vitspeech.samples import FOLDER as SAMPLES
@@ -33,12 +31,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not instal
 
 
 @pytest.fixture(scope="module")
-def folder(exported, tmp_path_factory):
+def folder(exported, runtime, tmp_path_factory):
     """The page of a spotter with attention, of a CTC model and of a classifier of clips."""
-    try:
-        runtime = web_runtime()
-    except InputError as error:
-        pytest.skip(str(error))
     target = tmp_path_factory.mktemp("page") / "site"
     named = tmp_path_factory.mktemp("exported")  # the page's names are those of the folders
     for name in (TRUNCATED, CTC, CLIPS):

@@ -14,10 +14,8 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech.data.images.reading import read_picture
-from vitspeech.errors import InputError
 from vitspeech.export.demo import write_demo
 from vitspeech.export.serving import server
-from vitspeech.export.web_runtime import web_runtime
 from vitspeech.plots.attention_maps import forward_with_attention
 from vitspeech.samples import FOLDER
 
@@ -29,12 +27,8 @@ MAP = f"[data-model={VIT}] .map"
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory, exported):
+def address(tmp_path_factory, exported, runtime):
     """The address of a served page with the released ViT and CNN."""
-    try:
-        runtime = web_runtime()
-    except InputError as error:
-        pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("demo") / "page"
     write_demo([exported("vit-cifar10", attention=True), exported("cnn-cifar10")], folder, runtime, vitspeech.load)
     with server(folder, 0) as serving:

@@ -30,6 +30,10 @@ INDEX = "npm_config_registry"  # the variable in which npm, too, looks for the a
 TIMEOUT_S = 60  # without an answer
 
 
+class UnavailableError(InputError):
+    """The files are not on this machine, and cannot be downloaded; the message says where to put them."""
+
+
 def web_runtime(source: str | Path | None = None) -> dict[str, bytes]:
     """The files by their names.
 
@@ -38,7 +42,8 @@ def web_runtime(source: str | Path | None = None) -> dict[str, bytes]:
             the user's cache, which is filled by `npm pack`, or from the index in the variable `npm_config_registry`.
 
     Raises:
-        InputError: If they can't be had, or are not those of this version.
+        UnavailableError: If they can't be had.
+        InputError: If they are not those of this version.
     """
     if source is not None:
         return checked(read(Path(source)), str(source))
@@ -113,7 +118,7 @@ def download() -> dict[str, bytes]:
     """The files from an index of npm packages.
 
     Raises:
-        InputError: If there is neither npm nor the address of an index, or the download fails.
+        UnavailableError: If there is neither npm nor the address of an index, or the download fails.
     """
     hint = (
         f"The page needs {needed()}: put them into {cache_folder()}, name a folder or an archive that has them with "
@@ -130,15 +135,17 @@ def download() -> dict[str, bytes]:
                 ) as answer:
                     archive.write_bytes(answer.read())
             except (OSError, ValueError, HTTPException) as error:
-                raise InputError(f"{PACKAGE} could not be loaded from the index of {INDEX}: {error}. {hint}") from None
+                raise UnavailableError(
+                    f"{PACKAGE} could not be loaded from the index of {INDEX}: {error}. {hint}"
+                ) from None
         elif npm:
             command = [npm, "pack", PACKAGE, "--ignore-scripts", "--pack-destination", folder]
             packed = subprocess.run(command, cwd=folder, capture_output=True, text=True)
             archives = [*Path(folder).glob("*.tgz")]
             if packed.returncode or not archives:
                 lines = [line for line in packed.stderr.splitlines() if "error" in line.lower()]
-                raise InputError(f"npm pack {PACKAGE} failed: {' '.join(lines[:1]) or 'no archive'}. {hint}")
+                raise UnavailableError(f"npm pack {PACKAGE} failed: {' '.join(lines[:1]) or 'no archive'}. {hint}")
             archive = archives[0]
         else:
-            raise InputError(hint)
+            raise UnavailableError(hint)
         return checked(read(archive), PACKAGE)

@@ -198,6 +198,7 @@ class SpeechPage {
         this.stop(`This device can't keep up with the microphone: it was ${behind_s.toFixed(0)} s behind.`);
         return;
       }
+      if (behind_s > LATE_S) this.say(`This device can't keep up: ${behind_s.toFixed(1)} s behind the microphone.`);
       if (busy) return;
       busy = true;
       try {
@@ -206,8 +207,7 @@ class SpeechPage {
           await hearing.push(all);
           waiting -= all.length;
           if (run !== this.run) return;
-          const late_s = waiting / hearing.rate;
-          this.say(late_s > LATE_S ? `This device can't keep up: ${late_s.toFixed(1)} s behind the microphone.` : "Listening …");
+          if (waiting / hearing.rate <= LATE_S) this.say("Listening …");
           this.changed();
         }
       } catch (error) {
