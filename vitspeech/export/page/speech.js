@@ -5,6 +5,7 @@ import { open } from "./runtime.js";
 import { Hearing } from "./hearing.js";
 import { listen, microphoneLack, readSound } from "./sound.js";
 import { LEFT, drawAttention, drawProbabilities, drawSound, spanOf } from "./timeline.js";
+import { joined } from "./stream.js";
 
 const LATE_S = 0.5, LOST_S = 5; // behind the microphone: told; ended
 const PART_S = 0.5; // of a file, between two drawings
@@ -333,14 +334,4 @@ function panel(title, ...children) {
 /** Replace the options of a choice: [value, name]. */
 function fill(select, options) {
   select.replaceChildren(...options.map(([value, name]) => element("option", { value }, name)));
-}
-
-function joined(parts) {
-  const all = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let place = 0;
-  for (const part of parts) {
-    all.set(part, place);
-    place += part.length;
-  }
-  return all;
 }

@@ -19,9 +19,7 @@ export class Stream {
   /** Process the next samples: Float32Array within ±1 -> one result for each step. */
   async push(samples) {
     const { hop_samples, first_step } = this.metadata, results = [];
-    const all = new Float32Array(this.pending.length + samples.length);
-    all.set(this.pending);
-    all.set(samples, this.pending.length);
+    const all = joined([this.pending, samples]);
     let first = 0;
     for (; first + hop_samples <= all.length; first += hop_samples) {
       results.push(await this.advance(all.slice(first, first + hop_samples), this.step >= first_step));
@@ -71,9 +69,7 @@ export class ClipStream {
 
   async push(samples) {
     const { hop_samples, window_samples } = this.metadata, results = [];
-    const all = new Float32Array(this.pending.length + samples.length);
-    all.set(this.pending);
-    all.set(samples, this.pending.length);
+    const all = joined([this.pending, samples]);
     let first = 0;
     for (; first + window_samples <= all.length; first += hop_samples) {
       results.push(await this.clip(all.slice(first, first + window_samples)));
@@ -101,4 +97,15 @@ export function clipTimes({ samples, sample_rate_hz }) {
   const hop_samples = Math.round(samples / 4), delay_ms = (1000 * samples) / sample_rate_hz;
   const row_ms = (1000 * hop_samples) / sample_rate_hz, first_row_ms = (delay_ms - row_ms) / 2;
   return { task: "labeling", hop_samples, window_samples: samples, delay_ms, row_ms, first_row_ms, attention: [] };
+}
+
+/** Parts of samples as one array. */
+export function joined(parts) {
+  const all = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let place = 0;
+  for (const part of parts) {
+    all.set(part, place);
+    place += part.length;
+  }
+  return all;
 }
