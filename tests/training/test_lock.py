@@ -59,7 +59,7 @@ def test_of_many_processes_that_lock_together_one_at_a_time_holds_the_folder(tmp
             continue
         status, lock, entered = 1, RunLock(), 0
         try:
-            while entered < 50:
+            while entered < 150:
                 try:
                     lock.acquire(tmp_path / "run")
                 except InputError:

@@ -44,8 +44,11 @@ class RunLock:
                     raise InputError(f"{run}: is being trained by {holder or 'another process'}") from None
                 warnings.warn(f"{run} cannot be locked ({error.strerror}); do not train it twice at once", stacklevel=2)
                 return
-            if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
-                break
+            try:
+                if os.path.samestat(os.fstat(file), path.stat()):
+                    break
+            except FileNotFoundError:
+                pass
             os.close(file)  # of a process that ended in the meantime and removed the file
         os.ftruncate(file, 0)
         os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
