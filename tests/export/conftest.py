@@ -1,9 +1,10 @@
-"""Released models, exported once per test session."""
+"""Released models and tiny graphs, exported once per test session."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
 from bare import make_bare
 from filelock import FileLock
@@ -11,7 +12,14 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech.export import export
+from vitspeech.export import folder as folders
 from vitspeech.export.web_runtime import UnavailableError, web_runtime
+
+
+def shared(factory: pytest.TempPathFactory) -> Path:
+    """A folder for all processes of one session."""
+    folder = factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture(scope="session")
@@ -20,9 +28,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     The first of the parallel test processes that asks for it exports it. Tests must not change the folder; copy it.
     """
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent  # shared by the processes of one session
+    folder = shared(tmp_path_factory)
 
     def export_once(name: str, *, offline: bool = False, attention: bool = False) -> Path:
         options = ["offline"] * offline + ["attention"] * attention
@@ -34,6 +40,30 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return target
 
     return export_once
+
+
+@pytest.fixture(scope="session")
+def graph(tmp_path_factory: pytest.TempPathFactory, finished_run: Path) -> onnx.ModelProto:
+    """The graph of the tiny ViT, without metadata. Tests must not change it; `quick` gives them a copy."""
+    target = shared(tmp_path_factory) / "graphs" / "tiny.onnx"
+    target.parent.mkdir(exist_ok=True)
+    with FileLock(target.with_suffix(".lock")):
+        if not target.is_file():
+            model = vitspeech.load(finished_run)
+            (graph,) = folders.kind_of(model, offline=False, attention=False).graphs.values()
+            made = folders.to_onnx(graph.module, graph.inputs, graph.outputs, graph.dynamic)
+            onnx.save(made, draft := target.with_suffix(".draft"))
+            draft.rename(target)
+    return onnx.load(target)
+
+
+@pytest.fixture
+def quick(graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> onnx.ModelProto:
+    """Exports of the tiny ViT take the graph that is there: a copy, which the test may change."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(graph)
+    monkeypatch.setattr(folders, "to_onnx", lambda *args: copy)
+    return copy
 
 
 @pytest.fixture(scope="session")

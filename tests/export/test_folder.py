@@ -16,23 +16,6 @@ from vitspeech.export import folder as folders
 from vitspeech.export.folder import export
 
 
-@pytest.fixture(scope="module")
-def graph(finished_run):
-    """The graph of the tiny ViT, to be exported again and again."""
-    model = vitspeech.load(finished_run)
-    (graph,) = folders.kind_of(model, offline=False, attention=False).graphs.values()
-    return folders.to_onnx(graph.module, graph.inputs, graph.outputs, graph.dynamic)
-
-
-@pytest.fixture
-def quick(graph, monkeypatch):
-    """Exports take the graph that is there: a copy, which the test may change."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(graph)
-    monkeypatch.setattr(folders, "to_onnx", lambda *args: copy)
-    return copy
-
-
 def test_graph_and_model_json_have_the_same_metadata(quick, finished_run, tmp_path):
     returned = export(vitspeech.load(finished_run), tmp_path / "vit")
     written = json.loads((tmp_path / "vit/model.json").read_text())
