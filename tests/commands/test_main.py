@@ -61,13 +61,13 @@ def test_help_does_not_import_torch():
 
 
 def test_help_takes_less_than_a_second():
-    # The fastest of three: other processes may keep this machine busy.
-    times = []
-    for _ in range(3):
+    def seconds():
         start = time.perf_counter()
         subprocess.run([*VITSPEECH, "train", "--help"], check=True, capture_output=True)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 1
+        return time.perf_counter() - start
+
+    # The fastest of three: other processes may keep this machine busy.
+    assert any(seconds() < 1 for _ in range(3))
 
 
 def test_a_closed_pipe_ends_a_command_quietly():
