@@ -2,6 +2,7 @@
 
 import { choice, dropZone, element, fileButton, tell } from "./main.js";
 import { open } from "./runtime.js";
+import { classNames } from "./decoding.js";
 import { Hearing } from "./hearing.js";
 import { listen, microphoneLack, readSound } from "./sound.js";
 import { LEFT, drawAttention, drawProbabilities, drawSound, spanOf } from "./timeline.js";
@@ -264,13 +265,13 @@ class SpeechPage {
     const { hearing, model } = this;
     if (!model || !this.sound.clientWidth) return;
     const full_s = hearing?.total_s ? Math.max(hearing.total_s, 1) : Infinity;
-    const span_s = Math.min(spanOf(this.sound), full_s), { sample_rate_hz: rate_hz, labels } = model.metadata;
+    const span_s = Math.min(spanOf(this.sound), full_s), { sample_rate_hz: rate_hz } = model.metadata;
     const newest_s = hearing?.rows ? hearing.times.first_s + (hearing.rows - 0.5) * hearing.times.hop_s : null;
     const cursor_s = hearing ? (this.cursor_s ?? newest_s) : null, duration_s = hearing?.duration_s ?? 0;
     const middle_s = this.cursor_s === null ? duration_s : this.cursor_s + span_s / 2;
     const start_s = Math.max(0, Math.min(middle_s, Math.max(duration_s, 0)) - span_s);
     const view = this.view = { start_s, span_s, cursor_s, rate_hz };
-    const names = model.metadata.task === "recognition" ? [...labels, "blank"] : labels;
+    const names = classNames(model.metadata);
     const times = hearing?.times ?? { first_s: 0, hop_s: 1 };
     drawProbabilities(this.chart, view, names, hearing?.probabilities ?? new Map(), times);
     const row = hearing?.rows ? hearing.rowAt(cursor_s) : null, at = row === null ? null : hearing.probabilities.get(row);
