@@ -2,6 +2,8 @@
 
 import base64
 import io
+import threading
+from contextlib import contextmanager
 
 import numpy
 import soundfile
@@ -11,6 +13,7 @@ from tiny import ROOT
 import vitspeech
 from vitspeech import RecurrentEncoder, SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTokens, WindowMLP
 from vitspeech.checkpoint.folder import Model
+from vitspeech.export.serving import server
 from vitspeech.samples import FOLDER as SAMPLES
 
 SAMPLE = SAMPLES / "left-right-go.wav"
@@ -41,6 +44,36 @@ def model(name):
     kind = {"units": "words"} if isinstance(network, SpeechRecognizer) else {"seconds": 1.0}
     labels = ["one", "two", "unknown", "silence"]  # the labeler and the recognizer have one class more
     return Model(network, labels, {"sample_rate_hz": 16_000} | kind, {"name": name}, {})
+
+
+@contextmanager
+def served(folder):
+    """The address of a folder on 127.0.0.1."""
+    with server(folder, 0) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{serving.server_port}/"
+        finally:
+            serving.shutdown()
+
+
+@contextmanager
+def opened(browser, address, **settings):
+    """A new window on a page, which nothing but its address may be asked from; no error may be logged."""
+    problems = []
+    with browser.new_context(**settings) as context:
+        page = context.new_page()
+        page.on("request", lambda request: problems.append(request.url) if not is_own(request.url, address) else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        page.goto(address)
+        page.locator("body[data-ready]").wait_for(timeout=WAIT_MS)
+        yield page
+    assert problems == []
+
+
+def is_own(url, address):
+    return url.startswith((address, "blob:", "data:"))
 
 
 def status(page, text):

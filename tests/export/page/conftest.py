@@ -1,16 +1,14 @@
 """The speech page of `vitspeech demo` in headless Chromium; skipped without it, or without onnxruntime-web."""
 
 import shutil
-import threading
 
 import pytest
 from filelock import FileLock
-from speech_page import CLIPS, CTC, LABELER, RANDOM, SAMPLE, TRUNCATED, WAIT_MS, model
+from speech_page import CLIPS, CTC, LABELER, RANDOM, SAMPLE, TRUNCATED, model, opened, served
 
 import vitspeech
 from vitspeech.export import export
 from vitspeech.export.demo import write_demo
-from vitspeech.export.serving import server
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -33,10 +31,8 @@ def site(browser, exported, runtime, shared):
 @pytest.fixture(scope="package")
 def address(site):
     """The page, served on 127.0.0.1."""
-    with server(site, 0) as serving:
-        threading.Thread(target=serving.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{serving.server_port}/"
-        serving.shutdown()
+    with served(site) as address:
+        yield address
 
 
 @pytest.fixture(scope="package")
@@ -69,17 +65,5 @@ def modules(browser, address):
 @pytest.fixture
 def page(browser, address):
     """A new window on the page, which nothing but 127.0.0.1 may be asked from; no error may be logged."""
-    context = browser.new_context()
-    page, problems = context.new_page(), []
-    page.on("request", lambda request: problems.append(request.url) if not is_own(request.url, address) else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.goto(address)
-    page.locator("body[data-ready]").wait_for(timeout=WAIT_MS)
-    yield page
-    context.close()
-    assert problems == []
-
-
-def is_own(url, address):
-    return url.startswith((address, "blob:", "data:"))
+    with opened(browser, address) as page:
+        yield page

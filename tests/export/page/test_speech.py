@@ -1,10 +1,13 @@
 """What the speech page hears and shows, and how it is used."""
 
+import shutil
+
 import soundfile
 import torch
-from speech_page import CLIPS, CTC, SAMPLE, TRUNCATED, WAIT_MS, give, heard, model, status, wav
+from speech_page import CLIPS, CTC, GRU, SAMPLE, TRUNCATED, WAIT_MS, give, heard, model, opened, served, status, wav
 
 import vitspeech
+from vitspeech.export.demo import write_demo
 from vitspeech.inference.spotting import WordSpotter
 
 
@@ -42,6 +45,15 @@ def test_a_classifier_of_clips_labels_a_file(page):
     give(page, "left.wav", wav(samples[3000:19000], subtype="FLOAT"))
     status(page, "left.wav: 1 word")
     assert heard(page)[0][0] == "left"
+
+
+def test_a_model_may_have_any_name(browser, site, runtime, tmp_path):
+    named = shutil.copytree(site / "models" / GRU, tmp_path / "50 % größer #2?&<b>名")
+    write_demo([named], tmp_path / "page", runtime, vitspeech.load)
+    with served(tmp_path / "page") as address, opened(browser, address) as page:
+        assert page.get_by_role("combobox", name="Model").inner_text() == "50-größer-2-b-名"
+        give(page, "50 % größer #2?.wav", SAMPLE.read_bytes())
+        status(page, "50 % größer #2?.wav: 2 words in 3.9 s")
 
 
 def test_time_is_moved_by_keyboard(page):
