@@ -1,10 +1,27 @@
 """What the speech page hears and shows, and how it is used."""
 
+import re
 import shutil
 
+import pytest
 import soundfile
 import torch
-from speech_page import CLIPS, CTC, GRU, SAMPLE, TRUNCATED, WAIT_MS, give, heard, model, opened, served, status, wav
+from speech_page import (
+    CLIPS,
+    CTC,
+    GRU,
+    LABELER,
+    SAMPLE,
+    TRUNCATED,
+    WAIT_MS,
+    give,
+    heard,
+    model,
+    opened,
+    served,
+    status,
+    wav,
+)
 
 import vitspeech
 from vitspeech.export.demo import write_demo
@@ -95,6 +112,27 @@ def test_nothing_is_wider_than_the_window(page):
     for width in (400, 800, 1600):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_words_have_a_line_each_in_a_region_that_the_keyboard_scrolls(page):
+    expect = pytest.importorskip("playwright.sync_api").expect
+    for name, headings in ((TRUNCATED, 4), (LABELER, 3)):
+        page.get_by_role("combobox", name="Model").select_option(label=name)
+        status(page, "Ready")
+        for width in (400, 900):  # from 900 on, the words stand beside the drawings
+            page.set_viewport_size({"width": width, "height": 800})
+            give(page, f"{width}.wav", SAMPLE.read_bytes())
+            page.get_by_role("status").filter(has_text=re.compile(f"^{width}.wav: .* in 3.9 s")).wait_for()
+            heights, shown = (
+                page.evaluate("""[[...document.querySelectorAll("tbody tr")].map((row) => row.offsetHeight),
+              [...document.querySelectorAll("th")].map((heading) => heading.offsetWidth > 0)]""")
+            )
+            assert max(heights) < 40 and shown == [True] * headings
+    region = page.get_by_role("region", name="Words heard")
+    assert region.bounding_box()["height"] < 400
+    region.focus()
+    page.keyboard.press("End")
+    expect(page.locator("tbody tr").last).to_be_in_viewport()
 
 
 def test_the_microphone_hears_words_until_it_is_stopped(browser, page):

@@ -67,7 +67,9 @@ class SpeechPage {
     for (const button of this.exampleButtons) button.disabled = !ready;
   }
 
-  say(text) {
+  /** Show a text; screen readers wait for the end of `isBusy`. */
+  say(text, isBusy = false) {
+    this.status.ariaBusy = isBusy;
     if (this.status.textContent !== text) this.status.textContent = text;
   }
 
@@ -115,7 +117,7 @@ class SpeechPage {
       for (let first = 0; first < samples.length; first += part) {
         await hearing.push(samples.slice(first, first + part));
         if (run !== this.run) return;
-        this.say(`${file.name}: ${hearing.duration_s.toFixed(1)} of ${hearing.total_s.toFixed(1)} s`);
+        this.say(`${file.name}: ${hearing.duration_s.toFixed(1)} of ${hearing.total_s.toFixed(1)} s`, true);
         this.view.changed();
       }
       await hearing.end();

@@ -20,10 +20,10 @@ export class SpeechView {
     this.timeText = element("p", { className: "faint" });
     this.words = element("tbody", { "aria-live": "polite", "aria-relevant": "additions" });
     this.noWords = element("p", { className: "faint" }, "None yet.");
-    const heading = element("tr", {}, ...["word", "from", "to", "probability"].map((name) =>
-      element("th", { scope: "col" }, name)));
-    this.probabilityHeading = heading.lastChild; // only keywords have one
-    this.wordTable = element("table", { hidden: true }, element("thead", {}, heading), this.words);
+    this.headings = ["word", "from", "to", "probability"].map((name) => element("th", { scope: "col" }, name));
+    this.heading = element("tr");
+    this.wordTable = element("div", { className: "scroll", hidden: true, role: "region", tabIndex: 0, "aria-label": "Words heard" },
+      element("table", {}, element("thead", {}, this.heading), this.words));
     this.bars = element("div", { className: "bars" });
     this.block = choice("Block", [], () => this.changed());
     this.head = choice("Head", [], () => this.changed());
@@ -70,7 +70,7 @@ export class SpeechView {
     for (const { label, start_s, end_s, probability } of words) {
       const cells = [label, `${start_s.toFixed(2)} s`, `${end_s.toFixed(2)} s`];
       if (probability !== undefined) cells.push(probability.toFixed(2));
-      this.probabilityHeading.hidden = probability === undefined;
+      this.heading.replaceChildren(...this.headings.slice(0, cells.length)); // only keywords have a probability
       this.words.prepend(element("tr", {}, ...cells.map((text) => element("td", {}, text))));
     }
   }
