@@ -163,7 +163,7 @@ def silero() -> Push:
     Raises:
         NotRunError: If the package is not installed.
     """
-    folder = installed("silero_vad") / "data"
+    folder = installed("silero_vad", measure.not_installed()) / "data"
     running = session((folder / "silero_vad.onnx").read_bytes())
     feeds = {"state": numpy.zeros((2, 1, 128), numpy.float32), "sr": numpy.array(RATE_HZ)}
     feeds["input"] = numpy.zeros((1, SILERO_CONTEXT), numpy.float32)
@@ -182,7 +182,7 @@ def wake_word() -> Push:
     Raises:
         NotRunError: If the package is not installed, or has no models; its wheel has none, and downloads them.
     """
-    folder = installed("openwakeword") / "resources/models"
+    folder = installed("openwakeword", measure.not_installed("pip install openwakeword")) / "resources/models"
     if not (models := sorted(folder.glob("hey_jarvis*.onnx"))):
         raise measure.NotRunError("its package has no models; openwakeword.utils.download_models() fetches them")
     from openwakeword.model import Model
@@ -191,15 +191,15 @@ def wake_word() -> Push:
     return lambda samples: detector.predict((32767 * samples).astype(numpy.int16))
 
 
-def installed(package: str) -> Path:
+def installed(package: str, error: measure.NotRunError) -> Path:
     """The folder of a package, which is not imported.
 
     Raises:
-        NotRunError: If it is not installed.
+        NotRunError: The given `error`, if it is not installed.
     """
     spec = find_spec(package)
     if spec is None or spec.origin is None:
-        raise measure.not_installed()
+        raise error
     return Path(spec.origin).parent
 
 

@@ -28,9 +28,9 @@ class NotRunError(Exception):
     """The reason why a variant cannot run, as a short text for the table."""
 
 
-def not_installed() -> NotRunError:
-    """The error for a package that is not installed."""
-    return NotRunError("not installed (pip install -e '.[bench]')")
+def not_installed(command: str = "pip install -e '.[bench]'") -> NotRunError:
+    """The error for a package that is not installed; `command` installs it."""
+    return NotRunError(f"not installed ({command})")
 
 
 def reason(error: Exception) -> str:
