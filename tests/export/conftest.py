@@ -15,18 +15,22 @@ from vitspeech.export.web_runtime import UnavailableError, web_runtime
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the parallel test processes of one session share."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session")
+def exported(shared: Path) -> Callable[..., Path]:
     """The folder of an exported released model: `exported("vit-cifar10")`, with the options of `vitspeech.export`.
 
     The first of the parallel test processes that asks for it exports it. Tests must not change the folder; copy it.
     """
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent  # shared by the processes of one session
 
     def export_once(name: str, *, offline: bool = False, attention: bool = False) -> Path:
         options = ["offline"] * offline + ["attention"] * attention
-        target = folder / "exported" / "-".join([name, *options])
+        target = shared / "exported" / "-".join([name, *options])
         target.parent.mkdir(exist_ok=True)
         with FileLock(target.with_suffix(".lock")):
             if not target.is_dir():
