@@ -16,23 +16,23 @@ from vitspeech.export import folder as folders
 from vitspeech.export.web_runtime import UnavailableError, web_runtime
 
 
-def shared(factory: pytest.TempPathFactory) -> Path:
-    """A folder for all processes of one session."""
-    folder = factory.getbasetemp()
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the parallel test processes of one session share."""
+    folder = tmp_path_factory.getbasetemp()
     return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def exported(shared: Path) -> Callable[..., Path]:
     """The folder of an exported released model: `exported("vit-cifar10")`, with the options of `vitspeech.export`.
 
     The first of the parallel test processes that asks for it exports it. Tests must not change the folder; copy it.
     """
-    folder = shared(tmp_path_factory)
 
     def export_once(name: str, *, offline: bool = False, attention: bool = False) -> Path:
         options = ["offline"] * offline + ["attention"] * attention
-        target = folder / "exported" / "-".join([name, *options])
+        target = shared / "exported" / "-".join([name, *options])
         target.parent.mkdir(exist_ok=True)
         with FileLock(target.with_suffix(".lock")):
             if not target.is_dir():
@@ -43,9 +43,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def graph(tmp_path_factory: pytest.TempPathFactory, finished_run: Path) -> onnx.ModelProto:
+def graph(shared: Path, finished_run: Path) -> onnx.ModelProto:
     """The graph of the tiny ViT, without metadata. Tests must not change it; `quick` gives them a copy."""
-    target = shared(tmp_path_factory) / "graphs" / "tiny.onnx"
+    target = shared / "graphs" / "tiny.onnx"
     target.parent.mkdir(exist_ok=True)
     with FileLock(target.with_suffix(".lock")):
         if not target.is_file():

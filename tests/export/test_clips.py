@@ -78,7 +78,7 @@ def test_networks_for_one_length(make, tmp_path):
     torch.manual_seed(1)
     network = make()
     metadata, run = exported(network, tmp_path / "clips")
-    assert metadata["length"] == "fixed" and "shortest_samples" not in metadata
+    assert metadata["length"] == "fixed" and "shortest_samples" not in metadata and metadata["fixed_because"]
     samples = torch.randn(3, metadata["samples"])
     with torch.inference_mode():
         torch.testing.assert_close(run(samples), network(samples), atol=1e-5, rtol=1e-4)

@@ -151,7 +151,22 @@ def test_bad_arguments_are_one_line(command, exported, files, no_index, tmp_path
     folder = put(files, tmp_path / "ort")
     (tmp_path / "taken").mkdir()
     source = exported("speech-commands-truncated", attention=True)
+    altered, renamed, torn, lacking = (shutil.copytree(source, tmp_path / name) for name in "abcd")
+    content = bytearray((source / "model.onnx").read_bytes())
+    content[len(content) // 2] ^= 1
+    (altered / "model.onnx").write_bytes(content)
+    metadata = (source / "model.json").read_text()
+    (renamed / "model.json").write_text(metadata.replace('"left"', '"right"', 1))
+    (torn / "model.json").write_text(metadata[:-20])
+    (lacking / "model.onnx").unlink()
     for arguments, message in (
+        (
+            [altered, "--out", tmp_path / "site", "--runtime", folder],
+            f"{altered}: model.onnx does not match model.json",
+        ),
+        ([renamed, "--out", tmp_path / "site", "--runtime", folder], f"{renamed / 'model.json'}: altered"),
+        ([torn, "--out", tmp_path / "site", "--runtime", folder], f"{torn / 'model.json'}: not that of an exported"),
+        ([lacking, "--out", tmp_path / "site", "--runtime", folder], str(lacking / "model.onnx")),
         ([source, "--out", tmp_path / "taken", "--runtime", folder], "exists; name a new folder"),
         ([tmp_path / "none", "--out", tmp_path / "site", "--runtime", folder], "none"),
         ([source, "--out", tmp_path / "site"], "The page needs ort.wasm.min.mjs"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import onnx
 import pytest
+import torch
 from onnx import numpy_helper
 
 import vitspeech
@@ -14,6 +15,7 @@ from vitspeech.checkpoint.folder import Model
 from vitspeech.errors import InputError, MissingExtraError
 from vitspeech.export import folder as folders
 from vitspeech.export.folder import export
+from vitspeech.export.gate import check_batches
 
 
 def test_graph_and_model_json_have_the_same_metadata(quick, finished_run, tmp_path):
@@ -51,6 +53,16 @@ def test_a_graph_that_computes_something_else_is_not_written(quick, finished_run
     assert not [*tmp_path.iterdir()]
 
 
+def test_probabilities_that_single_precision_cannot_hold_are_no_difference():
+    network = torch.nn.Linear(2, 3).eval()
+    torch.nn.init.constant_(network.weight, 0.0)
+    network.bias.data = torch.tensor([0.0, -90.0, -300.0])  # softmax: 1, a subnormal number, 0
+    module = torch.nn.Sequential(network, torch.nn.Softmax(-1))
+    graph = folders.to_onnx(module, {"x": torch.zeros(1, 2)}, ["probabilities"], {})
+    found = check_batches(folders.session(graph.SerializeToString()), module, [torch.zeros(1, 2)])
+    assert found["difference"] < 1e-5
+
+
 def test_an_interrupted_export_leaves_nothing(quick, finished_run, tmp_path, monkeypatch):
     def interrupted(path):
         raise KeyboardInterrupt
@@ -86,7 +98,13 @@ def test_classifiers_are_streams_if_their_rows_are_all_that_they_compute(encoder
     model = Model(network, list("abc"), {"sample_rate_hz": 16_000, "seconds": 1.0}, {}, {})
     assert folders.kind_of(model, offline=False, attention=False).name == expected
     assert folders.kind_of(model, offline=True, attention=False).name == "clips"
-    if expected == "clips":
+    if expected == "stream":
+        with pytest.raises(InputError, match="either as a stream or, with offline, for whole clips"):
+            folders.check_streaming(model, offline=True)
+    else:
+        reason = "SelfAttentivePooling needs the whole clip" if pooling == "self_attentive" else "unlimited"
+        with pytest.raises(InputError, match=reason):
+            folders.check_streaming(model, offline=False)
         with pytest.raises(InputError, match="SpeechClassifier for whole clips is exported without attention weights"):
             folders.kind_of(model, offline=False, attention=True)
 

@@ -208,6 +208,11 @@ def test_the_graph_of_another_model_is_refused_though_its_checksum_is_noted(bare
     assert "model.json: altered; the graph says something else" in refused(bare, copied, TALK)
 
 
+def test_a_graph_without_a_checksum_is_refused(bare, copied):
+    rewrite(copied, lambda about: about["files"].pop("model.onnx"))
+    assert "model.json: altered; it has no checksum of model.onnx" in refused(bare, copied, TALK)
+
+
 def test_files_that_are_missing_are_named(bare, copied):
     (copied / "model.onnx").unlink()
     assert "No such file or directory" in (line := refused(bare, copied, TALK)) and "model.onnx" in line
@@ -220,10 +225,29 @@ def test_a_state_that_is_missing_broken_or_of_another_model_is_refused(bare, exp
     assert f"{state}: no such state" in refused(bare, folder, TALK, "--load-state", state)
     printed(bare, exported("speech-commands-causal"), TALK, "--save-state", state)
     assert f"{state}: the state of another model" in refused(bare, folder, TALK, "--load-state", state)
+    shutil.copy(state, tmp_path / "whole.npz")
     state.write_bytes(b"no state")
     assert f"{state}: not the state of a model" in refused(bare, folder, TALK, "--load-state", state)
     state.write_bytes(b"")
     assert f"{state}: not the state of a model" in refused(bare, folder, TALK, "--load-state", state)
+    parts = dict(numpy.load(tmp_path / "whole.npz"))
+    for change in ({"state": parts["state"][:, 1:]}, {"pending": parts["state"]}, {"decoder_runs": numpy.zeros(3)}):
+        numpy.savez(state, **parts | change)
+        line = refused(bare, exported("speech-commands-causal"), TALK, "--load-state", state)
+        assert f"{state}: a damaged state" in line
+
+
+def test_a_state_that_is_not_saved_leaves_no_file(bare, exported, tmp_path):
+    (tmp_path / "state.npz").mkdir()
+    line = run(bare, exported("speech-commands-truncated") / "run.py", TALK, "--save-state", tmp_path / "state.npz")
+    assert line.returncode == 1 and "Is a directory" in line.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["state.npz"]
+
+
+def test_floats_that_were_not_scaled_are_refused(bare, exported):
+    script = "import sys; sys.path.insert(0, sys.argv[1]); import numpy, run; run.Model().push(numpy.full(9, 300.0))"
+    result = run(bare, "-c", script, exported("speech-commands-truncated"))
+    assert "floats up to 300 are not samples within ±1; divide by full scale" in result.stderr
 
 
 def test_recordings_that_cannot_be_read_are_refused(bare, exported, tmp_path):
@@ -241,6 +265,7 @@ def test_recordings_that_cannot_be_read_are_refused(bare, exported, tmp_path):
     text.write_text("no recording")
     assert f"{text}: not a recording that can be read" in refused(bare, folder, text)
     assert f"{tmp_path}: a folder; give files" in refused(bare, folder, tmp_path)
+    assert "/dev/null: a pipe or a device; give files" in refused(bare, folder, "/dev/null")
     assert str(none) in refused(bare, folder, none)
 
 

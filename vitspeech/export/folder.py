@@ -4,11 +4,13 @@ FOLDER/model.onnx     the graph, which has the metadata, too
 FOLDER/decoder.onnx   a step of the decoder, of an encoder-decoder
 FOLDER/model.json     labels, times, preprocessing, thresholds, what the gate found, sha256 of the other files
 FOLDER/run.py         runs the model: picture or recording -> labels, words with their times, or a transcript
+FOLDER/*.py           what run.py imports; `runner` says what each kind needs
 """
 
 import json
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ def export(
     folder = Path(folder)
     check_new(folder)
     if stream:
-        AudioStream(model.network)  # which says why not
+        check_streaming(model, offline)
     kind, graphs, gate = converted(kind_of(model, offline=offline, attention=attention))
     metadata = {"format": FORMAT, "kind": kind.name, "name": model.card.get("name"), "labels": model.labels}
     metadata |= kind.metadata | {"source": source_of(model), "gate": gate}
@@ -88,10 +90,11 @@ def converted(kind: Kind) -> tuple[Kind, dict[str, "onnx.ModelProto"], dict[str,
             for file, graph in kind.graphs.items()
         }
         return kind, graphs, kind.check({file: session(graph.SerializeToString()) for file, graph in graphs.items()})
-    except InputError:
+    except InputError as error:
         if kind.otherwise is None:
             raise
-        return converted(kind.otherwise)
+        reason = {"fixed_because": str(error)}
+        return converted(replace(kind.otherwise, metadata=kind.otherwise.metadata | reason))
 
 
 def kind_of(model: Model, *, offline: bool, attention: bool) -> Kind:
@@ -120,6 +123,21 @@ def is_streaming(model: Model) -> bool:
     """Whether the rows of a stream are all that a model computes: look-ahead is limited, and pooling is a mean."""
     reach = getattr(getattr(model.network, "encoder", None), "reach", (None, None))
     return reach[1] is not None and isinstance(getattr(model.network, "pooling", None), MeanPooling | None)
+
+
+def check_streaming(model: Model, offline: bool) -> None:
+    """Refuse what is not exported as a stream.
+
+    Raises:
+        InputError: If the model can't be streamed, or `offline` is set; the message states the reason.
+    """
+    if offline:
+        raise InputError("a model is exported either as a stream or, with offline, for whole clips")
+    AudioStream(model.network)  # which says why not
+    if not is_streaming(model):
+        pooling = type(model.network.pooling).__name__
+        raise InputError(f"{type(model.network).__name__} can't be exported as a stream: {pooling} needs the whole "
+                         "clip, only the logits of MeanPooling are the mean of a stream's rows")  # fmt: skip
 
 
 def refuse_attention(attention: bool, what: str) -> None:

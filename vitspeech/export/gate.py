@@ -15,6 +15,7 @@ from vitspeech.errors import InputError
 from vitspeech.export.stream_step import StreamStep
 
 TOLERANCE = 1e-3  # of the largest number of the network's output
+SMALLEST = 1e-30  # probability that is told from 0
 
 
 def check_batches(running: Any, module: torch.nn.Module, batches: Iterable[Tensor]) -> dict[str, float]:
@@ -23,10 +24,15 @@ def check_batches(running: Any, module: torch.nn.Module, batches: Iterable[Tenso
     Probabilities are compared by their logarithms: they saturate where logits still differ.
     """
     name, output = running.get_inputs()[0].name, running.get_outputs()[0].name
-    scale = numpy.log if output == "probabilities" else numpy.asarray
+    scale = logarithms if output == "probabilities" else numpy.asarray
     with torch.inference_mode():
         pairs = ((module(batch).numpy(), running.run([output], {name: batch.numpy()})[0]) for batch in batches)
         return check((scale(expected), scale(computed)) for expected, computed in pairs)
+
+
+def logarithms(probabilities: numpy.ndarray) -> numpy.ndarray:
+    """Logarithms of probabilities, of which the smallest have few digits and count as `SMALLEST`."""
+    return numpy.log(numpy.maximum(probabilities, SMALLEST))
 
 
 def check_weights(running: Any, module: torch.nn.Module, batches: Iterable[Tensor]) -> dict[str, float]:

@@ -11,7 +11,6 @@ from vitspeech.errors import InputError
 
 FULL_SCALE = 32768  # of int16
 LOUDEST = 16.0  # 24 dB above full scale; floats beyond it are integers that were not scaled
-PART = 2**18  # samples checked at once, which bounds the memory of a long push
 
 
 def checked(samples: Tensor | numpy.ndarray) -> Tensor:
@@ -46,13 +45,15 @@ def as_tensor(array: numpy.ndarray) -> Tensor:
 
 def check_range(samples: Tensor) -> None:
     """Raise an InputError unless floats (N,) are finite and within ±LOUDEST."""
-    parts = samples.split(PART) if len(samples) else ()
-    peak = max((part.abs().amax().item() for part in parts), default=0.0)
-    if any(not part.isfinite().all() for part in parts):
-        infinite = sum(int((~part.isfinite()).sum()) for part in parts)
+    if not len(samples):
+        return
+    low, high = (extreme.item() for extreme in samples.aminmax())  # NaN if any sample is
+    if low >= -LOUDEST and high <= LOUDEST:
+        return
+    if infinite := int((~samples.isfinite()).sum()):
         raise InputError(f"{infinite} of {len(samples)} samples are not finite")
-    if peak > LOUDEST:
-        raise InputError(f"floats up to {peak:g} are not samples within ±1; divide by full scale, or pass int16")
+    peak = max(-low, high)
+    raise InputError(f"floats up to {peak:g} are not samples within ±1; divide by full scale, or pass int16")
 
 
 def wrong_type(dtype: object) -> InputError:

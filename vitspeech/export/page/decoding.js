@@ -29,11 +29,17 @@ export function timesOf({ row_ms, first_row_ms }) {
   return { hop_s: row_ms / 1000, first_s: first_row_ms / 1000 };
 }
 
+/** Names of the classes of a row: a row of CTC or of a labeler has one class more than labels. */
+export function classNames({ kind, task, labels }) {
+  if (kind === "clips" || task === "classification") return labels;
+  return [...labels, task === "recognition" ? "blank" : "(none)"];
+}
+
 /** The decoder of a model's task. */
 export function decoderOf(metadata) {
-  const { task, labels, hop_samples: hop, window_samples: window } = metadata, times = timesOf(metadata);
-  if (task === "recognition") return new CtcDecoder(labels, times);
-  if (task === "labeling") return new LabelRuns(labels, times);
+  const { kind, task, labels, hop_samples: hop, window_samples: window } = metadata, times = timesOf(metadata);
+  if (kind === "clips") return new ClipRuns(labels, times);
+  if (task !== "classification") return new UnitRuns(labels, times);
   const clip_tokens = 1 + Math.floor((metadata.clip_samples - window) / hop);
   return new KeywordDecoder(labels, metadata.spotting, { ...times, delay_s: metadata.delay_ms / 1000, clip_tokens });
 }
@@ -181,15 +187,18 @@ class Runs {
   }
 }
 
-/** A label for each row: runs of the same one. */
-export class LabelRuns extends Runs {
+/** Labels of whole clips. */
+class ClipRuns extends Runs {
   isWord(unit) {
-    return unit < this.labels.length && !NO_WORDS.includes(this.labels[unit]); // a labeler has a last class: none
+    return !NO_WORDS.includes(this.labels[unit]);
   }
 }
 
-/** Best path of CTC (`GreedySearch` in vitspeech/decoding/ctc.py): runs of the same unit; the last class is the blank. */
-export class CtcDecoder extends Runs {
+/**
+ * Units of CTC by its best path (`GreedySearch` in vitspeech/decoding/ctc.py), or the labels of frames
+ * (`words_of` in vitspeech/metrics/word_times.py, of any length): runs of the same class but the last one, the blank or none.
+ */
+export class UnitRuns extends Runs {
   isWord(unit) {
     return unit < this.labels.length;
   }

@@ -43,14 +43,18 @@ function drawAxis(context, width, view, top) {
   for (let tick = Math.max(0, Math.ceil(view.start_s / step - 1e-9)); tick * step <= view.start_s + view.span_s; tick++) {
     const place = x(tick * step);
     context.fillRect(place, top, 1, 5);
-    if (place > LEFT + 6 && place < width - 20) context.fillText(`${(tick * step).toFixed(step < 1 ? 1 : 0)} s`, place, top + 13);
+    const text = `${(tick * step).toFixed(step < 1 ? 1 : 0)} s`, half = context.measureText(text).width / 2;
+    if (place >= LEFT + half && place <= width - half) context.fillText(text, place, top + 13);
   }
 }
 
 function drawCursor(context, width, view, height) {
   if (view.cursor_s === null) return;
-  context.fillStyle = theme("accent");
-  context.fillRect(scale(context, width, view)(view.cursor_s) - 1, 0, 2, height);
+  const place = scale(context, width, view)(view.cursor_s);
+  for (const [color, wide] of [[theme("page"), 4], [theme("accent"), 2]]) { // the edge stands out from colors like its own
+    context.fillStyle = color;
+    context.fillRect(place - wide / 2, 0, wide, height);
+  }
 }
 
 /** Columns of the spectrogram (a Map from their number) with the window of attention, and the words below. */

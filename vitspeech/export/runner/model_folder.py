@@ -17,6 +17,7 @@ import numpy
 
 FORMAT = 1  # the newest format of model.json that these files know
 SHORTEST_S = 0.1  # of a recording
+LOUDEST = 16.0  # decoders of lossy formats exceed ±1; floats beyond this are integers that were not scaled
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
@@ -48,6 +49,8 @@ def open_graph(folder: str | Path, about: dict[str, Any], file: str = "model.onn
     """
     import onnxruntime
 
+    if file not in about["files"]:
+        raise ValueError(f"{Path(folder) / 'model.json'}: altered; it has no checksum of {file}. Export again")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     try:
@@ -65,6 +68,8 @@ def check_file(path: str | Path) -> None:
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path}: a folder; give files")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: a pipe or a device; give files")
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: empty (0 bytes)")
 
@@ -108,13 +113,15 @@ def within_one(samples: numpy.ndarray) -> numpy.ndarray:
     """Samples, int16 or floats within ±1, as float32 within ±1, of the same shape.
 
     Raises:
-        ValueError: If they are of another type, or not finite.
+        ValueError: If they are of another type, not finite, or beyond `LOUDEST`.
     """
     samples = numpy.asarray(samples)
     if samples.dtype == numpy.int16:
         return samples / numpy.float32(32768)
     if samples.dtype.kind != "f" or not numpy.isfinite(samples).all():
         raise ValueError(f"samples of type {samples.dtype} are not int16, or finite floats within ±1")
+    if samples.size and (peak := abs(samples).max()) > LOUDEST:
+        raise ValueError(f"floats up to {peak:g} are not samples within ±1; divide by full scale, or give int16")
     return samples.astype(numpy.float32)
 
 

@@ -1,5 +1,6 @@
 """Saving a stream in the middle of a recording, to go on later or elsewhere. A state is of one model."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ def save_state(model: Any, path: str | Path) -> None:
     """Write all that the rest of the recording depends on, with the checksum of the model (`run.Model`)."""
     mine = {name: getattr(model, name) for name in ("steps", "pending", "state")}
     decoder = {f"decoder_{name}": value for name, value in model.decoder.state().items()}
-    draft = Path(path).with_name(f".{Path(path).name}.draft")
-    with open(draft, "wb") as file:
-        numpy.savez(file, model=checksum(model), **mine, **decoder)
-    draft.replace(path)  # the state before stays if this is interrupted
+    draft = Path(path).with_name(f".{Path(path).name}.{os.getpid()}.draft")
+    try:
+        with open(draft, "wb") as file:
+            numpy.savez(file, model=checksum(model), **mine, **decoder)
+        draft.replace(path)  # the state before stays if this is interrupted
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def load_state(model: Any, path: str | Path) -> None:
@@ -21,8 +25,9 @@ def load_state(model: Any, path: str | Path) -> None:
 
     Raises:
         FileNotFoundError: If the file is missing.
-        ValueError: If it is no state, or that of another model.
+        ValueError: If it is no state, a damaged one, or that of another model; the stream then begins anew.
     """
+    model.restart()
     try:
         with numpy.load(path, allow_pickle=False) as file:
             saved = dict(file)
@@ -34,7 +39,13 @@ def load_state(model: Any, path: str | Path) -> None:
         raise ValueError(f"{path}: not the state of a model") from None
     if its_model != checksum(model):
         raise ValueError(f"{path}: the state of another model, whose sha256 begins with {its_model[:12]}")
-    model.decoder.restore({name.removeprefix("decoder_"): value for name, value in saved.items()})
+    try:
+        if state.shape != model.state.shape or pending.ndim != 1 or {state.dtype, pending.dtype} != {model.state.dtype}:
+            raise ValueError
+        model.decoder.restore({name.removeprefix("decoder_"): value for name, value in saved.items()})
+    except (KeyError, ValueError, TypeError, AttributeError):
+        model.decoder.restart()
+        raise ValueError(f"{path}: a damaged state") from None
     model.steps, model.state, model.pending = steps, state, pending
 
 

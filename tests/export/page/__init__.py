@@ -1,0 +1,1 @@
+"""The speech page; all tests of this folder share one served page and one browser."""
