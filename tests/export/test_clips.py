@@ -10,7 +10,6 @@ from vitspeech.export import export
 from vitspeech.export.session import session
 
 SETTINGS = {"depth": 2, "heads": 2, "mlp_ratio": 2.0}
-SHALLOW = {**SETTINGS, "depth": 1}  # each block costs seconds of export; a window has two, which differ
 
 
 def tokens():
@@ -45,7 +44,7 @@ def exported(network, folder):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: SpeechClassifier(3, tokens(), SHALLOW, positions="relative", pooling="self_attentive"),
+        lambda: SpeechClassifier(3, tokens(), SETTINGS, positions="relative", pooling="self_attentive"),
         lambda: SpeechClassifier(3, tokens(), {**SETTINGS, "score": "additive", "left": 3, "right": [0, 2]}),
         lambda: SpeechClassifier(3, tokens(), WindowMLP(16, 2, 3, hidden=8)),
         lambda: SpeechCNN(3, tokens(), depth=1, kernel=3),
@@ -68,7 +67,7 @@ def test_clips_of_any_length_and_batch(make, tmp_path):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: SpeechClassifier(3, tokens(), SHALLOW, pooling=Flat()),
+        lambda: SpeechClassifier(3, tokens(), SETTINGS, pooling=Flat()),
         # The exporter needs its number of tokens, and writes each of them out.
         pytest.param(lambda: SpeechClassifier(3, tokens(), RecurrentEncoder(16)), marks=pytest.mark.slow),
     ],

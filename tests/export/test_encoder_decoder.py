@@ -23,8 +23,7 @@ def seq2seq(seed, score="scaled_dot", positions="rotary", normalizer="softmax", 
     """A network for seven units whose parameters, those of the scores included, are random."""
     torch.manual_seed(seed)
     settings = {"depth": 2, "heads": 2, "score": score, "normalizer": normalizer, "mlp_ratio": 2.0}
-    encoder = {**settings, "depth": 1}  # each block costs seconds of export
-    network = Seq2Seq(7, 5, 12, encoder, decoder={**settings, "left": left}, positions=positions, **options)
+    network = Seq2Seq(7, 5, 12, settings, decoder={**settings, "left": left}, positions=positions, **options)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
