@@ -22,6 +22,7 @@ from vitspeech.errors import InputError
 from vitspeech.export.examples import write_test_pictures
 from vitspeech.export.folder import FORMAT, GRAPH, METADATA, check_new, export, is_streaming, new_draft
 from vitspeech.export.images import has_attention
+from vitspeech.export.runner.model_folder import check_same
 from vitspeech.export.session import session
 from vitspeech.models.encoder_decoder import EncoderDecoder
 from vitspeech.samples import FOLDER as SAMPLES
@@ -135,11 +136,10 @@ def copy_exported(source: Path, target: Path) -> dict[str, Any]:
         refuse(source, f"a model of the kind {kind!r}")
     if sha256(source / GRAPH) != expected:
         raise InputError(f"{source}: {GRAPH} does not match {METADATA} (another SHA-256); export it anew")
-    noted = json.loads(
-        session((source / GRAPH).read_bytes()).get_modelmeta().custom_metadata_map.get("vitspeech", "{}")
-    )
-    if noted != {name: value for name, value in metadata.items() if name != "files"}:
-        raise InputError(f"{source / METADATA}: altered; the graph says something else. Export it anew")
+    try:
+        check_same(session((source / GRAPH).read_bytes()), source, metadata)
+    except ValueError as error:
+        raise InputError(str(error)) from None
     target.mkdir(parents=True)
     for name in (GRAPH, METADATA):
         shutil.copyfile(source / name, target / name)

@@ -57,10 +57,19 @@ def open_graph(folder: str | Path, about: dict[str, Any], file: str = "model.onn
         graph = onnxruntime.InferenceSession(str(Path(folder) / file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own classes
         raise ValueError(f"{Path(folder) / file}: ONNX Runtime {onnxruntime.__version__} refuses it: {error}") from None
+    check_same(graph, folder, about)
+    return graph
+
+
+def check_same(graph: Any, folder: str | Path, about: dict[str, Any]) -> None:
+    """Check that a session's graph says of itself what `model.json` says.
+
+    Raises:
+        ValueError: If it does not.
+    """
     noted = json.loads(graph.get_modelmeta().custom_metadata_map.get("vitspeech", "{}"))
     if noted != {name: value for name, value in about.items() if name != "files"}:
         raise ValueError(f"{Path(folder) / 'model.json'}: altered; the graph says something else. Export again")
-    return graph
 
 
 def check_file(path: str | Path) -> None:
