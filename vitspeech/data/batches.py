@@ -1,7 +1,7 @@
 """Seeded batches: which items a batch holds, and the tensors they are taken from.
 
 There are no worker processes for data in memory: a batch is one index into an integer tensor, uint8 for images and
-int16 for waveforms.
+int16 for waveforms. Data that is not in memory is read row by row, see `vitspeech/data/storage`.
 
 Shapes: B batch.
 """
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
+from vitspeech.data.storage.rows import Rows
 from vitspeech.errors import InputError
 
 
@@ -67,10 +68,11 @@ class Batches(Sampler):
 
 
 class Items(Dataset):
-    """Inputs and labels in memory, indexed by whole batches: `items[indices, seed]` is (inputs, labels, seed).
+    """Inputs and labels, indexed by whole batches: `items[indices, seed]` is (inputs, labels, seed).
 
     Args:
-        inputs: Integer tensor with one row per item.
+        inputs: Integer tensor with one row per item, or `Rows`, which are read when a batch needs them: an object with
+            `__len__` and `__getitem__(indices)`, which returns a tensor.
         labels: Index of each item's label, int64, one per item.
         speakers: Who speaks each item, so that intervals of accuracies resample speakers; `None` if unknown.
         parts: Indices of items whose accuracy is reported besides that of all, by the name of the part.
@@ -81,7 +83,7 @@ class Items(Dataset):
 
     def __init__(
         self,
-        inputs: Tensor,
+        inputs: Tensor | Rows,
         labels: Tensor,
         speakers: Sequence[str] | None = None,
         *,
@@ -93,9 +95,17 @@ class Items(Dataset):
             raise InputError(f"{len(inputs)} inputs, {len(labels)} labels{speakers_too}: each input needs one")
         self.inputs, self.labels, self.speakers, self.parts = inputs, labels, speakers, dict(parts or {})
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether the inputs are a tensor."""
+        return isinstance(self.inputs, Tensor)
+
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Tensor, Tensor, int]:
         indices, seed = batch
+        if isinstance(self.inputs, Rows):
+            rows, indices = self.inputs.read(indices)  # others than those asked for where a file broke
+            return torch.stack(rows), self.labels[indices], seed
         return self.inputs[indices], self.labels[indices], seed

@@ -15,7 +15,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from vitspeech.data.batches import Batches, Items
-from vitspeech.errors import InputError
+from vitspeech.data.storage.pack import Pack, open_pack
+from vitspeech.errors import InputError, check_fraction, check_number
+
+MOST_WORKERS = 1024
 
 
 class InMemoryData(lightning.LightningDataModule):
@@ -27,29 +30,68 @@ class InMemoryData(lightning.LightningDataModule):
     Args:
         batch: Items per training batch, on each device.
         seed: The run's seed; the command line sets it to `seed_everything`.
+        storage: Where the inputs are in training: in `memory`, in their `files`, or in the folder of a pack, which
+            `vitspeech pack` makes.
+        workers: Number of processes that read inputs that are not in memory.
+        broken: The largest share of the files of a split that may be broken. They are left out, with a warning.
 
     Attributes:
         labels: The name of each class or unit, known without reading the data.
         items: What the inputs are called in messages and model cards.
-        workers: Number of processes that read batches; 0 for data in memory.
+        storages: The kinds of storage that the data set knows: `memory`, `files`, `pack`.
+        pack: The pack that the items are read from, if any.
+        workers: Number of processes that read batches, also of data in memory.
         evaluation_batch: Items per batch in validation and test.
         item_root: The folder that the names of items are relative to; `None` if the items are not files.
 
     Raises:
-        InputError: If `batch` is below 1.
+        InputError: If `batch` is below 1, `workers` or `broken` is out of its range, or the data set has no such
+            storage.
     """
 
     labels: Sequence[str]
     items = "items"
+    storages: Sequence[str] = ("memory",)
+    pack: Pack | None = None
     workers = 0
     evaluation_batch = 500
     item_root: Path | None = None
 
-    def __init__(self, *, batch: int, seed: int) -> None:
+    def __init__(
+        self, *, batch: int, seed: int, storage: str = "memory", workers: int = 2, broken: float = 0.0
+    ) -> None:
         super().__init__()
         if batch < 1:
             raise InputError(f"batch={batch} is below 1")
+        check_number("workers", workers, 0, MOST_WORKERS)
+        check_fraction("broken", broken)
+        if (storage if storage in ("memory", "files") else "pack") not in self.storages:
+            raise InputError(f"storage={storage}: {type(self).__name__} knows {' and '.join(self.storages)} only")
         self.batch, self.seed = batch, seed
+        self.storage, self.reading_workers, self.broken = storage, workers, broken
+
+    def find_pack(self, root: str | Path | None) -> Pack | None:
+        """The pack that `storage` names, or that the root is; `None` if the items are not in a pack.
+
+        Raises:
+            FileNotFoundError: If the folder has no pack, or a file of it is missing.
+            InputError: If the pack is broken, or of another data set.
+        """
+        return open_pack(self.storage, root, type(self).__name__, self.packed_as)
+
+    @property
+    def packed_as(self) -> dict[str, Any]:
+        """The arguments that decide what a pack of this data set contains, besides its files."""
+        return {}
+
+    @property
+    def row_shape(self) -> tuple[int, ...] | None:
+        """The shape of every input of a pack; `None` if inputs differ, or are decoded when they are read."""
+        return None
+
+    def noise_to_pack(self) -> dict[str, Tensor]:
+        """The recordings of noise that a pack contains, by name."""
+        return {}
 
     @property
     def preprocessing(self) -> dict[str, Any]:
@@ -161,11 +203,14 @@ class InMemoryData(lightning.LightningDataModule):
         return self.loader(items, Batches(len(items), self.evaluation_batch, shuffle=False))
 
     def loader(self, items: Dataset, batches: Batches) -> DataLoader:
+        """Load batches, in processes of their own if the items are not in memory."""
+        workers = self.workers if getattr(items, "in_memory", True) else self.reading_workers
         return DataLoader(
             items,
             sampler=batches,
             batch_size=None,
-            num_workers=self.workers,
+            num_workers=workers,
+            persistent_workers=workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
 

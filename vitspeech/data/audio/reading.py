@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy
@@ -19,6 +20,7 @@ from torchaudio.functional import resample
 from tqdm import tqdm
 
 from vitspeech.data.files import check_regular, find_files
+from vitspeech.data.storage.broken import Broken
 from vitspeech.errors import InputError
 
 SAMPLE_RATE_HZ = 16_000
@@ -73,8 +75,7 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
             is_exact = recording.subtype == "PCM_16" and recording.channels == 1 and rate_hz == sample_rate_hz
             samples = torch.from_numpy(recording.read(frames, dtype="int16" if is_exact else "float32"))
     except LibsndfileError as error:
-        problem = "not a recording that can be read" if error.code == UNRECOGNIZED else "broken or truncated recording"
-        raise InputError(f"{path}: {problem} ({error.error_string.strip(' .')})") from None
+        raise unreadable(path, error) from None
     if len(samples) < frames:
         raise InputError(f"{path}: truncated: {len(samples):,} of {frames:,} samples are present")
     if is_exact:
@@ -88,6 +89,12 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
         ratio = Fraction(rate_hz, sample_rate_hz).limit_denominator(1000)
         mono = resample(mono, ratio.numerator, ratio.denominator)
     return (mono * (FULL_SCALE + 1)).round().clamp(-FULL_SCALE - 1, FULL_SCALE).to(torch.int16)
+
+
+def unreadable(path: Path, error: LibsndfileError) -> InputError:
+    """What libsndfile says about a file, as an error that names the file."""
+    problem = "not a recording that can be read" if error.code == UNRECOGNIZED else "broken or truncated recording"
+    return InputError(f"{path}: {problem} ({error.error_string.strip(' .')})")
 
 
 def open_audio(path: Path) -> SoundFile:
@@ -142,10 +149,44 @@ def read_clip(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ) -> Tensor:
         InputError: If it is shorter or longer, or `read_audio` refuses it.
     """
     samples = read_audio(path, sample_rate_hz, longest_s=LONGEST_S)
-    if len(samples) < SHORTEST_S * sample_rate_hz:
-        duration_s = len(samples) / sample_rate_hz
-        raise InputError(f"{path}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
+    check_duration(path, len(samples) / sample_rate_hz)
     return samples
+
+
+def check_clip(path: str | Path) -> float:
+    """Check what the header of a recording says, as `read_clip` does, without reading its samples.
+
+    Returns:
+        The duration in seconds.
+
+    Raises:
+        InputError: If it cannot be read, or is too short or too long.
+    """
+    path = Path(path)
+    check_regular(path)
+    try:
+        with open_audio(path) as recording:
+            check_header(path, recording, LONGEST_S)
+            duration_s = recording.frames / recording.samplerate
+    except LibsndfileError as error:
+        raise unreadable(path, error) from None
+    check_duration(path, duration_s)
+    return duration_s
+
+
+def check_duration(path: str | Path, duration_s: float) -> None:
+    """Refuse a recording that is too short.
+
+    Raises:
+        InputError: If it is.
+    """
+    if duration_s < SHORTEST_S:
+        raise InputError(f"{path}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
+
+
+def read_fitted(path: Path, length: int, sample_rate_hz: int = SAMPLE_RATE_HZ) -> Tensor:
+    """Read a recording as a clip of one length, see `fit_length`: int16 (length,)."""
+    return fit_length(read_clip(path, sample_rate_hz), length)
 
 
 def fit_length(samples: Tensor, length: int) -> Tensor:
@@ -161,7 +202,12 @@ def fit_length(samples: Tensor, length: int) -> Tensor:
 
 
 def read_clips(
-    files: Iterable[str | Path], length: int, *, sample_rate_hz: int = SAMPLE_RATE_HZ, progress: str | None = None
+    files: Iterable[str | Path],
+    length: int,
+    *,
+    sample_rate_hz: int = SAMPLE_RATE_HZ,
+    progress: str | None = None,
+    broken: Broken | None = None,
 ) -> Tensor:
     """Read files as clips of one length; warn once about silent clips and once about clipped ones.
 
@@ -173,14 +219,21 @@ def read_clips(
         length: Samples L of every clip; see `fit_length`.
         sample_rate_hz: Sample rate of the result.
         progress: Label of the progress bar that is shown from 500 files on; `None` shows none.
+        broken: Counts the files that cannot be read, which have no row; `None` allows none.
 
     Shape:
         -> int16 (F, L)
     """
     files = list(files)
     clips = numpy.empty((len(files), length), numpy.int16)  # NumPy uses huge pages, torch.empty does not
-    for row, file in enumerate(tqdm(files, progress, disable=not progress or len(files) < 500 or None, leave=False)):
-        clips[row] = fit_length(read_clip(file, sample_rate_hz), length).numpy()
+    bar = tqdm(files, progress, disable=not progress or len(files) < 500 or None, leave=False)
+    broken = broken or Broken(0, len(files))
+    for row, clip in enumerate(broken.each(bar, partial(read_fitted, length=length, sample_rate_hz=sample_rate_hz))):
+        clips[row] = clip.numpy()
+    if broken.places:
+        broken.warn()
+        files = [files[place] for place in broken.kept()]
+        clips = clips[: len(files)]
     warn_of_levels(clips, files, stacklevel=3)
     return torch.from_numpy(clips)
 

@@ -3,15 +3,22 @@
 Shapes: B batch, N samples of a clip.
 """
 
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ
+from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, check_clip, read_clips, read_fitted
+from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.module import InMemoryData, check_augment
+from vitspeech.data.storage.broken import Broken, leave_out
+from vitspeech.data.storage.packed import packed_items, raw_samples
+from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import check_number
 
 
@@ -46,6 +53,7 @@ class WaveformData(InMemoryData):
         batch: Clips per training batch, on each device.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
+        reading: For data sets of files: `storage`, `workers` and `broken`, see `InMemoryData`.
 
     Attributes:
         samples: Length of a clip in samples, N.
@@ -59,9 +67,15 @@ class WaveformData(InMemoryData):
     sample_rate_hz = SAMPLE_RATE_HZ
 
     def __init__(
-        self, *, seconds: float = 1.0, batch: int = 128, augment: WaveformAugment | None = None, seed: int = 0
+        self,
+        *,
+        seconds: float = 1.0,
+        batch: int = 128,
+        augment: WaveformAugment | None = None,
+        seed: int = 0,
+        **reading: Any,
     ) -> None:
-        super().__init__(batch=batch, seed=seed)
+        super().__init__(batch=batch, seed=seed, **reading)
         check_number("seconds", seconds, 0.1, LONGEST_S)
         self.seconds, self.samples = seconds, round(seconds * self.sample_rate_hz)
         self.augment = WaveformAugment() if augment is None else augment
@@ -71,6 +85,31 @@ class WaveformData(InMemoryData):
     @property
     def preprocessing(self) -> dict[str, Any]:
         return {"sample_rate_hz": self.sample_rate_hz, "seconds": self.seconds}
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return (self.samples,)
+
+    def read_packed(self, split: str) -> Items:
+        """The items of a split in the pack."""
+        return packed_items(self.pack, split, raw_samples)
+
+    def read_files(self, files: Sequence[Path], split: str) -> tuple[Tensor | FileRows, list[int]]:
+        """Clips of files, as `storage` says: in memory, or read when a batch needs them.
+
+        Returns:
+            The clips, and the places of the files that can be read.
+
+        Raises:
+            InputError: If more files than `broken` allows cannot be read.
+        """
+        broken = Broken(self.broken, len(files), split)
+        if self.storage != "files":
+            clips = read_clips(files, self.samples, progress=f"reading {split}", broken=broken)
+            return clips, broken.kept()
+        read = partial(read_fitted, length=self.samples)
+        kept = leave_out(broken, files, broken.check(check_clip, read))
+        return FileRows([files[place] for place in kept], read, broken=broken), kept
 
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         noise = self.noise.to(inputs.device)

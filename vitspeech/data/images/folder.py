@@ -1,6 +1,9 @@
 """Image files in one folder per class, of any size and mode, scaled to one size."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,8 +13,11 @@ from tqdm import tqdm
 from vitspeech.data.batches import Items
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
-from vitspeech.data.images.reading import ENDINGS, read_picture
+from vitspeech.data.images.reading import ENDINGS, check_picture, decode_picture, read_picture
 from vitspeech.data.splits import hashed_splits, relative_name
+from vitspeech.data.storage.broken import Broken, leave_out
+from vitspeech.data.storage.packed import packed_names
+from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import InputError
 
 IN_MEMORY_BYTES = 4 * 2**30
@@ -22,16 +28,17 @@ class ImageFolder(ImageData):
 
     If a split has no folder, about a tenth of the training pictures is held out for it. A hash of the picture's path
     decides (`hashed_splits`), so that a picture keeps its split when others are added, and splits do not depend on the
-    seed. If ROOT has no folder `train`, its own folders are the classes. Data sets of up to 4 GiB are held in memory;
-    larger ones are read by worker processes.
+    seed. If ROOT has no folder `train`, its own folders are the classes. Splits of up to 4 GiB are held in memory;
+    larger ones are read from their files by worker processes, as all are with `storage: files`. A pack holds the files
+    as they are, so it can be read with any `image`.
 
     Args:
-        root: The folder described above.
+        root: The folder described above, or a pack of it.
         image: Side in pixels to which the center square of each picture is scaled.
         batch: Pictures per training batch, on each device.
         augment: Augmentation of training pictures; `None` is `Augment()`.
-        workers: Number of processes that read a data set too large for memory.
         seed: The run's seed; the command line sets it to `seed_everything`.
+        reading: `storage` (`memory`, `files` or the folder of a pack), `workers` and `broken`, see `InMemoryData`.
 
     Raises:
         FileNotFoundError: If `root` does not exist or has no class folders.
@@ -41,6 +48,7 @@ class ImageFolder(ImageData):
 
     mean = (0.485, 0.456, 0.406)
     std = (0.229, 0.224, 0.225)
+    storages = ("memory", "files", "pack")
 
     def __init__(
         self,
@@ -49,11 +57,15 @@ class ImageFolder(ImageData):
         image: int = 64,
         batch: int = 128,
         augment: Augment | None = None,
-        workers: int = 2,
         seed: int = 0,
+        **reading: Any,
     ) -> None:
-        super().__init__(batch=batch, augment=augment, seed=seed)
-        self.root, self.image, self.file_workers = Path(root), image, workers
+        super().__init__(batch=batch, augment=augment, seed=seed, **reading)
+        self.root, self.image = Path(root), image
+        self.pack = self.find_pack(root)
+        if self.pack is not None:
+            self.labels = self.pack.labels
+            return
         self.item_root = self.root
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
@@ -65,7 +77,7 @@ class ImageFolder(ImageData):
 
     def setup(self, stage: str | None = None) -> None:
         """List the pictures of all splits before reading any, so that a wrong folder is reported at once."""
-        if not hasattr(self, "splits"):
+        if self.pack is None and not hasattr(self, "splits"):
             self.splits = self.find_splits()
         super().setup(stage)
 
@@ -87,6 +99,8 @@ class ImageFolder(ImageData):
         return splits
 
     def item_names(self) -> dict[str, list[str]]:
+        if self.pack is not None:
+            return packed_names(self.pack)
         if not hasattr(self, "splits"):
             self.splits = self.find_splits()
         return {split: [relative_name(file, self.root) for file in files] for split, (files, _) in self.splits.items()}
@@ -107,27 +121,25 @@ class ImageFolder(ImageData):
             raise FileNotFoundError(f"{folder}: no class folders; put each class's pictures in its own folder")
         return files, torch.tensor(labels)
 
+    @property
+    def decoder(self) -> Callable[[memoryview], Tensor]:
+        return partial(decode_picture, side=self.image)
+
     def read(self, split: str) -> Dataset:
+        if self.pack is not None:
+            return self.read_packed(split)
         if not hasattr(self, "splits"):
             self.splits = self.find_splits()
         files, labels = self.splits[split]
-        if len(files) * 3 * self.image**2 > IN_MEMORY_BYTES:
-            self.workers = self.file_workers
-            return PictureFiles(files, labels, self.image)
-        progress = tqdm(files, desc=f"reading {split}", leave=False, disable=len(files) < 500 or None)
-        return Items(torch.stack([read_picture(file, self.image) for file in progress]), labels)
-
-
-class PictureFiles(Dataset):
-    """Pictures that are read from their files batch by batch, indexed by (indices, seed)."""
-
-    def __init__(self, files: list[Path], labels: Tensor, side: int) -> None:
-        self.files, self.labels, self.side = files, labels, side
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Tensor, Tensor, int]:
-        indices, seed = batch
-        pictures = torch.stack([read_picture(self.files[index], self.side) for index in indices.tolist()])
-        return pictures, self.labels[indices], seed
+        read, broken = partial(read_picture, side=self.image), Broken(self.broken, len(files), split)
+        in_files = self.storage == "files" or len(files) * 3 * self.image**2 > IN_MEMORY_BYTES
+        if in_files:
+            leave_out(broken, files, broken.check(partial(check_picture, side=self.image), read))
+        else:
+            progress = tqdm(files, desc=f"reading {split}", leave=False, disable=len(files) < 500 or None)
+            pictures = torch.stack(list(broken.each(progress, read)))
+            broken.warn()
+        if kept := broken.places and broken.kept():
+            files, labels = [files[place] for place in kept], labels[kept]
+            self.splits[split] = files, labels
+        return Items(FileRows(files, read, broken=broken, encoded=True) if in_files else pictures, labels)

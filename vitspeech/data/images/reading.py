@@ -1,8 +1,10 @@
 """Reading image files: a picture of any size and mode as a square of uint8 RGB pixels."""
 
+import io
 import logging
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy
@@ -38,31 +40,74 @@ def read_picture(path: str | Path, side: int) -> Tensor:
     """
     path = Path(path)
     check_regular(path)
-    picture = decoded(path, side)
+    return square(decoded(path, path, side), path, side)
+
+
+def decode_picture(content: bytes | memoryview, side: int, name: str = "a picture") -> Tensor:
+    """Read a picture from the bytes of its file, with the same result as `read_picture`.
+
+    Shape:
+        -> uint8 (3, side, side)
+
+    Raises:
+        InputError: If the bytes are no picture, or too large; the message begins with `name`.
+    """
+    return square(decoded(io.BytesIO(content), name, side), name, side)
+
+
+def check_picture(path: Path, side: int) -> None:
+    """Check what the header of a picture says, without decoding it, before it is scaled to `side` pixels.
+
+    Raises:
+        InputError: If the file is empty, no regular file, not a picture or too large; the message names it.
+    """
+    check_regular(path)
+    with opened(path, path, side):
+        pass
+
+
+def square(picture: Image.Image, path: str | Path, side: int) -> Tensor:
+    """The center square of a picture, scaled: uint8 (3, side, side).
+
+    Raises:
+        InputError: If it has values that are not finite or is too large; the message names it.
+    """
     if picture.mode == "F" and not numpy.isfinite(numpy.asarray(picture)).all():
         raise InputError(f"{path}: has values that are not finite (NaN or infinite)")
     try:
-        square = ImageOps.fit(to_rgb(picture), (side, side), Image.Resampling.BICUBIC)
+        fitted = ImageOps.fit(to_rgb(picture), (side, side), Image.Resampling.BICUBIC)
     except MemoryError:  # 16-bit and float values are converted in double precision
         raise InputError(f"{path}: too large for the memory") from None
-    return torch.from_numpy(numpy.array(square)).permute(2, 0, 1).contiguous()
+    return torch.from_numpy(numpy.array(fitted)).permute(2, 0, 1).contiguous()
 
 
-def decoded(path: Path, side: int) -> Image.Image:
+def decoded(file: Path | io.BytesIO, path: str | Path, side: int) -> Image.Image:
     """Decode the first picture in a file, with EXIF rotation; JPEG at a fraction of its size, if enough for `side`.
+
+    Args:
+        file: The file, or its bytes.
+        path: Its name, for messages.
+        side: The side that the picture is scaled to.
 
     Raises:
         InputError: If the file is of another kind than `FORMATS`, broken, or has more than `MOST_PIXELS`.
     """
+    with opened(file, path, side) as picture:
+        return ImageOps.exif_transpose(picture)
+
+
+@contextmanager
+def opened(file: Path | io.BytesIO, path: str | Path, side: int) -> Iterator[Image.Image]:
+    """Open a picture; what Pillow raises for it, also while it is used, becomes an `InputError`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about large pictures, which are counted below, and about odd metadata
-            with Image.open(path, formats=FORMATS) as picture:
+            with Image.open(file, formats=FORMATS) as picture:
                 # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in `thumbnail`; others ignore this.
                 picture.draft(None, (DECODED * side, DECODED * side))
                 if picture.width * picture.height > MOST_PIXELS:
                     raise InputError(f"{path}: {picture.width} × {picture.height} pixels are too many to decode")
-                return ImageOps.exif_transpose(picture)
+                yield picture
     except InputError:
         raise
     except UnidentifiedImageError:
