@@ -47,7 +47,7 @@ class SplitEntry:
 
     Args:
         items: Number of items when packing began.
-        names_sha256: Checksum of their names, in their order.
+        items_sha256: Checksum of their names, targets and sizes, in their order.
         shards: The finished shards; each is there in a complete pack.
         rows_per_batch: Rows of each record batch.
         speakers: Whether the speaker of every item is known.
@@ -55,7 +55,7 @@ class SplitEntry:
     """
 
     items: int
-    names_sha256: str
+    items_sha256: str
     rows_per_batch: int
     speakers: bool
     named: bool
@@ -179,7 +179,7 @@ PACK_TYPES = {
 }
 SPLIT_TYPES = {
     "items": int,
-    "names_sha256": str,
+    "items_sha256": str,
     "rows_per_batch": int,
     "speakers": bool,
     "named": bool,

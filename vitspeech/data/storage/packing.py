@@ -24,7 +24,7 @@ SPARE_BYTES = 2**24
 TARGETS = {"utterances": "transcript"}
 
 
-def write_pack(data: InMemoryData, folder: str | Path, *, shard_mb: int = 256, threads: int | None = None) -> Pack:
+def write_pack(data: InMemoryData, folder: str | Path, *, shard_mb: float = 256, threads: int | None = None) -> Pack:
     """Pack a data set, or go on with packing it.
 
     Args:
@@ -39,7 +39,7 @@ def write_pack(data: InMemoryData, folder: str | Path, *, shard_mb: int = 256, t
     """
     folder, threads = Path(folder), threads or os.cpu_count() or 1
     check_folder(folder)
-    plan = make_plan(data, folder, shard_mb * 10**6, threads)
+    plan = make_plan(data, folder, round(shard_mb * 10**6), threads)
     pack = started(plan, folder)
     if pack.complete:
         return pack
