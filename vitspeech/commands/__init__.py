@@ -30,6 +30,7 @@ VERBS = {
     "demo": "serve a page that runs models in the browser",
     "benchmark": "measure speed and memory on this machine",
     "configs": "list the configs that come with the package, or print one",
+    "pack": "pack a data set that is larger than memory into a few large files, or check a pack",
     "samples": "copy sample images and a sample recording into a folder",
 }
 

@@ -16,8 +16,8 @@ from vitspeech.data import AudioFolder, Cifar, ImageFolder, Shapes, SpeechComman
 from vitspeech.data.clips.speech_commands import FOLDER, URL
 from vitspeech.data.storage import packing
 from vitspeech.data.storage.checking import check_pack
-from vitspeech.data.storage.packing import write_pack
 from vitspeech.data.storage.packed import PackedRows
+from vitspeech.data.storage.packing import write_pack
 from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import InputError
 
@@ -220,7 +220,7 @@ def test_check_finds_a_flipped_bit(recordings, tmp_path):
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     small(folder)  # its size is right
-    with pytest.raises(InputError, match="train-00001-of-00005.arrow: differs from its SHA-256"):
+    with pytest.raises(InputError, match=r"train-00001-of-00005.arrow: differs from its SHA-256"):
         check_pack(folder)
 
 
@@ -240,7 +240,7 @@ def test_a_shard_of_other_content_is_refused(recordings, tmp_path):
     folder = packed(recordings, tmp_path / "pack")
     file = folder / "train-00000-of-00005.arrow"
     file.write_bytes(b"x" * file.stat().st_size)
-    with pytest.raises(InputError, match="train-00000-of-00005.arrow: not a shard that can be read"):
+    with pytest.raises(InputError, match=r"train-00000-of-00005.arrow: not a shard that can be read"):
         small(folder).setup("fit")
     shutil.copy(folder / "test-00000-of-00001.arrow", file)
     description = json.loads((folder / "pack.json").read_text())
@@ -280,7 +280,7 @@ def test_a_shard_outside_of_the_pack_is_refused(recordings, tmp_path):
 
 def test_a_pack_of_something_else_is_refused(recordings, tmp_path):
     folder = packed(recordings, tmp_path / "pack")
-    with pytest.raises(InputError, match="packed with seconds=0.1, and the config asks for 0.2"):
+    with pytest.raises(InputError, match=r"packed with seconds=0.1, and the config asks for 0.2"):
         AudioFolder("nowhere", seconds=0.2, storage=str(folder))
     with pytest.raises(InputError, match="a pack of AudioFolder, and the config asks for ImageFolder"):
         ImageFolder("nowhere", storage=str(folder))
@@ -312,7 +312,7 @@ def test_foreign_files_are_not_mixed_with_a_pack(recordings, tmp_path):
     (tmp_path / "letters" / "mother.txt").write_text("dear")
     with pytest.raises(InputError, match=r"letters: has files that are no pack, such as mother\.txt"):
         packed(recordings, tmp_path / "letters")
-    with pytest.raises(InputError, match="mother.txt: is not a folder"):
+    with pytest.raises(InputError, match=r"mother.txt: is not a folder"):
         packed(recordings, tmp_path / "letters" / "mother.txt")
 
 
