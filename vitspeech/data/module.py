@@ -25,7 +25,7 @@ class InMemoryData(lightning.LightningDataModule):
     for one kind of input; it sets `labels` and implements `read`.
 
     Args:
-        batch: Items per training batch, on each device.
+        batch: Items of an optimizer step, on all devices together.
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Attributes:
@@ -34,6 +34,8 @@ class InMemoryData(lightning.LightningDataModule):
         workers: Number of processes that read batches; 0 for data in memory.
         evaluation_batch: Items per batch in validation and test.
         item_root: The folder that the names of items are relative to; `None` if the items are not files.
+        accumulate: Batches whose gradients are added up in an optimizer step; training sets it.
+        begin: Epoch and batch at which training begins; a resumed run sets it.
 
     Raises:
         InputError: If `batch` is below 1.
@@ -44,6 +46,8 @@ class InMemoryData(lightning.LightningDataModule):
     workers = 0
     evaluation_batch = 500
     item_root: Path | None = None
+    accumulate = 1
+    begin = (0, 0)
 
     def __init__(self, *, batch: int, seed: int) -> None:
         super().__init__()
@@ -148,17 +152,24 @@ class InMemoryData(lightning.LightningDataModule):
             raise InputError(f"{read}: the label {wrong} is not within 0 .. {count - 1}, the indices of the labels")
 
     def train_dataloader(self) -> DataLoader:
-        return self.loader(self.train, Batches(len(self.train), self.batch, seed=self.seed, shuffle=True))
+        batches = Batches(len(self.train), self.batch, seed=self.seed, shuffle=True, accumulate=self.accumulate)
+        batches.begin_at(*self.begin)
+        return self.loader(self.train, batches)
 
     def val_dataloader(self) -> DataLoader:
-        return self.evaluation_loader(self.validation)
+        return self.evaluation_loader(self.validation, divided=True)
 
     def test_dataloader(self) -> DataLoader:
         return self.evaluation_loader(self.read_checked("test"))
 
-    def evaluation_loader(self, items: Dataset) -> DataLoader:
-        """Load all items in order, in batches of `evaluation_batch`."""
-        return self.loader(items, Batches(len(items), self.evaluation_batch, shuffle=False))
+    def evaluation_loader(self, items: Dataset, *, divided: bool = False) -> DataLoader:
+        """Load all items in order, in batches of `evaluation_batch`.
+
+        Args:
+            items: A split.
+            divided: Whether the processes of a distributed run divide the items, or each loads all of them.
+        """
+        return self.loader(items, Batches(len(items), self.evaluation_batch, shuffle=False, divided=divided))
 
     def loader(self, items: Dataset, batches: Batches) -> DataLoader:
         return DataLoader(
@@ -200,3 +211,12 @@ def check_augment(augment: object, kind: type) -> None:
 def default_root(root: str | None) -> str:
     """The folder of data sets: `root`, else the environment variable VITSPEECH_DATA, else `data`."""
     return root or os.environ.get("VITSPEECH_DATA") or "data"
+
+
+def read_labels(data: InMemoryData) -> list[str]:
+    """The labels of a data set, downloaded first if their files are missing and the config allows it."""
+    try:
+        return list(data.labels)
+    except FileNotFoundError:
+        data.prepare_data()
+        return list(data.labels)

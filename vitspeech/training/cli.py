@@ -18,7 +18,8 @@ from lightning.pytorch.callbacks import LearningRateMonitor, ProgressBar, Timer,
 from lightning.pytorch.cli import LightningCLI
 
 from vitspeech.checkpoint.items import add_training_items
-from vitspeech.data.module import InMemoryData
+from vitspeech.data.batches import check_division
+from vitspeech.data.module import InMemoryData, read_labels
 from vitspeech.errors import InputError
 from vitspeech.provenance import provenance
 from vitspeech.tasks import Task, find_task
@@ -107,6 +108,10 @@ class TrainingCLI(LightningCLI):
     def add_arguments_to_parser(self, parser: Parser) -> None:
         parser.add_argument("--extends", type=str | None, help="in a config: the config that it overrides")
         parser.add_argument("--init_from", type=str | None, help="released model or finished run to start from")
+        minutes = "save last.ckpt within an epoch after so many minutes; 0: after epochs only"
+        parser.add_argument("--every_minutes", type=float, default=10.0, help=minutes)
+        steps = "save last.ckpt within an epoch after so many optimizer steps; 0: at no fixed number"
+        parser.add_argument("--every_steps", type=int, default=0, help=steps)
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
 
     def parse_arguments(self, parser: Parser, args: list[str]) -> None:
@@ -170,7 +175,8 @@ class TrainingCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> lightning.Trainer:
         """Make the trainer. Its logs and checkpoints get their folder in `train`."""
         self.timer = Timer(interval="step", verbose=False)
-        saving = checkpoints(self.model.monitor, self.model.mode)
+        often = {name: self.config[name] for name in ("every_minutes", "every_steps")}
+        saving = checkpoints(self.model.monitor, self.model.mode, **often)
         self.lock = RunLock()
         self.run = OpenRun(self.open_folder, self.record_start, saving)
         given = self.config_init.trainer
@@ -215,7 +221,10 @@ class TrainingCLI(LightningCLI):
             run_folder.check_free(given.run)
         self.datamodule.prepare_data()
         self.datamodule.setup("fit")
-        self.datamodule.train_dataloader()  # which refuses a batch larger than the set
+        self.datamodule.accumulate = self.trainer.accumulate_grad_batches
+        check_division(
+            len(self.datamodule.train), self.datamodule.batch, self.trainer.world_size, self.datamodule.accumulate
+        )
         self.check_sizes()
         with config_errors("task, network, data and optimizer do not fit each other", all_errors=True):
             self.model.try_out(self.datamodule)
@@ -270,7 +279,8 @@ class TrainingCLI(LightningCLI):
         if self.transfer:
             keep(self.transfer, folder)
         if resumed:
-            print(f"resuming after {self.run.epochs_done} of {self.trainer.max_epochs} epochs")
+            batches = self.run.batches_done and f" and {self.run.batches_done:,} batches of the next"
+            print(f"resuming after {self.run.epochs_done} of {self.trainer.max_epochs} epochs{batches or ''}")
 
     def finish(self) -> None:
         """Evaluate the final weights in fp32 on the test set, write the results, and print where they are."""
@@ -286,12 +296,3 @@ class TrainingCLI(LightningCLI):
         errors = run_folder.write_results(self.run.folder, network, self.datamodule, report, minutes)
         print(f"test set, final weights: {report.text}")
         print(f"model: {self.run.folder / 'model'}; figures: {self.run.folder / 'learning_curves.png'}, {errors}")
-
-
-def read_labels(data: InMemoryData) -> list[str]:
-    """The labels of a data set, downloaded first if their files are missing and the config allows it."""
-    try:
-        return list(data.labels)
-    except FileNotFoundError:
-        data.prepare_data()
-        return list(data.labels)
