@@ -227,7 +227,7 @@ def test_one_of_several_runs_that_start_together_in_one_folder_gets_it(tmp_path)
 @pytest.mark.slow
 def test_processes_that_torchrun_starts_share_one_folder(tmp_path):
     """Without `--run` each of them would choose a number of its own."""
-    together = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp", "--data.batch=25"]
+    together = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp"]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command = [*launcher, ROOT / "scripts/train.py", *TINY, "--trainer.max_epochs=1", *together]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -326,7 +326,7 @@ def test_two_processes_end_with_the_same_weights_and_those_of_one_process_with_b
         "--model.optimizer.lr=0.1",
     ]
     kept = ["--trust=ranks", "--trainer.callbacks+=ranks.KeepWeights", f"--trainer.callbacks.folder={tmp_path}"]
-    together = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp", "--data.batch=25"]
+    together = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp"]
     command = [sys.executable, ROOT / "scripts/train.py", *alike, *kept, *together, f"--run={tmp_path / 'pair'}"]
     subprocess.run(command, check=True, timeout=280, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
     ranks = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in (0, 1)]

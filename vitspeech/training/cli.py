@@ -42,6 +42,7 @@ QUIET = (
     "Checkpoint directory .* exists and is not empty",
     "The number of training batches .* is smaller than the logging interval",
     ".*treespec, LeafSpec",
+    "You're resuming from a checkpoint that ended before the epoch ended",  # `Batches` begins where it ended
 )
 
 
@@ -279,8 +280,8 @@ class TrainingCLI(LightningCLI):
         if self.transfer:
             keep(self.transfer, folder)
         if resumed:
-            batches = self.run.batches_done and f" and {self.run.batches_done:,} batches of the next"
-            print(f"resuming after {self.run.epochs_done} of {self.trainer.max_epochs} epochs{batches or ''}")
+            batches = f" and {done:,} batch{'es' * (done > 1)} of the next" if (done := self.run.batches_done) else ""
+            print(f"resuming after {self.run.epochs_done} of {self.trainer.max_epochs} epochs{batches}")
 
     def finish(self) -> None:
         """Evaluate the final weights in fp32 on the test set, write the results, and print where they are."""
