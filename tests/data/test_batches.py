@@ -62,21 +62,16 @@ def test_an_optimizer_step_has_the_same_items_whatever_divides_it(monkeypatch, r
 
 @pytest.mark.parametrize(("count", "batch", "ranks"), [(10, 4, 3), (7, 3, 2), (9, 1, 4), (4, 500, 4), (1001, 500, 2)])
 def test_processes_divide_an_evaluation_into_the_same_number_of_batches(monkeypatch, count, batch, ranks):
-    divided = parts(monkeypatch, ranks, count, batch, shuffle=False, divided=True)
+    divided = parts(monkeypatch, ranks, count, batch, shuffle=False)
     assert len({len(batches) for batches in divided}) == 1
     assert all(len(indices) for batches in divided for indices, _ in batches)
     items = [index for batches in divided for indices, _ in batches for index in indices.tolist()]
     assert sorted(items) == list(range(count))
 
 
-def test_an_evaluation_that_is_not_divided_is_whole_in_every_process(monkeypatch):
-    for batches in parts(monkeypatch, 3, 10, 4, shuffle=False):
-        assert [indices.tolist() for indices, _ in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-
-
 def test_fewer_items_than_processes_are_refused(monkeypatch):
     with pytest.raises(ValueError, match="2 items cannot be divided among 3 processes"):
-        parts(monkeypatch, 3, 2, 500, shuffle=False, divided=True)
+        parts(monkeypatch, 3, 2, 500, shuffle=False)
 
 
 @pytest.mark.parametrize("begin", [0, 1, 5, 8])

@@ -21,7 +21,8 @@ class Batches(Sampler):
 
     No random state is carried from one batch to the next, so a run that is interrupted and resumed gets the same
     batches as one that was not. The items of an optimizer step depend neither on the number of processes nor on
-    `accumulate`: the processes divide them, and each takes its part in `accumulate` batches.
+    `accumulate`: the processes divide them, and each takes its part in `accumulate` batches. Processes divide the items
+    of an evaluation as well: of R processes, process r takes the items r, r + R, r + 2R, ...
 
     Args:
         count: Number of items.
@@ -30,17 +31,14 @@ class Batches(Sampler):
         shuffle: Use a new order every epoch and drop the incomplete last step. Otherwise the items keep their order
             and the last batch may be smaller.
         accumulate: Batches of a process whose gradients are added up in an optimizer step.
-        divided: Without `shuffle`, whether the processes divide the items or each takes all of them.
 
     Raises:
         InputError: If `shuffle` is set and there are too few items for one step, the processes cannot divide a step
             evenly, or there are fewer items than processes that divide them.
     """
 
-    def __init__(
-        self, count: int, batch: int, *, seed: int = 0, shuffle: bool, accumulate: int = 1, divided: bool = False
-    ) -> None:
-        distributed = (shuffle or divided) and torch.distributed.is_available() and torch.distributed.is_initialized()
+    def __init__(self, count: int, batch: int, *, seed: int = 0, shuffle: bool, accumulate: int = 1) -> None:
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
         self.rank = torch.distributed.get_rank() if distributed else 0
         self.ranks = torch.distributed.get_world_size() if distributed else 1
         self.count, self.batch, self.seed, self.shuffle, self.accumulate = count, batch, seed, shuffle, accumulate

@@ -157,19 +157,14 @@ class InMemoryData(lightning.LightningDataModule):
         return self.loader(self.train, batches)
 
     def val_dataloader(self) -> DataLoader:
-        return self.evaluation_loader(self.validation, divided=True)
+        return self.evaluation_loader(self.validation)
 
     def test_dataloader(self) -> DataLoader:
         return self.evaluation_loader(self.read_checked("test"))
 
-    def evaluation_loader(self, items: Dataset, *, divided: bool = False) -> DataLoader:
-        """Load all items in order, in batches of `evaluation_batch`.
-
-        Args:
-            items: A split.
-            divided: Whether the processes of a distributed run divide the items, or each loads all of them.
-        """
-        return self.loader(items, Batches(len(items), self.evaluation_batch, shuffle=False, divided=divided))
+    def evaluation_loader(self, items: Dataset) -> DataLoader:
+        """Load all items in order, in batches of `evaluation_batch`; the processes of a distributed run divide them."""
+        return self.loader(items, Batches(len(items), self.evaluation_batch, shuffle=False))
 
     def loader(self, items: Dataset, batches: Batches) -> DataLoader:
         return DataLoader(

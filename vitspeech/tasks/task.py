@@ -83,6 +83,8 @@ class Task(lightning.LightningModule):
     ) -> Report:
         """Evaluate a trained network on the test set of its data, in fp32, on the device that the network is on.
 
+        After a distributed run every process calls this, and loads its part of the test set; see `per_item`.
+
         Args:
             network: In evaluation mode.
             data: A data module with the network's labels.

@@ -18,7 +18,6 @@ from lightning.pytorch.callbacks import LearningRateMonitor, ProgressBar, Timer,
 from lightning.pytorch.cli import LightningCLI
 
 from vitspeech.checkpoint.items import add_training_items
-from vitspeech.data.batches import check_division
 from vitspeech.data.module import InMemoryData, read_labels
 from vitspeech.errors import InputError
 from vitspeech.provenance import provenance
@@ -32,6 +31,7 @@ from vitspeech.training.init_from import find_weights, keep
 from vitspeech.training.lock import RunLock
 from vitspeech.training.open_run import OpenRun
 from vitspeech.training.parser import Parser, plain_settings, readable, restrict_imports, wrong_config
+from vitspeech.training.processes import after_restart, divide_steps, one_message, share_network
 from vitspeech.training.progress import Progress
 from vitspeech.trust import import_modules
 
@@ -56,6 +56,7 @@ def train(arguments: Sequence[str]) -> None:
         FileNotFoundError: If a config, the data or the run to resume does not exist.
         InputError: If config, network and data do not fit each other, or a class is not trusted.
     """
+    arguments = after_restart(arguments)
     resumed, others = take_option(arguments, "--resume")
     if resumed and run_folder.is_finished(resumed[-1]):
         run_folder.resumed_config(resumed[-1])
@@ -204,8 +205,7 @@ class TrainingCLI(LightningCLI):
         try:
             with clear_ending(PROGRAM, self.resume_command):
                 self.fit()
-                if self.trainer.is_global_zero:
-                    self.finish()
+                self.finish()
         finally:
             self.lock.release()
 
@@ -222,16 +222,13 @@ class TrainingCLI(LightningCLI):
             run_folder.check_free(given.run)
         self.datamodule.prepare_data()
         self.datamodule.setup("fit")
-        self.datamodule.accumulate = self.trainer.accumulate_grad_batches
-        check_division(
-            len(self.datamodule.train), self.datamodule.batch, self.trainer.world_size, self.datamodule.accumulate
-        )
+        divide_steps(self.trainer, self.datamodule)
         self.check_sizes()
         with config_errors("task, network, data and optimizer do not fit each other", all_errors=True):
             self.model.try_out(self.datamodule)
         checkpoint = Path(given.resume, LAST) if saved else None
         try:
-            with trainer_errors():
+            with trainer_errors(), one_message(self.trainer):
                 self.trainer.fit(self.model, self.datamodule, ckpt_path=checkpoint, weights_only=True)
         except InputError:
             if self.run.folder and not given.resume and self.trainer.is_global_zero:
@@ -284,15 +281,18 @@ class TrainingCLI(LightningCLI):
             print(f"resuming after {self.run.epochs_done} of {self.trainer.max_epochs} epochs{batches}")
 
     def finish(self) -> None:
-        """Evaluate the final weights in fp32 on the test set, write the results, and print where they are."""
+        """Evaluate the final weights in fp32 on the test set, which the processes divide; the first one writes."""
         for callback in self.trainer.callbacks:
             if isinstance(callback, WeightAveraging):
                 # Lightning does this at the end of training, but not if a resumed run has nothing left to train.
                 callback.on_train_end(self.trainer, self.model)
         network = self.model.network.eval().float().to(self.trainer.strategy.root_device)
+        share_network(network)
         bar = self.trainer.progress_bar_callback
         progress = bar is not None and getattr(bar, "is_enabled", True)
         report = self.model.evaluate(network, self.datamodule, progress=progress)
+        if not self.trainer.is_global_zero:
+            return
         minutes = self.timer.time_elapsed("train") / 60
         errors = run_folder.write_results(self.run.folder, network, self.datamodule, report, minutes)
         print(f"test set, final weights: {report.text}")
