@@ -1,7 +1,7 @@
 """Seeded batches: which items a batch holds, and the tensors they are taken from.
 
 There are no worker processes for data in memory: a batch is one index into an integer tensor, uint8 for images and
-int16 for waveforms.
+int16 for waveforms. Data in files or in a pack is read by worker processes, batch by batch.
 
 Shapes: B batch.
 """
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
+from vitspeech.data.storage.rows import FileRows, JoinedRows, take
 from vitspeech.errors import InputError
 
 
@@ -113,10 +114,10 @@ def check_division(count: int, batch: int, ranks: int, accumulate: int = 1) -> N
 
 
 class Items(Dataset):
-    """Inputs and labels in memory, indexed by whole batches: `items[indices, seed]` is (inputs, labels, seed).
+    """Inputs and labels, indexed by whole batches: `items[indices, seed]` is (inputs, labels, seed).
 
     Args:
-        inputs: Integer tensor with one row per item.
+        inputs: Integer tensor with one row per item, or rows that are read when they are needed, such as `FileRows`.
         labels: Index of each item's label, int64, one per item.
         speakers: Who speaks each item, so that intervals of accuracies resample speakers; `None` if unknown.
         parts: Indices of items whose accuracy is reported besides that of all, by the name of the part.
@@ -127,7 +128,7 @@ class Items(Dataset):
 
     def __init__(
         self,
-        inputs: Tensor,
+        inputs: Tensor | FileRows | JoinedRows,
         labels: Tensor,
         speakers: Sequence[str] | None = None,
         *,
@@ -144,4 +145,5 @@ class Items(Dataset):
 
     def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Tensor, Tensor, int]:
         indices, seed = batch
-        return self.inputs[indices], self.labels[indices], seed
+        inputs, indices = take(self.inputs, indices)
+        return inputs, self.labels[indices], seed
