@@ -1,7 +1,6 @@
 """Reading image files: a picture of any size and mode as a square of uint8 RGB pixels."""
 
 import logging
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -14,6 +13,7 @@ from pyarrow import Buffer
 from torch import Tensor
 
 from vitspeech.data.files import check_regular, find_files
+from vitspeech.data.quiet import no_warnings
 from vitspeech.errors import InputError
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # it would print what the error of a broken TIFF says
@@ -90,14 +90,13 @@ def opened(source: Path | BytesIO, side: int, name: object) -> Iterator[Image.Im
         InputError: If the file is of another kind than `FORMATS`, broken, or has more than `MOST_PIXELS`.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about large pictures, which are counted below, and about odd metadata
-            with Image.open(source, formats=FORMATS) as picture:
-                # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in `thumbnail`; others ignore this.
-                picture.draft(None, (DECODED * side, DECODED * side))
-                if picture.width * picture.height > MOST_PIXELS:
-                    raise InputError(f"{name}: {picture.width} × {picture.height} pixels are too many to decode")
-                yield picture
+        # Warnings are about large pictures, which are counted below, and about odd metadata.
+        with no_warnings(), Image.open(source, formats=FORMATS) as picture:
+            # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in `thumbnail`; others ignore this.
+            picture.draft(None, (DECODED * side, DECODED * side))
+            if picture.width * picture.height > MOST_PIXELS:
+                raise InputError(f"{name}: {picture.width} × {picture.height} pixels are too many to decode")
+            yield picture
     except InputError:
         raise
     except UnidentifiedImageError:
