@@ -32,16 +32,24 @@ class Batches(Sampler):
         shuffle: Use a new order every epoch and drop the incomplete last step. Otherwise the items keep their order
             and the last batch may be smaller.
         accumulate: Batches of a process whose gradients are added up in an optimizer step.
+        ranks: Number of processes; `None` is those of this run.
 
     Raises:
         InputError: If `shuffle` is set and there are too few items for one step, the processes cannot divide a step
             evenly, or there are fewer items than processes that divide them.
     """
 
-    def __init__(self, count: int, batch: int, *, seed: int = 0, shuffle: bool, accumulate: int = 1) -> None:
-        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        self.rank = torch.distributed.get_rank() if distributed else 0
-        self.ranks = torch.distributed.get_world_size() if distributed else 1
+    def __init__(
+        self,
+        count: int,
+        batch: int,
+        *,
+        seed: int = 0,
+        shuffle: bool,
+        accumulate: int = 1,
+        ranks: int | None = None,
+    ) -> None:
+        self.rank, self.ranks = process() if ranks is None else (0, ranks)
         self.count, self.batch, self.seed, self.shuffle, self.accumulate = count, batch, seed, shuffle, accumulate
         self.epoch, self.begin = 0, (0, 0)
         if shuffle:
@@ -76,18 +84,26 @@ class Batches(Sampler):
     def training_batches(self) -> Iterator[tuple[Tensor, int]]:
         """The batches of this process in the epoch, from the one where it begins."""
         epoch, size = self.epoch, self.batch // (self.ranks * self.accumulate)
-
-        # NumPy's SeedSequence maps small, similar numbers to unrelated seeds.
-        def derived_seed(*key: int) -> int:
-            return int(numpy.random.SeedSequence((self.seed, epoch, *key)).generate_state(1)[0])
-
-        order = torch.randperm(self.count, generator=torch.Generator().manual_seed(derived_seed()))
+        generator = torch.Generator().manual_seed(derived_seed(self.seed, epoch))
+        order = torch.randperm(self.count, generator=generator)
         begin_epoch, begin = self.begin
         for number in range(begin if epoch == begin_epoch else 0, len(self)):
             step, micro_batch = divmod(number, self.accumulate)
             part = micro_batch * self.ranks + self.rank
             first = step * self.batch + part * size
-            yield order[first : first + size], derived_seed(part, step)
+            yield order[first : first + size], derived_seed(self.seed, epoch, part, step)
+
+
+def process() -> tuple[int, int]:
+    """The number of this process, from 0, and the number of processes of a distributed run; (0, 1) in any other."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
+
+
+def derived_seed(*key: int) -> int:
+    """A seed from several numbers: NumPy's SeedSequence maps small, similar numbers to unrelated seeds."""
+    return int(numpy.random.SeedSequence(key).generate_state(1)[0])
 
 
 def check_division(count: int, batch: int, ranks: int, accumulate: int = 1) -> None:

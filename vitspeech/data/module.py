@@ -175,9 +175,25 @@ class InMemoryData(lightning.LightningDataModule):
             raise InputError(f"{read}: the label {wrong} is not within 0 .. {count - 1}, the indices of the labels")
 
     def train_dataloader(self) -> DataLoader:
-        batches = Batches(len(self.train), self.batch, seed=self.seed, shuffle=True, accumulate=self.accumulate)
+        batches = self.training_batches()
         batches.begin_at(*self.begin)
         return self.loader(self.train, batches)
+
+    def training_batches(self, ranks: int | None = None) -> Batches:
+        """The batches of training.
+
+        Args:
+            ranks: Number of processes that divide them; `None` is those of this run.
+
+        Raises:
+            InputError: If there are too few items, or the processes cannot divide an optimizer step evenly.
+        """
+        options = {"seed": self.seed, "accumulate": self.accumulate, "ranks": ranks}
+        return Batches(len(self.train), self.batch, shuffle=True, **options)
+
+    def describe_batches(self) -> str:
+        """What is to be said of the training batches when a run starts; nothing if each has `batch` items."""
+        return ""
 
     def val_dataloader(self) -> DataLoader:
         return self.evaluation_loader(self.validation)

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 import torch
 from tqdm import tqdm
 
+from vitspeech.data.batches import process
+
 Entry = TypeVar("Entry")
 
 
@@ -17,8 +19,7 @@ def per_item(loader: Iterable[Any], compute: Callable[[Any], Sequence[Entry]], *
         compute: The entries of the items of a batch.
         progress: Show a progress bar, in the first process.
     """
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    rank, ranks = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if distributed else (0, 1)
+    rank, ranks = process()
     bar = tqdm(loader, desc="test", disable=not progress or rank > 0, leave=False)
     own = [entry for batch in bar for entry in compute(batch)]
     if ranks == 1:

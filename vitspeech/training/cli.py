@@ -273,7 +273,8 @@ class TrainingCLI(LightningCLI):
             print(f"this model has code of your own: loading it later needs {trust} (in Python: trust={modules})")
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
         print(f"{type(self.model.network).__name__}, {parameters:,} parameters -> {folder}")
-        print(f"{len(data.train):,} training and {len(data.validation):,} validation {data.items}")
+        counts = f"{len(data.train):,} training and {len(data.validation):,} validation {data.items}"
+        print("; ".join(filter(None, (counts, data.describe_batches()))))
         if self.transfer:
             keep(self.transfer, folder)
         if resumed:

@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch import Trainer
 from torch import nn
 
-from vitspeech.data.batches import check_division
+from vitspeech.data.batches import process
 from vitspeech.data.module import InMemoryData
 from vitspeech.errors import InputError
 from vitspeech.training.arguments import take_option
@@ -36,7 +36,7 @@ def after_restart(arguments: Sequence[str]) -> Sequence[str]:
 
 def share_network(network: nn.Module) -> None:
     """Give every process the weights and buffers of the first one; batch norm's statistics differ between them."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    if process()[1] > 1:
         for tensor in network.state_dict().values():
             torch.distributed.broadcast(tensor, 0)
 
@@ -48,7 +48,7 @@ def divide_steps(trainer: Trainer, data: InMemoryData) -> None:
         InputError: If the processes cannot divide the items of an optimizer step evenly.
     """
     data.accumulate = trainer.accumulate_grad_batches
-    check_division(len(data.train), data.batch, trainer.world_size, data.accumulate)
+    data.training_batches(trainer.world_size)
 
 
 @contextmanager

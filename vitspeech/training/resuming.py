@@ -95,10 +95,11 @@ def progress_of(checkpoint: Mapping[str, Any]) -> tuple[int, int]:
     return epoch["processed"], batches["processed"] if epoch["processed"] < epoch["started"] else 0
 
 
-def batches_of(trainer: Trainer) -> dict[str, int]:
+def batches_of(trainer: Trainer) -> dict[str, float | None]:
     """What the batches of an epoch follow from, besides the data."""
     data = trainer.datamodule
-    return {"seed": data.seed, "items": len(data.train), "batch": data.batch, "accumulate": data.accumulate}
+    named = {"seed": data.seed, "items": len(data.train), "batch": data.batch, "accumulate": data.accumulate}
+    return named | {"batch_s": getattr(data, "batch_s", None)}
 
 
 def check_batches(checkpoint: Mapping[str, Any], trainer: Trainer) -> None:

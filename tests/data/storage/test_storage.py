@@ -1,5 +1,6 @@
 """A data set gives the same batches from memory, from its files and from a pack."""
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -101,6 +102,21 @@ def test_batches_are_the_same_from_memory_files_and_a_pack(kind, tmp_path, worke
     folder = packed(kind, tmp_path / "pack", shard_mb=0.02)
     assert len(list(folder.glob("train-*.arrow"))) > 2
     same(memory, batches(kind(storage=str(folder), workers=workers)))
+
+
+def test_batches_by_duration_are_the_same_from_memory_files_and_a_pack(speech, tmp_path):
+    made = partial(TranscribedAudio, str(speech), batch_s=1.5)
+    memory = batches(made())
+    same(memory, batches(made(storage="files")))
+    folder = packed(made, tmp_path / "pack")
+    same(memory, batches(made(storage=str(folder))))
+    data = made()
+    data.setup("fit")
+    assert re.fullmatch(
+        r"\d+ batches of up to 1\.5 s, .*% of it padding \(in random order: .*%\)", data.describe_batches()
+    )
+    with pytest.raises(InputError, match=r"batch_s=0\.2 does not hold the longest utterance"):
+        batches(made(batch_s=0.2))
 
 
 def test_a_pack_needs_no_other_files(kind, tmp_path):

@@ -157,8 +157,11 @@ def check_shortest(path: str | Path, duration_s: float) -> None:
         raise InputError(f"{path}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
 
 
-def check_audio(path: Path) -> None:
+def check_audio(path: Path) -> float:
     """Refuse a file whose header is not that of a recording of SHORTEST_S to LONGEST_S seconds; it is not decoded.
+
+    Returns:
+        The duration in seconds.
 
     Raises:
         FileNotFoundError, InputError: As `read_clip` does, as far as the header tells.
@@ -167,7 +170,9 @@ def check_audio(path: Path) -> None:
     try:
         with open_audio(path) as recording:
             check_header(path, recording, LONGEST_S)
-            check_shortest(path, recording.frames / recording.samplerate)
+            duration_s = recording.frames / recording.samplerate
+            check_shortest(path, duration_s)
+            return duration_s
     except LibsndfileError as error:
         raise unread(path, error) from None
 

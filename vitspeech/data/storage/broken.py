@@ -16,17 +16,17 @@ THREADS = 8  # which mostly wait for the disk
 
 def readable_files(
     files: Sequence[Path], check: Callable[[Path], Any], split: str, most: float = 0.0
-) -> tuple[list[int], list[Path]]:
+) -> tuple[list[int], list[Any]]:
     """Check each file, and leave out those that are broken.
 
     Args:
         files: The files of a split.
-        check: Raises an `InputError` or `OSError` if a file is broken.
+        check: Raises an `InputError` or `OSError` if a file is broken; else returns what is known of it.
         split: The name of the split, for the progress bar and messages.
         most: The largest share of broken files.
 
     Returns:
-        The places of the files that can be read, and the files that cannot.
+        The places of the files that can be read, and what `check` has returned for each of them.
 
     Raises:
         InputError: If there are more.
@@ -35,22 +35,21 @@ def readable_files(
         UserWarning: If there are some.
     """
 
-    def problem(file: Path) -> str | None:
+    def checked(file: Path) -> tuple[Any, str | None]:
         try:
-            check(file)
+            return check(file), None
         except UNREADABLE as error:
-            return str(error)
-        return None
+            return None, str(error)
 
     with ThreadPoolExecutor(THREADS) as threads:
-        found = threads.map(problem, files, chunksize=64)
+        found = threads.map(checked, files, chunksize=64)
         bar = tqdm(found, f"checking {split}", total=len(files), disable=len(files) < 500 or None, leave=False)
-        problems = list(bar)
-    good = [place for place, text in enumerate(problems) if text is None]
-    broken = [text for text in problems if text is not None]
+        results = list(bar)
+    good = [place for place, (_, problem) in enumerate(results) if problem is None]
+    broken = [problem for _, problem in results if problem is not None]
     if broken:
         count = f"{len(broken):,} of {len(files):,} files of {split} cannot be read"
         if len(broken) > most * len(files):
             raise InputError(f"{count}, above broken={most:g}; first {broken[0]}")
         warnings.warn(f"{count} and are left out; first {broken[0]}", stacklevel=2)
-    return good, [file for file, text in zip(files, problems, strict=True) if text is not None]
+    return good, [results[place][0] for place in good]

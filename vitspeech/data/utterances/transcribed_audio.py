@@ -10,12 +10,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
 from vitspeech.data.audio.listing import read_rows
-from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, SILENT_PEAK, check_audio, read_clip
+from vitspeech.data.audio.reading import (
+    LONGEST_S,
+    SAMPLE_RATE_HZ,
+    SHORTEST_S,
+    SILENT_PEAK,
+    check_audio,
+    read_clip,
+)
+from vitspeech.data.batches import Batches
 from vitspeech.data.clips.folder import hold_out, known_speakers, split_sources
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.module import FILES
@@ -24,9 +33,10 @@ from vitspeech.data.storage.broken import readable_files
 from vitspeech.data.storage.rows import FileSounds, readable
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise
 from vitspeech.data.utterances.batch import SpeechBatch, collate
+from vitspeech.data.utterances.duration_batches import DurationBatches, padding_in_random_order
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData, check_vocabulary
 from vitspeech.data.utterances.packed import PackedUtterances
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 
 COLUMNS = ("path", "transcript")
 
@@ -71,7 +81,9 @@ class TranscribedAudio(UtteranceData):
         units: What is recognized: `words`, or `characters` (with a space between words).
         vocabulary: All words, or all characters including the space, that transcripts may contain. `None` is the
             sorted words of train.csv, or the space, the apostrophe and the letters a to z.
-        batch: Utterances per training batch, on each device.
+        batch: Utterances of an optimizer step, on all devices together.
+        batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
+            duration, so that there is less padding (`DurationBatches`).
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
         **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
@@ -94,6 +106,7 @@ class TranscribedAudio(UtteranceData):
         units: Literal["words", "characters"] = "words",
         vocabulary: Sequence[str] | None = None,
         batch: int = 32,
+        batch_s: float | None = None,
         augment: SequenceAugment | None = None,
         seed: int = 0,
         **storage: Any,
@@ -101,7 +114,9 @@ class TranscribedAudio(UtteranceData):
         super().__init__(units=units, batch=batch, augment=augment, seed=seed, **storage)
         if vocabulary is not None:
             check_vocabulary(vocabulary, units)
-        self.root, self.vocabulary = Path(root), vocabulary
+        if batch_s is not None:
+            check_number("batch_s", batch_s, SHORTEST_S, 1e6)
+        self.root, self.vocabulary, self.batch_s = Path(root), vocabulary, batch_s
         self.item_root = self.root
         if self.pack is not None:
             self.labels = self.pack.labels
@@ -136,11 +151,12 @@ class TranscribedAudio(UtteranceData):
         recordings = self.splits[split]
         if self.storage == FILES or self.broken:
             check = check_audio if self.storage == FILES else read_clip
-            places, _ = readable_files([item.file for item in recordings], check, split, self.broken)
+            places, checked = readable_files([item.file for item in recordings], check, split, self.broken)
             recordings = self.splits[split] = [recordings[place] for place in places]
         units = [self.encode(recording.words) for recording in recordings]
         if self.storage == FILES:
-            return RecordedUtterances(recordings, FileSounds([item.file for item in recordings], read_clip), units)
+            sounds = FileSounds([item.file for item in recordings], read_clip)
+            return RecordedUtterances(recordings, sounds, units, torch.tensor(checked))
         return RecordedUtterances(recordings, read_recordings(recordings, split), units)
 
     def prepare(self) -> None:
@@ -183,6 +199,23 @@ class TranscribedAudio(UtteranceData):
         if not recording.file.is_file():
             raise FileNotFoundError(f"{recording.location}: {recording.file} does not exist")
 
+    def training_batches(self, ranks: int | None = None) -> Batches:
+        if self.batch_s is None:
+            return super().training_batches(ranks)
+        options = {"seed": self.seed, "accumulate": self.accumulate, "ranks": ranks}
+        return DurationBatches(self.train.seconds, self.batch_s, **options)
+
+    def describe_batches(self) -> str:
+        """How much of the training batches is padding, in one line; empty if their durations are not looked at."""
+        if self.batch_s is None:
+            return ""
+        batches = self.training_batches()
+        random = padding_in_random_order(self.train.seconds, max(len(self.train) // len(batches), 1))
+        return (
+            f"{len(batches):,} batches of up to {self.batch_s:g} s, {batches.padding():.1%} of it padding (in random "
+            f"order: {random:.1%})"
+        )
+
     def augment_batch(self, speech: SpeechBatch) -> SpeechBatch:
         speech = super().augment_batch(speech)
         noise, augment = self.noise.to(speech.waveforms.device), self.augment
@@ -193,8 +226,15 @@ class TranscribedAudio(UtteranceData):
 class RecordedUtterances(Dataset):
     """Recorded utterances of variable length, int16, in memory or in files; indexed by (indices, seed)."""
 
-    def __init__(self, utterances: Sequence[Recording], sounds: Sequence[Tensor], units: Sequence[list[int]]) -> None:
+    def __init__(
+        self,
+        utterances: Sequence[Recording],
+        sounds: Sequence[Tensor],
+        units: Sequence[list[int]],
+        seconds: Tensor | None = None,
+    ) -> None:
         self.utterances, self.sounds, self.units = utterances, sounds, units
+        self.seconds = torch.tensor([len(sound) / SAMPLE_RATE_HZ for sound in sounds]) if seconds is None else seconds
 
     @property
     def speakers(self) -> list[list[str]] | None:
