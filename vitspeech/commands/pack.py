@@ -45,12 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.data.module import FILES, MEMORY
     from vitspeech.data.storage.data_set import pack
     from vitspeech.data.storage.packed import Pack
+    from vitspeech.errors import InputError
     from vitspeech.training.cli import TrainingCLI
     from vitspeech.training.run_folder import test_set
 
     trust = [f"--trust={name}" for name in options.trust]
     cli = TrainingCLI([f"--config={options.config}", *trust, *overrides])
     data = cli.datamodule
+    if "storage" not in cli.config.data.init_args:
+        raise InputError(f"{type(data).__name__} has no argument `storage`: its items need no pack")
     if data.storage == MEMORY and data.reads_files:
         data.storage = FILES  # item by item
     source = test_set(yaml.safe_load(cli.resolved_config())["data"])

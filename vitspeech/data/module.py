@@ -85,6 +85,14 @@ class InMemoryData(lightning.LightningDataModule):
         """Read the split `train`, `validation` or `test`: a data set indexed by (indices, seed), such as `Items`."""
         raise NotImplementedError
 
+    def items_of(self, split: str) -> Dataset:
+        """The items of a split: those of the pack, or those that `read` reads."""
+        return self.read(split) if self.pack is None else self.packed(split)
+
+    def packed(self, split: str) -> Dataset:
+        """The items of a split from the pack."""
+        raise NotImplementedError
+
     def item_names(self) -> dict[str, list[str]]:
         """The names of the items of each split, by which a card and `vitspeech evaluate` compare splits.
 
@@ -141,7 +149,7 @@ class InMemoryData(lightning.LightningDataModule):
             InputError: If it is empty, `read` returns nothing or a data set of single items, such as torch's
                 `TensorDataset`, or a label is not the index of one of `labels`.
         """
-        dataset, read = self.read(split), f"{type(self).__name__}.read({split!r})"
+        dataset, read = self.items_of(split), f"{type(self).__name__}.read({split!r})"
         if not isinstance(dataset, Sized):
             raise InputError(f"{read} returns {dataset!r:.60}; it must return a data set, such as vitspeech.Items")
         if not len(dataset):

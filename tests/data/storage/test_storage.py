@@ -125,12 +125,12 @@ def test_a_pack_needs_no_other_files(kind, tmp_path):
     alone.setup("fit")
     assert list(alone.labels) == list(whole.labels) and alone.preprocessing == whole.preprocessing
     assert alone.item_names() == whole.item_names()
-    speakers = [getattr(data.read("test"), "speakers", None) for data in (alone, whole)]
+    speakers = [getattr(data.items_of("test"), "speakers", None) for data in (alone, whole)]
     assert speakers[0] == speakers[1] and (kind.func is ImageFolder) == (speakers[0] is None)
     if kind.func is AudioFolder:
         assert torch.equal(alone.noise, whole.noise)
     if kind.func is TranscribedAudio:
-        ours, theirs = ([(item.id, item.words) for item in data.read("test").utterances] for data in (alone, whole))
+        ours, theirs = ([(item.id, item.words) for item in data.items_of("test").utterances] for data in (alone, whole))
         assert ours == theirs
 
 

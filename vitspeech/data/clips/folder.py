@@ -109,8 +109,6 @@ class AudioFolder(WaveformData):
         return sorted({recording.label for recording in list_recordings(self.sources["train"])})
 
     def read(self, split: str) -> Dataset:
-        if self.pack is not None:
-            return self.packed(split)
         self.prepare()
         clips, places = self.clips_of([item.file for item in self.splits[split]], split)
         recordings = self.splits[split] = [self.splits[split][place] for place in places]

@@ -110,8 +110,6 @@ class SpeechCommands(WaveformData, WordSource):
             )
 
     def read(self, split: str) -> Dataset:
-        if self.pack is not None:
-            return self.packed(split)
         word_files, unknown_files = self.select(split)
         labels = [self.words.index(file.parent.name) for file in word_files]
         labels += [self.labels.index(UNKNOWN) for _ in unknown_files]

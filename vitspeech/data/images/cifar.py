@@ -79,8 +79,6 @@ class Cifar(ImageData):
         self.official_split("test")
 
     def read(self, split: str) -> Dataset:
-        if self.pack is not None:
-            return self.packed(split)
         official = self.official_split(split)
         images = torch.from_numpy(official.data).permute(0, 3, 1, 2)
         labels = torch.tensor(official.targets)

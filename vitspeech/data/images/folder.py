@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pyarrow import Buffer
 from torch import Tensor
 from torch.utils.data import Dataset
 from tqdm import tqdm
@@ -122,8 +121,6 @@ class ImageFolder(ImageData):
         return files, torch.tensor(labels)
 
     def read(self, split: str) -> Dataset:
-        if self.pack is not None:
-            return Items(self.pack.rows(split, self.decode), self.pack.item_labels(split))
         if not hasattr(self, "splits"):
             self.splits = self.find_splits()
         files, labels = self.splits[split]
@@ -144,10 +141,9 @@ class ImageFolder(ImageData):
         """Reads a picture's file."""
         return partial(read_picture, side=self.image)
 
-    @property
-    def decode(self) -> Callable[[Buffer], Tensor]:
-        """Decodes a picture of a pack."""
-        return partial(decode_picture, side=self.image)
+    def packed(self, split: str) -> Items:
+        rows = self.pack.rows(split, partial(decode_picture, side=self.image))
+        return Items(rows, self.pack.item_labels(split))
 
 
 class PictureRows(FileRows):

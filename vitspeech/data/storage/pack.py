@@ -89,7 +89,7 @@ class PackWriter:
         Raises:
             InputError: If it was another data set.
         """
-        for name in self.description.keys() - {"splits", "broken", "complete"}:
+        for name in [name for name in self.description if name not in ("splits", "broken", "complete")]:
             if written.get(name) != self.description[name]:
                 raise InputError(
                     f"{self.folder}: holds a pack with {name}={written.get(name)!s:.200}, not "

@@ -18,6 +18,7 @@ from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.module import InMemoryData, check_augment
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.data.utterances.packed import PackedUtterances
 from vitspeech.errors import InputError
 
 UNITS = ("words", "characters")
@@ -116,7 +117,10 @@ class UtteranceData(InMemoryData):
 
     def test_sets(self) -> dict[str, Dataset]:
         """The test sets by name; the first one gives the main result. Each has `utterances` with `id` and `words`."""
-        return {"test": self.read("test")}
+        return {"test": self.items_of("test")}
+
+    def packed(self, split: str) -> PackedUtterances:
+        return PackedUtterances(self.pack, split, self.encode)
 
     @cached_property
     def label_indices(self) -> dict[str, int]:

@@ -35,7 +35,6 @@ from vitspeech.data.utterances.augment import SequenceAugment, add_noise
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.duration_batches import DurationBatches, padding_in_random_order
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData, check_vocabulary
-from vitspeech.data.utterances.packed import PackedUtterances
 from vitspeech.errors import InputError, check_number
 
 COLUMNS = ("path", "transcript")
@@ -144,9 +143,7 @@ class TranscribedAudio(UtteranceData):
         """A minute of pink noise, int16 (A,), generated when training first needs it."""
         return pink_noise(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
 
-    def read(self, split: str) -> "RecordedUtterances | PackedUtterances":
-        if self.pack is not None:
-            return PackedUtterances(self.pack, split, self.encode)
+    def read(self, split: str) -> "RecordedUtterances":
         self.prepare()
         recordings = self.splits[split]
         if self.storage == FILES or self.broken:
