@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -36,6 +37,41 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     """Add `--trust`, for models whose configuration names classes of the user's own modules."""
     text = "accept classes of this module of your own, whose code then runs; may be repeated"
     parser.add_argument("--trust", action="append", default=[], metavar="MODULE", help=text)
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add `--device`, which `find_device` checks."""
+    text = (
+        "where the network runs: auto (default: a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:N, mps"
+    )
+    parser.add_argument("--device", default="auto", metavar="DEVICE", help=text)
+
+
+def find_device(name: str) -> str:
+    """The device of torch that `--device` names, checked before a model is loaded.
+
+    Args:
+        name: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`; `auto` is `cuda` if there is such a GPU, else `cpu`.
+
+    Raises:
+        InputError: If the name is another one, or this machine or this torch has no such device.
+    """
+    kind, _, number = name.partition(":")
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", name, re.ASCII):
+        raise InputError(f"--device {name}: choose from auto, cpu, cuda, cuda:N, mps")
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"--device {name}: torch {torch.__version__} finds no CUDA GPU on this machine")
+    if number and int(number) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        there = "the only GPU is cuda:0" if count == 1 else f"the GPUs are cuda:0 .. cuda:{count - 1}"
+        raise InputError(f"--device {name}: there is no such GPU; {there}")
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise InputError(f"--device {name}: torch {torch.__version__} finds no Apple GPU (Metal) on this machine")
+    return name
 
 
 def check_table(table: Path | None, inputs: Sequence[str] = ()) -> None:

@@ -22,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--top", type=int, default=3, help="labels per file (default 3)")
     parser.add_argument("--csv", type=Path, help="write a table instead: file, rank, label, probability, status")
     parser.add_argument("--attention", type=Path, metavar="PNG", help="draw attention and pooling weights for one file")
+    command_line.add_device(parser)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     if options.top < 1:
@@ -35,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.data.files import write_csv
     from vitspeech.plots.attention import check_drawable, draw_attention
 
+    device = command_line.find_device(options.device)
     model = vitspeech.load(options.checkpoint, trust=options.trust)
+    model.network.to(device)
     if options.attention:
         check_drawable(model)
     # Lines on a terminal show progress by themselves.

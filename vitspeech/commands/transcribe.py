@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ctc-weight", type=float, help=weight)
     penalty = "exponent of the length by which an encoder-decoder's scores are divided (default 0.6)"
     parser.add_argument("--length-penalty", type=float, help=penalty)
+    command_line.add_device(parser)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     if bool(options.paths) == (options.symbols is not None):
@@ -55,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     settings = {name: getattr(options, name) for name in ("beam", "length_penalty", "ctc_weight")}
     given = {name: value for name, value in settings.items() if value is not None}
+    device = command_line.find_device(options.device)
     model = vitspeech.load(options.checkpoint, trust=options.trust)
+    model.network.to(device)
     if options.symbols:
         transcribe_symbols(model, options.symbols, given, options.picture)
         return
