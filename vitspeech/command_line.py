@@ -41,9 +41,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Add `--device`, which `find_device` checks."""
-    text = (
-        "where the network runs: auto (default: a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:N, mps"
-    )
+    text = "where the network runs: auto (default: a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:N, mps"
     parser.add_argument("--device", default="auto", metavar="DEVICE", help=text)
 
 

@@ -1,8 +1,10 @@
 """Reading image files: a picture of any size and mode as a square of uint8 RGB pixels."""
 
 import logging
+import re
+import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy
@@ -10,19 +12,25 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from vitspeech.data.files import check_regular, find_files
+from vitspeech.data.files import check_regular, find_files, walk_files
 from vitspeech.errors import InputError
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # it would print what the error of a broken TIFF says
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow gives it to Ghostscript
 MOST_PIXELS = 120_000_000  # decoded: up to 2 GB in between
+QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)  # an entry of warnings.filters
 DECODED = 4  # the side of a decoded picture is at least this multiple of the side that it is scaled to
 
 
 def find_pictures(paths: Iterable[str | Path]) -> list[Path]:
     """List pictures: named files, and all picture files in named folders; see `find_files`."""
     return find_files(paths, ENDINGS, "picture")
+
+
+def walk_pictures(paths: Iterable[str | Path]) -> Iterator[Path]:
+    """The pictures of `find_pictures`, one after the other; see `walk_files`."""
+    return walk_files(paths, ENDINGS, "picture")
 
 
 def read_picture(path: str | Path, side: int) -> Tensor:
@@ -48,6 +56,32 @@ def read_picture(path: str | Path, side: int) -> Tensor:
     return torch.from_numpy(numpy.array(square)).permute(2, 0, 1).contiguous()
 
 
+class Quiet:
+    """Leaves out Pillow's warnings while pictures are decoded, in any number of threads.
+
+    Pillow warns of large pictures, which `decoded` counts, and of odd metadata. `warnings.catch_warnings` is not for
+    threads: of two that overlap, the second one leaves the filters of the first behind.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.users = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.users += 1
+            if QUIET not in warnings.filters:
+                warnings.filterwarnings(QUIET[0], module=QUIET[3].pattern)
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users and QUIET in warnings.filters:
+                warnings.filters.remove(QUIET)
+
+
+WITHOUT_WARNINGS = Quiet()
+
+
 def decoded(path: Path, side: int) -> Image.Image:
     """Decode the first picture in a file, with EXIF rotation; JPEG at a fraction of its size, if enough for `side`.
 
@@ -55,14 +89,12 @@ def decoded(path: Path, side: int) -> Image.Image:
         InputError: If the file is of another kind than `FORMATS`, broken, or has more than `MOST_PIXELS`.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about large pictures, which are counted below, and about odd metadata
-            with Image.open(path, formats=FORMATS) as picture:
-                # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in `thumbnail`; others ignore this.
-                picture.draft(None, (DECODED * side, DECODED * side))
-                if picture.width * picture.height > MOST_PIXELS:
-                    raise InputError(f"{path}: {picture.width} × {picture.height} pixels are too many to decode")
-                return ImageOps.exif_transpose(picture)
+        with WITHOUT_WARNINGS, Image.open(path, formats=FORMATS) as picture:
+            # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in `thumbnail`; others ignore this.
+            picture.draft(None, (DECODED * side, DECODED * side))
+            if picture.width * picture.height > MOST_PIXELS:
+                raise InputError(f"{path}: {picture.width} × {picture.height} pixels are too many to decode")
+            return ImageOps.exif_transpose(picture)
     except InputError:
         raise
     except UnidentifiedImageError:
