@@ -70,14 +70,15 @@ class GrowingTable:
                 else f"{self.body}: was left by an interrupted run; go on with --resume, or remove it to start over"
             )
         try:
-            if resume:
-                self.open()
-                self.read_state()
-                self.cut()
-            else:
+            if not resume:
                 self.state.unlink(missing_ok=True)
                 self.create()
-                self.open()
+            self.open()
+            if self.state.exists():
+                self.read_state()
+                self.cut()
+            else:  # also of a run that was killed before it had one
+                self.clear()
                 self.save()
         except BaseException:
             self.close()
@@ -165,9 +166,9 @@ class GrowingTable:
         """Take over the state of an interrupted run.
 
         Raises:
-            InputError: If it is missing or broken, or that of another run.
+            InputError: If it is broken, or that of another run.
         """
-        state = read_json(self.state) if self.state.exists() else None
+        state = read_json(self.state)
         sound = isinstance(state, dict) and all(isinstance(state.get(key), kind) for key, kind in STATE.items())
         if not sound or min(state["inputs"], state["unread"], state["size"]) < 0:
             raise InputError(f"{self.state}: is not the state of an interrupted run; remove {self.body} to start over")
@@ -184,7 +185,11 @@ class GrowingTable:
         self.last, self.size = state["last"], state["size"]
 
     def create(self) -> None:
-        """Create a body without rows."""
+        """Create the body."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Make of it a body without rows."""
         raise NotImplementedError
 
     def cut(self) -> None:

@@ -17,8 +17,11 @@ class GrowingCsv(GrowingTable):
     """CSV: the body is a file, which becomes the table."""
 
     def create(self) -> None:
-        with self.body.open("xb") as body:
-            self.size = body.write(to_csv([self.columns]))
+        self.body.open("xb").close()
+
+    def clear(self) -> None:
+        os.ftruncate(self.file, 0)
+        self.size = os.pwrite(self.file, to_csv([self.columns]), 0)
 
     def cut(self) -> None:
         if os.fstat(self.file).st_size < self.size:
@@ -64,6 +67,9 @@ class GrowingParquet(GrowingTable):
     def create(self) -> None:
         self.body.mkdir()
 
+    def clear(self) -> None:
+        self.size = 0
+
     def cut(self) -> None:
         missing = [part for part in map(self.part, range(self.size)) if not part.is_file()]
         if missing:
@@ -91,6 +97,7 @@ class GrowingParquet(GrowingTable):
             write_parquet(draft, self.columns, (parquet.read_table(part, use_threads=False) for part in parts))
 
     def remove(self) -> None:
+        self.state.unlink(missing_ok=True)  # first: without it, a body is one without rows
         shutil.rmtree(self.body, ignore_errors=True)
 
 
