@@ -15,7 +15,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from vitspeech.data.batches import Batches, Items
-from vitspeech.errors import InputError
+from vitspeech.data.storage.packed import Pack
+from vitspeech.errors import InputError, check_fraction, check_number
+
+MEMORY, FILES = "memory", "files"
+MOST_WORKERS = 1024
 
 
 class InMemoryData(lightning.LightningDataModule):
@@ -25,18 +29,28 @@ class InMemoryData(lightning.LightningDataModule):
     for one kind of input; it sets `labels` and implements `read`.
 
     Args:
-        batch: Items per training batch, on each device.
+        batch: Items of an optimizer step, on all devices together.
         seed: The run's seed; the command line sets it to `seed_everything`.
+        storage: Where the items are: `memory`, `files` (each is read from its file when it is needed), or the folder of
+            a pack that `vitspeech pack` has written, whose items and splits then are those of the data set.
+        workers: Number of processes that read items that are not in memory.
+        broken: The largest share of the files of a split that may be broken. They are left out, with a warning; if
+            there are more, training does not begin.
 
     Attributes:
         labels: The name of each class or unit, known without reading the data.
         items: What the inputs are called in messages and model cards.
         workers: Number of processes that read batches; 0 for data in memory.
+        pack: The pack that `storage` names; `None` if it names none.
         evaluation_batch: Items per batch in validation and test.
         item_root: The folder that the names of items are relative to; `None` if the items are not files.
+        accumulate: Batches whose gradients are added up in an optimizer step; training sets it.
+        reads_files: Whether each item has a file of its own, so that `storage` may be `files`.
+        begin: Epoch and batch at which training begins; a resumed run sets it.
 
     Raises:
-        InputError: If `batch` is below 1.
+        InputError: If `batch` is below 1, a number is out of range, or the pack is broken.
+        FileNotFoundError: If there is no such pack.
     """
 
     labels: Sequence[str]
@@ -44,12 +58,23 @@ class InMemoryData(lightning.LightningDataModule):
     workers = 0
     evaluation_batch = 500
     item_root: Path | None = None
+    reads_files = False
+    accumulate = 1
+    begin = (0, 0)
 
-    def __init__(self, *, batch: int, seed: int) -> None:
+    def __init__(self, *, batch: int, seed: int, storage: str = MEMORY, workers: int = 2, broken: float = 0.0) -> None:
         super().__init__()
         if batch < 1:
             raise InputError(f"batch={batch} is below 1")
-        self.batch, self.seed = batch, seed
+        check_number("workers", workers, 0, MOST_WORKERS)
+        check_fraction("broken", broken)
+        self.batch, self.seed, self.storage, self.broken = batch, seed, storage, broken
+        if storage == FILES and not self.reads_files:
+            raise InputError(f"storage=files: {type(self).__name__} has no file for each item; name a pack, or nothing")
+        self.reading_workers = workers
+        if storage != MEMORY:
+            self.workers = workers
+        self.pack = None if storage in (MEMORY, FILES) else Pack(storage)
 
     @property
     def preprocessing(self) -> dict[str, Any]:
@@ -83,6 +108,8 @@ class InMemoryData(lightning.LightningDataModule):
         """Read the training and validation splits, and check the test split, which is read when it is used."""
         if stage in (None, "fit") and not hasattr(self, "train"):
             self.check_names()
+            if self.pack is not None:
+                self.pack.check(self.labels, self.preprocessing)
             train, validation = self.read_checked("train"), self.read_checked("validation")
             self.check_test()
             self.train, self.validation = train, validation
@@ -148,7 +175,9 @@ class InMemoryData(lightning.LightningDataModule):
             raise InputError(f"{read}: the label {wrong} is not within 0 .. {count - 1}, the indices of the labels")
 
     def train_dataloader(self) -> DataLoader:
-        return self.loader(self.train, Batches(len(self.train), self.batch, seed=self.seed, shuffle=True))
+        batches = Batches(len(self.train), self.batch, seed=self.seed, shuffle=True, accumulate=self.accumulate)
+        batches.begin_at(*self.begin)
+        return self.loader(self.train, batches)
 
     def val_dataloader(self) -> DataLoader:
         return self.evaluation_loader(self.validation)
@@ -157,7 +186,7 @@ class InMemoryData(lightning.LightningDataModule):
         return self.evaluation_loader(self.read_checked("test"))
 
     def evaluation_loader(self, items: Dataset) -> DataLoader:
-        """Load all items in order, in batches of `evaluation_batch`."""
+        """Load all items in order, in batches of `evaluation_batch`; the processes of a distributed run divide them."""
         return self.loader(items, Batches(len(items), self.evaluation_batch, shuffle=False))
 
     def loader(self, items: Dataset, batches: Batches) -> DataLoader:
@@ -166,6 +195,7 @@ class InMemoryData(lightning.LightningDataModule):
             sampler=batches,
             batch_size=None,
             num_workers=self.workers,
+            persistent_workers=self.workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
 
@@ -200,3 +230,12 @@ def check_augment(augment: object, kind: type) -> None:
 def default_root(root: str | None) -> str:
     """The folder of data sets: `root`, else the environment variable VITSPEECH_DATA, else `data`."""
     return root or os.environ.get("VITSPEECH_DATA") or "data"
+
+
+def read_labels(data: InMemoryData) -> list[str]:
+    """The labels of a data set, downloaded first if their files are missing and the config allows it."""
+    try:
+        return list(data.labels)
+    except FileNotFoundError:
+        data.prepare_data()
+        return list(data.labels)

@@ -12,9 +12,9 @@ from lightning import LightningDataModule
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torchmetrics.functional.classification import multiclass_confusion_matrix
-from tqdm import tqdm
 
 from vitspeech.evaluation.confusion import write_confusion
+from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import Report
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
 
@@ -49,11 +49,13 @@ def predict(
         -> true labels (N,), predicted labels (N,), and the speaker of each item, or `None` if they are unknown
     """
     device, loader = next(network.parameters()).device, loader or data.test_dataloader()
-    pairs = [
-        (labels, network(data.normalize(inputs.to(device))).argmax(-1).cpu())
-        for inputs, labels, _ in tqdm(loader, desc="test", disable=not progress, leave=False)
-    ]
-    labels, predictions = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+
+    def compute(batch: tuple[Tensor, Tensor, int]) -> list[tuple[int, int]]:
+        inputs, labels, _ = batch
+        predictions = network(data.normalize(inputs.to(device))).argmax(-1)
+        return list(zip(labels.tolist(), predictions.tolist(), strict=True))
+
+    labels, predictions = torch.tensor(per_item(loader, compute, progress=progress)).unbind(1)
     return labels, predictions, known_speakers(loader, len(labels))
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from lightning import LightningDataModule
 from torch import Tensor, nn
-from tqdm import tqdm
 
+from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.evaluation.confusion import write_confusion
+from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import Report
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
 from vitspeech.metrics.word_times import TimedWord, frame_labels, word_f1, words_of
@@ -28,22 +29,27 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     """
     device, rate_hz = next(network.parameters()).device, data.preprocessing["sample_rate_hz"]
     none, times = len(data.labels), {"first_s": network.first_frame_ms / 1000, "frame_s": network.frame_ms / 1000}
-    counts = torch.zeros(none + 1, none + 1, dtype=torch.long)
-    references, hypotheses, word_counts = [], [], []
-    loader = data.test_dataloader()
-    for speech, _ in tqdm(loader, desc="test", disable=not progress, leave=False):
+
+    def compute(batch: tuple[SpeechBatch, int]) -> list[tuple]:
+        """Pairs of true and predicted labels, counts by word, and the true and predicted words of each utterance."""
+        entries, (speech, _) = [], batch
         waveforms = data.normalize(speech.waveforms.to(device))
         logits, frames = network(waveforms, speech.lengths.to(device))
         predictions, spans_s = logits.argmax(-1).cpu(), speech.spans / rate_hz
         true = frame_labels(spans_s, speech.units, silence=none, frames=predictions.shape[1], **times)
         for row, count in enumerate(frames.tolist()):
             pairs = true[row, :count] * (none + 1) + predictions[row, :count]
-            counts += torch.bincount(pairs, minlength=counts.numel()).view_as(counts)
             right = true[row, :count] == predictions[row, :count]
-            word_counts.append(count_by_word(right, spans_s[row, speech.units[row] >= 0], **times))
-            hypotheses.append(words_of(predictions[row, :count], silence=none, **times))
+            by_word = count_by_word(right, spans_s[row, speech.units[row] >= 0], **times)
             words = zip(speech.units[row].tolist(), spans_s[row].tolist(), strict=True)
-            references.append([TimedWord(word, *span) for word, span in words if word >= 0])
+            reference = [TimedWord(word, *span) for word, span in words if word >= 0]
+            entries.append((pairs, by_word, reference, words_of(predictions[row, :count], silence=none, **times)))
+        return entries
+
+    loader = data.test_dataloader()
+    entries = per_item(loader, compute, progress=progress)
+    pairs, word_counts, references, hypotheses = map(list, zip(*entries, strict=True))
+    counts = torch.bincount(torch.cat(pairs), minlength=(none + 1) ** 2).view(none + 1, none + 1)
     speakers = known_speakers(loader, len(references))
     values = metrics(counts, word_counts, speakers, word_f1(references, hypotheses, TOLERANCE_S), data)
     low, high = values["interval_95"]

@@ -9,11 +9,12 @@ import torch
 from lightning import LightningDataModule
 from torch import nn
 from torch.utils.data import Dataset
-from tqdm import tqdm
 
 from vitspeech.data.files import sha256
+from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation import sequences
+from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import Report
 from vitspeech.evaluation.speakers import describe_resampled, resampled
 from vitspeech.inference.transcribe import Search, transcribe_batch
@@ -63,12 +64,15 @@ def transcripts(
     network: nn.Module, data: LightningDataModule, utterances: Dataset, search: Search, progress: bool
 ) -> list[str]:
     """The decoded transcript of each utterance, in their order."""
-    device, texts = next(network.parameters()).device, []
-    for speech, _ in tqdm(data.evaluation_loader(utterances), desc="test", disable=not progress, leave=False):
+    device = next(network.parameters()).device
+
+    def compute(batch: tuple[SpeechBatch, int]) -> list[str]:
+        speech, _ = batch
         waveforms, lengths = data.normalize(speech.waveforms.to(device)), speech.lengths.to(device)
         decoded = transcribe_batch(network, data.labels, waveforms, lengths, search)
-        texts += [transcript.text for transcript in decoded]
-    return texts
+        return [transcript.text for transcript in decoded]
+
+    return per_item(data.evaluation_loader(utterances), compute, progress=progress)
 
 
 def metrics(

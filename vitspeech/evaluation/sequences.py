@@ -10,9 +10,10 @@ import torch
 from lightning import LightningDataModule
 from torch import nn
 from torch.utils.data import Dataset
-from tqdm import tqdm
 
 from vitspeech.data.files import write_csv
+from vitspeech.data.symbols.batch import SymbolBatch
+from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import Report
 from vitspeech.inference.symbols import GREEDY
 from vitspeech.inference.transcribe import Search, longest_output, transcribe_batch
@@ -66,12 +67,15 @@ def decode(
     network: nn.Module, data: LightningDataModule, sequences: Dataset, search: Search, progress: bool
 ) -> list[Units]:
     """The output units of each sequence, in their order."""
-    device, outputs = next(network.parameters()).device, []
-    for batch, _ in tqdm(data.evaluation_loader(sequences), desc="test", disable=not progress, leave=False):
-        decoded = transcribe_batch(network, data.labels, batch.symbols.to(device), batch.lengths, search)
-        limits = [longest_output(network, length) for length in batch.lengths.tolist()]
-        outputs += [transcript.indices[:limit] for transcript, limit in zip(decoded, limits, strict=True)]
-    return outputs
+    device = next(network.parameters()).device
+
+    def compute(batch: tuple[SymbolBatch, int]) -> list[Units]:
+        symbols, _ = batch
+        decoded = transcribe_batch(network, data.labels, symbols.symbols.to(device), symbols.lengths, search)
+        limits = [longest_output(network, length) for length in symbols.lengths.tolist()]
+        return [transcript.indices[:limit] for transcript, limit in zip(decoded, limits, strict=True)]
+
+    return per_item(data.evaluation_loader(sequences), compute, progress=progress)
 
 
 def metrics(aligned: Sequence[Alignment]) -> dict[str, Any]:

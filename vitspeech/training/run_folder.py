@@ -45,7 +45,16 @@ STARTED = (CONFIG, "run.json", INIT_FROM, TRAINING_ITEMS, METRICS, LOCK)  # file
 NAMES = dict.fromkeys(
     (CONFIG, "run.json", INIT_FROM, METRICS, "logs", LAST, BEST, PREVIOUS, "model", *FILES)
 )  # not LOCK
-TRAINING_ONLY = {"root", "batch", "augment", "download", "workers", "speech"}  # which a card does not repeat
+TRAINING_ONLY = {
+    "root",
+    "batch",
+    "augment",
+    "download",
+    "workers",
+    "storage",
+    "broken",
+    "speech",
+}  # which a card does not repeat
 
 
 def resumed_config(run: str | Path) -> Path:

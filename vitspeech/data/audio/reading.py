@@ -78,8 +78,7 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
             is_exact = recording.subtype == "PCM_16" and recording.channels == 1 and rate_hz == sample_rate_hz
             samples = torch.from_numpy(recording.read(frames, dtype="int16" if is_exact else "float32"))
     except LibsndfileError as error:
-        problem = "not a recording that can be read" if error.code == UNRECOGNIZED else "broken or truncated recording"
-        raise InputError(f"{path}: {problem} ({error.error_string.strip(' .')})") from None
+        raise unread(path, error) from None
     if len(samples) < frames:
         raise InputError(f"{path}: truncated: {len(samples):,} of {frames:,} samples are present")
     if is_exact:
@@ -93,6 +92,12 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
         ratio = Fraction(rate_hz, sample_rate_hz).limit_denominator(1000)
         mono = resample(mono, ratio.numerator, ratio.denominator)
     return (mono * (FULL_SCALE + 1)).round().clamp(-FULL_SCALE - 1, FULL_SCALE).to(torch.int16)
+
+
+def unread(path: Path, error: LibsndfileError) -> InputError:
+    """The error for a file that libsndfile does not read."""
+    problem = "not a recording that can be read" if error.code == UNRECOGNIZED else "broken or truncated recording"
+    return InputError(f"{path}: {problem} ({error.error_string.strip(' .')})")
 
 
 def open_audio(path: Path) -> SoundFile:
@@ -147,10 +152,34 @@ def read_clip(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ) -> Tensor:
         InputError: If it is shorter or longer, or `read_audio` refuses it.
     """
     samples = read_audio(path, sample_rate_hz, longest_s=LONGEST_S)
-    if len(samples) < SHORTEST_S * sample_rate_hz:
-        duration_s = len(samples) / sample_rate_hz
-        raise InputError(f"{path}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
+    check_shortest(path, len(samples) / sample_rate_hz)
     return samples
+
+
+def check_shortest(path: str | Path, duration_s: float) -> None:
+    """Raise an `InputError` if a recording is shorter than SHORTEST_S."""
+    if duration_s < SHORTEST_S:
+        raise InputError(f"{path}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
+
+
+def check_audio(path: Path) -> None:
+    """Refuse a file whose header is not that of a recording of SHORTEST_S to LONGEST_S seconds; it is not decoded.
+
+    Raises:
+        FileNotFoundError, InputError: As `read_clip` does, as far as the header tells.
+    """
+    check_regular(path)
+    try:
+        with open_audio(path) as recording:
+            check_header(path, recording, LONGEST_S)
+            check_shortest(path, recording.frames / recording.samplerate)
+    except LibsndfileError as error:
+        raise unread(path, error) from None
+
+
+def read_fitted(path: Path, length: int) -> Tensor:
+    """Read a recording as a clip of so many samples: int16 (length,); see `fit_length`."""
+    return fit_length(read_clip(path), length)
 
 
 def fit_length(samples: Tensor, length: int) -> Tensor:

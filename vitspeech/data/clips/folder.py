@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.listing import read_rows
-from vitspeech.data.audio.reading import ENDINGS, audio_files, read_audio, read_clips, some_names
+from vitspeech.data.audio.reading import ENDINGS, audio_files, read_audio, some_names
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
@@ -63,6 +63,7 @@ class AudioFolder(WaveformData):
         batch: Clips per training batch, on each device.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
+        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Raises:
         FileNotFoundError: If `root` does not exist or has no word folders, or a recording listed in a CSV file is
@@ -78,6 +79,8 @@ class AudioFolder(WaveformData):
         splits: The recordings of each split, once they are listed.
     """
 
+    reads_files = True
+
     def __init__(
         self,
         root: str,
@@ -86,9 +89,13 @@ class AudioFolder(WaveformData):
         batch: int = 128,
         augment: WaveformAugment | None = None,
         seed: int = 0,
+        **storage: Any,
     ) -> None:
-        super().__init__(seconds=seconds, batch=batch, augment=augment, seed=seed)
+        super().__init__(seconds=seconds, batch=batch, augment=augment, seed=seed, **storage)
         self.root = self.item_root = Path(root)
+        if self.pack is not None:
+            self.labels = self.pack.labels
+            return
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
         self.sources = split_sources(self.root)
@@ -102,13 +109,17 @@ class AudioFolder(WaveformData):
         return sorted({recording.label for recording in list_recordings(self.sources["train"])})
 
     def read(self, split: str) -> Dataset:
+        if self.pack is not None:
+            return self.packed(split)
         self.prepare()
-        recordings = self.splits[split]
-        clips = read_clips([item.file for item in recordings], self.samples, progress=f"reading {split}")
+        clips, places = self.clips_of([item.file for item in self.splits[split]], split)
+        recordings = self.splits[split] = [self.splits[split][place] for place in places]
         labels = torch.tensor([self.labels.index(item.label) for item in recordings])
         return Items(clips, labels, known_speakers(recordings))
 
     def item_names(self) -> dict[str, list[str]]:
+        if self.pack is not None:
+            return self.pack.item_names()
         self.prepare()
         return {
             split: [relative_name(item.file, self.root) for item in recordings]

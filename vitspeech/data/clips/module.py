@@ -3,15 +3,21 @@
 Shapes: B batch, N samples of a clip.
 """
 
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ
+from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, check_audio, read_clip, read_clips, read_fitted
+from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.module import InMemoryData, check_augment
+from vitspeech.data.module import FILES, InMemoryData, check_augment
+from vitspeech.data.storage.broken import readable_files
+from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import check_number
 
 
@@ -46,6 +52,7 @@ class WaveformData(InMemoryData):
         batch: Clips per training batch, on each device.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
+        **storage: The other arguments of `InMemoryData`: `storage`, `workers`, `broken`.
 
     Attributes:
         samples: Length of a clip in samples, N.
@@ -59,18 +66,48 @@ class WaveformData(InMemoryData):
     sample_rate_hz = SAMPLE_RATE_HZ
 
     def __init__(
-        self, *, seconds: float = 1.0, batch: int = 128, augment: WaveformAugment | None = None, seed: int = 0
+        self,
+        *,
+        seconds: float = 1.0,
+        batch: int = 128,
+        augment: WaveformAugment | None = None,
+        seed: int = 0,
+        **storage: Any,
     ) -> None:
-        super().__init__(batch=batch, seed=seed)
+        super().__init__(batch=batch, seed=seed, **storage)
         check_number("seconds", seconds, 0.1, LONGEST_S)
         self.seconds, self.samples = seconds, round(seconds * self.sample_rate_hz)
         self.augment = WaveformAugment() if augment is None else augment
         check_augment(self.augment, WaveformAugment)
-        self.noise = pink_noise(self.samples)
+        self.noise = pink_noise(self.samples) if self.pack is None else self.pack.noise
 
     @property
     def preprocessing(self) -> dict[str, Any]:
         return {"sample_rate_hz": self.sample_rate_hz, "seconds": self.seconds}
+
+    def packed(self, split: str) -> Items:
+        """The clips of a split from the pack; speakers are needed in evaluation only."""
+        speakers = None if split == "train" else self.pack.speakers(split)
+        return Items(self.pack.rows(split), self.pack.item_labels(split), speakers)
+
+    def clips_of(self, files: Sequence[Path], split: str) -> tuple[Tensor | FileRows, list[int]]:
+        """The clips of files, held in memory or not as `storage` says.
+
+        Args:
+            files: Audio files.
+            split: Their split.
+
+        Returns:
+            The clips, and the places of the files that they are from: broken files are left out as `broken` allows.
+        """
+        places = list(range(len(files)))
+        if self.storage == FILES or self.broken:
+            check = check_audio if self.storage == FILES else read_clip
+            places, _ = readable_files(files, check, split, self.broken)
+            files = [files[place] for place in places]
+        if self.storage == FILES:
+            return FileRows(files, partial(read_fitted, length=self.samples)), places
+        return read_clips(files, self.samples, progress=f"reading {split}"), places
 
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         noise = self.noise.to(inputs.device)

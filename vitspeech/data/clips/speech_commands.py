@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch.utils.data import Dataset
 from torchaudio.datasets import SPEECHCOMMANDS
 from tqdm import tqdm
 
-from vitspeech.data.audio.reading import read_clip, read_clips
+from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
@@ -25,6 +26,7 @@ from vitspeech.data.clips.silence import (
 )
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
+from vitspeech.data.storage.rows import JoinedRows
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
 from vitspeech.errors import InputError, check_number
 
@@ -57,12 +59,15 @@ class SpeechCommands(WaveformData, WordSource):
         download: Download the data set into `root` if it is missing.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
+        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Raises:
         InputError: If a word is not in the data set or is given twice, `unknown` or `silence` is negative, a word's
             folder is empty, or a list names a clip that does not exist.
         FileNotFoundError: If the data set is not in `root`.
     """
+
+    reads_files = True
 
     def __init__(
         self,
@@ -75,8 +80,9 @@ class SpeechCommands(WaveformData, WordSource):
         download: bool = False,
         augment: WaveformAugment | None = None,
         seed: int = 0,
+        **storage: Any,
     ) -> None:
-        super().__init__(seconds=1.0, batch=batch, augment=augment, seed=seed)
+        super().__init__(seconds=1.0, batch=batch, augment=augment, seed=seed, **storage)
         self.words = list(WORDS if words is None else words)
         foreign = sorted(set(self.words) - set(WORDS))
         if foreign or not self.words or len(set(self.words)) < len(self.words):
@@ -91,6 +97,8 @@ class SpeechCommands(WaveformData, WordSource):
 
     def prepare_data(self) -> None:
         """Download the data set if asked to, and check that it exists; runs in one process per machine."""
+        if self.pack is not None:
+            return
         if self.download:
             self.root.mkdir(parents=True, exist_ok=True)
             SPEECHCOMMANDS(self.root, url=URL, folder_in_archive=FOLDER, download=True)
@@ -102,15 +110,19 @@ class SpeechCommands(WaveformData, WordSource):
             )
 
     def read(self, split: str) -> Dataset:
+        if self.pack is not None:
+            return self.packed(split)
         word_files, unknown_files = self.select(split)
         labels = [self.words.index(file.parent.name) for file in word_files]
         labels += [self.labels.index(UNKNOWN) for _ in unknown_files]
-        clips = read_clips(word_files + unknown_files, self.samples, progress=f"reading {split}")
-        speakers = [speaker(file) for file in word_files + unknown_files]
+        clips, places = self.clips_of(word_files + unknown_files, split)
+        labels = [labels[place] for place in places]
+        speakers = [speaker((word_files + unknown_files)[place]) for place in places]
         if SILENCE in self.extra_ratios:
             count = round(self.extra_ratios[SILENCE] * len(word_files))
             cuts, recordings = cut_silence(self.noise_recordings, split, count, self.samples)
-            clips, labels = torch.cat((clips, cuts)), labels + [self.labels.index(SILENCE)] * len(cuts)
+            clips = torch.cat((clips, cuts)) if isinstance(clips, Tensor) else JoinedRows(clips, cuts)
+            labels += [self.labels.index(SILENCE)] * len(cuts)
             speakers += recordings  # cuts of one recording resemble each other as clips of one speaker do
         return Items(clips, torch.tensor(labels), speakers)
 
@@ -128,9 +140,13 @@ class SpeechCommands(WaveformData, WordSource):
     @property
     def heard_words(self) -> list[str]:
         """The words whose recordings training hears as `unknown`; a card has them."""
+        if self.pack is not None:
+            return self.pack.heard_words
         return sorted({file.parent.name for file in self.select("train")[1]})
 
     def item_names(self) -> dict[str, list[str]]:
+        if self.pack is not None:
+            return self.pack.item_names()
         files = {split: [file for part in self.select(split) for file in part] for split in SPLITS}
         return {split: [relative_name(file, self.folder) for file in some] for split, some in files.items()}
 

@@ -1,6 +1,6 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky 2009) in torchvision's folder layout."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch.utils.data import Dataset
@@ -39,6 +39,7 @@ class Cifar(ImageData):
         download: Download the data set into `root` if it is missing.
         augment: Augmentation of training images; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
+        **storage: Arguments of `InMemoryData`: `storage` (`memory` or a pack), `workers`, `broken`.
 
     Raises:
         InputError: If `classes` is neither 10 nor 100.
@@ -59,8 +60,9 @@ class Cifar(ImageData):
         download: bool = False,
         augment: Augment | None = None,
         seed: int = 0,
+        **storage: Any,
     ) -> None:
-        super().__init__(batch=batch, augment=augment, seed=seed)
+        super().__init__(batch=batch, augment=augment, seed=seed, **storage)
         if classes not in LABELS:
             raise InputError(f"classes={classes}; CIFAR has 10 or 100")
         self.classes, self.labels = classes, LABELS[classes]
@@ -70,11 +72,15 @@ class Cifar(ImageData):
 
     def prepare_data(self) -> None:
         """Check the MD5 of every file, or download the data set if asked to; runs in one process per machine."""
+        if self.pack is not None:
+            return
         if self.download:
             self.reader(self.root, download=True)
         self.official_split("test")
 
     def read(self, split: str) -> Dataset:
+        if self.pack is not None:
+            return self.packed(split)
         official = self.official_split(split)
         images = torch.from_numpy(official.data).permute(0, 3, 1, 2)
         labels = torch.tensor(official.targets)

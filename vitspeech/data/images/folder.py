@@ -1,8 +1,12 @@
 """Image files in one folder per class, of any size and mode, scaled to one size."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
+from pyarrow import Buffer
 from torch import Tensor
 from torch.utils.data import Dataset
 from tqdm import tqdm
@@ -10,8 +14,11 @@ from tqdm import tqdm
 from vitspeech.data.batches import Items
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
-from vitspeech.data.images.reading import ENDINGS, read_picture
+from vitspeech.data.images.reading import ENDINGS, check_picture, decode_picture, read_picture
+from vitspeech.data.module import FILES
 from vitspeech.data.splits import hashed_splits, relative_name
+from vitspeech.data.storage.broken import readable_files
+from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import InputError
 
 IN_MEMORY_BYTES = 4 * 2**30
@@ -22,16 +29,16 @@ class ImageFolder(ImageData):
 
     If a split has no folder, about a tenth of the training pictures is held out for it. A hash of the picture's path
     decides (`hashed_splits`), so that a picture keeps its split when others are added, and splits do not depend on the
-    seed. If ROOT has no folder `train`, its own folders are the classes. Data sets of up to 4 GiB are held in memory;
-    larger ones are read by worker processes.
+    seed. If ROOT has no folder `train`, its own folders are the classes. Data sets larger than 4 GiB are not held in
+    memory: their files are read by worker processes, as with `storage: files`.
 
     Args:
         root: The folder described above.
         image: Side in pixels to which the center square of each picture is scaled.
         batch: Pictures per training batch, on each device.
         augment: Augmentation of training pictures; `None` is `Augment()`.
-        workers: Number of processes that read a data set too large for memory.
         seed: The run's seed; the command line sets it to `seed_everything`.
+        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Raises:
         FileNotFoundError: If `root` does not exist or has no class folders.
@@ -42,6 +49,8 @@ class ImageFolder(ImageData):
     mean = (0.485, 0.456, 0.406)
     std = (0.229, 0.224, 0.225)
 
+    reads_files = True
+
     def __init__(
         self,
         root: str,
@@ -49,12 +58,15 @@ class ImageFolder(ImageData):
         image: int = 64,
         batch: int = 128,
         augment: Augment | None = None,
-        workers: int = 2,
         seed: int = 0,
+        **storage: Any,
     ) -> None:
-        super().__init__(batch=batch, augment=augment, seed=seed)
-        self.root, self.image, self.file_workers = Path(root), image, workers
+        super().__init__(batch=batch, augment=augment, seed=seed, **storage)
+        self.root, self.image = Path(root), image
         self.item_root = self.root
+        if self.pack is not None:
+            self.labels = self.pack.labels
+            return
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
         self.train_folder = self.root / "train" if (self.root / "train").is_dir() else self.root
@@ -65,7 +77,7 @@ class ImageFolder(ImageData):
 
     def setup(self, stage: str | None = None) -> None:
         """List the pictures of all splits before reading any, so that a wrong folder is reported at once."""
-        if not hasattr(self, "splits"):
+        if self.pack is None and not hasattr(self, "splits"):
             self.splits = self.find_splits()
         super().setup(stage)
 
@@ -87,6 +99,8 @@ class ImageFolder(ImageData):
         return splits
 
     def item_names(self) -> dict[str, list[str]]:
+        if self.pack is not None:
+            return self.pack.item_names()
         if not hasattr(self, "splits"):
             self.splits = self.find_splits()
         return {split: [relative_name(file, self.root) for file in files] for split, (files, _) in self.splits.items()}
@@ -108,26 +122,42 @@ class ImageFolder(ImageData):
         return files, torch.tensor(labels)
 
     def read(self, split: str) -> Dataset:
+        if self.pack is not None:
+            return Items(self.pack.rows(split, self.decode), self.pack.item_labels(split))
         if not hasattr(self, "splits"):
             self.splits = self.find_splits()
         files, labels = self.splits[split]
-        if len(files) * 3 * self.image**2 > IN_MEMORY_BYTES:
-            self.workers = self.file_workers
-            return PictureFiles(files, labels, self.image)
+        in_files = self.storage == FILES or len(files) * 3 * self.image**2 > IN_MEMORY_BYTES
+        if in_files or self.broken:
+            check = partial(check_picture, side=self.image) if in_files else self.read_file
+            good, _ = readable_files(files, check, split, self.broken)
+            files, labels = [files[place] for place in good], labels[good]
+            self.splits[split] = files, labels
+        if in_files:
+            self.workers = self.reading_workers
+            return Items(PictureRows(files, self.read_file), labels)
         progress = tqdm(files, desc=f"reading {split}", leave=False, disable=len(files) < 500 or None)
-        return Items(torch.stack([read_picture(file, self.image) for file in progress]), labels)
+        return Items(torch.stack([self.read_file(file) for file in progress]), labels)
+
+    @property
+    def read_file(self) -> Callable[[Path], Tensor]:
+        """Reads a picture's file."""
+        return partial(read_picture, side=self.image)
+
+    @property
+    def decode(self) -> Callable[[Buffer], Tensor]:
+        """Decodes a picture of a pack."""
+        return partial(decode_picture, side=self.image)
 
 
-class PictureFiles(Dataset):
-    """Pictures that are read from their files batch by batch, indexed by (indices, seed)."""
+class PictureRows(FileRows):
+    """Pictures, each read from its file when it is needed. A pack holds the bytes of the files."""
 
-    def __init__(self, files: list[Path], labels: Tensor, side: int) -> None:
-        self.files, self.labels, self.side = files, labels, side
+    def content(self, index: int) -> bytes:
+        """The bytes of a file.
 
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Tensor, Tensor, int]:
-        indices, seed = batch
-        pictures = torch.stack([read_picture(self.files[index], self.side) for index in indices.tolist()])
-        return pictures, self.labels[indices], seed
+        Raises:
+            InputError: If they are not a picture that can be read.
+        """
+        self.row(index)
+        return self.files[index].read_bytes()

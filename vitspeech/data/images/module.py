@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vitspeech.data.batches import Items
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.module import InMemoryData, check_augment
 
@@ -42,6 +43,7 @@ class ImageData(InMemoryData):
         batch: Images per training batch, on each device.
         augment: Augmentation of training images; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
+        **storage: The other arguments of `InMemoryData`: `storage`, `workers`, `broken`.
 
     Attributes:
         image: Side of the images in pixels.
@@ -57,8 +59,8 @@ class ImageData(InMemoryData):
     mean: Sequence[float] = (0.5, 0.5, 0.5)
     std: Sequence[float] = (0.25, 0.25, 0.25)
 
-    def __init__(self, *, batch: int = 128, augment: Augment | None = None, seed: int = 0) -> None:
-        super().__init__(batch=batch, seed=seed)
+    def __init__(self, *, batch: int = 128, augment: Augment | None = None, seed: int = 0, **storage: Any) -> None:
+        super().__init__(batch=batch, seed=seed, **storage)
         self.augment = Augment() if augment is None else augment
         check_augment(self.augment, Augment)
 
@@ -70,6 +72,10 @@ class ImageData(InMemoryData):
         """Augment the pixels, normalize them, then apply cutout and mixing."""
         images = self.augment.erase(self.normalize(self.augment.pixels(inputs)))
         return self.augment.mix(images, labels, len(self.labels))
+
+    def packed(self, split: str) -> Items:
+        """The images of a split from the pack."""
+        return Items(self.pack.rows(split), self.pack.item_labels(split))
 
     def normalize(self, inputs: Tensor) -> Tensor:
         """Convert uint8 pixels (B, C, N, N) to floats with about mean 0 and variance 1 per channel."""

@@ -5,11 +5,14 @@ import re
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 
 import numpy
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
+from pyarrow import Buffer
 from torch import Tensor
 
 from vitspeech.data.files import check_regular, find_files, walk_files
@@ -46,14 +49,35 @@ def read_picture(path: str | Path, side: int) -> Tensor:
     """
     path = Path(path)
     check_regular(path)
-    picture = decoded(path, side)
+    return square(path, side, path)
+
+
+def decode_picture(content: Buffer, side: int) -> Tensor:
+    """As `read_picture`, of the bytes of a file."""
+    return square(BytesIO(content), side, "a picture of the pack")
+
+
+def check_picture(path: Path, side: int) -> None:
+    """Refuse a file that does not begin as a picture that can be read as `side` pixels; it is not decoded.
+
+    Raises:
+        InputError: If it does not; the message names it.
+    """
+    check_regular(path)
+    with opened(path, side, path):
+        pass
+
+
+def square(source: Path | BytesIO, side: int, name: object) -> Tensor:
+    """The center square of a picture, scaled: uint8 (3, side, side); `name` is for messages."""
+    picture = decoded(source, side, name)
     if picture.mode == "F" and not numpy.isfinite(numpy.asarray(picture)).all():
-        raise InputError(f"{path}: has values that are not finite (NaN or infinite)")
+        raise InputError(f"{name}: has values that are not finite (NaN or infinite)")
     try:
-        square = ImageOps.fit(to_rgb(picture), (side, side), Image.Resampling.BICUBIC)
+        fitted = ImageOps.fit(to_rgb(picture), (side, side), Image.Resampling.BICUBIC)
     except MemoryError:  # 16-bit and float values are converted in double precision
-        raise InputError(f"{path}: too large for the memory") from None
-    return torch.from_numpy(numpy.array(square)).permute(2, 0, 1).contiguous()
+        raise InputError(f"{name}: too large for the memory") from None
+    return torch.from_numpy(numpy.array(fitted)).permute(2, 0, 1).contiguous()
 
 
 class Quiet:
@@ -82,29 +106,40 @@ class Quiet:
 WITHOUT_WARNINGS = Quiet()
 
 
-def decoded(path: Path, side: int) -> Image.Image:
-    """Decode the first picture in a file, with EXIF rotation; JPEG at a fraction of its size, if enough for `side`.
+def decoded(source: Path | BytesIO, side: int, name: object) -> Image.Image:
+    """Decode the first picture in a file, with EXIF rotation.
+
+    Raises:
+        InputError: As `opened` does.
+    """
+    with opened(source, side, name) as picture:
+        return ImageOps.exif_transpose(picture)
+
+
+@contextmanager
+def opened(source: Path | BytesIO, side: int, name: object) -> Iterator[Image.Image]:
+    """Open a picture to decode it in the body; a JPEG is decoded at a fraction of its size, if enough for `side`.
 
     Raises:
         InputError: If the file is of another kind than `FORMATS`, broken, or has more than `MOST_PIXELS`.
     """
     try:
-        with WITHOUT_WARNINGS, Image.open(path, formats=FORMATS) as picture:
+        with WITHOUT_WARNINGS, Image.open(source, formats=FORMATS) as picture:
             # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in `thumbnail`; others ignore this.
             picture.draft(None, (DECODED * side, DECODED * side))
             if picture.width * picture.height > MOST_PIXELS:
-                raise InputError(f"{path}: {picture.width} × {picture.height} pixels are too many to decode")
-            return ImageOps.exif_transpose(picture)
+                raise InputError(f"{name}: {picture.width} × {picture.height} pixels are too many to decode")
+            yield picture
     except InputError:
         raise
     except UnidentifiedImageError:
-        raise InputError(f"{path}: not a picture that can be read") from None
+        raise InputError(f"{name}: not a picture that can be read") from None
     except Image.DecompressionBombError:
-        raise InputError(f"{path}: too many pixels to decode") from None
+        raise InputError(f"{name}: too many pixels to decode") from None
     except MemoryError:
-        raise InputError(f"{path}: too large for the memory") from None
+        raise InputError(f"{name}: too large for the memory") from None
     except Exception as error:  # Pillow's decoders raise errors of any class for broken files
-        raise InputError(f"{path}: broken or truncated picture ({error})") from error
+        raise InputError(f"{name}: broken or truncated picture ({error})") from error
 
 
 def to_rgb(picture: Image.Image) -> Image.Image:

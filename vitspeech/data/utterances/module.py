@@ -80,6 +80,7 @@ class UtteranceData(InMemoryData):
         batch: Utterances per training batch, on each device.
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
+        **storage: The other arguments of `InMemoryData`: `storage`, `workers`, `broken`.
 
     Attributes:
         manifests: Names or files of the manifests that the test sets are read from, if any.
@@ -94,9 +95,15 @@ class UtteranceData(InMemoryData):
     manifests: Sequence[str] = ()
 
     def __init__(
-        self, *, units: str = "words", batch: int = 64, augment: SequenceAugment | None = None, seed: int = 0
+        self,
+        *,
+        units: str = "words",
+        batch: int = 64,
+        augment: SequenceAugment | None = None,
+        seed: int = 0,
+        **storage: Any,
     ) -> None:
-        super().__init__(batch=batch, seed=seed)
+        super().__init__(batch=batch, seed=seed, **storage)
         if units not in UNITS:
             raise InputError(f"units={units!r} is unknown; known: {', '.join(UNITS)}")
         self.units = units

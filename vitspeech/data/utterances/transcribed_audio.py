@@ -8,20 +8,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
 from vitspeech.data.audio.listing import read_rows
-from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, SILENT_PEAK, read_clip
+from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, SILENT_PEAK, check_audio, read_clip
 from vitspeech.data.clips.folder import hold_out, known_speakers, split_sources
 from vitspeech.data.clips.noise import pink_noise
+from vitspeech.data.module import FILES
 from vitspeech.data.splits import relative_name, speaker_in_name
+from vitspeech.data.storage.broken import readable_files
+from vitspeech.data.storage.rows import FileSounds, readable
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData, check_vocabulary
+from vitspeech.data.utterances.packed import PackedUtterances
 from vitspeech.errors import InputError
 
 COLUMNS = ("path", "transcript")
@@ -70,6 +74,7 @@ class TranscribedAudio(UtteranceData):
         batch: Utterances per training batch, on each device.
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
+        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Raises:
         FileNotFoundError: If `root`, its train.csv or a listed recording is missing.
@@ -80,6 +85,8 @@ class TranscribedAudio(UtteranceData):
 
     evaluation_batch = 16  # recordings may be a minute long
 
+    reads_files = True
+
     def __init__(
         self,
         root: str,
@@ -89,12 +96,16 @@ class TranscribedAudio(UtteranceData):
         batch: int = 32,
         augment: SequenceAugment | None = None,
         seed: int = 0,
+        **storage: Any,
     ) -> None:
-        super().__init__(units=units, batch=batch, augment=augment, seed=seed)
+        super().__init__(units=units, batch=batch, augment=augment, seed=seed, **storage)
         if vocabulary is not None:
             check_vocabulary(vocabulary, units)
         self.root, self.vocabulary = Path(root), vocabulary
         self.item_root = self.root
+        if self.pack is not None:
+            self.labels = self.pack.labels
+            return
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
         if not (self.root / "train.csv").is_file():
@@ -118,10 +129,18 @@ class TranscribedAudio(UtteranceData):
         """A minute of pink noise, int16 (A,), generated when training first needs it."""
         return pink_noise(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
 
-    def read(self, split: str) -> "RecordedUtterances":
+    def read(self, split: str) -> "RecordedUtterances | PackedUtterances":
+        if self.pack is not None:
+            return PackedUtterances(self.pack, split, self.encode)
         self.prepare()
         recordings = self.splits[split]
+        if self.storage == FILES or self.broken:
+            check = check_audio if self.storage == FILES else read_clip
+            places, _ = readable_files([item.file for item in recordings], check, split, self.broken)
+            recordings = self.splits[split] = [recordings[place] for place in places]
         units = [self.encode(recording.words) for recording in recordings]
+        if self.storage == FILES:
+            return RecordedUtterances(recordings, FileSounds([item.file for item in recordings], read_clip), units)
         return RecordedUtterances(recordings, read_recordings(recordings, split), units)
 
     def prepare(self) -> None:
@@ -142,6 +161,8 @@ class TranscribedAudio(UtteranceData):
         self.splits = hold_out(splits, self.root)
 
     def item_names(self) -> dict[str, list[str]]:
+        if self.pack is not None:
+            return self.pack.item_names()
         self.prepare()
         return {
             split: [relative_name(recording.file, self.root) for recording in recordings]
@@ -170,7 +191,7 @@ class TranscribedAudio(UtteranceData):
 
 
 class RecordedUtterances(Dataset):
-    """Recorded utterances of variable length in memory, int16; indexed by (indices, seed)."""
+    """Recorded utterances of variable length, int16, in memory or in files; indexed by (indices, seed)."""
 
     def __init__(self, utterances: Sequence[Recording], sounds: Sequence[Tensor], units: Sequence[list[int]]) -> None:
         self.utterances, self.sounds, self.units = utterances, sounds, units
@@ -185,8 +206,9 @@ class RecordedUtterances(Dataset):
         return len(self.utterances)
 
     def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SpeechBatch, int]:
-        indices, seed = batch[0].tolist(), batch[1]
-        return collate([self.sounds[index] for index in indices], [self.units[index] for index in indices]), seed
+        indices, seed = batch
+        sounds, read = readable(indices.tolist(), self.sounds.__getitem__)
+        return collate(sounds, [self.units[index] for index in read]), seed
 
 
 def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]:

@@ -1,0 +1,238 @@
+"""Writing a pack: item by item, so that a split need not fit into memory, and going on after an interruption."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+from tqdm import tqdm
+
+from vitspeech.data.files import sha256, write_json
+from vitspeech.data.storage.format import (
+    DESCRIPTION,
+    FORMAT,
+    NOISE,
+    PACK,
+    ROWS_PER_BATCH,
+    SCHEMA,
+    index_file,
+    read_description,
+    shard_file,
+)
+from vitspeech.data.storage.packed import mapped
+from vitspeech.data.storage.rows import UNREADABLE
+from vitspeech.errors import InputError
+from vitspeech.writing import replacing
+
+MB = 2**20
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The items of a split, as a pack holds them.
+
+    Args:
+        read: The bytes of the input of an index. It is called from several threads.
+        describe: The columns of `DESCRIPTION` of an index, without `bytes`.
+        count: Number of items.
+    """
+
+    read: Callable[[int], bytes]
+    describe: Callable[[int], dict[str, Any]]
+    count: int
+
+
+class PackWriter:
+    """Writes the splits of a data set into a folder, and goes on with what an interrupted start has written.
+
+    Args:
+        folder: The pack; it is created if it is missing.
+        description: What `pack.json` says of the data set: `data`, `input`, `labels`, `preprocessing`, ...
+        shard_mb: Size of a shard in MiB, above which no record batch is added to it.
+        workers: Threads that read items.
+        broken: The largest share of items of a split that cannot be read and are left out.
+        progress: Show a progress bar.
+
+    Raises:
+        InputError: If the folder holds a pack of another data set, or other files.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        description: dict[str, Any],
+        *,
+        shard_mb: float = 256,
+        workers: int = 4,
+        broken: float = 0.0,
+        progress: bool = True,
+    ) -> None:
+        self.folder, self.shard_bytes, self.workers = folder, shard_mb * MB, workers
+        self.broken, self.progress = broken, progress
+        base = {"format": FORMAT, "complete": False, "shard_mb": shard_mb, "rows_per_batch": ROWS_PER_BATCH}
+        self.description = base | description | {"splits": {}, "broken": {}}
+        if (folder / PACK).exists():
+            self.go_on(read_description(folder))
+        elif folder.exists() and any(folder.iterdir()):
+            raise InputError(f"{folder}: holds other files; name an empty folder or a new one")
+        folder.mkdir(parents=True, exist_ok=True)
+        for draft in folder.glob(".*.draft"):  # of a start that was killed
+            draft.unlink()
+
+    def go_on(self, written: dict[str, Any]) -> None:
+        """Take over the shards of an earlier start.
+
+        Raises:
+            InputError: If it was another data set.
+        """
+        for name in self.description.keys() - {"splits", "broken", "complete"}:
+            if written.get(name) != self.description[name]:
+                raise InputError(
+                    f"{self.folder}: holds a pack with {name}={written.get(name)!s:.200}, not "
+                    f"{self.description[name]!s:.200}; name another folder"
+                )
+        self.description = written
+        for split, shards in written["splits"].items():
+            until = shards[-1]["until"] if shards else 0
+            written["broken"][split] = [item for item in written["broken"][split] if item["index"] < until]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all splits are written."""
+        return self.description["complete"]
+
+    def write(self, split: str, entries: Entries) -> None:
+        """Write the shards of a split that are missing, and then its index.
+
+        Raises:
+            InputError: If more than the share `broken` of its items cannot be read, or the disk is too small.
+        """
+        shards = self.description["splits"].setdefault(split, [])
+        broken = self.description["broken"].setdefault(split, [])
+        place = shards[-1]["until"] if shards else 0
+        with (
+            tqdm(total=entries.count, initial=place, desc=f"packing {split}", disable=not self.progress) as bar,
+            ThreadPoolExecutor(self.workers) as threads,
+        ):
+            rows = self.rows(entries, place, threads, broken, bar)
+            while place < entries.count:
+                file = self.folder / shard_file(split, len(shards))
+                items, until = self.write_shard(file, rows)
+                if not items:
+                    break
+                size = file.stat().st_size
+                shards.append(
+                    {"file": file.name, "items": items, "until": until, "bytes": size, "sha256": sha256(file)}
+                )
+                place = until
+                self.save()
+        if not shards:
+            raise InputError(f"{self.folder}: no item of {split} can be read")
+        self.write_index(split)
+
+    def rows(
+        self, entries: Entries, start: int, threads: ThreadPoolExecutor, broken: list[dict[str, Any]], bar: tqdm
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield (index + 1, row) for each item that can be read, in order; threads read ahead of it."""
+        ahead, most = deque(), 4 * self.workers
+
+        def collect() -> Iterator[tuple[int, dict[str, Any]]]:
+            index, future = ahead.popleft()
+            bar.update()
+            try:
+                content = future.result()
+            except UNREADABLE as error:
+                broken.append({"index": index, "error": str(error)})
+                if len(broken) > self.broken * entries.count:
+                    count = f"{len(broken):,} of {entries.count:,} items"
+                    raise InputError(f"{count} cannot be read, above broken={self.broken:g}; {error}") from None
+                return
+            yield index + 1, {"input": content, "bytes": len(content)} | entries.describe(index)
+
+        for index in range(start, entries.count):
+            if len(ahead) == most:
+                yield from collect()
+            ahead.append((index, threads.submit(entries.read, index)))
+        while ahead:
+            yield from collect()
+
+    def write_shard(self, file: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> tuple[int, int]:
+        """Write rows until the shard is full; the number of items, and the index after the last one."""
+        items, size, until = 0, 0, 0
+        with (
+            replacing(file) as draft,
+            pyarrow.OSFile(str(draft), "wb") as sink,
+            pyarrow.ipc.new_file(sink, SCHEMA) as writer,
+        ):
+            while size < self.shard_bytes:
+                batch = list(islice(rows, ROWS_PER_BATCH))
+                if not batch:
+                    break
+                until = batch[-1][0]
+                writer.write_batch(pyarrow.RecordBatch.from_pylist([row for _, row in batch], schema=SCHEMA))
+                items, size = items + len(batch), size + sum(row["bytes"] for _, row in batch)
+        if not items:
+            file.unlink()
+        return items, until
+
+    def write_index(self, split: str) -> None:
+        """Write what describes the items of a split, taken from its shards."""
+        columns = [SCHEMA.get_field_index(name) for name in DESCRIPTION.names]
+        with (
+            replacing(index_file(self.folder, split)) as draft,
+            pyarrow.OSFile(str(draft), "wb") as sink,
+            pyarrow.ipc.new_file(sink, DESCRIPTION) as writer,
+        ):
+            for shard in self.description["splits"][split]:
+                table = mapped(self.folder / shard["file"]).read_all().select(columns).combine_chunks()
+                writer.write_table(table)
+
+    def write_noise(self, noise: Any) -> None:
+        """Write the noise that augmentation mixes in, int16 (N,)."""
+        content = pyarrow.record_batch({"input": pyarrow.array([noise.numpy().tobytes()], pyarrow.large_binary())})
+        with (
+            replacing(self.folder / NOISE) as draft,
+            pyarrow.OSFile(str(draft), "wb") as sink,
+            pyarrow.ipc.new_file(sink, content.schema) as writer,
+        ):
+            writer.write_batch(content)
+
+    def finish(self) -> None:
+        """Mark the pack as complete."""
+        self.description["complete"] = True
+        self.save()
+
+    def save(self) -> None:
+        """Write `pack.json`."""
+        write_json(self.description, self.folder / PACK)
+
+
+def check_pack(folder: Path, *, progress: bool = True) -> int:
+    """Compare each shard with its checksum.
+
+    Args:
+        folder: The pack.
+        progress: Show a progress bar.
+
+    Returns:
+        The number of items.
+
+    Raises:
+        FileNotFoundError: If the pack or a shard is missing.
+        InputError: If a shard is not as it was written; the message names it.
+    """
+    description = read_description(folder)
+    shards = [shard for some in description["splits"].values() for shard in some]
+    for shard in tqdm(shards, "checking", disable=not progress, leave=False):
+        file = folder / shard["file"]
+        if not file.is_file():
+            raise FileNotFoundError(f"{file}: is missing; the pack was written with it")
+        if sha256(file) != shard["sha256"]:
+            raise InputError(f"{file}: is not as it was written (its SHA-256 differs); copy it again")
+        if sum(mapped(file).get_batch(k).num_rows for k in range(mapped(file).num_record_batches)) != shard["items"]:
+            raise InputError(f"{file}: does not have {shard['items']:,} items")
+    return sum(shard["items"] for shard in shards)
