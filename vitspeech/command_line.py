@@ -73,24 +73,16 @@ def find_device(name: str) -> str:
     return name
 
 
-def add_table(parser: argparse.ArgumentParser, columns: Iterable[str], *, resume: bool = True) -> None:
-    """Add `--out`, `--csv` and `--resume`, which `find_table` checks.
-
-    Args:
-        parser: The command's.
-        columns: Of the table.
-        resume: Whether the command can resume a table; without it there is `--out` alone.
-    """
-    ending = "as its ending says, .csv or .parquet"
-    out = f"write a table {'instead, ' if resume else ''}{ending}: {', '.join(columns)}"
+def add_table(parser: argparse.ArgumentParser, columns: Iterable[str]) -> None:
+    """Add `--out`, `--csv` and `--resume`, which `find_table` checks, for a table with these columns."""
+    out = f"write a table instead, .csv or .parquet: {', '.join(columns)}"
     parser.add_argument("--out", type=Path, metavar="FILE", help=out)
-    if resume:
-        parser.add_argument("--csv", type=Path, metavar="FILE", help="the same as --out; CSV whatever the ending")
-        parser.add_argument("--resume", action="store_true", help="go on with the table of an interrupted command")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="the same as --out; CSV whatever the ending")
+    parser.add_argument("--resume", action="store_true", help="go on with the table of an interrupted command")
 
 
 def find_table(options: argparse.Namespace, inputs: Sequence[str] = ()) -> Path | None:
-    """The table that the options of `add_table` name, if any; refused if it cannot be written later (`check_target`).
+    """The table that `--out` or `--csv` names, if any; refused if it cannot be written later, see `check_target`.
 
     Args:
         options: The command's.
