@@ -1,5 +1,6 @@
 """Tables that grow: they are resumed after errors and kills, and end as those of a run that nothing interrupted."""
 
+import errno
 import json
 import os
 import random
@@ -114,6 +115,23 @@ def test_a_second_interruption_and_a_link_change_nothing(path, whole, tmp_path):
             grow(link, resume=resume, stop=stop)
     grow(link, resume=True)
     assert link.is_symlink() and path.read_bytes() == whole
+
+
+def test_a_full_disk_in_the_middle_of_a_batch_loses_that_batch_alone(tmp_path, monkeypatch):
+    path, pwrite = tmp_path / "rows.csv", os.pwrite
+    write_table(tmp_path / "whole.csv", COLUMNS, [row for number in range(INPUTS) for row in rows_of(number)])
+
+    def fill(file, data, offset):
+        if offset > 250:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(file, data[:30], offset)
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
+        patched.setattr(os, "pwrite", fill)
+        grow(path)
+    assert (tmp_path / "rows.csv.partial").stat().st_size > 250
+    grow(path, resume=True)
+    assert path.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
 def test_ctrl_c_says_how_to_go_on(path):
