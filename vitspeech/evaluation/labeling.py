@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.per_item import per_item
-from vitspeech.evaluation.report import Report
+from vitspeech.evaluation.report import ItemTable, Report
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
 from vitspeech.metrics.word_times import TimedWord, frame_labels, word_f1, words_of
 
 TOLERANCE_S = 0.05
+COLUMNS = {"index": "d", "id": "", "reference": "", "hypothesis": "", "frames": "d", "correct_frames": "d"}
 
 
 @torch.inference_mode()
@@ -57,13 +58,22 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     def write(folder: Path) -> Path:
         return write_confusion(counts, [*data.labels, "(none)"], folder, items="frames")
 
+    said = references, hypotheses
+
+    def table() -> ItemTable:
+        ids = [utterance.id for utterance in loader.dataset.utterances]
+        texts = [[" ".join(data.labels[word.label] for word in words) for words in side] for side in said]
+        right = [int((labels // (none + 1) == labels % (none + 1)).sum()) for labels in pairs]
+        rows = zip(range(len(ids)), ids, *texts, map(len, pairs), right, strict=True)
+        return ItemTable(COLUMNS, rows)
+
     text = (
         f"frame_accuracy {values['frame_accuracy']:.4f} ({low:.4f} to {high:.4f}) of {values['frames']:,} frames, "
         f"{describe_resampled(values)}; words within {1000 * TOLERANCE_S:.0f} ms: F1 {values['word_f1']:.4f} "
         f"(precision {values['word_precision']:.4f}, recall {values['word_recall']:.4f}; by onset only F1 "
         f"{values['onset_f1']:.4f})"
     )
-    return Report(values, text, write)
+    return Report(values, text, write, table)
 
 
 def count_by_word(right: Tensor, spans_s: Tensor, *, first_s: float, frame_s: float) -> tuple[Tensor, Tensor]:

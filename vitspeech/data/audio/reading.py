@@ -6,7 +6,7 @@ Shapes: N samples of a recording, F files, L samples per clip.
 import io
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 from torchaudio.functional import resample
 from tqdm import tqdm
 
-from vitspeech.data.files import check_regular, find_files
+from vitspeech.data.files import check_regular, find_files, walk_files
 from vitspeech.errors import InputError
 
 SAMPLE_RATE_HZ = 16_000
@@ -40,6 +40,11 @@ STATED_BYTES = re.compile(r"^ *(?:data|SSND|Data Size) *: (\d+) \(should be (\d+
 def find_audio(paths: Iterable[str | Path]) -> list[Path]:
     """List recordings: named files, and all audio files in named folders; see `find_files`."""
     return find_files(paths, ENDINGS, "recording")
+
+
+def walk_audio(paths: Iterable[str | Path]) -> Iterator[Path]:
+    """The recordings of `find_audio`, one after the other; see `walk_files`."""
+    return walk_files(paths, ENDINGS, "recording")
 
 
 def audio_files(folder: Path) -> list[Path]:

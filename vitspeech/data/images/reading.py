@@ -12,7 +12,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from pyarrow import Buffer
 from torch import Tensor
 
-from vitspeech.data.files import check_regular, find_files
+from vitspeech.data.files import check_regular, find_files, walk_files
 from vitspeech.data.quiet import no_warnings
 from vitspeech.errors import InputError
 
@@ -26,6 +26,11 @@ DECODED = 4  # the side of a decoded picture is at least this multiple of the si
 def find_pictures(paths: Iterable[str | Path]) -> list[Path]:
     """List pictures: named files, and all picture files in named folders; see `find_files`."""
     return find_files(paths, ENDINGS, "picture")
+
+
+def walk_pictures(paths: Iterable[str | Path]) -> Iterator[Path]:
+    """The pictures of `find_pictures`, one after the other; see `walk_files`."""
+    return walk_files(paths, ENDINGS, "picture")
 
 
 def read_picture(path: str | Path, side: int) -> Tensor:
