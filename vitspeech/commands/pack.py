@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "storage" not in cli.config.data.init_args:
         raise InputError(f"{type(data).__name__} has no argument `storage`: its items need no pack")
     if data.storage == MEMORY and data.reads_files:
-        data.storage = FILES  # item by item
+        data.storage, data.checks_files = FILES, False  # each is read once, item by item
     source = test_set(yaml.safe_load(cli.resolved_config())["data"])
     pack(data, options.folder, source, shard_mb=options.shard_mb, workers=options.workers)
     splits = Pack(options.folder).description["splits"]

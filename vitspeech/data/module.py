@@ -45,6 +45,7 @@ class InMemoryData(lightning.LightningDataModule):
         evaluation_batch: Items per batch in validation and test.
         item_root: The folder that the names of items are relative to; `None` if the items are not files.
         accumulate: Batches whose gradients are added up in an optimizer step; training sets it.
+        checks_files: Whether files are checked before they are read; `vitspeech pack` reads each of them anyway.
         reads_files: Whether each item has a file of its own, so that `storage` may be `files`.
         begin: Epoch and batch at which training begins; a resumed run sets it.
 
@@ -58,6 +59,7 @@ class InMemoryData(lightning.LightningDataModule):
     workers = 0
     evaluation_batch = 500
     item_root: Path | None = None
+    checks_files = True
     reads_files = False
     accumulate = 1
     begin = (0, 0)

@@ -101,7 +101,7 @@ class WaveformData(InMemoryData):
             The clips, and the places of the files that they are from: broken files are left out as `broken` allows.
         """
         places = list(range(len(files)))
-        if self.storage == FILES or self.broken:
+        if self.checks_files and (self.storage == FILES or self.broken):
             check = check_audio if self.storage == FILES else read_clip
             places, _ = readable_files(files, check, split, self.broken)
             files = [files[place] for place in places]

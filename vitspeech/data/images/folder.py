@@ -125,7 +125,7 @@ class ImageFolder(ImageData):
             self.splits = self.find_splits()
         files, labels = self.splits[split]
         in_files = self.storage == FILES or len(files) * 3 * self.image**2 > IN_MEMORY_BYTES
-        if in_files or self.broken:
+        if self.checks_files and (in_files or self.broken):
             check = partial(check_picture, side=self.image) if in_files else self.read_file
             good, _ = readable_files(files, check, split, self.broken)
             files, labels = [files[place] for place in good], labels[good]

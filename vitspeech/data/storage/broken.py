@@ -12,6 +12,7 @@ from vitspeech.data.storage.rows import UNREADABLE
 from vitspeech.errors import InputError
 
 THREADS = 8  # which mostly wait for the disk
+AT_ONCE = 1000
 
 
 def readable_files(
@@ -41,15 +42,20 @@ def readable_files(
         except UNREADABLE as error:
             return None, str(error)
 
-    with ThreadPoolExecutor(THREADS) as threads:
-        found = threads.map(checked, files, chunksize=64)
-        bar = tqdm(found, f"checking {split}", total=len(files), disable=len(files) < 500 or None, leave=False)
-        results = list(bar)
-    good = [place for place, (_, problem) in enumerate(results) if problem is None]
-    broken = [problem for _, problem in results if problem is not None]
+    good, known, broken = [], [], []
+    bar = tqdm(total=len(files), desc=f"checking {split}", disable=len(files) < 500 or None, leave=False)
+    with bar, ThreadPoolExecutor(THREADS) as threads:
+        for start in range(0, len(files), AT_ONCE):  # each file that waits for a thread takes memory
+            for place, (result, problem) in enumerate(threads.map(checked, files[start : start + AT_ONCE]), start):
+                bar.update()
+                if problem is not None:
+                    broken.append(problem)
+                    continue
+                good.append(place)
+                known.append(result)
     if broken:
         count = f"{len(broken):,} of {len(files):,} files of {split} cannot be read"
         if len(broken) > most * len(files):
             raise InputError(f"{count}, above broken={most:g}; first {broken[0]}")
         warnings.warn(f"{count} and are left out; first {broken[0]}", stacklevel=2)
-    return good, [results[place][0] for place in good]
+    return good, known

@@ -146,14 +146,15 @@ class TranscribedAudio(UtteranceData):
     def read(self, split: str) -> "RecordedUtterances":
         self.prepare()
         recordings = self.splits[split]
-        if self.storage == FILES or self.broken:
+        seconds: list[float] = []
+        if self.checks_files and (self.storage == FILES or self.broken):
             check = check_audio if self.storage == FILES else read_clip
-            places, checked = readable_files([item.file for item in recordings], check, split, self.broken)
+            places, seconds = readable_files([item.file for item in recordings], check, split, self.broken)
             recordings = self.splits[split] = [recordings[place] for place in places]
         units = [self.encode(recording.words) for recording in recordings]
         if self.storage == FILES:
             sounds = FileSounds([item.file for item in recordings], read_clip)
-            return RecordedUtterances(recordings, sounds, units, torch.tensor(checked))
+            return RecordedUtterances(recordings, sounds, units, torch.tensor(seconds))
         return RecordedUtterances(recordings, read_recordings(recordings, split), units)
 
     def prepare(self) -> None:
