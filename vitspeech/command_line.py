@@ -2,10 +2,11 @@
 
 import argparse
 import os
+import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from vitspeech.writing import check_target
 BAD_INPUT = (InputError, OSError, FloatingPointError)  # the last one: a loss that is not finite
 UNREAD_FILES_STATUS = 3
 BUG_STATUS = 70  # EX_SOFTWARE of sysexits.h
+TABLES = (".csv", ".parquet")
 BUG = "this is a bug in vitspeech, or in code of your own that --trust named; please report it with the lines above"
 BROKEN_PIPE_STATUS = 141  # what a shell reports for a program ended by SIGPIPE
 
@@ -38,23 +40,81 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust", action="append", default=[], metavar="MODULE", help=text)
 
 
-def check_table(table: Path | None, inputs: Sequence[str] = ()) -> None:
-    """Refuse a table that cannot be written later, before the work is done; see `check_target`.
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add `--device`, which `find_device` checks."""
+    text = "where the network runs: auto (default: a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:N, mps"
+    parser.add_argument("--device", default="auto", metavar="DEVICE", help=text)
+
+
+def find_device(name: str) -> str:
+    """The device of torch that `--device` names, checked before a model is loaded.
 
     Args:
-        table: The table's file, if there is one.
+        name: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`; `auto` is `cuda` if there is such a GPU, else `cpu`.
+
+    Raises:
+        InputError: If the name is another one, or this machine or this torch has no such device.
+    """
+    kind, _, number = name.partition(":")
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", name, re.ASCII):
+        raise InputError(f"--device {name}: choose from auto, cpu, cuda, cuda:N, mps")
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"--device {name}: torch {torch.__version__} finds no CUDA GPU on this machine")
+    if number and int(number) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        there = "the only GPU is cuda:0" if count == 1 else f"the GPUs are cuda:0 .. cuda:{count - 1}"
+        raise InputError(f"--device {name}: there is no such GPU; {there}")
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise InputError(f"--device {name}: torch {torch.__version__} finds no Apple GPU (Metal) on this machine")
+    return name
+
+
+def add_table(parser: argparse.ArgumentParser, columns: Iterable[str]) -> None:
+    """Add `--out`, `--csv` and `--resume`, which `find_table` checks, for a table with these columns."""
+    out = f"write a table instead, .csv or .parquet: {', '.join(columns)}"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=out)
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="the same as --out; CSV whatever the ending")
+    parser.add_argument("--resume", action="store_true", help="go on with the table of an interrupted command")
+
+
+def find_table(options: argparse.Namespace, inputs: Sequence[str] = ()) -> Path | None:
+    """The table that `--out` or `--csv` names, if any; refused if it cannot be written later, see `check_target`.
+
+    Args:
+        options: The command's.
         inputs: The files that are read, which the table must not replace.
 
     Raises:
         FileNotFoundError: If its folder does not exist.
-        InputError: If it is one of the inputs, a folder, a device or another special file.
+        InputError: If it is one of the inputs, a folder, a device or another special file, or has another
+            ending, or the options exclude each other.
         PermissionError: If the file or its folder is not writable.
     """
+    table, csv, resume = options.out, getattr(options, "csv", None), getattr(options, "resume", False)
+    if table is not None and csv is not None:
+        raise InputError("--out and --csv both name a table; give one of them")
+    if resume and table is None and csv is None:
+        raise InputError("--resume goes on with a table: name it by --out")
+    check_table(table, inputs, "--out")
+    check_table(csv, inputs, "--csv")
+    if table is not None and table.suffix.lower() not in TABLES:
+        raise InputError(f"--out {table}: not a table's name; end it with {' or '.join(TABLES)}")
+    if csv is not None and csv.suffix.lower() == TABLES[1]:
+        raise InputError(f"--csv {csv}: writes CSV; use --out for Parquet")
+    return csv if table is None else table
+
+
+def check_table(table: Path | None, inputs: Sequence[str] = (), option: str = "--csv") -> None:
+    """Refuse a table that cannot be written later, before the work is done; see `find_table`."""
     if table is None:
         return
-    check_target(table, "--csv")
+    check_target(table, option)
     if table.exists() and any(os.path.exists(path) and os.path.samefile(path, table) for path in inputs):
-        raise InputError(f"--csv {table}: is a file to be read; name another one")
+        raise InputError(f"{option} {table}: is a file to be read; name another one")
 
 
 def check_folder(folder: Path, option: str = "-o") -> None:
@@ -95,35 +155,33 @@ class UnreadFiles:
 
     Args:
         verb: The command's, such as "predict".
-        table: The file of the table that the command writes; `None` prints a line on standard error for each file.
-        columns: Of the table; the first one is the file, the last one the status.
-
-    Attributes:
-        rows: One for each such file in the table, in order; the command adds those of the other files.
+        table: The table that grows, with a row for each such file: the file first, the error last. `None` prints a line
+            on standard error instead.
     """
 
-    def __init__(self, verb: str, table: Path | None, columns: Sequence[str]) -> None:
-        self.name, self.table, self.columns = program(verb), table, columns
-        self.count, self.rows = 0, []
+    def __init__(self, verb: str, table: Any = None) -> None:
+        self.name, self.table, self.printed = program(verb), table, 0
 
     def add(self, path: Path, error: Exception) -> None:
         """Report a file that could not be read."""
-        self.count += 1
         message = one_line(error).removeprefix(f"{one_line(path)}: ")
         if self.table is not None:
-            self.rows.append((path, *[""] * (len(self.columns) - 2), message))
+            self.table.add(path, [(path, *[None] * (len(self.table.columns) - 2), message)], unread=True)
             return
         from tqdm import tqdm
 
+        self.printed += 1
         tqdm.write(f"{self.name}: {one_line(path)}: {message}", file=sys.stderr)  # not into a progress bar
 
     def exit(self) -> None:
         """End with exit status 3 if there was such a file."""
-        if not self.count:
+        count = self.printed if self.table is None else self.table.unread
+        if not count:
             return
         if self.table is not None:
-            files = "1 file" if self.count == 1 else f"{self.count:,} files"
-            print(f"{self.name}: {files} could not be read: see the column `status` of {self.table}", file=sys.stderr)
+            files = "1 file" if count == 1 else f"{count:,} files"
+            where = f"see the column `status` of {self.table.path}"
+            print(f"{self.name}: {files} could not be read: {where}", file=sys.stderr)
         sys.stdout.flush()
         sys.exit(UNREAD_FILES_STATUS)
 
@@ -161,7 +219,9 @@ def run(command: Callable[[], None], name: str) -> None:
         sys.exit(BROKEN_PIPE_STATUS)
     except BAD_INPUT as error:
         sys.exit(f"{name}: {one_line(error)}")
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        if interrupt.args:  # how to go on
+            print(f"{name}: {one_line(interrupt)}", file=sys.stderr)
         sys.exit(130)
     except Exception:
         traceback.print_exc()

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 from running import one_line
 
 
@@ -39,3 +40,9 @@ def test_compare_reports_an_error_in_one_line(command, finished_run, tmp_path, a
 def test_compare_refuses_to_mix_seeing_and_hearing(command, finished_run, finished_speech_run, tmp_path):
     result = command("compare", finished_run, finished_speech_run, "-o", tmp_path / "report")
     assert "takes audio and" in one_line(result)
+
+
+def test_compare_refuses_apple_gpus(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    result = command("compare", tmp_path / "no model is read", "-o", tmp_path / "report", "--device", "mps")
+    assert "no double precision" in one_line(result)

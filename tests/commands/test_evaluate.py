@@ -1,14 +1,19 @@
 """`vitspeech evaluate`: it reproduces the number on the card."""
 
+import csv
 import json
 
 import numpy
 import pytest
 from PIL import Image
+from pyarrow import parquet
 from running import one_line
 from tiny import TINY
 
 import vitspeech
+from vitspeech.checkpoint.release import card_data
+from vitspeech.evaluation import Report
+from vitspeech.tasks import Classification
 from vitspeech.training.cli import TrainingCLI
 
 
@@ -50,7 +55,10 @@ def test_evaluate_refuses_test_items_of_training(command, tmp_path):
     assert {split: part["items"] for split, part in card["splits"].items()} == {"train": 30, "validation": 4, "test": 4}
     released = tmp_path / "checkpoints/x"
     assert command("release", run, released).returncode == 0
-    assert "warning" not in command("evaluate", released, "--data", root).stderr
+    table = tmp_path / "rows.csv"
+    assert "warning" not in command("evaluate", released, "--data", root, "--out", table).stderr
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert len(rows) == 4 and all(row["name"].split("/")[:2] == ["test", row["label"]] for row in rows)
     (root / "test/ape/99.png").write_bytes((root / "test/ape/0.png").read_bytes())
     with pytest.warns(UserWarning, match="the test set is not the one of the card .items: 5 now, 4 then"):
         assert command("evaluate", released, "--data", root).returncode == 0
@@ -66,3 +74,71 @@ def test_evaluate_takes_another_search_than_the_cards(command, finished_recogniz
     result = command("evaluate", finished_recognizer_run, "--beam", 1)
     assert result.returncode == 0 and result.stdout.splitlines()[-1].startswith("word_error_rate ")
     assert "beam=0" in one_line(command("evaluate", finished_recognizer_run, "--beam", 0))
+
+
+def rows_of(command, run, table, *options):
+    """The rows of `evaluate --out`, and the value of the main metric that it prints last."""
+    result = command("evaluate", run, "--out", table, *options)
+    assert result.returncode == 0, result.stderr
+    path, *_, last = result.stdout.splitlines()
+    assert path == str(table)
+    return list(csv.DictReader(table.read_text().splitlines())), float(last.split()[1])
+
+
+def test_a_classifier_has_a_row_for_each_item_that_gives_the_accuracy(command, finished_run, tmp_path):
+    rows, accuracy = rows_of(command, finished_run, tmp_path / "rows.csv")
+    assert list(rows[0]) == ["index", "name", "label", "prediction", "probability"]
+    assert [row["index"] for row in rows] == [str(index) for index in range(len(rows))]
+    assert sum(row["label"] == row["prediction"] for row in rows) / len(rows) == pytest.approx(accuracy, abs=1e-4)
+    model = vitspeech.load(finished_run)
+    data = card_data(model, None)
+    probabilities = model.network(data.normalize(data.read("test").inputs)).softmax(-1).amax(-1)
+    assert [float(row["probability"]) for row in rows] == pytest.approx(probabilities.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("fixture", ["finished_recognizer_run", "finished_transcriber_run"])
+def test_a_transcribing_model_has_a_row_for_each_utterance_that_gives_the_error_rate(
+    request, command, fixture, tmp_path
+):
+    rows, rate = rows_of(command, request.getfixturevalue(fixture), tmp_path / "rows.csv")
+    assert list(rows[0]) == ["test_set", "id", "reference", "hypothesis", "errors"]
+    first = [row for row in rows if row["test_set"] == rows[0]["test_set"]]
+    words = sum(len(row["reference"].split()) for row in first)
+    assert sum(int(row["errors"]) for row in first) / words == pytest.approx(rate, abs=1e-4)
+    assert len({row["id"] for row in first}) == len(first)
+
+
+def test_a_labeler_has_a_row_for_each_utterance_that_gives_the_frame_accuracy(command, finished_labeler_run, tmp_path):
+    rows, accuracy = rows_of(command, finished_labeler_run, tmp_path / "rows.csv")
+    right, frames = (sum(int(row[name]) for row in rows) for name in ("correct_frames", "frames"))
+    assert right / frames == pytest.approx(accuracy, abs=1e-4)
+    assert list(rows[0]) == ["index", "id", "reference", "hypothesis", "frames", "correct_frames"]
+    assert all(row["id"] and row["reference"] for row in rows)
+
+
+def test_a_model_of_symbols_has_a_row_for_each_sequence_that_gives_the_accuracy(
+    command, finished_symbols_run, tmp_path
+):
+    rows, accuracy = rows_of(command, finished_symbols_run, tmp_path / "rows.csv")
+    first = [row for row in rows if row["test_set"] == rows[0]["test_set"]]
+    assert sum(row["errors"] == "0" for row in first) / len(first) == pytest.approx(accuracy, abs=1e-4)
+    assert all(row["reference"].split() == row["input"].split()[::-1] for row in first)
+
+
+def test_evaluate_writes_parquet_and_refuses_other_endings_before_the_work(command, finished_run, tmp_path):
+    command("evaluate", finished_run, "--out", tmp_path / "rows.csv")
+    command("evaluate", finished_run, "--out", tmp_path / "rows.parquet")
+    expected = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
+    rows = parquet.read_table(tmp_path / "rows.parquet").to_pylist()
+    assert [(str(row["index"]), row["prediction"]) for row in rows] == [
+        (row["index"], row["prediction"]) for row in expected
+    ]
+    message = one_line(command("evaluate", "no model is read", "--out", tmp_path / "rows.txt"))
+    assert message.endswith("rows.txt: not a table's name; end it with .csv or .parquet")
+
+
+def test_a_task_without_rows_is_named(command, finished_run, tmp_path, monkeypatch):
+    report = Report({"own_metric": 0.5}, "own text", lambda folder: folder)
+    monkeypatch.setattr(Classification, "evaluate", classmethod(lambda *_, **__: report))
+    message = one_line(command("evaluate", finished_run, "--out", tmp_path / "rows.csv"))
+    assert "the reports of vitspeech.Classification have no rows of single items" in message

@@ -2,12 +2,16 @@
 
 import csv
 import os
+import signal
 import stat
+import time
 
 import pytest
+from pyarrow import parquet
 from running import one_line
 
 import vitspeech
+from vitspeech.data.images.reading import read_picture
 
 
 def test_predict_prints_a_line_a_picture(command, finished_run, star):
@@ -113,3 +117,129 @@ def test_a_table_does_not_replace_a_file_that_is_read(command, finished_run, sta
     content = star.read_bytes()
     assert "is a file to be read" in one_line(command("predict", finished_run, star, "--csv", star))
     assert star.read_bytes() == content
+
+
+@pytest.fixture
+def thirty(star, monkeypatch):
+    """A folder of 30 pictures of which one is broken; batches are of eight."""
+    monkeypatch.setattr("vitspeech.inference.predict.BATCH", 8)
+    folder = star.parent / "thirty"
+    folder.mkdir()
+    for number in range(30):
+        os.link(star, folder / f"{number:02}.png")
+    (folder / "05.png").unlink()
+    (folder / "05.png").touch()
+    return folder
+
+
+@pytest.fixture
+def interrupted(command, finished_run, thirty, tmp_path, monkeypatch):
+    """Runs the command and presses Ctrl-C while a picture is read; gives the table."""
+
+    def run(table, at="20.png"):
+        def read(path, side):
+            if path.name == at:
+                raise KeyboardInterrupt
+            return read_picture(path, side)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("vitspeech.inference.predict.read_picture", read)
+            return command("predict", finished_run, thirty, "--out", table)
+
+    return run
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_an_interrupted_table_is_resumed_and_ends_as_any_other(
+    command, finished_run, thirty, interrupted, tmp_path, ending
+):
+    whole, table = tmp_path / f"whole.{ending}", tmp_path / f"out.{ending}"
+    assert command("predict", finished_run, thirty, "--out", whole).returncode == 3
+    table.write_text("old")
+    body = tmp_path / ("out.csv.partial" if ending == "csv" else "out.parquet.parts")
+    message = one_line(interrupted(table), status=130)
+    assert message == f"vitspeech predict: {body} has the rows of 16 inputs; go on with --resume"
+    assert table.read_text() == "old"
+    message = one_line(command("predict", finished_run, thirty, "--out", table))
+    assert f"{body}: was left by an interrupted run; go on with --resume, or remove it to start over" in message
+    message = one_line(command("predict", finished_run, thirty, "--out", table, "--resume", "--top", 2))
+    assert f"{body}: cannot be resumed: top was 3, and is 2 now" in message
+    result = command("predict", finished_run, thirty, "--out", table, "--resume")
+    # The broken picture was met before the interruption.
+    expected = f"vitspeech predict: 1 file could not be read: see the column `status` of {table}"
+    assert one_line(result, status=3) == expected and result.stdout == f"{table}\n"
+    assert table.read_bytes() == whole.read_bytes() and not body.exists()
+    assert "nothing to resume" in one_line(command("predict", finished_run, thirty, "--out", table, "--resume"))
+
+
+def test_a_table_is_not_resumed_if_files_came_before(command, finished_run, thirty, interrupted, tmp_path):
+    interrupted(tmp_path / "out.csv")
+    os.link(thirty / "00.png", thirty / "00a.png")
+    message = one_line(command("predict", finished_run, thirty, "--out", tmp_path / "out.csv", "--resume"))
+    assert f"{thirty / '15.png'}: is no longer file 16 of those named" in message
+    (thirty / "00a.png").unlink()
+    assert command("predict", finished_run, thirty, "--out", tmp_path / "out.csv", "--resume").returncode == 3
+
+
+def test_a_killed_command_is_resumed(command, finished_run, thirty, tmp_path, monkeypatch):
+    def slow(path, side):
+        time.sleep(0.01)
+        return read_picture(path, side)
+
+    whole, table = tmp_path / "whole.csv", tmp_path / "out.csv"
+    command("predict", finished_run, thirty, "--out", whole)
+    monkeypatch.setattr("vitspeech.data.growing_formats.GrowingCsv.save_s", 0.0)
+    process = os.fork()
+    if process == 0:
+        try:
+            monkeypatch.setattr("vitspeech.inference.predict.read_picture", slow)
+            command("predict", finished_run, thirty, "--out", table)
+        finally:
+            os._exit(0)
+    body, end = table.with_name("out.csv.partial"), time.monotonic() + 20
+    while not (body.exists() and body.read_bytes().count(b"\n") > 8) and time.monotonic() < end:
+        time.sleep(0.002)
+    os.kill(process, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+    with body.open("ab") as file:
+        file.write(b"torn,1")
+    assert command("predict", finished_run, thirty, "--out", table, "--resume").returncode == 3
+    assert table.read_bytes() == whole.read_bytes()
+
+
+def test_parquet_has_the_rows_of_csv(command, finished_run, thirty, tmp_path):
+    for name in ("out.csv", "out.PARQUET"):
+        command("predict", finished_run, thirty, "--out", tmp_path / name)
+    expected = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    rows = parquet.read_table(tmp_path / "out.PARQUET").to_pylist()
+    assert rows[15] == {name: None for name in rows[0]} | {"file": expected[15]["file"], "status": "empty (0 bytes)"}
+    for row in rows:
+        row["probability"] = "" if row["probability"] is None else f"{row['probability']:.6f}"
+    assert [{name: "" if cell is None else str(cell) for name, cell in row.items()} for row in rows] == expected
+
+
+@pytest.mark.parametrize("verb", ["predict", "transcribe"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "rows.txt"], "--out rows.txt: not a table's name; end it with .csv or .parquet"),
+        (["--out", "a.csv", "--csv", "b.csv"], "--out and --csv both name a table; give one of them"),
+        (["--csv", "a.parquet"], "--csv a.parquet: writes CSV; use --out for Parquet"),
+        (["--resume"], "--resume goes on with a table: name it by --out"),
+        (["--out", "nowhere/a.csv"], "the folder"),
+    ],
+)
+def test_options_of_a_table_are_checked_before_the_work(command, tmp_path, monkeypatch, verb, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in one_line(command(verb, "no model is read", "a.wav", *arguments))
+    assert not list(tmp_path.iterdir())
+
+
+def test_csv_has_any_ending(command, finished_run, star, tmp_path):
+    assert command("predict", finished_run, star, "--csv", tmp_path / "out.txt").returncode == 0
+    assert (tmp_path / "out.txt").read_text().startswith("file,rank,label,probability,status\n")
+
+
+def test_a_path_that_is_missing_leaves_nothing(command, finished_run, star, tmp_path):
+    message = one_line(command("predict", finished_run, star, tmp_path / "nowhere", "--out", tmp_path / "out.csv"))
+    assert "nowhere: no such file or folder" in message and not list(tmp_path.glob("out*"))

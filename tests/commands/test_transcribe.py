@@ -9,6 +9,7 @@ from running import one_line
 from tiny import ROOT
 
 import vitspeech
+from vitspeech.data.audio.reading import read_clip
 from vitspeech.inference.transcribe import Transcript
 
 
@@ -167,3 +168,23 @@ def test_recordings_and_symbols_exclude_each_other(command, finished_symbols_run
 def test_a_model_of_speech_takes_no_symbols(command, finished_transcriber_run):
     result = command("transcribe", finished_transcriber_run, "--symbols", "3")
     assert "SpeechTranscriber does not take symbols" in one_line(result)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_an_interrupted_table_is_resumed_with_the_same_search(
+    command, finished_recognizer_run, recordings, tmp_path, monkeypatch, ending
+):
+    def read(path, sample_rate_hz):
+        if path.name == "x.wav":
+            raise KeyboardInterrupt
+        return read_clip(path, sample_rate_hz)
+
+    whole, table = tmp_path / f"whole.{ending}", tmp_path / f"out.{ending}"
+    command("transcribe", finished_recognizer_run, recordings, "--out", whole)
+    monkeypatch.setattr("vitspeech.inference.transcribe.read_clip", read)
+    result = command("transcribe", finished_recognizer_run, recordings, "--out", table)
+    assert "has the rows of 16 inputs" in one_line(result, status=130)
+    monkeypatch.undo()
+    arguments = ("transcribe", finished_recognizer_run, recordings, "--out", table, "--resume")
+    assert "beam was 8, and is 1 now" in one_line(command(*arguments, "--beam", 1))
+    assert command(*arguments).returncode == 3 and table.read_bytes() == whole.read_bytes()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitspeech.data.batches import Batches, Items
+from vitspeech.data.batches import Batches, Items, check_division
 
 
 def test_an_epoch_shows_every_image_at_most_once_and_only_whole_batches():
@@ -34,17 +34,70 @@ def test_every_batch_has_a_different_seed():
     assert len(set(seeds)) == len(seeds)
 
 
-def test_processes_share_an_epoch_without_overlap(monkeypatch):
+def parts(monkeypatch, ranks: int, count: int, batch: int, **options) -> list[list]:
+    """The batches of each of several processes."""
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 3)
-    parts, seeds = [], []
-    for rank in range(3):
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: ranks)
+    parts = []
+    for rank in range(ranks):
         monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
-        for indices, seed in Batches(100, 11, seed=2, shuffle=True):
-            parts.append(indices)
-            seeds.append(seed)
-    assert len(parts) == 9 and len(torch.cat(parts).unique()) == 99
-    assert len(set(seeds)) == 9
+        parts.append(list(Batches(count, batch, **options)))
+    return parts
+
+
+@pytest.mark.parametrize(("ranks", "accumulate"), [(1, 1), (1, 3), (2, 1), (3, 1), (2, 3), (6, 2)])
+def test_an_optimizer_step_has_the_same_items_whatever_divides_it(monkeypatch, ranks, accumulate):
+    whole = [sorted(indices.tolist()) for indices, _ in Batches(100, 12, seed=2, shuffle=True)]
+    divided = parts(monkeypatch, ranks, 100, 12, seed=2, shuffle=True, accumulate=accumulate)
+    assert {len(batches) for batches in divided} == {8 * accumulate}
+    for step, items in enumerate(whole):
+        micro_batches = [
+            indices for batches in divided for indices, _ in batches[step * accumulate : (step + 1) * accumulate]
+        ]
+        assert {len(indices) for indices in micro_batches} == {12 // (ranks * accumulate)}
+        assert sorted(torch.cat(micro_batches).tolist()) == items
+    seeds = [seed for batches in divided for _, seed in batches]
+    assert len(set(seeds)) == len(seeds)
+
+
+@pytest.mark.parametrize(("count", "batch", "ranks"), [(10, 4, 3), (7, 3, 2), (9, 1, 4), (4, 500, 4), (1001, 500, 2)])
+def test_processes_divide_an_evaluation_into_the_same_number_of_batches(monkeypatch, count, batch, ranks):
+    divided = parts(monkeypatch, ranks, count, batch, shuffle=False)
+    assert len({len(batches) for batches in divided}) == 1
+    assert all(len(indices) for batches in divided for indices, _ in batches)
+    items = [index for batches in divided for indices, _ in batches for index in indices.tolist()]
+    assert sorted(items) == list(range(count))
+
+
+def test_fewer_items_than_processes_are_refused(monkeypatch):
+    with pytest.raises(ValueError, match="2 items cannot be divided among 3 processes"):
+        parts(monkeypatch, 3, 2, 500, shuffle=False)
+
+
+@pytest.mark.parametrize("begin", [0, 1, 5, 8])
+def test_an_epoch_that_begins_within_it_goes_on_as_the_whole_one(begin):
+    whole, rest = (Batches(60, 14, seed=4, shuffle=True, accumulate=2) for _ in range(2))
+    whole.set_epoch(3)
+    rest.begin_at(3, begin)
+    assert len(rest) == len(whole) == 8
+    assert [(i.tolist(), seed) for i, seed in rest] == [(i.tolist(), seed) for i, seed in whole][begin:]
+    for batches in (whole, rest):
+        batches.set_epoch(4)
+    assert [(i.tolist(), seed) for i, seed in rest] == [(i.tolist(), seed) for i, seed in whole]
+
+
+@pytest.mark.parametrize(
+    ("batch", "ranks", "accumulate", "message"),
+    [
+        (11, 1, 1, "batch=11 is more than the 10 training items"),
+        (9, 2, 1, "batch=9, .* among 2 processes: take a multiple of 2"),
+        (9, 1, 4, "batch=9, .* among 4 accumulated batches: take a multiple of 4"),
+        (10, 2, 4, "batch=10, .* among 2 processes with 4 accumulated batches: take a multiple of 8"),
+    ],
+)
+def test_a_step_that_cannot_be_divided_is_refused(batch, ranks, accumulate, message):
+    with pytest.raises(ValueError, match=message):
+        check_division(10, batch, ranks, accumulate)
 
 
 def test_a_batch_larger_than_the_training_set_is_refused():

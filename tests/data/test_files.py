@@ -1,11 +1,12 @@
-"""Files are written atomically."""
+"""Files are found in order, and written atomically."""
 
 import csv
 import os
+from pathlib import Path
 
 import pytest
 
-from vitspeech.data.files import find_files, write_csv
+from vitspeech.data.files import find_files, walk_files, walk_folder, write_csv
 
 
 def test_a_table_is_read_back_as_it_was_given(tmp_path):
@@ -62,3 +63,57 @@ def test_a_folder_stands_for_its_files_and_those_of_linked_folders_but_not_hidde
     (tmp_path / "elsewhere" / "loop").symlink_to(tmp_path / "pictures")
     found = find_files([tmp_path / "pictures"], {".jpg"}, "picture")
     assert [file.relative_to(tmp_path).as_posix() for file in found] == ["pictures/b.JPG", "pictures/link/a.jpg"]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Names of files and folders between which the order by whole paths and by names differs."""
+    for name in ("a/z.jpg", "a-b/x.jpg", "a.jpg", "a b.jpg", "a/b/c/d.jpg", "A.jpg", "é/1.jpg", "é/.2.jpg", ".h/3.jpg"):
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).touch()
+    (tmp_path / "tree/folder.jpg").mkdir()
+    return tmp_path / "tree"
+
+
+def test_a_folder_is_walked_in_the_order_of_sorted_paths(tree):
+    expected = sorted(path for path in tree.rglob("*.jpg") if path.is_file() and path.name[0] != ".")
+    assert list(walk_folder(tree, {".jpg"})) == expected and len(expected) == 8
+
+
+def test_folders_are_listed_when_their_turn_comes(tree, monkeypatch):
+    listed, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(Path(path).name) or scandir(path))
+    first = next(walk_files([tree / "a", tree], {".jpg"}, "picture"))
+    # Both paths are checked for a file (up to the first one), and the walk itself begins.
+    assert first == tree / "a/b/c/d.jpg" and listed == ["a", "b", "c", "tree", ".h", "a", "b", "c"]
+
+
+def test_each_path_is_checked_before_the_first_file(tree):
+    (tree / "void").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"void: no picture in this folder \(\.jpg, \.png\)"):
+        next(walk_files([tree, tree / "void"], {".jpg", ".png"}, "picture"))
+    with pytest.raises(FileNotFoundError, match=r"nowhere: no such file or folder"):
+        next(walk_files([tree, tree / "nowhere"], {".jpg"}, "picture"))
+
+
+def test_a_folder_that_several_links_lead_to_is_entered_once(tree, tmp_path):
+    for name in ("far/in/1.jpg", "far/2.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    links = {"b1": tmp_path / "far/in", "b2": tmp_path / "far", "b3": tmp_path / "far/in", "b4": tree / "a", "b5": "b5"}
+    for name, target in {**links, "b6": tmp_path}.items():
+        (tree / name).symlink_to(target)
+    (tmp_path / "far/back").symlink_to(tree)
+    found = [path.relative_to(tree).as_posix() for path in walk_folder(tree, {".jpg"})]
+    assert [name for name in found if name[0] == "b"] == ["b1/1.jpg", "b2/2.jpg"] and len(found) == 10
+
+
+def test_a_folder_that_may_not_be_listed_is_left_out(tree, monkeypatch):
+    def locked(path):
+        if Path(path).name == "a":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", locked)
+    assert len(list(walk_folder(tree, {".jpg"}))) == 6

@@ -1,5 +1,7 @@
 """Accuracy, its interval, and the confusion matrix."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ import vitspeech
 from vitspeech.checkpoint.release import card_data
 from vitspeech.data import Shapes
 from vitspeech.evaluation import classification
-from vitspeech.evaluation.classification import describe, evaluate, metrics, predict
+from vitspeech.evaluation.classification import describe, evaluate, item_names, metrics, predict
 from vitspeech.evaluation.speakers import accuracy_interval
 from vitspeech.metrics.intervals import wilson_interval
 
@@ -124,3 +126,19 @@ def test_groups_without_trials_are_left_out():
     right, groups = torch.tensor([2, 0, 4]), ["a", "b", "c"]
     assert accuracy_interval(right, right, groups) == wilson_interval(1.0, 2)
     assert accuracy_interval(torch.tensor([1, 0]), torch.tensor([2, 0]), ["a", "b"]) == wilson_interval(0.5, 2)
+
+
+@pytest.mark.parametrize(
+    ("names", "count", "broken", "expected"),
+    [
+        (["a", "b"], 2, 0.0, ["a", "b"]),
+        (["a", "b"], 3, 0.0, ["a", "b", None]),  # clips of silence come last and have no names
+        (["a", "b"], 2, 0.5, ["a", "b"]),
+        (["a", "b"], 3, 0.5, [None] * 3),  # a broken file may have been left out
+        (["a", "b"], 1, 0.0, [None]),
+        ([], 2, 0.0, [None, None]),
+    ],
+)
+def test_items_have_their_names_where_it_is_certain_whose_they_are(names, count, broken, expected):
+    data = SimpleNamespace(item_names=lambda: {"test": names}, broken=broken)
+    assert item_names(data, count) == expected

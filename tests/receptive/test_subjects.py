@@ -3,6 +3,8 @@
 Shapes: B = 2 batch, N image side in pixels or samples of a clip, T tokens, D width.
 """
 
+from dataclasses import replace
+
 import pytest
 import timm
 import torch
@@ -383,3 +385,11 @@ def test_tokens_before_the_class_token_can_be_measured():
 def test_a_model_that_takes_a_transcript_is_refused(finished_transcriber_run):
     with pytest.raises(ValueError, match="SpeechTranscriber also takes a transcript"):
         subject(str(finished_transcriber_run))
+
+
+def test_networks_and_inputs_are_on_the_device_of_their_subject(released):
+    elsewhere = replace(released("ViT", **VIT), device="meta")
+    inputs = elsewhere.inputs(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
+    assert inputs.device.type == "meta"
+    for network in (elsewhere.network(), elsewhere.network(trained=False, sample=torch.zeros(2, 3, 24, 24))):
+        assert {parameter.device.type for parameter in network.parameters()} == {"meta"}

@@ -78,6 +78,7 @@ def test_a_training_step_needs_no_value_of_the_device(name, left, monkeypatch):
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which does not know the device
     task, (waveforms, *others) = made(name, left), batch(name)
     task.network.to("meta")
+    task.epoch_loss.to("meta")
     given = type(batch(name))(*((waveforms.to("meta"), *others) if name != "classification" else ()))
     if name == "classification":
         given = waveforms.to("meta"), others[0].to("meta")

@@ -93,7 +93,7 @@ def test_validation_counts_the_frames_that_are_right_and_no_padding():
     made.validation_step(speech(), 0)
     assert 0 < sum(right) < len(right)
     assert logged["val_accuracy"].compute().item() == pytest.approx(sum(right) / len(right))
-    assert logged["val_loss"].item() == pytest.approx(made.loss(speech()).item())
+    assert logged["val_loss"].compute().item() == pytest.approx(made.loss(speech()).item())
 
 
 def test_what_is_behind_an_utterances_end_changes_no_gradient():

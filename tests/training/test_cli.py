@@ -224,18 +224,6 @@ def test_one_of_several_runs_that_start_together_in_one_folder_gets_it(tmp_path)
         assert all("--resume" in str(result) for result in results if result != run)
 
 
-@pytest.mark.slow
-def test_processes_that_torchrun_starts_share_one_folder(tmp_path):
-    """Without `--run` each of them would choose a number of its own."""
-    together = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp", "--data.batch=25"]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*launcher, ROOT / "scripts/train.py", *TINY, "--trainer.max_epochs=1", *together]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    subprocess.run(command, check=True, timeout=280, cwd=tmp_path, env=environment, capture_output=True)
-    (folder,) = tmp_path.glob("runs/*/*")
-    assert folder.name == "0" and (folder / "model/card.json").exists() and (folder / "last.ckpt").exists()
-
-
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.filterwarnings("ignore")  # Lightning's, of its own use of torch and of a loader without workers
 def test_the_best_checkpoint_of_a_resumed_run_is_the_best_of_all_epochs(tmp_path, moved):
@@ -297,46 +285,6 @@ def test_a_run_that_cannot_start_leaves_no_folder(tmp_path, monkeypatch, wrong):
     with pytest.raises(ValueError):
         train([*TINY, wrong])
     assert not list(tmp_path.iterdir())
-
-
-RANKS = """
-from pathlib import Path
-import lightning, torch
-
-class KeepWeights(lightning.Callback):
-    def __init__(self, folder: str):
-        self.folder = folder
-
-    def on_train_end(self, trainer, task):
-        torch.save(task.network.state_dict(), Path(self.folder) / f"rank{trainer.global_rank}.pt")
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_end_with_the_same_weights_and_those_of_one_process_with_batches_of_both(tmp_path):
-    """Both train on the same items at each step: one process on 50, two on 25 each. A linear stem and no augmentation
-    leave nothing that depends on the process (batch norm, draws)."""
-    (tmp_path / "ranks.py").write_text(RANKS)
-    alike = [
-        *TINY,
-        "--model.network.stem=linear",
-        "--data.augment.flip=false",
-        "--data.augment.translate=0",
-        "--model.optimizer=torch.optim.SGD",
-        "--model.optimizer.lr=0.1",
-    ]
-    kept = ["--trust=ranks", "--trainer.callbacks+=ranks.KeepWeights", f"--trainer.callbacks.folder={tmp_path}"]
-    together = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp", "--data.batch=25"]
-    command = [sys.executable, ROOT / "scripts/train.py", *alike, *kept, *together, f"--run={tmp_path / 'pair'}"]
-    subprocess.run(command, check=True, timeout=280, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    ranks = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in (0, 1)]
-    TrainingCLI([*alike, "--data.batch=50", f"--run={tmp_path / 'one'}"]).train()
-    pair, one = weights(tmp_path / "pair"), weights(tmp_path / "one")
-    start = TrainingCLI(alike).model.network.state_dict()
-    for name, tensor in one.items():
-        assert torch.equal(ranks[0][name], ranks[1][name]) and torch.equal(ranks[0][name], pair[name]), name
-        assert torch.allclose(pair[name], tensor, atol=1e-5), name
-    assert any((one[name] - start[name]).abs().max() > 1e-2 for name in one)
 
 
 @pytest.mark.gpu

@@ -102,7 +102,9 @@ def test_a_run_that_lightning_stops_before_its_first_checkpoint_leaves_nothing()
     assert "Early stopping conditioned on metric `nothing`" in refused(callback)
 
 
-@pytest.mark.parametrize("content, hint", [({"modle": {}}, "did you mean model?"), ({"x": None}, "known: data, ext")])
+@pytest.mark.parametrize(
+    "content, hint", [({"modle": {}}, "did you mean model?"), ({"x": None}, "known: data, every_minutes")]
+)
 def test_an_unknown_key_is_refused_even_without_a_value(content, hint):
     Path("bad.yaml").write_text(yaml.safe_dump(content))
     message = refused("--config=bad.yaml")

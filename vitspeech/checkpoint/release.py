@@ -21,7 +21,7 @@ from vitspeech.errors import InputError
 from vitspeech.trust import check_trusted, import_trusted, is_known
 
 RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, apart from the seed
-    r"^seed_everything$|^data\..*\b(seed|root|download|workers)$"
+    r"^seed_everything$|^data\..*\b(seed|root|download|workers|storage|broken)$"
     r"|^trainer\.(accelerator|default_root_dir|log_every_n_steps|enable_\w+|logger|profiler)(\.|$)"
 )
 USERS_OWN = {"root", "download", "workers", "storage", "broken", "speech"}  # arguments of data that a card never has

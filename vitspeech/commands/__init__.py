@@ -20,6 +20,7 @@ VERBS = {
     "stream": "print words as they are recognized in a recording or from the microphone",
     "spot": "measure a keyword spotter: misses against false alarms an hour, as a report",
     "tune": "choose a keyword spotter's thresholds for a wanted rate of false alarms",
+    "pack": "write a data set into files that are read in place, for data larger than memory",
     "record": "record clips of your own words by microphone",
     "compare": "compare the receptive fields of models in one report",
     "probe": "measure accuracy against the distance that a network has to bridge",
@@ -30,7 +31,6 @@ VERBS = {
     "demo": "serve a page that runs models in the browser",
     "benchmark": "measure speed and memory on this machine",
     "configs": "list the configs that come with the package, or print one",
-    "pack": "pack a data set that is larger than memory into a few large files, or check a pack",
     "samples": "copy sample images and a sample recording into a folder",
 }
 

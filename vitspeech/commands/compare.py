@@ -36,10 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--layers", nargs="+", metavar="NAME", help="only these layers; every model must have them")
     parser.add_argument("--pretrained", action="store_true", help="use timm's weights, which timm downloads")
     parser.add_argument("--size", type=int, metavar="PX", help="image side for timm's networks; default: the others'")
+    command_line.add_device(parser)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     command_line.check_folder(options.output)
 
+    from vitspeech.errors import InputError
     from vitspeech.receptive.comparison import Plan, compare
     from vitspeech.receptive.report.page import write_report
     from vitspeech.receptive.report.summary import sentences
@@ -47,7 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.receptive.subjects import subjects_named
 
     plan = Plan(options.inputs, options.answers, tuple(options.factors), options.layers)
-    subjects = subjects_named(options.models, size=options.size, pretrained=options.pretrained, trust=options.trust)
+    device = command_line.find_device(options.device)
+    if device == "mps":
+        raise InputError("--device mps: Apple GPUs have no double precision, which the measures need; choose cpu")
+    chosen = {"size": options.size, "pretrained": options.pretrained, "trust": options.trust, "device": device}
+    subjects = subjects_named(options.models, **chosen)
     sample = sample_for(subjects, options.data, max(options.inputs, options.answers))
     start = time.perf_counter()
     results = compare(subjects, sample, plan, progress=True)

@@ -4,6 +4,7 @@ A test set with items that the model was trained on is refused.
 
 vitspeech evaluate checkpoints/cnn-cifar10 --data ROOT
 vitspeech evaluate checkpoints/spoken-words-attention --ctc-weight 0      # the decoder without CTC
+vitspeech evaluate checkpoints/cnn-cifar10 --data ROOT --out answers.csv
 """
 
 from collections.abc import Sequence
@@ -19,26 +20,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", metavar="ROOT", help="folder of the data set; default: VITSPEECH_DATA, else data")
     parser.add_argument("--beam", type=int, help="beam width for transcripts, 1 is greedy; default: as on the card")
     parser.add_argument("--ctc-weight", type=float, help="weight of CTC in a decoder's search; default: as on the card")
+    out = "write a table with one row for each test item as well, .csv or .parquet"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=out)
+    command_line.add_device(parser)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
-
-    import torch
+    table = command_line.find_table(options)
 
     import vitspeech
     from vitspeech.checkpoint.hub import on_hub
     from vitspeech.checkpoint.items import check_test_items
     from vitspeech.checkpoint.release import card_data
+    from vitspeech.data.tables import write_table
+    from vitspeech.errors import InputError
     from vitspeech.tasks import find_task
 
+    device = command_line.find_device(options.device)
     model = vitspeech.load(options.checkpoint, trust=options.trust)
+    model.network.to(device)
     overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}
     overrides = {name: value for name, value in overrides.items() if value is not None}
     search = vitspeech.Search(**model.card["metrics"].get("search", {}) | overrides)
     data = card_data(model, options.data)
     folder = model.folder if on_hub(options.checkpoint) else Path(options.checkpoint)
     check_test_items(data.item_names(), model.card, folder, data.item_root)
-    network = model.network.to("cuda" if torch.cuda.is_available() else "cpu")
-    report = find_task(model.task, model.trust).evaluate(network, data, search=search)
+    report = find_task(model.task, model.trust).evaluate(model.network, data, search=search)
+    if table is not None:
+        if report.table is None:
+            raise InputError(f"--out {table}: the reports of {model.task} have no rows of single items")
+        items = report.table()
+        write_table(table, items.columns, items.rows)
+        print(table)
     name, value = report.headline
     on_card = model.card["metrics"].get(name)
     on_card = f"{on_card:.4f}" if isinstance(on_card, int | float) else repr(on_card)

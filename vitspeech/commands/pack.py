@@ -1,94 +1,65 @@
-"""Pack a data set into a few large files with checksums, or check such a pack.
+"""Write a data set into a pack: large files that are read in place, for data that does not fit into memory.
 
-vitspeech pack CONFIG FOLDER --data.root ROOT
-vitspeech pack speech_commands/full packs/speech-commands
-vitspeech pack --check packs/speech-commands
+vitspeech pack speech_commands/truncated /fast/commands --data.root /slow
+vitspeech train --config speech_commands/truncated --data.storage /fast/commands
+vitspeech pack --check /fast/commands
 
-CONFIG is a YAML file or the name of a shipped config, of which only `data` is used. Packs can be made of Cifar,
-ImageFolder, AudioFolder, SpeechCommands and TranscribedAudio. It has the splits and everything else that training needs; the
-folder of the data set is not needed any more:
-
-vitspeech train --config CONFIG --data.storage FOLDER
-vitspeech evaluate RUN --data FOLDER
-
-Files are read one by one, so a data set may be larger than the memory. After a kill, the same command goes on with the
-first shard that is missing, and the pack has the same bytes.
-
-FOLDER/train-00000-of-00012.arrow, ...   items of the splits train, validation and test (Arrow IPC files), and noise
-FOLDER/pack.json                         the data set, its labels, and rows, size and SHA-256 of each file
-
-Every other `--data.KEY VALUE` is an option of `vitspeech train`. With `--data.broken SHARE`, up to this share of a
-split's files may be broken; they are left out and listed in pack.json.
+The first argument is a config, of which only `data` matters. The same command goes on if it was interrupted.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from vitspeech import command_line
-from vitspeech.errors import check_number
 
-OPTIONS = ("--help", "--check", "--workers", "--shard-mb", "--trust")
-SMALLEST_MB, LARGEST_MB = 0.001, 1e6
+SHARD_MB = 256
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `vitspeech pack`: prints a line for each split."""
-    parser = command_line.parser("pack", __doc__, allow_abbrev=False)
-    parser.add_argument("config", nargs="?", metavar="CONFIG", help="file or name of a shipped config")
+    """Run `vitspeech pack`: prints what the pack holds."""
+    parser = command_line.parser(
+        "pack", __doc__, usage="%(prog)s CONFIG FOLDER [options]\n       %(prog)s --check FOLDER"
+    )
+    parser.add_argument("config", nargs="?", metavar="CONFIG", help="name or file of a config, as for vitspeech train")
     parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="folder of the pack")
-    check = "compare the pack in FOLDER with its checksums; pack nothing"
-    parser.add_argument("--check", type=Path, metavar="FOLDER", help=check)
-    threads = "threads that read files (default: one for each core)"
-    parser.add_argument("--workers", type=int, metavar="N", help=threads)
-    size = "size of a file in MB, about (default 256)"
-    parser.add_argument("--shard-mb", type=float, default=256, metavar="MB", help=size)
+    parser.add_argument("--check", type=Path, metavar="FOLDER", help="compare a pack with its checksums instead")
+    parser.add_argument("--shard-mb", type=float, default=SHARD_MB, help=f"size of a file in MiB (default {SHARD_MB})")
+    parser.add_argument("--workers", type=int, default=4, help="threads that read items (default 4)")
     command_line.add_trust(parser)
-    own, overrides = split_options(sys.argv[2:] if arguments is None else arguments)
-    options = parser.parse_args(own)
-    if options.check is not None:
-        if options.config or overrides:
-            parser.error("--check FOLDER takes no config and no other options")
-        from vitspeech.data.storage.checking import check_pack
+    options, overrides = parser.parse_known_args(arguments)
+    wrong = [name for name in overrides if name.startswith("-") and not name.startswith("--data")]
+    if wrong or bool(options.check) == bool(options.folder) or (options.check and options.config):
+        parser.error(f"unknown: {wrong[0]}" if wrong else "give a config and a folder, or --check and a folder")
+    if options.workers < 1 or not options.shard_mb > 0:
+        parser.error("--workers and --shard-mb must be above 0")
 
-        pack = check_pack(options.check)
-        report(pack, "is as its checksums say")
+    if options.check:
+        from vitspeech.data.storage.pack import check_pack
+
+        print(f"{options.check}: {check_pack(options.check):,} items, as they were written")
         return
-    if options.config is None or options.folder is None:
-        parser.error("name CONFIG and FOLDER (or --check FOLDER)")
-    check_number("--shard-mb", options.shard_mb, SMALLEST_MB, LARGEST_MB)
-    if options.workers is not None:
-        check_number("--workers", options.workers, 1, 1024)
     command_line.check_folder(options.folder, "FOLDER")
 
-    from vitspeech.data.storage.packing import write_pack
-    from vitspeech.training.data_set import build_data_set
+    import yaml
 
-    data = build_data_set(options.config, overrides, options.trust)
-    pack = write_pack(data, options.folder, shard_mb=options.shard_mb, threads=options.workers)
-    report(pack, "is complete")
+    from vitspeech.data.module import FILES, MEMORY
+    from vitspeech.data.storage.data_set import pack
+    from vitspeech.data.storage.packed import Pack
+    from vitspeech.errors import InputError
+    from vitspeech.training.cli import TrainingCLI
+    from vitspeech.training.run_folder import test_set
 
-
-def split_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The command's own part of a command line, and the options of the config as `--KEY=VALUE`."""
-    own, others, remaining = [], [], list(arguments)
-    while remaining:
-        argument = remaining.pop(0)
-        if not argument.startswith("--") or argument.partition("=")[0] in OPTIONS:
-            own.append(argument)
-        elif "=" in argument or not remaining or remaining[0].startswith("--"):
-            others.append(argument)
-        else:
-            others.append(f"{argument}={remaining.pop(0)}")
-    return own, others
-
-
-def report(pack: Any, state: str) -> None:
-    """Print the splits of a pack."""
-    for name, split in pack.splits.items():
-        size = sum(shard.bytes for shard in split.shards) / 1e6
-        broken = sum(len(shard.broken) for shard in split.shards)
-        left_out = f", {broken:,} broken files left out" if broken else ""
-        print(f"{name}: {split.rows:,} rows in {len(split.shards):,} files, {size:,.1f} MB{left_out}")
-    print(f"{pack.folder} {state}")
+    trust = [f"--trust={name}" for name in options.trust]
+    cli = TrainingCLI([f"--config={options.config}", *trust, *overrides])
+    data = cli.datamodule
+    if "storage" not in cli.config.data.init_args:
+        raise InputError(f"{type(data).__name__} has no argument `storage`: its items need no pack")
+    if data.storage == MEMORY and data.reads_files:
+        data.storage, data.checks_files = FILES, False  # each is read once, item by item
+    source = test_set(yaml.safe_load(cli.resolved_config())["data"])
+    pack(data, options.folder, source, shard_mb=options.shard_mb, workers=options.workers)
+    splits = Pack(options.folder).description["splits"]
+    counts = [f"{sum(shard['items'] for shard in shards):,} {split}" for split, shards in splits.items()]
+    size = sum(file.stat().st_size for file in options.folder.iterdir())
+    print(f"{options.folder}: {', '.join(counts)} {data.items}, {size / 2**20:,.0f} MiB")
+    print(f"to train on it: vitspeech train --config {options.config} --data.storage {options.folder}")

@@ -1,57 +1,66 @@
 """Classify images of any size and mode, or recordings at any sample rate.
 
-vitspeech predict checkpoints/vit-cifar10 cat.png holiday/ --top 3 --csv out.csv
+vitspeech predict checkpoints/vit-cifar10 cat.png holiday/ --top 3 --out out.csv
+vitspeech predict checkpoints/vit-cifar10 photos/ --device cuda --out photos.parquet --resume
 vitspeech predict checkpoints/speech-commands yes.wav recordings/
 vitspeech predict checkpoints/speech-commands yes.wav --attention yes.png
 
-A file that can't be read is reported and left out; the exit status is then 3.
+A file that can't be read is reported and left out; the exit status is then 3. A table has its place once it is whole.
+Until then its rows are in FILE.partial (FILE.parts for Parquet), also after an interruption: --resume goes on there.
 """
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from vitspeech import command_line
 
+COLUMNS = {"file": "", "rank": "d", "label": "", "probability": ".6f", "status": ""}
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `vitspeech predict`: one line per file, or a CSV table."""
+    """Run `vitspeech predict`: one line per file, or a table."""
     parser = command_line.parser("predict", __doc__)
     parser.add_argument("checkpoint", help="folder of a released model or a finished run")
     parser.add_argument("paths", nargs="+", metavar="FILE_OR_FOLDER", help="images or recordings, or folders of them")
     parser.add_argument("--top", type=int, default=3, help="labels per file (default 3)")
-    parser.add_argument("--csv", type=Path, help="write a table instead: file, rank, label, probability, status")
+    command_line.add_table(parser, COLUMNS)
     parser.add_argument("--attention", type=Path, metavar="PNG", help="draw attention and pooling weights for one file")
+    command_line.add_device(parser)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     if options.top < 1:
         parser.error(f"--top {options.top} is below 1")
     if options.attention and (len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
         parser.error("--attention draws one file: give one, and no folder")
-    command_line.check_table(options.csv, options.paths)
+    table = command_line.find_table(options, options.paths)
     command_line.check_picture(options.attention, "--attention")
 
     import vitspeech
-    from vitspeech.data.files import write_csv
+    from vitspeech.inference.predict import BATCH
+    from vitspeech.inference.tables import open_results, stopped_at
     from vitspeech.plots.attention import check_drawable, draw_attention
 
+    device = command_line.find_device(options.device)
     model = vitspeech.load(options.checkpoint, trust=options.trust)
+    model.network.to(device)
     if options.attention:
         check_drawable(model)
-    # Lines on a terminal show progress by themselves.
-    progress = options.csv is not None or not sys.stdout.isatty()
-    columns = ["file", "rank", "label", "probability", "status"]
-    unread = command_line.UnreadFiles("predict", options.csv, columns)
-    for path, labels in vitspeech.predict(
-        model, options.paths, top=options.top, on_error=unread.add, progress=progress
-    ):
-        if options.csv is None:
+    results = partial(vitspeech.predict, model, options.paths, top=options.top, batch=BATCH)
+    if table is None:
+        unread = command_line.UnreadFiles("predict")
+        # Lines on a terminal show progress by themselves.
+        for path, labels in results(on_error=unread.add, progress=not sys.stdout.isatty()):
             print(f"{path}: " + ", ".join(f"{label} {probability:.3f}" for label, probability in labels))
-        else:
-            unread.rows += [(path, rank, label, f"{value:.6f}", "ok") for rank, (label, value) in enumerate(labels, 1)]
-    if options.csv is not None:
-        write_csv(options.csv, columns, unread.rows)
-        print(options.csv)
+    else:
+        settings = {"command": "predict", "device": device.partition(":")[0], "top": options.top}
+        options_of_table = {"batch": BATCH, "resume": options.resume} | settings
+        with open_results(table, COLUMNS, model, options.paths, **options_of_table) as rows:
+            unread = command_line.UnreadFiles("predict", rows)
+            for path, labels in results(on_error=unread.add, progress=True, after=stopped_at(rows)):
+                rows.add(path, [(path, rank, *label, "ok") for rank, label in enumerate(labels, 1)])
+        print(table)
     unread.exit()
     if options.attention:
         draw_attention(model, Path(options.paths[0]), options.attention)

@@ -1,7 +1,7 @@
 """Seeded batches: which items a batch holds, and the tensors they are taken from.
 
 There are no worker processes for data in memory: a batch is one index into an integer tensor, uint8 for images and
-int16 for waveforms. Data that is not in memory is read row by row, see `vitspeech/data/storage`.
+int16 for waveforms. Data in files or in a pack is read by worker processes, batch by batch.
 
 Shapes: B batch.
 """
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from vitspeech.data.storage.rows import Rows
+from vitspeech.data.storage.rows import FileRows, JoinedRows, take
 from vitspeech.errors import InputError
 
 
@@ -21,58 +21,119 @@ class Batches(Sampler):
     """Yields (indices, seed) for each batch, a pure function of the run's seed, the epoch and the batch number.
 
     No random state is carried from one batch to the next, so a run that is interrupted and resumed gets the same
-    batches as one that was not. In distributed training each process takes a disjoint part of every epoch.
+    batches as one that was not. The items of an optimizer step depend neither on the number of processes nor on
+    `accumulate`: the processes divide them, and each takes its part in `accumulate` batches. Processes divide the items
+    of an evaluation as well: of R processes, process r takes the items r, r + R, r + 2R, ...
 
     Args:
         count: Number of items.
-        batch: Items per batch.
+        batch: Items per optimizer step, in all processes together; without `shuffle`, per batch of one process.
         seed: The run's seed.
-        shuffle: Use a new order every epoch and drop the incomplete last batch. Otherwise the items keep their order
+        shuffle: Use a new order every epoch and drop the incomplete last step. Otherwise the items keep their order
             and the last batch may be smaller.
+        accumulate: Batches of a process whose gradients are added up in an optimizer step.
+        ranks: Number of processes; `None` is those of this run.
 
     Raises:
-        InputError: If `shuffle` is set and there are too few items for one batch.
+        InputError: If `shuffle` is set and there are too few items for one step, the processes cannot divide a step
+            evenly, or there are fewer items than processes that divide them.
     """
 
-    def __init__(self, count: int, batch: int, *, seed: int = 0, shuffle: bool) -> None:
-        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        self.rank = torch.distributed.get_rank() if distributed else 0
-        self.ranks = torch.distributed.get_world_size() if distributed else 1
-        self.count, self.batch, self.seed, self.shuffle = count, batch, seed, shuffle
-        self.epoch = 0
-        if shuffle and count < batch * self.ranks:
-            raise InputError(f"batch={batch} is more than the {count // self.ranks} training items")
+    def __init__(
+        self,
+        count: int,
+        batch: int,
+        *,
+        seed: int = 0,
+        shuffle: bool,
+        accumulate: int = 1,
+        ranks: int | None = None,
+    ) -> None:
+        self.rank, self.ranks = process() if ranks is None else (0, ranks)
+        self.count, self.batch, self.seed, self.shuffle, self.accumulate = count, batch, seed, shuffle, accumulate
+        self.epoch, self.begin = 0, (0, 0)
+        if shuffle:
+            check_division(count, batch, self.ranks, accumulate)
+        elif count < self.ranks:
+            raise InputError(f"{count} items cannot be divided among {self.ranks} processes")
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch; Lightning calls this before every epoch."""
         self.epoch = epoch
 
+    def begin_at(self, epoch: int, number: int) -> None:
+        """Begin in the middle of an epoch: its first batch is `number`, counted from 0 in each process."""
+        self.epoch, self.begin = epoch, (epoch, number)
+
     def __len__(self) -> int:
-        items_per_rank = self.count // self.ranks
-        return items_per_rank // self.batch if self.shuffle else -(-self.count // self.batch)
+        """The number of batches of a whole epoch in this process."""
+        if self.shuffle:
+            return self.count // self.batch * self.accumulate
+        return min(-(-self.count // (self.batch * self.ranks)), self.count // self.ranks)
 
     def __iter__(self) -> Iterator[tuple[Tensor, int]]:
-        if not self.shuffle:
-            for indices in torch.arange(self.count).split(self.batch):
-                yield indices, 0
+        if self.shuffle:
+            yield from self.training_batches()
             return
+        indices = torch.arange(self.count)[self.rank :: self.ranks]
+        # Each process has as many batches as the others, which wait for it.
+        batches = indices.split(self.batch) if self.ranks == 1 else indices.tensor_split(len(self))
+        for part in batches:
+            yield part, 0
 
-        # NumPy's SeedSequence maps small, similar numbers to unrelated seeds.
-        def derived_seed(*key: int) -> int:
-            return int(numpy.random.SeedSequence((self.seed, self.epoch, *key)).generate_state(1)[0])
+    def training_batches(self) -> Iterator[tuple[Tensor, int]]:
+        """The batches of this process in the epoch, from the one where it begins."""
+        epoch, size = self.epoch, self.batch // (self.ranks * self.accumulate)
+        generator = torch.Generator().manual_seed(derived_seed(self.seed, epoch))
+        order = torch.randperm(self.count, generator=generator)
+        begin_epoch, begin = self.begin
+        for number in range(begin if epoch == begin_epoch else 0, len(self)):
+            step, micro_batch = divmod(number, self.accumulate)
+            part = micro_batch * self.ranks + self.rank
+            first = step * self.batch + part * size
+            yield order[first : first + size], derived_seed(self.seed, epoch, part, step)
 
-        order = torch.randperm(self.count, generator=torch.Generator().manual_seed(derived_seed()))
-        indices = order[self.rank :: self.ranks]
-        for number in range(len(self)):
-            yield indices[number * self.batch : (number + 1) * self.batch], derived_seed(self.rank, number)
+
+def process() -> tuple[int, int]:
+    """The number of this process, from 0, and the number of processes of a distributed run; (0, 1) in any other."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
+
+
+def derived_seed(*key: int) -> int:
+    """A seed from several numbers: NumPy's SeedSequence maps small, similar numbers to unrelated seeds."""
+    return int(numpy.random.SeedSequence(key).generate_state(1)[0])
+
+
+def check_division(count: int, batch: int, ranks: int, accumulate: int = 1) -> None:
+    """Check that processes can divide each optimizer step evenly, so that the mean of their losses is that of the step.
+
+    Args:
+        count: Number of training items.
+        batch: Items per optimizer step, in all processes together.
+        ranks: Number of processes.
+        accumulate: Batches of a process in a step.
+
+    Raises:
+        InputError: If there are too few items for one step, or a step cannot be divided evenly.
+    """
+    if count < batch:
+        raise InputError(f"batch={batch} is more than the {count} training items")
+    if batch % (ranks * accumulate):
+        share = f"{ranks} processes" * (ranks > 1) + " with " * (ranks > 1 < accumulate)
+        share += f"{accumulate} accumulated batches" * (accumulate > 1)
+        raise InputError(
+            f"batch={batch}, the items of an optimizer step, cannot be divided evenly among {share}: take a multiple "
+            f"of {ranks * accumulate}"
+        )
 
 
 class Items(Dataset):
     """Inputs and labels, indexed by whole batches: `items[indices, seed]` is (inputs, labels, seed).
 
     Args:
-        inputs: Integer tensor with one row per item, or `Rows`, which are read when a batch needs them: an object with
-            `__len__` and `__getitem__(indices)`, which returns a tensor.
+        inputs: Integer tensor with one row per item, or rows that are read when they are needed, such as `FileRows`.
         labels: Index of each item's label, int64, one per item.
         speakers: Who speaks each item, so that intervals of accuracies resample speakers; `None` if unknown.
         parts: Indices of items whose accuracy is reported besides that of all, by the name of the part.
@@ -83,7 +144,7 @@ class Items(Dataset):
 
     def __init__(
         self,
-        inputs: Tensor | Rows,
+        inputs: Tensor | FileRows | JoinedRows,
         labels: Tensor,
         speakers: Sequence[str] | None = None,
         *,
@@ -95,17 +156,10 @@ class Items(Dataset):
             raise InputError(f"{len(inputs)} inputs, {len(labels)} labels{speakers_too}: each input needs one")
         self.inputs, self.labels, self.speakers, self.parts = inputs, labels, speakers, dict(parts or {})
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether the inputs are a tensor."""
-        return isinstance(self.inputs, Tensor)
-
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Tensor, Tensor, int]:
         indices, seed = batch
-        if isinstance(self.inputs, Rows):
-            rows, indices = self.inputs.read(indices)  # others than those asked for where a file broke
-            return torch.stack(rows), self.labels[indices], seed
-        return self.inputs[indices], self.labels[indices], seed
+        inputs, indices = take(self.inputs, indices)
+        return inputs, self.labels[indices], seed

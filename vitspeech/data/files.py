@@ -5,7 +5,8 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,48 +15,90 @@ from vitspeech.writing import replacing
 
 
 def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str) -> list[Path]:
-    """The named files, and all files with one of the endings in the named folders, sorted by name.
+    """The files of `walk_files` as a list."""
+    return list(walk_files(paths, endings, kind))
+
+
+def walk_files(paths: Iterable[str | Path], endings: Collection[str], kind: str) -> Iterator[Path]:
+    """The named files, and all files with one of the endings in the named folders, in the order of the paths.
+
+    A folder is listed when its turn comes, so that the first files of a large tree are there at once. Before the first
+    file, every path is checked: it exists, and a folder is searched until it gives one file.
 
     Args:
-        paths: Files and folders; folders are searched by `files_below`.
+        paths: Files and folders; folders are walked by `walk_folder`.
         endings: File name endings to look for, with the dot, in lower case.
         kind: What such a file is called in an error message.
 
     Raises:
         FileNotFoundError: If a path does not exist or a folder holds no such file.
     """
-    files = []
-    for path in map(Path, paths):
+    paths = [Path(path) for path in paths]
+    for path in paths:
         if path.is_dir():
-            inside = files_below(path, endings)
-            if not inside:
+            if next(walk_folder(path, endings), None) is None:
                 raise FileNotFoundError(f"{path}: no {kind} in this folder ({', '.join(sorted(endings))})")
-            files += inside
-        elif path.exists():
-            files.append(path)
-        else:
+        elif not path.exists():
             raise FileNotFoundError(f"{path}: no such file or folder")
-    return files
+    for path in paths:
+        if path.is_dir():
+            yield from walk_folder(path, endings)
+        else:
+            yield path
 
 
 def files_below(folder: Path, endings: Collection[str]) -> list[Path]:
+    """The files of `walk_folder` as a list."""
+    return list(walk_folder(folder, endings))
+
+
+def walk_folder(folder: Path, endings: Collection[str]) -> Iterator[Path]:
     """The files with one of the endings below a folder, sorted by path; hidden files are left out.
 
-    Links to folders are followed, each folder is entered once, and its own path goes before a link to it.
+    The files and folders in a folder are sorted by name together, which is the order of sorted paths. Links to folders
+    are followed where they stand. Each folder is entered once: a link is left out if it leads above the folder, or into
+    it, where the walk comes by anyway, or to what was reached by a link before. The names in one folder and in those
+    above it are in memory at a time.
     """
-    entered, files, links = {str(above) for above in folder.resolve().parents}, [], [folder]
-    for link in links:  # grows
-        for inside, names, file_names in os.walk(link):
-            if (real := os.path.realpath(inside)) in entered:
-                names.clear()
-                continue
-            entered.add(real)
-            names.sort()
-            links += [path for path in (Path(inside, name) for name in names) if path.is_symlink()]
+    above = {str(parent) for parent in folder.resolve().parents}
+    reached = [os.path.realpath(folder)]  # and where links led to; everything below these is walked
+    listings = [list_folder(folder, endings)]
+    while listings:
+        path, is_folder = next(listings[-1], (None, False))
+        if path is None:
+            listings.pop()
+        elif not is_folder:
+            yield path
+        elif path.is_symlink():
+            real = os.path.realpath(path)
+            if real not in above and not any(Path(real).is_relative_to(other) for other in reached):
+                reached.append(real)
+                listings.append(list_folder(path, endings))
+        elif len(reached) == 1 or os.path.realpath(path) not in reached:
+            listings.append(list_folder(path, endings))
+
+
+def list_folder(folder: Path, endings: Collection[str]) -> Iterator[tuple[Path, bool]]:
+    """The folders, and the files with one of the endings, directly in a folder, sorted by name; none if it is locked.
+
+    Returns:
+        Each path, and whether it is a folder.
+    """
+    names, folders = [], set()
+    with suppress(PermissionError, FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
             # On foreign disks and in archives, macOS adds a file ._NAME.wav, not a recording, to each NAME.wav.
-            found = (Path(inside, name) for name in file_names if name[0] != ".")
-            files += [file for file in found if file.suffix.lower() in endings and file.is_file()]
-    return sorted(files)
+            wanted = entry.name[0] != "." and os.path.splitext(entry.name)[1].lower() in endings
+            with suppress(OSError):  # a loop of links
+                if entry.is_dir():
+                    folders.add(entry.name)
+                    names.append(entry.name)
+                elif wanted and entry.is_file():
+                    names.append(entry.name)
+    names.sort(reverse=True)
+    while names:
+        name = names.pop()  # frees the memory of what has been walked
+        yield folder / name, name in folders
 
 
 def check_regular(path: Path) -> None:

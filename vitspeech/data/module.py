@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from vitspeech.data.batches import Batches, Items
-from vitspeech.data.storage.pack import Pack, open_pack
+from vitspeech.data.storage.packed import Pack
 from vitspeech.errors import InputError, check_fraction, check_number
 
+MEMORY, FILES = "memory", "files"
 MOST_WORKERS = 1024
 
 
@@ -28,70 +29,54 @@ class InMemoryData(lightning.LightningDataModule):
     for one kind of input; it sets `labels` and implements `read`.
 
     Args:
-        batch: Items per training batch, on each device.
+        batch: Items of an optimizer step, on all devices together.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        storage: Where the inputs are in training: in `memory`, in their `files`, or in the folder of a pack, which
-            `vitspeech pack` makes.
-        workers: Number of processes that read inputs that are not in memory.
-        broken: The largest share of the files of a split that may be broken. They are left out, with a warning.
+        storage: Where the items are: `memory`, `files` (each is read from its file when it is needed), or the folder of
+            a pack that `vitspeech pack` has written, whose items and splits then are those of the data set.
+        workers: Number of processes that read items that are not in memory.
+        broken: The largest share of the files of a split that may be broken. They are left out, with a warning; if
+            there are more, training does not begin.
 
     Attributes:
         labels: The name of each class or unit, known without reading the data.
         items: What the inputs are called in messages and model cards.
-        storages: The kinds of storage that the data set knows: `memory`, `files`, `pack`.
-        pack: The pack that the items are read from, if any.
-        workers: Number of processes that read batches, also of data in memory.
+        workers: Number of processes that read batches; 0 for data in memory.
+        pack: The pack that `storage` names; `None` if it names none.
         evaluation_batch: Items per batch in validation and test.
         item_root: The folder that the names of items are relative to; `None` if the items are not files.
+        accumulate: Batches whose gradients are added up in an optimizer step; training sets it.
+        checks_files: Whether files are checked before they are read; `vitspeech pack` reads each of them anyway.
+        reads_files: Whether each item has a file of its own, so that `storage` may be `files`.
+        begin: Epoch and batch at which training begins; a resumed run sets it.
 
     Raises:
-        InputError: If `batch` is below 1, `workers` or `broken` is out of its range, or the data set has no such
-            storage.
+        InputError: If `batch` is below 1, a number is out of range, or the pack is broken.
+        FileNotFoundError: If there is no such pack.
     """
 
     labels: Sequence[str]
     items = "items"
-    storages: Sequence[str] = ("memory",)
-    pack: Pack | None = None
     workers = 0
     evaluation_batch = 500
     item_root: Path | None = None
+    checks_files = True
+    reads_files = False
+    accumulate = 1
+    begin = (0, 0)
 
-    def __init__(
-        self, *, batch: int, seed: int, storage: str = "memory", workers: int = 2, broken: float = 0.0
-    ) -> None:
+    def __init__(self, *, batch: int, seed: int, storage: str = MEMORY, workers: int = 2, broken: float = 0.0) -> None:
         super().__init__()
         if batch < 1:
             raise InputError(f"batch={batch} is below 1")
         check_number("workers", workers, 0, MOST_WORKERS)
         check_fraction("broken", broken)
-        if (storage if storage in ("memory", "files") else "pack") not in self.storages:
-            raise InputError(f"storage={storage}: {type(self).__name__} knows {' and '.join(self.storages)} only")
-        self.batch, self.seed = batch, seed
-        self.storage, self.reading_workers, self.broken = storage, workers, broken
-
-    def find_pack(self, root: str | Path | None) -> Pack | None:
-        """The pack that `storage` names, or that the root is; `None` if the items are not in a pack.
-
-        Raises:
-            FileNotFoundError: If the folder has no pack, or a file of it is missing.
-            InputError: If the pack is broken, or of another data set.
-        """
-        return open_pack(self.storage, root, type(self).__name__, self.packed_as)
-
-    @property
-    def packed_as(self) -> dict[str, Any]:
-        """The arguments that decide what a pack of this data set contains, besides its files."""
-        return {}
-
-    @property
-    def row_shape(self) -> tuple[int, ...] | None:
-        """The shape of every input of a pack; `None` if inputs differ, or are decoded when they are read."""
-        return None
-
-    def noise_to_pack(self) -> dict[str, Tensor]:
-        """The recordings of noise that a pack contains, by name."""
-        return {}
+        self.batch, self.seed, self.storage, self.broken = batch, seed, storage, broken
+        if storage == FILES and not self.reads_files:
+            raise InputError(f"storage=files: {type(self).__name__} has no file for each item; name a pack, or nothing")
+        self.reading_workers = workers
+        if storage != MEMORY:
+            self.workers = workers
+        self.pack = None if storage in (MEMORY, FILES) else Pack(storage)
 
     @property
     def preprocessing(self) -> dict[str, Any]:
@@ -100,6 +85,14 @@ class InMemoryData(lightning.LightningDataModule):
 
     def read(self, split: str) -> Dataset:
         """Read the split `train`, `validation` or `test`: a data set indexed by (indices, seed), such as `Items`."""
+        raise NotImplementedError
+
+    def items_of(self, split: str) -> Dataset:
+        """The items of a split: those of the pack, or those that `read` reads."""
+        return self.read(split) if self.pack is None else self.packed(split)
+
+    def packed(self, split: str) -> Dataset:
+        """The items of a split from the pack."""
         raise NotImplementedError
 
     def item_names(self) -> dict[str, list[str]]:
@@ -125,6 +118,8 @@ class InMemoryData(lightning.LightningDataModule):
         """Read the training and validation splits, and check the test split, which is read when it is used."""
         if stage in (None, "fit") and not hasattr(self, "train"):
             self.check_names()
+            if self.pack is not None:
+                self.pack.check(self.labels, self.preprocessing)
             train, validation = self.read_checked("train"), self.read_checked("validation")
             self.check_test()
             self.train, self.validation = train, validation
@@ -156,7 +151,7 @@ class InMemoryData(lightning.LightningDataModule):
             InputError: If it is empty, `read` returns nothing or a data set of single items, such as torch's
                 `TensorDataset`, or a label is not the index of one of `labels`.
         """
-        dataset, read = self.read(split), f"{type(self).__name__}.read({split!r})"
+        dataset, read = self.items_of(split), f"{type(self).__name__}.read({split!r})"
         if not isinstance(dataset, Sized):
             raise InputError(f"{read} returns {dataset!r:.60}; it must return a data set, such as vitspeech.Items")
         if not len(dataset):
@@ -190,7 +185,25 @@ class InMemoryData(lightning.LightningDataModule):
             raise InputError(f"{read}: the label {wrong} is not within 0 .. {count - 1}, the indices of the labels")
 
     def train_dataloader(self) -> DataLoader:
-        return self.loader(self.train, Batches(len(self.train), self.batch, seed=self.seed, shuffle=True))
+        batches = self.training_batches()
+        batches.begin_at(*self.begin)
+        return self.loader(self.train, batches)
+
+    def training_batches(self, ranks: int | None = None) -> Batches:
+        """The batches of training.
+
+        Args:
+            ranks: Number of processes that divide them; `None` is those of this run.
+
+        Raises:
+            InputError: If there are too few items, or the processes cannot divide an optimizer step evenly.
+        """
+        options = {"seed": self.seed, "accumulate": self.accumulate, "ranks": ranks}
+        return Batches(len(self.train), self.batch, shuffle=True, **options)
+
+    def describe_batches(self) -> str:
+        """What is to be said of the training batches when a run starts; nothing if each has `batch` items."""
+        return ""
 
     def val_dataloader(self) -> DataLoader:
         return self.evaluation_loader(self.validation)
@@ -199,18 +212,16 @@ class InMemoryData(lightning.LightningDataModule):
         return self.evaluation_loader(self.read_checked("test"))
 
     def evaluation_loader(self, items: Dataset) -> DataLoader:
-        """Load all items in order, in batches of `evaluation_batch`."""
+        """Load all items in order, in batches of `evaluation_batch`; the processes of a distributed run divide them."""
         return self.loader(items, Batches(len(items), self.evaluation_batch, shuffle=False))
 
     def loader(self, items: Dataset, batches: Batches) -> DataLoader:
-        """Load batches, in processes of their own if the items are not in memory."""
-        workers = self.workers if getattr(items, "in_memory", True) else self.reading_workers
         return DataLoader(
             items,
             sampler=batches,
             batch_size=None,
-            num_workers=workers,
-            persistent_workers=workers > 0,
+            num_workers=self.workers,
+            persistent_workers=self.workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
 
@@ -245,3 +256,12 @@ def check_augment(augment: object, kind: type) -> None:
 def default_root(root: str | None) -> str:
     """The folder of data sets: `root`, else the environment variable VITSPEECH_DATA, else `data`."""
     return root or os.environ.get("VITSPEECH_DATA") or "data"
+
+
+def read_labels(data: InMemoryData) -> list[str]:
+    """The labels of a data set, downloaded first if their files are missing and the config allows it."""
+    try:
+        return list(data.labels)
+    except FileNotFoundError:
+        data.prepare_data()
+        return list(data.labels)

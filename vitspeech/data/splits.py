@@ -71,25 +71,6 @@ def hashed_splits(keys: Sequence[str], held_out: Sequence[str], root: Path) -> l
     return [splits[key] for key in keys]
 
 
-def splits_of_words(names: Sequence[str], labels: Sequence[str], held_out: Sequence[str], root: Path) -> list[str]:
-    """As `hashed_splits`, but every word with more recordings than `held_out` has splits is in all splits.
-
-    Args:
-        names: The path of each recording relative to the root.
-        labels: Its word.
-        held_out: The splits to hold out.
-        root: Folder of the recordings, for messages.
-    """
-    counts = Counter(labels)
-    if max(counts.values()) <= len(held_out):
-        return hashed_splits(names, held_out, root)
-    splits = {name: split_at(percentage(name), held_out) for name in names}
-    for word in (word for word, count in counts.items() if count > len(held_out)):
-        of_word = [name for name, label in zip(names, labels, strict=True) if label == word]
-        splits |= dict(zip(of_word, hashed_splits(of_word, held_out, root), strict=True))
-    return [splits[name] for name in names]
-
-
 def split_at(value: float, held_out: Sequence[str]) -> str:
     """The split that a percentage falls into."""
     return next((split for split in held_out if PERCENTAGES[split][0] <= value < PERCENTAGES[split][1]), "train")

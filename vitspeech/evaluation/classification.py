@@ -3,7 +3,7 @@
 Shapes: N items of the test set.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,13 @@ from lightning import LightningDataModule
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torchmetrics.functional.classification import multiclass_confusion_matrix
-from tqdm import tqdm
 
 from vitspeech.evaluation.confusion import write_confusion
-from vitspeech.evaluation.report import Report
+from vitspeech.evaluation.per_item import per_item
+from vitspeech.evaluation.report import ItemTable, Report
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
+
+COLUMNS = {"index": "d", "name": "", "label": "", "prediction": "", "probability": ".6f"}
 
 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
@@ -29,17 +31,33 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
         progress: Show a progress bar.
     """
     loader = data.test_dataloader()
-    labels, predictions, speakers = predict(network, data, loader, progress=progress)
+    labels, predictions, probabilities = answers(network, data, loader, progress=progress)
+    speakers = known_speakers(loader, len(labels))
     values = metrics(labels, predictions, data, speakers, getattr(loader.dataset, "parts", {}))
     counts = multiclass_confusion_matrix(predictions, labels, len(data.labels))
 
     def write(folder: Path) -> Path:
         return write_confusion(counts, data.labels, folder, items=data.items)
 
-    return Report(values, describe(values), write)
+    def table() -> ItemTable:
+        names = [data.labels[label] for label in labels], [data.labels[label] for label in predictions]
+        return ItemTable(COLUMNS, enumerate_rows(item_names(data, len(labels)), *names, probabilities))
+
+    return Report(values, describe(values), write, table)
 
 
-@torch.inference_mode()
+def enumerate_rows(*columns: Iterable[Any]) -> Iterable[tuple]:
+    """Rows of columns of the same length, each after its index."""
+    return ((index, *row) for index, row in enumerate(zip(*columns, strict=True)))
+
+
+def item_names(data: LightningDataModule, count: int) -> Sequence[str | None]:
+    """The name of each test item, in order; `None` for those without, such as clips of `silence`, which come last."""
+    names = getattr(data, "item_names", dict)().get("test", [])
+    certain = len(names) == count or (len(names) < count and not getattr(data, "broken", 0))  # none was left out
+    return [*names, *[None] * (count - len(names))] if certain else [None] * count
+
+
 def predict(
     network: nn.Module, data: LightningDataModule, loader: DataLoader | None = None, *, progress: bool = True
 ) -> tuple[Tensor, Tensor, Sequence[str] | None]:
@@ -48,13 +66,26 @@ def predict(
     Shape:
         -> true labels (N,), predicted labels (N,), and the speaker of each item, or `None` if they are unknown
     """
-    device, loader = next(network.parameters()).device, loader or data.test_dataloader()
-    pairs = [
-        (labels, network(data.normalize(inputs.to(device))).argmax(-1).cpu())
-        for inputs, labels, _ in tqdm(loader, desc="test", disable=not progress, leave=False)
-    ]
-    labels, predictions = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+    loader = loader or data.test_dataloader()
+    labels, predictions, _ = answers(network, data, loader, progress=progress)
     return labels, predictions, known_speakers(loader, len(labels))
+
+
+@torch.inference_mode()
+def answers(
+    network: nn.Module, data: LightningDataModule, loader: DataLoader, *, progress: bool
+) -> tuple[Tensor, Tensor, list[float]]:
+    """The true label of each item that `loader` reads, the predicted one, and the probability of the latter."""
+    device = next(network.parameters()).device
+
+    def compute(batch: tuple[Tensor, Tensor, int]) -> list[tuple[int, int, float]]:
+        inputs, labels, _ = batch
+        logits = network(data.normalize(inputs.to(device)))
+        predictions, probabilities = logits.argmax(-1), logits.float().softmax(-1).amax(-1)
+        return list(zip(labels.tolist(), predictions.tolist(), probabilities.tolist(), strict=True))
+
+    labels, predictions, probabilities = zip(*per_item(loader, compute, progress=progress), strict=True)
+    return torch.tensor(labels), torch.tensor(predictions), list(probabilities)
 
 
 def metrics(

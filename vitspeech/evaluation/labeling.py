@@ -7,14 +7,16 @@ from typing import Any
 import torch
 from lightning import LightningDataModule
 from torch import Tensor, nn
-from tqdm import tqdm
 
+from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.evaluation.confusion import write_confusion
-from vitspeech.evaluation.report import Report
+from vitspeech.evaluation.per_item import per_item
+from vitspeech.evaluation.report import ItemTable, Report
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
 from vitspeech.metrics.word_times import TimedWord, frame_labels, word_f1, words_of
 
 TOLERANCE_S = 0.05
+COLUMNS = {"index": "d", "id": "", "reference": "", "hypothesis": "", "frames": "d", "correct_frames": "d"}
 
 
 @torch.inference_mode()
@@ -28,22 +30,27 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     """
     device, rate_hz = next(network.parameters()).device, data.preprocessing["sample_rate_hz"]
     none, times = len(data.labels), {"first_s": network.first_frame_ms / 1000, "frame_s": network.frame_ms / 1000}
-    counts = torch.zeros(none + 1, none + 1, dtype=torch.long)
-    references, hypotheses, word_counts = [], [], []
-    loader = data.test_dataloader()
-    for speech, _ in tqdm(loader, desc="test", disable=not progress, leave=False):
+
+    def compute(batch: tuple[SpeechBatch, int]) -> list[tuple]:
+        """Pairs of true and predicted labels, counts by word, and the true and predicted words of each utterance."""
+        entries, (speech, _) = [], batch
         waveforms = data.normalize(speech.waveforms.to(device))
         logits, frames = network(waveforms, speech.lengths.to(device))
         predictions, spans_s = logits.argmax(-1).cpu(), speech.spans / rate_hz
         true = frame_labels(spans_s, speech.units, silence=none, frames=predictions.shape[1], **times)
         for row, count in enumerate(frames.tolist()):
             pairs = true[row, :count] * (none + 1) + predictions[row, :count]
-            counts += torch.bincount(pairs, minlength=counts.numel()).view_as(counts)
             right = true[row, :count] == predictions[row, :count]
-            word_counts.append(count_by_word(right, spans_s[row, speech.units[row] >= 0], **times))
-            hypotheses.append(words_of(predictions[row, :count], silence=none, **times))
+            by_word = count_by_word(right, spans_s[row, speech.units[row] >= 0], **times)
             words = zip(speech.units[row].tolist(), spans_s[row].tolist(), strict=True)
-            references.append([TimedWord(word, *span) for word, span in words if word >= 0])
+            reference = [TimedWord(word, *span) for word, span in words if word >= 0]
+            entries.append((pairs, by_word, reference, words_of(predictions[row, :count], silence=none, **times)))
+        return entries
+
+    loader = data.test_dataloader()
+    entries = per_item(loader, compute, progress=progress)
+    pairs, word_counts, references, hypotheses = map(list, zip(*entries, strict=True))
+    counts = torch.bincount(torch.cat(pairs), minlength=(none + 1) ** 2).view(none + 1, none + 1)
     speakers = known_speakers(loader, len(references))
     values = metrics(counts, word_counts, speakers, word_f1(references, hypotheses, TOLERANCE_S), data)
     low, high = values["interval_95"]
@@ -51,13 +58,22 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     def write(folder: Path) -> Path:
         return write_confusion(counts, [*data.labels, "(none)"], folder, items="frames")
 
+    said = references, hypotheses
+
+    def table() -> ItemTable:
+        ids = [utterance.id for utterance in loader.dataset.utterances]
+        texts = [[" ".join(data.labels[word.label] for word in words) for words in side] for side in said]
+        right = [int((labels // (none + 1) == labels % (none + 1)).sum()) for labels in pairs]
+        rows = zip(range(len(ids)), ids, *texts, map(len, pairs), right, strict=True)
+        return ItemTable(COLUMNS, rows)
+
     text = (
         f"frame_accuracy {values['frame_accuracy']:.4f} ({low:.4f} to {high:.4f}) of {values['frames']:,} frames, "
         f"{describe_resampled(values)}; words within {1000 * TOLERANCE_S:.0f} ms: F1 {values['word_f1']:.4f} "
         f"(precision {values['word_precision']:.4f}, recall {values['word_recall']:.4f}; by onset only F1 "
         f"{values['onset_f1']:.4f})"
     )
-    return Report(values, text, write)
+    return Report(values, text, write, table)
 
 
 def count_by_word(right: Tensor, spans_s: Tensor, *, first_s: float, frame_s: float) -> tuple[Tensor, Tensor]:

@@ -9,15 +9,18 @@ import torch
 from lightning import LightningDataModule
 from torch import nn
 from torch.utils.data import Dataset
-from tqdm import tqdm
 
 from vitspeech.data.files import sha256
+from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation import sequences
-from vitspeech.evaluation.report import Report
+from vitspeech.evaluation.per_item import per_item
+from vitspeech.evaluation.report import ItemTable, Report
 from vitspeech.evaluation.speakers import describe_resampled, resampled
 from vitspeech.inference.transcribe import Search, transcribe_batch
 from vitspeech.metrics.word_errors import alignments, character_error_rate, confusions, score, worst
+
+COLUMNS = {"test_set": "", "id": "", "reference": "", "hypothesis": "", "errors": "d"}
 
 
 def evaluate(
@@ -38,7 +41,7 @@ def evaluate(
         return sequences.evaluate(network, data, search=search, progress=progress)
     search = search or Search()
     checksums = {Path(manifest).stem: sha256(manifest_file(manifest)) for manifest in data.manifests}
-    results, texts, listings = {}, [], []
+    results, texts, listings, items = {}, [], [], []
     for name, utterances in data.test_sets().items():
         references = [" ".join(utterance.words) for utterance in utterances.utterances]
         hypotheses = transcripts(network, data, utterances, search, progress)
@@ -46,16 +49,23 @@ def evaluate(
         values = metrics(references, hypotheses, getattr(utterances, "speakers", None), characters=characters)
         results[name] = values | ({"manifest_sha256": checksums[name]} if name in checksums else {})
         texts.append(f"{name}: {describe(values)}")
-        names = [f"{name}, {utterance.id}" for utterance in utterances.utterances]
+        ids = [utterance.id for utterance in utterances.utterances]
+        names = [f"{name}, {id_}" for id_ in ids]
+        items += [(name, *item) for item in zip(ids, references, hypotheses, strict=True)]
         listings += [texts[-1], "", *listing(references, hypotheses, names), ""]
 
     def write(folder: Path) -> Path:
         (folder / "errors.txt").write_text("\n".join(listings))
         return folder / "errors.txt"
 
+    def table() -> ItemTable:
+        errors = (alignment.errors for alignment in alignments(*zip(*(item[2:] for item in items), strict=True)))
+        return ItemTable(COLUMNS, ((*item, count) for item, count in zip(items, errors, strict=True)))
+
     first, *others = results
     also = {"also": {name: results[name] for name in others}} if others else {}
-    return Report({**results[first], "test_set": first, "search": asdict(search), **also}, "; ".join(texts), write)
+    values = {**results[first], "test_set": first, "search": asdict(search), **also}
+    return Report(values, "; ".join(texts), write, table)
 
 
 @torch.inference_mode()
@@ -63,12 +73,15 @@ def transcripts(
     network: nn.Module, data: LightningDataModule, utterances: Dataset, search: Search, progress: bool
 ) -> list[str]:
     """The decoded transcript of each utterance, in their order."""
-    device, texts = next(network.parameters()).device, []
-    for speech, _ in tqdm(data.evaluation_loader(utterances), desc="test", disable=not progress, leave=False):
+    device = next(network.parameters()).device
+
+    def compute(batch: tuple[SpeechBatch, int]) -> list[str]:
+        speech, _ = batch
         waveforms, lengths = data.normalize(speech.waveforms.to(device)), speech.lengths.to(device)
         decoded = transcribe_batch(network, data.labels, waveforms, lengths, search)
-        texts += [transcript.text for transcript in decoded]
-    return texts
+        return [transcript.text for transcript in decoded]
+
+    return per_item(data.evaluation_loader(utterances), compute, progress=progress)
 
 
 def metrics(

@@ -10,10 +10,11 @@ import torch
 from lightning import LightningDataModule
 from torch import nn
 from torch.utils.data import Dataset
-from tqdm import tqdm
 
 from vitspeech.data.files import write_csv
-from vitspeech.evaluation.report import Report
+from vitspeech.data.symbols.batch import SymbolBatch
+from vitspeech.evaluation.per_item import per_item
+from vitspeech.evaluation.report import ItemTable, Report
 from vitspeech.inference.symbols import GREEDY
 from vitspeech.inference.transcribe import Search, longest_output, transcribe_batch
 from vitspeech.metrics.intervals import wilson_interval
@@ -21,6 +22,7 @@ from vitspeech.metrics.word_errors import Alignment, align
 from vitspeech.plots.cross_attention import align_symbols, draw_alignments
 
 COLUMNS = ["test_set", "input_symbols", "sequences", "sequence_accuracy", "low", "high", "symbol_error_rate"]
+ITEM_COLUMNS = {"test_set": "", "index": "d", "input": "", "reference": "", "hypothesis": "", "errors": "d"}
 DRAWN = 2  # sequences
 LISTED = 20  # of the wrong sequences of each test set
 Units = Sequence[int]
@@ -38,7 +40,7 @@ def evaluate(
         progress: Show a progress bar.
     """
     search = search or GREEDY
-    results, texts, listings, rows = {}, [], [], []
+    results, texts, listings, rows, items = {}, [], [], [], []
     for name, sequences in data.test_sets().items():
         outputs = decode(network, data, sequences, search, progress)
         aligned = [align(*pair) for pair in zip(sequences.outputs, outputs, strict=True)]
@@ -46,6 +48,7 @@ def evaluate(
         texts.append(f"{name}: {describe(results[name])}")
         listings += [texts[-1], "", *listing(data, sequences, outputs), ""]
         rows += by_length(name, sequences.inputs, aligned)
+        items += item_rows(data, name, sequences, outputs, aligned)
         if name == next(iter(results)):
             drawn = longest(sequences.inputs, outputs)
 
@@ -58,7 +61,8 @@ def evaluate(
 
     first, *others = results
     also = {"also": {name: results[name] for name in others}} if others else {}
-    return Report({**results[first], "test_set": first, "search": asdict(search), **also}, "; ".join(texts), write)
+    values = {**results[first], "test_set": first, "search": asdict(search), **also}
+    return Report(values, "; ".join(texts), write, lambda: ItemTable(ITEM_COLUMNS, items))
 
 
 @torch.inference_mode()
@@ -66,12 +70,15 @@ def decode(
     network: nn.Module, data: LightningDataModule, sequences: Dataset, search: Search, progress: bool
 ) -> list[Units]:
     """The output units of each sequence, in their order."""
-    device, outputs = next(network.parameters()).device, []
-    for batch, _ in tqdm(data.evaluation_loader(sequences), desc="test", disable=not progress, leave=False):
-        decoded = transcribe_batch(network, data.labels, batch.symbols.to(device), batch.lengths, search)
-        limits = [longest_output(network, length) for length in batch.lengths.tolist()]
-        outputs += [transcript.indices[:limit] for transcript, limit in zip(decoded, limits, strict=True)]
-    return outputs
+    device = next(network.parameters()).device
+
+    def compute(batch: tuple[SymbolBatch, int]) -> list[Units]:
+        symbols, _ = batch
+        decoded = transcribe_batch(network, data.labels, symbols.symbols.to(device), symbols.lengths, search)
+        limits = [longest_output(network, length) for length in symbols.lengths.tolist()]
+        return [transcript.indices[:limit] for transcript, limit in zip(decoded, limits, strict=True)]
+
+    return per_item(data.evaluation_loader(sequences), compute, progress=progress)
 
 
 def metrics(aligned: Sequence[Alignment]) -> dict[str, Any]:
@@ -108,6 +115,19 @@ def by_length(name: str, inputs: Sequence[Units], aligned: Sequence[Alignment]) 
         numbers = (values["sequence_accuracy"], *values["interval_95"], values["symbol_error_rate"])
         rows.append((name, length, values["sequences"], *(f"{number:.4f}" for number in numbers)))
     return rows
+
+
+def item_rows(
+    data: LightningDataModule, name: str, sequences: Dataset, outputs: Sequence[Units], aligned: Sequence[Alignment]
+) -> list[tuple]:
+    """One row of `ITEM_COLUMNS` for each sequence of a test set, with symbols in place of their indices."""
+    symbols = data.preprocessing["symbols"]
+    columns = ((symbols, sequences.inputs), (data.labels, sequences.outputs), (data.labels, outputs))
+    texts = zip(*([" ".join(names[unit] for unit in units) for units in side] for names, side in columns), strict=True)
+    return [
+        (name, index, *text, alignment.errors)
+        for index, (text, alignment) in enumerate(zip(texts, aligned, strict=True))
+    ]
 
 
 def listing(data: LightningDataModule, sequences: Dataset, outputs: Sequence[Units]) -> list[str]:

@@ -1,52 +1,117 @@
 """Files in batches through a network; a file that can't be read stops the run or is reported and left out."""
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from torch import Tensor
 from tqdm import tqdm
 
+from vitspeech.errors import InputError
+
 Result = TypeVar("Result")
 OnError = Callable[[Path, Exception], None]
+READERS = min(4, os.cpu_count() or 1)  # threads; they read and decode without Python's lock
+BATCHES_AHEAD = 2  # that are read, or waiting to be read, while the network runs
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run over files stopped.
+
+    Args:
+        count: Files that are done; a multiple of the batch, so that later batches are those of an uninterrupted run.
+        last: The last one of them.
+    """
+
+    count: int
+    last: str
 
 
 def run_in_batches(
-    files: Sequence[Path],
+    files: Iterable[Path],
     read: Callable[[Path], Tensor],
     run: Callable[[list[Path], list[Tensor]], Sequence[Result]],
     *,
     batch: int,
     on_error: OnError | None = None,
     progress: bool = False,
+    after: Position | None = None,
 ) -> Iterator[tuple[Path, Result]]:
     """Yield each file with its result, in order.
 
+    Threads read the next files while the network runs; of `files`, few more are taken than are needed for this.
+
     Args:
         files: The files; a file may be named more than once.
-        read: Reads one file.
+        read: Reads one file; called in several threads.
         run: Computes the results of files from what was read; called for up to `batch` files at once.
-        batch: Files that are read at once.
+        batch: Files that are run at once.
         on_error: Called in place of a result, with a file that can't be read and the ValueError or OSError of `read`;
             `None` raises it.
-        progress: Show a progress bar if there is more than one batch.
+        progress: Show a progress bar if there is more than one batch. It knows the number of files once the last one
+            has been found.
+        after: Leave out the files up to this position.
+
+    Raises:
+        InputError: If the file at the position `after` is another one now.
     """
-    with tqdm(total=len(files), desc="files", disable=not progress or len(files) <= batch, leave=False) as bar:
-        for start in range(0, len(files), batch):
-            batch_files = files[start : start + batch]
-            inputs, errors = {}, {}
-            for index, file in enumerate(batch_files):
-                try:
-                    inputs[index] = read(file)
-                except (ValueError, OSError) as error:
-                    if on_error is None:
-                        raise
-                    errors[index] = error
-            good = [batch_files[index] for index in inputs]
-            results = dict(zip(inputs, run(good, list(inputs.values())), strict=True)) if inputs else {}
-            for index, file in enumerate(batch_files):
-                if index in errors:
-                    on_error(file, errors[index])
-                else:
-                    yield file, results[index]
-            bar.update(len(batch_files))
+    found = skipped(iter(files), after) if after else iter(files)
+    waiting: deque[tuple[Path, Future[Tensor]]] = deque()
+    readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
+
+    def fill() -> bool:
+        """Have files read ahead; whether there are more files."""
+        for file in islice(found, BATCHES_AHEAD * batch - len(waiting)):
+            waiting.append((file, readers.submit(read, file)))
+        return len(waiting) == BATCHES_AHEAD * batch
+
+    done = after.count if after else 0
+    try:
+        more = fill()
+        single = not more and len(waiting) <= batch
+        with tqdm(desc="files", initial=done, disable=not progress or single, leave=False) as bar:
+            while waiting:
+                taken = [waiting.popleft() for _ in range(min(batch, len(waiting)))]
+                inputs, errors = {}, {}
+                for index, (_, reading) in enumerate(taken):
+                    try:
+                        inputs[index] = reading.result()
+                    except (ValueError, OSError) as error:
+                        if on_error is None:
+                            raise
+                        errors[index] = error
+                more = more and fill()
+                done += len(taken)
+                if not more and bar.total is None:
+                    bar.total = done + len(waiting)
+                    bar.refresh()
+                good = [taken[index][0] for index in inputs]
+                results = dict(zip(inputs, run(good, list(inputs.values())), strict=True)) if inputs else {}
+                for index, (file, _) in enumerate(taken):
+                    if index in errors:
+                        on_error(file, errors[index])
+                    else:
+                        yield file, results[index]
+                bar.update(len(taken))
+    finally:
+        readers.shutdown(cancel_futures=True)
+
+
+def skipped(files: Iterator[Path], after: Position) -> Iterator[Path]:
+    """The files after a position.
+
+    Raises:
+        InputError: If there are fewer, or the last one of those before is another one.
+    """
+    last = deque(enumerate(islice(files, after.count), 1), maxlen=1)
+    if [(number, str(file)) for number, file in last] != [(after.count, after.last)]:
+        raise InputError(
+            f"{after.last}: is no longer file {after.count:,} of those named, as when the run stopped; start over"
+        )
+    return files

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.data.audio.reading import find_audio, fit_length, read_clip, warn_of_levels
+from vitspeech.data.audio.reading import fit_length, read_clip, walk_audio, warn_of_levels
 from vitspeech.data.images.module import normalize
-from vitspeech.data.images.reading import find_pictures, read_picture
+from vitspeech.data.images.reading import read_picture, walk_pictures
 from vitspeech.errors import InputError
-from vitspeech.inference.batches import OnError, run_in_batches
+from vitspeech.inference.batches import OnError, Position, run_in_batches
 from vitspeech.inference.transcribe import is_transcribing
 
+BATCH = 128
 Prediction = tuple[Path, list[tuple[str, float]]]
 
 
@@ -25,22 +26,26 @@ def predict(
     paths: Iterable[str | Path],
     *,
     top: int = 3,
-    batch: int = 128,
+    batch: int = BATCH,
     on_error: OnError | None = None,
     progress: bool = False,
+    after: Position | None = None,
 ) -> Iterator[Prediction]:
     """Classify images of any size and mode, or recordings of any sample rate.
 
-    Of a recording longer than the model's clips, the clip of most energy is classified.
+    Of a recording longer than the model's clips, the clip of most energy is classified. The network runs on the device
+    that it is on. Folders are walked, and files read in threads, while it runs: the first results of a large folder are
+    there at once, and memory does not grow with the number of files.
 
     Args:
         model: From `vitspeech.load`; its preprocessing determines whether it takes images or audio.
-        paths: Files and folders; a folder stands for all its images or recordings.
+        paths: Files and folders; a folder stands for all its images or recordings, sorted by path.
         top: Number of labels per file.
         batch: Files per forward pass.
         on_error: Called with a file that can't be read and the error, in the order of the files; the other files are
             classified. `None` raises the error.
         progress: Show a progress bar if there is more than one batch.
+        after: Leave out the files up to this position, which an interrupted run with the same `batch` has done.
 
     Yields:
         Each file with its `top` most probable labels and their probabilities.
@@ -48,7 +53,7 @@ def predict(
     Raises:
         FileNotFoundError: If a path does not exist or a folder holds no file that the model takes.
         InputError: If a file is empty, broken or of another kind and there is no `on_error`, the model is not a
-            classifier, or `top` is below 1.
+            classifier, `top` is below 1, or the file at the position `after` is another one.
     """
     if top < 1:
         raise InputError(f"top={top} is below 1")
@@ -57,7 +62,7 @@ def predict(
         raise InputError(
             f"{type(model.network).__name__} does not classify clips; use `vitspeech {verb}` (vitspeech.{verb})"
         )
-    find, read = readers(model.preprocessing)
+    walk, read = readers(model.preprocessing)
     device = next(model.network.parameters()).device
 
     def classify(files: list[Path], inputs: list[Tensor]) -> list[list[tuple[str, float]]]:
@@ -66,14 +71,15 @@ def predict(
         rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [[(model.labels[index], value) for index, value in zip(*row, strict=True)] for row in rows]
 
-    yield from run_in_batches(find(paths), read, classify, batch=batch, on_error=on_error, progress=progress)
+    options = {"batch": batch, "on_error": on_error, "progress": progress, "after": after}
+    yield from run_in_batches(walk(paths), read, classify, **options)
 
 
-def readers(preprocessing: dict[str, Any]) -> tuple[Callable[..., list[Path]], Callable[[Path], Tensor]]:
-    """A function that finds the files that a model takes, and one that reads a file: int16 (N,) or uint8 (3, N, N)."""
+def readers(preprocessing: dict[str, Any]) -> tuple[Callable[..., Iterator[Path]], Callable[[Path], Tensor]]:
+    """A function that walks the files that a model takes, and one that reads a file: int16 (N,) or uint8 (3, N, N)."""
     if "sample_rate_hz" in preprocessing:
-        return find_audio, partial(read_fitted, **preprocessing)
-    return find_pictures, partial(read_picture, side=preprocessing["image"])
+        return walk_audio, partial(read_fitted, **preprocessing)
+    return walk_pictures, partial(read_picture, side=preprocessing["image"])
 
 
 def read_fitted(path: Path, sample_rate_hz: int, seconds: float) -> Tensor:

@@ -15,14 +15,15 @@ from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.checkpoint.schema import SEARCH_RANGES
-from vitspeech.data.audio.reading import find_audio, read_clip
+from vitspeech.data.audio.reading import read_clip, walk_audio
 from vitspeech.decoding import autoregressive, ctc
 from vitspeech.decoding.prefix_scores import PrefixScores
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
-from vitspeech.inference.batches import OnError, run_in_batches
+from vitspeech.inference.batches import OnError, Position, run_in_batches
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
 
+BATCH = 16
 TASKS = ("vitspeech.Recognition", "vitspeech.Transcription")  # whose networks output transcripts
 
 
@@ -101,25 +102,30 @@ def transcribe(
     paths: Iterable[str | Path],
     *,
     search: Search | None = None,
-    batch: int = 16,
+    batch: int = BATCH,
     on_error: OnError | None = None,
     progress: bool = False,
+    after: Position | None = None,
 ) -> Iterator[tuple[Path, Transcript]]:
     """Transcribe recordings of any sample rate, each at most one minute long.
 
+    The network runs on the device that it is on. Folders are walked, and recordings read in threads, while it runs: the
+    first results of a large folder are there at once, and memory does not grow with the number of recordings.
+
     Args:
         model: From `vitspeech.load`, trained by `vitspeech.Recognition` or `vitspeech.Transcription`.
-        paths: Files and folders; a folder stands for all its recordings.
+        paths: Files and folders; a folder stands for all its recordings, sorted by path.
         search: Search parameters; `None` is `Search()`.
         batch: Recordings per forward pass.
         on_error: Called with a recording that can't be read and the error, in the order of the files; the other files
             are transcribed. `None` raises the error.
         progress: Show a progress bar if there is more than one batch.
+        after: Leave out the recordings up to this position, which an interrupted run with the same `batch` has done.
 
     Raises:
         FileNotFoundError: If a path does not exist or a folder holds no recording.
         InputError: If a file is empty, broken or too long and there is no `on_error`, or the model does not output
-            transcripts.
+            transcripts, or the recording at the position `after` is another one.
     """
     if "symbols" in model.preprocessing:
         raise InputError(
@@ -140,7 +146,8 @@ def transcribe(
         return transcribe_batch(model.network, model.labels, waveforms, lengths, search)
 
     read = partial(read_clip, sample_rate_hz=model.preprocessing["sample_rate_hz"])
-    yield from run_in_batches(find_audio(paths), read, run, batch=batch, on_error=on_error, progress=progress)
+    options = {"batch": batch, "on_error": on_error, "progress": progress, "after": after}
+    yield from run_in_batches(walk_audio(paths), read, run, **options)
 
 
 @torch.inference_mode()

@@ -84,7 +84,7 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
 
 def validation_sample(data: InMemoryData, count: int) -> Sample:
     """Random items of the validation split; clips without a word are left out."""
-    items = data.read("validation")
+    items = data.items_of("validation")
     labels = torch.as_tensor(items.labels)
     words = getattr(data, "words", data.labels)
     candidates = torch.tensor([label in words for label in data.labels])[labels].nonzero()[:, 0]
@@ -107,7 +107,7 @@ def utterance_sample(data: UtteranceData, samples: int, count: int) -> Sample:
     Raises:
         InputError: If there are no validation utterances.
     """
-    items = data.read("validation")
+    items = data.items_of("validation")
     if not len(items):
         raise InputError(f"{type(data).__name__}: no validation utterances")
     order = torch.randperm(len(items), generator=torch.Generator().manual_seed(SEED))[:count]

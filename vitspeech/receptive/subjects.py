@@ -5,7 +5,7 @@ Shapes: B batch, N image side in pixels or samples of a clip, T tokens, D width,
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class Subject:
         labels: The names of its classes; `None` if they are not known, or if it outputs transcripts.
         model: The released model, if it is one.
         timm_name: The network's name in timm, if it is from there.
+        device: The device that `network` and `inputs` are on; networks are initialized on the CPU, so that they are the
+            same for every device.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Subject:
     labels: Sequence[str] | None
     model: checkpoint.Model | None = field(default=None, repr=False)
     timm_name: str | None = None
+    device: str = "cpu"
 
     @property
     def takes_audio(self) -> bool:
@@ -90,10 +93,10 @@ class Subject:
                 raise InputError(f"{self.name} can't take {self.size_text(size)}: {error}") from None
         network = network.eval().requires_grad_(False)
         if self.model is None and sample is not None:
-            self.try_out(network, sample[:1])
+            self.try_out(network, sample[:1].cpu())
         if not trained and sample is not None:
-            initialize_from(network, sample)
-        return network
+            initialize_from(network, sample.cpu())
+        return network.to(self.device)
 
     @torch.no_grad()
     def try_out(self, network: nn.Module, image: Tensor) -> None:
@@ -148,10 +151,10 @@ class Subject:
             count = round(size * self.preprocessing["sample_rate_hz"])
             repeats = -(-count // raw.shape[1])
             waveforms = torch.cat([raw.roll(-number, 0) for number in range(repeats)], dim=1)
-            return waveforms[:, :count] / 32768
+            return (waveforms[:, :count] / 32768).to(self.device)
         if raw.shape[-1] != size:
             raw = F.interpolate(raw.float(), int(size), mode="bicubic", antialias=True).clamp(0, 255)
-        return normalize(raw, self.preprocessing["mean"], self.preprocessing["std"])
+        return normalize(raw, self.preprocessing["mean"], self.preprocessing["std"]).to(self.device)
 
     def layers(self, network: nn.Module, inputs: Tensor) -> list[Layer]:
         """The layers to measure; see `default_layers`."""
@@ -197,7 +200,12 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False, tru
 
 
 def subjects_named(
-    names: Sequence[str], *, size: int | None = None, pretrained: bool = False, trust: Sequence[str] = ()
+    names: Sequence[str],
+    *,
+    size: int | None = None,
+    pretrained: bool = False,
+    trust: Sequence[str] = (),
+    device: str = "cpu",
 ) -> list[Subject]:
     """Load models by their names on the command line; see `subject`.
 
@@ -206,11 +214,13 @@ def subjects_named(
         size: Image side in px for timm networks; `None` uses the size of the first released model that takes images.
         pretrained: Whether timm networks are loaded with pretrained weights.
         trust: Modules of your own whose classes released models may use.
+        device: The device that networks and inputs are on.
     """
     released = {name: subject(name, trust=trust) for name in names if not name.startswith(TIMM)}
     sizes = [int(model.size) for model in released.values() if not model.takes_audio]
     size = sizes[0] if size is None and sizes else size
-    return [released.get(name) or subject(name, size=size, pretrained=pretrained) for name in names]
+    subjects = [released.get(name) or subject(name, size=size, pretrained=pretrained) for name in names]
+    return [replace(subject, device=device) for subject in subjects]
 
 
 def with_size(network: nn.Module, arguments: dict[str, Any], size: int) -> dict[str, Any]:

@@ -91,7 +91,6 @@ class Classification(Task):
         inputs, labels = batch
         logits = self(inputs)
         loss = F.cross_entropy(logits, labels)
-        self.note_loss(loss)
-        self.accuracy(logits, labels)
-        self.log("val_loss", loss, prog_bar=True, sync_dist=True)
+        self.log_val_loss(loss, len(labels))
+        self.accuracy.update(logits, labels)
         self.log("val_accuracy", self.accuracy, prog_bar=True)

@@ -103,9 +103,7 @@ class Labeling(UtteranceTask):
 
     def validation_step(self, batch: tuple[Tensor, ...], number: int) -> None:
         groups = [self.frames(*group) for group in length_groups(batch)]
-        loss = self.frame_loss(groups)
-        self.note_loss(loss)
+        self.log_val_loss(self.frame_loss(groups), sum((labels != IGNORED).sum() for _, labels in groups))
         for logits, labels in groups:
-            self.accuracy(logits, labels)
-        self.log("val_loss", loss, prog_bar=True, sync_dist=True, batch_size=len(batch[0]))
+            self.accuracy.update(logits, labels)
         self.log("val_accuracy", self.accuracy, prog_bar=True, batch_size=len(batch[0]))

@@ -101,9 +101,9 @@ class Recognition(UtteranceTask):
             loss = loss + group_loss
             references = [" ".join(map(str, row)) for row in transcripts(group[2])]
             hypotheses = [" ".join(map(str, row)) for row in units]
-            self.error_rate(hypotheses, references)
-        self.note_loss(loss)
-        self.log("val_loss", loss / unit_count(batch[2]), prog_bar=True, sync_dist=True, batch_size=len(batch[0]))
+            self.error_rate.update(hypotheses, references)
+        units = unit_count(batch[2])
+        self.log_val_loss(loss / units, units)
         self.log("val_error_rate", self.error_rate, prog_bar=True, batch_size=len(batch[0]))
 
     def loss_and_transcripts(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report
 from vitspeech.inference.transcribe import Search
+from vitspeech.metrics.mean_loss import MeanLoss
 from vitspeech.tasks.optimizer import Decay, learning_rate, parameter_groups
 from vitspeech.trust import import_trusted
 
@@ -69,6 +70,7 @@ class Task(lightning.LightningModule):
         self.make_optimizer = optimizer
         self.warmup, self.decay = warmup, decay
         self.compiled = compile
+        self.epoch_loss, self.val_loss = MeanLoss(), MeanLoss()
 
     @classmethod
     def evaluate(
@@ -80,6 +82,8 @@ class Task(lightning.LightningModule):
         progress: bool = True,
     ) -> Report:
         """Evaluate a trained network on the test set of its data, in fp32, on the device that the network is on.
+
+        After a distributed run every process calls this, and loads its part of the test set; see `per_item`.
 
         Args:
             network: In evaluation mode.
@@ -152,8 +156,21 @@ class Task(lightning.LightningModule):
         self.note_loss(loss, self.global_step)
         if (number + 1) % CHECK_EVERY == 0:
             self.check_losses("training")
-        self.log("train_loss", loss.detach(), prog_bar=True, on_step=True, on_epoch=True, batch_size=len(batch[0]))
+        self.epoch_loss.update(loss, len(batch[0]))
+        self.log("train_loss_step", loss.detach(), prog_bar=True)
+        self.log("train_loss_epoch", self.epoch_loss, on_step=False, on_epoch=True, prog_bar=True)
         return loss
+
+    def log_val_loss(self, loss: Tensor, items: Tensor | int) -> None:
+        """Log the loss of a validation batch as `val_loss`, and check that it is finite.
+
+        Args:
+            loss: Mean per item.
+            items: Number of items in the batch that count, such as clips, frames or units.
+        """
+        self.note_loss(loss)
+        self.val_loss.update(loss, items)
+        self.log("val_loss", self.val_loss, prog_bar=True)
 
     def take_auxiliary_loss(self, share: float = 1.0) -> Tensor | float:
         """The sum of the auxiliary losses of the last forward pass, which the modules then hold no more.
@@ -200,6 +217,15 @@ class Task(lightning.LightningModule):
 
     def on_train_epoch_end(self) -> None:
         self.check_losses("training")
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        epoch = self.trainer.fit_loop.epoch_progress.current
+        if epoch.processed < epoch.started:  # within an epoch
+            checkpoint["epoch_loss"] = self.trainer.strategy.reduce(self.epoch_loss.sums.clone(), reduce_op="sum").cpu()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if "epoch_loss" in checkpoint and self.trainer.is_global_zero:
+            self.epoch_loss.sums.copy_(checkpoint["epoch_loss"])
 
     def configure_optimizers(self) -> dict:
         optimizer = self.make_optimizer(parameter_groups(self.network))

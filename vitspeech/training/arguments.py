@@ -30,7 +30,7 @@ TASKS = {  # values of the former key `task`, and the class that replaces each
     "recognition": "vitspeech.Recognition",
     "transcription": "vitspeech.Transcription",
 }
-KEYS = {"seed_everything", "data", "model", "trainer", "extends", "init_from"}
+KEYS = {"seed_everything", "data", "model", "trainer", "extends", "init_from", "every_minutes", "every_steps"}
 DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: `best.ckpt`, `last.ckpt`, and `previous.ckpt`, which was `last.ckpt` an epoch before.
+"""The checkpoints of a run: `best.ckpt`, `last.ckpt`, and `previous.ckpt`, which was `last.ckpt` before.
 
 Each is written to a hidden draft beside it, which then replaces it. So a kill, a loss of power or a full disk leaves
 the checkpoints as they were. If `last.ckpt` is broken nevertheless, a run is resumed from `previous.ckpt`.
@@ -6,6 +6,7 @@ the checkpoints as they were. If `last.ckpt` is broken nevertheless, a run is re
 
 import io
 import os
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,12 +18,13 @@ from lightning.fabric.plugins.io import TorchCheckpointIO
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 from vitspeech.training.metrics_log import MetricsLog
 from vitspeech.training.resuming import read_checkpoint
 from vitspeech.writing import replacing
 
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
+ASK_EVERY = 20  # optimizer steps after which several processes agree on the time, for which they wait for each other
 PATHS_OF_CHECKPOINTS = ("best_model_path", "kth_best_model_path", "last_model_path")  # in a callback's state
 
 
@@ -45,18 +47,73 @@ class RunCheckpoint(ModelCheckpoint):
         super().load_state_dict(state_dict | paths | {"best_k_models": best, "dirpath": self.dirpath})
 
 
-def checkpoints(monitor: str, mode: str) -> list[ModelCheckpoint]:
-    """The callbacks that save `best.ckpt` and `last.ckpt` after each epoch, in this order.
+class LastCheckpoint(RunCheckpoint):
+    """`last.ckpt`: saved after each epoch, and within epochs after a number of minutes or optimizer steps.
+
+    Args:
+        every_minutes: Minutes after which it is saved again; 0 saves after epochs only.
+        every_steps: Optimizer steps after which it is saved again; 0 sets no number.
+        **saving: Arguments of `ModelCheckpoint`.
+
+    Raises:
+        InputError: If a number is negative.
+    """
+
+    def __init__(self, *, every_minutes: float = 0, every_steps: int = 0, **saving: Any) -> None:
+        super().__init__(filename="last", **saving)
+        check_number("every_minutes", every_minutes, 0, 1e6)
+        check_number("every_steps", every_steps, 0, 10**9)
+        self.every_minutes, self.every_steps = every_minutes, every_steps
+        self.saved_at = 0.0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        super().on_train_start(trainer, pl_module)
+        self.saved_at = time.monotonic()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save if it is time to, but not after the last batch of an epoch, whose validation comes first."""
+        loop = trainer.fit_loop.epoch_loop
+        if trainer.fit_loop._should_accumulate() or loop.batch_progress.is_last_batch or not self.is_due(trainer):
+            return
+        pl_module.check_losses("training")
+        for logger in trainer.loggers:
+            if isinstance(logger, MetricsLog):
+                logger.log_step(trainer)
+        self._save_none_monitor_checkpoint(trainer, self._monitor_candidates(trainer))
+        self.saved_at = time.monotonic()
+
+    def is_due(self, trainer: Trainer) -> bool:
+        """Whether to save after this step; every process gets the same answer."""
+        if self.every_steps and trainer.global_step % self.every_steps == 0:
+            return True
+        if not self.every_minutes or (trainer.world_size > 1 and trainer.global_step % ASK_EVERY):
+            return False
+        return trainer.strategy.broadcast(time.monotonic() - self.saved_at >= 60 * self.every_minutes)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        super().on_train_epoch_end(trainer, pl_module)
+        self.saved_at = time.monotonic()
+
+
+def checkpoints(monitor: str, mode: str, *, every_minutes: float = 0, every_steps: int = 0) -> list[ModelCheckpoint]:
+    """The callbacks that save `best.ckpt` and `last.ckpt`, in this order.
 
     `last.ckpt` holds the best value so far, which a resumed run must reach. It is therefore saved after `best.ckpt`.
 
     Args:
         monitor: The validation metric by which the best epoch is chosen.
         mode: `max` or `min`: whether higher or lower values of it are better.
+        every_minutes: Minutes after which `last.ckpt` is saved within an epoch; see `LastCheckpoint`.
+        every_steps: Optimizer steps after which `last.ckpt` is saved within an epoch.
+
+    Raises:
+        InputError: If a number is negative.
     """
     saving = {"enable_version_counter": False, "save_on_train_epoch_end": True}
     best = RunCheckpoint(filename="best", monitor=monitor, mode=mode, **saving)
-    return [best, RunCheckpoint(filename="last", **saving)]
+    return [best, LastCheckpoint(every_minutes=every_minutes, every_steps=every_steps, **saving)]
 
 
 class CheckpointFiles(TorchCheckpointIO):

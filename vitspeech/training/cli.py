@@ -18,7 +18,7 @@ from lightning.pytorch.callbacks import LearningRateMonitor, ProgressBar, Timer,
 from lightning.pytorch.cli import LightningCLI
 
 from vitspeech.checkpoint.items import add_training_items
-from vitspeech.data.module import InMemoryData
+from vitspeech.data.module import InMemoryData, read_labels
 from vitspeech.errors import InputError
 from vitspeech.provenance import provenance
 from vitspeech.tasks import Task, find_task
@@ -31,6 +31,7 @@ from vitspeech.training.init_from import find_weights, keep
 from vitspeech.training.lock import RunLock
 from vitspeech.training.open_run import OpenRun
 from vitspeech.training.parser import Parser, plain_settings, readable, restrict_imports, wrong_config
+from vitspeech.training.processes import after_restart, divide_steps, one_message, share_network
 from vitspeech.training.progress import Progress
 from vitspeech.trust import import_modules
 
@@ -41,6 +42,7 @@ QUIET = (
     "Checkpoint directory .* exists and is not empty",
     "The number of training batches .* is smaller than the logging interval",
     ".*treespec, LeafSpec",
+    "You're resuming from a checkpoint that ended before the epoch ended",  # `Batches` begins where it ended
 )
 
 
@@ -54,6 +56,7 @@ def train(arguments: Sequence[str]) -> None:
         FileNotFoundError: If a config, the data or the run to resume does not exist.
         InputError: If config, network and data do not fit each other, or a class is not trusted.
     """
+    arguments = after_restart(arguments)
     resumed, others = take_option(arguments, "--resume")
     if resumed and run_folder.is_finished(resumed[-1]):
         run_folder.resumed_config(resumed[-1])
@@ -107,6 +110,10 @@ class TrainingCLI(LightningCLI):
     def add_arguments_to_parser(self, parser: Parser) -> None:
         parser.add_argument("--extends", type=str | None, help="in a config: the config that it overrides")
         parser.add_argument("--init_from", type=str | None, help="released model or finished run to start from")
+        minutes = "save last.ckpt within an epoch after so many minutes; 0: after epochs only"
+        parser.add_argument("--every_minutes", type=float, default=10.0, help=minutes)
+        steps = "save last.ckpt within an epoch after so many optimizer steps; 0: at no fixed number"
+        parser.add_argument("--every_steps", type=int, default=0, help=steps)
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
 
     def parse_arguments(self, parser: Parser, args: list[str]) -> None:
@@ -170,7 +177,8 @@ class TrainingCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> lightning.Trainer:
         """Make the trainer. Its logs and checkpoints get their folder in `train`."""
         self.timer = Timer(interval="step", verbose=False)
-        saving = checkpoints(self.model.monitor, self.model.mode)
+        often = {name: self.config[name] for name in ("every_minutes", "every_steps")}
+        saving = checkpoints(self.model.monitor, self.model.mode, **often)
         self.lock = RunLock()
         self.run = OpenRun(self.open_folder, self.record_start, saving)
         given = self.config_init.trainer
@@ -197,8 +205,7 @@ class TrainingCLI(LightningCLI):
         try:
             with clear_ending(PROGRAM, self.resume_command):
                 self.fit()
-                if self.trainer.is_global_zero:
-                    self.finish()
+                self.finish()
         finally:
             self.lock.release()
 
@@ -215,13 +222,13 @@ class TrainingCLI(LightningCLI):
             run_folder.check_free(given.run)
         self.datamodule.prepare_data()
         self.datamodule.setup("fit")
-        self.datamodule.train_dataloader()  # which refuses a batch larger than the set
+        divide_steps(self.trainer, self.datamodule)
         self.check_sizes()
         with config_errors("task, network, data and optimizer do not fit each other", all_errors=True):
             self.model.try_out(self.datamodule)
         checkpoint = Path(given.resume, LAST) if saved else None
         try:
-            with trainer_errors():
+            with trainer_errors(), one_message(self.trainer):
                 self.trainer.fit(self.model, self.datamodule, ckpt_path=checkpoint, weights_only=True)
         except InputError:
             if self.run.folder and not given.resume and self.trainer.is_global_zero:
@@ -266,32 +273,28 @@ class TrainingCLI(LightningCLI):
             print(f"this model has code of your own: loading it later needs {trust} (in Python: trust={modules})")
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
         print(f"{type(self.model.network).__name__}, {parameters:,} parameters -> {folder}")
-        print(f"{len(data.train):,} training and {len(data.validation):,} validation {data.items}")
+        counts = f"{len(data.train):,} training and {len(data.validation):,} validation {data.items}"
+        print("; ".join(filter(None, (counts, data.describe_batches()))))
         if self.transfer:
             keep(self.transfer, folder)
         if resumed:
-            print(f"resuming after {self.run.epochs_done} of {self.trainer.max_epochs} epochs")
+            batches = f" and {done:,} batch{'es' * (done > 1)} of the next" if (done := self.run.batches_done) else ""
+            print(f"resuming after {self.run.epochs_done} of {self.trainer.max_epochs} epochs{batches}")
 
     def finish(self) -> None:
-        """Evaluate the final weights in fp32 on the test set, write the results, and print where they are."""
+        """Evaluate the final weights in fp32 on the test set, which the processes divide; the first one writes."""
         for callback in self.trainer.callbacks:
             if isinstance(callback, WeightAveraging):
                 # Lightning does this at the end of training, but not if a resumed run has nothing left to train.
                 callback.on_train_end(self.trainer, self.model)
         network = self.model.network.eval().float().to(self.trainer.strategy.root_device)
+        share_network(network)
         bar = self.trainer.progress_bar_callback
         progress = bar is not None and getattr(bar, "is_enabled", True)
         report = self.model.evaluate(network, self.datamodule, progress=progress)
+        if not self.trainer.is_global_zero:
+            return
         minutes = self.timer.time_elapsed("train") / 60
         errors = run_folder.write_results(self.run.folder, network, self.datamodule, report, minutes)
         print(f"test set, final weights: {report.text}")
         print(f"model: {self.run.folder / 'model'}; figures: {self.run.folder / 'learning_curves.png'}, {errors}")
-
-
-def read_labels(data: InMemoryData) -> list[str]:
-    """The labels of a data set, downloaded first if their files are missing and the config allows it."""
-    try:
-        return list(data.labels)
-    except FileNotFoundError:
-        data.prepare_data()
-        return list(data.labels)

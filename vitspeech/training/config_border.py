@@ -76,15 +76,18 @@ def check_object(value: Any, trust: Sequence[str], key: str) -> None:
 
 
 def check_strategy(trainer: lightning.Trainer) -> None:
-    """Refuse more processes than the CPU has cores, and strategies that end without the trained weights.
+    """Refuse strategies that end without the trained weights, and to start more processes than the CPU has cores.
+
+    Processes that torchrun or SLURM starts are the user's own choice.
 
     Raises:
         InputError: If it is one of these.
     """
     if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
         raise InputError("trainer.strategy: its processes end with the training, before the test; use ddp")
-    cores = os.cpu_count() or 1
-    if isinstance(trainer.accelerator, CPUAccelerator) and trainer.num_devices > cores:
+    cores, cluster = os.cpu_count() or 1, getattr(trainer.strategy, "cluster_environment", None)
+    started = cluster is not None and cluster.creates_processes_externally
+    if isinstance(trainer.accelerator, CPUAccelerator) and trainer.num_devices > cores and not started:
         raise InputError(
             f"trainer.devices={trainer.num_devices}: on the CPU that is the number of processes, and this machine has "
             f"{cores} cores"

@@ -53,6 +53,13 @@ class MetricsLog(Logger):
             step = trainer.fit_loop.epoch_loop._batches_that_stepped - 1
             self.log_metrics({"epoch": trainer.current_epoch, **values}, step)
 
+    def log_step(self, trainer: Trainer) -> None:
+        """Log a training step before the checkpoint that follows it is written; Lightning logs it only after it."""
+        connector = trainer._logger_connector
+        if connector.should_update_logs and connector.metrics["log"]:
+            step = trainer.fit_loop.epoch_loop._batches_that_stepped
+            self.log_metrics({"epoch": trainer.current_epoch, **connector.metrics["log"]}, step)
+
     def text(self) -> str:
         """The table as CSV; empty without rows."""
         if not self.rows:

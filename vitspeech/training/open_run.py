@@ -11,7 +11,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from vitspeech.training.checkpoints import CheckpointFiles
 from vitspeech.training.metrics_log import METRICS, MetricsLog
-from vitspeech.training.resuming import check_checkpoint
+from vitspeech.training.resuming import batches_of, check_checkpoint, progress_of
 
 
 class OpenRun(Callback):
@@ -28,6 +28,7 @@ class OpenRun(Callback):
     Attributes:
         folder: `None` until training starts.
         epochs_done: The number of epochs before this start.
+        batches_done: The number of batches of the next epoch before this start, in each process.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class OpenRun(Callback):
     ) -> None:
         self.open_folder, self.record_start, self.checkpoints = open_folder, record_start, checkpoints
         self.folder: Path | None = None
-        self.epochs_done = 0
+        self.epochs_done = self.batches_done = 0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self.folder = trainer.strategy.broadcast(self.open_folder() if trainer.is_global_zero else None)
@@ -55,7 +56,9 @@ class OpenRun(Callback):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         checkpoint["metrics"] = self.log.text()
+        checkpoint["batches"] = batches_of(trainer)
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self.log.restore(checkpoint["metrics"])
-        self.epochs_done = checkpoint["epoch"] + 1
+        self.epochs_done, self.batches_done = progress_of(checkpoint)
+        trainer.datamodule.begin = self.epochs_done, self.batches_done

@@ -28,6 +28,8 @@ class Progress(TQDMProgressBar):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
         self.started, self.first_step = time.monotonic(), trainer.global_step
+        if trainer.fit_loop.restarted_mid_epoch:
+            self.on_train_epoch_start(trainer, pl_module)  # which Lightning leaves out
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_epoch_start(trainer, pl_module)

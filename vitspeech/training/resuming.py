@@ -83,6 +83,36 @@ def check_checkpoint(checkpoint: Mapping[str, Any], task: Task, trainer: Trainer
         raise InputError(f"is broken (metrics: {error})") from None
     if type(task).configure_optimizers is Task.configure_optimizers:
         check_optimizer(checkpoint, task)
+    if progress_of(checkpoint)[1]:
+        check_batches(checkpoint, trainer)
+
+
+def progress_of(checkpoint: Mapping[str, Any]) -> tuple[int, int]:
+    """The epoch at which a run goes on, and how many of its batches each process has trained on."""
+    loops = checkpoint["loops"]["fit_loop"]
+    epoch = loops["epoch_progress"]["current"]
+    batches = loops["epoch_loop.batch_progress"]["current"]
+    return epoch["processed"], batches["processed"] if epoch["processed"] < epoch["started"] else 0
+
+
+def batches_of(trainer: Trainer) -> dict[str, float | None]:
+    """What the batches of an epoch follow from, besides the data."""
+    data = trainer.datamodule
+    named = {"seed": data.seed, "items": len(data.train), "batch": data.batch, "accumulate": data.accumulate}
+    return named | {"batch_s": getattr(data, "batch_s", None)}
+
+
+def check_batches(checkpoint: Mapping[str, Any], trainer: Trainer) -> None:
+    """Raise an `InputError` unless a run that stopped within an epoch gets the rest of that epoch's batches."""
+    saved, loss = checkpoint.get("batches"), checkpoint.get("epoch_loss")
+    if not isinstance(saved, dict) or getattr(loss, "shape", None) != (2,):
+        raise InputError("is broken (it has not what the epoch's batches follow from)")
+    for name, value in batches_of(trainer).items():
+        if saved.get(name) != value:
+            raise InputError(
+                f"was saved within an epoch with {name}={saved.get(name)}, not {value}: the rest of the epoch would be "
+                "other items"
+            )
 
 
 def check_weights(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:

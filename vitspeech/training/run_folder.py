@@ -45,16 +45,8 @@ STARTED = (CONFIG, "run.json", INIT_FROM, TRAINING_ITEMS, METRICS, LOCK)  # file
 NAMES = dict.fromkeys(
     (CONFIG, "run.json", INIT_FROM, METRICS, "logs", LAST, BEST, PREVIOUS, "model", *FILES)
 )  # not LOCK
-TRAINING_ONLY = {
-    "root",
-    "batch",
-    "augment",
-    "download",
-    "workers",
-    "storage",
-    "broken",
-    "speech",
-}  # which a card does not repeat
+# Arguments of data that a card does not repeat: they matter in training, or on one machine, only.
+TRAINING_ONLY = set("root batch batch_s augment download workers storage broken speech".split())
 
 
 def resumed_config(run: str | Path) -> Path:

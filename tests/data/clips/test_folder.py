@@ -9,7 +9,7 @@ import soundfile
 import torch
 
 from vitspeech.data.clips import folder as audio_folder
-from vitspeech.data.clips import module as clips_module
+from vitspeech.data.clips import module as clips
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.folder import AudioFolder, warn_of_few, word_recordings
 from vitspeech.data.clips.noise import pink_noise
@@ -294,7 +294,7 @@ def test_every_recording_is_found_before_the_first_is_read(tmp_path, monkeypatch
     fill(tmp_path, {"no": 5, "_background_noise_": 2})
     listing(tmp_path, "train.csv", *(f"no/{number}.wav,no" for number in range(5)))
     listing(tmp_path, "test.csv", "no/9.wav,no")
-    monkeypatch.setattr(clips_module, "read_clips", refuse)
+    monkeypatch.setattr(clips, "read_clips", refuse)
     monkeypatch.setattr(audio_folder, "read_audio", refuse)
     with pytest.raises(FileNotFoundError, match=r"test\.csv: line 2: .*no/9\.wav does not exist"):
         made(tmp_path)

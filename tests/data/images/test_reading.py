@@ -1,5 +1,8 @@
 """Reading pictures: any size and mode in, RGB squares out; broken files named."""
 
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy
 import pytest
 import torch
@@ -100,3 +103,14 @@ def test_a_picture_whose_conversion_exceeds_the_memory_is_refused(tmp_path, monk
     monkeypatch.setattr(reading, "to_rgb", too_large)
     with pytest.raises(ValueError, match=r"large\.tiff: too large for the memory"):
         read_picture(tmp_path / "large.tiff", 8)
+
+
+def test_pictures_read_in_threads_leave_the_warning_filters_as_they_were(tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 150)  # Pillow warns above, and refuses above twice as many
+    Image.new("RGB", (16, 16)).save(tmp_path / "large.png")
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as readers:
+        assert len(list(readers.map(read_picture, [tmp_path / "large.png"] * 64, [8] * 64))) == 64
+    assert warnings.filters == before
+    with pytest.warns(Image.DecompressionBombWarning):
+        Image.open(tmp_path / "large.png").close()

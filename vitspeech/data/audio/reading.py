@@ -6,9 +6,8 @@ Shapes: N samples of a recording, F files, L samples per clip.
 import io
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 
 import numpy
@@ -19,8 +18,7 @@ from torch.nn.functional import pad
 from torchaudio.functional import resample
 from tqdm import tqdm
 
-from vitspeech.data.files import check_regular, find_files
-from vitspeech.data.storage.broken import Broken
+from vitspeech.data.files import check_regular, find_files, walk_files
 from vitspeech.errors import InputError
 
 SAMPLE_RATE_HZ = 16_000
@@ -42,6 +40,11 @@ STATED_BYTES = re.compile(r"^ *(?:data|SSND|Data Size) *: (\d+) \(should be (\d+
 def find_audio(paths: Iterable[str | Path]) -> list[Path]:
     """List recordings: named files, and all audio files in named folders; see `find_files`."""
     return find_files(paths, ENDINGS, "recording")
+
+
+def walk_audio(paths: Iterable[str | Path]) -> Iterator[Path]:
+    """The recordings of `find_audio`, one after the other; see `walk_files`."""
+    return walk_files(paths, ENDINGS, "recording")
 
 
 def audio_files(folder: Path) -> list[Path]:
@@ -75,7 +78,7 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
             is_exact = recording.subtype == "PCM_16" and recording.channels == 1 and rate_hz == sample_rate_hz
             samples = torch.from_numpy(recording.read(frames, dtype="int16" if is_exact else "float32"))
     except LibsndfileError as error:
-        raise unreadable(path, error) from None
+        raise unread(path, error) from None
     if len(samples) < frames:
         raise InputError(f"{path}: truncated: {len(samples):,} of {frames:,} samples are present")
     if is_exact:
@@ -91,8 +94,8 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
     return (mono * (FULL_SCALE + 1)).round().clamp(-FULL_SCALE - 1, FULL_SCALE).to(torch.int16)
 
 
-def unreadable(path: Path, error: LibsndfileError) -> InputError:
-    """What libsndfile says about a file, as an error that names the file."""
+def unread(path: Path, error: LibsndfileError) -> InputError:
+    """The error for a file that libsndfile does not read."""
     problem = "not a recording that can be read" if error.code == UNRECOGNIZED else "broken or truncated recording"
     return InputError(f"{path}: {problem} ({error.error_string.strip(' .')})")
 
@@ -149,44 +152,39 @@ def read_clip(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ) -> Tensor:
         InputError: If it is shorter or longer, or `read_audio` refuses it.
     """
     samples = read_audio(path, sample_rate_hz, longest_s=LONGEST_S)
-    check_duration(path, len(samples) / sample_rate_hz)
+    check_shortest(path, len(samples) / sample_rate_hz)
     return samples
 
 
-def check_clip(path: str | Path) -> float:
-    """Check what the header of a recording says, as `read_clip` does, without reading its samples.
+def check_shortest(path: str | Path, duration_s: float) -> None:
+    """Raise an `InputError` if a recording is shorter than SHORTEST_S."""
+    if duration_s < SHORTEST_S:
+        raise InputError(f"{path}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
+
+
+def check_audio(path: Path) -> float:
+    """Refuse a file whose header is not that of a recording of SHORTEST_S to LONGEST_S seconds; it is not decoded.
 
     Returns:
         The duration in seconds.
 
     Raises:
-        InputError: If it cannot be read, or is too short or too long.
+        FileNotFoundError, InputError: As `read_clip` does, as far as the header tells.
     """
-    path = Path(path)
     check_regular(path)
     try:
         with open_audio(path) as recording:
             check_header(path, recording, LONGEST_S)
             duration_s = recording.frames / recording.samplerate
+            check_shortest(path, duration_s)
+            return duration_s
     except LibsndfileError as error:
-        raise unreadable(path, error) from None
-    check_duration(path, duration_s)
-    return duration_s
+        raise unread(path, error) from None
 
 
-def check_duration(path: str | Path, duration_s: float) -> None:
-    """Refuse a recording that is too short.
-
-    Raises:
-        InputError: If it is.
-    """
-    if duration_s < SHORTEST_S:
-        raise InputError(f"{path}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
-
-
-def read_fitted(path: Path, length: int, sample_rate_hz: int = SAMPLE_RATE_HZ) -> Tensor:
-    """Read a recording as a clip of one length, see `fit_length`: int16 (length,)."""
-    return fit_length(read_clip(path, sample_rate_hz), length)
+def read_fitted(path: Path, length: int) -> Tensor:
+    """Read a recording as a clip of so many samples: int16 (length,); see `fit_length`."""
+    return fit_length(read_clip(path), length)
 
 
 def fit_length(samples: Tensor, length: int) -> Tensor:
@@ -202,12 +200,7 @@ def fit_length(samples: Tensor, length: int) -> Tensor:
 
 
 def read_clips(
-    files: Iterable[str | Path],
-    length: int,
-    *,
-    sample_rate_hz: int = SAMPLE_RATE_HZ,
-    progress: str | None = None,
-    broken: Broken | None = None,
+    files: Iterable[str | Path], length: int, *, sample_rate_hz: int = SAMPLE_RATE_HZ, progress: str | None = None
 ) -> Tensor:
     """Read files as clips of one length; warn once about silent clips and once about clipped ones.
 
@@ -219,21 +212,14 @@ def read_clips(
         length: Samples L of every clip; see `fit_length`.
         sample_rate_hz: Sample rate of the result.
         progress: Label of the progress bar that is shown from 500 files on; `None` shows none.
-        broken: Counts the files that cannot be read, which have no row; `None` allows none.
 
     Shape:
         -> int16 (F, L)
     """
     files = list(files)
     clips = numpy.empty((len(files), length), numpy.int16)  # NumPy uses huge pages, torch.empty does not
-    bar = tqdm(files, progress, disable=not progress or len(files) < 500 or None, leave=False)
-    broken = broken or Broken(0, len(files))
-    for row, clip in enumerate(broken.each(bar, partial(read_fitted, length=length, sample_rate_hz=sample_rate_hz))):
-        clips[row] = clip.numpy()
-    if broken.places:
-        broken.warn()
-        files = [files[place] for place in broken.kept()]
-        clips = clips[: len(files)]
+    for row, file in enumerate(tqdm(files, progress, disable=not progress or len(files) < 500 or None, leave=False)):
+        clips[row] = fit_length(read_clip(file, sample_rate_hz), length).numpy()
     warn_of_levels(clips, files, stacklevel=3)
     return torch.from_numpy(clips)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.audio.listing import read_rows
@@ -18,8 +17,7 @@ from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.silence import NOISE
-from vitspeech.data.splits import hashed_splits, relative_name, speaker_in_name, splits_of_words
-from vitspeech.data.storage.packed import packed_names, packed_noise
+from vitspeech.data.splits import hashed_splits, percentage, relative_name, speaker_in_name, split_at
 from vitspeech.errors import InputError
 
 SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "val"), "test": ("test",)}
@@ -60,12 +58,12 @@ class AudioFolder(WaveformData):
     the hash is of the path, validation and test have at least one recording each of every word with three or more.
 
     Args:
-        root: The folder described above, or a pack of it.
+        root: The folder described above.
         seconds: Length of a clip. Shorter recordings are padded; of longer ones the stretch of most energy is kept.
         batch: Clips per training batch, on each device.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        reading: `storage` (`memory`, `files` or the folder of a pack), `workers` and `broken`, see `InMemoryData`.
+        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Raises:
         FileNotFoundError: If `root` does not exist or has no word folders, or a recording listed in a CSV file is
@@ -81,8 +79,7 @@ class AudioFolder(WaveformData):
         splits: The recordings of each split, once they are listed.
     """
 
-    storages = ("memory", "files", "pack")
-    recorded_noise: Tensor | None = None
+    reads_files = True
 
     def __init__(
         self,
@@ -92,21 +89,16 @@ class AudioFolder(WaveformData):
         batch: int = 128,
         augment: WaveformAugment | None = None,
         seed: int = 0,
-        **reading: Any,
+        **storage: Any,
     ) -> None:
-        super().__init__(seconds=seconds, batch=batch, augment=augment, seed=seed, **reading)
-        self.root = Path(root)
-        self.pack = self.find_pack(root)
+        super().__init__(seconds=seconds, batch=batch, augment=augment, seed=seed, **storage)
+        self.root = self.item_root = Path(root)
         if self.pack is not None:
+            self.labels = self.pack.labels
             return
-        self.item_root = self.root
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
         self.sources = split_sources(self.root)
-
-    @property
-    def packed_as(self) -> dict[str, Any]:
-        return {"seconds": self.seconds}
 
     @cached_property
     def labels(self) -> list[str]:
@@ -114,22 +106,18 @@ class AudioFolder(WaveformData):
 
         Not read in the constructor: jsonargparse would wrap a ValueError raised there in a message about the config.
         """
-        if self.pack is not None:
-            return self.pack.labels
         return sorted({recording.label for recording in list_recordings(self.sources["train"])})
 
     def read(self, split: str) -> Dataset:
         self.prepare()
-        if self.pack is not None:
-            return self.read_packed(split)
-        clips, kept = self.read_files([item.file for item in self.splits[split]], split)
-        recordings = self.splits[split] = [self.splits[split][place] for place in kept]
+        clips, places = self.clips_of([item.file for item in self.splits[split]], split)
+        recordings = self.splits[split] = [self.splits[split][place] for place in places]
         labels = torch.tensor([self.labels.index(item.label) for item in recordings])
         return Items(clips, labels, known_speakers(recordings))
 
     def item_names(self) -> dict[str, list[str]]:
         if self.pack is not None:
-            return packed_names(self.pack)
+            return self.pack.item_names()
         self.prepare()
         return {
             split: [relative_name(item.file, self.root) for item in recordings]
@@ -140,11 +128,6 @@ class AudioFolder(WaveformData):
         """List the recordings of all splits before reading any, so that a wrong folder is reported at once."""
         if hasattr(self, "splits"):
             return
-        if self.pack is not None:
-            self.splits = {}
-            if recordings := packed_noise(self.pack):
-                self.noise = torch.cat(list(recordings.values()))
-            return
         splits = word_recordings(self.root)
         warn_of_few(splits)
         if missing := set(self.labels) - {item.label for item in splits["train"]}:
@@ -154,11 +137,8 @@ class AudioFolder(WaveformData):
             if len(noise) < self.samples:
                 duration_s = len(noise) / self.sample_rate_hz
                 raise InputError(f"{self.root / NOISE}: {duration_s:.3g} s in all, below a clip's {self.seconds:g} s")
-            self.noise = self.recorded_noise = noise
+            self.noise = noise
         self.splits = splits
-
-    def noise_to_pack(self) -> dict[str, Tensor]:
-        return {} if self.recorded_noise is None else {NOISE: self.recorded_noise}
 
 
 def word_recordings(root: Path) -> dict[str, list[LabeledFile]]:
@@ -219,6 +199,25 @@ def hold_out(splits: dict[str, list], root: Path, *, of_every_word: bool = False
     return splits | {
         split: [item for item, its_split in assigned if its_split == split] for split in ("train", *missing)
     }
+
+
+def splits_of_words(names: Sequence[str], labels: Sequence[str], held_out: Sequence[str], root: Path) -> list[str]:
+    """As `hashed_splits`, but every word with more recordings than `held_out` has splits is in all splits.
+
+    Args:
+        names: The path of each recording relative to the root.
+        labels: Its word.
+        held_out: The splits to hold out.
+        root: Folder of the recordings, for messages.
+    """
+    counts = Counter(labels)
+    if max(counts.values()) <= len(held_out):
+        return hashed_splits(names, held_out, root)
+    splits = {name: split_at(percentage(name), held_out) for name in names}
+    for word in (word for word, count in counts.items() if count > len(held_out)):
+        of_word = [name for name, label in zip(names, labels, strict=True) if label == word]
+        splits |= dict(zip(of_word, hashed_splits(of_word, held_out, root), strict=True))
+    return [splits[name] for name in names]
 
 
 def warn_of_few(splits: dict[str, list[LabeledFile]], words: Sequence[str] | None = None) -> None:

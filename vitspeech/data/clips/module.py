@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, check_clip, read_clips, read_fitted
+from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, check_audio, read_clip, read_clips, read_fitted
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.module import InMemoryData, check_augment
-from vitspeech.data.storage.broken import Broken, leave_out
-from vitspeech.data.storage.packed import packed_items, raw_samples
+from vitspeech.data.module import FILES, InMemoryData, check_augment
+from vitspeech.data.storage.broken import readable_files
 from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import check_number
 
@@ -53,7 +52,7 @@ class WaveformData(InMemoryData):
         batch: Clips per training batch, on each device.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        reading: For data sets of files: `storage`, `workers` and `broken`, see `InMemoryData`.
+        **storage: The other arguments of `InMemoryData`: `storage`, `workers`, `broken`.
 
     Attributes:
         samples: Length of a clip in samples, N.
@@ -73,43 +72,42 @@ class WaveformData(InMemoryData):
         batch: int = 128,
         augment: WaveformAugment | None = None,
         seed: int = 0,
-        **reading: Any,
+        **storage: Any,
     ) -> None:
-        super().__init__(batch=batch, seed=seed, **reading)
+        super().__init__(batch=batch, seed=seed, **storage)
         check_number("seconds", seconds, 0.1, LONGEST_S)
         self.seconds, self.samples = seconds, round(seconds * self.sample_rate_hz)
         self.augment = WaveformAugment() if augment is None else augment
         check_augment(self.augment, WaveformAugment)
-        self.noise = pink_noise(self.samples)
+        self.noise = pink_noise(self.samples) if self.pack is None else self.pack.noise
 
     @property
     def preprocessing(self) -> dict[str, Any]:
         return {"sample_rate_hz": self.sample_rate_hz, "seconds": self.seconds}
 
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        return (self.samples,)
+    def packed(self, split: str) -> Items:
+        """The clips of a split from the pack; speakers are needed in evaluation only."""
+        speakers = None if split == "train" else self.pack.speakers(split)
+        return Items(self.pack.rows(split), self.pack.item_labels(split), speakers)
 
-    def read_packed(self, split: str) -> Items:
-        """The items of a split in the pack."""
-        return packed_items(self.pack, split, raw_samples)
+    def clips_of(self, files: Sequence[Path], split: str) -> tuple[Tensor | FileRows, list[int]]:
+        """The clips of files, held in memory or not as `storage` says.
 
-    def read_files(self, files: Sequence[Path], split: str) -> tuple[Tensor | FileRows, list[int]]:
-        """Clips of files, as `storage` says: in memory, or read when a batch needs them.
+        Args:
+            files: Audio files.
+            split: Their split.
 
         Returns:
-            The clips, and the places of the files that can be read.
-
-        Raises:
-            InputError: If more files than `broken` allows cannot be read.
+            The clips, and the places of the files that they are from: broken files are left out as `broken` allows.
         """
-        broken = Broken(self.broken, len(files), split)
-        if self.storage != "files":
-            clips = read_clips(files, self.samples, progress=f"reading {split}", broken=broken)
-            return clips, broken.kept()
-        read = partial(read_fitted, length=self.samples)
-        kept = leave_out(broken, files, broken.check(check_clip, read))
-        return FileRows([files[place] for place in kept], read, broken=broken), kept
+        places = list(range(len(files)))
+        if self.checks_files and (self.storage == FILES or self.broken):
+            check = check_audio if self.storage == FILES else read_clip
+            places, _ = readable_files(files, check, split, self.broken)
+            files = [files[place] for place in places]
+        if self.storage == FILES:
+            return FileRows(files, partial(read_fitted, length=self.samples)), places
+        return read_clips(files, self.samples, progress=f"reading {split}"), places
 
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         noise = self.noise.to(inputs.device)

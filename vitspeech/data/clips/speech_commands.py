@@ -26,7 +26,6 @@ from vitspeech.data.clips.silence import (
 )
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
-from vitspeech.data.storage.packed import packed_names, packed_noise
 from vitspeech.data.storage.rows import JoinedRows
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
 from vitspeech.errors import InputError, check_number
@@ -52,8 +51,7 @@ class SpeechCommands(WaveformData, WordSource):
 
     Args:
         words: Labels; `None` is all 35 words.
-        root: Folder that contains `SpeechCommands/speech_commands_v0.02`, or a pack of it; `None` is VITSPEECH_DATA,
-            else `data`.
+        root: Folder that contains `SpeechCommands/speech_commands_v0.02`; `None` is VITSPEECH_DATA, else `data`.
         unknown: Number of clips labeled `unknown` per clip of a word, as far as there are enough; 0 omits the label.
             The official value is 0.1.
         silence: Number of clips labeled `silence` per clip of a word; 0 omits the label.
@@ -61,7 +59,7 @@ class SpeechCommands(WaveformData, WordSource):
         download: Download the data set into `root` if it is missing.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        reading: `storage` (`memory`, `files` or the folder of a pack), `workers` and `broken`, see `InMemoryData`.
+        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Raises:
         InputError: If a word is not in the data set or is given twice, `unknown` or `silence` is negative, a word's
@@ -69,7 +67,7 @@ class SpeechCommands(WaveformData, WordSource):
         FileNotFoundError: If the data set is not in `root`.
     """
 
-    storages = ("memory", "files", "pack")
+    reads_files = True
 
     def __init__(
         self,
@@ -82,9 +80,9 @@ class SpeechCommands(WaveformData, WordSource):
         download: bool = False,
         augment: WaveformAugment | None = None,
         seed: int = 0,
-        **reading: Any,
+        **storage: Any,
     ) -> None:
-        super().__init__(seconds=1.0, batch=batch, augment=augment, seed=seed, **reading)
+        super().__init__(seconds=1.0, batch=batch, augment=augment, seed=seed, **storage)
         self.words = list(WORDS if words is None else words)
         foreign = sorted(set(self.words) - set(WORDS))
         if foreign or not self.words or len(set(self.words)) < len(self.words):
@@ -95,18 +93,7 @@ class SpeechCommands(WaveformData, WordSource):
         self.extra_ratios = {label: ratio for label, ratio in {UNKNOWN: unknown, SILENCE: silence}.items() if ratio}
         self.labels = [*self.words, *self.extra_ratios]
         self.root, self.download = Path(default_root(root)), download
-        self.folder = self.root / FOLDER / URL
-        self.left_out: set[Path] = set()  # broken files
-        self.pack = self.find_pack(self.root)
-        self.item_root = None if self.pack else self.folder
-
-    @property
-    def packed_as(self) -> dict[str, Any]:
-        return {"words": self.words, **{label: self.extra_ratios.get(label, 0) for label in (UNKNOWN, SILENCE)}}
-
-    def noise_to_pack(self) -> dict[str, Tensor]:
-        self.prepare()
-        return self.noise_recordings
+        self.folder = self.item_root = self.root / FOLDER / URL
 
     def prepare_data(self) -> None:
         """Download the data set if asked to, and check that it exists; runs in one process per machine."""
@@ -123,22 +110,17 @@ class SpeechCommands(WaveformData, WordSource):
             )
 
     def read(self, split: str) -> Dataset:
-        if self.pack is not None:
-            self.prepare()
-            return self.read_packed(split)
         word_files, unknown_files = self.select(split)
-        files = [file for file in word_files + unknown_files if file not in self.left_out]
-        clips, kept = self.read_files(files, split)
-        self.left_out |= {*files} - {files[place] for place in kept}
-        files = [files[place] for place in kept]
-        words = [file.parent.name for file in files]
-        labels = [self.labels.index(word if word in self.words else UNKNOWN) for word in words]
-        speakers = [speaker(file) for file in files]
+        labels = [self.words.index(file.parent.name) for file in word_files]
+        labels += [self.labels.index(UNKNOWN) for _ in unknown_files]
+        clips, places = self.clips_of(word_files + unknown_files, split)
+        labels = [labels[place] for place in places]
+        speakers = [speaker((word_files + unknown_files)[place]) for place in places]
         if SILENCE in self.extra_ratios:
             count = round(self.extra_ratios[SILENCE] * len(word_files))
             cuts, recordings = cut_silence(self.noise_recordings, split, count, self.samples)
             clips = torch.cat((clips, cuts)) if isinstance(clips, Tensor) else JoinedRows(clips, cuts)
-            labels = labels + [self.labels.index(SILENCE)] * len(cuts)
+            labels += [self.labels.index(SILENCE)] * len(cuts)
             speakers += recordings  # cuts of one recording resemble each other as clips of one speaker do
         return Items(clips, torch.tensor(labels), speakers)
 
@@ -157,22 +139,17 @@ class SpeechCommands(WaveformData, WordSource):
     def heard_words(self) -> list[str]:
         """The words whose recordings training hears as `unknown`; a card has them."""
         if self.pack is not None:
-            return sorted({name.partition("/")[0] for name in packed_names(self.pack)["train"]} - {*self.words})
+            return self.pack.heard_words
         return sorted({file.parent.name for file in self.select("train")[1]})
 
     def item_names(self) -> dict[str, list[str]]:
         if self.pack is not None:
-            return packed_names(self.pack)
+            return self.pack.item_names()
         files = {split: [file for part in self.select(split) for file in part] for split in SPLITS}
-        return {
-            split: [relative_name(file, self.folder) for file in some if file not in self.left_out]
-            for split, some in files.items()
-        }
+        return {split: [relative_name(file, self.folder) for file in some] for split, some in files.items()}
 
     def word_clips(self, split: str) -> list[WordClip]:
         """The split's clips of `words` in full length. The speaker is the first part of the file name."""
-        if self.pack is not None:
-            raise InputError(f"{self.pack.folder}: a pack has clips of one second; utterances need the files")
         self.prepare()
         files = [file for file in self.files[split] if file.parent.name in self.words]
         clips = []
@@ -193,11 +170,8 @@ class SpeechCommands(WaveformData, WordSource):
         if hasattr(self, "files"):
             return
         self.prepare_data()
-        if self.pack is None:
-            self.files = list_clips(self.folder, self.words)
-            self.noise_recordings = read_noise(self.folder / NOISE, self.samples, SILENCE in self.extra_ratios)
-        else:
-            self.files, self.noise_recordings = {}, packed_noise(self.pack)
+        self.files = list_clips(self.folder, self.words)
+        self.noise_recordings = read_noise(self.folder / NOISE, self.samples, SILENCE in self.extra_ratios)
         if self.noise_recordings:
             self.noise = torch.cat([noise_part(recording, "train") for recording in self.noise_recordings.values()])
         elif SILENCE in self.extra_ratios:

@@ -33,14 +33,13 @@ class Cifar(ImageData):
 
     Args:
         classes: 10 or 100.
-        root: Folder that contains `cifar-10-batches-py` or `cifar-100-python`, or a pack of them; `None` is
-            VITSPEECH_DATA, else `data`.
+        root: Folder that contains `cifar-10-batches-py` or `cifar-100-python`; `None` is VITSPEECH_DATA, else `data`.
         batch: Images per training batch, on each device.
         validation: Number of training images held out for validation; the same images for every seed.
         download: Download the data set into `root` if it is missing.
         augment: Augmentation of training images; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        reading: `storage` (`memory`, or the folder of a pack) and `workers`, see `InMemoryData`.
+        **storage: Arguments of `InMemoryData`: `storage` (`memory` or a pack), `workers`, `broken`.
 
     Raises:
         InputError: If `classes` is neither 10 nor 100.
@@ -50,7 +49,6 @@ class Cifar(ImageData):
     mean = (0.4914, 0.4822, 0.4465)
     std = (0.2470, 0.2435, 0.2616)
     image = 32
-    storages = ("memory", "pack")
 
     def __init__(
         self,
@@ -62,24 +60,15 @@ class Cifar(ImageData):
         download: bool = False,
         augment: Augment | None = None,
         seed: int = 0,
-        **reading: Any,
+        **storage: Any,
     ) -> None:
-        super().__init__(batch=batch, augment=augment, seed=seed, **reading)
+        super().__init__(batch=batch, augment=augment, seed=seed, **storage)
         if classes not in LABELS:
             raise InputError(f"classes={classes}; CIFAR has 10 or 100")
         self.classes, self.labels = classes, LABELS[classes]
         self.reader = CIFAR10 if classes == 10 else CIFAR100
         self.root = default_root(root)
         self.validation_count, self.download = validation, download
-        self.pack = self.find_pack(self.root)
-
-    @property
-    def packed_as(self) -> dict[str, Any]:
-        return {"classes": self.classes, "validation": self.validation_count}
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        return 3, self.image, self.image
 
     def prepare_data(self) -> None:
         """Check the MD5 of every file, or download the data set if asked to; runs in one process per machine."""
@@ -90,8 +79,6 @@ class Cifar(ImageData):
         self.official_split("test")
 
     def read(self, split: str) -> Dataset:
-        if self.pack is not None:
-            return self.read_packed(split)
         official = self.official_split(split)
         images = torch.from_numpy(official.data).permute(0, 3, 1, 2)
         labels = torch.tensor(official.targets)

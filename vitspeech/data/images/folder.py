@@ -14,9 +14,9 @@ from vitspeech.data.batches import Items
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.reading import ENDINGS, check_picture, decode_picture, read_picture
+from vitspeech.data.module import FILES
 from vitspeech.data.splits import hashed_splits, relative_name
-from vitspeech.data.storage.broken import Broken, leave_out
-from vitspeech.data.storage.packed import packed_names
+from vitspeech.data.storage.broken import readable_files
 from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import InputError
 
@@ -28,17 +28,16 @@ class ImageFolder(ImageData):
 
     If a split has no folder, about a tenth of the training pictures is held out for it. A hash of the picture's path
     decides (`hashed_splits`), so that a picture keeps its split when others are added, and splits do not depend on the
-    seed. If ROOT has no folder `train`, its own folders are the classes. Splits of up to 4 GiB are held in memory;
-    larger ones are read from their files by worker processes, as all are with `storage: files`. A pack holds the files
-    as they are, so it can be read with any `image`.
+    seed. If ROOT has no folder `train`, its own folders are the classes. Data sets larger than 4 GiB are not held in
+    memory: their files are read by worker processes, as with `storage: files`.
 
     Args:
-        root: The folder described above, or a pack of it.
+        root: The folder described above.
         image: Side in pixels to which the center square of each picture is scaled.
         batch: Pictures per training batch, on each device.
         augment: Augmentation of training pictures; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        reading: `storage` (`memory`, `files` or the folder of a pack), `workers` and `broken`, see `InMemoryData`.
+        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Raises:
         FileNotFoundError: If `root` does not exist or has no class folders.
@@ -48,7 +47,8 @@ class ImageFolder(ImageData):
 
     mean = (0.485, 0.456, 0.406)
     std = (0.229, 0.224, 0.225)
-    storages = ("memory", "files", "pack")
+
+    reads_files = True
 
     def __init__(
         self,
@@ -58,15 +58,14 @@ class ImageFolder(ImageData):
         batch: int = 128,
         augment: Augment | None = None,
         seed: int = 0,
-        **reading: Any,
+        **storage: Any,
     ) -> None:
-        super().__init__(batch=batch, augment=augment, seed=seed, **reading)
+        super().__init__(batch=batch, augment=augment, seed=seed, **storage)
         self.root, self.image = Path(root), image
-        self.pack = self.find_pack(root)
+        self.item_root = self.root
         if self.pack is not None:
             self.labels = self.pack.labels
             return
-        self.item_root = self.root
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
         self.train_folder = self.root / "train" if (self.root / "train").is_dir() else self.root
@@ -100,7 +99,7 @@ class ImageFolder(ImageData):
 
     def item_names(self) -> dict[str, list[str]]:
         if self.pack is not None:
-            return packed_names(self.pack)
+            return self.pack.item_names()
         if not hasattr(self, "splits"):
             self.splits = self.find_splits()
         return {split: [relative_name(file, self.root) for file in files] for split, (files, _) in self.splits.items()}
@@ -121,25 +120,40 @@ class ImageFolder(ImageData):
             raise FileNotFoundError(f"{folder}: no class folders; put each class's pictures in its own folder")
         return files, torch.tensor(labels)
 
-    @property
-    def decoder(self) -> Callable[[memoryview], Tensor]:
-        return partial(decode_picture, side=self.image)
-
     def read(self, split: str) -> Dataset:
-        if self.pack is not None:
-            return self.read_packed(split)
         if not hasattr(self, "splits"):
             self.splits = self.find_splits()
         files, labels = self.splits[split]
-        read, broken = partial(read_picture, side=self.image), Broken(self.broken, len(files), split)
-        in_files = self.storage == "files" or len(files) * 3 * self.image**2 > IN_MEMORY_BYTES
-        if in_files:
-            leave_out(broken, files, broken.check(partial(check_picture, side=self.image), read))
-        else:
-            progress = tqdm(files, desc=f"reading {split}", leave=False, disable=len(files) < 500 or None)
-            pictures = torch.stack(list(broken.each(progress, read)))
-            broken.warn()
-        if kept := broken.places and broken.kept():
-            files, labels = [files[place] for place in kept], labels[kept]
+        in_files = self.storage == FILES or len(files) * 3 * self.image**2 > IN_MEMORY_BYTES
+        if self.checks_files and (in_files or self.broken):
+            check = partial(check_picture, side=self.image) if in_files else self.read_file
+            good, _ = readable_files(files, check, split, self.broken)
+            files, labels = [files[place] for place in good], labels[good]
             self.splits[split] = files, labels
-        return Items(FileRows(files, read, broken=broken, encoded=True) if in_files else pictures, labels)
+        if in_files:
+            self.workers = self.reading_workers
+            return Items(PictureRows(files, self.read_file), labels)
+        progress = tqdm(files, desc=f"reading {split}", leave=False, disable=len(files) < 500 or None)
+        return Items(torch.stack([self.read_file(file) for file in progress]), labels)
+
+    @property
+    def read_file(self) -> Callable[[Path], Tensor]:
+        """Reads a picture's file."""
+        return partial(read_picture, side=self.image)
+
+    def packed(self, split: str) -> Items:
+        rows = self.pack.rows(split, partial(decode_picture, side=self.image))
+        return Items(rows, self.pack.item_labels(split))
+
+
+class PictureRows(FileRows):
+    """Pictures, each read from its file when it is needed. A pack holds the bytes of the files."""
+
+    def content(self, index: int) -> bytes:
+        """The bytes of a file.
+
+        Raises:
+            InputError: If they are not a picture that can be read.
+        """
+        self.row(index)
+        return self.files[index].read_bytes()

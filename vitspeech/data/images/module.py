@@ -3,8 +3,7 @@
 Shapes: B batch, C channels, N image side.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +12,6 @@ from torch import Tensor
 from vitspeech.data.batches import Items
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.module import InMemoryData, check_augment
-from vitspeech.data.storage.packed import packed_items, raw_pixels
 
 
 class ImageData(InMemoryData):
@@ -45,7 +43,7 @@ class ImageData(InMemoryData):
         batch: Images per training batch, on each device.
         augment: Augmentation of training images; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        reading: For data sets of files: `storage`, `workers` and `broken`, see `InMemoryData`.
+        **storage: The other arguments of `InMemoryData`: `storage`, `workers`, `broken`.
 
     Attributes:
         image: Side of the images in pixels.
@@ -61,8 +59,8 @@ class ImageData(InMemoryData):
     mean: Sequence[float] = (0.5, 0.5, 0.5)
     std: Sequence[float] = (0.25, 0.25, 0.25)
 
-    def __init__(self, *, batch: int = 128, augment: Augment | None = None, seed: int = 0, **reading: Any) -> None:
-        super().__init__(batch=batch, seed=seed, **reading)
+    def __init__(self, *, batch: int = 128, augment: Augment | None = None, seed: int = 0, **storage: Any) -> None:
+        super().__init__(batch=batch, seed=seed, **storage)
         self.augment = Augment() if augment is None else augment
         check_augment(self.augment, Augment)
 
@@ -70,19 +68,14 @@ class ImageData(InMemoryData):
     def preprocessing(self) -> dict[str, Any]:
         return {"image": self.image, "mean": list(self.mean), "std": list(self.std)}
 
-    @property
-    def decoder(self) -> Callable[[memoryview], Tensor]:
-        """Makes a picture, uint8 (C, N, N), from what a pack stores of it."""
-        return partial(raw_pixels, side=self.image)
-
-    def read_packed(self, split: str) -> Items:
-        """The items of a split in the pack."""
-        return packed_items(self.pack, split, self.decoder)
-
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Augment the pixels, normalize them, then apply cutout and mixing."""
         images = self.augment.erase(self.normalize(self.augment.pixels(inputs)))
         return self.augment.mix(images, labels, len(self.labels))
+
+    def packed(self, split: str) -> Items:
+        """The images of a split from the pack."""
+        return Items(self.pack.rows(split), self.pack.item_labels(split))
 
     def normalize(self, inputs: Tensor) -> Tensor:
         """Convert uint8 pixels (B, C, N, N) to floats with about mean 0 and variance 1 per channel."""

@@ -1,18 +1,19 @@
 """Reading image files: a picture of any size and mode as a square of uint8 RGB pixels."""
 
-import io
 import logging
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 
 import numpy
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
+from pyarrow import Buffer
 from torch import Tensor
 
-from vitspeech.data.files import check_regular, find_files
+from vitspeech.data.files import check_regular, find_files, walk_files
+from vitspeech.data.quiet import no_warnings
 from vitspeech.errors import InputError
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # it would print what the error of a broken TIFF says
@@ -25,6 +26,11 @@ DECODED = 4  # the side of a decoded picture is at least this multiple of the si
 def find_pictures(paths: Iterable[str | Path]) -> list[Path]:
     """List pictures: named files, and all picture files in named folders; see `find_files`."""
     return find_files(paths, ENDINGS, "picture")
+
+
+def walk_pictures(paths: Iterable[str | Path]) -> Iterator[Path]:
+    """The pictures of `find_pictures`, one after the other; see `walk_files`."""
+    return walk_files(paths, ENDINGS, "picture")
 
 
 def read_picture(path: str | Path, side: int) -> Tensor:
@@ -40,84 +46,72 @@ def read_picture(path: str | Path, side: int) -> Tensor:
     """
     path = Path(path)
     check_regular(path)
-    return square(decoded(path, path, side), path, side)
+    return square(path, side, path)
 
 
-def decode_picture(content: bytes | memoryview, side: int, name: str = "a picture") -> Tensor:
-    """Read a picture from the bytes of its file, with the same result as `read_picture`.
-
-    Shape:
-        -> uint8 (3, side, side)
-
-    Raises:
-        InputError: If the bytes are no picture, or too large; the message begins with `name`.
-    """
-    return square(decoded(io.BytesIO(content), name, side), name, side)
+def decode_picture(content: Buffer, side: int) -> Tensor:
+    """As `read_picture`, of the bytes of a file."""
+    return square(BytesIO(content), side, "a picture of the pack")
 
 
 def check_picture(path: Path, side: int) -> None:
-    """Check what the header of a picture says, without decoding it, before it is scaled to `side` pixels.
+    """Refuse a file that does not begin as a picture that can be read as `side` pixels; it is not decoded.
 
     Raises:
-        InputError: If the file is empty, no regular file, not a picture or too large; the message names it.
+        InputError: If it does not; the message names it.
     """
     check_regular(path)
-    with opened(path, path, side):
+    with opened(path, side, path):
         pass
 
 
-def square(picture: Image.Image, path: str | Path, side: int) -> Tensor:
-    """The center square of a picture, scaled: uint8 (3, side, side).
-
-    Raises:
-        InputError: If it has values that are not finite or is too large; the message names it.
-    """
+def square(source: Path | BytesIO, side: int, name: object) -> Tensor:
+    """The center square of a picture, scaled: uint8 (3, side, side); `name` is for messages."""
+    picture = decoded(source, side, name)
     if picture.mode == "F" and not numpy.isfinite(numpy.asarray(picture)).all():
-        raise InputError(f"{path}: has values that are not finite (NaN or infinite)")
+        raise InputError(f"{name}: has values that are not finite (NaN or infinite)")
     try:
         fitted = ImageOps.fit(to_rgb(picture), (side, side), Image.Resampling.BICUBIC)
     except MemoryError:  # 16-bit and float values are converted in double precision
-        raise InputError(f"{path}: too large for the memory") from None
+        raise InputError(f"{name}: too large for the memory") from None
     return torch.from_numpy(numpy.array(fitted)).permute(2, 0, 1).contiguous()
 
 
-def decoded(file: Path | io.BytesIO, path: str | Path, side: int) -> Image.Image:
-    """Decode the first picture in a file, with EXIF rotation; JPEG at a fraction of its size, if enough for `side`.
-
-    Args:
-        file: The file, or its bytes.
-        path: Its name, for messages.
-        side: The side that the picture is scaled to.
+def decoded(source: Path | BytesIO, side: int, name: object) -> Image.Image:
+    """Decode the first picture in a file, with EXIF rotation.
 
     Raises:
-        InputError: If the file is of another kind than `FORMATS`, broken, or has more than `MOST_PIXELS`.
+        InputError: As `opened` does.
     """
-    with opened(file, path, side) as picture:
+    with opened(source, side, name) as picture:
         return ImageOps.exif_transpose(picture)
 
 
 @contextmanager
-def opened(file: Path | io.BytesIO, path: str | Path, side: int) -> Iterator[Image.Image]:
-    """Open a picture; what Pillow raises for it, also while it is used, becomes an `InputError`."""
+def opened(source: Path | BytesIO, side: int, name: object) -> Iterator[Image.Image]:
+    """Open a picture to decode it in the body; a JPEG is decoded at a fraction of its size, if enough for `side`.
+
+    Raises:
+        InputError: If the file is of another kind than `FORMATS`, broken, or has more than `MOST_PIXELS`.
+    """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about large pictures, which are counted below, and about odd metadata
-            with Image.open(file, formats=FORMATS) as picture:
-                # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in `thumbnail`; others ignore this.
-                picture.draft(None, (DECODED * side, DECODED * side))
-                if picture.width * picture.height > MOST_PIXELS:
-                    raise InputError(f"{path}: {picture.width} × {picture.height} pixels are too many to decode")
-                yield picture
+        # Warnings are about large pictures, which are counted below, and about odd metadata.
+        with no_warnings(), Image.open(source, formats=FORMATS) as picture:
+            # JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as in `thumbnail`; others ignore this.
+            picture.draft(None, (DECODED * side, DECODED * side))
+            if picture.width * picture.height > MOST_PIXELS:
+                raise InputError(f"{name}: {picture.width} × {picture.height} pixels are too many to decode")
+            yield picture
     except InputError:
         raise
     except UnidentifiedImageError:
-        raise InputError(f"{path}: not a picture that can be read") from None
+        raise InputError(f"{name}: not a picture that can be read") from None
     except Image.DecompressionBombError:
-        raise InputError(f"{path}: too many pixels to decode") from None
+        raise InputError(f"{name}: too many pixels to decode") from None
     except MemoryError:
-        raise InputError(f"{path}: too large for the memory") from None
+        raise InputError(f"{name}: too large for the memory") from None
     except Exception as error:  # Pillow's decoders raise errors of any class for broken files
-        raise InputError(f"{path}: broken or truncated picture ({error})") from error
+        raise InputError(f"{name}: broken or truncated picture ({error})") from error
 
 
 def to_rgb(picture: Image.Image) -> Image.Image:

@@ -1,242 +1,238 @@
-"""What a pack is: a folder with the items of a data set in a few large files, and `pack.json`, which describes them.
+"""Writing a pack: item by item, so that a split need not fit into memory, and going on after an interruption."""
 
-FOLDER/pack.json                        the data set, its labels and arguments, and the files of each split
-FOLDER/train-00000-of-00012.arrow       items, see `shards.py`
-FOLDER/noise-00000-of-00001.arrow       recordings of noise, of sound that has some
-"""
-
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from vitspeech.data.files import write_json
-from vitspeech.documents import parse_json, read_text
-from vitspeech.errors import InputError
+import pyarrow
+from tqdm import tqdm
 
-PACK = "pack.json"
-FORMAT, VERSION = "vitspeech pack", 1
-MOST_BYTES = 2**26  # of pack.json: a line for each shard of some terabytes
-SPLITS = ("train", "validation", "test")
-NOISE = "noise"
-REPACK = "pack the data set again with `vitspeech pack`"
+from vitspeech.data.files import sha256, write_json
+from vitspeech.data.storage.format import (
+    DESCRIPTION,
+    FORMAT,
+    NOISE,
+    PACK,
+    ROWS_PER_BATCH,
+    SCHEMA,
+    index_file,
+    read_description,
+    shard_file,
+)
+from vitspeech.data.storage.packed import mapped
+from vitspeech.data.storage.rows import UNREADABLE
+from vitspeech.errors import InputError
+from vitspeech.writing import replacing
+
+MB = 2**20
 
 
 @dataclass(frozen=True)
-class ShardEntry:
-    """A finished shard.
+class Entries:
+    """The items of a split, as a pack holds them.
 
     Args:
-        file: Its name in the pack's folder.
-        rows: Number of rows.
-        bytes: Size of the file.
-        sha256: Checksum of the file.
-        broken: The names of items that could not be read and are left out.
+        read: The bytes of the input of an index. It is called from several threads.
+        describe: The columns of `DESCRIPTION` of an index, without `bytes`.
+        count: Number of items.
     """
 
-    file: str
-    rows: int
-    bytes: int
-    sha256: str
-    broken: list[str] = field(default_factory=list)
+    read: Callable[[int], bytes]
+    describe: Callable[[int], dict[str, Any]]
+    count: int
 
 
-@dataclass
-class SplitEntry:
-    """A split of a pack.
+class PackWriter:
+    """Writes the splits of a data set into a folder, and goes on with what an interrupted start has written.
 
     Args:
-        items: Number of items when packing began.
-        items_sha256: Checksum of their names, targets and sizes, in their order.
-        shards: The finished shards; each is there in a complete pack.
-        rows_per_batch: Rows of each record batch.
-        speakers: Whether the speaker of every item is known.
-        named: Whether items have names.
+        folder: The pack; it is created if it is missing.
+        description: What `pack.json` says of the data set: `data`, `input`, `labels`, `preprocessing`, ...
+        shard_mb: Size of a shard in MiB, above which no record batch is added to it.
+        workers: Threads that read items.
+        broken: The largest share of items of a split that cannot be read and are left out.
+        progress: Show a progress bar.
+
+    Raises:
+        InputError: If the folder holds a pack of another data set, or other files.
     """
 
-    items: int
-    items_sha256: str
-    rows_per_batch: int
-    speakers: bool
-    named: bool
-    shards: list[ShardEntry] = field(default_factory=list)
+    def __init__(
+        self,
+        folder: Path,
+        description: dict[str, Any],
+        *,
+        shard_mb: float = 256,
+        workers: int = 4,
+        broken: float = 0.0,
+        progress: bool = True,
+    ) -> None:
+        self.folder, self.shard_bytes, self.workers = folder, shard_mb * MB, workers
+        self.broken, self.progress = broken, progress
+        base = {"format": FORMAT, "complete": False, "shard_mb": shard_mb, "rows_per_batch": ROWS_PER_BATCH}
+        self.description = base | description | {"splits": {}, "broken": {}}
+        if (folder / PACK).exists():
+            self.go_on(read_description(folder))
+        elif folder.exists() and any(folder.iterdir()):
+            raise InputError(f"{folder}: holds other files; name an empty folder or a new one")
+        folder.mkdir(parents=True, exist_ok=True)
+        for draft in folder.glob(".*.draft"):  # of a start that was killed
+            draft.unlink()
 
-    @property
-    def rows(self) -> int:
-        """The number of items that can be read."""
-        return sum(shard.rows for shard in self.shards)
-
-
-@dataclass
-class Pack:
-    """The contents of `pack.json`.
-
-    Args:
-        folder: The folder of the pack.
-        data: Name of the class of the data set.
-        arguments: The arguments of its constructor that decide what the items are.
-        labels: Its labels.
-        preprocessing: How inputs were read.
-        shape: Shape of every input; `None` if they differ.
-        splits: Its splits, and `noise`.
-        complete: Whether all shards are written.
-    """
-
-    folder: Path
-    data: str
-    arguments: dict[str, Any]
-    labels: list[str]
-    preprocessing: dict[str, Any]
-    shape: list[int] | None
-    splits: dict[str, SplitEntry]
-    complete: bool = False
-
-    def write(self) -> None:
-        """Write `pack.json` atomically."""
-        content = asdict(self)
-        del content["folder"]
-        write_json({"format": FORMAT, "version": VERSION, **content}, self.folder / PACK)
-
-    def check_files(self) -> None:
-        """Check that every shard is there and has its size.
+    def go_on(self, written: dict[str, Any]) -> None:
+        """Take over the shards of an earlier start.
 
         Raises:
-            FileNotFoundError: If one is missing.
-            InputError: If one has another size, or the pack is not complete.
+            InputError: If it was another data set.
         """
-        if not self.complete:
-            raise InputError(f"{self.folder}: packing did not finish; the same `vitspeech pack` command goes on")
-        for split in self.splits.values():
-            for shard in split.shards:
-                file = self.folder / shard.file
-                if not file.is_file():
-                    raise FileNotFoundError(f"{file}: is missing; copy it again, or {REPACK}")
-                if (size := file.stat().st_size) != shard.bytes:
-                    problem = "truncated" if size < shard.bytes else "too long"
-                    raise InputError(
-                        f"{file}: {problem}: {size:,} of {shard.bytes:,} bytes; copy it again, or {REPACK}"
-                    )
+        for name in [name for name in self.description if name not in ("splits", "broken", "complete")]:
+            if written.get(name) != self.description[name]:
+                raise InputError(
+                    f"{self.folder}: holds a pack with {name}={written.get(name)!s:.200}, not "
+                    f"{self.description[name]!s:.200}; name another folder"
+                )
+        self.description = written
+        for split, shards in written["splits"].items():
+            until = shards[-1]["until"] if shards else 0
+            written["broken"][split] = [item for item in written["broken"][split] if item["index"] < until]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all splits are written."""
+        return self.description["complete"]
+
+    def write(self, split: str, entries: Entries) -> None:
+        """Write the shards of a split that are missing, and then its index.
+
+        Raises:
+            InputError: If more than the share `broken` of its items cannot be read, or the disk is too small.
+        """
+        shards = self.description["splits"].setdefault(split, [])
+        broken = self.description["broken"].setdefault(split, [])
+        place = shards[-1]["until"] if shards else 0
+        with (
+            tqdm(total=entries.count, initial=place, desc=f"packing {split}", disable=not self.progress) as bar,
+            ThreadPoolExecutor(self.workers) as threads,
+        ):
+            rows = self.rows(entries, place, threads, broken, bar)
+            while place < entries.count:
+                file = self.folder / shard_file(split, len(shards))
+                items, until = self.write_shard(file, rows)
+                if not items:
+                    break
+                size = file.stat().st_size
+                shards.append(
+                    {"file": file.name, "items": items, "until": until, "bytes": size, "sha256": sha256(file)}
+                )
+                place = until
+                self.save()
+        if not shards:
+            raise InputError(f"{self.folder}: no item of {split} can be read")
+        self.write_index(split)
+
+    def rows(
+        self, entries: Entries, start: int, threads: ThreadPoolExecutor, broken: list[dict[str, Any]], bar: tqdm
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield (index + 1, row) for each item that can be read, in order; threads read ahead of it."""
+        ahead, most = deque(), 4 * self.workers
+
+        def collect() -> Iterator[tuple[int, dict[str, Any]]]:
+            index, future = ahead.popleft()
+            bar.update()
+            try:
+                content = future.result()
+            except UNREADABLE as error:
+                broken.append({"index": index, "error": str(error)})
+                if len(broken) > self.broken * entries.count:
+                    count = f"{len(broken):,} of {entries.count:,} items"
+                    raise InputError(f"{count} cannot be read, above broken={self.broken:g}; {error}") from None
+                return
+            yield index + 1, {"input": content, "bytes": len(content)} | entries.describe(index)
+
+        for index in range(start, entries.count):
+            if len(ahead) == most:
+                yield from collect()
+            ahead.append((index, threads.submit(entries.read, index)))
+        while ahead:
+            yield from collect()
+
+    def write_shard(self, file: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> tuple[int, int]:
+        """Write rows until the shard is full; the number of items, and the index after the last one."""
+        items, size, until = 0, 0, 0
+        with (
+            replacing(file) as draft,
+            pyarrow.OSFile(str(draft), "wb") as sink,
+            pyarrow.ipc.new_file(sink, SCHEMA) as writer,
+        ):
+            while size < self.shard_bytes:
+                batch = list(islice(rows, ROWS_PER_BATCH))
+                if not batch:
+                    break
+                until = batch[-1][0]
+                writer.write_batch(pyarrow.RecordBatch.from_pylist([row for _, row in batch], schema=SCHEMA))
+                items, size = items + len(batch), size + sum(row["bytes"] for _, row in batch)
+        if not items:
+            file.unlink()
+        return items, until
+
+    def write_index(self, split: str) -> None:
+        """Write what describes the items of a split, taken from its shards."""
+        columns = [SCHEMA.get_field_index(name) for name in DESCRIPTION.names]
+        with (
+            replacing(index_file(self.folder, split)) as draft,
+            pyarrow.OSFile(str(draft), "wb") as sink,
+            pyarrow.ipc.new_file(sink, DESCRIPTION) as writer,
+        ):
+            for shard in self.description["splits"][split]:
+                table = mapped(self.folder / shard["file"]).read_all().select(columns).combine_chunks()
+                writer.write_table(table)
+
+    def write_noise(self, noise: Any) -> None:
+        """Write the noise that augmentation mixes in, int16 (N,)."""
+        content = pyarrow.record_batch({"input": pyarrow.array([noise.numpy().tobytes()], pyarrow.large_binary())})
+        with (
+            replacing(self.folder / NOISE) as draft,
+            pyarrow.OSFile(str(draft), "wb") as sink,
+            pyarrow.ipc.new_file(sink, content.schema) as writer,
+        ):
+            writer.write_batch(content)
+
+    def finish(self) -> None:
+        """Mark the pack as complete."""
+        self.description["complete"] = True
+        self.save()
+
+    def save(self) -> None:
+        """Write `pack.json`."""
+        write_json(self.description, self.folder / PACK)
 
 
-def is_pack(folder: str | Path) -> bool:
-    """Whether a folder holds a pack."""
-    return (Path(folder) / PACK).is_file()
-
-
-def read_pack(folder: str | Path) -> Pack:
-    """Read and check `pack.json`.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        InputError: If it is not one of this version.
-    """
-    file = Path(folder) / PACK
-    if not file.is_file():
-        raise FileNotFoundError(f"{folder}: no pack in this folder ({PACK} is missing); make it with `vitspeech pack`")
-    content = parse_json(read_text(file, most_bytes=MOST_BYTES), str(file))
-    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-        raise InputError(f"{file}: not a pack of vitspeech")
-    if (version := content.pop("version", None)) != VERSION:
-        raise InputError(f"{file}: has version {version!r:.20}, and this vitspeech reads {VERSION}; {REPACK}")
-    check_keys(content, PACK_TYPES, str(file))
-    if not all(isinstance(label, str) for label in content["labels"]):
-        raise InputError(f"{file}: labels are not texts")
-    shape = content["shape"]
-    if shape is not None and not all(type(size) is int and 0 < size < 2**31 for size in shape):
-        raise InputError(f"{file}: shape is not a list of sizes")
-    if not set(SPLITS) <= content["splits"].keys() <= {*SPLITS, NOISE}:
-        raise InputError(f"{file}: splits are not {', '.join(SPLITS)}")
-    splits = {name: read_split(entry, f"{file}: {name}") for name, entry in content.pop("splits").items()}
-    return Pack(Path(folder), splits=splits, **content)
-
-
-def read_split(entry: Any, place: str) -> SplitEntry:
-    """Check the entry of a split.
-
-    Raises:
-        InputError: If a key is missing, unknown or of another type.
-    """
-    check_keys(entry, SPLIT_TYPES, place)
-    shards = []
-    for shard in entry["shards"]:
-        check_keys(shard, SHARD_TYPES, f"{place}: shards")
-        if Path(shard["file"]).name != shard["file"] or min(shard["rows"], shard["bytes"]) < 0:
-            raise InputError(f"{place}: {shard['file']!r:.60} is not a file in the pack, or has a negative size")
-        shards.append(ShardEntry(**shard))
-    if entry["rows_per_batch"] < 1:
-        raise InputError(f"{place}: rows_per_batch is below 1")
-    return SplitEntry(**{**entry, "shards": shards})
-
-
-PACK_TYPES = {
-    "data": str,
-    "arguments": dict,
-    "labels": list,
-    "preprocessing": dict,
-    "shape": list | None,
-    "splits": dict,
-    "complete": bool,
-}
-SPLIT_TYPES = {
-    "items": int,
-    "items_sha256": str,
-    "rows_per_batch": int,
-    "speakers": bool,
-    "named": bool,
-    "shards": list,
-}
-SHARD_TYPES = {"file": str, "rows": int, "bytes": int, "sha256": str, "broken": list}
-
-
-def check_keys(entry: Any, types: Mapping[str, Any], place: str) -> None:
-    """Check that a JSON object has these keys, of these types, and no others.
-
-    Raises:
-        InputError: If it does not.
-    """
-    if not isinstance(entry, dict):
-        raise InputError(f"{place}: is not a JSON object")
-    for key, kind in types.items():
-        value = entry.get(key)
-        if key not in entry or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise InputError(f"{place}: {key} is missing, or not what it should be")
-    if unknown := sorted(entry.keys() - types.keys()):
-        raise InputError(f"{place}: unknown key {unknown[0]!r:.40}")
-
-
-def open_pack(storage: str, root: str | Path | None, data: str, arguments: Mapping[str, Any]) -> Pack | None:
-    """The pack that `storage` names, or else the root; `None` if neither does.
+def check_pack(folder: Path, *, progress: bool = True) -> int:
+    """Compare each shard with its checksum.
 
     Args:
-        storage: `memory`, `files` or a folder.
-        root: The root of the data set, which may be a pack itself.
-        data: Name of the class that reads it.
-        arguments: The arguments that the config asks for; those that are `None` may be any.
+        folder: The pack.
+        progress: Show a progress bar.
+
+    Returns:
+        The number of items.
 
     Raises:
-        FileNotFoundError: If a folder has no pack, or a shard is missing.
-        InputError: If the pack is broken, or of another data set.
+        FileNotFoundError: If the pack or a shard is missing.
+        InputError: If a shard is not as it was written; the message names it.
     """
-    named = storage not in ("memory", "files")
-    if not named and (root is None or not is_pack(root)):
-        return None
-    pack = read_pack(storage if named else root)
-    if pack.data != data:
-        raise InputError(f"{pack.folder}: a pack of {pack.data}, and the config asks for {data}")
-    check_arguments(pack, arguments)
-    pack.check_files()
-    return pack
-
-
-def check_arguments(pack: Pack, arguments: Mapping[str, Any]) -> None:
-    """Check that a pack was made with the arguments that a config asks for.
-
-    Raises:
-        InputError: If it was not.
-    """
-    for name, wanted in arguments.items():
-        packed, asked = pack.arguments.get(name), list(wanted) if isinstance(wanted, tuple) else wanted
-        if asked is not None and packed != asked:
-            raise InputError(
-                f"{pack.folder}: packed with {name}={packed!r:.60}, and the config asks for {asked!r:.60}; {REPACK}"
-            )
+    description = read_description(folder)
+    shards = [shard for some in description["splits"].values() for shard in some]
+    for shard in tqdm(shards, "checking", disable=not progress, leave=False):
+        file = folder / shard["file"]
+        if not file.is_file():
+            raise FileNotFoundError(f"{file}: is missing; the pack was written with it")
+        if sha256(file) != shard["sha256"]:
+            raise InputError(f"{file}: is not as it was written (its SHA-256 differs); copy it again")
+        if sum(mapped(file).get_batch(k).num_rows for k in range(mapped(file).num_record_batches)) != shard["items"]:
+            raise InputError(f"{file}: does not have {shard['items']:,} items")
+    return sum(shard["items"] for shard in shards)

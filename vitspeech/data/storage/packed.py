@@ -1,147 +1,190 @@
-"""Reading the items of a pack: inputs when a batch needs them, labels at once, names and speakers one by one.
+"""Reading a pack: its shards are mapped into memory, so that an item is read without those before it.
 
-Memory: 8 bytes of label for each item in every process that opens the split; the inputs are pages of the files, which
-the kernel shares between processes and drops when it needs the memory.
+Memory that is not shared: 8 bytes per item for labels. Pages of the shards belong to the system's file cache.
+
+Shapes: B batch, N samples.
 """
 
 from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import numpy
+import pyarrow
 import torch
 from torch import Tensor
 
-from vitspeech.data.batches import Items
-from vitspeech.data.storage.pack import NOISE, Pack
-from vitspeech.data.storage.rows import Rows
-from vitspeech.data.storage.shards import Shard
+from vitspeech.data.storage.format import NOISE, index_file, read_description
 from vitspeech.errors import InputError
 
-MOST_OPEN = 128  # shards that a process keeps open; many systems allow 1024 open files
 
+class Shards:
+    """The inputs of a split as bytes, by their indices.
 
-class PackedRows(Rows):
-    """The inputs of a split of a pack. Files are opened in each process when it reads the first row of them.
+    Files are opened when they are first read, in each process.
 
     Args:
-        pack: The pack.
-        split: The name of the split.
-        decode: Makes a tensor from the bytes of an input.
+        folder: The pack.
+        shards: The `shards` of the split in `pack.json`.
+        rows_per_batch: Items in a record batch; only the last one of a shard has fewer.
     """
 
-    def __init__(self, pack: Pack, split: str, decode: Callable[[memoryview], Tensor]) -> None:
-        self.folder, self.entry, self.decode = pack.folder, pack.splits[split], decode
-        self.ends = list(accumulate(shard.rows for shard in self.entry.shards))
-        self.opened: OrderedDict[int, Shard] = OrderedDict()
+    def __init__(self, folder: Path, shards: list[dict[str, Any]], rows_per_batch: int) -> None:
+        self.files, self.rows_per_batch = [folder / shard["file"] for shard in shards], rows_per_batch
+        self.ends = list(accumulate(shard["items"] for shard in shards))
+        self.open: dict[int, pyarrow.RecordBatchFileReader] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "opened": OrderedDict()}
+        return self.__dict__ | {"open": {}}
 
     def __len__(self) -> int:
         return self.ends[-1] if self.ends else 0
 
-    def shard(self, number: int) -> Shard:
-        """A shard, opened if it is not."""
-        if number not in self.opened:
-            if len(self.opened) >= MOST_OPEN:
-                self.opened.popitem(last=False)
-            entry = self.entry.shards[number]
-            self.opened[number] = Shard(self.folder / entry.file, entry.rows, self.entry.rows_per_batch)
-        return self.opened[number]
-
-    def locate(self, index: int) -> tuple[Shard, int]:
-        """The shard of an item, and its row there."""
+    def read(self, index: int) -> pyarrow.Buffer:
+        """The bytes of an input, which are not copied."""
         number = bisect_right(self.ends, index)
-        if not 0 <= index < len(self):
-            raise IndexError(f"{index} is not an item of {len(self):,}")
-        return self.shard(number), index - (self.ends[number - 1] if number else 0)
-
-    def row(self, index: int) -> Tensor:
-        shard, row = self.locate(index)
-        return self.decode(shard.content(row))
-
-    def labels(self) -> Tensor:
-        """The label of each item, int64.
-
-        Raises:
-            InputError: If a shard has none.
-        """
-        labels = torch.empty(len(self), dtype=torch.int64)
-        end = 0
-        for number in range(len(self.entry.shards)):
-            for array in self.shard(number).arrays("label"):
-                if array.null_count:
-                    raise InputError(f"{self.shard(number).path}: an item has no label")
-                labels[end : end + len(array)] = torch.from_numpy(array.to_numpy(zero_copy_only=False).copy())
-                end += len(array)
-        return labels
-
-    def column(self, name: str) -> "Column":
-        """The values of a column, which are read when they are used."""
-        return Column(self, name)
+        if number not in self.open:
+            self.open[number] = mapped(self.files[number])
+        batch, row = divmod(index - (self.ends[number - 1] if number else 0), self.rows_per_batch)
+        return self.open[number].get_batch(batch).column(0)[row].as_buffer()
 
 
-class Column(Sequence):
-    """A column of a split, such as the names of its items: a sequence that holds no values.
+def mapped(file: Path) -> pyarrow.RecordBatchFileReader:
+    """Open an Arrow file, mapped into memory.
+
+    Raises:
+        InputError: If it is not one.
+    """
+    try:
+        return pyarrow.ipc.open_file(pyarrow.memory_map(str(file)))
+    except pyarrow.ArrowInvalid as error:
+        raise InputError(f"{file}: is broken ({str(error).partition(chr(10))[0]})") from None
+
+
+class PackedRows:
+    """Inputs of one shape from a pack; the `inputs` of `Items`.
 
     Args:
-        rows: The split.
-        name: The column.
+        shards: The inputs as bytes.
+        decode: Makes a tensor of an input's bytes and its index.
     """
 
-    def __init__(self, rows: PackedRows, name: str) -> None:
-        self.rows, self.name = rows, name
+    def __init__(self, shards: Shards, decode: Any) -> None:
+        self.shards, self.decode = shards, decode
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.shards)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        shard, row = self.rows.locate(range(len(self))[index])
-        return shard.value(self.name, row)
+    def __getitem__(self, indices: Tensor) -> Tensor:
+        return torch.stack([self.decode(self.shards.read(index)) for index in indices.tolist()])
 
-    def __iter__(self) -> Iterator[Any]:
-        for number in range(len(self.rows.entry.shards)):
-            for array in self.rows.shard(number).arrays(self.name):
-                yield from array.to_pylist()
+    def take(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """As `FileRows.take`."""
+        return self[indices], indices
 
 
-def packed_items(pack: Pack, split: str, decode: Callable[[memoryview], Tensor]) -> Items:
-    """The items of a split with their labels and, if all are known, their speakers."""
-    rows = PackedRows(pack, split, decode)
-    return Items(rows, rows.labels(), rows.column("speaker") if rows.entry.speakers else None)
+def numbers(content: pyarrow.Buffer, dtype: str, shape: tuple[int, ...]) -> Tensor:
+    """A tensor of an input's bytes; it is copied, since a pack cannot be written to."""
+    return torch.from_numpy(numpy.frombuffer(content, dtype).reshape(shape).copy())
 
 
-def packed_names(pack: Pack) -> dict[str, list[str]]:
-    """The names of the items of each split; empty if they have none."""
-    if not all(entry.named for entry in splits_of(pack).values()):
-        return {}
-    columns = {split: PackedRows(pack, split, raw_samples).column("name") for split in splits_of(pack)}
-    return {split: [name for name in column if name is not None] for split, column in columns.items()}
+class Pack:
+    """A data set in a pack.
+
+    Args:
+        folder: The pack.
+
+    Attributes:
+        labels: The label of each class or unit.
+        preprocessing: As that of the data set.
+        heard_words: As that of the data set; `None` if it has none.
+
+    Raises:
+        FileNotFoundError: If there is no pack, or one of its files is missing.
+        InputError: If it is not finished, or a file has not the size that it was written with.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.description = read_description(self.folder)
+        if not self.description["complete"]:
+            raise InputError(f"{self.folder}: is not finished; run the same `vitspeech pack` again")
+        self.labels, self.preprocessing = self.description["labels"], self.description["preprocessing"]
+        self.heard_words = self.description.get("heard_words")
+        for shards in self.description["splits"].values():
+            for shard in shards:
+                file = self.folder / shard["file"]
+                if not file.is_file():
+                    raise FileNotFoundError(f"{file}: is missing; the pack was written with it")
+                if file.stat().st_size != shard["bytes"]:
+                    raise InputError(
+                        f"{file}: has {file.stat().st_size:,} bytes, not {shard['bytes']:,}; copy it again"
+                    )
+
+    def shards(self, split: str) -> Shards:
+        """The inputs of a split as bytes."""
+        return Shards(self.folder, self.description["splits"][split], self.description["rows_per_batch"])
+
+    def rows(self, split: str, decode: Any = None) -> PackedRows:
+        """The inputs of a split as tensors of one shape.
+
+        Args:
+            split: `train`, `validation` or `test`.
+            decode: Decodes an input, if a pack of this data set holds the bytes of files.
+        """
+        form = self.description["input"]
+        if form["kind"] == "numbers":
+            decode = partial(numbers, dtype=form["dtype"], shape=tuple(form["shape"]))
+        return PackedRows(self.shards(split), decode)
+
+    def table(self, split: str) -> pyarrow.Table:
+        """What describes the items of a split; columns that are not used are not read."""
+        return mapped(index_file(self.folder, split)).read_all()
+
+    def column(self, split: str, name: str) -> list[str]:
+        """One description of each item."""
+        return self.table(split).column(name).to_pylist()
+
+    def item_labels(self, split: str) -> Tensor:
+        """The index of each item's label (items,)."""
+        return torch.from_numpy(self.table(split).column("label").to_numpy().copy())
+
+    def speakers(self, split: str) -> list[str] | None:
+        """The speaker of each item; `None` if one is unknown."""
+        return None if (column := self.table(split).column("speaker")).null_count else column.to_pylist()
+
+    def item_names(self) -> dict[str, list[str]]:
+        """The names of the items of each split; empty if they have none."""
+        names = {split: self.table(split).column("name") for split in self.description["splits"]}
+        if any(column.null_count for column in names.values()):
+            return {}
+        return {split: column.to_pylist() for split, column in names.items()}
+
+    @cached_property
+    def noise(self) -> Tensor | None:
+        """The noise that augmentation mixes in, int16 (N,); `None` if there is none."""
+        if not (self.folder / NOISE).exists():
+            return None
+        content = mapped(self.folder / NOISE).get_batch(0).column(0)[0].as_buffer()
+        return numbers(content, "int16", (-1,))
+
+    def check(self, labels: list[str], preprocessing: dict[str, Any]) -> None:
+        """Refuse a pack of another data set.
+
+        Raises:
+            InputError: If its labels or its preprocessing are others.
+        """
+        if list(labels) != self.labels:
+            raise InputError(f"{self.folder}: holds the labels {some(self.labels)}; the config asks for {some(labels)}")
+        for name, value in preprocessing.items():
+            if self.preprocessing.get(name) != value:
+                raise InputError(
+                    f"{self.folder}: was packed with {name}={self.preprocessing.get(name)}; the config asks for {value}"
+                )
 
 
-def splits_of(pack: Pack) -> dict[str, Any]:
-    """The splits of items, without noise."""
-    return {name: entry for name, entry in pack.splits.items() if name != NOISE}
-
-
-def packed_noise(pack: Pack) -> dict[str, Tensor]:
-    """The recordings of noise by name: int16; none if the pack has none."""
-    if NOISE not in pack.splits:
-        return {}
-    rows = PackedRows(pack, NOISE, raw_samples)
-    return {name: rows.row(index) for index, name in enumerate(rows.column("name"))}
-
-
-def raw_samples(content: memoryview) -> Tensor:
-    """The samples of a recording: int16 (N,)."""
-    return torch.from_numpy(numpy.frombuffer(content, numpy.int16).copy())
-
-
-def raw_pixels(content: memoryview, side: int) -> Tensor:
-    """A decoded picture: uint8 (3, side, side)."""
-    return torch.from_numpy(numpy.frombuffer(content, numpy.uint8).reshape(3, side, side).copy())
+def some(labels: list[str]) -> str:
+    """The first labels in one line."""
+    return ", ".join(labels[:10]) + (f" and {len(labels) - 10:,} more" if len(labels) > 10 else "")

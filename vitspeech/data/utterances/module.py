@@ -18,6 +18,7 @@ from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.module import InMemoryData, check_augment
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.data.utterances.packed import PackedUtterances
 from vitspeech.errors import InputError
 
 UNITS = ("words", "characters")
@@ -80,7 +81,7 @@ class UtteranceData(InMemoryData):
         batch: Utterances per training batch, on each device.
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        reading: For data sets of files: `storage`, `workers` and `broken`, see `InMemoryData`.
+        **storage: The other arguments of `InMemoryData`: `storage`, `workers`, `broken`.
 
     Attributes:
         manifests: Names or files of the manifests that the test sets are read from, if any.
@@ -101,9 +102,9 @@ class UtteranceData(InMemoryData):
         batch: int = 64,
         augment: SequenceAugment | None = None,
         seed: int = 0,
-        **reading: Any,
+        **storage: Any,
     ) -> None:
-        super().__init__(batch=batch, seed=seed, **reading)
+        super().__init__(batch=batch, seed=seed, **storage)
         if units not in UNITS:
             raise InputError(f"units={units!r} is unknown; known: {', '.join(UNITS)}")
         self.units = units
@@ -116,7 +117,10 @@ class UtteranceData(InMemoryData):
 
     def test_sets(self) -> dict[str, Dataset]:
         """The test sets by name; the first one gives the main result. Each has `utterances` with `id` and `words`."""
-        return {"test": self.read("test")}
+        return {"test": self.items_of("test")}
+
+    def packed(self, split: str) -> PackedUtterances:
+        return PackedUtterances(self.pack, split, self.encode)
 
     @cached_property
     def label_indices(self) -> dict[str, int]:

@@ -1,65 +1,87 @@
-"""The utterances of a pack: recordings and units that are made when they are needed, and held by nobody."""
+"""Recorded utterances in a pack.
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+Shapes: N samples.
+"""
 
-from vitspeech.data.storage.pack import Pack
-from vitspeech.data.storage.packed import PackedRows, raw_samples
-from vitspeech.data.utterances.recording import Recording
-from vitspeech.errors import InputError
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from vitspeech.data.storage.packed import Pack, numbers
+from vitspeech.data.utterances.batch import SpeechBatch, collate
 
 
-def packed_utterances(pack: Pack, split: str, units: str) -> tuple["PackedRecordings", PackedRows, "PackedUnits"]:
-    """The recordings of a split, their samples, int16 (N,), and their units.
+@dataclass(frozen=True)
+class PackedUtterance:
+    """What is known of an utterance besides its samples.
+
+    Args:
+        id: Its path when it was packed.
+        words: The transcript.
+    """
+
+    id: str
+    words: list[str]
+
+
+class Described(Sequence):
+    """The utterances of a split, made when they are asked for: a million of them need no memory."""
+
+    def __init__(self, names: pyarrow.ChunkedArray, transcripts: pyarrow.ChunkedArray) -> None:
+        self.names, self.transcripts = names, transcripts
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> PackedUtterance:
+        return PackedUtterance(self.names[index].as_py(), self.transcripts[index].as_py().split())
+
+    def __iter__(self) -> Iterator[PackedUtterance]:
+        return (self[index] for index in range(len(self)))
+
+
+class PackedUtterances(Dataset):
+    """The utterances of a split, indexed by (indices, seed).
 
     Args:
         pack: The pack.
-        split: The name of the split.
-        units: `words` or `characters`.
-    """
-    rows = PackedRows(pack, split, raw_samples)
-    return PackedRecordings(rows), rows, PackedUnits(rows, units, pack.labels)
-
-
-class PackedRecordings(Sequence):
-    """The recordings of a split."""
-
-    def __init__(self, rows: PackedRows) -> None:
-        self.rows, self.folder = rows, rows.folder
-        self.transcripts, self.speakers, self.names = map(rows.column, ("transcript", "speaker", "name"))
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        name = self.names[index]
-        return Recording(name, self.transcripts[index].split(), Path(name), self.speakers[index], str(self.folder))
-
-
-class PackedUnits(Sequence):
-    """The transcript of each recording of a split as indices of labels.
-
-    Args:
-        rows: The split.
-        units: `words` or `characters`.
-        labels: The vocabulary.
+        split: `train`, `validation` or `test`.
+        encode: The label indices of a transcript.
     """
 
-    def __init__(self, rows: PackedRows, units: str, labels: Sequence[str]) -> None:
-        self.transcripts, self.units = rows.column("transcript"), units
-        self.label_indices = {label: index for index, label in enumerate(labels)}
+    def __init__(self, pack: Pack, split: str, encode: Callable[[Sequence[str]], list[int]]) -> None:
+        self.pack, self.split, self.encode, self.shards = pack, split, encode, pack.shards(split)
+
+    def __getstate__(self) -> dict:
+        return {name: value for name, value in self.__dict__.items() if name not in ("utterances", "speakers")}
+
+    @cached_property
+    def utterances(self) -> Described:
+        """For each utterance its id and its words."""
+        table = self.pack.table(self.split)
+        return Described(table.column("name"), table.column("transcript"))
+
+    @cached_property
+    def speakers(self) -> list[list[str]] | None:
+        """For each utterance the speaker of each word; `None` if unknown."""
+        names = self.pack.speakers(self.split)
+        return names and [[name] * len(item.words) for name, item in zip(names, self.utterances, strict=True)]
+
+    @property
+    def seconds(self) -> Tensor:
+        """The duration of each utterance in seconds (utterances,)."""
+        samples = self.pack.table(self.split).column("bytes").to_numpy() // 2
+        return torch.from_numpy(samples / self.pack.preprocessing["sample_rate_hz"])
 
     def __len__(self) -> int:
-        return len(self.transcripts)
+        return len(self.shards)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        transcript = self.transcripts[index]
-        try:
-            return [self.label_indices[unit] for unit in (transcript.split() if self.units == "words" else transcript)]
-        except KeyError as error:
-            raise InputError(f"{self.transcripts.rows.folder}: {error.args[0]!r} is no label of the pack") from None
+    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SpeechBatch, int]:
+        indices, seed = batch[0].tolist(), batch[1]
+        sounds = [numbers(self.shards.read(index), "int16", (-1,)) for index in indices]
+        return collate(sounds, [self.encode(self.utterances[index].words) for index in indices]), seed

@@ -5,30 +5,58 @@ Shapes: N samples, A samples of background noise.
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
 from vitspeech.data.audio.listing import read_rows
-from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, SILENT_PEAK, check_clip, read_clip
+from vitspeech.data.audio.reading import (
+    LONGEST_S,
+    SAMPLE_RATE_HZ,
+    SHORTEST_S,
+    SILENT_PEAK,
+    check_audio,
+    read_clip,
+)
+from vitspeech.data.batches import Batches
 from vitspeech.data.clips.folder import hold_out, known_speakers, split_sources
 from vitspeech.data.clips.noise import pink_noise
+from vitspeech.data.module import FILES
 from vitspeech.data.splits import relative_name, speaker_in_name
-from vitspeech.data.storage.broken import Broken, leave_out
-from vitspeech.data.storage.packed import packed_names
-from vitspeech.data.storage.rows import FileRows, Rows
+from vitspeech.data.storage.broken import readable_files
+from vitspeech.data.storage.rows import FileSounds, readable
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise
 from vitspeech.data.utterances.batch import SpeechBatch, collate
+from vitspeech.data.utterances.duration_batches import DurationBatches, padding_in_random_order
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData, check_vocabulary
-from vitspeech.data.utterances.packed import packed_utterances
-from vitspeech.data.utterances.recording import Recording
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 
 COLUMNS = ("path", "transcript")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One row of a CSV file.
+
+    Args:
+        id: Path of the recording as in the CSV file.
+        words: The transcript.
+        file: The audio file.
+        speaker: Who speaks, if a column `speaker` or the file name says so.
+        location: The CSV file and line, for messages.
+    """
+
+    id: str
+    words: list[str]
+    file: Path
+    speaker: str | None
+    location: str
 
 
 class TranscribedAudio(UtteranceData):
@@ -48,14 +76,16 @@ class TranscribedAudio(UtteranceData):
     unknown, so frames cannot be labeled (`vitspeech.Labeling`).
 
     Args:
-        root: The folder described above, or a pack of it.
+        root: The folder described above.
         units: What is recognized: `words`, or `characters` (with a space between words).
         vocabulary: All words, or all characters including the space, that transcripts may contain. `None` is the
             sorted words of train.csv, or the space, the apostrophe and the letters a to z.
-        batch: Utterances per training batch, on each device.
+        batch: Utterances of an optimizer step, on all devices together.
+        batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
+            duration, so that there is less padding (`DurationBatches`).
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        reading: `storage` (`memory`, `files` or the folder of a pack), `workers` and `broken`, see `InMemoryData`.
+        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Raises:
         FileNotFoundError: If `root`, its train.csv or a listed recording is missing.
@@ -65,7 +95,8 @@ class TranscribedAudio(UtteranceData):
     """
 
     evaluation_batch = 16  # recordings may be a minute long
-    storages = ("memory", "files", "pack")
+
+    reads_files = True
 
     def __init__(
         self,
@@ -74,27 +105,26 @@ class TranscribedAudio(UtteranceData):
         units: Literal["words", "characters"] = "words",
         vocabulary: Sequence[str] | None = None,
         batch: int = 32,
+        batch_s: float | None = None,
         augment: SequenceAugment | None = None,
         seed: int = 0,
-        **reading: Any,
+        **storage: Any,
     ) -> None:
-        super().__init__(units=units, batch=batch, augment=augment, seed=seed, **reading)
+        super().__init__(units=units, batch=batch, augment=augment, seed=seed, **storage)
         if vocabulary is not None:
             check_vocabulary(vocabulary, units)
-        self.root, self.vocabulary = Path(root), vocabulary
-        self.pack = self.find_pack(root)
-        if self.pack is not None:
-            return
+        if batch_s is not None:
+            check_number("batch_s", batch_s, SHORTEST_S, 1e6)
+        self.root, self.vocabulary, self.batch_s = Path(root), vocabulary, batch_s
         self.item_root = self.root
+        if self.pack is not None:
+            self.labels = self.pack.labels
+            return
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
         if not (self.root / "train.csv").is_file():
             raise FileNotFoundError(f"{self.root / 'train.csv'}: no such file; it lists recordings with transcripts")
         self.sources = split_sources(self.root)
-
-    @property
-    def packed_as(self) -> dict[str, Any]:
-        return {"units": self.units, "vocabulary": self.vocabulary}
 
     @cached_property
     def labels(self) -> list[str]:
@@ -102,8 +132,6 @@ class TranscribedAudio(UtteranceData):
 
         Not read in the constructor: jsonargparse would wrap a ValueError raised there in a message about the config.
         """
-        if self.pack is not None:
-            return self.pack.labels
         if self.vocabulary is not None:
             return list(self.vocabulary)
         if self.units == "characters":
@@ -116,19 +144,18 @@ class TranscribedAudio(UtteranceData):
         return pink_noise(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
 
     def read(self, split: str) -> "RecordedUtterances":
-        if self.pack is not None:
-            return RecordedUtterances(*packed_utterances(self.pack, split, self.units))
         self.prepare()
-        recordings, broken = self.splits[split], Broken(self.broken, len(self.splits[split]), split)
-        if self.storage == "files":
-            leave_out(broken, recordings, broken.check(check_recording, read_recording))
-        else:
-            sounds = read_recordings(recordings, broken)
-        if kept := broken.places and broken.kept():
-            recordings = self.splits[split] = [recordings[place] for place in kept]
-        if self.storage == "files":
-            sounds = FileRows(recordings, read_recording, broken=broken, size=packed_size)
-        return RecordedUtterances(recordings, sounds, [self.encode(recording.words) for recording in recordings])
+        recordings = self.splits[split]
+        seconds: list[float] = []
+        if self.checks_files and (self.storage == FILES or self.broken):
+            check = check_audio if self.storage == FILES else read_clip
+            places, seconds = readable_files([item.file for item in recordings], check, split, self.broken)
+            recordings = self.splits[split] = [recordings[place] for place in places]
+        units = [self.encode(recording.words) for recording in recordings]
+        if self.storage == FILES:
+            sounds = FileSounds([item.file for item in recordings], read_clip)
+            return RecordedUtterances(recordings, sounds, units, torch.tensor(seconds))
+        return RecordedUtterances(recordings, read_recordings(recordings, split), units)
 
     def prepare(self) -> None:
         """List and check the recordings of all splits before reading any; hold out some for a split without a CSV."""
@@ -149,7 +176,7 @@ class TranscribedAudio(UtteranceData):
 
     def item_names(self) -> dict[str, list[str]]:
         if self.pack is not None:
-            return packed_names(self.pack)
+            return self.pack.item_names()
         self.prepare()
         return {
             split: [relative_name(recording.file, self.root) for recording in recordings]
@@ -170,6 +197,23 @@ class TranscribedAudio(UtteranceData):
         if not recording.file.is_file():
             raise FileNotFoundError(f"{recording.location}: {recording.file} does not exist")
 
+    def training_batches(self, ranks: int | None = None) -> Batches:
+        if self.batch_s is None:
+            return super().training_batches(ranks)
+        options = {"seed": self.seed, "accumulate": self.accumulate, "ranks": ranks}
+        return DurationBatches(self.train.seconds, self.batch_s, **options)
+
+    def describe_batches(self) -> str:
+        """How much of the training batches is padding, in one line; empty if their durations are not looked at."""
+        if self.batch_s is None:
+            return ""
+        batches = self.training_batches()
+        random = padding_in_random_order(self.train.seconds, max(len(self.train) // len(batches), 1))
+        return (
+            f"{len(batches):,} batches of up to {self.batch_s:g} s, {batches.padding():.1%} of it padding (in random "
+            f"order: {random:.1%})"
+        )
+
     def augment_batch(self, speech: SpeechBatch) -> SpeechBatch:
         speech = super().augment_batch(speech)
         noise, augment = self.noise.to(speech.waveforms.device), self.augment
@@ -178,23 +222,17 @@ class TranscribedAudio(UtteranceData):
 
 
 class RecordedUtterances(Dataset):
-    """Recorded utterances of variable length, int16; indexed by (indices, seed).
-
-    Args:
-        utterances: The recordings.
-        sounds: The samples of each, in a list or as `Rows`, which are read when a batch needs them.
-        units: The transcript of each as indices of labels.
-    """
+    """Recorded utterances of variable length, int16, in memory or in files; indexed by (indices, seed)."""
 
     def __init__(
-        self, utterances: Sequence[Recording], sounds: Sequence[Tensor] | Rows, units: Sequence[list[int]]
+        self,
+        utterances: Sequence[Recording],
+        sounds: Sequence[Tensor],
+        units: Sequence[list[int]],
+        seconds: Tensor | None = None,
     ) -> None:
         self.utterances, self.sounds, self.units = utterances, sounds, units
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether the samples are."""
-        return not isinstance(self.sounds, Rows)
+        self.seconds = torch.tensor([len(sound) / SAMPLE_RATE_HZ for sound in sounds]) if seconds is None else seconds
 
     @property
     def speakers(self) -> list[list[str]] | None:
@@ -207,60 +245,27 @@ class RecordedUtterances(Dataset):
 
     def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SpeechBatch, int]:
         indices, seed = batch
-        if isinstance(self.sounds, Rows):
-            sounds, indices = self.sounds.read(indices)  # others than those asked for where a file broke
-        else:
-            sounds = [self.sounds[index] for index in indices.tolist()]
-        return collate(sounds, [self.units[index] for index in indices.tolist()]), seed
+        sounds, read = readable(indices.tolist(), self.sounds.__getitem__)
+        return collate(sounds, [self.units[index] for index in read]), seed
 
 
-def read_recording(recording: Recording) -> Tensor:
-    """Read the samples of a recording: int16 (N,).
+def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]:
+    """Read the samples of each recording, int16 (N,); warn once about silent ones.
 
     Raises:
-        InputError: If it is too short, too long or cannot be read; the message names its line.
+        InputError: If a recording is too short, too long or cannot be read; the message names its line.
     """
-    try:
-        return read_clip(recording.file)
-    except ValueError as error:
-        raise InputError(f"{recording.location}: {error}") from None
-
-
-def check_recording(recording: Recording) -> float:
-    """Check what the header of a recording says, and return its duration in seconds.
-
-    Raises:
-        InputError: As `read_recording` does.
-    """
-    try:
-        return check_clip(recording.file)
-    except ValueError as error:
-        raise InputError(f"{recording.location}: {error}") from None
-
-
-def packed_size(recording: Recording) -> int:
-    """About how many bytes a recording has in a pack."""
-    return round(check_recording(recording) * SAMPLE_RATE_HZ) * 2
-
-
-def read_recordings(recordings: Sequence[Recording], broken: Broken) -> list[Tensor]:
-    """Read the samples of each recording, int16 (N,), but of broken ones; warn once about silent ones.
-
-    Raises:
-        InputError: If more recordings than allowed are too short, too long or cannot be read.
-    """
-    progress = tqdm(recordings, f"reading {broken.split}", disable=len(recordings) < 500 or None, leave=False)
-    sounds = list(broken.each(progress, read_recording))
-    broken.warn()
-    silent = [
-        recordings[place]
-        for place, sound in zip(broken.kept(), sounds, strict=True)
-        if max(-int(sound.min()), int(sound.max())) <= SILENT_PEAK
-    ]
+    sounds, silent = [], []
+    for recording in tqdm(recordings, f"reading {split}", disable=len(recordings) < 500 or None, leave=False):
+        try:
+            sounds.append(read_clip(recording.file))
+        except ValueError as error:
+            raise InputError(f"{recording.location}: {error}") from None
+        if max(-int(sounds[-1].min()), int(sounds[-1].max())) <= SILENT_PEAK:
+            silent.append(f"{recording.location}: {recording.file}")
     if silent:
-        count, first = f"{len(silent):,} of {len(recordings):,} recordings", silent[0]
-        first_named = f"{first.location}: {first.file}"
-        warnings.warn(f"{count} are silent (nothing above -66 dBFS), first {first_named}", stacklevel=2)
+        count = f"{len(silent):,} of {len(recordings):,} recordings"
+        warnings.warn(f"{count} are silent (nothing above -66 dBFS), first {silent[0]}", stacklevel=2)
     return sounds
 
 

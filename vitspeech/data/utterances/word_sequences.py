@@ -49,7 +49,8 @@ class WordSequences(UtteranceData):
         manifests: Test sets: those of the package by name (`speech-commands-1-7`, `speech-commands-8-12`), others by
             their file. Each is reported and the first gives the main result. If there are none, the test set is
             sampled by this protocol.
-        batch: Utterances per training batch, on each device.
+        batch: Utterances of an optimizer step, on all devices together.
+        workers: Number of processes that compose utterances; 0 composes them in the process that trains.
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
 
@@ -69,10 +70,12 @@ class WordSequences(UtteranceData):
         count: int = 8000,
         manifests: Sequence[str] = (),
         batch: int = 64,
+        workers: int = 0,
         augment: SequenceAugment | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(units=units, batch=batch, augment=augment, seed=seed)
+        super().__init__(units=units, batch=batch, augment=augment, seed=seed, workers=workers)
+        self.workers = workers
         check_range("words", words)
         check_range("gap_ms", gap_ms)
         check_range("snr_db", snr_db)

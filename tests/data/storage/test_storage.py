@@ -1,0 +1,217 @@
+"""A data set gives the same batches from memory, from its files and from a pack."""
+
+import re
+from functools import partial
+from pathlib import Path
+
+import numpy
+import pytest
+import soundfile
+import torch
+from PIL import Image
+
+from vitspeech.data import AudioFolder, Cifar, ImageFolder, InMemoryData, Shapes, TranscribedAudio
+from vitspeech.data.storage import pack as pack_writing
+from vitspeech.data.storage.data_set import pack
+from vitspeech.data.storage.packed import Pack
+from vitspeech.errors import InputError
+
+RANDOM = numpy.random.default_rng(0)
+NOISE = "_background_noise_"
+
+
+def sound(path: Path, samples: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, RANDOM.integers(-9000, 9000, samples).astype(numpy.int16), 16_000)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("pictures")
+    for word in ("ape", "bee"):
+        (root / word).mkdir()
+        for number in range(40):
+            pixels = RANDOM.integers(0, 255, (30 + number, 41, 3)).astype(numpy.uint8)
+            Image.fromarray(pixels).save(root / word / f"{number}.{'jpg' if number % 2 else 'png'}")
+    return root
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("clips")
+    for word in ("no", "yes"):
+        for number in range(40):
+            sound(root / word / f"p{number % 13}_nohash_{number}.wav", 1700 + 10 * number)
+    sound(root / NOISE / "rain.wav", 20_000)
+    return root
+
+
+@pytest.fixture(scope="module")
+def speech(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("speech")
+    rows = []
+    for number in range(60):
+        sound(root / f"{number}.wav", 1700 + 30 * number)
+        rows.append(f"{number}.wav,{' '.join(['go', 'stop', 'left'][: 1 + number % 3])},p{number % 7}")
+    (root / "train.csv").write_text("\n".join(["path,transcript,speaker", *rows]) + "\n")
+    return root
+
+
+@pytest.fixture(params=["pictures", "clips", "speech"])
+def kind(request):
+    """A data set of files, as a function of its storage."""
+    root = str(request.getfixturevalue(request.param))
+    kinds = {
+        "pictures": partial(ImageFolder, root, image=16, batch=7),
+        "clips": partial(AudioFolder, root, seconds=0.1, batch=7),
+        "speech": partial(TranscribedAudio, root, batch=7),
+    }
+    return kinds[request.param]
+
+
+def packed(made, folder: Path, **options) -> Path:
+    """Pack a data set."""
+    pack(made(storage="files"), folder, {"class_path": "Mine"}, progress=False, **options)
+    return folder
+
+
+def tensors(value) -> list:
+    """The tensors of a batch, and its seed."""
+    return [part for item in value for part in (item if isinstance(item, tuple) else (item,))]
+
+
+def batches(data: InMemoryData) -> list[list]:
+    """The batches of an epoch of training, of validation and of test."""
+    data.setup("fit")
+    loaders = (data.train_dataloader(), data.val_dataloader(), data.test_dataloader())
+    return [tensors(batch) for loader in loaders for batch in loader]
+
+
+def same(one: list[list], other: list[list]) -> None:
+    assert len(one) == len(other)
+    for first, second in zip(one, other, strict=True):
+        for a, b in zip(first, second, strict=True):
+            assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_the_same_from_memory_files_and_a_pack(kind, tmp_path, workers, monkeypatch):
+    monkeypatch.setattr(pack_writing, "ROWS_PER_BATCH", 8)
+    memory = batches(kind())
+    same(memory, batches(kind(storage="files", workers=workers)))
+    folder = packed(kind, tmp_path / "pack", shard_mb=0.02)
+    assert len(list(folder.glob("train-*.arrow"))) > 2
+    same(memory, batches(kind(storage=str(folder), workers=workers)))
+
+
+def test_batches_by_duration_are_the_same_from_memory_files_and_a_pack(speech, tmp_path):
+    made = partial(TranscribedAudio, str(speech), batch_s=1.5)
+    memory = batches(made())
+    same(memory, batches(made(storage="files")))
+    folder = packed(made, tmp_path / "pack")
+    same(memory, batches(made(storage=str(folder))))
+    data = made()
+    data.setup("fit")
+    assert re.fullmatch(
+        r"\d+ batches of up to 1\.5 s, .*% of it padding \(in random order: .*%\)", data.describe_batches()
+    )
+    with pytest.raises(InputError, match=r"batch_s=0\.2 does not hold the longest utterance"):
+        batches(made(batch_s=0.2))
+
+
+def test_a_pack_needs_no_other_files(kind, tmp_path):
+    whole, folder = kind(), packed(kind, tmp_path / "pack")
+    alone = kind.func("nowhere", **kind.keywords, storage=str(folder))
+    alone.setup("fit")
+    assert list(alone.labels) == list(whole.labels) and alone.preprocessing == whole.preprocessing
+    assert alone.item_names() == whole.item_names()
+    speakers = [getattr(data.items_of("test"), "speakers", None) for data in (alone, whole)]
+    assert speakers[0] == speakers[1] and (kind.func is ImageFolder) == (speakers[0] is None)
+    if kind.func is AudioFolder:
+        assert torch.equal(alone.noise, whole.noise)
+    if kind.func is TranscribedAudio:
+        ours, theirs = ([(item.id, item.words) for item in data.items_of("test").utterances] for data in (alone, whole))
+        assert ours == theirs
+
+
+def test_pixels_that_have_no_files_are_packed_as_they_are(tmp_path):
+    data = Shapes(count=100, batch=9)
+    pack(data, tmp_path / "pack", {}, progress=False)
+    written, items = Pack(tmp_path / "pack"), data.read("train")
+    assert torch.equal(written.rows("train")[torch.arange(100)], items.inputs)
+    assert torch.equal(written.item_labels("train"), items.labels) and written.item_names() == {}
+
+
+def test_files_are_no_storage_where_there_are_none():
+    with pytest.raises(InputError, match="storage=files: Cifar has no file for each item"):
+        Cifar(storage="files")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"image": 24}, "was packed with image=16; the config asks for 24"),
+        ({"storage": "nowhere"}, "nowhere: is not a pack; it has no pack.json"),
+        ({"broken": 1.5}, "broken"),
+        ({"workers": -1}, "workers=-1 is not a number from 0"),
+    ],
+)
+def test_what_does_not_fit_a_pack_is_refused(pictures, tmp_path, change, message):
+    made = partial(ImageFolder, str(pictures), image=16)
+    folder = packed(made, tmp_path / "pack")
+    with pytest.raises((InputError, FileNotFoundError), match=message):
+        ImageFolder("nowhere", **{"image": 16, "storage": str(folder)} | change).setup("fit")
+
+
+def break_file(root: Path, name: str) -> None:
+    """Truncate a file after its header."""
+    file = root / name
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("storage", ["memory", "files"])
+@pytest.mark.parametrize("which", ["images", "audio"])
+def test_a_broken_file_costs_that_file_up_to_a_share(tmp_path, storage, which):
+    for number in range(50):
+        for word in ("ape", "bee"):
+            if which == "audio":
+                sound(tmp_path / word / f"{number}.wav", 1800)
+            else:
+                (tmp_path / word).mkdir(exist_ok=True)
+                Image.new("L", (30, 30), 2 * number).save(tmp_path / word / f"{number}.png")
+    whole = (AudioFolder if which == "audio" else ImageFolder)(str(tmp_path))
+    whole.setup("fit")
+    name = whole.item_names()["train"][3]
+    (tmp_path / name).write_bytes(b"nothing that can be read")
+    made = partial(type(whole), str(tmp_path), storage=storage, workers=0)
+    with pytest.raises(InputError, match=str(tmp_path / name)):
+        made().setup("fit")
+    with pytest.raises(InputError, match=f"1 of {len(whole.train)} files of train .* above broken=0.001"):
+        made(broken=0.001).setup("fit")
+    data = made(broken=0.05)
+    with pytest.warns(UserWarning, match=f"1 of {len(whole.train)} files of train cannot be read and are left out"):
+        data.setup("fit")
+    assert data.item_names()["train"] == [item for item in whole.item_names()["train"] if item != name]
+    kept = torch.tensor([place for place in range(len(whole.train)) if place != 3])
+    ours, theirs = data.train[torch.arange(len(kept)), 0], whole.train[kept, 0]
+    assert torch.equal(ours[0], theirs[0]) and torch.equal(ours[1], theirs[1])
+
+
+def test_a_file_that_breaks_later_is_replaced_by_another_item_of_its_batch(pictures, clips, speech, tmp_path):
+    sounds = [tmp_path / f"{number}.flac" for number in range(12)]
+    for number, file in enumerate(sounds):
+        soundfile.write(file, RANDOM.integers(-9000, 9000, 9000).astype(numpy.int16), 16_000)
+        file.with_suffix(".txt").write_text(str(number))
+    rows = [f"{file.name},{'go' if number % 2 else 'stop'}" for number, file in enumerate(sounds)]
+    for split in ("train", "validation", "test"):
+        chosen = rows[:8] if split == "train" else rows[8:10] if split == "validation" else rows[10:]
+        (tmp_path / f"{split}.csv").write_text("\n".join(["path,transcript", *chosen]) + "\n")
+    data = TranscribedAudio(str(tmp_path), storage="files", workers=0)
+    data.setup("fit")
+    whole = data.train[torch.arange(4), 0][0]
+    break_file(tmp_path, "2.flac")
+    with pytest.warns(UserWarning, match=r"2\.flac: .*another item is taken in its place"):
+        speech_batch = data.train[torch.arange(4), 0][0]
+    assert torch.equal(speech_batch.waveforms[[0, 1, 3]], whole.waveforms[[0, 1, 3]])
+    taken = [row for row in (0, 1, 3) if torch.equal(speech_batch.waveforms[2], whole.waveforms[row])]
+    assert taken and torch.equal(speech_batch.units[2], whole.units[taken[0]])

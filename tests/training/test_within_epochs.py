@@ -1,0 +1,128 @@
+"""A run that stops within an epoch goes on at the next batch, and ends as one that did not stop."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import TINY, TINY_SEQUENCES
+
+from vitspeech.data.images.shapes import Shapes
+from vitspeech.errors import InputError
+from vitspeech.training.checkpoints import ASK_EVERY, LastCheckpoint
+from vitspeech.training.cli import TrainingCLI
+
+RUN = [
+    *TINY,
+    "--every_steps=1",
+    "--data.init_args.augment.cutout=5",
+    "--data.init_args.augment.mixup=0.5",
+    "--model.network.init_args.encoder.dropout=0.1",
+    "--model.network.init_args.encoder.depth=1",
+    "--trainer.log_every_n_steps=2",
+]  # two epochs of five steps
+AVERAGED = [
+    "--trainer.callbacks+=lightning.pytorch.callbacks.EMAWeightAveraging",
+    "--trainer.callbacks.decay=0.5",
+]
+ACCUMULATED = ["--trainer.accumulate_grad_batches=2"]
+
+
+class Stopped(Exception):
+    """Stops a run as a kill does: nothing is saved."""
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model" / "model.safetensors")
+
+
+def same_end(one: Path, other: Path) -> None:
+    """Two runs have the same weights bit for bit, and the same losses and metrics at each step."""
+    for name, tensor in weights(one).items():
+        assert torch.equal(tensor, weights(other)[name]), name
+    assert (one / "metrics.csv").read_text() == (other / "metrics.csv").read_text()
+
+
+def stopped_after(step: int, arguments: list[str], monkeypatch) -> None:
+    """Train up to an optimizer step."""
+    saving = LastCheckpoint.on_train_batch_end
+
+    def save_and_stop(self, trainer, *others):
+        saving(self, trainer, *others)
+        if trainer.global_step == step and not trainer.fit_loop._should_accumulate():
+            raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LastCheckpoint, "on_train_batch_end", save_and_stop)
+        with pytest.raises(Stopped):
+            TrainingCLI(arguments).train()
+
+
+@pytest.mark.parametrize(
+    ("options", "steps", "workers"),
+    [([], [1], 0), (AVERAGED, [3, 7], 0), (ACCUMULATED, [4, 6], 0), ([], [2, 9], 2)],
+    ids=["plain", "averaged", "accumulated", "workers"],
+)
+def test_a_run_stopped_within_an_epoch_ends_bit_for_bit_as_one_left_alone(
+    tmp_path, monkeypatch, capsys, options, steps, workers
+):
+    monkeypatch.setattr(Shapes, "workers", workers)
+    alone, stopped = tmp_path / "alone", tmp_path / "stopped"
+    TrainingCLI([*RUN, *options, f"--run={alone}"]).train()
+    stopped_after(steps[0], [*RUN, *options, f"--run={stopped}"], monkeypatch)
+    for step in steps[1:]:
+        stopped_after(step, [f"--resume={stopped}"], monkeypatch)
+    capsys.readouterr()
+    TrainingCLI([f"--resume={stopped}"]).train()
+    micro_batches = 2 if options == ACCUMULATED else 1
+    last, epochs = steps[-1] % 5 * micro_batches, steps[-1] // 5
+    assert f"resuming after {epochs} of 2 epochs and {last} batch" in capsys.readouterr().out
+    same_end(alone, stopped)
+
+
+def test_a_run_on_utterances_goes_on_within_an_epoch(tmp_path, monkeypatch):
+    arguments = [*TINY_SEQUENCES, "--every_steps=2", "--trainer.log_every_n_steps=1"]
+    TrainingCLI([*arguments, f"--run={tmp_path / 'alone'}"]).train()
+    stopped_after(2, [*arguments, f"--run={tmp_path / 'stopped'}"], monkeypatch)
+    TrainingCLI([f"--resume={tmp_path / 'stopped'}"]).train()
+    same_end(tmp_path / "alone", tmp_path / "stopped")
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--data.init_args.batch=25", "was saved within an epoch with batch=50, not 25"),
+        ("--trainer.accumulate_grad_batches=5", "was saved within an epoch with accumulate=1, not 5"),
+        ("--data.init_args.count=300", "was saved within an epoch with items=250, not 300"),
+        ("--seed_everything=3", "was saved within an epoch with seed=0, not 3"),
+    ],
+)
+def test_other_batches_are_refused_within_an_epoch(tmp_path, monkeypatch, option, message):
+    run = tmp_path / "run"
+    stopped_after(2, [*RUN, f"--run={run}"], monkeypatch)
+    with pytest.raises(InputError, match=message):
+        TrainingCLI([f"--resume={run}", option]).train()
+
+
+class Clocked:
+    """A trainer of several processes whose first one answers for all."""
+
+    def __init__(self, processes: int, step: int) -> None:
+        self.world_size, self.global_step, self.strategy, self.asked = processes, step, self, 0
+
+    def broadcast(self, answer: bool) -> bool:
+        self.asked += 1
+        return answer
+
+
+@pytest.mark.parametrize(("processes", "step", "asked"), [(1, 1, 1), (2, 1, 0), (2, ASK_EVERY, 1)])
+def test_processes_agree_on_the_time_now_and_then(processes, step, asked):
+    last, trainer = LastCheckpoint(every_minutes=1e-9), Clocked(processes, step)
+    assert last.is_due(trainer) == bool(asked) and trainer.asked == asked
+    assert not LastCheckpoint(every_minutes=1e5).is_due(trainer)
+
+
+@pytest.mark.parametrize("number", [{"every_minutes": -1}, {"every_steps": -5}, {"every_minutes": float("nan")}])
+def test_negative_intervals_are_refused(number):
+    with pytest.raises(InputError, match=next(iter(number))):
+        LastCheckpoint(**number)
