@@ -1,25 +1,37 @@
 """Packs: written again after an interruption, checked, and refused if they are damaged."""
 
 import json
+import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from vitspeech.data import Shapes
-from vitspeech.data.storage import data_set
+from vitspeech.data import Items, Shapes, WaveformData
+from vitspeech.data.storage import data_set, packed
 from vitspeech.data.storage.data_set import pack
 from vitspeech.data.storage.format import SPLITS
 from vitspeech.data.storage.pack import Entries, PackWriter, check_pack
 from vitspeech.data.storage.packed import Pack
 from vitspeech.errors import InputError
 
+NUMBERS = {"kind": "numbers", "dtype": "uint8", "shape": [3, 32, 32]}
 OPTIONS = {"progress": False, "shard_mb": 0.2}  # a record batch of 64 pictures has 0.19 MiB
 
 
 def written(folder: Path, **options) -> Path:
     pack(Shapes(count=300), folder, {"class_path": "Shapes"}, **OPTIONS | options)
     return folder
+
+
+class Tones(WaveformData):
+    """Clips, which have noise."""
+
+    labels = ["low", "high"]
+
+    def read(self, split):
+        return Items(torch.arange(30 * self.samples, dtype=torch.int16).view(30, -1), torch.arange(30) % 2)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -96,6 +108,92 @@ def test_a_pack_that_is_not_whole_is_refused(tmp_path):
         description.write_text(json.dumps({name: value for name, value in values.items() if value is not None}))
         with pytest.raises(InputError, match=message):
             Pack(folder)
+
+
+def test_a_changed_byte_is_found_in_what_describes_the_items_and_in_the_noise(tmp_path):
+    for name in ("train.index.arrow", "noise.arrow"):
+        folder = tmp_path / name
+        pack(Tones(), folder, {}, **OPTIONS)
+        content = bytearray((folder / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (folder / name).write_bytes(content)
+        with pytest.raises(InputError, match=re.escape(f"{name}: is not as it was written")):
+            check_pack(folder, progress=False)
+        (folder / name).write_bytes(content[:-8])
+        with pytest.raises(InputError, match=re.escape(f"{name}: has ")):
+            Pack(folder)
+
+
+def changed(folder: Path, **values) -> Path:
+    """A pack whose description says something else."""
+    description = json.loads((folder / "pack.json").read_text())
+    (folder / "pack.json").write_text(json.dumps(description | values))
+    return folder
+
+
+def shard_with(folder: Path, **values) -> Path:
+    """A pack that says something else about its first shard."""
+    splits = json.loads((folder / "pack.json").read_text())["splits"]
+    splits["train"][0] |= values
+    return changed(folder, splits=splits)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (partial(changed, splits="none"), "`splits` is missing, or not what a pack has there"),
+        (partial(changed, splits={}), "`splits` are not train, validation, test"),
+        (partial(changed, labels=[1]), "`labels` are not texts"),
+        (partial(changed, complete=1), "`complete` is missing"),
+        (partial(changed, files={}), "`files` are not those of a pack"),
+        (partial(changed, rows_per_batch=0), "`rows_per_batch` is below 1"),
+        (partial(changed, rows_per_batch=7), r"train-0000\d\.arrow: has not the items that pack.json says"),
+        (partial(changed, input={"kind": "numbers"}), "`dtype` is missing"),
+        (
+            partial(changed, input={"kind": "numbers", "dtype": "O", "shape": [3]}),
+            "`input` is not numbers of a type and shape",
+        ),
+        (
+            partial(changed, input={"kind": "numbers", "dtype": "uint8", "shape": [7]}),
+            r"an item .* has 3,072 bytes, .* shape \(7,\)",
+        ),
+        (partial(shard_with, file="../secret"), "shard 0 of train is not a file of this pack"),
+        (partial(shard_with, items=63), "train.index.arrow: has 300 items, and pack.json says 299"),
+        (partial(shard_with, items="all"), "shard 0 of train: `items` is missing"),
+    ],
+)
+def test_a_description_that_is_wrong_is_refused_in_one_line(tmp_path, change, message):
+    folder = change(written(tmp_path / "pack", shard_mb=0.1))
+    with pytest.raises(InputError, match=message):
+        found = Pack(folder)
+        _ = found.rows("train")[torch.arange(100, 110)], found.item_labels("train")
+
+
+def test_offsets_that_lead_out_of_a_shard_are_refused(tmp_path):
+    folder = written(tmp_path / "pack")
+    file = folder / "train-00000.arrow"
+    content = file.read_bytes()
+    offset = (2 * 3072).to_bytes(8, "little")
+    assert content.count(offset + (3 * 3072).to_bytes(8, "little"))
+    file.write_bytes(content.replace(offset, (2**40).to_bytes(8, "little")))
+    with pytest.raises(InputError, match=r"train-00000\.arrow: is broken \(an item lies outside of it\)"):
+        Pack(folder).rows("train")[torch.arange(5)]
+
+
+def test_a_process_keeps_a_bounded_number_of_files_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed, "MOST_OPEN", 2)
+    found, items = Pack(written(tmp_path / "pack", shard_mb=0.1)), Shapes(count=300).read("train")
+    rows, order = found.rows("train"), torch.randperm(300)
+    assert len(rows.shards.files) == 5 and torch.equal(rows[order], items.inputs[order])
+    assert len(rows.shards.open) == 2
+    with pytest.raises(IndexError):
+        rows[torch.tensor([300])]
+
+
+def test_a_pack_with_many_broken_items_can_still_be_opened(tmp_path):
+    folder = written(tmp_path / "pack")
+    broken = [{"index": index, "error": f"a/long/name/{index}.png: empty (0 bytes)"} for index in range(30_000)]
+    assert len(Pack(changed(folder, broken={"train": broken})).rows("train")) == 300
 
 
 def test_items_that_cannot_be_read_are_left_out_up_to_a_share(tmp_path):

@@ -10,7 +10,8 @@ import soundfile
 import torch
 from PIL import Image
 
-from vitspeech.data import AudioFolder, Cifar, ImageFolder, InMemoryData, Shapes, TranscribedAudio
+from vitspeech.data import AudioFolder, Cifar, ImageFolder, InMemoryData, Shapes, SpeechCommands, TranscribedAudio
+from vitspeech.data.clips.speech_commands import FOLDER, URL
 from vitspeech.data.storage import pack as pack_writing
 from vitspeech.data.storage.data_set import pack
 from vitspeech.data.storage.packed import Pack
@@ -54,6 +55,23 @@ def speech(tmp_path_factory) -> Path:
         sound(root / f"{number}.wav", 1700 + 30 * number)
         rows.append(f"{number}.wav,{' '.join(['go', 'stop', 'left'][: 1 + number % 3])},p{number % 7}")
     (root / "train.csv").write_text("\n".join(["path,transcript,speaker", *rows]) + "\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("commands")
+    lists = {"validation": [], "test": []}
+    for word in ("cat", "no", "up", "yes"):
+        for number in range(12):
+            name = f"{word}/{number:08x}_nohash_0.wav"
+            sound(root / FOLDER / URL / name, 15_000)
+            if number > 7:
+                lists["validation" if number < 10 else "test"].append(name)
+    for name in ("rain", "tap"):
+        sound(root / FOLDER / URL / NOISE / f"{name}.wav", 11 * 16_000)
+    for split, name in (("validation", "validation_list.txt"), ("test", "testing_list.txt")):
+        (root / FOLDER / URL / name).write_text("\n".join(lists[split]) + "\n")
     return root
 
 
@@ -132,6 +150,21 @@ def test_a_pack_needs_no_other_files(kind, tmp_path):
     if kind.func is TranscribedAudio:
         ours, theirs = ([(item.id, item.words) for item in data.items_of("test").utterances] for data in (alone, whole))
         assert ours == theirs
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_speech_commands_with_unknown_words_and_silence_need_no_other_files(commands, tmp_path, workers):
+    made = partial(SpeechCommands, ["yes", "no"], unknown=0.5, silence=0.2, batch=5)
+    whole = made(str(commands))
+    memory = batches(whole)
+    same(memory, batches(made(str(commands), storage="files", workers=workers)))
+    folder = packed(partial(made, str(commands)), tmp_path / "pack")
+    alone = made("nowhere", storage=str(folder), workers=workers)
+    alone.prepare_data()
+    same(memory, batches(alone))
+    assert alone.item_names() == whole.item_names() and alone.heard_words == whole.heard_words == ["cat", "up"]
+    assert torch.equal(alone.noise, whole.noise)
+    assert alone.items_of("test").speakers == whole.items_of("test").speakers
 
 
 def test_pixels_that_have_no_files_are_packed_as_they_are(tmp_path):

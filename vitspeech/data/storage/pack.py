@@ -19,16 +19,18 @@ from vitspeech.data.storage.format import (
     PACK,
     ROWS_PER_BATCH,
     SCHEMA,
+    files_of,
     index_file,
     read_description,
     shard_file,
 )
-from vitspeech.data.storage.packed import mapped
+from vitspeech.data.storage.packed import check_size, mapped
 from vitspeech.data.storage.rows import UNREADABLE
 from vitspeech.errors import InputError
 from vitspeech.writing import replacing
 
 MB = 2**20
+WRITTEN = ("splits", "broken", "files", "complete")  # of pack.json: what grows while it is written
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class PackWriter:
         self.folder, self.shard_bytes, self.workers = folder, shard_mb * MB, workers
         self.broken, self.progress = broken, progress
         base = {"format": FORMAT, "complete": False, "shard_mb": shard_mb, "rows_per_batch": ROWS_PER_BATCH}
-        self.description = base | description | {"splits": {}, "broken": {}}
+        self.description = base | description | {"splits": {}, "broken": {}, "files": {}}
         if (folder / PACK).exists():
             self.go_on(read_description(folder))
         elif folder.exists() and any(folder.iterdir()):
@@ -89,7 +91,7 @@ class PackWriter:
         Raises:
             InputError: If it was another data set.
         """
-        for name in [name for name in self.description if name not in ("splits", "broken", "complete")]:
+        for name in [name for name in self.description if name not in WRITTEN]:
             if written.get(name) != self.description[name]:
                 raise InputError(
                     f"{self.folder}: holds a pack with {name}={written.get(name)!s:.200}, not "
@@ -202,7 +204,12 @@ class PackWriter:
             writer.write_batch(content)
 
     def finish(self) -> None:
-        """Mark the pack as complete."""
+        """Mark the pack as complete, with the checksums of the files that are no shards."""
+        others = [index_file(self.folder, split) for split in self.description["splits"]]
+        others += [file for file in (self.folder / NOISE,) if file.exists()]
+        self.description["files"] = {
+            file.name: {"bytes": file.stat().st_size, "sha256": sha256(file)} for file in others
+        }
         self.description["complete"] = True
         self.save()
 
@@ -212,7 +219,7 @@ class PackWriter:
 
 
 def check_pack(folder: Path, *, progress: bool = True) -> int:
-    """Compare each shard with its checksum.
+    """Compare each file with its checksum, and its number of items.
 
     Args:
         folder: The pack.
@@ -222,17 +229,17 @@ def check_pack(folder: Path, *, progress: bool = True) -> int:
         The number of items.
 
     Raises:
-        FileNotFoundError: If the pack or a shard is missing.
-        InputError: If a shard is not as it was written; the message names it.
+        FileNotFoundError: If the pack or a file of it is missing.
+        InputError: If a file is not as it was written; the message names it.
     """
     description = read_description(folder)
+    for name, (size, checksum) in tqdm(files_of(description).items(), "checking", disable=not progress, leave=False):
+        check_size(folder / name, size)
+        if sha256(folder / name) != checksum:
+            raise InputError(f"{folder / name}: is not as it was written (its SHA-256 differs); copy it again")
     shards = [shard for some in description["splits"].values() for shard in some]
-    for shard in tqdm(shards, "checking", disable=not progress, leave=False):
-        file = folder / shard["file"]
-        if not file.is_file():
-            raise FileNotFoundError(f"{file}: is missing; the pack was written with it")
-        if sha256(file) != shard["sha256"]:
-            raise InputError(f"{file}: is not as it was written (its SHA-256 differs); copy it again")
-        if sum(mapped(file).get_batch(k).num_rows for k in range(mapped(file).num_record_batches)) != shard["items"]:
-            raise InputError(f"{file}: does not have {shard['items']:,} items")
+    for shard in shards:
+        reader = mapped(folder / shard["file"], SCHEMA)
+        if sum(reader.get_batch(k).num_rows for k in range(reader.num_record_batches)) != shard["items"]:
+            raise InputError(f"{folder / shard['file']}: does not have {shard['items']:,} items")
     return sum(shard["items"] for shard in shards)

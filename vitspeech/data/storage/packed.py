@@ -6,8 +6,10 @@ Shapes: B batch, N samples.
 """
 
 from bisect import bisect_right
+from collections import OrderedDict
 from functools import cached_property, partial
 from itertools import accumulate
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ import pyarrow
 import torch
 from torch import Tensor
 
-from vitspeech.data.storage.format import NOISE, index_file, read_description
+from vitspeech.data.storage.format import DESCRIPTION, NOISE, SCHEMA, files_of, index_file, read_description
 from vitspeech.errors import InputError
+
+MOST_OPEN = 256  # shards of a split in a process; many systems allow 1024 open files
 
 
 class Shards:
@@ -34,33 +38,85 @@ class Shards:
     def __init__(self, folder: Path, shards: list[dict[str, Any]], rows_per_batch: int) -> None:
         self.files, self.rows_per_batch = [folder / shard["file"] for shard in shards], rows_per_batch
         self.ends = list(accumulate(shard["items"] for shard in shards))
-        self.open: dict[int, pyarrow.RecordBatchFileReader] = {}
+        self.open: OrderedDict[int, pyarrow.RecordBatchFileReader] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"open": {}}
+        return self.__dict__ | {"open": OrderedDict()}
 
     def __len__(self) -> int:
         return self.ends[-1] if self.ends else 0
 
-    def read(self, index: int) -> pyarrow.Buffer:
-        """The bytes of an input, which are not copied."""
+    def read(self, index: int) -> memoryview:
+        """The bytes of an input, which are not copied.
+
+        Raises:
+            IndexError: If there is no such input.
+            InputError: If the shard is broken.
+        """
+        if not 0 <= index < len(self):
+            raise IndexError(f"{index} is not one of {len(self):,} items")
         number = bisect_right(self.ends, index)
+        begin = self.ends[number - 1] if number else 0
+        batch, row = divmod(index - begin, self.rows_per_batch)
+        try:
+            columns = self.shard(number, self.ends[number] - begin).get_batch(batch)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise broken(self.files[number], error) from None
+        return value(columns, row, self.files[number])
+
+    def shard(self, number: int, items: int) -> pyarrow.RecordBatchFileReader:
+        """A shard, opened if it is not.
+
+        Raises:
+            InputError: If its record batches cannot hold its items.
+        """
         if number not in self.open:
-            self.open[number] = mapped(self.files[number])
-        batch, row = divmod(index - (self.ends[number - 1] if number else 0), self.rows_per_batch)
-        return self.open[number].get_batch(batch).column(0)[row].as_buffer()
+            shard = mapped(self.files[number], SCHEMA)
+            if shard.num_record_batches != -(-items // self.rows_per_batch):
+                raise InputError(f"{self.files[number]}: has not the items that pack.json says")
+            if len(self.open) == MOST_OPEN:
+                self.open.popitem(last=False)
+            self.open[number] = shard
+        return self.open[number]
 
 
-def mapped(file: Path) -> pyarrow.RecordBatchFileReader:
+def value(columns: pyarrow.RecordBatch, row: int, file: Path) -> memoryview:
+    """The input of a row. Offsets are checked, because Arrow would follow wrong ones out of the file.
+
+    Raises:
+        InputError: If it lies outside of its record batch.
+    """
+    _, offsets, content = columns.column(0).buffers()
+    if not row < columns.num_rows or content is None or offsets.size < 8 * (row + 2):
+        raise InputError(f"{file}: has not the items that pack.json says")
+    begin, end = memoryview(offsets)[8 * row : 8 * row + 16].cast("q")
+    if not 0 <= begin <= end <= content.size:
+        raise InputError(f"{file}: is broken (an item lies outside of it)")
+    return memoryview(content)[begin:end]
+
+
+def mapped(file: Path, schema: pyarrow.Schema | None = None) -> pyarrow.RecordBatchFileReader:
     """Open an Arrow file, mapped into memory.
+
+    Args:
+        file: The file.
+        schema: The columns that it must have; `None` allows any.
 
     Raises:
         InputError: If it is not one.
     """
     try:
-        return pyarrow.ipc.open_file(pyarrow.memory_map(str(file)))
-    except pyarrow.ArrowInvalid as error:
-        raise InputError(f"{file}: is broken ({str(error).partition(chr(10))[0]})") from None
+        reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(file)))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise broken(file, error) from None
+    if schema is not None and not reader.schema.equals(schema):
+        raise InputError(f"{file}: has not the columns of a pack")
+    return reader
+
+
+def broken(file: Path, error: Exception) -> InputError:
+    """What Arrow says about a file that it cannot read, in one line."""
+    return InputError(f"{file}: is broken ({str(error).partition(chr(10))[0]})")
 
 
 class PackedRows:
@@ -85,8 +141,15 @@ class PackedRows:
         return self[indices], indices
 
 
-def numbers(content: pyarrow.Buffer, dtype: str, shape: tuple[int, ...]) -> Tensor:
-    """A tensor of an input's bytes; it is copied, since a pack cannot be written to."""
+def numbers(content: memoryview, dtype: str, shape: tuple[int, ...]) -> Tensor:
+    """A tensor of an input's bytes; it is copied, since a pack cannot be written to.
+
+    Raises:
+        InputError: If the number of bytes does not fit the shape.
+    """
+    size = numpy.dtype(dtype).itemsize * abs(prod(shape))
+    if len(content) % size or (min(shape, default=1) > 0 and len(content) != size):
+        raise InputError(f"an item of a pack has {len(content):,} bytes, which are not of the shape {shape}")
     return torch.from_numpy(numpy.frombuffer(content, dtype).reshape(shape).copy())
 
 
@@ -113,15 +176,8 @@ class Pack:
             raise InputError(f"{self.folder}: is not finished; run the same `vitspeech pack` again")
         self.labels, self.preprocessing = self.description["labels"], self.description["preprocessing"]
         self.heard_words = self.description.get("heard_words")
-        for shards in self.description["splits"].values():
-            for shard in shards:
-                file = self.folder / shard["file"]
-                if not file.is_file():
-                    raise FileNotFoundError(f"{file}: is missing; the pack was written with it")
-                if file.stat().st_size != shard["bytes"]:
-                    raise InputError(
-                        f"{file}: has {file.stat().st_size:,} bytes, not {shard['bytes']:,}; copy it again"
-                    )
+        for name, (size, _) in files_of(self.description).items():
+            check_size(self.folder / name, size)
 
     def shards(self, split: str) -> Shards:
         """The inputs of a split as bytes."""
@@ -140,35 +196,56 @@ class Pack:
         return PackedRows(self.shards(split), decode)
 
     def table(self, split: str) -> pyarrow.Table:
-        """What describes the items of a split; columns that are not used are not read."""
-        return mapped(index_file(self.folder, split)).read_all()
+        """What describes the items of a split, mapped into memory as well.
+
+        Raises:
+            InputError: If the file is broken, or has not the items of the split.
+        """
+        file = index_file(self.folder, split)
+        try:
+            table = mapped(file, DESCRIPTION).read_all()
+            table.validate(full=True)
+        except pyarrow.ArrowException as error:
+            raise broken(file, error) from None
+        items = sum(shard["items"] for shard in self.description["splits"][split])
+        if table.num_rows != items:
+            raise InputError(f"{file}: has {table.num_rows:,} items, and pack.json says {items:,}")
+        return table
 
     def column(self, split: str, name: str) -> list[str]:
         """One description of each item."""
         return self.table(split).column(name).to_pylist()
 
     def item_labels(self, split: str) -> Tensor:
-        """The index of each item's label (items,)."""
-        return torch.from_numpy(self.table(split).column("label").to_numpy().copy())
+        """The index of each item's label (items,).
+
+        Raises:
+            InputError: If an item has none.
+        """
+        column = self.table(split).column("label")
+        if column.null_count:
+            raise InputError(f"{index_file(self.folder, split)}: an item has no label")
+        return torch.from_numpy(column.to_numpy().copy())
 
     def speakers(self, split: str) -> list[str] | None:
         """The speaker of each item; `None` if one is unknown."""
         return None if (column := self.table(split).column("speaker")).null_count else column.to_pylist()
 
     def item_names(self) -> dict[str, list[str]]:
-        """The names of the items of each split; empty if they have none."""
-        names = {split: self.table(split).column("name") for split in self.description["splits"]}
-        if any(column.null_count for column in names.values()):
-            return {}
-        return {split: column.to_pylist() for split, column in names.items()}
+        """The names of the items of each split but of those without one, such as silence; empty if none has one."""
+        names = {split: self.table(split).column("name").drop_null() for split in self.description["splits"]}
+        return {split: column.to_pylist() for split, column in names.items()} if all(map(len, names.values())) else {}
 
     @cached_property
     def noise(self) -> Tensor | None:
         """The noise that augmentation mixes in, int16 (N,); `None` if there is none."""
         if not (self.folder / NOISE).exists():
             return None
-        content = mapped(self.folder / NOISE).get_batch(0).column(0)[0].as_buffer()
-        return numbers(content, "int16", (-1,))
+        try:
+            content = mapped(self.folder / NOISE).get_batch(0)
+        except pyarrow.ArrowException as error:
+            raise broken(self.folder / NOISE, error) from None
+        return numbers(value(content, 0, self.folder / NOISE), "int16", (-1,))
 
     def check(self, labels: list[str], preprocessing: dict[str, Any]) -> None:
         """Refuse a pack of another data set.
@@ -183,6 +260,19 @@ class Pack:
                 raise InputError(
                     f"{self.folder}: was packed with {name}={self.preprocessing.get(name)}; the config asks for {value}"
                 )
+
+
+def check_size(file: Path, size: int) -> None:
+    """Check that a file of a pack is there, as large as it was written.
+
+    Raises:
+        FileNotFoundError: If it is missing.
+        InputError: If it has another size.
+    """
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: is missing; the pack was written with it")
+    if (found := file.stat().st_size) != size:
+        raise InputError(f"{file}: has {found:,} bytes, not {size:,}; copy it again")
 
 
 def some(labels: list[str]) -> str:
