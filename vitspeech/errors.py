@@ -9,7 +9,15 @@ from collections.abc import Sequence
 
 
 class InputError(ValueError):
-    """A value, a file or a combination of settings that the user gave is wrong; the message says which and why."""
+    """A value, a file or a combination of settings that the user gave is wrong; the message says which and why.
+
+    A process that reads batches passes its error on with a traceback as the message, of which the last line is kept.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        if arguments and str(arguments[0]).startswith(f"Caught {type(self).__name__} in "):
+            arguments = (str(arguments[0]).rpartition(f".{type(self).__name__}: ")[2].strip(),)
+        super().__init__(*arguments)
 
 
 class MissingExtraError(InputError, ImportError):

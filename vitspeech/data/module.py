@@ -19,6 +19,7 @@ from vitspeech.data.storage.packed import Pack
 from vitspeech.errors import InputError, check_fraction, check_number
 
 MEMORY, FILES = "memory", "files"
+TEST = "test"
 MOST_WORKERS = 1024
 
 

@@ -1,6 +1,7 @@
 """A data set gives the same batches from memory, from its files and from a pack."""
 
 import re
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -228,6 +229,19 @@ def test_a_broken_file_costs_that_file_up_to_a_share(tmp_path, storage, which):
     kept = torch.tensor([place for place in range(len(whole.train)) if place != 3])
     ours, theirs = data.train[torch.arange(len(kept)), 0], whole.train[kept, 0]
     assert torch.equal(ours[0], theirs[0]) and torch.equal(ours[1], theirs[1])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_test_item_that_breaks_later_is_not_replaced_but_named_in_one_line(kind, tmp_path, workers):
+    root = tmp_path / "copy"
+    shutil.copytree(kind.args[0], root)
+    data = kind.func(str(root), **kind.keywords, storage="files", workers=workers)
+    data.evaluation_batch = 2
+    data.setup("fit")
+    loader, last = data.test_dataloader(), data.item_names()["test"][-1]
+    (root / last).write_bytes((root / last).read_bytes()[:60])
+    with pytest.raises(InputError, match=rf"^{re.escape(str(root / last))}: [^\n]*$"):
+        list(loader)
 
 
 def test_a_file_that_breaks_later_is_replaced_by_another_item_of_its_batch(pictures, clips, speech, tmp_path):

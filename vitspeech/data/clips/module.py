@@ -15,7 +15,7 @@ from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, check_audio,
 from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.module import FILES, InMemoryData, check_augment
+from vitspeech.data.module import FILES, TEST, InMemoryData, check_augment
 from vitspeech.data.storage.broken import readable_files
 from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import check_number
@@ -106,7 +106,7 @@ class WaveformData(InMemoryData):
             places, _ = readable_files(files, check, split, self.broken)
             files = [files[place] for place in places]
         if self.storage == FILES:
-            return FileRows(files, partial(read_fitted, length=self.samples)), places
+            return FileRows(files, partial(read_fitted, length=self.samples), replace=split != TEST), places
         return read_clips(files, self.samples, progress=f"reading {split}"), places
 
     def augment_batch(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

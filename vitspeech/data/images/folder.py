@@ -14,7 +14,7 @@ from vitspeech.data.batches import Items
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.reading import ENDINGS, check_picture, decode_picture, read_picture
-from vitspeech.data.module import FILES
+from vitspeech.data.module import FILES, TEST
 from vitspeech.data.splits import hashed_splits, relative_name
 from vitspeech.data.storage.broken import readable_files
 from vitspeech.data.storage.rows import FileRows
@@ -132,7 +132,7 @@ class ImageFolder(ImageData):
             self.splits[split] = files, labels
         if in_files:
             self.workers = self.reading_workers
-            return Items(PictureRows(files, self.read_file), labels)
+            return Items(PictureRows(files, self.read_file, replace=split != TEST), labels)
         progress = tqdm(files, desc=f"reading {split}", leave=False, disable=len(files) < 500 or None)
         return Items(torch.stack([self.read_file(file) for file in progress]), labels)
 

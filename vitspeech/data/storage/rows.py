@@ -22,10 +22,12 @@ class FileRows:
     Args:
         files: The file of each row.
         read: Reads a file as a row. Worker processes call it, so it is a function of a module, or a `partial` of one.
+        replace: Whether another row stands for one that cannot be read; not in a test, whose items must be those that
+            it names.
     """
 
-    def __init__(self, files: Sequence[Path], read: Callable[[Path], Tensor]) -> None:
-        self.files, self.read = files, read
+    def __init__(self, files: Sequence[Path], read: Callable[[Path], Tensor], *, replace: bool = True) -> None:
+        self.files, self.read, self.replace = files, read, replace
 
     def __len__(self) -> int:
         return len(self.files)
@@ -47,11 +49,13 @@ class FileRows:
         Shape:
             (B,) -> (B, ...) and the indices of the rows that were read (B,)
         """
-        rows, read = readable(indices.tolist(), self.row)
+        rows, read = readable(indices.tolist(), self.row, replace=self.replace)
         return torch.stack(rows), torch.tensor(read)
 
 
-def readable(indices: Sequence[int], read: Callable[[int], Any]) -> tuple[list[Any], list[int]]:
+def readable(
+    indices: Sequence[int], read: Callable[[int], Any], *, replace: bool = True
+) -> tuple[list[Any], list[int]]:
     """Read items; in place of one that cannot be read, another of the same batch is taken, with a warning.
 
     Files are checked before training as far as their headers tell. So a file that breaks a batch costs only itself.
@@ -59,18 +63,21 @@ def readable(indices: Sequence[int], read: Callable[[int], Any]) -> tuple[list[A
     Args:
         indices: Which items.
         read: Reads the item of an index.
+        replace: Whether another item may be taken.
 
     Returns:
         The items, and the index of each.
 
     Raises:
-        InputError: If none of them can be read.
+        InputError: If none of them can be read, or one cannot and is not to be replaced.
     """
     items, errors = {}, []
     for index in indices:
         try:
             items[index] = read(index)
         except UNREADABLE as error:
+            if not replace:
+                raise InputError(str(error)) from None
             errors.append(error)
             warnings.warn(f"{error}; another item is taken in its place", stacklevel=2)
     if not items:

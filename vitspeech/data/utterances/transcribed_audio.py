@@ -27,7 +27,7 @@ from vitspeech.data.audio.reading import (
 from vitspeech.data.batches import Batches
 from vitspeech.data.clips.folder import hold_out, known_speakers, split_sources
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.module import FILES
+from vitspeech.data.module import FILES, TEST
 from vitspeech.data.splits import relative_name, speaker_in_name
 from vitspeech.data.storage.broken import readable_files
 from vitspeech.data.storage.rows import FileSounds, readable
@@ -154,7 +154,7 @@ class TranscribedAudio(UtteranceData):
         units = [self.encode(recording.words) for recording in recordings]
         if self.storage == FILES:
             sounds = FileSounds([item.file for item in recordings], read_clip)
-            return RecordedUtterances(recordings, sounds, units, torch.tensor(seconds))
+            return RecordedUtterances(recordings, sounds, units, torch.tensor(seconds), replace=split != TEST)
         return RecordedUtterances(recordings, read_recordings(recordings, split), units)
 
     def prepare(self) -> None:
@@ -230,7 +230,10 @@ class RecordedUtterances(Dataset):
         sounds: Sequence[Tensor],
         units: Sequence[list[int]],
         seconds: Tensor | None = None,
+        *,
+        replace: bool = True,
     ) -> None:
+        self.replace = replace
         self.utterances, self.sounds, self.units = utterances, sounds, units
         self.seconds = torch.tensor([len(sound) / SAMPLE_RATE_HZ for sound in sounds]) if seconds is None else seconds
 
@@ -245,7 +248,7 @@ class RecordedUtterances(Dataset):
 
     def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SpeechBatch, int]:
         indices, seed = batch
-        sounds, read = readable(indices.tolist(), self.sounds.__getitem__)
+        sounds, read = readable(indices.tolist(), self.sounds.__getitem__, replace=self.replace)
         return collate(sounds, [self.units[index] for index in read]), seed
 
 
