@@ -14,6 +14,7 @@ from vitspeech.checkpoint.items import TRAINING_ITEMS
 from vitspeech.checkpoint.schema import check_arguments, check_card, is_class, shown
 from vitspeech.data.files import write_text
 from vitspeech.data.module import InMemoryData
+from vitspeech.data.storage.format import PACK
 from vitspeech.data.utterances.word_clips import WordSource
 from vitspeech.data.utterances.word_sequences import MANIFESTS, manifest_file
 from vitspeech.documents import read_text
@@ -245,7 +246,7 @@ def build_data(description: dict[str, Any], kind: type, root: str | None, trust:
     Args:
         description: `class_path: vitspeech.NAME` or a class of a trusted module, and `init_args`.
         kind: The class must be a subclass of it.
-        root: Folder of the files; `None` is the class's default.
+        root: Folder of the files, or a pack of them; `None` is the class's default.
         trust: Modules of the user's own whose code may run.
 
     Raises:
@@ -279,6 +280,8 @@ def build_data(description: dict[str, Any], kind: type, root: str | None, trust:
         if root is None and parameter.default is parameter.empty:
             raise InputError(f"name the folder of the data with --data: {name} has no default")
         arguments["root"] = root
+        if root is not None and issubclass(data_class, InMemoryData) and (Path(root) / PACK).is_file():
+            arguments["storage"] = root
     try:
         return data_class(**arguments)
     except TypeError as error:  # unknown arguments

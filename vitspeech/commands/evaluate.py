@@ -17,7 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech evaluate`; the last line printed is the main metric and its value."""
     parser = command_line.parser("evaluate", __doc__)
     parser.add_argument("checkpoint", help="folder of a released model or a finished run")
-    parser.add_argument("--data", metavar="ROOT", help="folder of the data set; default: VITSPEECH_DATA, else data")
+    parser.add_argument(
+        "--data", metavar="ROOT", help="folder of the data set, or a pack of it; default: VITSPEECH_DATA, else data"
+    )
     parser.add_argument("--beam", type=int, help="beam width for transcripts, 1 is greedy; default: as on the card")
     parser.add_argument("--ctc-weight", type=float, help="weight of CTC in a decoder's search; default: as on the card")
     out = "write a table with one row for each test item as well, .csv or .parquet"

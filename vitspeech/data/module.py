@@ -89,8 +89,15 @@ class InMemoryData(lightning.LightningDataModule):
         raise NotImplementedError
 
     def items_of(self, split: str) -> Dataset:
-        """The items of a split: those of the pack, or those that `read` reads."""
-        return self.read(split) if self.pack is None else self.packed(split)
+        """The items of a split: those of the pack, or those that `read` reads.
+
+        Raises:
+            InputError: If the pack is of another data set.
+        """
+        if self.pack is None:
+            return self.read(split)
+        self.pack.check(self.labels, self.preprocessing)
+        return self.packed(split)
 
     def packed(self, split: str) -> Dataset:
         """The items of a split from the pack."""
@@ -119,8 +126,6 @@ class InMemoryData(lightning.LightningDataModule):
         """Read the training and validation splits, and check the test split, which is read when it is used."""
         if stage in (None, "fit") and not hasattr(self, "train"):
             self.check_names()
-            if self.pack is not None:
-                self.pack.check(self.labels, self.preprocessing)
             train, validation = self.read_checked("train"), self.read_checked("validation")
             self.check_test()
             self.train, self.validation = train, validation

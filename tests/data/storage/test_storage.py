@@ -11,6 +11,7 @@ import soundfile
 import torch
 from PIL import Image
 
+from vitspeech.checkpoint.release import build_data
 from vitspeech.data import AudioFolder, Cifar, ImageFolder, InMemoryData, Shapes, SpeechCommands, TranscribedAudio
 from vitspeech.data.clips.speech_commands import FOLDER, URL
 from vitspeech.data.storage import pack as pack_writing
@@ -166,6 +167,20 @@ def test_speech_commands_with_unknown_words_and_silence_need_no_other_files(comm
     assert alone.item_names() == whole.item_names() and alone.heard_words == whole.heard_words == ["cat", "up"]
     assert torch.equal(alone.noise, whole.noise)
     assert alone.items_of("test").speakers == whole.items_of("test").speakers
+
+
+def test_a_model_is_tested_on_a_pack_in_place_of_the_folder_that_it_was_made_of(kind, tmp_path):
+    folder, whole = packed(kind, tmp_path / "pack"), kind()
+    arguments = {name: value for name, value in kind.keywords.items() if name != "batch"}
+    card = {"class_path": f"vitspeech.{kind.func.__name__}", "init_args": arguments}
+    data = build_data(card, InMemoryData, str(folder))
+    assert data.item_names() == whole.item_names()
+    batches = [tensors(batch) for batch in data.test_dataloader()]
+    same([tensors(batch) for batch in whole.test_dataloader()], batches)
+    if "image" in arguments:
+        arguments["image"] = 24
+        with pytest.raises(InputError, match="was packed with image=16; the config asks for 24"):
+            build_data(card, InMemoryData, str(folder)).test_dataloader()
 
 
 def test_pixels_that_have_no_files_are_packed_as_they_are(tmp_path):
