@@ -79,6 +79,18 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
         written(tmp_path / "mine")
 
 
+def test_items_that_changed_since_packing_was_interrupted_are_noticed(tmp_path, monkeypatch):
+    def stop(self, split):
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PackWriter, "write_index", stop)
+        with pytest.raises(Stopped):
+            written(tmp_path / "pack")
+    with pytest.raises(InputError, match="was begun with other items of train than there are now"):
+        pack(Shapes(count=301), tmp_path / "pack", {"class_path": "Shapes"}, **OPTIONS)
+
+
 def test_a_changed_byte_is_found(tmp_path):
     folder = written(tmp_path / "pack")
     assert check_pack(folder, progress=False) == 420

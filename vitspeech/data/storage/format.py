@@ -34,7 +34,7 @@ DESCRIPTION = pyarrow.schema(
 SCHEMA = pyarrow.schema([("input", pyarrow.large_binary()), *DESCRIPTION])  # 64 large pictures may have over 2 GiB
 
 KEYS = {"data": dict, "input": dict, "labels": list, "preprocessing": dict, "splits": dict, "complete": bool}
-KEYS |= {"rows_per_batch": int, "files": dict}
+KEYS |= {"rows_per_batch": int, "listed": dict, "broken": dict, "files": dict}
 SHARD_KEYS = {"file": str, "items": int, "until": int, "bytes": int, "sha256": str}
 FILE_KEYS = {"bytes": int, "sha256": str}
 DTYPES = ("uint8", "int16", "int32", "int64", "float32")

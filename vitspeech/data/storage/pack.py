@@ -1,5 +1,6 @@
 """Writing a pack: item by item, so that a split need not fit into memory, and going on after an interruption."""
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,7 @@ from vitspeech.errors import InputError
 from vitspeech.writing import replacing
 
 MB = 2**20
-WRITTEN = ("splits", "broken", "files", "complete")  # of pack.json: what grows while it is written
+WRITTEN = ("splits", "listed", "broken", "files", "complete")  # of pack.json: what grows while it is written
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class PackWriter:
         self.folder, self.shard_bytes, self.workers = folder, shard_mb * MB, workers
         self.broken, self.progress = broken, progress
         base = {"format": FORMAT, "complete": False, "shard_mb": shard_mb, "rows_per_batch": ROWS_PER_BATCH}
-        self.description = base | description | {"splits": {}, "broken": {}, "files": {}}
+        self.description = base | description | {"splits": {}, "listed": {}, "broken": {}, "files": {}}
         if (folder / PACK).exists():
             self.go_on(read_description(folder))
         elif folder.exists() and any(folder.iterdir()):
@@ -111,8 +112,13 @@ class PackWriter:
         """Write the shards of a split that are missing, and then its index.
 
         Raises:
-            InputError: If more than the share `broken` of its items cannot be read, or the disk is too small.
+            InputError: If more than the share `broken` of its items cannot be read, or an earlier start had others.
         """
+        listed = listing(entries)
+        if self.description["listed"].setdefault(split, listed) != listed:
+            raise InputError(
+                f"{self.folder}: was begun with other items of {split} than there are now; name another folder"
+            )
         shards = self.description["splits"].setdefault(split, [])
         broken = self.description["broken"].setdefault(split, [])
         place = shards[-1]["until"] if shards else 0
@@ -216,6 +222,14 @@ class PackWriter:
     def save(self) -> None:
         """Write `pack.json`."""
         write_json(self.description, self.folder / PACK)
+
+
+def listing(entries: Entries) -> str:
+    """The SHA-256 of what is known of the items of a split without reading them."""
+    digest = hashlib.sha256()
+    for index in range(entries.count):
+        digest.update(f"{entries.describe(index)}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
 
 
 def check_pack(folder: Path, *, progress: bool = True) -> int:
