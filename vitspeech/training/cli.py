@@ -45,6 +45,7 @@ QUIET = (
     "Checkpoint directory .* exists and is not empty",
     "The number of training batches .* is smaller than the logging interval",
     ".*treespec, LeafSpec",
+    "You're using the WeightAveraging callback with a model that overrides the configure_model",  # for FSDP2 only
     "You're resuming from a checkpoint that ended before the epoch ended",  # `Batches` begins where it ended
 )
 
