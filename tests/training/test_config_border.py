@@ -74,6 +74,10 @@ def test_a_value_is_never_read_from_a_file(key, capsys):
     assert "my secret" not in capsys.readouterr().err and not Path("run").exists()
 
 
+PAIR = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.precision=32-true"]
+EMA = "--trainer.callbacks+=lightning.pytorch.callbacks.EMAWeightAveraging"
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -83,6 +87,8 @@ def test_a_value_is_never_read_from_a_file(key, capsys):
         (["--trainer.strategy=nonsense"], "trainer: You selected an invalid strategy name"),
         (["--trainer.devices=999"], "trainer.devices=999: on the CPU that is the number of processes"),
         (["--trainer.strategy=ddp_spawn"], "its processes end with the training"),
+        ([*PAIR, "--trainer.strategy=ddp", "--trainer.sync_batchnorm=true"], "synchronizes batch norm on GPUs only"),
+        (["--config=trainer/fsdp", *PAIR, EMA], "weights that processes have divided cannot be averaged"),
         (["--trust=-m"], "--trust -m: is not the name of a module"),
         (["--model.network.init_args.positions=none", "--model=vitspeech.Recognition"], "Recognition"),
         (["--trainer.max_epochs=-5"], "trainer: `max_epochs` must be"),

@@ -36,6 +36,7 @@ SMALL = [
     "--model.network.init_args.encoder.depth=1",
     "--model.network.init_args.encoder.dropout=0.1",
     "--trainer.max_epochs=4",
+    "--every_steps=2",
     "--trainer.log_every_n_steps=1",
     "--trainer.callbacks+=lightning.pytorch.callbacks.EMAWeightAveraging",
     "--trainer.callbacks.decay=0.5",

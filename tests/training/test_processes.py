@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -62,11 +63,18 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return load_file(run / "model" / "model.safetensors")
 
 
-def processes(count: int, arguments: list[str], folder: Path, *options: str, **environment: str):
+def processes(
+    count: int,
+    arguments: list[str],
+    folder: Path,
+    *options: str,
+    strategy: Sequence[str] = ("--trainer.strategy=ddp",),
+    **environment: str,
+) -> subprocess.CompletedProcess:
     """Train in several processes that torchrun starts, in a folder of their own."""
     (folder / "hooks.py").write_text(HOOKS)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", *options]
-    together = [CPU, f"--trainer.devices={count}", "--trainer.strategy=ddp"]
+    together = [CPU, f"--trainer.devices={count}", *strategy]
     return subprocess.run(
         [*launcher, "--", ROOT / "scripts/train.py", *arguments, *together],
         timeout=280,
@@ -129,6 +137,25 @@ def test_a_run_stopped_within_an_epoch_goes_on_with_another_number_of_processes(
     assert result.returncode == 0, result.stderr
     assert "resuming after 1 of 2 epochs and 2 batches of the next" in result.stdout
     same_end(alone(tmp_path), run)
+
+
+SHARDED = ["--trainer.strategy=lightning.pytorch.strategies.ModelParallelStrategy"]
+SHARDED += ["--trainer.strategy.data_parallel_size=2", "--trainer.strategy.tensor_parallel_size=1"]
+SHARDED += ["--trainer.strategy.save_distributed_checkpoint=false"]
+
+
+@pytest.mark.slow
+def test_processes_that_divide_the_weights_end_as_one_also_after_a_kill(tmp_path):
+    stop = ["--trust=hooks", "--trainer.callbacks+=hooks.Spoil", "--trainer.callbacks.step=7", "--every_steps=1"]
+    stop += ["--trainer.callbacks.how=kill", f"--trainer.callbacks.once={tmp_path / 'killed'}"]
+    run = tmp_path / "sharded"
+    momentum = "--model.optimizer.momentum=0.9"  # Lightning cannot restore an optimizer without a state
+    result = processes(2, [*ALIKE, momentum, *stop, f"--run={run}"], tmp_path, strategy=SHARDED)
+    assert result.returncode != 0
+    result = processes(2, [f"--resume={run}", "--trust=hooks"], tmp_path, strategy=())
+    assert result.returncode == 0, result.stderr
+    assert "resuming after 1 of 2 epochs and 2 batches of the next" in result.stdout
+    same_end(alone(tmp_path, momentum), run)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import lightning
 import numpy
 import torch
 from lightning.pytorch.cli import OptimizerCallable
+from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError, check_fraction
@@ -16,6 +17,7 @@ from vitspeech.evaluation import Report
 from vitspeech.inference.transcribe import Search
 from vitspeech.metrics.mean_loss import MeanLoss
 from vitspeech.tasks.optimizer import Decay, learning_rate, parameter_groups
+from vitspeech.tasks.sharding import shard
 from vitspeech.trust import import_trusted
 
 CHECK_EVERY = 50  # training steps
@@ -142,6 +144,11 @@ class Task(lightning.LightningModule):
                 self.network.load_state_dict(self.starting_weights, strict=False)
             if self.compiled:
                 self.network.compile()
+
+    def configure_model(self) -> None:
+        """Divide the weights among the processes if the strategy is `ModelParallelStrategy` (FSDP2)."""
+        if isinstance(self.trainer.strategy, ModelParallelStrategy):
+            shard(self.network, self.device_mesh["data_parallel"])
 
     def sample(self, data: lightning.LightningDataModule) -> Tensor:
         """A sample of training inputs, as the network gets them, from which it is initialized."""

@@ -16,12 +16,14 @@ import yaml
 from jsonargparse import Namespace
 from lightning.pytorch.callbacks import LearningRateMonitor, ProgressBar, Timer, WeightAveraging
 from lightning.pytorch.cli import LightningCLI
+from torch import nn
 
 from vitspeech.checkpoint.items import add_training_items
-from vitspeech.data.module import InMemoryData, read_labels
+from vitspeech.data.module import InMemoryData
 from vitspeech.errors import InputError
 from vitspeech.provenance import provenance
-from vitspeech.tasks import Task, find_task
+from vitspeech.tasks import Task
+from vitspeech.tasks.sharding import is_sharded, whole_weights
 from vitspeech.training import run_folder
 from vitspeech.training.arguments import foreign_modules, prepare, take_option
 from vitspeech.training.checkpoints import LAST, PREVIOUS, checkpoints
@@ -33,6 +35,7 @@ from vitspeech.training.open_run import OpenRun
 from vitspeech.training.parser import Parser, plain_settings, readable, restrict_imports, wrong_config
 from vitspeech.training.processes import after_restart, divide_steps, one_message, share_network
 from vitspeech.training.progress import Progress
+from vitspeech.training.sizes import check_sizes, fill_sizes
 from vitspeech.trust import import_modules
 
 PROGRAM = "vitspeech train"
@@ -42,6 +45,7 @@ QUIET = (
     "Checkpoint directory .* exists and is not empty",
     "The number of training batches .* is smaller than the logging interval",
     ".*treespec, LeafSpec",
+    "You're using the WeightAveraging callback with a model that overrides the configure_model",  # for FSDP2 only
     "You're resuming from a checkpoint that ended before the epoch ended",  # `Batches` begins where it ended
 )
 
@@ -129,7 +133,7 @@ class TrainingCLI(LightningCLI):
         """Build the data first, because its labels set the size of the network's head, then model and trainer."""
         self.datamodule = self.instantiate(Namespace(data=self.config.data)).data
         self.__dict__.pop("config_dump", None)  # Lightning's copy of the config, which has the sizes only from here on
-        self.fill_sizes()
+        fill_sizes(self.config, self.datamodule, self.arguments.trust)
         others = self.config.clone()
         del others["data"]
         self.config_init = self.instantiate(others)
@@ -141,38 +145,6 @@ class TrainingCLI(LightningCLI):
         """Build the classes of a part of the config; their errors stay as short as they were raised."""
         with config_errors("config", all_errors=True):
             return self.parser.build(config)
-
-    def fill_sizes(self) -> None:
-        """Set `classes`, `units`, `image` and `symbols` of the network from the data where they are left out."""
-        network = self.config.model.init_args.get("network")
-        sizes = getattr(network, "init_args", None) or {}
-        names = ("classes", "units", "image", "symbols")
-        missing = [name for name in names if name in sizes and not sizes[name]]
-        if missing:
-            task = find_task(self.config.model.class_path, self.arguments.trust)
-            known = task.network_sizes(read_labels(self.datamodule))
-            preprocessing = self.datamodule.preprocessing
-            known |= {"image": preprocessing.get("image"), "symbols": len(preprocessing.get("symbols", ()))}
-            for name in known.keys() & set(missing):
-                sizes[name] = known[name]
-
-    def check_sizes(self) -> None:
-        """Refuse a number of classes or units that the data does not have, before a run is created.
-
-        Raises:
-            InputError: If the config gives a network of vitspeech such a number.
-        """
-        network = self.config.model.init_args.get("network")
-        if not str(getattr(network, "class_path", "")).startswith("vitspeech."):
-            return
-        for name, size in self.model.network_sizes(list(self.datamodule.labels)).items():
-            value = network.init_args.get(name, size)
-            if value != size:
-                labels = len(self.datamodule.labels)
-                raise InputError(
-                    f"the network has {name}={value}, the data {labels} labels: leave {name} out of the config, or "
-                    f"give {size}"
-                )
 
     def instantiate_trainer(self, **kwargs: Any) -> lightning.Trainer:
         """Make the trainer. Its logs and checkpoints get their folder in `train`."""
@@ -223,7 +195,7 @@ class TrainingCLI(LightningCLI):
         self.datamodule.prepare_data()
         self.datamodule.setup("fit")
         divide_steps(self.trainer, self.datamodule)
-        self.check_sizes()
+        check_sizes(self.config, self.model, self.datamodule)
         with config_errors("task, network, data and optimizer do not fit each other", all_errors=True):
             self.model.try_out(self.datamodule)
         checkpoint = Path(given.resume, LAST) if saved else None
@@ -287,7 +259,7 @@ class TrainingCLI(LightningCLI):
             if isinstance(callback, WeightAveraging):
                 # Lightning does this at the end of training, but not if a resumed run has nothing left to train.
                 callback.on_train_end(self.trainer, self.model)
-        network = self.model.network.eval().float().to(self.trainer.strategy.root_device)
+        network = self.final_network().eval().float().to(self.trainer.strategy.root_device)
         share_network(network)
         bar = self.trainer.progress_bar_callback
         progress = bar is not None and getattr(bar, "is_enabled", True)
@@ -298,3 +270,12 @@ class TrainingCLI(LightningCLI):
         errors = run_folder.write_results(self.run.folder, network, self.datamodule, report, minutes)
         print(f"test set, final weights: {report.text}")
         print(f"model: {self.run.folder / 'model'}; figures: {self.run.folder / 'learning_curves.png'}, {errors}")
+
+    def final_network(self) -> nn.Module:
+        """The trained network; if processes have divided its weights, a new one, with all of them in each process."""
+        network = self.model.network
+        if not is_sharded(network):
+            return network
+        whole = self.instantiate(Namespace(model=self.config.model)).model.network
+        whole.load_state_dict(whole_weights(network))
+        return whole

@@ -19,10 +19,11 @@ from lightning.fabric.plugins import CheckpointIO, ClusterEnvironment
 from lightning.fabric.plugins.precision import Precision
 from lightning.pytorch import Callback, LightningDataModule
 from lightning.pytorch.accelerators import Accelerator, CPUAccelerator
+from lightning.pytorch.callbacks import WeightAveraging
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.layer_sync import LayerSync
 from lightning.pytorch.profilers import Profiler
-from lightning.pytorch.strategies import Strategy
+from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 from lightning.pytorch.strategies.launchers.multiprocessing import _MultiProcessingLauncher
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import nn
@@ -76,18 +77,24 @@ def check_object(value: Any, trust: Sequence[str], key: str) -> None:
 
 
 def check_strategy(trainer: lightning.Trainer) -> None:
-    """Refuse strategies that end without the trained weights, and to start more processes than the CPU has cores.
+    """Refuse strategies that end without the trained weights, what does not go together, and too many processes.
 
-    Processes that torchrun or SLURM starts are the user's own choice.
+    On the CPU there may be one for each core. Processes that torchrun or SLURM starts are the user's own choice.
 
     Raises:
         InputError: If it is one of these.
     """
     if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
         raise InputError("trainer.strategy: its processes end with the training, before the test; use ddp")
+    on_cpu = isinstance(trainer.accelerator, CPUAccelerator)
+    if on_cpu and trainer._accelerator_connector._layer_sync is not None and trainer.world_size > 1:
+        raise InputError("trainer.sync_batchnorm: PyTorch synchronizes batch norm on GPUs only; set it to false")
+    sharded = isinstance(trainer.strategy, ModelParallelStrategy)
+    if sharded and any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks):
+        raise InputError("trainer.strategy: weights that processes have divided cannot be averaged; use ddp")
     cores, cluster = os.cpu_count() or 1, getattr(trainer.strategy, "cluster_environment", None)
     started = cluster is not None and cluster.creates_processes_externally
-    if isinstance(trainer.accelerator, CPUAccelerator) and trainer.num_devices > cores and not started:
+    if on_cpu and trainer.num_devices > cores and not started:
         raise InputError(
             f"trainer.devices={trainer.num_devices}: on the CPU that is the number of processes, and this machine has "
             f"{cores} cores"

@@ -51,7 +51,11 @@ class OpenRun(Callback):
             )
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.is_global_zero:
+        if trainer.is_global_zero and not trainer.strategy.restore_checkpoint_after_setup:
+            self.record_start()
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero and trainer.strategy.restore_checkpoint_after_setup:
             self.record_start()
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
@@ -62,3 +66,5 @@ class OpenRun(Callback):
         self.log.restore(checkpoint["metrics"])
         self.epochs_done, self.batches_done = progress_of(checkpoint)
         trainer.datamodule.begin = self.epochs_done, self.batches_done
+        if trainer.strategy.restore_checkpoint_after_setup:
+            trainer.fit_loop._combined_loader = None  # made before the checkpoint was read

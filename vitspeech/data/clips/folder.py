@@ -60,7 +60,7 @@ class AudioFolder(WaveformData):
     Args:
         root: The folder described above.
         seconds: Length of a clip. Shorter recordings are padded; of longer ones the stretch of most energy is kept.
-        batch: Clips per training batch, on each device.
+        batch: Clips of an optimizer step, on all devices together.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
         **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.

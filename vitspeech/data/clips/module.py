@@ -49,7 +49,7 @@ class WaveformData(InMemoryData):
 
     Args:
         seconds: Length of a clip.
-        batch: Clips per training batch, on each device.
+        batch: Clips of an optimizer step, on all devices together.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
         **storage: The other arguments of `InMemoryData`: `storage`, `workers`, `broken`.

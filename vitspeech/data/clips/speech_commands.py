@@ -55,7 +55,7 @@ class SpeechCommands(WaveformData, WordSource):
         unknown: Number of clips labeled `unknown` per clip of a word, as far as there are enough; 0 omits the label.
             The official value is 0.1.
         silence: Number of clips labeled `silence` per clip of a word; 0 omits the label.
-        batch: Clips per training batch, on each device.
+        batch: Clips of an optimizer step, on all devices together.
         download: Download the data set into `root` if it is missing.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.

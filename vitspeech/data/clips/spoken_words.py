@@ -44,7 +44,7 @@ class SpokenWords(WaveformData, WordSource):
         silence: Number of clips labeled `silence` per clip of a word: pink noise, from inaudible to loud; 0 omits the
             label.
         drawn_from: Seed of the synthesized clips, independent of the run's seed.
-        batch: Clips per training batch, on each device.
+        batch: Clips of an optimizer step, on all devices together.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
 

@@ -34,7 +34,7 @@ class Cifar(ImageData):
     Args:
         classes: 10 or 100.
         root: Folder that contains `cifar-10-batches-py` or `cifar-100-python`; `None` is VITSPEECH_DATA, else `data`.
-        batch: Images per training batch, on each device.
+        batch: Images of an optimizer step, on all devices together.
         validation: Number of training images held out for validation; the same images for every seed.
         download: Download the data set into `root` if it is missing.
         augment: Augmentation of training images; `None` is `Augment()`.

@@ -34,7 +34,7 @@ class ImageFolder(ImageData):
     Args:
         root: The folder described above.
         image: Side in pixels to which the center square of each picture is scaled.
-        batch: Pictures per training batch, on each device.
+        batch: Pictures of an optimizer step, on all devices together.
         augment: Augmentation of training pictures; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
         **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.

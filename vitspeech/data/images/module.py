@@ -40,7 +40,7 @@ class ImageData(InMemoryData):
     statistics of the training images if they differ much from the defaults.
 
     Args:
-        batch: Images per training batch, on each device.
+        batch: Images of an optimizer step, on all devices together.
         augment: Augmentation of training images; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
         **storage: The other arguments of `InMemoryData`: `storage`, `workers`, `broken`.

@@ -31,7 +31,7 @@ class Shapes(ImageData):
     Args:
         count: Number of training pictures; validation and test have a fifth of it each.
         drawn_from: Seed of the generated pictures, independent of the run's seed.
-        batch: Pictures per training batch, on each device.
+        batch: Pictures of an optimizer step, on all devices together.
         augment: Augmentation of training pictures; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
 

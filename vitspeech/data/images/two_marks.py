@@ -37,7 +37,7 @@ class TwoMarks(ImageData):
         count: Number of training pictures. Validation and test have 2,000 each whatever `count` is, so that results of
             small runs are precise, too.
         drawn_from: Seed of the generated pictures, independent of the run's seed.
-        batch: Pictures per training batch, on each device.
+        batch: Pictures of an optimizer step, on all devices together.
         augment: Augmentation of training pictures; `None` mirrors half of them, which keeps the label. `translate` and
             `cutout` may hide a mark and are off by default.
         seed: The run's seed; the command line sets it to `seed_everything`.

@@ -43,7 +43,7 @@ class SymbolTasks(InMemoryData):
         count: Training sequences per epoch. Validation and test have 1,000 each, or all that there are, and each set of
             longer sequences 500.
         drawn_from: Seed of the sequences and of the splits, independent of the run's seed.
-        batch: Sequences per training batch, on each device.
+        batch: Sequences of an optimizer step, on all devices together.
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Attributes:

@@ -78,7 +78,7 @@ class UtteranceData(InMemoryData):
 
     Args:
         units: What is recognized: `words`, or `characters` (with a space between words).
-        batch: Utterances per training batch, on each device.
+        batch: Utterances of an optimizer step, on all devices together.
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
         **storage: The other arguments of `InMemoryData`: `storage`, `workers`, `broken`.

@@ -1,0 +1,43 @@
+"""Sizes of the network that follow from the data: numbers of classes, units and symbols, and the side of images."""
+
+from collections.abc import Sequence
+
+from jsonargparse import Namespace
+
+from vitspeech.data.module import InMemoryData, read_labels
+from vitspeech.errors import InputError
+from vitspeech.tasks import Task, find_task
+
+
+def fill_sizes(config: Namespace, data: InMemoryData, trust: Sequence[str]) -> None:
+    """Set `classes`, `units`, `image` and `symbols` of the network in a config where they are left out."""
+    network = config.model.init_args.get("network")
+    sizes = getattr(network, "init_args", None) or {}
+    names = ("classes", "units", "image", "symbols")
+    missing = [name for name in names if name in sizes and not sizes[name]]
+    if missing:
+        task = find_task(config.model.class_path, trust)
+        known = task.network_sizes(read_labels(data))
+        preprocessing = data.preprocessing
+        known |= {"image": preprocessing.get("image"), "symbols": len(preprocessing.get("symbols", ()))}
+        for name in known.keys() & set(missing):
+            sizes[name] = known[name]
+
+
+def check_sizes(config: Namespace, task: Task, data: InMemoryData) -> None:
+    """Refuse a number of classes or units that the data does not have, before a run is created.
+
+    Raises:
+        InputError: If the config gives a network of vitspeech such a number.
+    """
+    network = config.model.init_args.get("network")
+    if not str(getattr(network, "class_path", "")).startswith("vitspeech."):
+        return
+    for name, size in task.network_sizes(list(data.labels)).items():
+        value = network.init_args.get(name, size)
+        if value != size:
+            labels = len(data.labels)
+            raise InputError(
+                f"the network has {name}={value}, the data {labels} labels: leave {name} out of the config, or "
+                f"give {size}"
+            )
