@@ -183,6 +183,27 @@ def test_a_model_is_tested_on_a_pack_in_place_of_the_folder_that_it_was_made_of(
             build_data(card, InMemoryData, str(folder)).test_dataloader()
 
 
+@pytest.mark.parametrize("storage", ["memory", "files"])
+def test_a_broken_clip_of_speech_commands_has_no_name(commands, tmp_path, storage):
+    shutil.copytree(commands, tmp_path / "copy")
+    made = partial(SpeechCommands, ["yes", "no"], str(tmp_path / "copy"), unknown=0.5, silence=0.2, batch=5)
+    whole = made().item_names()
+    name = whole["train"][3]
+    (tmp_path / "copy" / FOLDER / URL / name).write_bytes(b"no recording")
+    data = made(storage=storage, broken=0.1)
+    with pytest.warns(UserWarning, match="1 of 24 files of train cannot be read and are left out"):
+        data.setup("fit")
+    assert data.item_names() == whole | {"train": [item for item in whole["train"] if item != name]}
+    assert data.train.labels.tolist().count(3) == 3 and len(data.train) == 23 + 3
+
+
+def test_utterances_cannot_be_composed_of_a_pack_of_clips(commands, tmp_path):
+    made = partial(SpeechCommands, ["yes", "no"], str(commands))
+    data = made(storage=str(packed(made, tmp_path / "pack")))
+    with pytest.raises(InputError, match="a pack has clips of one second; utterances are composed of files"):
+        data.word_clips("train")
+
+
 def test_pixels_that_have_no_files_are_packed_as_they_are(tmp_path):
     data = Shapes(count=100, batch=9)
     pack(data, tmp_path / "pack", {}, progress=False)

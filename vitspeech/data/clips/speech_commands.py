@@ -94,6 +94,7 @@ class SpeechCommands(WaveformData, WordSource):
         self.labels = [*self.words, *self.extra_ratios]
         self.root, self.download = Path(default_root(root)), download
         self.folder = self.item_root = self.root / FOLDER / URL
+        self.left_out: set[Path] = set()  # broken files
 
     def prepare_data(self) -> None:
         """Download the data set if asked to, and check that it exists; runs in one process per machine."""
@@ -113,9 +114,11 @@ class SpeechCommands(WaveformData, WordSource):
         word_files, unknown_files = self.select(split)
         labels = [self.words.index(file.parent.name) for file in word_files]
         labels += [self.labels.index(UNKNOWN) for _ in unknown_files]
-        clips, places = self.clips_of(word_files + unknown_files, split)
+        files = word_files + unknown_files
+        clips, places = self.clips_of(files, split)
+        self.left_out |= {*files} - {files[place] for place in places}
         labels = [labels[place] for place in places]
-        speakers = [speaker((word_files + unknown_files)[place]) for place in places]
+        speakers = [speaker(files[place]) for place in places]
         if SILENCE in self.extra_ratios:
             count = round(self.extra_ratios[SILENCE] * len(word_files))
             cuts, recordings = cut_silence(self.noise_recordings, split, count, self.samples)
@@ -146,7 +149,10 @@ class SpeechCommands(WaveformData, WordSource):
         if self.pack is not None:
             return self.pack.item_names()
         files = {split: [file for part in self.select(split) for file in part] for split in SPLITS}
-        return {split: [relative_name(file, self.folder) for file in some] for split, some in files.items()}
+        return {
+            split: [relative_name(file, self.folder) for file in some if file not in self.left_out]
+            for split, some in files.items()
+        }
 
     def word_clips(self, split: str) -> list[WordClip]:
         """The split's clips of `words` in full length. The speaker is the first part of the file name."""
@@ -169,6 +175,8 @@ class SpeechCommands(WaveformData, WordSource):
         """List the files of each split and read the noise recordings, once."""
         if hasattr(self, "files"):
             return
+        if self.pack is not None:
+            raise InputError(f"{self.pack.folder}: a pack has clips of one second; utterances are composed of files")
         self.prepare_data()
         self.files = list_clips(self.folder, self.words)
         self.noise_recordings = read_noise(self.folder / NOISE, self.samples, SILENCE in self.extra_ratios)
