@@ -7,6 +7,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 
@@ -281,3 +282,26 @@ def test_a_million_items_take_a_few_bytes_each(tmp_path):
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     items, mib = output.split()
     assert int(items) == 1_000_000 and float(mib) < 64  # labels and order: 8 bytes an item each
+
+
+def test_a_pack_with_random_changes_is_refused_or_read_but_never_followed_out_of_its_files(tmp_path):
+    folder = tmp_path / "pack"
+    pack(Tones(seconds=0.1), folder, {}, **OPTIONS | {"shard_mb": 0.05})
+    random, read, refused = numpy.random.default_rng(0), 0, 0
+    files = sorted(folder.glob("*.arrow"))
+    for _ in range(100):
+        file = files[random.integers(len(files))]
+        whole = file.read_bytes()
+        content = numpy.frombuffer(whole, numpy.uint8).copy()
+        places = random.integers(0, 1500, 3) % len(content)  # where Arrow says what follows; its end says it again
+        content[places - (random.random() < 0.5) * 1500 % len(content)] = random.integers(0, 256, 3)
+        file.write_bytes(content.tobytes())
+        try:
+            data = Tones(seconds=0.1, batch=5, storage=str(folder), workers=0)
+            data.setup("fit")
+            _ = data.train[torch.arange(30), 0], data.item_names(), data.items_of("test").speakers, data.noise
+            read += 1
+        except InputError:
+            refused += 1
+        file.write_bytes(whole)
+    assert read > 5 and refused > 20

@@ -21,6 +21,7 @@ from torch import Tensor
 from vitspeech.data.storage.format import DESCRIPTION, NOISE, SCHEMA, files_of, index_file, read_description
 from vitspeech.errors import InputError
 
+ARROW_ERRORS = (pyarrow.ArrowException, OSError)  # what Arrow raises for a broken file
 MOST_OPEN = 256  # shards of a split in a process; many systems allow 1024 open files
 
 
@@ -60,7 +61,7 @@ class Shards:
         batch, row = divmod(index - begin, self.rows_per_batch)
         try:
             columns = self.shard(number, self.ends[number] - begin).get_batch(batch)
-        except (pyarrow.ArrowException, OSError) as error:
+        except ARROW_ERRORS as error:
             raise broken(self.files[number], error) from None
         return value(columns, row, self.files[number])
 
@@ -107,7 +108,7 @@ def mapped(file: Path, schema: pyarrow.Schema | None = None) -> pyarrow.RecordBa
     """
     try:
         reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(file)))
-    except (pyarrow.ArrowException, OSError) as error:
+    except ARROW_ERRORS as error:
         raise broken(file, error) from None
     if schema is not None and not reader.schema.equals(schema):
         raise InputError(f"{file}: has not the columns of a pack")
@@ -205,7 +206,7 @@ class Pack:
         try:
             table = mapped(file, DESCRIPTION).read_all()
             table.validate(full=True)
-        except pyarrow.ArrowException as error:
+        except ARROW_ERRORS as error:
             raise broken(file, error) from None
         items = sum(shard["items"] for shard in self.description["splits"][split])
         if table.num_rows != items:
@@ -243,7 +244,7 @@ class Pack:
             return None
         try:
             content = mapped(self.folder / NOISE).get_batch(0)
-        except pyarrow.ArrowException as error:
+        except ARROW_ERRORS as error:
             raise broken(self.folder / NOISE, error) from None
         return numbers(value(content, 0, self.folder / NOISE), "int16", (-1,))
 
