@@ -1,6 +1,7 @@
 """Measure speed and memory on this machine; nothing else should run meanwhile.
 
 vitspeech benchmark loader       data loading from memory with augmentation, images/s
+vitspeech benchmark data         reading from memory, files and packs beside torchvision; memory and start-up by items
 vitspeech benchmark attention    truncated attention against other implementations: time and peak memory by length
 vitspeech benchmark layer        one layer of full attention at image length against PyTorch's
 vitspeech benchmark vit          one training step of the ViT against timm, torchvision, vit-pytorch and PyTorch
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all six benchmarks."""
+    """The parser of all benchmarks."""
     parser = command_line.parser("benchmark", __doc__)
     benchmarks = parser.add_subparsers(dest="benchmark", required=True)
 
@@ -54,6 +55,15 @@ def parser() -> argparse.ArgumentParser:
     loader.add_argument("--passes", type=int, default=7, help="passes of each variant")
     loader.add_argument("--images", type=int, default=10_240, help="images per pass")
     loader.add_argument("--json", type=Path, help="write the numbers to this file as well")
+
+    data = add("data", "reading from memory, files and packs beside torchvision; memory and start-up by items")
+    data.add_argument("--items", type=int, default=4000, help="files of each set")
+    data.add_argument("--batch", type=int, default=128, help="items per batch")
+    data.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2], help="worker processes")
+    data.add_argument("--repeats", type=int, default=5, help="epochs of each variant after its warm-up")
+    sizes = "numbers of items whose memory and start-up are measured"
+    data.add_argument("--indices", type=int, nargs="+", default=[10_000, 1_000_000, 10_000_000], help=sizes)
+    data.add_argument("--json", type=Path, default=RUNS / "data.json", help="written after each part")
 
     attention = add("attention", "truncated attention against other implementations: time and peak memory")
     attention.add_argument("--tokens", type=int, nargs="+", default=[256, 1024, 4096, 16384], help="lengths")

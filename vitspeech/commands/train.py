@@ -13,6 +13,9 @@ curves, the confusion matrix or a list of errors, and the final model in the rel
                         also a key of a config
   --run FOLDER          folder of the run; default: runs/NAME-OF-CONFIG/NUMBER
   --resume RUN          resume an interrupted run, with the same result as an uninterrupted one
+  --every_minutes N     save a checkpoint within an epoch after so many minutes (default 10); 0 saves after epochs only
+  --every_steps N       save a checkpoint within an epoch after so many optimizer steps
+  --data.storage S      where the items are: memory (the default), files, or a folder that `vitspeech pack` wrote
   --trust MODULE        accept classes of this module of your own, whose code then runs; may be repeated
   --print_config        print the resolved config and exit
   --help-all            every key, including the trainer's hundreds of lines
@@ -35,6 +38,7 @@ examples:
   {program} --config word_sequences/ctc --data.source.root ROOT
   {program} --config mine.yaml --init_from checkpoints/speech-commands-truncated
   {program} --resume runs/cifar10-vit/0
+  torchrun --nproc-per-node 8 --no-python -- vitspeech train --config cifar10/vit --config trainer/ddp
 """
 
 import sys

@@ -1,0 +1,91 @@
+"""Memory and start-up of a pack by its number of items, each measured in a process of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pyarrow
+
+from vitspeech.data.files import write_json
+from vitspeech.data.storage.format import DESCRIPTION, FORMAT, PACK, ROWS_PER_BATCH, SCHEMA, index_file, shard_file
+
+ROWS_PER_SHARD = 500_000
+MEASURE = """
+import json, sys, time
+from pathlib import Path
+import torch
+from vitspeech.data.batches import Batches, Items
+from vitspeech.data.storage.packed import Pack
+
+def anonymous():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
+
+def first(number):
+    start = time.perf_counter()
+    pack = Pack(sys.argv[1])
+    items = Items(pack.rows("train"), pack.item_labels("train"))
+    batches = Batches(len(items), 128, shuffle=True)
+    batches.begin_at(0, number)
+    iterator = iter(batches)
+    items[next(iterator)]
+    return time.perf_counter() - start, (items, iterator)
+
+before = anonymous()
+first_s, kept = first(0)
+memory = anonymous() - before
+last_s, _ = first(len(kept[0]) // 128 - 1)
+print(json.dumps({"items": len(kept[0]), "bytes": memory, "first_batch_s": first_s, "last_batch_s": last_s}))
+"""
+
+
+def measure_index(folder: Path, count: int) -> dict[str, float]:
+    """The memory of a process that reads a pack of `count` items of one byte, and the time until its first batch.
+
+    Returns:
+        `items`, `bytes` (not shared with other processes), `bytes_per_item`, `first_batch_s` (from opening the pack to
+        the first batch of an epoch) and `last_batch_s` (the same to its last batch, at which a run may be resumed).
+    """
+    write_pack(folder, count)
+    output = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(folder)], check=True, capture_output=True, text=True
+    ).stdout
+    values = json.loads(output)
+    return values | {"bytes_per_item": values["bytes"] / values["items"]}
+
+
+def write_pack(folder: Path, count: int) -> None:
+    """Write a pack of items of one byte, with names, as `vitspeech pack` would."""
+    folder.mkdir(parents=True)
+    shards = []
+    for first in range(0, count, ROWS_PER_SHARD):
+        file, rows = folder / shard_file("train", len(shards)), min(ROWS_PER_SHARD, count - first)
+        with pyarrow.OSFile(str(file), "wb") as sink, pyarrow.ipc.new_file(sink, SCHEMA) as writer:
+            for start in range(0, rows, ROWS_PER_BATCH):
+                writer.write_batch(described(min(ROWS_PER_BATCH, rows - start), first + start, SCHEMA))
+        shards.append({"file": file.name, "items": rows, "bytes": file.stat().st_size, "sha256": ""})
+    with (
+        pyarrow.OSFile(str(index_file(folder, "train")), "wb") as sink,
+        pyarrow.ipc.new_file(sink, DESCRIPTION) as writer,
+    ):
+        for first in range(0, count, ROWS_PER_SHARD):
+            writer.write_batch(described(min(ROWS_PER_SHARD, count - first), first, DESCRIPTION))
+    form = {"kind": "numbers", "dtype": "uint8", "shape": [1]}
+    about = {"format": FORMAT, "complete": True, "data": {}, "input": form, "labels": [], "preprocessing": {}}
+    write_json(about | {"rows_per_batch": ROWS_PER_BATCH, "splits": {"train": shards}}, folder / PACK)
+
+
+def described(rows: int, first: int, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    """Items of one byte with a label and a name."""
+    numbers = numpy.arange(first, first + rows)
+    columns = {
+        "input": pyarrow.array([b"0"] * rows if "input" in schema.names else [], pyarrow.binary()),
+        "label": pyarrow.array(numbers % 35),
+        "name": pyarrow.array(numbers.astype(str)),
+        "speaker": pyarrow.nulls(rows, pyarrow.string()),
+        "transcript": pyarrow.nulls(rows, pyarrow.string()),
+        "bytes": pyarrow.array(numpy.ones(rows, numpy.int64)),
+    }
+    return pyarrow.record_batch([columns[name] for name in schema.names], schema=schema)
