@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.datasets import ImageFolder as TorchvisionFolder
-from torchvision.transforms import CenterCrop, Compose, PILToTensor, Resize
+from torchvision.transforms import CenterCrop, Compose, InterpolationMode, PILToTensor, Resize
 from tqdm import tqdm
 
 from vitspeech.benchmark import measure
@@ -123,7 +123,7 @@ def run(batches: Iterable[Any]) -> None:
 
 def torchvision(files: Path, side: int, settings: Settings, workers: int) -> DataLoader:
     """torchvision's `ImageFolder` in a `DataLoader`, with pictures of the same size."""
-    transform = Compose([Resize(side), CenterCrop(side), PILToTensor()])
+    transform = Compose([Resize(side, InterpolationMode.BICUBIC), CenterCrop(side), PILToTensor()])
     return shuffled(TorchvisionFolder(str(files), transform), settings.batch, workers)
 
 

@@ -4,12 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pyarrow
 
-from vitspeech.data.files import write_json
-from vitspeech.data.storage.format import DESCRIPTION, FORMAT, PACK, ROWS_PER_BATCH, SCHEMA, index_file, shard_file
+from vitspeech.data.files import sha256
+from vitspeech.data.storage.format import DESCRIPTION, ROWS_PER_BATCH, SCHEMA, index_file, shard_file
+from vitspeech.data.storage.pack import PackWriter
 
 ROWS_PER_SHARD = 500_000
 MEASURE = """
@@ -58,31 +60,37 @@ def measure_index(folder: Path, count: int) -> dict[str, float]:
 
 def write_pack(folder: Path, count: int) -> None:
     """Write a pack of items of one byte, with names, as `vitspeech pack` would."""
-    folder.mkdir(parents=True)
-    shards = []
-    for first in range(0, count, ROWS_PER_SHARD):
-        file, rows = folder / shard_file("train", len(shards)), min(ROWS_PER_SHARD, count - first)
-        with pyarrow.OSFile(str(file), "wb") as sink, pyarrow.ipc.new_file(sink, SCHEMA) as writer:
-            for start in range(0, rows, ROWS_PER_BATCH):
-                writer.write_batch(described(min(ROWS_PER_BATCH, rows - start), first + start, SCHEMA))
-        shards.append({"file": file.name, "items": rows, "bytes": file.stat().st_size, "sha256": ""})
-    with (
-        pyarrow.OSFile(str(index_file(folder, "train")), "wb") as sink,
-        pyarrow.ipc.new_file(sink, DESCRIPTION) as writer,
-    ):
-        for first in range(0, count, ROWS_PER_SHARD):
-            writer.write_batch(described(min(ROWS_PER_SHARD, count - first), first, DESCRIPTION))
     form = {"kind": "numbers", "dtype": "uint8", "shape": [1]}
-    about = {"format": FORMAT, "complete": True, "data": {}, "input": form, "labels": [], "preprocessing": {}}
-    write_json(about | {"rows_per_batch": ROWS_PER_BATCH, "splits": {"train": shards}}, folder / PACK)
+    about = {"data": {}, "input": form, "items": "items", "labels": ["a"], "preprocessing": {}}
+    writer = PackWriter(folder, about, progress=False)
+    for split, items in (("train", count), ("validation", 1), ("test", 1)):
+        writer.description["splits"][split] = write_shards(folder, split, items)
+        index = index_file(folder, split)
+        with pyarrow.OSFile(str(index), "wb") as sink, pyarrow.ipc.new_file(sink, DESCRIPTION) as file:
+            for first in range(0, items, ROWS_PER_SHARD):
+                file.write_batch(described(min(ROWS_PER_SHARD, items - first), first, DESCRIPTION))
+    writer.finish()
+
+
+def write_shards(folder: Path, split: str, items: int) -> list[dict[str, Any]]:
+    """Write the shards of a split, and say what they are."""
+    shards = []
+    for first in range(0, items, ROWS_PER_SHARD):
+        path, rows = folder / shard_file(split, len(shards)), min(ROWS_PER_SHARD, items - first)
+        with pyarrow.OSFile(str(path), "wb") as sink, pyarrow.ipc.new_file(sink, SCHEMA) as file:
+            for start in range(0, rows, ROWS_PER_BATCH):
+                file.write_batch(described(min(ROWS_PER_BATCH, rows - start), first + start, SCHEMA))
+        size = {"file": path.name, "items": rows, "until": first + rows, "bytes": path.stat().st_size}
+        shards.append(size | {"sha256": sha256(path)})
+    return shards
 
 
 def described(rows: int, first: int, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
     """Items of one byte with a label and a name."""
     numbers = numpy.arange(first, first + rows)
     columns = {
-        "input": pyarrow.array([b"0"] * rows if "input" in schema.names else [], pyarrow.binary()),
-        "label": pyarrow.array(numbers % 35),
+        "input": pyarrow.array([b"0"] * rows if "input" in schema.names else [], SCHEMA.field("input").type),
+        "label": pyarrow.array(numpy.zeros(rows, numpy.int64)),
         "name": pyarrow.array(numbers.astype(str)),
         "speaker": pyarrow.nulls(rows, pyarrow.string()),
         "transcript": pyarrow.nulls(rows, pyarrow.string()),
