@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -244,44 +242,6 @@ def test_other_data_sets_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "read", lambda split: torch.utils.data.TensorDataset(torch.zeros(3)))
     with pytest.raises(InputError, match="a TensorDataset cannot be packed"):
         data_set.pack(data, tmp_path / "pack", {})
-
-
-MEMORY = """
-import sys
-from pathlib import Path
-from vitspeech.data.batches import Batches, Items
-from vitspeech.data.storage.packed import Pack
-
-def anonymous_mib():
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) / 1024
-
-before = anonymous_mib()
-pack = Pack(sys.argv[1])
-items = Items(pack.rows("train"), pack.item_labels("train"))
-for number, batch in enumerate(Batches(len(items), 512, shuffle=True)):
-    assert (items[batch][0][:, 0] == items[batch][1] % 100).all()
-    if number == 50:
-        break
-print(len(items), anonymous_mib() - before)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_million_items_take_a_few_bytes_each(tmp_path):
-    def describe(index):
-        return {"label": index, "name": f"clip-{index}", "speaker": None, "transcript": None}
-
-    about = {"data": {}, "input": {"kind": "numbers", "dtype": "uint8", "shape": [800]}, "labels": [], "items": ""}
-    writer = PackWriter(tmp_path / "pack", about | {"preprocessing": {}}, progress=False)
-    for split, count in (("train", 1_000_000), ("validation", 1), ("test", 1)):
-        writer.write(split, Entries(lambda index: bytes([index % 100]) * 800, describe, count))
-    writer.finish()
-    command = [sys.executable, "-c", MEMORY, str(tmp_path / "pack")]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    items, mib = output.split()
-    assert int(items) == 1_000_000 and float(mib) < 64  # labels and order: 8 bytes an item each
 
 
 def test_a_pack_with_random_changes_is_refused_or_read_but_never_followed_out_of_its_files(tmp_path):
