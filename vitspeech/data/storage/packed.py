@@ -226,7 +226,12 @@ class Pack:
         column = self.table(split).column("label")
         if column.null_count:
             raise InputError(f"{index_file(self.folder, split)}: an item has no label")
-        return torch.from_numpy(column.to_numpy().copy())
+        labels = torch.empty(len(column), dtype=torch.int64)
+        start = 0
+        for chunk in column.chunks:
+            labels[start : start + len(chunk)] = torch.from_numpy(numpy.array(chunk))
+            start += len(chunk)
+        return labels
 
     def speakers(self, split: str) -> list[str] | None:
         """The speaker of each item; `None` if one is unknown."""
