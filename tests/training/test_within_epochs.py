@@ -58,10 +58,13 @@ def stopped_after(step: int, arguments: list[str], monkeypatch) -> None:
             TrainingCLI(arguments).train()
 
 
+VALIDATED = ["--trainer.val_check_interval=2"]  # so there is no checkpoint at the steps 2, 4, 7 and 9
+
+
 @pytest.mark.parametrize(
     ("options", "steps", "workers"),
-    [([], [1], 0), (AVERAGED, [3, 7], 0), (ACCUMULATED, [4, 6], 0), ([], [2, 9], 2)],
-    ids=["plain", "averaged", "accumulated", "workers"],
+    [([], [1], 0), (VALIDATED, [3, 8], 0), (AVERAGED, [3, 7], 0), (ACCUMULATED, [4, 6], 0), ([], [2, 9], 2)],
+    ids=["plain", "validated", "averaged", "accumulated", "workers"],
 )
 def test_a_run_stopped_within_an_epoch_ends_bit_for_bit_as_one_left_alone(
     tmp_path, monkeypatch, capsys, options, steps, workers

@@ -53,6 +53,7 @@ class LastCheckpoint(RunCheckpoint):
     Args:
         every_minutes: Minutes after which it is saved again; 0 saves after epochs only.
         every_steps: Optimizer steps after which it is saved again; 0 sets no number.
+            A step that is followed by validation is left out: the next one is saved instead.
         **saving: Arguments of `ModelCheckpoint`.
 
     Raises:
@@ -64,29 +65,34 @@ class LastCheckpoint(RunCheckpoint):
         check_number("every_minutes", every_minutes, 0, 1e6)
         check_number("every_steps", every_steps, 0, 10**9)
         self.every_minutes, self.every_steps = every_minutes, every_steps
-        self.saved_at = 0.0
+        self.saved_at, self.saved_step = 0.0, 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
-        self.saved_at = time.monotonic()
+        self.note(trainer)
+
+    def note(self, trainer: Trainer) -> None:
+        """Count minutes and steps from here on."""
+        self.saved_at, self.saved_step = time.monotonic(), trainer.global_step
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Save if it is time to, but not after the last batch of an epoch, whose validation comes first."""
+        """Save if it is time to, but not before validation, nor at the end of an epoch, which is saved after it."""
         loop = trainer.fit_loop.epoch_loop
-        if trainer.fit_loop._should_accumulate() or loop.batch_progress.is_last_batch or not self.is_due(trainer):
+        followed = loop.batch_progress.is_last_batch or loop._should_check_val_fx(trainer.fit_loop._data_fetcher)
+        if trainer.fit_loop._should_accumulate() or followed or not self.is_due(trainer):
             return
         pl_module.check_losses("training")
         for logger in trainer.loggers:
             if isinstance(logger, MetricsLog):
                 logger.log_step(trainer)
         self._save_none_monitor_checkpoint(trainer, self._monitor_candidates(trainer))
-        self.saved_at = time.monotonic()
+        self.note(trainer)
 
     def is_due(self, trainer: Trainer) -> bool:
         """Whether to save after this step; every process gets the same answer."""
-        if self.every_steps and trainer.global_step % self.every_steps == 0:
+        if self.every_steps and trainer.global_step - self.saved_step >= self.every_steps:
             return True
         if not self.every_minutes or (trainer.world_size > 1 and trainer.global_step % ASK_EVERY):
             return False
@@ -94,7 +100,7 @@ class LastCheckpoint(RunCheckpoint):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_epoch_end(trainer, pl_module)
-        self.saved_at = time.monotonic()
+        self.note(trainer)
 
 
 def checkpoints(monitor: str, mode: str, *, every_minutes: float = 0, every_steps: int = 0) -> list[ModelCheckpoint]:

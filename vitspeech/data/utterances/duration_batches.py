@@ -11,7 +11,7 @@ from torch import Tensor
 from vitspeech.data.batches import Batches, derived_seed
 from vitspeech.errors import InputError
 
-MOST_BUCKETS, BATCHES_PER_BUCKET = 50, 8  # with fewer batches in a bucket, the same utterances would often meet
+MOST_BUCKETS, BATCHES_PER_BUCKET = 50, 4  # with fewer batches in a bucket, the same utterances would often meet
 
 
 class DurationBatches(Batches):
