@@ -3,6 +3,7 @@
 The inputs are not those of the gate, which has compared the two before the folder was written.
 """
 
+import copy
 import json
 from pathlib import Path
 
@@ -89,8 +90,9 @@ def test_streams(exported, name, recording):
     metadata, step = metadata_of(folder), StreamStep(model.network)
     assert metadata["kind"] == "stream"
     samples = read_clip(recording, metadata["sample_rate_hz"]) / 32768
-    whole = vitspeech.stream(model.network)
-    expected = torch.cat((whole.push(samples), whole.flush()))
+    # In double precision: on some processors the rounding of torch and that of ONNX Runtime add up to the bound.
+    whole = vitspeech.stream(copy.deepcopy(model.network).double())
+    expected = torch.cat((whole.push(samples.double()), whole.flush()))
     close(steps(graph_of(folder), step, samples.numpy()), expected)
     for name in ("hop_samples", "lead_in_samples", "first_step", "steps_ahead", "state_size"):
         assert metadata[name] == getattr(step, name)

@@ -33,7 +33,7 @@ from vitspeech.training.init_from import find_weights, keep
 from vitspeech.training.lock import RunLock
 from vitspeech.training.open_run import OpenRun
 from vitspeech.training.parser import Parser, plain_settings, readable, restrict_imports, wrong_config
-from vitspeech.training.processes import after_restart, divide_steps, one_message, share_network
+from vitspeech.training.processes import after_restart, divide_steps, leave, one_message, share_network
 from vitspeech.training.progress import Progress
 from vitspeech.training.sizes import check_sizes, fill_sizes
 from vitspeech.trust import import_modules
@@ -178,6 +178,7 @@ class TrainingCLI(LightningCLI):
             with clear_ending(PROGRAM, self.resume_command):
                 self.fit()
                 self.finish()
+            leave()
         finally:
             self.lock.release()
 

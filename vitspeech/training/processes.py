@@ -51,12 +51,19 @@ def divide_steps(trainer: Trainer, data: InMemoryData) -> None:
     data.training_batches(trainer.world_size)
 
 
+def leave() -> None:
+    """End the group of processes; its threads would abort a process that exits while they run."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 @contextmanager
 def one_message(trainer: Trainer) -> Iterator[None]:
     """Let only the first process report a loss that is not finite, which ends all of them."""
     try:
         yield
     except FloatingPointError:
+        leave()
         if trainer.is_global_zero:
             raise
         sys.exit(1)
