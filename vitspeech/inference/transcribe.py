@@ -18,6 +18,7 @@ from vitspeech.checkpoint.schema import SEARCH_RANGES
 from vitspeech.data.audio.reading import read_clip, walk_audio
 from vitspeech.decoding import autoregressive, ctc
 from vitspeech.decoding.prefix_scores import PrefixScores
+from vitspeech.decoding.units import to_text
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.batches import OnError, Position, run_in_batches
@@ -228,7 +229,7 @@ def with_spans(hypothesis: autoregressive.Hypothesis, log_probs: Tensor | None) 
 def to_transcript(hypothesis: ctc.Hypothesis, labels: Sequence[str], tokens: SpeechTokens | None) -> Transcript:
     """Convert units to text and spans to seconds; without `tokens`, times are unknown."""
     names = [labels[unit] for unit in hypothesis.units]
-    text = " ".join(("" if " " in labels else " ").join(names).split())
+    text = to_text(names, labels)
     segments = () if tokens is None or not hypothesis.spans else to_segments(names, hypothesis.spans, tokens)
     return Transcript(text, segments, hypothesis.log_probability, hypothesis.units)
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torchmetrics.text import WordErrorRate
 
 from vitspeech.decoding.ctc import GreedySearch, tokens_needed
+from vitspeech.decoding.units import to_text
 from vitspeech.errors import InputError
 from vitspeech.evaluation import Report, recognition
 from vitspeech.inference.transcribe import Search
@@ -123,9 +124,8 @@ class Recognition(UtteranceTask):
         return hypotheses
 
     def text(self, units: list[int]) -> str:
-        """A transcript as text: words separated by spaces, or the characters as they are."""
-        labels = [self.labels[unit] for unit in units]
-        return ("" if " " in self.labels else " ").join(labels)
+        """A transcript as text."""
+        return to_text([self.labels[unit] for unit in units], self.labels)
 
 
 def transcripts(units: Tensor) -> list[list[int]]:

@@ -1,0 +1,28 @@
+"""From units to text."""
+
+from vitspeech.decoding.units import kind_of, to_text, word_ranges
+
+CHARACTERS = [" ", *"abc"]
+PIECES = ["▁", "▁ab", "c", "b"]
+
+
+def test_the_kind_follows_from_the_labels():
+    assert [kind_of(labels) for labels in (["yes", "no"], CHARACTERS, PIECES)] == ["words", "characters", "pieces"]
+
+
+def test_words_are_separated_by_spaces():
+    assert to_text(["yes", "no"], ["yes", "no"]) == "yes no"
+    assert word_ranges(["yes", "no"], ["yes", "no"]) == [(0, 1), (1, 2)]
+
+
+def test_characters_are_joined_and_superfluous_spaces_left_out():
+    names = list(" ab  c ")
+    assert to_text(names, CHARACTERS) == "ab c"
+    assert word_ranges(names, CHARACTERS) == [(1, 3), (5, 6)]
+
+
+def test_pieces_begin_a_word_at_their_mark_also_without_one_at_first():
+    names = ["c", "▁ab", "c", "▁", "b", "▁"]
+    assert to_text(names, PIECES) == "c abc b"
+    assert word_ranges(names, PIECES) == [(0, 1), (1, 3), (3, 5)]
+    assert to_text([], PIECES) == ""

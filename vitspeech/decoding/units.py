@@ -1,0 +1,49 @@
+"""From units to text: words, characters, or pieces of words.
+
+Units are words if none of the labels is a space or begins with `WORD_START`. Characters have a space among their
+labels, which separates words. Pieces (byte-pair units) begin with `WORD_START` where a word begins, as in SentencePiece
+(Kudo and Richardson 2018, arXiv:1808.06226).
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+WORD_START = "▁"  # U+2581, as in SentencePiece
+
+
+def kind_of(labels: Sequence[str]) -> Literal["words", "characters", "pieces"]:
+    """What the labels of a model are."""
+    if " " in labels:
+        return "characters"
+    return "pieces" if any(label.startswith(WORD_START) for label in labels) else "words"
+
+
+def to_text(names: Sequence[str], labels: Sequence[str]) -> str:
+    """The text of some units.
+
+    Args:
+        names: The label of each unit, in order.
+        labels: All labels of the model.
+    """
+    return " ".join("".join(names[begin:end]).strip(WORD_START) for begin, end in word_ranges(names, labels))
+
+
+def word_ranges(names: Sequence[str], labels: Sequence[str]) -> list[tuple[int, int]]:
+    """For each word its first unit and the one after its last; spaces belong to none.
+
+    Args:
+        names: The label of each unit, in order.
+        labels: All labels of the model.
+    """
+    kind, ranges, begin = kind_of(labels), [], 0
+    if kind == "words":
+        return [(place, place + 1) for place in range(len(names))]
+    for place, name in enumerate(names):
+        if kind == "characters" and name == " ":
+            ranges.append((begin, place))
+            begin = place + 1
+        elif kind == "pieces" and name.startswith(WORD_START):
+            ranges.append((begin, place))
+            begin = place
+    ranges.append((begin, len(names)))
+    return [(first, end) for first, end in ranges if "".join(names[first:end]).strip(WORD_START)]
