@@ -157,8 +157,8 @@ def test_a_network_with_other_units_than_the_data_is_refused():
         made.loss(noise([[0], [1]], [40, 40]))
 
 
+@pytest.mark.parametrize(
     ("labels", "text"), [(["go", "stop", "on"], "stop on go"), ([" ", "a", "b"], "ab")], ids=["words", "characters"]
-    ("labels", "text"), [(["go", "stop", "on"], "stop on go"), ([" ", "a", "b"], "ab ")], ids=["words", "characters"]
 )
 def test_a_transcript_reads_as_words_or_as_what_its_characters_spell(labels, text):
     made = task(Rows())
