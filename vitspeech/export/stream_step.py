@@ -217,7 +217,7 @@ class BlockStep(nn.Module):
         values = self.split(values)
         query, keys = attention.prepared(query, keys, values)
         attended, weights = attention.attend_prepared(query, keys, values, flags.view(-1) > 0.5, first=-self.left)
-        token = block.finish(first, attention.output(attended.reshape(1, -1)))
+        token = block.finish(block.leave(first, attention.output(attended.reshape(1, -1)), block.attention_norm))
         return token, flags[self.left], weights.flatten(2), waiting[width:], rows[2 * width + 1 :]
 
     def rotated(self, query: Tensor, keys: Tensor, position: Tensor | None) -> tuple[Tensor, Tensor]:

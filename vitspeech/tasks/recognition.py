@@ -5,14 +5,19 @@ A batch is (waveforms (B, N) padded at the end, lengths (B,), units (B, U) padde
 Shapes: B batch, N samples, T tokens, C classes, U units of a transcript; the last class is the blank.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import lightning
+import torch
+from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.text import WordErrorRate
 
 from vitspeech.decoding.ctc import GreedySearch, tokens_needed
 from vitspeech.decoding.units import to_text
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report, recognition
 from vitspeech.inference.transcribe import Search
 from vitspeech.tasks.utterance_task import UtteranceTask, length_groups
@@ -29,13 +34,32 @@ class Recognition(UtteranceTask):
         network: Waveforms (B, N) and lengths (B,) to logits (B, T, C) and the number of tokens (B,). In training the
             lengths are on the host; return the numbers there, too, since reading them from a GPU waits for it.
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
+        intermediate_ctc: w of intermediate CTC (Lee and Watanabe 2021, arXiv:2102.03216): the loss is
+            (1 - w) · CTC + w · the mean CTC after the `intermediate_blocks`, by the same norm and head. 0 is without.
+        intermediate_blocks: After which blocks, from 1; `None` is after half of them.
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
     Raises:
-        InputError: If `warmup` is not within 0 .. 1; in training, if an utterance is too short for its transcript.
+        InputError: If `warmup` or `intermediate_ctc` is not within 0 .. 1, or the network has no such blocks; in
+            training, if an utterance is too short for its transcript.
     """
 
     monitor, mode = "val_error_rate", "min"
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizer: OptimizerCallable = torch.optim.AdamW,
+        *,
+        intermediate_ctc: float = 0.0,
+        intermediate_blocks: Sequence[int] | None = None,
+        **training: Any,
+    ) -> None:
+        super().__init__(network, optimizer, **training)
+        check_fraction("intermediate_ctc", intermediate_ctc)
+        self.intermediate_ctc, self.depths = intermediate_ctc, None
+        if intermediate_ctc:
+            self.depths = intermediate_depths(network, intermediate_blocks)
 
     @classmethod
     def evaluate(
@@ -62,8 +86,13 @@ class Recognition(UtteranceTask):
 
     def group_loss(self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor) -> Tensor:
         """The sum of the loss over the utterances of a group, in nats."""
-        logits, tokens = self.network(waveforms, lengths)
-        return self.ctc_loss(logits, tokens, units)
+        if self.depths is None or not self.training:
+            logits, tokens = self.network(waveforms, lengths)
+            return self.ctc_loss(logits, tokens, units)
+        (*intermediate, last), tokens = self.network(waveforms, lengths, self.depths)
+        losses = [self.ctc_loss(logits, tokens, units) for logits in intermediate]
+        weight = self.intermediate_ctc
+        return (1 - weight) * self.ctc_loss(last, tokens, units) + weight * sum(losses) / len(losses)
 
     def ctc_loss(self, logits: Tensor, tokens: Tensor, units: Tensor) -> Tensor:
         """-log p(transcript), summed over utterances.
@@ -126,6 +155,22 @@ class Recognition(UtteranceTask):
     def text(self, units: list[int]) -> str:
         """A transcript as text."""
         return to_text([self.labels[unit] for unit in units], self.labels)
+
+
+def intermediate_depths(network: nn.Module, blocks: Sequence[int] | None) -> list[int]:
+    """The numbers of blocks after which there are losses; the last is that of all blocks.
+
+    Raises:
+        InputError: If the network has no such blocks.
+    """
+    encoder = getattr(network, "encoder", None)
+    if not hasattr(encoder, "outputs"):
+        raise InputError(f"intermediate_ctc: the encoder of {type(network).__name__} has no blocks of attention")
+    depth = len(encoder.blocks)
+    blocks = sorted(set([depth // 2] if blocks is None else blocks))
+    if not blocks or blocks[0] < 1 or blocks[-1] >= depth:
+        raise InputError(f"intermediate_blocks={blocks} are not within 1 .. {depth - 1}, before the last of {depth}")
+    return [*blocks, depth]
 
 
 def transcripts(units: Tensor) -> list[list[int]]:

@@ -49,6 +49,8 @@ class Transcription(Recognition):
         label_smoothing: float = 0.0,
         **training: Any,
     ) -> None:
+        if training.get("intermediate_ctc"):
+            raise InputError("intermediate_ctc is for Recognition; here ctc_weight adds CTC to the loss")
         super().__init__(network, optimizer, **training)
         check_fraction("ctc_weight", ctc_weight)
         check_fraction("label_smoothing", label_smoothing)
