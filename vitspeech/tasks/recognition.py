@@ -6,7 +6,7 @@ Shapes: B batch, N samples, T tokens, C classes, U units of a transcript; the la
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import lightning
 import torch
@@ -45,6 +45,7 @@ class Recognition(UtteranceTask):
     """
 
     monitor, mode = "val_error_rate", "min"
+    leaves_out = False  # whether training utterances that are too short count for nothing
 
     def __init__(
         self,
@@ -72,6 +73,29 @@ class Recognition(UtteranceTask):
     ) -> Report:
         """Word error rate on every test set of the data, and a listing of the errors."""
         return recognition.evaluate(network, data, search=search, progress=progress)
+
+    def take_labels(self, data: lightning.LightningDataModule) -> None:
+        super().take_labels(data)
+        # A faster utterance may have fewer tokens than its transcript needs: it then counts for nothing in this epoch.
+        self.leaves_out = bool(getattr(getattr(data, "augment", None), "speed", 0))
+
+    def try_out(self, data: lightning.LightningDataModule) -> None:
+        super().try_out(data)
+        self.check_training_lengths(data)
+
+    def check_training_lengths(self, data: lightning.LightningDataModule) -> None:
+        """Refuse training utterances that are too short for their transcripts, where their durations are known.
+
+        Raises:
+            InputError: If there is one; the message names it.
+        """
+        tokens = getattr(self.network, "tokens", None)
+        if tokens is None or not hasattr(data.train, "seconds") or not hasattr(data.train, "units"):
+            return
+        samples = (data.train.seconds * data.sample_rate_hz).round().long()
+        for place, (count, units) in enumerate(zip(tokens.count(samples).tolist(), data.train.units, strict=True)):
+            if count < tokens_needed(units):
+                self.refuse(f"the utterance {data.train.utterances[place].id}", count, units)
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
@@ -107,7 +131,8 @@ class Recognition(UtteranceTask):
         log_probs = logits.float().log_softmax(-1).transpose(0, 1)
         targets = units.clamp(min=0).to(logits.device, non_blocking=True)
         lengths = tuple(counts), tuple(map(len, said))  # as numbers, since F.ctc_loss would read tensors from a GPU
-        return F.ctc_loss(log_probs, targets, *lengths, blank=len(self.labels), reduction="sum")
+        options = {"blank": len(self.labels), "reduction": "sum", "zero_infinity": self.training and self.leaves_out}
+        return F.ctc_loss(log_probs, targets, *lengths, **options)
 
     def check_lengths(self, tokens: list[int], said: list[list[int]]) -> None:
         """Refuse utterances whose CTC loss would be infinite, from their numbers of tokens and their transcripts.
@@ -118,11 +143,19 @@ class Recognition(UtteranceTask):
         for count, transcript in zip(tokens, said, strict=True):
             if not transcript:
                 raise InputError("an utterance of the batch has an empty transcript")
-            if count < tokens_needed(transcript):
-                raise InputError(
-                    f"the utterance {self.text(transcript)!r}: its {count} tokens are fewer than the "
-                    f"{tokens_needed(transcript)} that CTC needs for this transcript; use a smaller stride"
-                )
+            if count < tokens_needed(transcript) and not (self.training and self.leaves_out):
+                self.refuse(f"the utterance {self.text(transcript)!r}", count, transcript)
+
+    def refuse(self, utterance: str, tokens: int, units: list[int]) -> NoReturn:
+        """Say that an utterance has too few tokens for CTC.
+
+        Raises:
+            InputError: Always.
+        """
+        raise InputError(
+            f"{utterance}: its {tokens} tokens are fewer than the {tokens_needed(units)} that CTC needs for this "
+            "transcript; use a smaller stride, or longer units such as pieces"
+        )
 
     def validation_step(self, batch: tuple[Tensor, ...], number: int) -> None:
         loss = 0.0

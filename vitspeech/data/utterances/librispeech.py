@@ -12,7 +12,6 @@ from vitspeech.data.clips.folder import hold_out
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import digest
 from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.module import CHARACTERS
 from vitspeech.data.utterances.recorded import RecordedData, Recording
 from vitspeech.errors import InputError, check_number
 
@@ -43,7 +42,9 @@ class LibriSpeech(RecordedData):
         validation_speakers: Speakers of the training subsets that are held out for validation.
         test_speakers: Speakers of the training subsets that are held out for the test.
         hours: Train on about so many hours: utterances of all speakers, chosen by a hash; `None` is all.
-        units: What is recognized: `words`, or `characters` (with a space between words).
+        units: What is recognized: `characters` (with a space between words), `pieces` of words (byte-pair units), or
+            `words`.
+        vocab_size: Number of pieces, learned from the training transcripts.
         batch: Utterances of an optimizer step, on all devices together.
         batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
             duration, so that there is less padding (`DurationBatches`).
@@ -68,7 +69,8 @@ class LibriSpeech(RecordedData):
         validation_speakers: Sequence[int] = (),
         test_speakers: Sequence[int] = (),
         hours: float | None = None,
-        units: Literal["words", "characters"] = "characters",
+        units: Literal["words", "characters", "pieces"] = "characters",
+        vocab_size: int = 500,
         batch: int = 32,
         batch_s: float | None = None,
         download: bool = False,
@@ -76,7 +78,8 @@ class LibriSpeech(RecordedData):
         seed: int = 0,
         **storage: Any,
     ) -> None:
-        super().__init__(units=units, batch=batch, batch_s=batch_s, augment=augment, seed=seed, **storage)
+        units_and_batch = {"units": units, "vocab_size": vocab_size, "batch": batch, "batch_s": batch_s}
+        super().__init__(**units_and_batch, augment=augment, seed=seed, **storage)
         self.subsets = {"train": list(train), "validation": list(validation), "test": list(test)}
         self.speakers = {
             "validation": [str(speaker) for speaker in validation_speakers],
@@ -94,8 +97,6 @@ class LibriSpeech(RecordedData):
         self.hours, self.download = hours, download
         self.data_root = Path(default_root(root))
         self.root = self.item_root = self.data_root / FOLDER
-        if self.pack is not None:
-            self.labels = self.pack.labels
 
     def prepare_data(self) -> None:
         """Download subsets if asked to, and check that all exist; runs in one process per machine."""
@@ -113,14 +114,6 @@ class LibriSpeech(RecordedData):
                     f"{FOLDER}/ by VITSPEECH_DATA or --data.root (evaluate: --data), or download the official subsets "
                     "with `vitspeech train ... --data.download true`"
                 )
-
-    @cached_property
-    def labels(self) -> list[str]:
-        """The characters, or the sorted words of training; reads its transcripts at most, no audio."""
-        if self.units == "characters":
-            return list(CHARACTERS)
-        self.prepare_data()
-        return sorted({word for recording in self.listed["train"] for word in recording.words})
 
     @cached_property
     def listed(self) -> dict[str, list[Recording]]:
@@ -147,6 +140,9 @@ class LibriSpeech(RecordedData):
 
     def list_splits(self) -> dict[str, list[Recording]]:
         return self.listed
+
+    def training_transcripts(self) -> Iterator[list[str]]:
+        return (recording.words for recording in self.listed["train"])
 
 
 def list_subset(folder: Path) -> Iterator[Recording]:

@@ -4,7 +4,7 @@ Shapes: N samples, A samples of background noise.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +33,8 @@ from vitspeech.data.storage.rows import FileSounds, readable
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise, joined
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.duration_batches import DurationBatches, padding_in_random_order
-from vitspeech.data.utterances.module import UtteranceData
+from vitspeech.data.utterances.module import CHARACTERS, PIECES, UtteranceData, check_vocabulary
+from vitspeech.data.utterances.pieces import FEWEST, MOST, Pieces
 from vitspeech.errors import InputError, check_number
 
 
@@ -59,13 +60,16 @@ class Recording:
 class RecordedData(UtteranceData):
     """The base class of data sets of recordings with transcripts.
 
-    A subclass sets `root` and implements `list_splits`; `labels` may need it.
+    A subclass sets `root` and implements `list_splits` and `training_transcripts`.
 
     Pink noise is added to most training utterances (`noise_prob` and `snr_db` of `augment`). The times of the words are
     unknown, so frames cannot be labeled (`vitspeech.Labeling`).
 
     Args:
-        units: What is recognized, as in `UtteranceData`.
+        units: What is recognized: `words`, `characters` or `pieces`.
+        vocabulary: All words or characters; `None` is the sorted words of training, or the space, the apostrophe and
+            the letters a to z.
+        vocab_size: Number of pieces.
         batch: Utterances of an optimizer step, on all devices together.
         batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
             duration, so that there is less padding (`DurationBatches`).
@@ -86,6 +90,8 @@ class RecordedData(UtteranceData):
         self,
         *,
         units: str,
+        vocabulary: Sequence[str] | None = None,
+        vocab_size: int = 500,
         batch: int,
         batch_s: float | None,
         augment: SequenceAugment | None,
@@ -95,7 +101,41 @@ class RecordedData(UtteranceData):
         super().__init__(units=units, batch=batch, augment=augment, seed=seed, **storage)
         if batch_s is not None:
             check_number("batch_s", batch_s, SHORTEST_S, 1e6)
-        self.batch_s = batch_s
+        check_number("vocab_size", vocab_size, FEWEST, MOST)
+        if vocabulary is not None:
+            if units == PIECES:
+                raise InputError("vocabulary: pieces are learned from the training transcripts; set vocab_size")
+            check_vocabulary(vocabulary, units)
+        self.batch_s, self.vocabulary, self.vocab_size = batch_s, vocabulary, vocab_size
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The units; reads the transcripts of training at most, no audio.
+
+        Not read in the constructor: jsonargparse would wrap a ValueError raised there in a message about the config.
+        """
+        if self.pack is not None:
+            return self.pack.labels
+        if self.vocabulary is not None:
+            return list(self.vocabulary)
+        if self.units == PIECES:
+            return self.pieces.labels
+        if self.units == "characters":
+            return list(CHARACTERS)
+        return sorted({word for words in self.training_transcripts() for word in words})
+
+    @cached_property
+    def pieces(self) -> Pieces | None:
+        """Splits words into pieces; those of the pack, or learned from the transcripts of training."""
+        if self.units != PIECES:
+            return None
+        if self.pack is not None:
+            return Pieces(self.pack.labels, self.pack.preprocessing.get("merges", ()))
+        return Pieces.learn(map(" ".join, self.training_transcripts()), self.vocab_size)
+
+    def training_transcripts(self) -> Iterator[list[str]]:
+        """The words of each utterance of training; reads lists, no sound."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement training_transcripts")
 
     def list_splits(self) -> dict[str, list[Recording]]:
         """The recordings of `train`, `validation` and `test`; reads lists, no sound."""
@@ -162,7 +202,11 @@ class RecordedData(UtteranceData):
         if self.batch_s is None:
             return super().training_batches(ranks)
         options = {"seed": self.seed, "accumulate": self.accumulate, "ranks": ranks}
-        return DurationBatches(self.train.seconds, self.batch_s, **options)
+        try:
+            return DurationBatches(self.train.seconds, self.batch_s, **options)
+        except InputError as error:
+            longest = self.train.utterances[int(self.train.seconds.argmax())].id
+            raise InputError(f"{error}; the longest is {longest}") from None
 
     def describe_batches(self) -> str:
         """How much of the training batches is padding, in one line; empty if their durations are not looked at."""
@@ -179,7 +223,8 @@ class RecordedData(UtteranceData):
         speech = super().augment_batch(speech)
         noise, augment = self.noise.to(speech.waveforms.device), self.augment
         if augment.join_prob and torch.rand(()) < augment.join_prob:
-            speech = joined(speech, self.encode([""] * 2) if self.units == "characters" else ())
+            between = [self.label_indices[" "]] if self.units == "characters" else []
+            speech = joined(speech, between)
         noisy = add_noise(speech.waveforms, speech.lengths, noise, augment.snr_db, augment.noise_prob)
         return speech._replace(waveforms=noisy)
 

@@ -4,7 +4,6 @@ Shapes: N samples, A samples of background noise.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +11,6 @@ from vitspeech.data.audio.listing import read_rows
 from vitspeech.data.clips.folder import hold_out, split_sources
 from vitspeech.data.splits import speaker_in_name
 from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.module import CHARACTERS, check_vocabulary
 from vitspeech.data.utterances.recorded import RecordedData, Recording
 
 COLUMNS = ("path", "transcript")
@@ -36,9 +34,11 @@ class TranscribedAudio(RecordedData):
 
     Args:
         root: The folder described above.
-        units: What is recognized: `words`, or `characters` (with a space between words).
+        units: What is recognized: `words`, `characters` (with a space between words), or `pieces` of words (byte-pair
+            units), which can write any word of the characters in train.csv.
         vocabulary: All words, or all characters including the space, that transcripts may contain. `None` is the
             sorted words of train.csv, or the space, the apostrophe and the letters a to z.
+        vocab_size: Number of pieces, learned from train.csv.
         batch: Utterances of an optimizer step, on all devices together.
         batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
             duration, so that there is less padding (`DurationBatches`).
@@ -57,21 +57,19 @@ class TranscribedAudio(RecordedData):
         self,
         root: str,
         *,
-        units: Literal["words", "characters"] = "words",
+        units: Literal["words", "characters", "pieces"] = "words",
         vocabulary: Sequence[str] | None = None,
+        vocab_size: int = 500,
         batch: int = 32,
         batch_s: float | None = None,
         augment: SequenceAugment | None = None,
         seed: int = 0,
         **storage: Any,
     ) -> None:
-        super().__init__(units=units, batch=batch, batch_s=batch_s, augment=augment, seed=seed, **storage)
-        if vocabulary is not None:
-            check_vocabulary(vocabulary, units)
+        of_units = {"units": units, "vocabulary": vocabulary, "vocab_size": vocab_size}
+        super().__init__(**of_units, batch=batch, batch_s=batch_s, augment=augment, seed=seed, **storage)
         self.root = self.item_root = Path(root)
-        self.vocabulary = vocabulary
         if self.pack is not None:
-            self.labels = self.pack.labels
             return
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
@@ -79,22 +77,13 @@ class TranscribedAudio(RecordedData):
             raise FileNotFoundError(f"{self.root / 'train.csv'}: no such file; it lists recordings with transcripts")
         self.sources = split_sources(self.root)
 
-    @cached_property
-    def labels(self) -> list[str]:
-        """The vocabulary; reads train.csv at most, no audio.
-
-        Not read in the constructor: jsonargparse would wrap a ValueError raised there in a message about the config.
-        """
-        if self.vocabulary is not None:
-            return list(self.vocabulary)
-        if self.units == "characters":
-            return list(CHARACTERS)
-        return sorted({word for recording in list_recordings(self.sources["train"]) for word in recording.words})
-
     def list_splits(self) -> dict[str, list[Recording]]:
         """The rows of the CSV files; some of training are held out for a split without one."""
         splits = {split: list(list_recordings(source)) for split, source in self.sources.items()}
         return hold_out(splits, self.root)
+
+    def training_transcripts(self) -> Iterator[list[str]]:
+        return (recording.words for recording in list_recordings(self.sources["train"]))
 
 
 def list_recordings(listing: Path) -> Iterator[Recording]:
