@@ -64,4 +64,8 @@ class ConvolutionModule(nn.Module):
         # As an image of one row, tokens lie channels last as they are: faster on CPU than Conv1d on their transpose.
         row = gated.transpose(1, 2)[:, :, None].contiguous(memory_format=torch.channels_last)
         mixed = F.conv2d(row, self.depthwise.weight[:, :, None], self.depthwise.bias, groups=len(row[0]))
-        return self.leave(F.silu(self.norm(mixed[:, :, 0].transpose(1, 2))))
+        return self.finish(mixed[:, :, 0].transpose(1, 2))
+
+    def finish(self, mixed: Tensor) -> Tensor:
+        """What follows the convolution: (..., D) -> (..., D)."""
+        return self.leave(F.silu(self.norm(mixed)))
