@@ -6,9 +6,10 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from vitspeech.metrics.error_counts import ErrorCounts, GroupScore
-from vitspeech.plots.style import BLUE, VERMILION, plain
+from vitspeech.plots.style import BLUE, GRAY, VERMILION, plain
 
 MOST_NAMES = 60  # speakers; of more, names are left out
 LONGEST_NAME = 16  # characters
@@ -79,8 +80,9 @@ def draw_error_rates(test_sets: Sequence[Breakdown], output: Path) -> None:
             draw_speakers(row[0], one)
         row[0].set_ylabel("error rate (%)")
         row[0].set_ylim(bottom=0)
-    handles, labels = rows[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(RATES), frameon=False)
+    handles = [Line2D([], [], color=one.color, marker=one.marker, linestyle="", label=one.name) for one in RATES]
+    handles += [Line2D([], [], color=GRAY, linewidth=1, linestyle="--", label="all utterances, with 95 % interval")]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
     figure.savefig(output, dpi=130)
 
 
@@ -98,9 +100,10 @@ def draw_speakers(axes: Axes, one: Breakdown) -> None:
     """Draw the rates of each speaker, sorted by the main one."""
     (main,) = (series for series in RATES if series.name == one.main)
     names = sorted(one.speakers, key=lambda name: (main.counts(one.speakers[name]).rate, name))
-    draw_groups(axes, [one.speakers[name] for name in names], one.whole)
+    few = len(names) <= MOST_NAMES
+    draw_groups(axes, [one.speakers[name] for name in names], one.whole, RATES if few else (main,))
     axes.set_title(f"{plain(one.name)}: by speaker", fontsize=11)
-    if len(names) <= MOST_NAMES:
+    if few:
         short = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in names]
         rotation = 90 if max(map(len, short), default=0) > 3 else 0
         axes.set_xticks(range(len(names)), [plain(name) for name in short], rotation=rotation, fontsize=9)
@@ -112,6 +115,11 @@ def draw_speakers(axes: Axes, one: Breakdown) -> None:
 def draw_lengths(axes: Axes, one: Breakdown) -> None:
     """Draw the rates of each bin of lengths, with its number of utterances."""
     draw_groups(axes, list(one.lengths.values()), one.whole)
+    ranking = sorted(RATES, key=lambda series: series.counts(one.whole).rate)
+    for series, side in zip(ranking, ("top", "bottom"), strict=True):  # so that close numbers do not overlap
+        rate = 100 * series.counts(one.whole).rate
+        options = {"transform": axes.get_yaxis_transform(), "color": series.color, "va": side, "fontsize": 9}
+        axes.text(1.01, rate, f"{rate:.1f}", **options)
     ticks = [f"{plain(name)}\n({score.utterances:,})" for name, score in one.lengths.items()]
     axes.set_xticks(range(len(ticks)), ticks, fontsize=9)
     title = {"seconds": "duration", "words": "number of words"}[one.unit]
@@ -119,19 +127,21 @@ def draw_lengths(axes: Axes, one: Breakdown) -> None:
     axes.set_xlabel(f"{title} (utterances)" if one.unit == "words" else f"{title} in seconds (utterances)")
 
 
-def draw_groups(axes: Axes, scores: Sequence[GroupScore], whole: GroupScore) -> None:
-    """Draw the two rates of each group, side by side, and those of all utterances as lines."""
-    for side, series in zip((-APART, APART), RATES, strict=True):
-        rates = [100 * series.counts(score).rate for score in scores]
+def draw_groups(
+    axes: Axes, scores: Sequence[GroupScore], whole: GroupScore, series_drawn: Sequence[Series] = RATES
+) -> None:
+    """Draw the rates of each group, side by side, and those of all utterances as lines."""
+    sides_of_center, size = ((-APART, APART), 5) if len(series_drawn) > 1 else ((0,), 3)
+    for side, series in zip(sides_of_center, series_drawn, strict=True):
         total, bounds = 100 * series.counts(whole).rate, series.interval(whole)
         axes.axhline(total, color=series.color, linewidth=1, linestyle="--", zorder=1)
         if bounds is not None:
             axes.axhspan(*(100 * bound for bound in bounds), color=series.color, alpha=0.1, linewidth=0, zorder=0)
-        for place, (rate, score) in enumerate(zip(rates, scores, strict=True)):
+        for place, score in enumerate(scores):
             if (sides := series.interval(score)) is not None:
                 axes.vlines(place + side, 100 * sides[0], 100 * sides[1], color=series.color, linewidth=1.5, alpha=0.7)
-            label = f"{series.name} ({total:.1f} % over all)" if not place else None
-            axes.plot(place + side, rate, series.marker, color=series.color, markersize=5, label=label)
+            rate = 100 * series.counts(score).rate
+            axes.plot(place + side, rate, series.marker, color=series.color, markersize=size)
     axes.set_xlim(-0.7, len(scores) - 0.3)
     axes.grid(axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
