@@ -141,6 +141,20 @@ def test_the_list_of_errors_is_to_be_read(report, tmp_path):
     assert text.index("short: word_error_rate") < text.index("short, 00") < text.index("long: word_error_rate")
 
 
+def test_confused_characters_are_listed_where_they_are_the_units(data, monkeypatch, tmp_path):
+    heard = {"short": ["go stob", "left", "gorgo gu"], "long": HEARD["long"]}
+    monkeypatch.setattr(recognition, "transcripts", lambda network, data, utterances, *_: heard[utterances.name])
+    data.test_sets()["short"].seconds = torch.tensor([12.25, 1.0, 3.0])
+    for units in ("words", "characters"):
+        data.units = units
+        evaluate(None, data, progress=False).write(tmp_path)
+        text = (tmp_path / "errors.txt").read_text(encoding="utf-8")
+        assert ("Confused characters:\n   1 × ␣ -> r\n   1 × o -> u\n   1 × p -> b\n" in text) == (
+            units == "characters"
+        )
+    assert "short, 00 (12.2 s): errors 1, words 2\nREF: go stop\n" in text
+
+
 def test_transcripts_are_those_of_each_utterance_in_order_through_batches(finished_recognizer_run):
     model = vitspeech.load(finished_recognizer_run)
     data = card_data(model, None)

@@ -20,10 +20,11 @@ from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import ItemTable, Report
 from vitspeech.evaluation.speakers import describe_resampled, resampled
 from vitspeech.inference.transcribe import Search, transcribe_batch
-from vitspeech.metrics.error_counts import Share, count_errors, group_score
+from vitspeech.metrics.error_counts import Share, confused_characters, count_errors, group_score
 from vitspeech.metrics.word_errors import alignments, confusions, score, worst
 
 COLUMNS = {"test_set": "", "id": "", "reference": "", "hypothesis": "", "errors": "d"}
+LISTED = 20  # of the confusions, and of the utterances with errors
 
 
 def evaluate(
@@ -51,7 +52,7 @@ def evaluate(
         values = metrics(one.references, one.hypotheses, one.speakers, characters=characters, shares=one.shares)
         results[name] = values | ({"manifest_sha256": checksums[name]} if name in checksums else {})
         texts.append(f"{name}: {describe(values)}")
-        listings += [texts[-1], "", *listing(one.references, one.hypotheses, one.titles), ""]
+        listings += [texts[-1], "", *listing(one.references, one.hypotheses, one.titles, characters=characters), ""]
         test_sets.append(one)
 
     def write(folder: Path) -> Path:
@@ -165,9 +166,25 @@ def describe_rate(values: dict[str, Any], name: str) -> str:
     return f"{name} {values[name]:.4f} ({low:.4f} to {high:.4f}; {kinds} in {values[unit]:,} {unit})"
 
 
-def listing(references: Sequence[str], hypotheses: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The most frequent confusions, and the utterances with the most errors, each with reference and hypothesis."""
-    pairs = confusions(alignments(references, hypotheses))
-    confused = [f"{count:4} × {reference} -> {hypothesis}" for reference, hypothesis, count in pairs]
-    utterances = worst(references, hypotheses, names, count=20)
-    return ["Confused words:", *confused[:20], "", "The utterances with the most errors:", *utterances]
+def listing(
+    references: Sequence[str], hypotheses: Sequence[str], names: Sequence[str], *, characters: bool
+) -> list[str]:
+    """The most frequent confusions, and the utterances with the most errors, each with reference and hypothesis.
+
+    Args:
+        references: True transcripts.
+        hypotheses: Recognized transcripts.
+        names: What the utterances are called.
+        characters: List confused characters, too.
+    """
+    lines = ["Confused words:", *most_confused(confusions(alignments(references, hypotheses)))]
+    if characters:
+        lines += ["", "Confused characters:", *most_confused(confused_characters(references, hypotheses))]
+    utterances = worst(references, hypotheses, names, count=LISTED)
+    return [*lines, "", "The utterances with the most errors:", *utterances]
+
+
+def most_confused(pairs: Sequence[tuple[str, str, int]]) -> list[str]:
+    """The first pairs as lines; a space is visible."""
+    shown = ([name.replace(" ", "␣") for name in pair] for *pair, _ in pairs[:LISTED])
+    return [f"{count:4} × {true} -> {output}" for (true, output), (*_, count) in zip(shown, pairs, strict=False)]

@@ -5,7 +5,7 @@ rapidfuzz, since utterances have hundreds of them. All alignments of minimum cos
 same difference of deletions and insertions; how many are substitutions depends on how ties are resolved.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -135,6 +135,17 @@ def character_marks_by_place(reference: str, hypothesis: str) -> list[str]:
         place = operation.src_pos - (operation.tag == "insert")
         places[max(place, 0)] += LETTERS[operation.tag]
     return places
+
+
+def confused_characters(references: Sequence[str], hypotheses: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Count the substitutions of characters: (reference, hypothesis, count), sorted by count, then alphabetically."""
+    pairs = Counter(
+        (true[operation.src_pos], output[operation.dest_pos])
+        for true, output in zip(references, hypotheses, strict=True)
+        for operation in Levenshtein.editops(true, output)
+        if operation.tag == "replace"
+    )
+    return sorted(((*pair, number) for pair, number in pairs.items()), key=lambda row: (-row[2], row))
 
 
 def word_of_each_character(text: str) -> list[int]:
