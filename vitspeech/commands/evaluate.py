@@ -5,6 +5,7 @@ A test set with items that the model was trained on is refused.
 vitspeech evaluate checkpoints/cnn-cifar10 --data ROOT
 vitspeech evaluate checkpoints/spoken-words-attention --ctc-weight 0      # the decoder without CTC
 vitspeech evaluate checkpoints/cnn-cifar10 --data ROOT --out answers.csv
+vitspeech evaluate checkpoints/spoken-words-ctc --report errors           # as at the end of training
 """
 
 from collections.abc import Sequence
@@ -24,10 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ctc-weight", type=float, help="weight of CTC in a decoder's search; default: as on the card")
     out = "write a table with one row for each test item as well, .csv or .parquet"
     parser.add_argument("--out", type=Path, metavar="FILE", help=out)
+    report = "folder for the files about errors that the end of training writes as well: figures, tables, listings"
+    parser.add_argument("--report", type=Path, metavar="FOLDER", help=report)
     command_line.add_device(parser)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     table = command_line.find_table(options)
+    if options.report is not None:
+        command_line.check_folder(options.report, "--report")
 
     import vitspeech
     from vitspeech.checkpoint.hub import on_hub
@@ -53,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         items = report.table()
         write_table(table, items.columns, items.rows)
         print(table)
+    if options.report is not None:
+        options.report.mkdir(parents=True, exist_ok=True)
+        print(report.write(options.report))
     name, value = report.headline
     on_card = model.card["metrics"].get(name)
     on_card = f"{on_card:.4f}" if isinstance(on_card, int | float) else repr(on_card)
