@@ -68,8 +68,13 @@ class TranscriptSoFar:
 
     @property
     def units(self) -> tuple[Segment, ...]:
-        """Each word or character so far, with its times."""
+        """Each unit so far, with its times."""
         return self.transcript.units
+
+    @property
+    def words(self) -> tuple[Segment, ...]:
+        """Each word so far, with its times."""
+        return self.transcript.words
 
     @property
     def indices(self) -> tuple[int, ...]:

@@ -142,9 +142,9 @@ def recognize(model: Model, waveforms: Tensor, search: Search | None) -> Recogni
     network, labels, maps = model.network, model.labels, []
     lengths = torch.tensor([waveforms.shape[1]], device=waveforms.device)
     transcript = transcribe_batch(network, labels, waveforms, lengths, search)[0]
-    indices, units = list(transcript.indices), list(transcript.units)
+    indices, words = list(transcript.indices), list(transcript.words)
     names = [labels[index] for index in indices]
-    text = "".join(names).split() if " " in labels else names
+    text = [word.label for word in transcript.words] or transcript.text.split()
     if isinstance(network, SpeechTranscriber):
         encoded, _ = network.encode(waveforms)
         targets = torch.tensor([indices], dtype=torch.long, device=encoded.device)
@@ -162,7 +162,7 @@ def recognize(model: Model, waveforms: Tensor, search: Search | None) -> Recogni
     names, title = [[*labels, "blank"][index] for index in classes], "CTC: probability of each unit at each token"
     values = posterior.T[classes].numpy()
     maps.append(Map(values, names, title, row_label="unit", value_label="probability", highest=1))
-    return Recognition(text, join_characters(units, labels) if units or not indices else None, maps)
+    return Recognition(text, words if words or not indices else None, maps)
 
 
 def title_of(name: str, text: Sequence[str], alignment: Alignment | None, *, letters: int) -> str:
@@ -183,19 +183,6 @@ def classes_to_draw(posterior: Tensor) -> list[int]:
     ranking = peaks.argsort(descending=True).tolist()
     probable = [unit for unit in ranking if peaks[unit] >= MIN_PROBABILITY][:MAX_UNITS]
     return [*sorted(probable, key=lambda unit: (int(times[unit]), unit)), blank]
-
-
-def join_characters(units: Sequence[Segment], labels: Sequence[str]) -> list[Segment]:
-    """Join characters to words, from the first one's start to the last one's end; return word units unchanged."""
-    if " " not in labels:
-        return list(units)
-    words, inside = [], False
-    for unit in units:
-        if unit.label != " ":
-            word = words.pop() if inside else Segment("", unit.start_s, unit.end_s)
-            words.append(Segment(word.label + unit.label, word.start_s, unit.end_s))
-        inside = unit.label != " "
-    return words
 
 
 def lanes_of(
