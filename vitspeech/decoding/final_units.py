@@ -1,4 +1,4 @@
-"""Units of a CTC search that no later token can change, so that a search over hours keeps only what may still change."""
+"""Units of a CTC search that no later token can change; without them, a search over hours keeps a constant size."""
 
 from collections.abc import Iterable
 

@@ -4,9 +4,7 @@ from tqdm import tqdm
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.audio.parts import AudioParts
-from vitspeech.data.audio.reading import LONGEST_S
 from vitspeech.decoding.ctc import Hypothesis
-from vitspeech.decoding.final_units import take_final
 from vitspeech.decoding.paths import Link, links_after
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
@@ -28,27 +26,26 @@ def transcribe_long(
 ) -> Transcript:
     """Transcribe a recording of any length; memory does not grow with it, apart from the transcript.
 
-    The transcript is that of the whole recording. Of one longer than LONGEST_S seconds, hypotheses that differ from the
-    best one further back than that are dropped, which leaves more room in the beam to others.
+    The transcript is that of the whole recording. In one longer than a minute, hypotheses that differ from the best one
+    more than a minute back are dropped, which leaves their places in the beam to others.
 
     Args:
         model: A model that can be streamed.
         recording: Its parts, at the sample rate of the model.
         search: Search parameters; `None` is `Search()`.
-        progress: Show a progress bar in seconds of sound.
+        progress: Show a progress bar in seconds of sound, if standard error is a terminal.
 
     Raises:
         InputError: If the recording is broken or truncated, or the model can't be streamed.
     """
     transcripts = TranscriptStream(model, search=search)
-    longest = round(LONGEST_S * transcripts.stream.sample_rate_hz / transcripts.stream.hop_samples)
     links: list[Link] = []
     form = "{desc}: {percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f} s [{elapsed}<{remaining}]"
-    options = {"bar_format": form, "disable": not progress, "leave": False}
+    options = {"bar_format": form, "disable": None if progress else True, "leave": False}
     with tqdm(desc=recording.path.name, total=recording.duration_s, **options) as bar:
         for part in recording:
             transcripts.advance(transcripts.stream.push(part))
-            links += take_final(transcripts.search, longest=longest)
+            links += transcripts.take_final()
             bar.update(len(part) / recording.sample_rate_hz)
         transcripts.advance(transcripts.stream.flush())
     links += links_after(None, transcripts.search.last)
