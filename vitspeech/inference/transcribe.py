@@ -99,8 +99,8 @@ def transcribe(
 
     Recordings of up to a minute are transcribed in batches. Longer ones are streamed, one after the other, if the model
     can be streamed: it was trained with CTC, and every block has a limited `right`. They are read while they are
-    transcribed, so that memory does not grow with their length, apart from the transcript. Hypotheses that differ from
-    the best one more than a minute back are dropped then. Other models take up to a minute.
+    transcribed, so that memory does not grow with their length, apart from the transcript. Hypotheses of a beam that
+    differ from the best one more than five minutes back are dropped then. Other models take up to a minute.
 
     The network runs on the device that it is on. Folders are walked, and recordings read in threads, while it runs: the
     first results of a large folder are there at once, and memory does not grow with the number of recordings.

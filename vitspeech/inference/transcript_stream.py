@@ -11,7 +11,6 @@ import numpy
 from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.data.audio.reading import LONGEST_S
 from vitspeech.decoding.ctc import GreedySearch
 from vitspeech.decoding.final_units import take_final
 from vitspeech.decoding.paths import Link, links_after, to_hypothesis
@@ -27,6 +26,8 @@ from vitspeech.inference.transcribe import (
     to_segments,
     to_transcript,
 )
+
+HISTORY_S = 300.0  # hypotheses of a beam may differ in; each keeps its units of that time
 
 
 class TranscriptSoFar:
@@ -193,9 +194,9 @@ class TranscriptStream:
     def take_final(self) -> list[Link]:
         """Take the units off the search that no later sample can change, in order.
 
-        Hypotheses that differ from the best one further back than LONGEST_S seconds are dropped.
+        Hypotheses that differ from the best one further back than HISTORY_S seconds are dropped.
         """
-        longest = round(LONGEST_S * self.stream.sample_rate_hz / self.stream.hop_samples)
+        longest = round(HISTORY_S * self.stream.sample_rate_hz / self.stream.hop_samples)
         return take_final(self.search, longest=longest)
 
     def segments(self, before: Link | None, last: Link | None) -> tuple[Segment, ...]:
