@@ -26,8 +26,8 @@ def transcribe_long(
 ) -> Transcript:
     """Transcribe a recording of any length; memory does not grow with it, apart from the transcript.
 
-    The transcript is that of the whole recording. In one longer than five minutes, hypotheses of a beam that differ from
-    the best one more than five minutes back are dropped, which leaves their places in the beam to others.
+    The transcript is that of the whole recording. In one longer than five minutes, hypotheses of a beam that differ
+    from the best one more than five minutes back are dropped, which leaves their places in the beam to others.
 
     Args:
         model: A model that can be streamed.

@@ -70,11 +70,11 @@ def to_cues(words: Iterable[Segment]) -> list[Cue]:
     Args:
         words: The words with their times, in order.
     """
-    groups = list(grouped(words))
-    starts_s = [group[0].start_s for group in groups]
-    cues = []
-    for group, start_s, next_s in zip(groups, starts_s, [*starts_s[1:], float("inf")], strict=True):
-        end_s = min(max(group[-1].end_s, start_s + SHORTEST_S), max(next_s, group[-1].end_s))
+    groups, cues = list(grouped(words)), []
+    for number, group in enumerate(groups, start=1):
+        start_s, end_s = group[0].start_s, group[-1].end_s
+        next_s = groups[number][0].start_s if number < len(groups) else float("inf")
+        end_s = max(end_s, min(start_s + SHORTEST_S, next_s))
         cues.append(Cue(start_s, end_s, tuple(wrapped(" ".join(word.label for word in group)))))
     return cues
 

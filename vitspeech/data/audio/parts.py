@@ -32,6 +32,17 @@ PART_S = 10.0
 ZERO_CROSSINGS, CUTOFF = 6, 0.99
 
 
+class SequentialFile(SoundFile):
+    """A file that is read from its beginning to its end.
+
+    After each read, `SoundFile` seeks the place where it is. An MP3 decoder loses what it knows of the frames before.
+    """
+
+    def seekable(self) -> bool:
+        """No."""
+        return False
+
+
 class AudioParts:
     """The parts of a recording, of `part_s` seconds or a bit more; each iteration reads the file from its beginning.
 
@@ -66,7 +77,7 @@ class AudioParts:
     def __iter__(self) -> Iterator[Tensor]:
         """Yield the parts: int16 (N,)."""
         try:
-            with open_audio(self.path) as recording:
+            with open_audio(self.path, SequentialFile) as recording:
                 exact = is_exact(recording, self.sample_rate_hz)
                 blocks = self.blocks(recording, "int16" if exact else "float32")
                 if exact:

@@ -130,15 +130,19 @@ def unread(path: Path, error: LibsndfileError) -> InputError:
     return InputError(f"{path}: {problem} ({error.error_string.strip(' .')})")
 
 
-def open_audio(path: Path) -> SoundFile:
+def open_audio(path: Path, kind: type[SoundFile] = SoundFile) -> SoundFile:
     """Open an audio file, including a WAV written to a pipe whose header states a length of 0 bytes.
+
+    Args:
+        path: The file.
+        kind: The class that reads it.
 
     Raises:
         InputError: If it is a file of samples without a header.
     """
     if path.suffix.lower() == ".raw":  # SoundFile asks for its sample rate
         raise InputError(f"{path}: samples without a header; convert them to WAV")
-    recording = SoundFile(path.absolute())  # libsndfile reads standard input for the name `-`
+    recording = kind(path.absolute())  # libsndfile reads standard input for the name `-`
     if recording.frames or recording.format not in ("WAV", "WAVEX"):
         return recording
     recording.close()
@@ -148,7 +152,7 @@ def open_audio(path: Path) -> SoundFile:
     if int.from_bytes(content[4:8], "little") + 8 != len(content):
         # libsndfile reads everything that follows as samples if the stated file size is 8, but not if it is 0 or 36.
         content = content[:4] + bytes([8, 0, 0, 0]) + content[8:]
-    return SoundFile(io.BytesIO(content))
+    return kind(io.BytesIO(content))
 
 
 def check_header(path: Path, recording: SoundFile, longest_s: float | None, *, in_memory: bool = True) -> None:
