@@ -162,9 +162,9 @@ def test_a_model_of_characters_prints_words_and_how_many_characters_it_has(
     command, finished_recognizer_run, words, tmp_path
 ):
     model = vitspeech.load(finished_recognizer_run)
-    model.labels = [" ", *"abcdefghijklmnopqrstuvwxyz"][: len(model.labels)]
+    model.labels, model.preprocessing["units"] = list(" abcdefg"), "characters"
     save(model, tmp_path / "characters")
-    first, *lines, last = command("stream", tmp_path / "characters", words).stdout.splitlines()
+    first, *lines, _ = command("stream", tmp_path / "characters", words).stdout.splitlines()
     ((_, found),) = vitspeech.transcribe(model, [words], search=vitspeech.Search(beam=1))
     assert first.startswith(f"{len(model.labels)} characters; ")
     assert [line.split("  ")[-1] for line in lines] == found.text.split() and len(found.words) > 0
