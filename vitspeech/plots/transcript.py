@@ -157,8 +157,8 @@ def recognize(model: Model, waveforms: Tensor, search: Search | None) -> Recogni
         ranges = [
             ("".join(names[first:end]).strip(WORD_START), first, end) for first, end in word_ranges(names, labels)
         ]
-        words = [*ranges, ("end", len(names), len(names) + 1)]
-        options = {"row_label": "output unit", "value_label": "weight", "words": words}
+        rows = [*ranges, ("end", len(names), len(names) + 1)]
+        options = {"row_label": "output unit", "value_label": "weight", "words": rows}
         maps.append(Map(weights.cpu().numpy(), [*names, "end"], title, **options))
         logits = network.forward_ctc(encoded)
     else:
