@@ -60,6 +60,15 @@ class SpeechEncoder(nn.Module):
         Raises:
             InputError: If an utterance is too short for a token, or the lengths do not match the waveforms.
         """
+        lengths = self.check_lengths(waveforms, lengths)
+        return self.encode_tokens(self.tokens(waveforms, lengths), lengths)
+
+    def check_lengths(self, waveforms: Tensor, lengths: Tensor | None) -> Tensor | None:
+        """The lengths of `encode` on the host.
+
+        Raises:
+            InputError: If an utterance is too short for a token, or the lengths do not match the waveforms.
+        """
         lengths = None if lengths is None else lengths.cpu()
         samples = [waveforms.shape[1]] if lengths is None else lengths.tolist()
         if lengths is not None and (lengths.shape != waveforms.shape[:1] or max(samples) > waveforms.shape[1]):
@@ -68,7 +77,10 @@ class SpeechEncoder(nn.Module):
         if shortest < minimum:
             which = "a waveform" if lengths is None else f"utterance {samples.index(shortest)} of the batch,"
             raise InputError(f"{which} of {shortest} samples is below the {minimum} of one token")
-        tokens = self.tokens(waveforms, lengths)
+        return lengths
+
+    def encode_tokens(self, tokens: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """As `encode`, from the tokens of the waveforms (B, T, D) and the lengths on the host."""
         if lengths is None:
             return self.encoder(tokens), None
         counts = self.tokens.count(lengths)
