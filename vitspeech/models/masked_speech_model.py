@@ -72,7 +72,7 @@ class MaskedSpeechModel(SpeechEncoder):
         *,
         positions: Positions = "rotary",
         masked: float = 0.4,
-        span_ms: float = 400.0,
+        span_ms: float = 200.0,
     ) -> None:
         super().__init__(tokens, encoder, positions=positions)
         check_number("codes", codes, 2, 65_536)
@@ -116,7 +116,7 @@ class MaskedSpeechModel(SpeechEncoder):
     def draw_mask(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Which tokens of an utterance are masked, at least one: boolean (T,)."""
         starts = torch.rand(count, generator=generator) < self.start_probability
-        starts[torch.randint(count, (), generator=generator)] = True
+        starts.index_fill_(0, torch.randint(count, (1,), generator=generator), True)
         begun = starts.cumsum(0)  # spans that began at or before each token; those that ended are as many one span ago
         return begun > F.pad(begun, (self.span, 0))[:count]
 
