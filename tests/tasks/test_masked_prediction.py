@@ -8,6 +8,7 @@ from tiny import TINY_SEQUENCES, noise
 from torch.nn import functional as F
 
 import vitspeech
+from vitspeech.checkpoint.folder import save
 from vitspeech.checkpoint.transfer import transfer
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.errors import InputError
@@ -150,3 +151,24 @@ def test_networks_without_codes_and_other_data_are_refused_in_one_line():
         MaskedPrediction.check_data(vitspeech.Shapes())
     with pytest.raises(InputError, match="does not fit SymbolTasks: it needs utterances or clips of sound, not seq"):
         MaskedPrediction.check_data(vitspeech.SymbolTasks("copy"))
+
+
+@pytest.mark.parametrize("command", [vitspeech.predict, vitspeech.transcribe])
+def test_a_pretrained_model_is_no_recognizer(finished_masked_run, command):
+    with pytest.raises(InputError, match="MaskedSpeechModel is pre-trained and outputs no labels or transcripts"):
+        list(command(vitspeech.load(finished_masked_run), ["word.wav"]))
+
+
+def test_a_pretrained_model_is_not_streamed():
+    with pytest.raises(InputError, match="MaskedSpeechModel is pre-trained"):
+        vitspeech.stream(MaskedSpeechModel(7, SpeechTokens(12)))
+
+
+def test_a_model_pretrained_on_clips_loads(finished_masked_run, tmp_path):
+    model = vitspeech.load(finished_masked_run)
+    model.preprocessing = {"sample_rate_hz": 16_000, "seconds": 1.0}
+    save(model, tmp_path / "clips")
+    loaded = vitspeech.load(tmp_path / "clips")
+    assert torch.equal(loaded.network.codebook, model.network.codebook)
+    with pytest.raises(InputError, match="MaskedSpeechModel is pre-trained"):
+        list(vitspeech.predict(loaded, ["word.wav"]))
