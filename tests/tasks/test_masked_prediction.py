@@ -161,7 +161,7 @@ def test_a_pretrained_model_is_no_recognizer(finished_masked_run, command):
 
 def test_a_pretrained_model_is_not_streamed():
     with pytest.raises(InputError, match="MaskedSpeechModel is pre-trained"):
-        vitspeech.stream(MaskedSpeechModel(7, SpeechTokens(12)))
+        vitspeech.stream(MaskedSpeechModel(7, SpeechTokens(16)))
 
 
 def test_a_model_pretrained_on_clips_loads(finished_masked_run, tmp_path):
