@@ -8,7 +8,7 @@ from tiny import ROOT
 
 from vitspeech.data.utterances.librispeech import OFFICIAL
 from vitspeech.errors import InputError
-from vitspeech.models import Seq2Seq, SpeechTranscriber
+from vitspeech.models import MaskedSpeechModel, Seq2Seq, SpeechTranscriber
 from vitspeech.training.cli import TrainingCLI
 from vitspeech.training.configs import config_chain, read_config
 from vitspeech.training.parser import readable
@@ -45,7 +45,10 @@ def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path, lib
     network, data = cli.model.network.eval(), cli.datamodule
     labels = {"cifar10": 10, "cifar100": 100}.get(path.parent.name) or len(data.labels)
     with torch.no_grad():
-        if data.items == "sequences":
+        if isinstance(network, MaskedSpeechModel):
+            output = network(torch.randn(2, 16_000), torch.tensor([16_000, 7000]))
+            assert output.logits.shape == (output.mask.sum(), len(network.codebook))
+        elif data.items == "sequences":
             symbols = torch.tensor([[0, 1, 2], [1, -1, -1]])
             assert network(symbols, None, torch.tensor([[0, 1], [2, -1]])).logits.shape == (2, 3, labels + 1)
         elif data.items == "utterances":

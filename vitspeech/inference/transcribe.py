@@ -23,6 +23,7 @@ from vitspeech.decoding.units import Segment, to_text, to_words
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.batches import OnError, Position, run_in_batches
+from vitspeech.inference.pretrained import refuse_pretrained
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
 
 BATCH = 16
@@ -125,6 +126,7 @@ def transcribe(
             f"{type(model.network).__name__} takes symbols, not recordings; use `vitspeech transcribe --symbols` "
             "(vitspeech.transcribe_symbols)"
         )
+    refuse_pretrained(model.network)
     if not is_transcribing(model):
         takes_utterances = "sample_rate_hz" in model.preprocessing and "seconds" not in model.preprocessing
         verb = "stream" if takes_utterances else "predict"
