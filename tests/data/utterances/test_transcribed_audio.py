@@ -16,11 +16,12 @@ from vitspeech.checkpoint.folder import load
 from vitspeech.checkpoint.release import card_data
 from vitspeech.data.audio.synthesis import Voice, synthesize
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.utterances import recorded
+from vitspeech.data.utterances import recorded, transcribed_audio
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.module import CHARACTERS
 from vitspeech.data.utterances.transcribed_audio import TranscribedAudio
+from vitspeech.errors import InputError
 from vitspeech.tasks import Recognition
 from vitspeech.tasks.utterance_task import length_groups
 from vitspeech.training.cli import TrainingCLI
@@ -402,6 +403,32 @@ def test_every_recording_is_found_before_the_first_is_read(tmp_path, monkeypatch
         made(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("“Où est-il?” — L’été, 1999!", "où est il l'été 1999"),
+        ("e\u0301te\u0301", "\u00e9t\u00e9"),  # composed
+        ("'Tis DON'T dogs'", "tis don't dogs"),
+        ("Ελλάς हिन्दी", "ελλάς हिन्दी"),  # a final sigma, and vowel signs
+    ],
+)
+def test_plain_text_is_in_lower_case_without_punctuation(written, plain):
+    assert transcribed_audio.plain_text(written) == plain
+
+
+def test_another_language_needs_no_list_of_characters(tmp_path):
+    for name in ("train", "validation", "test"):
+        fill(tmp_path, "Où est-il?", "L’été!", name=name, first={"train": 0, "validation": 10, "test": 20}[name])
+    data = made(tmp_path, units="characters", vocabulary="training", text="plain")
+    assert data.labels == sorted(" 'eiloùstûé".replace("û", ""))
+    assert [item.words for item in data.train.utterances] == [["où", "est", "il"], ["l'été"]]
+
+
+def test_a_transcript_without_letters_is_refused_as_plain_text(tmp_path):
+    with pytest.raises(InputError, match=r"train\.csv: line 3: the transcript '…' has no letters"):
+        made(fill(tmp_path, "go", "…", "stop", "left"), text="plain")
+
+
 # From recordings to a card.
 
 SAID = ("go left", "stop", "left go stop", "go", "stop left", "left", "go stop", "stop go left")
@@ -453,7 +480,7 @@ def run(config, tmp_path_factory):
 def test_a_run_ends_with_a_card_that_comes_out_again(config, run):
     errors, card = (run / "errors.txt").read_text(), json.loads((run / "model" / "card.json").read_text())
     assert errors.startswith("test: word_error_rate ") and re.search(r"^test, \d\d\.wav", errors, re.MULTILINE)
-    init_args = {"units": "words", "vocabulary": None, "vocab_size": 500}
+    init_args = {"units": "words", "vocabulary": None, "vocab_size": 500, "text": "as_written"}
     assert card["data"] == {"class_path": "vitspeech.TranscribedAudio", "init_args": init_args}
     metrics = card["metrics"]
     assert metrics["test_set"] == "test" and metrics["utterances"] == 8 and metrics["words"] == 15

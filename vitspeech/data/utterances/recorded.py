@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -36,6 +36,8 @@ from vitspeech.data.utterances.duration_batches import DurationBatches, padding_
 from vitspeech.data.utterances.module import CHARACTERS, PIECES, UtteranceData, check_vocabulary
 from vitspeech.data.utterances.pieces import FEWEST, MOST, Pieces
 from vitspeech.errors import InputError, check_number
+
+TRAINING = "training"
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ class RecordedData(UtteranceData):
 
     Args:
         units: What is recognized: `words`, `characters` or `pieces`.
-        vocabulary: All words or characters; `None` is the sorted words of training, or the space, the apostrophe and
-            the letters a to z.
+        vocabulary: All words or characters; `training` is those of the training transcripts. `None` is the words of
+            training, or the space, the apostrophe and the letters a to z.
         vocab_size: Number of pieces.
         batch: Utterances of an optimizer step, on all devices together.
         batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
@@ -90,7 +92,7 @@ class RecordedData(UtteranceData):
         self,
         *,
         units: str,
-        vocabulary: Sequence[str] | None = None,
+        vocabulary: Sequence[str] | Literal["training"] | None = None,
         vocab_size: int = 500,
         batch: int,
         batch_s: float | None,
@@ -105,7 +107,8 @@ class RecordedData(UtteranceData):
         if vocabulary is not None:
             if units == PIECES:
                 raise InputError("vocabulary: pieces are learned from the training transcripts; set vocab_size")
-            check_vocabulary(vocabulary, units)
+            if vocabulary != TRAINING:
+                check_vocabulary(vocabulary, units)
         self.batch_s, self.vocabulary, self.vocab_size = batch_s, vocabulary, vocab_size
 
     @cached_property
@@ -116,13 +119,14 @@ class RecordedData(UtteranceData):
         """
         if self.pack is not None:
             return self.pack.labels
-        if self.vocabulary is not None:
+        if self.vocabulary is not None and self.vocabulary != TRAINING:
             return list(self.vocabulary)
         if self.units == PIECES:
             return self.pieces.labels
-        if self.units == "characters":
+        if self.units == "characters" and self.vocabulary is None:
             return list(CHARACTERS)
-        return sorted({word for words in self.training_transcripts() for word in words})
+        words = {word for words in self.training_transcripts() for word in words}
+        return sorted(words) if self.units == "words" else sorted({" ", *"".join(words)})
 
     @cached_property
     def pieces(self) -> Pieces | None:

@@ -3,6 +3,7 @@
 Shapes: N samples, A samples of background noise.
 """
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from vitspeech.data.clips.folder import hold_out, split_sources
 from vitspeech.data.splits import speaker_in_name
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.recorded import RecordedData, Recording
+from vitspeech.errors import InputError
 
 COLUMNS = ("path", "transcript")
 
@@ -21,7 +23,8 @@ class TranscribedAudio(RecordedData):
 
     Each CSV file is UTF-8, with a header that names the columns `path` (absolute or relative to ROOT) and `transcript`,
     and may name `speaker`. Recordings are WAV, FLAC, OGG or MP3 of any rate, mono or stereo, 0.1 to 60 s long.
-    Transcripts are split into words at white space and used as they are, with capitals and punctuation.
+    Transcripts are split into words at white space and used as they are, with capitals and punctuation, or as plain
+    text (`text`).
 
     If a split has no CSV file, about a tenth of the training recordings is held out for it. A hash of the recording's
     path decides (`hashed_splits`), so that a recording keeps its split when others are added, and splits do not depend
@@ -36,9 +39,11 @@ class TranscribedAudio(RecordedData):
         root: The folder described above.
         units: What is recognized: `words`, `characters` (with a space between words), or `pieces` of words (byte-pair
             units), which can write any word of the characters in train.csv.
-        vocabulary: All words, or all characters including the space, that transcripts may contain. `None` is the
-            sorted words of train.csv, or the space, the apostrophe and the letters a to z.
+        vocabulary: All words, or all characters including the space, that transcripts may contain; `training` is those
+            of train.csv. `None` is the words of train.csv, or the space, the apostrophe and the letters a to z.
         vocab_size: Number of pieces, learned from train.csv.
+        text: `as_written` takes transcripts as they are. `plain` converts them to lower case without punctuation; see
+            `plain_text`.
         batch: Utterances of an optimizer step, on all devices together.
         batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
             duration, so that there is less padding (`DurationBatches`).
@@ -58,8 +63,9 @@ class TranscribedAudio(RecordedData):
         root: str,
         *,
         units: Literal["words", "characters", "pieces"] = "words",
-        vocabulary: Sequence[str] | None = None,
+        vocabulary: Sequence[str] | Literal["training"] | None = None,
         vocab_size: int = 500,
+        text: Literal["as_written", "plain"] = "as_written",
         batch: int = 32,
         batch_s: float | None = None,
         augment: SequenceAugment | None = None,
@@ -68,7 +74,10 @@ class TranscribedAudio(RecordedData):
     ) -> None:
         of_units = {"units": units, "vocabulary": vocabulary, "vocab_size": vocab_size}
         super().__init__(**of_units, batch=batch, batch_s=batch_s, augment=augment, seed=seed, **storage)
-        self.root = self.item_root = Path(root)
+        if text not in ("as_written", "plain"):
+            raise InputError(f"text={text!r} is unknown; known: as_written, plain")
+        self.root, self.text = Path(root), text
+        self.item_root = self.root
         if self.pack is not None:
             return
         if not self.root.is_dir():
@@ -79,14 +88,31 @@ class TranscribedAudio(RecordedData):
 
     def list_splits(self) -> dict[str, list[Recording]]:
         """The rows of the CSV files; some of training are held out for a split without one."""
-        splits = {split: list(list_recordings(source)) for split, source in self.sources.items()}
+        splits = {split: list(list_recordings(source, self.text)) for split, source in self.sources.items()}
         return hold_out(splits, self.root)
 
     def training_transcripts(self) -> Iterator[list[str]]:
-        return (recording.words for recording in list_recordings(self.sources["train"]))
+        return (recording.words for recording in list_recordings(self.sources["train"], self.text))
 
 
-def list_recordings(listing: Path) -> Iterator[Recording]:
-    """Yield the rows of a CSV file."""
+def list_recordings(listing: Path, text: str = "as_written") -> Iterator[Recording]:
+    """Yield the rows of a CSV file.
+
+    Raises:
+        InputError: If nothing is left of a transcript as plain text.
+    """
     for location, (path, transcript, speaker) in read_rows(listing, COLUMNS, ("speaker",)):
-        yield Recording(path, transcript.split(), listing.parent / path, speaker or speaker_in_name(path), location)
+        words = (transcript if text == "as_written" else plain_text(transcript)).split()
+        if not words:
+            raise InputError(f"{location}: the transcript {transcript!r} has no letters")
+        yield Recording(path, words, listing.parent / path, speaker or speaker_in_name(path), location)
+
+
+def plain_text(transcript: str) -> str:
+    """A transcript in lower case, with spaces in place of punctuation other than apostrophes within words.
+
+    Letters with accents are composed (Unicode NFC), and typographic apostrophes become straight ones.
+    """
+    text = unicodedata.normalize("NFC", transcript).lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    kept = (letter if letter == "'" or unicodedata.category(letter)[0] in "LMN" else " " for letter in text)
+    return " ".join(filter(None, (word.strip("'") for word in "".join(kept).split())))
