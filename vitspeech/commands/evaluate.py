@@ -24,10 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ctc-weight", type=float, help="weight of CTC in a decoder's search; default: as on the card")
     out = "write a table with one row for each test item as well, .csv or .parquet"
     parser.add_argument("--out", type=Path, metavar="FILE", help=out)
+    command_line.add_language_model(parser)
     command_line.add_device(parser)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     table = command_line.find_table(options)
+    language = command_line.language_settings(options)
 
     import vitspeech
     from vitspeech.checkpoint.hub import on_hub
@@ -35,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.checkpoint.release import card_data
     from vitspeech.data.tables import write_table
     from vitspeech.errors import InputError
+    from vitspeech.inference.transcribe import check_search
     from vitspeech.tasks import find_task
 
     device = command_line.find_device(options.device)
@@ -42,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model.network.to(device)
     overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}
     overrides = {name: value for name, value in overrides.items() if value is not None}
-    search = vitspeech.Search(**model.card["metrics"].get("search", {}) | overrides)
+    search = vitspeech.Search(**model.card["metrics"].get("search", {}) | overrides | language)
+    check_search(model, search)
     data = card_data(model, options.data)
     folder = model.folder if on_hub(options.checkpoint) else Path(options.checkpoint)
     check_test_items(data.item_names(), model.card, folder, data.item_root)

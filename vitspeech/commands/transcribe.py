@@ -3,6 +3,7 @@
 vitspeech transcribe checkpoints/spoken-words-ctc talk.wav recordings/
 vitspeech transcribe checkpoints/spoken-words-ctc talk.wav --times --picture talk.png
 vitspeech transcribe checkpoints/spoken-words-attention recordings/ --out words.csv --beam 1 --ctc-weight 0
+vitspeech transcribe checkpoints/spoken-words-ctc recordings/ --language-model words.arpa --language-weight 0.5
 vitspeech transcribe checkpoints/spoken-words-ctc recordings/ --device cuda --out words.parquet --resume
 vitspeech transcribe runs/symbols-reverse/0 --symbols "3 1 4 1 5" "2 7 1 8" --picture reverse.png
 
@@ -14,7 +15,6 @@ For recordings of any length and for the microphone use `vitspeech stream`.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ctc-weight", type=float, help=weight)
     penalty = "exponent of the length by which an encoder-decoder's scores are divided (default 0.6)"
     parser.add_argument("--length-penalty", type=float, help=penalty)
+    command_line.add_language_model(parser)
     command_line.add_device(parser)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
@@ -54,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--times, --out, --csv and --resume are for recordings")
     if options.picture and not options.symbols and (len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
         parser.error("--picture draws one file: give one, and no folder")
+    language = command_line.language_settings(options)
+    if language and options.symbols:
+        parser.error("--language-model is for recordings")
     table = command_line.find_table(options, options.paths)
     command_line.check_picture(options.picture, "--picture")
 
@@ -70,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.symbols:
         transcribe_symbols(model, options.symbols, given, options.picture)
         return
-    search = vitspeech.Search(**given)
+    search = vitspeech.Search(**given, **language)
     results = partial(vitspeech.transcribe, model, options.paths, search=search, batch=BATCH)
     if table is None:
         unread = command_line.UnreadFiles("transcribe")
@@ -80,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for unit in transcript.units if options.times else ():
                 print(f"{unit.start_s:8.2f} – {unit.end_s:.2f} s  {unit.label}")
     else:
-        settings = {"command": "transcribe", "device": device.partition(":")[0]} | asdict(search)
+        settings = {"command": "transcribe", "device": device.partition(":")[0]} | search.settings()
         options_of_table = {"batch": BATCH, "resume": options.resume} | settings
         with open_results(table, COLUMNS, model, options.paths, **options_of_table) as rows:
             unread = command_line.UnreadFiles("transcribe", rows)

@@ -1,7 +1,6 @@
 """Evaluation of transcripts: word error rate, confused words, and the utterances with the most errors."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ def evaluate(
 
     first, *others = results
     also = {"also": {name: results[name] for name in others}} if others else {}
-    values = {**results[first], "test_set": first, "search": asdict(search), **also}
+    values = {**results[first], "test_set": first, "search": search.settings(), **also}
     return Report(values, "; ".join(texts), write, table)
 
 

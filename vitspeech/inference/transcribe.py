@@ -5,9 +5,10 @@ Shapes: B batch, N samples, T tokens, C classes (the last class is the blank or 
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,9 @@ from vitspeech.checkpoint.folder import Model
 from vitspeech.checkpoint.schema import SEARCH_RANGES
 from vitspeech.data.audio.reading import read_clip, walk_audio
 from vitspeech.decoding import autoregressive, ctc
+from vitspeech.decoding.language import arpa
+from vitspeech.decoding.language.ngrams import NgramModel
+from vitspeech.decoding.language.scores import LanguageScores, new_scores
 from vitspeech.decoding.prefix_scores import PrefixScores
 from vitspeech.decoding.units import to_text
 from vitspeech.errors import InputError
@@ -38,19 +42,36 @@ class Search:
         ctc_weight: Weight of CTC in the score of an encoder-decoder that has a CTC head. Without CTC the decoder makes
             counting errors on utterances with more words than in training. 0.7 was the best value on validation
             utterances of 1 to 7 words, and within 0.1 percentage points of the best on those of 8 to 12 words.
+        language_model: Language model of a recognizer with CTC: an ARPA file, which is read at once, or a model that
+            was read. With a beam of 1, the search then keeps one prefix.
+        language_weight: Weight α of the language model in log p_CTC + α log p_LM + β · length.
+        length_bonus: β, added for each unit. Choose both on validation data; see docs/language-models.md.
 
     Raises:
-        InputError: If a number is out of its range.
+        FileNotFoundError: If there is no such language model.
+        InputError: If a number is out of its range, or the language model is not an ARPA file.
     """
 
     beam: int = 8
     length_penalty: float = 0.6
     ctc_weight: float = 0.7
+    language_model: NgramModel | str | Path | None = None
+    language_weight: float = 0.5
+    length_bonus: float = 0.5
 
     def __post_init__(self) -> None:
         for name, (low, high) in SEARCH_RANGES.items():
             if not low <= getattr(self, name) <= high:
                 raise InputError(f"{name}={getattr(self, name)} is not within {low} .. {high}")
+        if isinstance(self.language_model, str | Path):
+            object.__setattr__(self, "language_model", arpa.read(self.language_model))
+
+    def settings(self) -> dict[str, Any]:
+        """The parameters for a card or a table; those of a language model only if there is one."""
+        settings = asdict(self)
+        if self.language_model is None:
+            return {name: settings[name] for name in ("beam", "length_penalty", "ctc_weight")}
+        return settings | {"language_model": self.language_model.checksum}
 
 
 @dataclass(frozen=True)
@@ -139,6 +160,7 @@ def transcribe(
         raise InputError(
             f"{type(model.network).__name__} outputs labels, not transcripts; use `vitspeech {verb}` (vitspeech.{verb})"
         )
+    check_search(model, search)
     device = next(model.network.parameters()).device
 
     def run(_: list[Path], samples: list[Tensor]) -> list[Transcript]:
@@ -161,16 +183,21 @@ def transcribe_batch(
 ) -> list[Transcript]:
     """Transcribe a batch of utterances that are padded at the end: (B, N), (B,) -> B transcripts."""
     search = search or Search()
-    decode = decode_autoregressive if is_autoregressive(network) else decode_ctc
     tokens = getattr(network, "tokens", None)
-    return [to_transcript(best, labels, tokens) for best in decode(network, waveforms, lengths, search)]
+    if is_autoregressive(network):
+        hypotheses = decode_autoregressive(network, waveforms, lengths, search)
+    else:
+        hypotheses = decode_ctc(network, labels, waveforms, lengths, search)
+    return [to_transcript(best, labels, tokens) for best in hypotheses]
 
 
-def decode_ctc(network: nn.Module, waveforms: Tensor, lengths: Tensor, search: Search) -> list[ctc.Hypothesis]:
+def decode_ctc(
+    network: nn.Module, labels: Sequence[str], waveforms: Tensor, lengths: Tensor, search: Search
+) -> list[ctc.Hypothesis]:
     """The best hypothesis of each utterance, from any network that `vitspeech.Recognition` can train."""
     hypotheses = []
     for log_probs in log_probabilities(*network(waveforms, lengths)):
-        ctc_search = new_ctc_search(search)
+        ctc_search = new_ctc_search(search, labels)
         ctc_search.push(log_probs)
         hypotheses.append(ctc_search.best())
     return hypotheses
@@ -179,7 +206,12 @@ def decode_ctc(network: nn.Module, waveforms: Tensor, lengths: Tensor, search: S
 def decode_autoregressive(
     network: SpeechTranscriber, waveforms: Tensor, lengths: Tensor, search: Search
 ) -> list[ctc.Hypothesis]:
-    """The best hypothesis of each utterance, from an encoder-decoder; its spans are those of the best CTC alignment."""
+    """The best hypothesis of each utterance, from an encoder-decoder; its spans are those of the best CTC alignment.
+
+    Raises:
+        InputError: If the search has a language model, which is for recognizers with CTC.
+    """
+    refuse_language_model(network, search)
     encoded, padding = network.encode(waveforms, lengths)
     longest = longest_output(network, encoded.shape[1])
     sizes = {"start": network.start_unit, "batch": len(encoded), "longest": longest}
@@ -212,9 +244,40 @@ def log_probabilities(logits: Tensor, tokens: Tensor) -> list[Tensor]:
     return [log_probs[:count] for log_probs, count in zip(padded, tokens.tolist(), strict=True)]
 
 
-def new_ctc_search(search: Search) -> ctc.GreedySearch | ctc.PrefixBeamSearch:
-    """A CTC search that accepts log-probabilities in parts."""
-    return ctc.GreedySearch() if search.beam == 1 else ctc.PrefixBeamSearch(search.beam)
+def new_ctc_search(search: Search, labels: Sequence[str]) -> ctc.GreedySearch | ctc.PrefixBeamSearch:
+    """A CTC search that accepts log-probabilities in parts.
+
+    Raises:
+        InputError: If the search has a language model of other units than `labels`.
+    """
+    if search.language_model is None:
+        return ctc.GreedySearch() if search.beam == 1 else ctc.PrefixBeamSearch(search.beam)
+    scores = language_scores(search.language_model, tuple(labels), search.language_weight, search.length_bonus)
+    return ctc.PrefixBeamSearch(search.beam, scores)
+
+
+@lru_cache(maxsize=4)
+def language_scores(model: NgramModel, labels: tuple[str, ...], weight: float, bonus: float) -> LanguageScores:
+    """The scores of a language model, which all searches share, since they keep the probabilities that they met."""
+    return new_scores(model, labels, weight, bonus)
+
+
+def check_search(model: Model, search: Search | None) -> None:
+    """Refuse a language model that does not fit a model, before recordings are read.
+
+    Raises:
+        InputError: If its units are not those of the model, or the model has no CTC.
+    """
+    if search is not None and search.language_model is not None:
+        if is_autoregressive(model.network):
+            refuse_language_model(model.network, search)
+        new_ctc_search(search, model.labels)
+
+
+def refuse_language_model(network: nn.Module, search: Search) -> None:
+    """Raise an InputError if the search of an encoder-decoder has a language model."""
+    if search.language_model is not None:
+        raise InputError(f"{type(network).__name__} has no search with a language model; use a recognizer with CTC")
 
 
 def with_spans(hypothesis: autoregressive.Hypothesis, log_probs: Tensor | None) -> ctc.Hypothesis:

@@ -11,7 +11,9 @@ A state is the node of the longest context that matters for the next token: one 
 Shapes: N n-grams, V tokens of the vocabulary.
 """
 
+import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy
@@ -68,6 +70,14 @@ class NgramModel:
     def order(self) -> int:
         """The length of the longest n-grams."""
         return len(self.sizes)
+
+    @cached_property
+    def checksum(self) -> str:
+        """The first 12 digits of the SHA-256 of the model's numbers and tokens."""
+        hashed = hashlib.sha256("\0".join(self.vocabulary).encode())
+        for array in (self.parents, self.tokens, self.log_probabilities, self.backoffs):
+            hashed.update(numpy.ascontiguousarray(array).tobytes())
+        return hashed.hexdigest()[:12]
 
     @property
     def start(self) -> int:
