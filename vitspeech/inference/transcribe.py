@@ -5,73 +5,27 @@ Shapes: B batch, N samples, T tokens, C classes (the last class is the blank or 
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.checkpoint.schema import SEARCH_RANGES
 from vitspeech.data.audio.reading import read_clip, walk_audio
 from vitspeech.decoding import autoregressive, ctc
-from vitspeech.decoding.language import arpa
-from vitspeech.decoding.language.ngrams import NgramModel
-from vitspeech.decoding.language.scores import LanguageScores, new_scores
 from vitspeech.decoding.prefix_scores import PrefixScores
 from vitspeech.decoding.units import to_text
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.batches import OnError, Position, run_in_batches
+from vitspeech.inference.search import Search, new_ctc_search
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
 
 BATCH = 16
 TASKS = ("vitspeech.Recognition", "vitspeech.Transcription")  # whose networks output transcripts
-
-
-@dataclass(frozen=True)
-class Search:
-    """Parameters of the search for a transcript.
-
-    Args:
-        beam: Number of hypotheses kept after each step, from 1, which is greedy search, to 1000.
-        length_penalty: Exponent of the length normalization of an encoder-decoder's scores, at most 100.
-        ctc_weight: Weight of CTC in the score of an encoder-decoder that has a CTC head. Without CTC the decoder makes
-            counting errors on utterances with more words than in training. 0.7 was the best value on validation
-            utterances of 1 to 7 words, and within 0.1 percentage points of the best on those of 8 to 12 words.
-        language_model: Language model of a recognizer with CTC: an ARPA file, which is read at once, or a model that
-            was read. With a beam of 1, the search then keeps one prefix.
-        language_weight: Weight α of the language model in log p_CTC + α log p_LM + β · length.
-        length_bonus: β, added for each unit. Choose both on validation data; see docs/language-models.md.
-
-    Raises:
-        FileNotFoundError: If there is no such language model.
-        InputError: If a number is out of its range, or the language model is not an ARPA file.
-    """
-
-    beam: int = 8
-    length_penalty: float = 0.6
-    ctc_weight: float = 0.7
-    language_model: NgramModel | str | Path | None = None
-    language_weight: float = 0.5
-    length_bonus: float = 0.5
-
-    def __post_init__(self) -> None:
-        for name, (low, high) in SEARCH_RANGES.items():
-            if not low <= getattr(self, name) <= high:
-                raise InputError(f"{name}={getattr(self, name)} is not within {low} .. {high}")
-        if isinstance(self.language_model, str | Path):
-            object.__setattr__(self, "language_model", arpa.read(self.language_model))
-
-    def settings(self) -> dict[str, Any]:
-        """The parameters for a card or a table; those of a language model only if there is one."""
-        settings = asdict(self)
-        if self.language_model is None:
-            return {name: settings[name] for name in ("beam", "length_penalty", "ctc_weight")}
-        return settings | {"language_model": self.language_model.checksum}
 
 
 @dataclass(frozen=True)
@@ -242,24 +196,6 @@ def log_probabilities(logits: Tensor, tokens: Tensor) -> list[Tensor]:
     """The log-probabilities of each utterance without padding, on the CPU: (B, T, C), (B,) -> B tensors (T, C)."""
     padded = logits.float().log_softmax(-1).cpu()
     return [log_probs[:count] for log_probs, count in zip(padded, tokens.tolist(), strict=True)]
-
-
-def new_ctc_search(search: Search, labels: Sequence[str]) -> ctc.GreedySearch | ctc.PrefixBeamSearch:
-    """A CTC search that accepts log-probabilities in parts.
-
-    Raises:
-        InputError: If the search has a language model of other units than `labels`.
-    """
-    if search.language_model is None:
-        return ctc.GreedySearch() if search.beam == 1 else ctc.PrefixBeamSearch(search.beam)
-    scores = language_scores(search.language_model, tuple(labels), search.language_weight, search.length_bonus)
-    return ctc.PrefixBeamSearch(search.beam, scores)
-
-
-@lru_cache(maxsize=4)
-def language_scores(model: NgramModel, labels: tuple[str, ...], weight: float, bonus: float) -> LanguageScores:
-    """The scores of a language model, which all searches share, since they keep the probabilities that they met."""
-    return new_scores(model, labels, weight, bonus)
 
 
 def check_search(model: Model, search: Search | None) -> None:
