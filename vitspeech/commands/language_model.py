@@ -16,9 +16,6 @@ from pathlib import Path
 
 from vitspeech import command_line
 
-if TYPE_CHECKING:
-    pass
-
 ORDERS = {"characters": 6, "pieces": 4, "words": 3}  # 6 was the best of 3, 6, 8 and 10 for 5 h of LibriSpeech
 
 
