@@ -11,7 +11,7 @@ Shapes: T tokens, C classes (the first C - 1 are units, the last class is the bl
 """
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -146,7 +146,7 @@ class PrefixBeamSearch:
     @property
     def last(self) -> Link | None:
         """The last unit of the best path of the most probable labeling."""
-        return more_probable(*self.paths[0])[1]
+        return more_probable(*self.paths[self.ranking[0]])[1]
 
     @property
     def settled(self) -> Link | None:
@@ -160,20 +160,32 @@ class PrefixBeamSearch:
     @property
     def log_probability(self) -> float:
         """The log-probability of the most probable labeling."""
-        return float(numpy.logaddexp(self.in_blank[0], self.in_unit[0]))
+        return self.hypothesis_log_probability(self.ranking[0])
 
     def best(self) -> Hypothesis:
         """The most probable labeling so far."""
-        return self.hypothesis(0)
+        return self.hypothesis(self.ranking[0])
 
     def hypotheses(self) -> list[Hypothesis]:
         """All labelings in the beam, the most probable first."""
-        return [self.hypothesis(index) for index in range(len(self.prefixes))]
+        return [self.hypothesis(index) for index in self.ranking]
 
     def hypothesis(self, index: int) -> Hypothesis:
         """The labeling at an index of the beam."""
-        total = float(numpy.logaddexp(self.in_blank[index], self.in_unit[index]))
-        return to_hypothesis(more_probable(*self.paths[index])[1], total)
+        return to_hypothesis(more_probable(*self.paths[index])[1], self.hypothesis_log_probability(index))
+
+    def hypothesis_log_probability(self, index: int) -> float:
+        """The log-probability of the labeling at an index of the beam."""
+        return float(numpy.logaddexp(self.in_blank[index], self.in_unit[index]))
+
+    @property
+    def ranking(self) -> Sequence[int]:
+        """The indices of the beam, the best first if the utterance ends here."""
+        if self.language is None:
+            return range(len(self.prefixes))
+        ends = numpy.array([self.language.final(state) for state in self.states])
+        scores = numpy.logaddexp(self.in_blank, self.in_unit) + self.totals + ends
+        return numpy.argsort(-scores, kind="stable").tolist()
 
     def step(self, row: numpy.ndarray) -> None:
         """Process the log-probabilities of one token (C,)."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy
 
 from vitspeech.decoding.language.ngrams import BEGIN, END, UNKNOWN, NgramModel
+from vitspeech.decoding.language.words import WordScores
 from vitspeech.decoding.units import kind_of
 from vitspeech.errors import InputError
 
@@ -32,6 +33,9 @@ class LanguageScores(Protocol):
     def advance(self, state: Any, unit: int) -> Hashable:
         """The state after one more unit."""
 
+    def final(self, state: Any) -> float:
+        """What is added if the utterance ends here."""
+
 
 def new_scores(model: NgramModel, labels: Sequence[str], weight: float, bonus: float) -> LanguageScores:
     """The scores of a language model for a search over `labels`.
@@ -39,7 +43,8 @@ def new_scores(model: NgramModel, labels: Sequence[str], weight: float, bonus: f
     Raises:
         InputError: If the language model does not fit the labels.
     """
-    return UnitScores(model, labels, weight, bonus)
+    spells_words = model.kind == "words" != kind_of(labels)
+    return (WordScores if spells_words else UnitScores)(model, labels, weight, bonus)
 
 
 class UnitScores:
@@ -74,6 +79,10 @@ class UnitScores:
     def advance(self, state: int, unit: int) -> int:
         """The state after one more unit."""
         return self.model.advance(state, self.tokens[unit])
+
+    def final(self, state: int) -> float:
+        """Nothing: the end of the utterance is not scored."""
+        return 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"rows": {}}
