@@ -34,7 +34,7 @@ ROOMS = {
     "models": "attention errors frontends trust",
     "checkpoint": "attention data decoding documents errors frontends models recurrence trust writing",
     "inference": "attention checkpoint data decoding errors frontends metrics models",
-    "plots": "attention checkpoint data errors frontends inference metrics models",
+    "plots": "attention checkpoint data decoding errors frontends inference metrics models",
     "evaluation": "data errors inference metrics plots",
     "spotting": "checkpoint data decoding errors frontends inference metrics plots provenance writing",
     "tasks": "decoding errors evaluation inference metrics trust",

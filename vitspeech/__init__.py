@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         InMemoryData,
         Items,
         Keywords,
+        LibriSpeech,
         SequenceAugment,
         Shapes,
         SpeechCommands,
@@ -90,6 +91,7 @@ __all__ = [
     "Items",
     "Keywords",
     "Labeling",
+    "LibriSpeech",
     "Model",
     "MultiHeadAttention",
     "Recognition",
@@ -145,9 +147,9 @@ _NAMES_IN_MODULE = {
     "attention": """Decoder DecoderConfig Encoder EncoderConfig MultiHeadAttention RelativePositions Rotary
         Score SelfAttentivePooling attention_from_convolution register_score truncated_attention""",
     "checkpoint": "Model load",
-    "data": """AudioFolder Augment Cifar ImageData ImageFolder InMemoryData Items Keywords SequenceAugment Shapes
-        SpeechCommands SpokenVocabulary SpokenWords SymbolTasks TranscribedAudio TwoMarks UtteranceData WaveformAugment
-        WaveformData WordClip WordSequences WordSource""",
+    "data": """AudioFolder Augment Cifar ImageData ImageFolder InMemoryData Items Keywords LibriSpeech SequenceAugment
+        Shapes SpeechCommands SpokenVocabulary SpokenWords SymbolTasks TranscribedAudio TwoMarks UtteranceData
+        WaveformAugment WaveformData WordClip WordSequences WordSource""",
     "errors": "InputError",
     "evaluation": "Report",
     "frontends": "SpecAugment SpeechTokens TextTokens",

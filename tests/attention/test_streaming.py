@@ -41,17 +41,35 @@ def streamed(network, x, sizes):
     positions=draw.sampled_from([None, "relative", "rotary"]),
     score=draw.sampled_from(sorted(SCORES)),
     normalizer=draw.sampled_from(sorted(NORMALIZERS)),
+    kernel=draw.integers(0, 7),
+    convolution_right=draw.one_of(draw.none(), draw.integers(0, 6)),
+    norm=draw.sampled_from(["pre", "post"]),
     seed=draw.integers(0, 99),
 )
 @torch.no_grad()
-def test_a_stream_equals_the_whole_sequence(contexts, tokens, sizes, positions, score, normalizer, seed):
+def test_a_stream_equals_the_whole_sequence(
+    contexts, tokens, sizes, positions, score, normalizer, kernel, convolution_right, norm, seed
+):
     left, right = (list(side) for side in zip(*contexts, strict=True))
-    options = {"positions": positions, "score": score, "normalizer": normalizer}
+    options = {"positions": positions, "score": score, "normalizer": normalizer, "norm": norm, "convolution": kernel}
+    options["convolution_right"] = convolution_right and min(convolution_right, max(kernel - 1, 0))
     network = encoder(seed, depth=len(contexts), left=left, right=right, **options)
     x = torch.randn(2, tokens, WIDTH, dtype=torch.float64)
     got, expected = streamed(network, x, sizes), network(x)
     assert got.shape == expected.shape
     assert (got - expected).abs().max() < 1e-12
+
+
+@torch.no_grad()
+def test_a_convolution_adds_its_tokens_to_the_look_ahead():
+    network = encoder(depth=2, left=3, right=1, convolution=5, convolution_right=[0, 2])
+    assert network.reach == (3 + 4 + 3 + 2, 1 + 1 + 2)
+    stream = EncoderStream(network)
+    x = torch.randn(1, 9, WIDTH, dtype=torch.float64)
+    assert [stream.push(x[:, place : place + 1]).shape[1] for place in range(9)] == [0] * 4 + [1] * 5
+    changed = x.clone()
+    changed[:, 4, 0] += 1
+    assert (network(x) - network(changed))[:, 0].abs().max() > 1e-9
 
 
 @torch.no_grad()

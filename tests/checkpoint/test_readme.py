@@ -9,7 +9,7 @@ import huggingface_hub
 import pytest
 
 import vitspeech
-from vitspeech.checkpoint.readme import front_matter, readme
+from vitspeech.checkpoint.readme import front_matter, readme, results
 from vitspeech.commands.release import main
 from vitspeech.errors import InputError
 
@@ -48,6 +48,21 @@ def test_the_table_has_the_intervals_of_the_card():
     assert "| whole utterances right | 79.00 % |  |" in text
     words = (CHECKPOINTS / "speech-commands-truncated/README.md").read_text()
     assert "| accuracy over words alone | 95.59 % | 94.29 – 96.76 % |" in words
+
+
+def test_each_error_rate_has_its_own_interval_and_characters_are_first_where_they_are_the_units():
+    rates = {"character_error_rate": 0.25, "character_interval_95": [0.2, 0.3]}
+    rates |= {"word_error_rate": 0.6, "interval_95": [0.5, 0.7], "utterance_accuracy": 0.1}
+    card = {"metrics": rates | {"also": {"other": {"character_error_rate": 0.4, "word_error_rate": 0.8}}}}
+    lines = results(card | {"split": "test"}).splitlines()[4:10]
+    assert lines == [
+        "| character error rate | 25.00 % | 20.00 – 30.00 % |",
+        "| word error rate | 60.00 % | 50.00 – 70.00 % |",
+        "| whole utterances right | 10.00 % |  |",
+        "| character error rate on other | 40.00 % |  |",
+        "| word error rate on other | 80.00 % |  |",
+        "",
+    ]
 
 
 def test_a_release_writes_a_readme_without_the_hub(finished_run, tmp_path, monkeypatch):

@@ -125,6 +125,18 @@ def test_a_model_of_symbols_has_a_row_for_each_sequence_that_gives_the_accuracy(
     assert all(row["reference"].split() == row["input"].split()[::-1] for row in first)
 
 
+def test_evaluate_writes_the_files_of_a_run_again(command, finished_recognizer_run, tmp_path):
+    folder = tmp_path / "new" / "report"
+    result = command("evaluate", finished_recognizer_run, "--report", folder)
+    assert result.returncode == 0 and result.stdout.splitlines()[0] == str(folder / "errors.txt")
+    assert {file.name for file in folder.iterdir()} >= {"errors.txt", "errors.png", "lengths.csv"}
+    for file in folder.glob("*.[tc]??"):
+        assert file.read_text() == (finished_recognizer_run / file.name).read_text()
+    (tmp_path / "file").touch()
+    message = one_line(command("evaluate", "no model is read", "--report", tmp_path / "file"))
+    assert "file is not a folder" in message
+
+
 def test_evaluate_writes_parquet_and_refuses_other_endings_before_the_work(command, finished_run, tmp_path):
     command("evaluate", finished_run, "--out", tmp_path / "rows.csv")
     command("evaluate", finished_run, "--out", tmp_path / "rows.parquet")

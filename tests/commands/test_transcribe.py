@@ -127,6 +127,17 @@ def test_a_picture_is_of_one_recording(command, finished_recognizer_run, words):
         assert result.returncode == 2 and "--picture draws one file" in result.stderr
 
 
+def test_attention_is_of_one_recording_and_of_the_encoder(
+    command, finished_recognizer_run, finished_symbols_run, words
+):
+    picture = words.parent / "attention.png"
+    result = command("transcribe", finished_recognizer_run, words, "--attention", picture)
+    assert result.returncode == 0 and result.stdout.splitlines()[-1] == str(picture) and picture.stat().st_size > 1000
+    for arguments in ([words, words], [words.parent], ["--symbols", "3"]):
+        result = command("transcribe", finished_symbols_run, *arguments, "--attention", picture)
+        assert result.returncode == 2 and "--attention draws one recording" in result.stderr
+
+
 def test_transcribe_lists_the_choices(command):
     text = command("transcribe", "--help").stdout
     for option in ("--times", "--csv", "--picture", "--beam", "--ctc-weight", "--length-penalty"):

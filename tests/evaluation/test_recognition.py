@@ -93,7 +93,34 @@ def test_characters_count_first_where_they_are_the_units(data, monkeypatch):
     assert report.headline == ("character_error_rate", pytest.approx(2 / (7 + 4 + 8)))
     assert report.metrics["word_error_rate"] == pytest.approx(2 / 6)
     assert report.metrics["also"]["long"]["character_error_rate"] == 0
-    assert report.text.startswith("short: character_error_rate 0.1053, word_error_rate 0.3333 (")
+    assert found_interval(report.metrics) == (0, 0.25)  # all right; "left" alone, of which "t" is missing
+    counts = "0 substitutions, 1 deletions, 1 insertions in 19 characters"
+    first = f"short: character_error_rate 0.1053 (0.0000 to 0.2500; {counts}), word_error_rate 0.3333 ("
+    assert report.text.startswith(first)
+
+
+def found_interval(metrics):
+    return tuple(metrics["character_interval_95"])
+
+
+def test_pieces_count_characters_first_and_words_count_them_last(data, monkeypatch):
+    monkeypatch.setattr(recognition, "transcripts", lambda network, data, utterances, *_: HEARD[utterances.name])
+    by_words = evaluate(None, data, progress=False)
+    data.units = "pieces"
+    by_pieces = evaluate(None, data, progress=False)
+    assert by_words.headline[0] == "word_error_rate" and "character_error_rate" not in by_words.text
+    assert by_pieces.headline[0] == "character_error_rate" and by_pieces.metrics == by_words.metrics
+    counts = [by_words.metrics[f"character_{kind}"] for kind in ("substitutions", "deletions", "insertions")]
+    assert sum(counts) / by_words.metrics["characters"] == pytest.approx(by_words.metrics["character_error_rate"])
+    assert by_words.metrics["characters"] == len("go stop" + "left" + "go go go")
+
+
+def test_character_errors_resample_speakers_too(data, monkeypatch):
+    heard = {"short": ["no stop", "left", "go go go"], "long": HEARD["long"]}
+    monkeypatch.setattr(recognition, "transcripts", lambda network, data, utterances, *_: heard[utterances.name])
+    data.test_sets()["short"].speakers = [["ann", "ann"], ["bob"], ["bob"] * 3]
+    found = evaluate(None, data, progress=False).metrics
+    assert found_interval(found) == (0, pytest.approx(1 / 7, abs=1e-4))  # Ann's "go stop" has one error in 7 characters
 
 
 def test_the_report_has_one_line_per_test_set(report):
@@ -112,6 +139,20 @@ def test_the_list_of_errors_is_to_be_read(report, tmp_path):
     assert "short, 01" not in text  # nothing is wrong with it
     assert "long, 01: errors 1, words 1\nREF: no\nHYP: ***\n     D" in text
     assert text.index("short: word_error_rate") < text.index("short, 00") < text.index("long: word_error_rate")
+
+
+def test_confused_characters_are_listed_where_they_are_the_units(data, monkeypatch, tmp_path):
+    heard = {"short": ["go stob", "left", "gorgo gu"], "long": HEARD["long"]}
+    monkeypatch.setattr(recognition, "transcripts", lambda network, data, utterances, *_: heard[utterances.name])
+    data.test_sets()["short"].seconds = torch.tensor([12.25, 1.0, 3.0])
+    for units in ("words", "characters"):
+        data.units = units
+        evaluate(None, data, progress=False).write(tmp_path)
+        text = (tmp_path / "errors.txt").read_text(encoding="utf-8")
+        assert ("Confused characters:\n   1 × ␣ -> r\n   1 × o -> u\n   1 × p -> b\n" in text) == (
+            units == "characters"
+        )
+    assert "short, 00 (12.2 s): errors 1, words 2\nREF: go stop\n" in text
 
 
 def test_transcripts_are_those_of_each_utterance_in_order_through_batches(finished_recognizer_run):

@@ -185,6 +185,8 @@ def test_it_serves_on_this_machine_until_ctrl_c(files, exported, tmp_path):
     source = exported("speech-commands-truncated", attention=True)
     arguments = ["demo", source, "--port", "0", "--runtime", put(files, tmp_path / "ort")]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    # A shell that starts the tests in the background has them ignore SIGINT, and so their processes.
+    code = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {code}"
     command = [sys.executable, "-c", code, *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as started:
         try:

@@ -86,6 +86,15 @@ def test_attention_of_every_kind(score):
         check(step, in_torch(step), lengths_of(step))
 
 
+@pytest.mark.parametrize("right", [0, [3, 0, 2]])
+def test_convolutions(right):
+    settings = {"depth": 3, "heads": 2, "left": 3, "right": [1, 0, 2], "convolution": 5, "convolution_right": right}
+    for seed, norm in enumerate(("pre", "post")):
+        step = StreamStep(randomized(SpeechClassifier(5, tokens(), settings | {"norm": norm}), seed).double()).eval()
+        assert step.steps_ahead == 3 + (5 if right else 0)
+        check(step, in_torch(step), lengths_of(step))
+
+
 @pytest.mark.parametrize("stem, stride", STEMS)
 def test_every_stem(stem, stride):
     network = SpeechRecognizer(4, tokens(stem, stride), {"depth": 2, "heads": 2, "left": 2, "right": [0, 1]})
@@ -142,10 +151,13 @@ def test_steps_that_are_not_valid_change_no_later_row():
         lambda: SpeechRecognizer(
             2, tokens(), {"depth": 1, "heads": 2, "score": "general", "left": 2, "right": 1}, positions="sinusoidal"
         ),
+        lambda: SpeechRecognizer(
+            2, tokens(), {"depth": 2, "heads": 2, "left": 2, "right": 1, "convolution": 5, "convolution_right": [0, 1]}
+        ),
         lambda: SpeechClassifier(3, tokens(), OTHERS["gru"]()),
         lambda: SpeechClassifier(3, tokens(), OTHERS["window"]()),
     ],
-    ids=["additive", "labeler", "recognizer", "gru", "window"],
+    ids=["additive", "labeler", "recognizer", "convolution", "gru", "window"],
 )
 def test_exported_steps(network, tmp_path):
     network = randomized(network(), 1)

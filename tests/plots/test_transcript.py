@@ -1,6 +1,7 @@
 """The figures of transcripts: the contents of their panels, their time axes, and their files."""
 
 import math
+from itertools import pairwise
 
 import numpy
 import pytest
@@ -228,6 +229,44 @@ def test_characters_are_joined_to_words_and_spaces_are_visible(drawn):
     panels, figure = drawn(with_output(released(SpeechTranscriber, CHARACTERS), *units), search=GREEDY)
     assert names(panels["output unit"]) == ["g", "o", "␣", "␣", "u", "p", "end"]
     assert "“go up”" in figure.get_suptitle()
+
+
+def test_pieces_are_joined_to_words():
+    labels = ["▁go", "▁st", "op", "▁", "up"]
+    units = [Segment(name, index / 10, index / 10 + 0.05) for index, name in enumerate("▁go ▁st op ▁ up".split())]
+    found = [(word.label, word.start_s, word.end_s) for word in join_characters(units, labels)]
+    assert found == [("go", 0.0, 0.05), ("stop", 0.1, 0.25), ("up", 0.3, 0.45)]
+
+
+def test_characters_keep_their_order_in_the_ctc_map(drawn):
+    model = released(labels=CHARACTERS)
+    model.network.head.weight.data *= 8
+    panels, _ = drawn(model)
+    shown = [" " if name == "␣" else name for name in names(panels["unit"])]
+    assert shown[-1] == "blank" and len(shown) > 4
+    assert shown[:-1] == sorted(shown[:-1], key=CHARACTERS.index)
+
+
+def test_a_map_of_too_many_characters_names_its_words(drawn, monkeypatch):
+    monkeypatch.setattr(transcript_figure, "MAX_MAP_INCHES", 3)
+    text = "as you know and as i have given you"
+    units = [CHARACTERS.index(letter) for letter in text]
+    panels, figure = drawn(with_output(released(SpeechTranscriber, CHARACTERS), *units), search=GREEDY)
+    figure.draw_without_rendering()
+    axes = panels["output unit"]
+    shown = names(axes)
+    assert shown[0] == "as" and set(shown) <= {*text.split(), "end"} and len(shown) >= 7
+    boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
+    assert all(below.y1 <= above.y0 + 1 for above, below in pairwise(boxes))
+    first = axes.get_yticks()[shown.index("know")]
+    assert first == text.index("know") + 1.5  # the middle of its four rows
+
+
+def test_more_units_are_drawn_if_the_transcript_has_more():
+    posterior = torch.full((50, 101), 0.001)
+    for unit in range(40):
+        posterior[unit, unit] = 0.9
+    assert len(classes_to_draw(posterior)) == 21 and classes_to_draw(posterior, 40) == [*range(40), 100]
 
 
 def test_of_many_units_the_probable_ones_are_drawn_in_the_order_of_their_peaks():

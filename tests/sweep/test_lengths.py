@@ -40,6 +40,13 @@ def test_a_sweep_of_something_else_has_no_such_figure(tmp_path):
     assert not draw_lengths(tmp_path, [row], tmp_path / "lengths.png") and not (tmp_path / "lengths.png").exists()
 
 
+def test_the_table_of_a_recognizer_is_left_alone(tmp_path):
+    row = run(tmp_path, "words", 0, {2: 1.0})
+    (tmp_path / "words/seed-0/lengths.csv").write_text("test_set,length_in,from,to\ntest,seconds,0,2\n")
+    result = Result({"word_error_rate": 0.1}, "word_error_rate", 1, 1.0, "", "")
+    assert not draw_lengths(tmp_path, [Row(row.variant, 0, FINISHED, result)], tmp_path / "lengths.png")
+
+
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", HEAD + "test,x,1,1,1,1,1\n", HEAD + "test,3\n"])
 def test_a_broken_table_is_named(tmp_path, text):
     row = run(tmp_path, "copy", 0, {2: 1.0})

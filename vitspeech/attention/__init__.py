@@ -2,6 +2,7 @@
 
 from vitspeech.attention.config import DecoderConfig, EncoderConfig
 from vitspeech.attention.convolution import QuadraticAttention, attention_from_convolution
+from vitspeech.attention.convolution_module import ConvolutionModule
 from vitspeech.attention.decoder import Decoder, DecoderBlock, DecoderCache
 from vitspeech.attention.encoder import Encoder, EncoderBlock
 from vitspeech.attention.masks import causal_mask, padding_mask, window_mask
@@ -35,6 +36,7 @@ __all__ = [
     "SCORES",
     "Additive",
     "ClassToken",
+    "ConvolutionModule",
     "Cosine",
     "Decoder",
     "DecoderBlock",

@@ -53,6 +53,10 @@ class EncoderConfig(Config):
         norm: Layer norm in front of each branch (`pre`, Xiong et al. 2020, arXiv:2002.04745), or after each residual
             sum (`post`, Vaswani et al. 2017). Post-norm needs a warm-up of the learning rate.
         activation: Of the MLP: `gelu`, or `relu` as in Vaswani et al. 2017.
+        convolution: Kernel size in tokens of a convolution module between attention and MLP (`ConvolutionModule`,
+            Gulati et al. 2020, arXiv:2005.08100); 0 has none.
+        convolution_right: Tokens of the kernel after the current one, which add to the look-ahead, one number or a
+            list. `None` is half the kernel in a block with an unlimited `right`, and 0 in the others.
     """
 
     depth: int = 6
@@ -66,25 +70,29 @@ class EncoderConfig(Config):
     normalizer: Literal["softmax", "relu"] = "softmax"
     norm: Literal["pre", "post"] = "pre"
     activation: Literal["gelu", "relu"] = "gelu"
+    convolution: int = 0
+    convolution_right: Contexts = None
 
     def __post_init__(self) -> None:
         check_fraction("drop_path", self.drop_path)
         check_fraction("dropout", self.dropout)
         check_number("mlp_ratio", self.mlp_ratio, 0)
+        check_number("convolution", self.convolution, 0)
 
     def per_block(self) -> list[Self]:
-        """One config for each block, with its own `left`, `right` and `drop_path`.
+        """One config for each block, with its own `left`, `right`, `convolution_right` and `drop_path`.
 
         Raises:
             InputError: If `depth` is below 1, or a list of contexts has another length.
         """
         if self.depth < 1:
             raise InputError(f"depth={self.depth} is below 1")
-        contexts = zip(*(repeated(name, getattr(self, name), self.depth) for name in ("left", "right")), strict=True)
+        names = ("left", "right", "convolution_right")
+        contexts = zip(*(repeated(name, getattr(self, name), self.depth) for name in names), strict=True)
         growth = [number / (self.depth - 1) if self.depth > 1 else 1 for number in range(self.depth)]
         return [
-            replace(self, left=left, right=right, drop_path=self.drop_path * factor)
-            for (left, right), factor in zip(contexts, growth, strict=True)
+            replace(self, **dict(zip(names, context, strict=True)), drop_path=self.drop_path * factor)
+            for context, factor in zip(contexts, growth, strict=True)
         ]
 
 

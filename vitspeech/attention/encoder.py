@@ -1,14 +1,15 @@
-"""The transformer encoder: a stack of blocks of self-attention and MLP.
+"""The transformer encoder: a stack of blocks of self-attention and MLP, and a convolution between them if asked for.
 
 Shapes: B batch, T tokens, D model width, H heads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from vitspeech.attention.config import EncoderConfig
+from vitspeech.attention.convolution_module import ConvolutionModule
 from vitspeech.attention.multihead import MultiHeadAttention
 from vitspeech.attention.positions import split_positions
 from vitspeech.attention.residual import ResidualBlock, final_norm, make_mlp
@@ -21,9 +22,11 @@ Positions = Literal["sinusoidal", "learned", "relative", "rotary"] | nn.Module |
 class EncoderBlock(ResidualBlock):
     """A transformer block: self-attention, then an MLP, each with a residual and a layer norm before or after.
 
+    With `convolution`, a `ConvolutionModule` between them is a third such branch.
+
     Args:
         width: Model width D.
-        config: Settings of this block: `left` and `right` are single numbers, `drop_path` is the block's own.
+        config: Settings of this block: its contexts are single numbers, `drop_path` is the block's own.
         positions: As in `MultiHeadAttention`.
 
     Shape:
@@ -49,16 +52,44 @@ class EncoderBlock(ResidualBlock):
             normalizer=config.normalizer,
             positions=positions,
         )
+        self.convolution = make_convolution(width, config)
+        if self.convolution is not None:
+            self.convolution_norm = nn.LayerNorm(width)
         self.mlp_norm = nn.LayerNorm(width)
         self.mlp = make_mlp(width, config)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        return self.finish(x, self.attention(self.enter(x, self.attention_norm), padding=padding))
+        x = self.leave(x, self.attention(self.enter(x, self.attention_norm), padding=padding), self.attention_norm)
+        if self.convolution is not None:
+            mixed = self.convolution(self.enter(x, self.convolution_norm), padding)
+            x = self.leave(x, mixed, self.convolution_norm)
+        return self.finish(x)
 
-    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
-        """Complete the block from its input and the output of its attention: two (B, T, D) -> (B, T, D)."""
-        x = self.leave(x, attended, self.attention_norm)
+    def finish(self, x: Tensor) -> Tensor:
+        """The last branch of the block, the MLP: (B, T, D) -> (B, T, D)."""
         return self.leave(x, self.mlp(self.enter(x, self.mlp_norm)), self.mlp_norm)
+
+    @property
+    def reach(self) -> tuple[int | None, int | None]:
+        """Past context and look-ahead of the block in tokens; `None` is unlimited."""
+        reaches = [(self.attention.left, self.attention.right)]
+        if self.convolution is not None:
+            reaches.append((self.convolution.left, self.convolution.right))
+        return tuple(None if None in contexts else sum(contexts) for contexts in zip(*reaches, strict=True))
+
+
+def make_convolution(width: int, config: EncoderConfig) -> ConvolutionModule | None:
+    """The convolution module of a block, `None` without one.
+
+    Raises:
+        InputError: As `ConvolutionModule`.
+    """
+    if not config.convolution:
+        return None
+    right = config.convolution_right
+    if right is None:
+        right = config.convolution // 2 if config.right is None else 0
+    return ConvolutionModule(width, config.convolution, right)
 
 
 class Encoder(nn.Module):
@@ -72,8 +103,8 @@ class Encoder(nn.Module):
             or `None`. `learned` has 1,024 positions; for others pass `LearnedPositions`.
 
     Attributes:
-        left: Past context of each block in tokens.
-        right: Look-ahead of each block in tokens.
+        left: Past context of the attention of each block in tokens.
+        right: Look-ahead of the attention of each block in tokens.
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D)
@@ -97,10 +128,22 @@ class Encoder(nn.Module):
         self.norm = final_norm(width, config)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        x = self.add_positions(x)
-        for block in self.blocks:
+        return self.outputs(x, padding, [len(self.blocks)])[0]
+
+    def outputs(self, x: Tensor, padding: Tensor | None, depths: Sequence[int]) -> list[Tensor]:
+        """The outputs after so many blocks each, with the last layer norm: (B, T, D) -> a list of (B, T, D).
+
+        Args:
+            x: As in `forward`.
+            padding: As in `forward`.
+            depths: Numbers of blocks in ascending order, from 1 to the depth of the encoder.
+        """
+        x, outputs = self.add_positions(x), []
+        for number, block in enumerate(self.blocks, 1):
             x = block(x, padding)
-        return self.norm(x)
+            if number in depths:
+                outputs.append(self.norm(x))
+        return outputs
 
     def add_positions(self, x: Tensor, first: int = 0) -> Tensor:
         """Add the positions `first`, `first` + 1, …, if the encoder adds any: (B, T, D) -> (B, T, D)."""
@@ -109,7 +152,8 @@ class Encoder(nn.Module):
     @property
     def reach(self) -> tuple[int | None, int | None]:
         """Past context and look-ahead of one output through all blocks, in tokens; `None` is unlimited."""
-        return tuple(None if None in contexts else sum(contexts) for contexts in (self.left, self.right))
+        reaches = zip(*(block.reach for block in self.blocks), strict=True)
+        return tuple(None if None in contexts else sum(contexts) for contexts in reaches)
 
     def stream(self) -> EncoderStream:
         """A stream through the encoder; see `EncoderStream`."""

@@ -25,7 +25,8 @@ PART = 128  # tokens processed at once, which bounds the memory of a long push
 class EncoderStream:
     """Streams a sequence through an encoder and returns each output as soon as it is final.
 
-    The first output comes with token Σ right (over the blocks), then one with every token; `flush` returns the rest.
+    The first output comes with token Σ right (over the blocks and their convolutions), then one with every token;
+    `flush` returns the rest.
     With a limited `left` in every block, memory and time per token are constant; with `left=None` they grow.
 
     Args:
@@ -37,7 +38,7 @@ class EncoderStream:
     """
 
     def __init__(self, encoder: "Encoder") -> None:
-        if None in encoder.right:
+        if encoder.reach[1] is None:
             raise InputError(
                 f"right={encoder.right} is unlimited: no output is final before the end; limit it to stream"
             )
@@ -95,12 +96,14 @@ class BlockStream:
         window = (self.left or 0) + self.right + 1
         self.keys, self.values = Stored(2 * window), Stored(2 * window)
         self.waits = self.past = self.position = 0
+        self.convolution = None if block.convolution is None else ConvolutionStream(block)
 
     @property
     def tensors(self) -> list[Tensor]:
         """All that is stored."""
         buffers = (self.keys.buffer, self.values.buffer)
-        return [*self.waiting, *self.queries, *(buffer for buffer in buffers if buffer is not None)]
+        convolution = [] if self.convolution is None else self.convolution.tensors
+        return [*self.waiting, *self.queries, *(buffer for buffer in buffers if buffer is not None), *convolution]
 
     def push(self, x: Tensor) -> Tensor:
         """Push inputs (B, T, D) and return the outputs whose look-ahead is complete (B, T', D)."""
@@ -120,7 +123,8 @@ class BlockStream:
 
     def flush(self, like: Tensor) -> Tensor:
         """Return the outputs of all waiting inputs, whose look-ahead ends with the sequence."""
-        return self.finished(self.waits) if self.waits else like[:, :0]
+        last = self.finished(self.waits) if self.waits else like[:, :0]
+        return last if self.convolution is None else torch.cat((last, self.convolution.flush(like)), dim=1)
 
     def finished(self, count: int) -> Tensor:
         """The outputs of the first `count` waiting inputs, at least one, which then become past."""
@@ -139,7 +143,48 @@ class BlockStream:
         self.keys.discard(self.past + count - past)
         self.values.discard(self.past + count - past)
         self.waits, self.past = self.waits - count, past
-        return self.block.finish(x, attended)
+        x = self.block.leave(x, attended, self.block.attention_norm)
+        return self.block.finish(x) if self.convolution is None else self.convolution.push(x)
+
+
+class ConvolutionStream:
+    """The state of a block's convolution: its inputs that wait for their look-ahead, and the gated tokens stored.
+
+    Shape:
+        waiting (B, W, D); gated (B, `left` + W, D), past tokens first, which are zeros before a sequence begins
+    """
+
+    def __init__(self, block: "EncoderBlock") -> None:
+        self.block, self.module = block, block.convolution
+        self.waiting = self.gated = None
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All that is stored."""
+        return [] if self.waiting is None else [self.waiting, self.gated]
+
+    def push(self, x: Tensor) -> Tensor:
+        """Push inputs (B, T, D) and return the outputs of the block whose look-ahead is complete (B, T', D)."""
+        return self.finished(x, self.module.gate(self.block.enter(x, self.block.convolution_norm)))
+
+    def flush(self, like: Tensor) -> Tensor:
+        """Return the outputs of all waiting inputs, after which there are zeros."""
+        if self.waiting is None:
+            return like[:, :0]
+        return self.finished(self.waiting[:, :0], self.gated.new_zeros(len(like), self.module.right, like.shape[2]))
+
+    def finished(self, x: Tensor, gated: Tensor) -> Tensor:
+        """Store inputs and gated tokens, and return the outputs for which there are enough of these."""
+        if self.waiting is None:
+            self.waiting, self.gated = x[:, :0], gated.new_zeros(len(x), self.module.left, x.shape[2])
+        waiting, gated = torch.cat((self.waiting, x), dim=1), torch.cat((self.gated, gated), dim=1)
+        count = gated.shape[1] - self.module.left - self.module.right
+        if count < 1:
+            self.waiting, self.gated = waiting, gated
+            return x[:, :0]
+        self.waiting, self.gated = waiting[:, count:].clone(), gated[:, count:].clone()
+        x = self.block.leave(waiting[:, :count], self.module.mix(gated), self.block.convolution_norm)
+        return self.block.finish(x)
 
 
 class Stored:

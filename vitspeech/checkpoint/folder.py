@@ -49,7 +49,8 @@ class Model:
         network: In evaluation mode.
         labels: The name of each class or unit, in the order of the logits.
         preprocessing: For images `image` (side in pixels), `mean` and `std` (per channel, for values in 0..1); for
-            audio `sample_rate_hz`, and `seconds` (length of a clip) or `units`; for symbols `symbols`, their names.
+            audio `sample_rate_hz`, and `seconds` (length of a clip) or `units` (pieces have `merges`, too); for symbols
+            `symbols`, their names.
         card: Where the network comes from and how good it is: data, split, metrics and so on.
         config: The network's `class_path` and `init_args`.
         task: Class path of the task that trained it, which also evaluates it.

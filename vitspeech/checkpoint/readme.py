@@ -169,7 +169,7 @@ def results(card: dict[str, Any]) -> str:
     for metrics, where in sets:
         known = [key for key in metrics if key in METRICS]  # the first one is the main metric
         for key in known:
-            interval = metrics.get("interval_95" if key == known[0] else key.removesuffix("accuracy") + "interval_95")
+            interval = metrics.get(interval_key(key, is_main=key == known[0]))
             bounds = " – ".join(f"{100 * bound:.2f}" for bound in interval) + " %" if interval else ""
             spread = ""
             if f"{key}_sd" in metrics:
@@ -178,6 +178,13 @@ def results(card: dict[str, Any]) -> str:
     over = card["metrics"].get("interval_over")
     intervals = f" Intervals are over {over}." if over else ""
     return "\n".join(lines) + f"\n\nMeasured on the {card['split']} split of `{dataset_name(card)}`.{intervals}"
+
+
+def interval_key(metric: str, *, is_main: bool) -> str:
+    """The key of a metric's interval: `interval_95` for word error rates and the main accuracy, else with a prefix."""
+    if metric.endswith("_error_rate"):
+        return "interval_95" if metric == "word_error_rate" else f"{metric.removesuffix('error_rate')}interval_95"
+    return "interval_95" if is_main else f"{metric.removesuffix('accuracy')}interval_95"
 
 
 def training(card: dict[str, Any]) -> str:

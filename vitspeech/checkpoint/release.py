@@ -27,7 +27,7 @@ RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, a
 )
 USERS_OWN = {"root", "download", "workers", "storage", "broken", "speech"}  # arguments of data that a card never has
 FILES = ("learning_curves.png", "confusion_matrix.png", "classes.csv", "errors.txt", TRAINING_ITEMS)  # a run has some
-FILES += ("lengths.csv", "cross_attention.png")
+FILES += ("speakers.csv", "lengths.csv", "errors.png", "cross_attention.png")
 
 
 def release(
@@ -180,6 +180,8 @@ NAMES = {  # of the metrics on a card, as tables spell them
 def percentages(metrics: dict[str, Any]) -> tuple[str, str]:
     """The accuracies or error rates of a card as text, and their mean ± standard deviation over seeds ("" for one)."""
     names = {name: text for name, text in NAMES.items() if name in metrics}
+    if next(iter(metrics), "") == "word_error_rate":  # characters are not what the model recognizes
+        names.pop("character_error_rate", None)
     values = [f"{text} {100 * metrics[name]:.2f} %" for name, text in names.items()]
     for test_set, others in metrics.get("also", {}).items():
         values += [f"{text} {100 * others[name]:.2f} % on {test_set}" for name, text in names.items()]

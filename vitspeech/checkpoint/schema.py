@@ -12,7 +12,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from vitspeech.checkpoint.upgrade import FORMAT
 from vitspeech.data.audio.reading import HIGHEST_HZ, LONGEST_S, LOWEST_HZ, SHORTEST_S
-from vitspeech.data.utterances.module import UNITS, check_vocabulary
+from vitspeech.data.utterances.module import PIECES, UNITS, check_vocabulary
+from vitspeech.data.utterances.pieces import Pieces
 from vitspeech.decoding.spotting_settings import read_settings, shown
 from vitspeech.errors import InputError
 from vitspeech.trust import KNOWN_PACKAGES
@@ -21,13 +22,8 @@ LARGEST, DEEPEST = 2**31, 10_000  # of the numbers in a configuration, and of a 
 MOST_ITEMS = 10**7  # of a data set that is generated
 LARGEST_IMAGE = 4096  # pixels
 LONGEST_LABEL = 1000  # characters
-SEARCH_RANGES = {  # of `Search`
-    "beam": (1, 1000),
-    "length_penalty": (0, 100),
-    "ctc_weight": (0, 1),
-    "language_weight": (0, 100),
-    "length_bonus": (-100, 100),
-}
+SEARCH_RANGES = {"beam": (1, 1000), "length_penalty": (0, 100), "ctc_weight": (0, 1)}  # of `Search`
+SEARCH_RANGES |= {"language_weight": (0, 100), "length_bonus": (-100, 100)}
 HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
 Check = Callable[[Any], bool]
 
@@ -160,8 +156,10 @@ def check_config(config: Mapping[str, Any]) -> None:
     """
     check_labels(config["labels"])
     check_preprocessing(config["preprocessing"])
-    if config["preprocessing"].get("units"):
-        check_vocabulary(config["labels"], config["preprocessing"]["units"])
+    if units := config["preprocessing"].get("units"):
+        check_vocabulary(config["labels"], units)
+        if units == PIECES:
+            Pieces(config["labels"], config["preprocessing"].get("merges", ()))
     task = config.get("task", "vitspeech.Classification")
     if not is_text(task) or not is_public_or_own(task):
         raise InputError(f"task={shown(task)} is not a task of vitspeech or of a module of yours")
@@ -217,7 +215,7 @@ def check_preprocessing(preprocessing: Any) -> None:
     }
     kinds = {
         "image": {"image", "mean", "std"},
-        "sample_rate_hz": {"sample_rate_hz", "seconds", "units"},
+        "sample_rate_hz": {"sample_rate_hz", "seconds", "units", "merges"},
         "symbols": {"symbols"},
     }
     given = [name for name in kinds if name in preprocessing]
@@ -238,6 +236,9 @@ def check_preprocessing(preprocessing: Any) -> None:
             raise InputError(f"preprocessing: {name}={shown(values)} is not three numbers, one per channel")
     if preprocessing.get("units", UNITS[0]) not in UNITS:
         raise InputError(f"preprocessing: units={shown(preprocessing['units'])} is unknown; known: {', '.join(UNITS)}")
+    merges = preprocessing.get("merges", [])
+    if not is_list_of(is_text)(merges) or not all(merge.count(" ") == 1 for merge in merges):
+        raise InputError(f"preprocessing: merges={shown(merges)} is not a list of pairs, each separated by a space")
 
 
 def check_numbers(value: Any, name: str = "network") -> None:

@@ -22,7 +22,8 @@ curves, the confusion matrix or a list of errors, and the final model in the rel
 
 A config has three parts, and each key is an argument of a constructor:
   data      vitspeech.Cifar, ImageFolder, Shapes,             --data.help vitspeech.Cifar
-            SpeechCommands, AudioFolder, SpokenWords, Keywords; several words: WordSequences, TranscribedAudio
+            SpeechCommands, AudioFolder, SpokenWords, Keywords; several words: WordSequences,
+            LibriSpeech, TranscribedAudio
   model     vitspeech.Classification, Labeling, Recognition (CTC) or Transcription (encoder-decoder) with
             network: vitspeech.ViT, CNN, TimmModel,           --model.network.help vitspeech.ViT
                      SpeechClassifier, SpeechCNN, SpeechLabeler, SpeechRecognizer, SpeechTranscriber

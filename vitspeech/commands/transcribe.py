@@ -2,6 +2,7 @@
 
 vitspeech transcribe checkpoints/spoken-words-ctc talk.wav recordings/
 vitspeech transcribe checkpoints/spoken-words-ctc talk.wav --times --picture talk.png
+vitspeech transcribe checkpoints/spoken-words-ctc talk.wav --attention attention.png
 vitspeech transcribe checkpoints/spoken-words-attention recordings/ --out words.csv --beam 1 --ctc-weight 0
 vitspeech transcribe checkpoints/spoken-words-ctc recordings/ --language-model words.arpa --language-weight 0.5
 vitspeech transcribe checkpoints/spoken-words-ctc recordings/ --device cuda --out words.parquet --resume
@@ -38,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--times", action="store_true", help="print when each word (or character) was spoken as well")
     command_line.add_table(parser, COLUMNS)
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw one recording with its transcript")
+    attention = "draw what the encoder attends to in one recording"
+    parser.add_argument("--attention", type=Path, metavar="PNG", help=attention)
     parser.add_argument(
         "--beam", type=int, help="number of hypotheses in the beam; 1 is greedy (default 8; 1 for symbols)"
     )
@@ -53,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("give either recordings or --symbols")
     if options.symbols and (options.times or options.out or options.csv or options.resume):
         parser.error("--times, --out, --csv and --resume are for recordings")
+    if options.attention and (options.symbols or len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
+        parser.error("--attention draws one recording: give one, and no folder")
     if options.picture and not options.symbols and (len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
         parser.error("--picture draws one file: give one, and no folder")
     language = command_line.language_settings(options)
@@ -60,11 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--language-model is for recordings")
     table = command_line.find_table(options, options.paths)
     command_line.check_picture(options.picture, "--picture")
+    command_line.check_picture(options.attention, "--attention")
 
     import vitspeech
     from vitspeech.inference.tables import open_results, stopped_at
     from vitspeech.inference.transcribe import BATCH
     from vitspeech.plots.transcript import draw_transcript
+    from vitspeech.plots.utterance_attention import check_drawable, draw_utterance_attention
 
     settings = {name: getattr(options, name) for name in ("beam", "length_penalty", "ctc_weight")}
     given = {name: value for name, value in settings.items() if value is not None}
@@ -75,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         transcribe_symbols(model, options.symbols, given, options.picture)
         return
     search = vitspeech.Search(**given, **language)
+    if options.attention:
+        check_drawable(model)
     results = partial(vitspeech.transcribe, model, options.paths, search=search, batch=BATCH)
     if table is None:
         unread = command_line.UnreadFiles("transcribe")
@@ -95,6 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.picture:
         draw_transcript(model, Path(options.paths[0]), options.picture, search=search)
         print(options.picture)
+    if options.attention:
+        draw_utterance_attention(model, Path(options.paths[0]), options.attention, search=search)
+        print(options.attention)
 
 
 def transcribe_symbols(model: "Model", texts: Sequence[str], settings: dict[str, float], picture: Path | None) -> None:

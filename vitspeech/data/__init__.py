@@ -20,6 +20,7 @@ from vitspeech.data.module import InMemoryData
 from vitspeech.data.symbols.module import SymbolTasks
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch, collate
+from vitspeech.data.utterances.librispeech import LibriSpeech
 from vitspeech.data.utterances.module import UtteranceData
 from vitspeech.data.utterances.spoken_vocabulary import SpokenVocabulary
 from vitspeech.data.utterances.transcribed_audio import TranscribedAudio
@@ -35,6 +36,7 @@ __all__ = [
     "InMemoryData",
     "Items",
     "Keywords",
+    "LibriSpeech",
     "SequenceAugment",
     "Shapes",
     "SpeechBatch",

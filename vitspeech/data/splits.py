@@ -78,10 +78,13 @@ def split_at(value: float, held_out: Sequence[str]) -> str:
 
 def percentage(key: str) -> float:
     """A number from 0 to 100 that depends on the key only: that of `which_set` of Speech Commands."""
-    digest = hashlib.sha1(
-        unicodedata.normalize("NFC", key).encode(errors="surrogateescape"), usedforsecurity=False
-    ).hexdigest()
-    return int(digest, 16) % MODULUS * (100 / (MODULUS - 1))
+    return int(digest(key), 16) % MODULUS * (100 / (MODULUS - 1))
+
+
+def digest(key: str) -> str:
+    """A hash of a key, by which keys can be put into an order that looks random."""
+    encoded = unicodedata.normalize("NFC", key).encode(errors="surrogateescape")
+    return hashlib.sha1(encoded, usedforsecurity=False).hexdigest()
 
 
 def relative_name(file: Path, root: Path) -> str:

@@ -1,4 +1,5 @@
-"""Evaluation of transcripts: word error rate, confused words, and the utterances with the most errors."""
+"""Evaluation of transcripts: error rates of words and characters, confused words, and the utterances with the most
+errors."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,26 +14,29 @@ from vitspeech.data.files import sha256
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation import sequences
+from vitspeech.evaluation.breakdown import Transcribed, write_breakdowns
 from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import ItemTable, Report
 from vitspeech.evaluation.speakers import describe_resampled, resampled
 from vitspeech.inference.transcribe import Search, transcribe_batch
-from vitspeech.metrics.word_errors import alignments, character_error_rate, confusions, score, worst
+from vitspeech.metrics.error_counts import Share, confused_characters, count_errors, group_score
+from vitspeech.metrics.word_errors import alignments, confusions, score, worst
 
 COLUMNS = {"test_set": "", "id": "", "reference": "", "hypothesis": "", "errors": "d"}
+LISTED = 20  # of the confusions, and of the utterances with errors
 
 
 def evaluate(
     network: nn.Module, data: LightningDataModule, *, search: Search | None = None, progress: bool = True
 ) -> Report:
-    """Word error rate on every test set of the data. The metrics of the first set are the main ones.
+    """Error rates of words and characters on every test set. The metrics of the first set are the main ones.
 
-    If units are characters, the character error rate comes first and the word error rate second. Symbols are evaluated
-    by `vitspeech.evaluation.sequences`.
+    If units are characters or pieces, the character error rate comes first; if they are words, the word error rate.
+    Symbols are evaluated by `vitspeech.evaluation.sequences`.
 
     Args:
         network: Outputs transcripts; in evaluation mode, on the device to use.
-        data: `WordSequences` or `TranscribedAudio`.
+        data: `WordSequences`, `TranscribedAudio`, or other `UtteranceData`.
         search: How transcripts are decoded; `None` is `Search()`.
         progress: Show a progress bar.
     """
@@ -40,24 +44,25 @@ def evaluate(
         return sequences.evaluate(network, data, search=search, progress=progress)
     search = search or Search()
     checksums = {Path(manifest).stem: sha256(manifest_file(manifest)) for manifest in data.manifests}
-    results, texts, listings, items = {}, [], [], []
+    characters = data.units != "words"
+    results, texts, listings, test_sets = {}, [], [], []
     for name, utterances in data.test_sets().items():
-        references = [" ".join(utterance.words) for utterance in utterances.utterances]
-        hypotheses = transcripts(network, data, utterances, search, progress)
-        characters = data.units == "characters"
-        values = metrics(references, hypotheses, getattr(utterances, "speakers", None), characters=characters)
+        one = transcribed(name, utterances, transcripts(network, data, utterances, search, progress))
+        values = metrics(one.references, one.hypotheses, one.speakers, characters=characters, shares=one.shares)
         results[name] = values | ({"manifest_sha256": checksums[name]} if name in checksums else {})
         texts.append(f"{name}: {describe(values)}")
-        ids = [utterance.id for utterance in utterances.utterances]
-        names = [f"{name}, {id_}" for id_ in ids]
-        items += [(name, *item) for item in zip(ids, references, hypotheses, strict=True)]
-        listings += [texts[-1], "", *listing(references, hypotheses, names), ""]
+        listings += [texts[-1], "", *listing(one.references, one.hypotheses, one.titles, characters=characters), ""]
+        test_sets.append(one)
 
     def write(folder: Path) -> Path:
-        (folder / "errors.txt").write_text("\n".join(listings))
+        (folder / "errors.txt").write_text("\n".join(listings), encoding="utf-8")
+        write_breakdowns(test_sets, folder, main="characters" if characters else "words")
         return folder / "errors.txt"
 
     def table() -> ItemTable:
+        items = [
+            (one.name, *item) for one in test_sets for item in zip(one.ids, one.references, one.hypotheses, strict=True)
+        ]
         errors = (alignment.errors for alignment in alignments(*zip(*(item[2:] for item in items), strict=True)))
         return ItemTable(COLUMNS, ((*item, count) for item, count in zip(items, errors, strict=True)))
 
@@ -65,6 +70,20 @@ def evaluate(
     also = {"also": {name: results[name] for name in others}} if others else {}
     values = {**results[first], "test_set": first, "search": search.settings(), **also}
     return Report(values, "; ".join(texts), write, table)
+
+
+def transcribed(name: str, utterances: Dataset, hypotheses: Sequence[str]) -> Transcribed:
+    """The transcripts of a test set, with speakers and durations if it knows them."""
+    listed = list(utterances.utterances)
+    seconds = getattr(utterances, "seconds", None)
+    return Transcribed(
+        name,
+        [utterance.id for utterance in listed],
+        [" ".join(utterance.words) for utterance in listed],
+        hypotheses,
+        getattr(utterances, "speakers", None),
+        None if seconds is None else [float(duration) for duration in seconds],
+    )
 
 
 @torch.inference_mode()
@@ -89,17 +108,39 @@ def metrics(
     speakers: Sequence[Sequence[str]] | None,
     *,
     characters: bool,
+    shares: Sequence[Share] | None = None,
 ) -> dict[str, Any]:
-    """The metrics of one test set; `speakers` are those of each word, see `score`."""
+    """The metrics of one test set.
+
+    Args:
+        references: True transcripts.
+        hypotheses: Recognized transcripts.
+        speakers: For each utterance the speaker of each word; `None` if unknown.
+        characters: Whether the rate of characters comes first.
+        shares: The errors by speaker; `None` counts them.
+    """
     words = score(references, hypotheses, speakers)
-    first = {"character_error_rate": character_error_rate(references, hypotheses)} if characters else {}
-    return first | {
+    whole = group_score(count_errors(references, hypotheses, speakers) if shares is None else shares)
+    rate = whole.characters.rate
+    low, high = whole.character_interval or (rate, rate)
+    of_words = {
         "word_error_rate": words.wer,
         "interval_95": [round(words.wer_low, 4), round(words.wer_high, 4)],
         "substitutions": words.substitutions,
         "deletions": words.deletions,
         "insertions": words.insertions,
         "words": words.words,
+    }
+    of_characters = {
+        "character_error_rate": rate,
+        "character_interval_95": [round(low, 4), round(high, 4)],
+        "character_substitutions": whole.characters.substitutions,
+        "character_deletions": whole.characters.deletions,
+        "character_insertions": whole.characters.insertions,
+        "characters": whole.characters.length,
+    }
+    return {
+        **(of_characters | of_words if characters else of_words | of_characters),
         "utterance_accuracy": words.utterance_accuracy,
         "utterances": words.utterances,
         **resampled("utterances", words.speakers),
@@ -107,20 +148,42 @@ def metrics(
 
 
 def describe(values: dict[str, Any]) -> str:
-    """The metrics of one test set as text."""
-    low, high = values["interval_95"]
-    kinds = ", ".join(f"{values[kind]} {kind}" for kind in ("substitutions", "deletions", "insertions"))
-    first = f"character_error_rate {values['character_error_rate']:.4f}, " if "character_error_rate" in values else ""
+    """The metrics of one test set as text: the word error rate, after that of characters if this is the main one."""
+    first = ["character_error_rate"] if next(iter(values)) == "character_error_rate" else []
+    rates = [describe_rate(values, name) for name in (*first, "word_error_rate")]
     return (
-        f"{first}word_error_rate {values['word_error_rate']:.4f} ({low:.4f} to {high:.4f}; {kinds} in "
-        f"{values['words']:,} words), {values['utterance_accuracy']:.1%} of {values['utterances']:,} utterances right, "
+        f"{', '.join(rates)}, {values['utterance_accuracy']:.1%} of {values['utterances']:,} utterances right, "
         f"{describe_resampled(values)}"
     )
 
 
-def listing(references: Sequence[str], hypotheses: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The most frequent confusions, and the utterances with the most errors, each with reference and hypothesis."""
-    pairs = confusions(alignments(references, hypotheses))
-    confused = [f"{count:4} × {reference} -> {hypothesis}" for reference, hypothesis, count in pairs]
-    utterances = worst(references, hypotheses, names, count=20)
-    return ["Confused words:", *confused[:20], "", "The utterances with the most errors:", *utterances]
+def describe_rate(values: dict[str, Any], name: str) -> str:
+    """One of the two error rates as text."""
+    prefix, unit = ("character_", "characters") if name.startswith("character") else ("", "words")
+    low, high = values[f"{prefix}interval_95"]
+    kinds = ", ".join(f"{values[prefix + kind]} {kind}" for kind in ("substitutions", "deletions", "insertions"))
+    return f"{name} {values[name]:.4f} ({low:.4f} to {high:.4f}; {kinds} in {values[unit]:,} {unit})"
+
+
+def listing(
+    references: Sequence[str], hypotheses: Sequence[str], names: Sequence[str], *, characters: bool
+) -> list[str]:
+    """The most frequent confusions, and the utterances with the most errors, each with reference and hypothesis.
+
+    Args:
+        references: True transcripts.
+        hypotheses: Recognized transcripts.
+        names: What the utterances are called.
+        characters: List confused characters, too.
+    """
+    lines = ["Confused words:", *most_confused(confusions(alignments(references, hypotheses)))]
+    if characters:
+        lines += ["", "Confused characters:", *most_confused(confused_characters(references, hypotheses))]
+    utterances = worst(references, hypotheses, names, count=LISTED)
+    return [*lines, "", "The utterances with the most errors:", *utterances]
+
+
+def most_confused(pairs: Sequence[tuple[str, str, int]]) -> list[str]:
+    """The first pairs as lines; a space is visible."""
+    shown = ([name.replace(" ", "␣") for name in pair] for *pair, _ in pairs[:LISTED])
+    return [f"{count:4} × {true} -> {output}" for (true, output), (*_, count) in zip(shown, pairs, strict=False)]

@@ -21,6 +21,7 @@ from vitspeech.attention import Decoder
 from vitspeech.attention.decoder import BlockCache, DecoderBlock
 from vitspeech.checkpoint.folder import Model
 from vitspeech.decoding.autoregressive import greedy
+from vitspeech.decoding.units import kind_of
 from vitspeech.errors import InputError
 from vitspeech.export.gate import check
 from vitspeech.export.kind import Graph, Kind, generator
@@ -127,7 +128,7 @@ def encoder_decoder_kind(model: Model) -> Kind:
         "start_unit": network.start_unit,
         "end": network.head.out_features - 1,
         "longest_output": {"per_token": network.longest_output(1) - besides, "besides": besides},
-        "separator": "" if " " in model.labels else " ",
+        "separator": " " if kind_of(model.labels) == "words" else "",
         "ctc": has_ctc,
         "cache_shape": list(cache.shape),
     }

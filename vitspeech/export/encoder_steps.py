@@ -1,4 +1,4 @@
-"""One token through encoders that are not attention, with the interface of `BlockStep`.
+"""One token through convolutions, and through encoders that are not attention, with the interface of `BlockStep`.
 
 Shapes: D model width, H hidden width, L left and R right tokens of a window.
 """
@@ -6,6 +6,7 @@ Shapes: D model width, H hidden width, L left and R right tokens of a window.
 import torch
 from torch import Tensor, nn
 
+from vitspeech.attention.encoder import EncoderBlock
 from vitspeech.models.window_mlp import WindowMLP
 from vitspeech.recurrence.encoder import RecurrentBlock
 
@@ -34,6 +35,42 @@ class RecurrentStep(nn.Module):
         new = new if self.parts == 2 else (new,)
         kept = [torch.where(valid > 0.5, after, before) for after, before in zip(new, state, strict=True)]
         return token.view(1, -1), valid, None, *kept
+
+
+class ConvolutionStep(nn.Module):
+    """The convolution of a block, and the MLP after it.
+
+    The state has the last R tokens, which wait for their look-ahead, the last L + R gated tokens, zeros where they are
+    not valid, and flags of the last R.
+
+    Shape:
+        token (1, D), valid (1,), position, state (R D,), (L + R, D) and (R,) -> token (1, D), valid (1,), no weights,
+        state
+    """
+
+    parts, counts = 3, False
+
+    def __init__(self, block: EncoderBlock) -> None:
+        super().__init__()
+        module = block.convolution
+        self.block, self.left, self.right, self.width = block, module.left, module.right, module.leave.in_features
+        kernel = module.depthwise.weight.detach()[:, 0].t().contiguous()
+        self.register_buffer("kernel", kernel, persistent=False)
+
+    def declare(self, layout: "StateLayout") -> None:  # noqa: F821
+        """Declare waiting tokens, gated tokens and flags."""
+        layout.declare(self.right * self.width)
+        layout.declare(self.left + self.right, self.width)
+        layout.declare(self.right)
+
+    def forward(self, token: Tensor, valid: Tensor, position: Tensor | None, *state: Tensor) -> tuple:
+        block, module = self.block, self.block.convolution
+        waiting = torch.cat((state[0], token.view(-1)))
+        gated = torch.cat((state[1], module.gate(block.enter(token, block.convolution_norm)) * valid))
+        flags = torch.cat((state[2], valid))
+        mixed = module.finish((gated * self.kernel).sum(0, keepdim=True) + module.depthwise.bias)
+        token = block.finish(block.leave(waiting[: self.width].view(1, -1), mixed, block.convolution_norm))
+        return token, flags[:1], None, waiting[self.width :], gated[1:], flags[1:]
 
 
 class WindowStep(nn.Module):

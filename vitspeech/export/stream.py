@@ -13,7 +13,7 @@ from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.export.gate import check_stream, check_stream_weights
 from vitspeech.export.kind import Graph, Kind
 from vitspeech.export.sound import recording
-from vitspeech.export.stream_step import StreamStep
+from vitspeech.export.stream_step import BlockStep, StreamStep
 from vitspeech.inference.stream import AudioStream
 from vitspeech.inference.transcribe import is_transcribing
 
@@ -45,10 +45,7 @@ def stream_kind(model: Model, attention: bool) -> Kind:
     if metadata["task"] == "classification":
         metadata["clip_samples"] = round(model.preprocessing["seconds"] * rate_hz)
         metadata["spotting"] = asdict(model.spotting or SpottingSettings())
-    metadata["attention"] = weights = [
-        {"output": f"attention_{number}", "heads": block.heads, "left": block.left, "right": block.right}
-        for number, block in enumerate(step.blocks if attention else ())
-    ]
+    metadata["attention"] = weights = attention_of(step) if attention else []
     example = {
         "samples": torch.zeros(1, step.hop_samples),
         "valid": torch.zeros(1),
@@ -87,3 +84,14 @@ def task_of(model: Model) -> str:
     if is_transcribing(model):
         return "recognition"
     return "classification" if isinstance(getattr(model.network, "pooling", None), MeanPooling) else "labeling"
+
+
+def attention_of(step: StreamStep) -> list[dict[str, Any]]:
+    """The attention outputs of a step: their blocks, and by how many steps the weights of a token come later."""
+    outputs, wait = [], 0
+    for block in step.blocks:
+        wait += block.right
+        if isinstance(block, BlockStep):
+            window = {"heads": block.heads, "left": block.left, "right": block.right}
+            outputs.append({"output": f"attention_{len(outputs)}", **window, "wait": wait})
+    return outputs

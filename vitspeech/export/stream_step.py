@@ -18,7 +18,7 @@ from vitspeech.attention.encoder import EncoderBlock
 from vitspeech.attention.positions import SinusoidalPositions, rotate
 from vitspeech.attention.scores import SCORES
 from vitspeech.errors import InputError
-from vitspeech.export.encoder_steps import RecurrentStep, WindowStep
+from vitspeech.export.encoder_steps import ConvolutionStep, RecurrentStep, WindowStep
 from vitspeech.export.token_step import TokenStep
 from vitspeech.models import WindowMLP
 from vitspeech.recurrence import RecurrentEncoder
@@ -84,7 +84,8 @@ class StreamStep(nn.Module):
         self.front = TokenStep(network.tokens)
         if isinstance(encoder, Encoder):
             check_attention(encoder, name)
-            blocks, self.last, self.positions = map(BlockStep, encoder.blocks), encoder.norm, encoder.positions
+            blocks = [step for block in encoder.blocks for step in steps_of(block)]
+            self.last, self.positions = encoder.norm, encoder.positions
         elif isinstance(encoder, RecurrentEncoder):
             blocks, self.last, self.positions = map(RecurrentStep, encoder.blocks), encoder.output, None
         elif isinstance(encoder, WindowMLP):
@@ -138,12 +139,18 @@ class StreamStep(nn.Module):
             token = token + torch.stack(angles(position, token.shape[-1]), dim=-1).flatten().to(token)
         for block in self.blocks:
             token, valid, its_weights, *kept = block(token, valid, position, *parts[: block.parts])
-            new, parts, weights = new + kept, parts[block.parts :], [*weights, its_weights]
+            new, parts = new + kept, parts[block.parts :]
+            weights += [] if its_weights is None else [its_weights]
             position = position - block.right if self.counts else None
         if self.counts:
             new.append(new_position)
         logits = self.network.frame_logits(self.last(token).view(1, 1, -1)).flatten(0, 1)
         return logits, valid, self.layout.join(new), *(weights if self.attention else [])
+
+
+def steps_of(block: EncoderBlock) -> list[nn.Module]:
+    """The steps of a block: that of its attention, and that of its convolution if it has one."""
+    return [BlockStep(block)] if block.convolution is None else [BlockStep(block), ConvolutionStep(block)]
 
 
 def check_attention(encoder: Encoder, name: str) -> None:
@@ -168,7 +175,7 @@ def angles(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
 
 
 class BlockStep(nn.Module):
-    """One block: a token in, the token R before it out.
+    """One block, or its attention if it has a convolution: a token in, the token R before it out.
 
     The state has the last R tokens, which wait for their look-ahead, and a row for each of the last L + R: key, value
     and flag. Keys are stored without rotary positions, which are places in the window.
@@ -217,7 +224,9 @@ class BlockStep(nn.Module):
         values = self.split(values)
         query, keys = attention.prepared(query, keys, values)
         attended, weights = attention.attend_prepared(query, keys, values, flags.view(-1) > 0.5, first=-self.left)
-        token = block.finish(first, attention.output(attended.reshape(1, -1)))
+        token = block.leave(first, attention.output(attended.reshape(1, -1)), block.attention_norm)
+        if block.convolution is None:
+            token = block.finish(token)
         return token, flags[self.left], weights.flatten(2), waiting[width:], rows[2 * width + 1 :]
 
     def rotated(self, query: Tensor, keys: Tensor, position: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,8 @@
-"""Word and character error rates of transcripts, alignments, and confusions.
+"""Word and character error rates of transcripts, alignments of words, and confusions.
 
-The error rates are those of torchmetrics; the alignments, which torchmetrics does not return, are computed here.
+The word error rate is that of torchmetrics; the alignments, which torchmetrics does not return, are computed here.
+Distances of characters are rapidfuzz's, since transcripts have hundreds of them.
+`vitspeech.metrics.error_counts` counts errors by speaker and by length.
 """
 
 from collections import Counter
@@ -8,12 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torchmetrics.functional.text import char_error_rate, word_error_rate
+from rapidfuzz.distance import Levenshtein
+from torchmetrics.functional.text import word_error_rate
 
 from vitspeech.metrics.intervals import bootstrap_ratio_interval
 
 RESAMPLES = 10_000
 MISSING = "***"
+HEADS = ("REF: ", "HYP: ", "     ")
+WIDTH = 100  # columns of a listing
 
 
 @dataclass(frozen=True)
@@ -59,14 +64,30 @@ class Alignment:
 
     def __str__(self) -> str:
         """Reference and hypothesis on two lines, word under word, and a third line that marks the errors, if any."""
+        return "\n".join(row for row in self.rows() if row)
+
+    def rows(self, width: int | None = None) -> list[str]:
+        """The lines of an alignment: reference, hypothesis and marks, as often as needed for the width.
+
+        Args:
+            width: Longest line; only a longer single word exceeds it. `None` does not wrap.
+        """
         cells = [[MISSING if word is None else word.replace(" ", "␣") for word in pair] for pair in self.pairs]
-        columns = [(*words, letter) for words, letter in zip(cells, self.marks, strict=True)]
-        widths = [max(map(len, column)) for column in columns]
-        rows = [
-            head + " ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-            for head, cells in zip(("REF: ", "HYP: ", "     "), zip(*columns, strict=True), strict=False)
-        ]
-        return "\n".join(row.rstrip() for row in rows if row.strip())
+        blocks, used = [[]], 0
+        for column in ((*words, letter) for words, letter in zip(cells, self.marks, strict=True)):
+            columns = max(map(len, column)) + 1
+            if width is not None and blocks[-1] and len(HEADS[0]) + used + columns - 1 > width:
+                blocks.append([])
+                used = 0
+            blocks[-1].append(column)
+            used += columns
+        rows = []
+        for block in blocks:
+            widths = [max(map(len, column)) for column in block]
+            for head, row in zip(HEADS, zip(*block, strict=True), strict=False):
+                line = head + " ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True))
+                rows.append(line.rstrip())
+        return rows
 
 
 def mark(reference: str | None, hypothesis: str | None) -> str:
@@ -215,11 +236,14 @@ def character_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -
             empty.
     """
     check(references, hypotheses)
-    return char_error_rate(list(hypotheses), list(references)).item()
+    errors = sum(Levenshtein.distance(true, output) for true, output in zip(references, hypotheses, strict=True))
+    return (torch.tensor(errors).float() / torch.tensor(sum(map(len, references))).float()).item()
 
 
 def worst(references: Sequence[str], hypotheses: Sequence[str], names: Sequence[str], *, count: int = 10) -> list[str]:
     """Report the `count` utterances with the most errors: lines with each one's name and alignment.
+
+    Alignments are wrapped at 100 columns; an empty line stands for the marks of a part without errors.
 
     Raises:
         ValueError: As `score`, or if the numbers of names and references differ.
@@ -231,7 +255,7 @@ def worst(references: Sequence[str], hypotheses: Sequence[str], names: Sequence[
     lines = []
     for name, alignment in sorted(wrong, key=lambda pair: -pair[1].errors)[:count]:
         lines.append(f"{name}: errors {alignment.errors}, words {alignment.length}")
-        lines += str(alignment).splitlines()
+        lines += alignment.rows(WIDTH)
     return lines
 
 

@@ -47,7 +47,12 @@ class SpeechEncoder(nn.Module):
         self.encoder = make_encoder(encoder, self.tokens.width, positions)
 
     def encode(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Encoded tokens, and a mask of the valid ones.
+        """Encoded tokens, and a mask of the valid ones; arguments, shapes and errors as in `valid_tokens`."""
+        tokens, padding = self.valid_tokens(waveforms, lengths)
+        return self.encoder(tokens) if padding is None else self.encoder(tokens, padding), padding
+
+    def valid_tokens(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """Tokens before the encoder, and a mask of the valid ones.
 
         Args:
             waveforms: Samples within ±1.
@@ -70,13 +75,12 @@ class SpeechEncoder(nn.Module):
             raise InputError(f"{which} of {shortest} samples is below the {minimum} of one token")
         tokens = self.tokens(waveforms, lengths)
         if lengths is None:
-            return self.encoder(tokens), None
+            return tokens, None
         counts = self.tokens.count(lengths)
         # Rows may be padded beyond the longest utterance: tokens there are not encoded.
         tokens = tokens[:, : max(counts.tolist())]
         places = torch.arange(tokens.shape[1], device=tokens.device)
-        padding = places < counts.to(tokens.device, non_blocking=True)[:, None]
-        return self.encoder(tokens, padding), padding
+        return tokens, places < counts.to(tokens.device, non_blocking=True)[:, None]
 
     def forward_features(self, waveforms: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Encoded tokens: (B, N), (B,) or None -> (B, T, D)."""

@@ -3,6 +3,8 @@
 Shapes: B batch, N samples, T tokens, D model width, U units.
 """
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from vitspeech.attention import EncoderConfig
@@ -42,11 +44,23 @@ class SpeechRecognizer(SpeechEncoder):
         super().__init__(tokens, encoder, positions=positions)
         self.head = nn.Linear(self.tokens.width, units + 1) if units else nn.Identity()
 
-    def forward(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        encoded, padding = self.encode(waveforms, lengths)
-        if padding is None:
-            return self.frame_logits(encoded), encoded.new_full((len(encoded),), encoded.shape[1]).long()
-        return self.frame_logits(encoded), self.tokens.count(lengths)
+    def forward(
+        self, waveforms: Tensor, lengths: Tensor | None = None, depths: Sequence[int] | None = None
+    ) -> tuple[Tensor | list[Tensor], Tensor]:
+        """The logits of each token, and the number of tokens of each utterance.
+
+        Args:
+            waveforms: Samples within ±1 (B, N).
+            lengths: Number of samples of each utterance (B,), if they are padded.
+            depths: Numbers of blocks of the attention encoder, ascending: the logits are a list, of the outputs after
+                so many blocks each. Intermediate CTC (Lee and Watanabe 2021, arXiv:2102.03216) needs them.
+        """
+        tokens, padding = self.valid_tokens(waveforms, lengths)
+        counts = tokens.new_full((len(tokens),), tokens.shape[1]).long() if padding is None else None
+        counts = self.tokens.count(lengths) if counts is None else counts
+        if depths is not None:
+            return [self.frame_logits(encoded) for encoded in self.encoder.outputs(tokens, padding, depths)], counts
+        return self.frame_logits(self.encoder(tokens) if padding is None else self.encoder(tokens, padding)), counts
 
     def forward_frames(self, waveforms: Tensor) -> Tensor:
         """Logits of every token of unpadded waveforms: (B, N) -> (B, T, U + 1)."""

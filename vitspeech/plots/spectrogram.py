@@ -1,13 +1,22 @@
-"""The log-mel spectrogram of a recording, as the background of other panels."""
+"""The log-mel spectrogram of a recording, as the background of other panels, and the size of their figure.
+
+Shapes: N samples.
+"""
+
+from pathlib import Path
 
 import numpy
 from matplotlib.axes import Axes
 from torch import Tensor
 
+from vitspeech.checkpoint.folder import Model
+from vitspeech.data.audio.reading import read_clip
+from vitspeech.errors import InputError
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.plots.style import SPECTROGRAM
 
 TICKS_HZ = (250, 500, 1000, 2000, 4000, 8000, 16_000)
+MIN_WIDTH_INCHES, MAX_WIDTH_INCHES = 9, 40
 
 
 def draw_spectrogram(axes: Axes, log_mel: LogMel, waveforms: Tensor) -> None:
@@ -26,3 +35,22 @@ def draw_spectrogram(axes: Axes, log_mel: LogMel, waveforms: Tensor) -> None:
 def cell_borders(count: int, hop: int, window: int, rate_hz: int) -> numpy.ndarray:
     """Borders in seconds of `count` cells, each one hop wide and centered on its window: (count + 1,)."""
     return ((numpy.arange(count + 1) - 0.5) * hop + window / 2) / rate_hz
+
+
+def read_recording(model: Model, file: Path) -> tuple[Tensor, float]:
+    """Read a recording for a network with `tokens`, and return it with its duration in seconds: -> (1, N).
+
+    Raises:
+        FileNotFoundError: If there is none.
+        InputError: If it is empty, broken or shorter than a token.
+    """
+    rate_hz, window = model.preprocessing["sample_rate_hz"], model.network.tokens.window_samples
+    samples = read_clip(file, rate_hz)
+    if len(samples) < window:
+        raise InputError(f"{file}: {len(samples)} samples are fewer than the {window} of one token")
+    return (samples / 32768)[None].to(next(model.network.parameters()).device), len(samples) / rate_hz
+
+
+def figure_width(seconds: float) -> float:
+    """The width in inches of the figure of a recording."""
+    return min(max(MIN_WIDTH_INCHES, 2 + seconds), MAX_WIDTH_INCHES)

@@ -17,18 +17,20 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.data.audio.reading import read_clip
+from vitspeech.decoding.units import WORD_START, kind_of, to_text, word_ranges
 from vitspeech.errors import InputError
 from vitspeech.inference.transcribe import Search, Segment, transcribe_batch
 from vitspeech.metrics.word_errors import Alignment, align
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
-from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram
+from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram, figure_width, read_recording
 from vitspeech.plots.style import BLUE, GRAY, PROBABILITY, VERMILION
 
-# Up to ALL_UNITS units are all drawn; of more, those of at least MIN_PROBABILITY, MAX_UNITS at most.
-ALL_UNITS, MAX_UNITS, MIN_PROBABILITY = 15, 20, 0.05
+# Up to ALL_UNITS units are all drawn; of more, those of at least MIN_PROBABILITY: MAX_UNITS at most, or as many as the
+# transcript has, up to MOST_UNITS.
+ALL_UNITS, MAX_UNITS, MOST_UNITS, MIN_PROBABILITY = 15, 20, 60, 0.05
 ROW_INCHES, LETTER_INCHES, BAR_INCHES = 0.19, 0.08, 0.11
-MIN_WIDTH_INCHES, MAX_WIDTH_INCHES, MAX_MAP_INCHES = 9, 40, 12
+CAPITAL = 1.4  # its width in letters
+MAX_MAP_INCHES = 12
 
 Mark = tuple[Segment, str]  # a word and its color
 Lane = tuple[str, list[Mark]]  # the lane's name and its words
@@ -45,6 +47,8 @@ class Map:
         row_label: Label of the vertical axis.
         value_label: Label of the color bar.
         highest: Value of the darkest color; `None` is the maximum.
+        words: The words that the rows spell, each with its first row and the one after its last. They replace the
+            names if there are too many of these.
     """
 
     values: numpy.ndarray
@@ -53,6 +57,7 @@ class Map:
     row_label: str
     value_label: str
     highest: float | None = None
+    words: Sequence[tuple[str, int, int]] = ()
 
     @property
     def height_inches(self) -> float:
@@ -88,8 +93,9 @@ def draw_transcript(
 
     The panels cover the full recording. An encoder-decoder has a panel of its cross-attention, with one row per unit
     and one for the end. A network with CTC has a panel of the probability of each unit and of the blank at each token;
-    with more than 15 units, it shows up to 20 that reach a probability of 0.05, in the order of their peaks. Each token
-    is drawn at the center of its samples. Word times are those of the best CTC alignment.
+    with more than 15 units, it shows those that reach a probability of 0.05: characters in their own order, words and
+    pieces in the order of their peaks, up to 20 or as many as the transcript has. Each token is drawn at the center of
+    its samples. Word times are those of the best CTC alignment.
 
     Args:
         model: From `vitspeech.load`; its network is a `SpeechRecognizer` or a `SpeechTranscriber`.
@@ -106,14 +112,11 @@ def draw_transcript(
     if not isinstance(network, SpeechRecognizer | SpeechTranscriber):
         raise InputError(f"{type(network).__name__} outputs labels, not transcripts; only transcripts can be drawn")
     tokens, rate_hz = network.tokens, model.preprocessing["sample_rate_hz"]
-    samples = read_clip(file, rate_hz)
-    if len(samples) < tokens.window_samples:
-        raise InputError(f"{file}: {len(samples)} samples are fewer than the {tokens.window_samples} of one token")
-    waveforms = (samples / 32768)[None].to(next(network.parameters()).device)
-    result, seconds = recognize(model, waveforms, search), len(samples) / rate_hz
+    waveforms, seconds = read_recording(model, file)
+    result = recognize(model, waveforms, search)
     alignment = None if reference is None else align([word.label for word in reference], result.text)
 
-    width = min(max(MIN_WIDTH_INCHES, 2 + seconds), MAX_WIDTH_INCHES)
+    width = figure_width(seconds)
     letter_s = LETTER_INCHES * seconds / (width - 1.8)  # 1.8 inches are beside the panels
     lanes = lanes_of(result.words, reference, alignment, letter_s)
     title = title_of(file.name, result.text, alignment, letters=int(10 * width))
@@ -144,21 +147,28 @@ def recognize(model: Model, waveforms: Tensor, search: Search | None) -> Recogni
     transcript = transcribe_batch(network, labels, waveforms, lengths, search)[0]
     indices, units = list(transcript.indices), list(transcript.units)
     names = [labels[index] for index in indices]
-    text = "".join(names).split() if " " in labels else names
+    text = names if kind_of(labels) == "words" else to_text(names, labels).split()
     if isinstance(network, SpeechTranscriber):
         encoded, _ = network.encode(waveforms)
         targets = torch.tensor([indices], dtype=torch.long, device=encoded.device)
         # The last block is drawn: after training its attention is the most concentrated, one peak per word.
         weights = network.cross_attention(encoded, None, targets)[-1, 0].mean(0)
         title = "cross-attention of the last decoder block, mean over heads"
-        maps.append(Map(weights.cpu().numpy(), [*names, "end"], title, row_label="output unit", value_label="weight"))
+        ranges = [
+            ("".join(names[first:end]).strip(WORD_START), first, end) for first, end in word_ranges(names, labels)
+        ]
+        words = [*ranges, ("end", len(names), len(names) + 1)]
+        options = {"row_label": "output unit", "value_label": "weight", "words": words}
+        maps.append(Map(weights.cpu().numpy(), [*names, "end"], title, **options))
         logits = network.forward_ctc(encoded)
     else:
         logits, _ = network(waveforms)
     if logits is None:
         return Recognition(text, None, maps)
     posterior = logits[0].softmax(-1).cpu()
-    classes = classes_to_draw(posterior)
+    is_characters = kind_of(labels) == "characters"
+    classes = classes_to_draw(posterior, min(max(len(set(indices)), MAX_UNITS), MOST_UNITS))
+    classes = sorted(classes) if is_characters else classes
     names, title = [[*labels, "blank"][index] for index in classes], "CTC: probability of each unit at each token"
     values = posterior.T[classes].numpy()
     maps.append(Map(values, names, title, row_label="unit", value_label="probability", highest=1))
@@ -168,34 +178,31 @@ def recognize(model: Model, waveforms: Tensor, search: Search | None) -> Recogni
 def title_of(name: str, text: Sequence[str], alignment: Alignment | None, *, letters: int) -> str:
     """The transcript, wrapped at `letters` per line, and the number of errors if the reference is given."""
     transcript = f"“{' '.join(text)}”" if text else "empty transcript"
-    lines = textwrap.wrap(f"{name}: {transcript}", letters)
+    capitals = sum(map(str.isupper, transcript)) / len(transcript)
+    lines = textwrap.wrap(f"{name}: {transcript}", int(letters / (1 + (CAPITAL - 1) * capitals)))
     if alignment is not None:
         lines.append(f"word errors: {alignment.errors} in {alignment.length}" + " (orange)" * bool(alignment.errors))
     return "\n".join(lines)
 
 
-def classes_to_draw(posterior: Tensor) -> list[int]:
-    """The classes that are drawn, from the top: units, then the blank: (T, C) -> S."""
+def classes_to_draw(posterior: Tensor, most: int = MAX_UNITS) -> list[int]:
+    """The classes that are drawn, from the top: `most` units, then the blank: (T, C) -> S."""
     blank = posterior.shape[1] - 1
     if blank <= ALL_UNITS:
         return list(range(blank + 1))
     peaks, times = posterior[:, :blank].max(0)
     ranking = peaks.argsort(descending=True).tolist()
-    probable = [unit for unit in ranking if peaks[unit] >= MIN_PROBABILITY][:MAX_UNITS]
+    probable = [unit for unit in ranking if peaks[unit] >= MIN_PROBABILITY][:most]
     return [*sorted(probable, key=lambda unit: (int(times[unit]), unit)), blank]
 
 
 def join_characters(units: Sequence[Segment], labels: Sequence[str]) -> list[Segment]:
-    """Join characters to words, from the first one's start to the last one's end; return word units unchanged."""
-    if " " not in labels:
-        return list(units)
-    words, inside = [], False
-    for unit in units:
-        if unit.label != " ":
-            word = words.pop() if inside else Segment("", unit.start_s, unit.end_s)
-            words.append(Segment(word.label + unit.label, word.start_s, unit.end_s))
-        inside = unit.label != " "
-    return words
+    """Join characters or pieces to words, from the first one's start to the last one's end; words stay as they are."""
+    names = [unit.label for unit in units]
+    return [
+        Segment("".join(names[begin:end]).strip(WORD_START), units[begin].start_s, units[end - 1].end_s)
+        for begin, end in word_ranges(names, labels)
+    ]
 
 
 def lanes_of(
@@ -232,13 +239,18 @@ def without_overlap(name: str, marks: Sequence[Mark], letter_s: float) -> list[L
             lanes.append([])
             ends_s.append(-math.inf)
         lanes[index].append((word, color))
-        ends_s[index] = word.end_s + (0 if fits(word, letter_s) else (len(word.label) + 1) * letter_s)
+        ends_s[index] = word.end_s + (0 if fits(word, letter_s) else letter_s + written_s(word, letter_s))
     return [("" if index else name, lane) for index, lane in enumerate(lanes)]
 
 
 def fits(word: Segment, letter_s: float) -> bool:
     """Whether a word can be written inside its box; otherwise it is written to the right of it."""
-    return len(word.label) * letter_s <= word.end_s - word.start_s
+    return written_s(word, letter_s) <= word.end_s - word.start_s
+
+
+def written_s(word: Segment, letter_s: float) -> float:
+    """The width of a word's name in seconds; capitals are wider than other letters."""
+    return (len(word.label) + (CAPITAL - 1) * sum(map(str.isupper, word.label))) * letter_s
 
 
 def draw_words(axes: Axes, lanes: Sequence[Lane], letter_s: float) -> None:
@@ -258,13 +270,27 @@ def draw_words(axes: Axes, lanes: Sequence[Lane], letter_s: float) -> None:
 
 
 def draw_map(axes: Axes, heat_map: Map, borders: numpy.ndarray) -> None:
-    """Draw a map from light to dark, with the name of every row, or of every n-th if there are too many."""
+    """Draw a map from light to dark, with the name of every row; of too many, with words or every n-th name."""
     extent = (*borders[[0, -1]], len(heat_map.names) - 0.5, -0.5)
     scale = {"vmin": 0, "vmax": heat_map.highest, "cmap": PROBABILITY}
     image = axes.imshow(heat_map.values, **scale, aspect="auto", interpolation="nearest", extent=extent)
     bar = {"pad": 0.01, "aspect": heat_map.height_inches / BAR_INCHES}
     axes.figure.colorbar(image, ax=axes, label=heat_map.value_label, **bar)
     step = math.ceil(len(heat_map.names) * ROW_INCHES / MAX_MAP_INCHES)
-    names = ["␣" if name == " " else name for name in heat_map.names]
-    axes.set_yticks(range(0, len(names), step), names[::step], parse_math=False)
+    if step > 1 and heat_map.words:
+        rows, names = zip(*spelled(heat_map), strict=True)
+    else:
+        names = ["␣" if name == " " else name for name in heat_map.names]
+        rows, names = range(0, len(names), step), names[::step]
+    axes.set_yticks(rows, names, parse_math=False)
     axes.set(title=heat_map.title, ylabel=heat_map.row_label)
+
+
+def spelled(heat_map: Map) -> list[tuple[float, str]]:
+    """The center and the name of each word beside the rows; words that would overlap the one above are left out."""
+    inches, shown = heat_map.height_inches / len(heat_map.names), []
+    for word, first, end in heat_map.words:
+        center = (first + end - 1) / 2
+        if not shown or (center - shown[-1][0]) * inches >= ROW_INCHES:
+            shown.append((center, word))
+    return shown

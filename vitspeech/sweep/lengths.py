@@ -14,11 +14,12 @@ from vitspeech.plots.style import GRAY, plain, series_styles
 from vitspeech.sweep.results import Row
 
 LENGTHS = "lengths.csv"  # of a run
+MAIN = "sequence_accuracy"  # of runs on sequence tasks; recognizers have a table of this name with other columns
 Curve = dict[int, float]
 
 
 def draw_lengths(folder: Path, rows: Sequence[Row], output: Path) -> bool:
-    """Draw the sequence accuracy of each variant by length, if the runs have a `lengths.csv`; say whether.
+    """Draw the sequence accuracy of each variant by length, if they are of sequence tasks; say whether.
 
     Lines are means over seeds, dots the seeds. The dotted line is at the longest length of training.
 
@@ -33,7 +34,7 @@ def draw_lengths(folder: Path, rows: Sequence[Row], output: Path) -> bool:
     curves, trained = defaultdict(list), 0
     for row in rows:
         file = folder / row.variant / f"seed-{row.seed}" / LENGTHS
-        if row.result is not None and file.is_file():
+        if row.result is not None and row.result.main == MAIN and file.is_file():
             curve, longest = read_lengths(file)
             curves[row.variant].append(curve)
             trained = max(trained, longest)

@@ -5,14 +5,19 @@ A batch is (waveforms (B, N) padded at the end, lengths (B,), units (B, U) padde
 Shapes: B batch, N samples, T tokens, C classes, U units of a transcript; the last class is the blank.
 """
 
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
 import lightning
+import torch
+from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.text import WordErrorRate
 
 from vitspeech.decoding.ctc import GreedySearch, tokens_needed
 from vitspeech.decoding.units import to_text
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report, recognition
 from vitspeech.inference.search import Search
 from vitspeech.tasks.utterance_task import UtteranceTask, length_groups
@@ -29,13 +34,33 @@ class Recognition(UtteranceTask):
         network: Waveforms (B, N) and lengths (B,) to logits (B, T, C) and the number of tokens (B,). In training the
             lengths are on the host; return the numbers there, too, since reading them from a GPU waits for it.
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
+        intermediate_ctc: w of intermediate CTC (Lee and Watanabe 2021, arXiv:2102.03216): the loss is
+            (1 - w) · CTC + w · the mean CTC after the `intermediate_blocks`, by the same norm and head. 0 is without.
+        intermediate_blocks: After which blocks, from 1; `None` is after half of them.
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
     Raises:
-        InputError: If `warmup` is not within 0 .. 1; in training, if an utterance is too short for its transcript.
+        InputError: If `warmup` or `intermediate_ctc` is not within 0 .. 1, or the network has no such blocks; in
+            training, if an utterance is too short for its transcript.
     """
 
     monitor, mode = "val_error_rate", "min"
+    leaves_out = False  # whether training utterances that are too short count for nothing
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizer: OptimizerCallable = torch.optim.AdamW,
+        *,
+        intermediate_ctc: float = 0.0,
+        intermediate_blocks: Sequence[int] | None = None,
+        **training: Any,
+    ) -> None:
+        super().__init__(network, optimizer, **training)
+        check_fraction("intermediate_ctc", intermediate_ctc)
+        self.intermediate_ctc, self.depths = intermediate_ctc, None
+        if intermediate_ctc:
+            self.depths = intermediate_depths(network, intermediate_blocks)
 
     @classmethod
     def evaluate(
@@ -48,6 +73,29 @@ class Recognition(UtteranceTask):
     ) -> Report:
         """Word error rate on every test set of the data, and a listing of the errors."""
         return recognition.evaluate(network, data, search=search, progress=progress)
+
+    def take_labels(self, data: lightning.LightningDataModule) -> None:
+        super().take_labels(data)
+        # A faster utterance may have fewer tokens than its transcript needs: it then counts for nothing in this epoch.
+        self.leaves_out = bool(getattr(getattr(data, "augment", None), "speed", 0))
+
+    def try_out(self, data: lightning.LightningDataModule) -> None:
+        super().try_out(data)
+        self.check_training_lengths(data)
+
+    def check_training_lengths(self, data: lightning.LightningDataModule) -> None:
+        """Refuse training utterances that are too short for their transcripts, where their durations are known.
+
+        Raises:
+            InputError: If there is one; the message names it.
+        """
+        tokens = getattr(self.network, "tokens", None)
+        if tokens is None or not hasattr(data.train, "seconds") or not hasattr(data.train, "units"):
+            return
+        samples = (data.train.seconds * data.sample_rate_hz).round().long()
+        for place, (count, units) in enumerate(zip(tokens.count(samples).tolist(), data.train.units, strict=True)):
+            if count < tokens_needed(units):
+                self.refuse(f"the utterance {data.train.utterances[place].id}", count, units)
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
@@ -62,8 +110,13 @@ class Recognition(UtteranceTask):
 
     def group_loss(self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor) -> Tensor:
         """The sum of the loss over the utterances of a group, in nats."""
-        logits, tokens = self.network(waveforms, lengths)
-        return self.ctc_loss(logits, tokens, units)
+        if self.depths is None or not self.training:
+            logits, tokens = self.network(waveforms, lengths)
+            return self.ctc_loss(logits, tokens, units)
+        (*intermediate, last), tokens = self.network(waveforms, lengths, self.depths)
+        losses = [self.ctc_loss(logits, tokens, units) for logits in intermediate]
+        weight = self.intermediate_ctc
+        return (1 - weight) * self.ctc_loss(last, tokens, units) + weight * sum(losses) / len(losses)
 
     def ctc_loss(self, logits: Tensor, tokens: Tensor, units: Tensor) -> Tensor:
         """-log p(transcript), summed over utterances.
@@ -78,7 +131,8 @@ class Recognition(UtteranceTask):
         log_probs = logits.float().log_softmax(-1).transpose(0, 1)
         targets = units.clamp(min=0).to(logits.device, non_blocking=True)
         lengths = tuple(counts), tuple(map(len, said))  # as numbers, since F.ctc_loss would read tensors from a GPU
-        return F.ctc_loss(log_probs, targets, *lengths, blank=len(self.labels), reduction="sum")
+        options = {"blank": len(self.labels), "reduction": "sum", "zero_infinity": self.training and self.leaves_out}
+        return F.ctc_loss(log_probs, targets, *lengths, **options)
 
     def check_lengths(self, tokens: list[int], said: list[list[int]]) -> None:
         """Refuse utterances whose CTC loss would be infinite, from their numbers of tokens and their transcripts.
@@ -89,11 +143,19 @@ class Recognition(UtteranceTask):
         for count, transcript in zip(tokens, said, strict=True):
             if not transcript:
                 raise InputError("an utterance of the batch has an empty transcript")
-            if count < tokens_needed(transcript):
-                raise InputError(
-                    f"the utterance {self.text(transcript)!r}: its {count} tokens are fewer than the "
-                    f"{tokens_needed(transcript)} that CTC needs for this transcript; use a smaller stride"
-                )
+            if count < tokens_needed(transcript) and not (self.training and self.leaves_out):
+                self.refuse(f"the utterance {self.text(transcript)!r}", count, transcript)
+
+    def refuse(self, utterance: str, tokens: int, units: list[int]) -> NoReturn:
+        """Say that an utterance has too few tokens for CTC.
+
+        Raises:
+            InputError: Always.
+        """
+        raise InputError(
+            f"{utterance}: its {tokens} tokens are fewer than the {tokens_needed(units)} that CTC needs for this "
+            "transcript; use a smaller stride, or longer units such as pieces"
+        )
 
     def validation_step(self, batch: tuple[Tensor, ...], number: int) -> None:
         loss = 0.0
@@ -126,6 +188,22 @@ class Recognition(UtteranceTask):
     def text(self, units: list[int]) -> str:
         """A transcript as text."""
         return to_text([self.labels[unit] for unit in units], self.labels)
+
+
+def intermediate_depths(network: nn.Module, blocks: Sequence[int] | None) -> list[int]:
+    """The numbers of blocks after which there are losses; the last is that of all blocks.
+
+    Raises:
+        InputError: If the network has no such blocks.
+    """
+    encoder = getattr(network, "encoder", None)
+    if not hasattr(encoder, "outputs"):
+        raise InputError(f"intermediate_ctc: the encoder of {type(network).__name__} has no blocks of attention")
+    depth = len(encoder.blocks)
+    blocks = sorted(set([depth // 2] if blocks is None else blocks))
+    if not blocks or blocks[0] < 1 or blocks[-1] >= depth:
+        raise InputError(f"intermediate_blocks={blocks} are not within 1 .. {depth - 1}, before the last of {depth}")
+    return [*blocks, depth]
 
 
 def transcripts(units: Tensor) -> list[list[int]]:

@@ -7,6 +7,7 @@ Shapes: B batch, N samples, T tokens, C classes, U units of a transcript; the la
 
 from typing import Any
 
+import lightning
 import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
@@ -49,12 +50,18 @@ class Transcription(Recognition):
         label_smoothing: float = 0.0,
         **training: Any,
     ) -> None:
+        if training.get("intermediate_ctc"):
+            raise InputError("intermediate_ctc is for Recognition; here ctc_weight adds CTC to the loss")
         super().__init__(network, optimizer, **training)
         check_fraction("ctc_weight", ctc_weight)
         check_fraction("label_smoothing", label_smoothing)
         if bool(ctc_weight) != (network.ctc_head is not None):
             raise InputError(f"ctc_weight={ctc_weight}, but the network has {'a' if not ctc_weight else 'no'} CTC head")
         self.ctc_weight, self.label_smoothing = ctc_weight, label_smoothing
+
+    def check_training_lengths(self, data: lightning.LightningDataModule) -> None:
+        if self.ctc_weight:
+            super().check_training_lengths(data)
 
     def group_loss(self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor) -> Tensor:
         output = self.network(waveforms, lengths, units.to(waveforms.device, non_blocking=True))

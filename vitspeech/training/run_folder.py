@@ -11,6 +11,7 @@ RUN/training_items.txt   the training items, hashed, if the data set names its i
 RUN/metrics.csv          losses, metrics and learning rates, written with each checkpoint
 RUN/learning_curves.png
 RUN/confusion_matrix.png and classes.csv, or errors.txt: the errors on the test set
+RUN/speakers.csv, lengths.csv and errors.png: of transcripts, error rates by speaker and by length
 RUN/lengths.csv and cross_attention.png: for symbols, accuracy by length, and what the decoder attends to
 RUN/.lock                while the run is trained: which process does it
 """

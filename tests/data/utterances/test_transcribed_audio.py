@@ -16,7 +16,7 @@ from vitspeech.checkpoint.folder import load
 from vitspeech.checkpoint.release import card_data
 from vitspeech.data.audio.synthesis import Voice, synthesize
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.utterances import transcribed_audio
+from vitspeech.data.utterances import recorded
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.module import CHARACTERS
@@ -397,7 +397,7 @@ def test_every_recording_is_found_before_the_first_is_read(tmp_path, monkeypatch
         raise AssertionError("read too early")
 
     (filled(tmp_path) / "test" / "2.wav").unlink()
-    monkeypatch.setattr(transcribed_audio, "read_clip", refuse)
+    monkeypatch.setattr(recorded, "read_clip", refuse)
     with pytest.raises(FileNotFoundError, match=r"test\.csv: line 4: .*test/2\.wav does not exist"):
         made(tmp_path)
 
@@ -453,7 +453,7 @@ def run(config, tmp_path_factory):
 def test_a_run_ends_with_a_card_that_comes_out_again(config, run):
     errors, card = (run / "errors.txt").read_text(), json.loads((run / "model" / "card.json").read_text())
     assert errors.startswith("test: word_error_rate ") and re.search(r"^test, \d\d\.wav", errors, re.MULTILINE)
-    init_args = {"units": "words", "vocabulary": None}
+    init_args = {"units": "words", "vocabulary": None, "vocab_size": 500}
     assert card["data"] == {"class_path": "vitspeech.TranscribedAudio", "init_args": init_args}
     metrics = card["metrics"]
     assert metrics["test_set"] == "test" and metrics["utterances"] == 8 and metrics["words"] == 15

@@ -3,6 +3,7 @@
 Shapes: B batch, N samples, A samples of background noise.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 
@@ -12,7 +13,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.data.clips.noise import QUIETEST
-from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.errors import check_number, check_range
 
 
@@ -27,6 +28,8 @@ class SequenceAugment:
             in every utterance does not recognize clean recordings.
         speed: Largest relative change of speed, faster or slower; the pitch changes with it.
         gain_db: Largest change of loudness, in either direction, in decibels.
+        join_prob: Probability that the utterances of a batch are joined in pairs to half as many of twice the length,
+            for recognition of longer ones than there are. `LibriSpeech` and `TranscribedAudio` use it.
 
     Raises:
         InputError: If a number is out of range.
@@ -36,12 +39,14 @@ class SequenceAugment:
     noise_prob: float = 0.8
     speed: float = 0.15
     gain_db: float = 6.0
+    join_prob: float = 0.0
 
     def __post_init__(self) -> None:
         check_range("snr_db", self.snr_db)
         check_number("noise_prob", self.noise_prob, 0, 1)
         check_number("speed", self.speed, 0, 0.9)
         check_number("gain_db", self.gain_db, 0, 100)
+        check_number("join_prob", self.join_prob, 0, 1)
 
     def __call__(self, speech: SpeechBatch) -> SpeechBatch:
         """Change speed and gain of float waveforms, and lengths and spans accordingly; uses torch's generator."""
@@ -67,6 +72,23 @@ def change_speed(sound: Tensor, speed: float) -> Tensor:
     position = torch.arange(round(len(sound) / speed), device=sound.device) * (2 * speed / last) - 1
     grid = torch.stack((position, torch.zeros_like(position)), dim=-1)[None, None]
     return F.grid_sample(sound[None, None, None], grid, mode="bicubic", align_corners=True)[0, 0, 0]
+
+
+def joined(speech: SpeechBatch, between: Sequence[int]) -> SpeechBatch:
+    """Join each utterance of the first half of a batch with one of the second: (B, N) -> (⌈B / 2⌉, 2 N) at most.
+
+    Args:
+        speech: Utterances. The times of their words are dropped.
+        between: Units between two transcripts, such as the space of characters.
+    """
+    rows = [row[:length] for row, length in zip(speech.waveforms, speech.lengths.tolist(), strict=True)]
+    units = [[unit for unit in row if unit >= 0] for row in speech.units.tolist()]
+    half = (len(rows) + 1) // 2
+    pairs = [(place, place + half) for place in range(len(rows) - half)]
+    alone = range(len(rows) - half, half)
+    sounds = [torch.cat((rows[first], rows[second])) for first, second in pairs] + [rows[place] for place in alone]
+    said = [[*units[first], *between, *units[second]] for first, second in pairs] + [units[place] for place in alone]
+    return collate(sounds, said)
 
 
 def add_noise(

@@ -19,9 +19,11 @@ from vitspeech.data.module import InMemoryData, check_augment
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.packed import PackedUtterances
+from vitspeech.data.utterances.pieces import Pieces
 from vitspeech.errors import InputError
 
-UNITS = ("words", "characters")
+UNITS = ("words", "characters", "pieces")
+PIECES = UNITS[-1]
 CHARACTERS = (" ", "'", *string.ascii_lowercase)
 SHOWN_LABELS = 50  # most labels listed in a message: enough for all characters
 
@@ -77,7 +79,8 @@ class UtteranceData(InMemoryData):
     `collate`. For recordings in files, `TranscribedAudio` needs no code.
 
     Args:
-        units: What is recognized: `words`, or `characters` (with a space between words).
+        units: What is recognized: `words`, `characters` (with a space between words), or `pieces` of words, for which
+            a subclass sets `pieces`.
         batch: Utterances of an optimizer step, on all devices together.
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
@@ -85,6 +88,7 @@ class UtteranceData(InMemoryData):
 
     Attributes:
         manifests: Names or files of the manifests that the test sets are read from, if any.
+        pieces: Splits words into pieces; `None` if the units are others.
 
     Raises:
         InputError: If `batch` is below 1, `units` is unknown, or `augment` is of another class.
@@ -94,6 +98,7 @@ class UtteranceData(InMemoryData):
     evaluation_batch = 64
     sample_rate_hz = SAMPLE_RATE_HZ
     manifests: Sequence[str] = ()
+    pieces: Pieces | None = None
 
     def __init__(
         self,
@@ -113,7 +118,8 @@ class UtteranceData(InMemoryData):
 
     @property
     def preprocessing(self) -> dict[str, Any]:
-        return {"sample_rate_hz": self.sample_rate_hz, "units": self.units}
+        merges = {"merges": self.pieces.merges} if self.units == PIECES else {}
+        return {"sample_rate_hz": self.sample_rate_hz, "units": self.units, **merges}
 
     def test_sets(self) -> dict[str, Dataset]:
         """The test sets by name; the first one gives the main result. Each has `utterances` with `id` and `words`."""
@@ -137,6 +143,8 @@ class UtteranceData(InMemoryData):
         Raises:
             InputError: If a word or a character is not in the vocabulary.
         """
+        if self.units == PIECES:
+            return self.pieces.encode(words)
         units = list(words) if self.units == "words" else list(" ".join(words))
         foreign = next((unit for unit in units if unit not in self.label_indices), None)
         if foreign is not None:

@@ -109,7 +109,7 @@ export class Hearing {
   weights(row, block, head) {
     const { attention, first_step } = this.metadata, token = Math.floor(row / (this.perToken ?? 1));
     if (!attention[block] || row < 0) return [];
-    const wait = attention.slice(0, block + 1).reduce((sum, { right }) => sum + right, 0);
+    const { wait } = attention[block];
     const weights = this.attention.get(token + wait + first_step)?.[block];
     if (!weights) return [];
     const { heads, left, right } = attention[block], keys = left + 1 + right, bars = [];

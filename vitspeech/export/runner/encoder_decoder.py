@@ -55,7 +55,8 @@ class Model:
 
     def text(self, units: list[int]) -> str:
         """The words of units, separated by spaces."""
-        return " ".join(self.about["separator"].join(self.labels[unit] for unit in units).split())
+        joined = self.about["separator"].join(self.labels[unit] for unit in units)
+        return " ".join(joined.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").split())  # begins the first piece of a word
 
     def read(self, given: str) -> numpy.ndarray:
         """The input from a recording's path: int16 (N,), or from a text of symbols: their indices (N,)."""

@@ -136,7 +136,14 @@ def main() -> None:
         else:
             words += show(model.flush())
         if model.about["task"] == "recognition":
-            print("".join(words) if " " in model.labels else " ".join(words), flush=True)
+            print(to_text(words, model.labels), flush=True)
+
+
+def to_text(units: list[str], labels: list[str]) -> str:
+    """The text of units: words, characters with a space among them, or pieces, of which a mark begins each word."""
+    mark = "\N{LOWER ONE EIGHTH BLOCK}"
+    are_words = " " not in labels and not any(label.startswith(mark) for label in labels)
+    return " ".join((" " if are_words else "").join(units).replace(mark, " ").split())
 
 
 def show(words: list) -> list[str]:

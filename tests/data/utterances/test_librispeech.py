@@ -1,0 +1,174 @@
+"""LibriSpeech's folders: splits, held-out speakers, transcripts, and what is wrong with them."""
+
+from pathlib import Path
+
+import numpy
+import pytest
+import soundfile
+import torch
+
+from vitspeech.data.utterances.librispeech import LibriSpeech
+from vitspeech.data.utterances.module import CHARACTERS
+from vitspeech.errors import InputError
+
+SPEAKERS = {11: "GO LEFT", 12: "STOP", 13: "IT'S LEFT", 14: "LEFT GO STOP"}
+
+
+def write(root: Path, subset: str = "mini", speakers: dict = SPEAKERS, ending: str = "flac") -> Path:
+    """A chapter of two recordings of each speaker, the second twice as long; samples are the speaker's number."""
+    for speaker, said in speakers.items():
+        chapter = root / "LibriSpeech" / subset / str(speaker) / "7"
+        chapter.mkdir(parents=True)
+        for number in range(2):
+            samples = numpy.full(1600 * (number + 1), 100 * speaker, dtype=numpy.int16)
+            soundfile.write(chapter / f"{speaker}-7-{number:04}.{ending}", samples, 16_000)
+        lines = (f"{speaker}-7-{number:04} {said}" for number in range(2))
+        (chapter / f"{speaker}-7.trans.txt").write_text("\n".join(lines) + "\n")
+    return root
+
+
+def made(root: Path, **arguments) -> LibriSpeech:
+    data = LibriSpeech(str(root), **{"train": ["mini"], "test_speakers": [12], "validation_speakers": [13]} | arguments)
+    data.prepare_data()
+    data.setup("fit")
+    return data
+
+
+def speakers(data: LibriSpeech, split: str) -> list[int]:
+    """The speaker of each recording, by its samples."""
+    return [int(sound[0]) // 100 for sound in data.read(split).sounds]
+
+
+def chapter(root: Path, speaker: int = 11) -> Path:
+    return root / "LibriSpeech" / "mini" / str(speaker) / "7"
+
+
+def test_speakers_are_held_out_as_named(tmp_path):
+    data = made(write(tmp_path))
+    assert speakers(data, "train") == [11, 11, 14, 14]
+    assert speakers(data, "validation") == [13, 13] and speakers(data, "test") == [12, 12]
+    assert [item.id for item in data.test_sets()["test"].utterances] == ["12-7-0000", "12-7-0001"]
+    assert data.test_sets()["test"].speakers == [["12"], ["12"]]
+
+
+def test_transcripts_are_in_lower_case_and_spelled(tmp_path):
+    data = made(write(tmp_path))
+    assert data.labels == list(CHARACTERS)
+    assert "".join(data.labels[unit] for unit in data.validation.units[0]) == "it's left"
+
+
+def test_subsets_are_splits(tmp_path):
+    for subset, of in (("mini", [11]), ("dev", [12]), ("clean", [13, 14])):
+        write(tmp_path, subset, {speaker: SPEAKERS[speaker] for speaker in of}, ending="wav")
+    none = {"test_speakers": (), "validation_speakers": ()}
+    data = made(tmp_path, validation=["dev"], test=["clean"], **none)
+    assert [speakers(data, split) for split in ("train", "validation", "test")] == [
+        [11] * 2,
+        [12] * 2,
+        [13, 13, 14, 14],
+    ]
+
+
+def test_without_names_a_hash_holds_out_speakers(tmp_path):
+    write(tmp_path, speakers={speaker: "GO" for speaker in range(1, 21)})
+    data = made(tmp_path, test_speakers=(), validation_speakers=())
+    split = {name: set(speakers(data, name)) for name in ("train", "validation", "test")}
+    assert all(split.values()) and len(split["train"] | split["validation"] | split["test"]) == 20
+    assert sum(map(len, split.values())) == 20
+
+
+def test_hours_take_a_part_of_training_alone(tmp_path):
+    write(tmp_path, speakers={speaker: "GO" for speaker in range(11, 21)})
+    whole = made(tmp_path)
+    part = made(tmp_path, hours=whole.train.seconds.sum().item() / 2 / 3600)
+    assert 0.4 < part.train.seconds.sum() / whole.train.seconds.sum() < 0.65
+    assert len(set(speakers(part, "train"))) > 4
+    assert len(part.validation) == len(whole.validation)
+    with pytest.raises(InputError, match=r"hours=3: training has 0\.00 hours"):
+        made(tmp_path, hours=3)
+
+
+def test_pieces_are_learned_from_training_and_are_in_the_preprocessing(tmp_path):
+    write(tmp_path, speakers={speaker: "THE QUICK BROWN FOX JUMPS OVER A LAZY DOG" for speaker in range(11, 19)})
+    data = made(tmp_path, units="pieces", vocab_size=32)
+    assert len(data.labels) == 32 and data.preprocessing["merges"] == data.pieces.merges
+    names = [data.labels[unit] for unit in data.train.units[0]]
+    assert "".join(names).replace("▁", " ").split() == data.train.utterances[0].words
+
+
+@pytest.mark.parametrize("storage", ["memory", "files"])
+def test_memory_and_files_give_the_same(tmp_path, storage):
+    data = made(write(tmp_path), storage=storage, workers=0)
+    speech, _ = data.train[torch.arange(4), 0]
+    assert speech.lengths.tolist() == [1600, 3200] * 2 and speech.waveforms[:, 0].tolist() == [1100, 1100, 1400, 1400]
+
+
+def lines(root: Path, *rows: str) -> None:
+    (chapter(root) / "11-7.trans.txt").write_text("\n".join(rows) + "\n")
+
+
+def test_a_transcript_of_a_missing_recording(tmp_path):
+    lines(write(tmp_path), "11-7-0000 GO", "11-7-0001 GO", "11-7-0002 GO")
+    with pytest.raises(FileNotFoundError, match=r"11-7.trans.txt: line 3: there is no recording 11-7-0002"):
+        made(tmp_path)
+
+
+def test_a_recording_without_transcript(tmp_path):
+    lines(write(tmp_path), "11-7-0000 GO")
+    with pytest.raises(InputError, match=r"11-7-0001.flac: has no transcript in 11-7.trans.txt"):
+        made(tmp_path)
+
+
+def test_no_transcripts_at_all(tmp_path):
+    (chapter(write(tmp_path)) / "11-7.trans.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"11-7.trans.txt: is missing"):
+        made(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["11-7-0000 GO", "11-7-0001"], "line 2: 11-7-0001 has an empty transcript"),
+        (["11-7-0000 GO", "11-7-0001 GO", "11-7-0001 GO"], "line 3: 11-7-0001 is listed twice"),
+        (["11-7-0000 GO", "11-7-0001 CAFÉ"], "line 2: 'é' of 'café' is outside the vocabulary"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, rows, message):
+    lines(write(tmp_path), *rows)
+    with pytest.raises(InputError, match=message):
+        made(tmp_path)
+
+
+def test_a_recording_cut_short(tmp_path):
+    file = chapter(write(tmp_path)) / "11-7-0001.flac"
+    noise = numpy.random.default_rng(0).integers(-9000, 9000, 16_000).astype(numpy.int16)
+    soundfile.write(file, noise, 16_000)
+    file.write_bytes(file.read_bytes()[:9000])
+    with pytest.raises(InputError, match=r"11-7.trans.txt: line 2: .*11-7-0001.flac"):
+        made(tmp_path)
+
+
+def test_an_utterance_longer_than_the_budget_is_named(tmp_path):
+    data = made(write(tmp_path), batch_s=0.15)
+    with pytest.raises(InputError, match=r"batch_s=0.15 does not hold the longest utterance, 0.2 s.*11-7-0001"):
+        data.training_batches()
+
+
+def test_a_missing_subset_lists_those_there_are(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"train-clean-5: this subset .* is missing \(found: mini\)"):
+        made(write(tmp_path), train=["train-clean-5"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"test_speakers": [99]}, "test_speakers: 99 not in"),
+        ({"test_speakers": [13]}, "speaker 13 is in validation_speakers and in test_speakers"),
+        ({"test": ["mini"]}, "test and test_speakers are both given"),
+        ({"train": []}, "train: no subset"),
+        ({"test_speakers": [11, 12, 14]}, "train: no speaker is left"),
+    ],
+)
+def test_bad_arguments_get_one_line(tmp_path, arguments, message):
+    with pytest.raises(InputError, match=message):
+        made(write(tmp_path), **arguments)

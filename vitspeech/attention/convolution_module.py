@@ -1,0 +1,71 @@
+"""The convolution module of the Conformer: a depthwise convolution over tokens, between two pointwise layers.
+
+Shapes: B batch, T tokens, D model width, K kernel size.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitspeech.errors import InputError
+
+
+class ConvolutionModule(nn.Module):
+    """Pointwise layer with a gate (GLU), depthwise convolution, norm, SiLU, pointwise layer (Gulati et al. 2020).
+
+    arXiv:2005.08100, sec. 2.2, with a layer norm in place of the batch norm, so that neither padding nor the other
+    utterances of a batch matter, and a stream equals the full sequence. Tokens before the first and after the last
+    count as zeros.
+
+    Args:
+        width: Model width D.
+        kernel: Tokens that the convolution covers, K.
+        right: Tokens of these after the current one: its look-ahead. The other K - 1 - `right` are before it.
+
+    Attributes:
+        left: Tokens before the current one.
+        right: Tokens after it.
+
+    Shape:
+        x (B, T, D), padding (B, T), true for valid tokens, or None -> (B, T, D)
+
+    Raises:
+        InputError: If `kernel` is below 1, or `right` is not within 0 .. K - 1.
+    """
+
+    def __init__(self, width: int, kernel: int, right: int = 0) -> None:
+        super().__init__()
+        if kernel < 1:
+            raise InputError(f"convolution={kernel} is below 1")
+        if not 0 <= right < kernel:
+            raise InputError(f"convolution_right={right} is not within 0 .. {kernel - 1}, for convolution={kernel}")
+        self.left, self.right = kernel - 1 - right, right
+        self.enter = nn.Linear(width, 2 * width)
+        self.depthwise = nn.Conv1d(width, width, kernel, groups=width)
+        self.norm = nn.LayerNorm(width)
+        self.leave = nn.Linear(width, width)
+
+    def no_weight_decay(self) -> set[str]:
+        """The names of the parameters that are trained without weight decay."""
+        return {"depthwise.weight"}
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        gated = self.gate(x)
+        if padding is not None:
+            gated = gated * padding[..., None]
+        return self.mix(F.pad(gated, (0, 0, self.left, self.right)))
+
+    def gate(self, x: Tensor) -> Tensor:
+        """What the convolution takes: (B, T, D) -> (B, T, D)."""
+        return F.glu(self.enter(x), dim=-1)
+
+    def mix(self, gated: Tensor) -> Tensor:
+        """The rest of the module, without padding: gated tokens (B, T + K - 1, D) -> (B, T, D)."""
+        # As an image of one row, tokens lie channels last as they are: faster on CPU than Conv1d on their transpose.
+        row = gated.transpose(1, 2)[:, :, None].contiguous(memory_format=torch.channels_last)
+        mixed = F.conv2d(row, self.depthwise.weight[:, :, None], self.depthwise.bias, groups=len(row[0]))
+        return self.finish(mixed[:, :, 0].transpose(1, 2))
+
+    def finish(self, mixed: Tensor) -> Tensor:
+        """What follows the convolution: (..., D) -> (..., D)."""
+        return self.leave(F.silu(self.norm(mixed)))

@@ -1,0 +1,215 @@
+"""LibriSpeech: read books in the corpus's folders, or your own recordings in the same layout."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torchaudio
+
+from vitspeech.data.audio.reading import ENDINGS, check_audio
+from vitspeech.data.clips.folder import hold_out
+from vitspeech.data.module import default_root
+from vitspeech.data.splits import digest
+from vitspeech.data.utterances.augment import SequenceAugment
+from vitspeech.data.utterances.recorded import RecordedData, Recording
+from vitspeech.errors import InputError, check_number
+
+FOLDER = "LibriSpeech"
+OFFICIAL = (
+    "train-clean-100 train-clean-360 train-other-500 dev-clean dev-other test-clean test-other".split()  # 960 hours
+)
+
+
+class LibriSpeech(RecordedData):
+    """LibriSpeech (Panayotov et al. 2015, doi:10.1109/ICASSP.2015.7178964): 960 hours of books, read by volunteers.
+
+    The layout is ROOT/LibriSpeech/SUBSET/SPEAKER/CHAPTER/SPEAKER-CHAPTER-NUMBER.flac. A file SPEAKER-CHAPTER.trans.txt
+    in each folder has a line `SPEAKER-CHAPTER-NUMBER TRANSCRIPT` for each recording. Subsets are any folders with this
+    layout, not only the official ones, and recordings may be WAV, FLAC, OGG or MP3.
+
+    The corpus has its transcripts in upper case, without punctuation but with the apostrophe. They are converted to
+    lower case, and so are the transcripts of a trained model.
+
+    A split without a subset of its own has the speakers that are named for it. Without these either, about a tenth of
+    the speakers of training is held out for it, by a hash (`hashed_splits`).
+
+    Args:
+        root: The folder that contains LibriSpeech/; `None` is the environment variable VITSPEECH_DATA, else `data`.
+        train: Subsets of training.
+        validation: Subsets of validation, such as `dev-clean`.
+        test: Subsets of the test, such as `test-clean`.
+        validation_speakers: Speakers of the training subsets that are held out for validation.
+        test_speakers: Speakers of the training subsets that are held out for the test.
+        hours: Train on about so many hours: utterances of all speakers, chosen by a hash; `None` is all.
+        units: What is recognized: `characters` (with a space between words), `pieces` of words (byte-pair units), or
+            `words`.
+        vocab_size: Number of pieces, learned from the training transcripts.
+        batch: Utterances of an optimizer step, on all devices together.
+        batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
+            duration, so that there is less padding (`DurationBatches`).
+        download: Download the official subsets that are missing.
+        augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
+        seed: The run's seed; the command line sets it to `seed_everything`.
+        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
+
+    Raises:
+        FileNotFoundError: If a subset or a recording is missing.
+        InputError: If a transcript is missing, empty, or has a character outside the units, there is no speaker of that
+            name, a split would be empty, or a recording is too short, too long or cannot be read.
+    """
+
+    def __init__(
+        self,
+        root: str | None = None,
+        *,
+        train: Sequence[str] = ("train-clean-100",),
+        validation: Sequence[str] = (),
+        test: Sequence[str] = (),
+        validation_speakers: Sequence[int] = (),
+        test_speakers: Sequence[int] = (),
+        hours: float | None = None,
+        units: Literal["words", "characters", "pieces"] = "characters",
+        vocab_size: int = 500,
+        batch: int = 32,
+        batch_s: float | None = None,
+        download: bool = False,
+        augment: SequenceAugment | None = None,
+        seed: int = 0,
+        **storage: Any,
+    ) -> None:
+        units_and_batch = {"units": units, "vocab_size": vocab_size, "batch": batch, "batch_s": batch_s}
+        super().__init__(**units_and_batch, augment=augment, seed=seed, **storage)
+        self.subsets = {"train": list(train), "validation": list(validation), "test": list(test)}
+        self.speakers = {
+            "validation": [str(speaker) for speaker in validation_speakers],
+            "test": [str(speaker) for speaker in test_speakers],
+        }
+        if not train:
+            raise InputError("train: no subset is named")
+        for split, speakers in self.speakers.items():
+            if speakers and self.subsets[split]:
+                raise InputError(f"{split} and {split}_speakers are both given; a split has one source")
+        if twice := set(self.speakers["validation"]) & set(self.speakers["test"]):
+            raise InputError(f"speaker {', '.join(sorted(twice))} is in validation_speakers and in test_speakers")
+        if hours is not None:
+            check_number("hours", hours, 0, 1e6)
+        self.hours, self.download = hours, download
+        self.data_root = Path(default_root(root))
+        self.root = self.item_root = self.data_root / FOLDER
+
+    def prepare_data(self) -> None:
+        """Download subsets if asked to, and check that all exist; runs in one process per machine."""
+        if self.pack is not None:
+            return
+        for subset in (subset for subsets in self.subsets.values() for subset in subsets):
+            folder = self.root / subset
+            if self.download and subset in OFFICIAL and not folder.is_dir():
+                self.data_root.mkdir(parents=True, exist_ok=True)
+                torchaudio.datasets.LIBRISPEECH(self.data_root, url=subset, download=True)
+            if not folder.is_dir():
+                known = ", ".join(sorted(path.name for path in self.root.glob("*/"))) or "none"
+                raise FileNotFoundError(
+                    f"{folder}: this subset of LibriSpeech is missing (found: {known}); pass the folder that contains "
+                    f"{FOLDER}/ by VITSPEECH_DATA or --data.root (evaluate: --data), or download the official subsets "
+                    "with `vitspeech train ... --data.download true`"
+                )
+
+    @cached_property
+    def listed(self) -> dict[str, list[Recording]]:
+        """The recordings of each split."""
+        self.prepare_data()
+        splits = {}
+        for split, subsets in self.subsets.items():
+            if subsets:
+                splits[split] = [item for subset in subsets for item in list_subset(self.root / subset)]
+        for split, speakers in self.speakers.items():
+            if missing := set(speakers) - {item.speaker for item in splits["train"]}:
+                raise InputError(f"{split}_speakers: {', '.join(sorted(missing))} not in {self.subsets['train']}")
+            if speakers:
+                splits[split] = [item for item in splits["train"] if item.speaker in speakers]
+        held_out = {speaker for speakers in self.speakers.values() for speaker in speakers}
+        splits["train"] = [item for item in splits["train"] if item.speaker not in held_out]
+        splits = hold_out(splits, self.root)
+        if self.hours is not None:
+            splits["train"] = some_hours(splits["train"], self.hours)
+        for split, recordings in splits.items():
+            if not recordings:
+                raise InputError(f"{split}: no speaker is left")
+        return splits
+
+    def list_splits(self) -> dict[str, list[Recording]]:
+        return self.listed
+
+    def training_transcripts(self) -> Iterator[list[str]]:
+        return (recording.words for recording in self.listed["train"])
+
+
+def list_subset(folder: Path) -> Iterator[Recording]:
+    """Yield the recordings of a subset, in the order of their paths.
+
+    Raises:
+        FileNotFoundError: If a transcript's recording is missing, or the subset has no recordings.
+        InputError: If a recording has no transcript, or a line is malformed.
+    """
+    chapters = sorted(chapter for chapter in folder.glob("*/*/") if not chapter.name.startswith("."))
+    if not chapters:
+        raise FileNotFoundError(f"{folder}: has no folders SPEAKER/CHAPTER")
+    for chapter in chapters:
+        files = {path.stem: path for path in sorted(chapter.iterdir()) if path.suffix.lower() in ENDINGS}
+        speaker = chapter.parent.name
+        listing = chapter / f"{speaker}-{chapter.name}.trans.txt"
+        transcripts = dict(read_transcripts(listing)) if files or listing.is_file() else {}
+        for name, (location, _) in transcripts.items():
+            if name not in files:
+                raise FileNotFoundError(f"{location}: there is no recording {name} in {chapter}")
+        for name, file in files.items():
+            if name not in transcripts:
+                raise InputError(f"{file}: has no transcript in {listing.name}")
+            location, transcript = transcripts[name]
+            yield Recording(name, transcript.split(), file, speaker, location)
+
+
+def read_transcripts(listing: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the name of each recording with its location, for messages, and its transcript in lower case.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        InputError: If it is not UTF-8, a transcript is empty, or a recording is listed twice.
+    """
+    if not listing.is_file():
+        raise FileNotFoundError(f"{listing}: is missing; it has the transcripts of the recordings beside it")
+    try:
+        lines = listing.read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise InputError(f"{listing}: not UTF-8") from None
+    names = set()
+    for number, line in enumerate(lines, 1):
+        name, _, transcript = line.strip().partition(" ")
+        location = f"{listing}: line {number}"
+        if not name:
+            continue
+        if not transcript.strip():
+            raise InputError(f"{location}: {name} has an empty transcript")
+        if name in names:
+            raise InputError(f"{location}: {name} is listed twice")
+        names.add(name)
+        yield name, (location, transcript.lower())
+
+
+def some_hours(recordings: Sequence[Recording], hours: float) -> list[Recording]:
+    """About so many hours of the recordings, in their order; which ones is decided by a hash of their names.
+
+    Raises:
+        InputError: If there are fewer hours.
+    """
+    chosen, seconds = set(), 0.0
+    for item in sorted(recordings, key=lambda item: digest(item.id)):
+        if seconds >= 3600 * hours:
+            break
+        chosen.add(item.id)
+        seconds += check_audio(item.file)
+    else:
+        if seconds < 3600 * hours:
+            raise InputError(f"hours={hours:g}: training has {seconds / 3600:.2f} hours")
+    return [item for item in recordings if item.id in chosen]

@@ -1,0 +1,286 @@
+"""Recorded utterances with transcripts: the base class of `TranscribedAudio` and `LibriSpeech`.
+
+Shapes: N samples, A samples of background noise.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+from tqdm import tqdm
+
+from vitspeech.data.audio.reading import (
+    LONGEST_S,
+    SAMPLE_RATE_HZ,
+    SHORTEST_S,
+    SILENT_PEAK,
+    check_audio,
+    read_clip,
+)
+from vitspeech.data.batches import Batches
+from vitspeech.data.clips.folder import known_speakers
+from vitspeech.data.clips.noise import pink_noise
+from vitspeech.data.module import FILES, TEST
+from vitspeech.data.splits import relative_name
+from vitspeech.data.storage.broken import readable_files
+from vitspeech.data.storage.rows import FileSounds, readable
+from vitspeech.data.utterances.augment import SequenceAugment, add_noise, joined
+from vitspeech.data.utterances.batch import SpeechBatch, collate
+from vitspeech.data.utterances.duration_batches import DurationBatches, padding_in_random_order
+from vitspeech.data.utterances.module import CHARACTERS, PIECES, UtteranceData, check_vocabulary
+from vitspeech.data.utterances.pieces import FEWEST, MOST, Pieces
+from vitspeech.errors import InputError, check_number
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording with its transcript.
+
+    Args:
+        id: Its name: the path as in the CSV file, or the corpus's own.
+        words: The transcript.
+        file: The audio file.
+        speaker: Who speaks, if known.
+        location: The file and line that the transcript is from, for messages.
+    """
+
+    id: str
+    words: list[str]
+    file: Path
+    speaker: str | None
+    location: str
+
+
+class RecordedData(UtteranceData):
+    """The base class of data sets of recordings with transcripts.
+
+    A subclass sets `root` and implements `list_splits` and `training_transcripts`.
+
+    Pink noise is added to most training utterances (`noise_prob` and `snr_db` of `augment`). The times of the words are
+    unknown, so frames cannot be labeled (`vitspeech.Labeling`).
+
+    Args:
+        units: What is recognized: `words`, `characters` or `pieces`.
+        vocabulary: All words or characters; `None` is the sorted words of training, or the space, the apostrophe and
+            the letters a to z.
+        vocab_size: Number of pieces.
+        batch: Utterances of an optimizer step, on all devices together.
+        batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
+            duration, so that there is less padding (`DurationBatches`).
+        augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
+        seed: The run's seed; the command line sets it to `seed_everything`.
+        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, no recording is read.
+
+    Attributes:
+        root: The folder that the names of recordings are relative to.
+        splits: The recordings of each split, once they are listed.
+    """
+
+    evaluation_batch = 16  # recordings may be a minute long
+    reads_files = True
+    root: Path
+
+    def __init__(
+        self,
+        *,
+        units: str,
+        vocabulary: Sequence[str] | None = None,
+        vocab_size: int = 500,
+        batch: int,
+        batch_s: float | None,
+        augment: SequenceAugment | None,
+        seed: int,
+        **storage: Any,
+    ) -> None:
+        super().__init__(units=units, batch=batch, augment=augment, seed=seed, **storage)
+        if batch_s is not None:
+            check_number("batch_s", batch_s, SHORTEST_S, 1e6)
+        check_number("vocab_size", vocab_size, FEWEST, MOST)
+        if vocabulary is not None:
+            if units == PIECES:
+                raise InputError("vocabulary: pieces are learned from the training transcripts; set vocab_size")
+            check_vocabulary(vocabulary, units)
+        self.batch_s, self.vocabulary, self.vocab_size = batch_s, vocabulary, vocab_size
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The units; reads the transcripts of training at most, no audio.
+
+        Not read in the constructor: jsonargparse would wrap a ValueError raised there in a message about the config.
+        """
+        if self.pack is not None:
+            return self.pack.labels
+        if self.vocabulary is not None:
+            return list(self.vocabulary)
+        if self.units == PIECES:
+            return self.pieces.labels
+        if self.units == "characters":
+            return list(CHARACTERS)
+        return sorted({word for words in self.training_transcripts() for word in words})
+
+    @cached_property
+    def pieces(self) -> Pieces | None:
+        """Splits words into pieces; those of the pack, or learned from the transcripts of training."""
+        if self.units != PIECES:
+            return None
+        if self.pack is not None:
+            return Pieces(self.pack.labels, self.pack.preprocessing.get("merges", ()))
+        return Pieces.learn(map(" ".join, self.training_transcripts()), self.vocab_size)
+
+    def training_transcripts(self) -> Iterator[list[str]]:
+        """The words of each utterance of training; reads lists, no sound."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement training_transcripts")
+
+    def list_splits(self) -> dict[str, list[Recording]]:
+        """The recordings of `train`, `validation` and `test`; reads lists, no sound."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement list_splits")
+
+    @cached_property
+    def noise(self) -> Tensor:
+        """A minute of pink noise, int16 (A,), generated when training first needs it."""
+        return pink_noise(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
+
+    def read(self, split: str) -> "RecordedUtterances":
+        self.prepare()
+        recordings = self.splits[split]
+        seconds: list[float] = []
+        if self.checks_files and (self.storage == FILES or self.broken):
+            check = check_audio if self.storage == FILES else read_clip
+            places, seconds = readable_files([item.file for item in recordings], check, split, self.broken)
+            recordings = self.splits[split] = [recordings[place] for place in places]
+        units = [self.encode(recording.words) for recording in recordings]
+        if self.storage == FILES:
+            sounds = FileSounds([item.file for item in recordings], read_clip)
+            return RecordedUtterances(recordings, sounds, units, torch.tensor(seconds), replace=split != TEST)
+        return RecordedUtterances(recordings, read_recordings(recordings, split), units)
+
+    def transcripts(self, split: str) -> list[list[str]]:
+        if self.pack is not None:
+            return super().transcripts(split)
+        self.prepare()
+        return [recording.words for recording in self.splits[split]]
+
+    def prepare(self) -> None:
+        """List and check the recordings of all splits before reading any."""
+        if hasattr(self, "splits"):
+            return
+        splits, first_locations = self.list_splits(), {}
+        for recording in (recording for recordings in splits.values() for recording in recordings):
+            self.check_recording(recording)
+            file = recording.file.resolve()
+            if file in first_locations:
+                raise InputError(
+                    f"{recording.location}: {recording.file} is listed twice, first in {first_locations[file]}"
+                )
+            first_locations[file] = recording.location
+        self.splits = splits
+
+    def item_names(self) -> dict[str, list[str]]:
+        if self.pack is not None:
+            return self.pack.item_names()
+        self.prepare()
+        return {
+            split: [relative_name(recording.file, self.root) for recording in recordings]
+            for split, recordings in self.splits.items()
+        }
+
+    def check_recording(self, recording: Recording) -> None:
+        """Check a row of a CSV file.
+
+        Raises:
+            InputError: If its transcript has a unit outside the vocabulary.
+            FileNotFoundError: If the recording is missing.
+        """
+        try:
+            self.encode(recording.words)
+        except ValueError as error:
+            raise InputError(f"{recording.location}: {error}") from None
+        if not recording.file.is_file():
+            raise FileNotFoundError(f"{recording.location}: {recording.file} does not exist")
+
+    def training_batches(self, ranks: int | None = None) -> Batches:
+        if self.batch_s is None:
+            return super().training_batches(ranks)
+        options = {"seed": self.seed, "accumulate": self.accumulate, "ranks": ranks}
+        try:
+            return DurationBatches(self.train.seconds, self.batch_s, **options)
+        except InputError as error:
+            longest = self.train.utterances[int(self.train.seconds.argmax())].id
+            raise InputError(f"{error}; the longest is {longest}") from None
+
+    def describe_batches(self) -> str:
+        """How much of the training batches is padding, in one line; empty if their durations are not looked at."""
+        if self.batch_s is None:
+            return ""
+        batches = self.training_batches()
+        random = padding_in_random_order(self.train.seconds, max(len(self.train) // len(batches), 1))
+        return (
+            f"{len(batches):,} batches of up to {self.batch_s:g} s, {batches.padding():.1%} of it padding (in random "
+            f"order: {random:.1%})"
+        )
+
+    def augment_batch(self, speech: SpeechBatch) -> SpeechBatch:
+        speech = super().augment_batch(speech)
+        noise, augment = self.noise.to(speech.waveforms.device), self.augment
+        if augment.join_prob and torch.rand(()) < augment.join_prob:
+            between = [self.label_indices[" "]] if self.units == "characters" else []
+            speech = joined(speech, between)
+        noisy = add_noise(speech.waveforms, speech.lengths, noise, augment.snr_db, augment.noise_prob)
+        return speech._replace(waveforms=noisy)
+
+
+class RecordedUtterances(Dataset):
+    """Recorded utterances of variable length, int16, in memory or in files; indexed by (indices, seed)."""
+
+    def __init__(
+        self,
+        utterances: Sequence[Recording],
+        sounds: Sequence[Tensor],
+        units: Sequence[list[int]],
+        seconds: Tensor | None = None,
+        *,
+        replace: bool = True,
+    ) -> None:
+        self.replace = replace
+        self.utterances, self.sounds, self.units = utterances, sounds, units
+        self.seconds = torch.tensor([len(sound) / SAMPLE_RATE_HZ for sound in sounds]) if seconds is None else seconds
+
+    @property
+    def speakers(self) -> list[list[str]] | None:
+        """For each utterance the speaker of each word; `None` if unknown."""
+        names = known_speakers(self.utterances)
+        return names and [[name] * len(item.words) for name, item in zip(names, self.utterances, strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.utterances)
+
+    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SpeechBatch, int]:
+        indices, seed = batch
+        sounds, read = readable(indices.tolist(), self.sounds.__getitem__, replace=self.replace)
+        return collate(sounds, [self.units[index] for index in read]), seed
+
+
+def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]:
+    """Read the samples of each recording, int16 (N,); warn once about silent ones.
+
+    Raises:
+        InputError: If a recording is too short, too long or cannot be read; the message names its line.
+    """
+    sounds, silent = [], []
+    for recording in tqdm(recordings, f"reading {split}", disable=len(recordings) < 500 or None, leave=False):
+        try:
+            sounds.append(read_clip(recording.file))
+        except ValueError as error:
+            raise InputError(f"{recording.location}: {error}") from None
+        if max(-int(sounds[-1].min()), int(sounds[-1].max())) <= SILENT_PEAK:
+            silent.append(f"{recording.location}: {recording.file}")
+    if silent:
+        count = f"{len(silent):,} of {len(recordings):,} recordings"
+        warnings.warn(f"{count} are silent (nothing above -66 dBFS), first {silent[0]}", stacklevel=2)
+    return sounds
