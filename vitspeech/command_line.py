@@ -44,7 +44,7 @@ def add_language_model(parser: argparse.ArgumentParser) -> None:
     """Add `--language-model` and its weights, which `language_settings` reads."""
     group = parser.add_argument_group("language model of a recognizer with CTC")
     group.add_argument("--language-model", metavar="FILE", help="ARPA file, as `vitspeech language-model` writes it")
-    group.add_argument("--language-weight", type=float, metavar="A", help="its weight (default 0.5)")
+    group.add_argument("--language-weight", type=float, metavar="A", help="its weight (default 0.3)")
     group.add_argument("--length-bonus", type=float, metavar="B", help="score of each unit or word (default 0.5)")
 
 

@@ -38,7 +38,7 @@ class Search:
     length_penalty: float = 0.6
     ctc_weight: float = 0.7
     language_model: NgramModel | str | Path | None = None
-    language_weight: float = 0.5
+    language_weight: float = 0.3
     length_bonus: float = 0.5
 
     def __post_init__(self) -> None:
