@@ -18,7 +18,7 @@ from vitspeech.decoding.language.ngrams import BEGIN, END, UNKNOWN, NgramModel
 from vitspeech.decoding.units import WORD_START, kind_of
 from vitspeech.errors import InputError
 
-UNKNOWN_COST = 5.0  # nats, times the weight
+UNKNOWN_COST = 10.0  # nats, times the weight
 CACHED_ROWS = 20_000
 
 
