@@ -4,6 +4,7 @@ vitspeech language-model spoken_words/sequences words.arpa
 vitspeech language-model runs/mine/0/config.yaml characters.arpa --order 8
 vitspeech language-model mine.yaml words.arpa --words                 # of words, also for characters or pieces
 vitspeech language-model mine.yaml more.arpa --text novels.txt        # of other text
+vitspeech language-model spoken_words/sequences characters.arpa --data.units characters
 
 The tokens are the units of the config's data. Validation and test transcripts are never counted. The smoothing is
 interpolated modified Kneser-Ney (Chen and Goodman 1998). Use the file with `transcribe`, `stream` and `evaluate`, by
