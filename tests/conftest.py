@@ -10,7 +10,7 @@ import torch
 from filelock import FileLock
 from matplotlib.figure import Figure
 from running import Result
-from tiny import TINY, TINY_LABELER, TINY_SEQUENCES, TINY_SPEECH, TINY_SYMBOLS, TINY_TRANSCRIBER
+from tiny import TINY, TINY_LABELER, TINY_MASKED, TINY_SEQUENCES, TINY_SPEECH, TINY_SYMBOLS, TINY_TRANSCRIBER
 
 from vitspeech import commands
 from vitspeech.data.clips import spoken_words
@@ -70,6 +70,12 @@ def finished_transcriber_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished_labeler_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny labeler of frames, trained on the same utterances."""
     return train_once(tmp_path_factory, "tiny-labeler", TINY_LABELER)
+
+
+@pytest.fixture(scope="session")
+def finished_masked_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny encoder pre-trained on the same utterances, without their transcripts."""
+    return train_once(tmp_path_factory, "tiny-masked", TINY_MASKED)
 
 
 @pytest.fixture(scope="session")

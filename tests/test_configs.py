@@ -6,8 +6,9 @@ import pytest
 import torch
 from tiny import ROOT
 
+from vitspeech.data.utterances.librispeech import OFFICIAL
 from vitspeech.errors import InputError
-from vitspeech.models import Seq2Seq, SpeechTranscriber
+from vitspeech.models import MaskedSpeechModel, Seq2Seq, SpeechTranscriber
 from vitspeech.training.cli import TrainingCLI
 from vitspeech.training.configs import config_chain, read_config
 from vitspeech.training.parser import readable
@@ -22,13 +23,32 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT / "configs").with_suffix("").as_posix()
 
 
+@pytest.fixture(scope="session")
+def librispeech(tmp_path_factory) -> Path:
+    """LibriSpeech's folders with transcripts of all subsets, from which pieces are learned, and empty recordings."""
+    root = tmp_path_factory.mktemp("librispeech")
+    words = (ROOT / "vitspeech/data/audio/vocabulary.txt").read_text().upper().split()
+    speakers = {"train-clean-5": (19, 1898, 3242, 3664, 6848, 7312, 32, 1737, 2136, 11)}
+    for subset in ("train-clean-5", *OFFICIAL):
+        for speaker in speakers.get(subset, (11,)):
+            chapter = root / "LibriSpeech" / subset / str(speaker) / "1"
+            chapter.mkdir(parents=True)
+            (chapter / f"{speaker}-1-0000.flac").touch()
+            (chapter / f"{speaker}-1.trans.txt").write_text(f"{speaker}-1-0000 {' '.join(words)}\n")
+    return root
+
+
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=name)
-def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path):
-    cli = TrainingCLI([f"--config={path}", *ON_CPU, f"--run={tmp_path / 'run'}"])
+def test_every_experiment_builds_and_gives_one_logit_a_class(path, tmp_path, librispeech):
+    root = [f"--data.root={librispeech}"] if path.parent.name == "librispeech" else []
+    cli = TrainingCLI([f"--config={path}", *ON_CPU, *root, f"--run={tmp_path / 'run'}"])
     network, data = cli.model.network.eval(), cli.datamodule
     labels = {"cifar10": 10, "cifar100": 100}.get(path.parent.name) or len(data.labels)
     with torch.no_grad():
-        if data.items == "sequences":
+        if isinstance(network, MaskedSpeechModel):
+            output = network(torch.randn(2, 16_000), torch.tensor([16_000, 7000]))
+            assert output.logits.shape == (output.mask.sum(), len(network.codebook))
+        elif data.items == "sequences":
             symbols = torch.tensor([[0, 1, 2], [1, -1, -1]])
             assert network(symbols, None, torch.tensor([[0, 1], [2, -1]])).logits.shape == (2, 3, labels + 1)
         elif data.items == "utterances":

@@ -47,7 +47,7 @@ ROOMS = {
     "tables": "checkpoint errors receptive",
     "commands": (
         "benchmark checkpoint command_line data decoding errors export inference plots provenance receptive samples "
-        "spotting sweep tasks training trust"
+        "spotting sweep tasks training trust writing"
     ),
     "__main__": "commands",
 }

@@ -59,6 +59,13 @@ TINY_LABELER = [
     "--model.network=vitspeech.SpeechLabeler",
 ]
 
+TINY_MASKED = [
+    *TINY_SEQUENCES,
+    "--model=vitspeech.MaskedPrediction",
+    "--model.network=vitspeech.MaskedSpeechModel",
+    "--model.network.init_args.codes=32",
+]
+
 TINY_SYMBOLS = [
     "--config=" + str(ROOT / "configs/symbols/reverse.yaml"),
     "--data.init_args.count=64",

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from vitspeech.inference.transcript_stream import TranscriptStream
     from vitspeech.models import (
         CNN,
+        MaskedSpeechModel,
         Seq2Seq,
         SpeechClassifier,
         SpeechCNN,
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
         WindowMLP,
     )
     from vitspeech.recurrence import RecurrentDecoder, RecurrentEncoder
-    from vitspeech.tasks import Classification, Labeling, Recognition, Spotting, Task, Transcription
+    from vitspeech.tasks import Classification, Labeling, MaskedPrediction, Recognition, Spotting, Task, Transcription
 
 __version__ = "0.2.0"
 
@@ -92,6 +93,8 @@ __all__ = [
     "Keywords",
     "Labeling",
     "LibriSpeech",
+    "MaskedPrediction",
+    "MaskedSpeechModel",
     "Model",
     "MultiHeadAttention",
     "Recognition",
@@ -159,10 +162,10 @@ _NAMES_IN_MODULE = {
     "inference.symbols": "transcribe_symbols",
     "inference.transcribe": "transcribe",
     "inference.transcript_stream": "TranscriptStream",
-    "models": """CNN Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer SpeechTranscriber TimmModel
-        ViT WindowMLP""",
+    "models": """CNN MaskedSpeechModel Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer
+        SpeechTranscriber TimmModel ViT WindowMLP""",
     "recurrence": "RecurrentDecoder RecurrentEncoder",
-    "tasks": "Classification Labeling Recognition Spotting Task Transcription",
+    "tasks": "Classification Labeling MaskedPrediction Recognition Spotting Task Transcription",
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}
 _RENAMED = {"Labelling": "Labeling", "SpeechLabeller": "SpeechLabeler"}

@@ -112,3 +112,10 @@ def test_a_model_with_metrics_of_its_own_has_no_results_for_the_hub(tmp_path):
     model = vitspeech.load(CHECKPOINTS / "vit-cifar10")
     model.card = json.loads(json.dumps(model.card)) | {"metrics": {"distance": 1.5}}
     assert "model-index" not in front_matter(readme(model))
+
+
+def test_the_page_of_a_pretrained_model_promises_no_labels(finished_masked_run):
+    text = readme(vitspeech.load(finished_masked_run))
+    assert front_matter(text)["pipeline_tag"] == "feature-extraction"
+    assert "--init_from hf-hub:USER/" in text and "accuracy over codes of masked tokens" in text
+    assert "vitspeech.stream" not in text and "labels above" not in text and "labels are" not in text

@@ -10,6 +10,8 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech.checkpoint.folder import save
+from vitspeech.commands.stream import print_transcript
+from vitspeech.decoding.units import Segment
 from vitspeech.samples import FOLDER
 
 
@@ -111,6 +113,61 @@ def test_stream_prints_recognized_words_with_their_times(command, finished_recog
     expected = [f"{said.start_s:8.2f} – {said.end_s:.2f} s  {said.label}" for said in found.units]
     assert lines == expected and len(lines) > 1
     assert re.fullmatch(rf"{len(lines)} words in \d\.\d s of audio, .*real-time factor 0\.\d+\)", last)
+
+
+STEPS = [((), "le"), ((), "le"), ((), "left"), ((Segment("left", 0.5, 0.75),), "go"), ((Segment("go", 1, 2),), "")]
+LINES = ["    0.50 – 0.75 s  left", "    1.00 – 2.00 s  go"]
+
+
+def test_a_terminal_shows_what_may_still_change_in_its_last_line(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    clear = "\r\x1b[K"
+    assert print_transcript(STEPS) == 2
+    printed = capsys.readouterr().out
+    assert printed == f"le{clear}left{clear}{LINES[0]}\ngo{clear}{LINES[1]}\n"
+
+
+def test_a_long_text_is_cut_to_the_terminals_line(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "10")
+    print_transcript([((), "one two three four")])
+    assert capsys.readouterr().out == "hree four\r\x1b[K"
+
+
+def interrupted():
+    yield (), "left"
+    raise KeyboardInterrupt
+
+
+def test_an_interruption_clears_the_line_of_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with pytest.raises(KeyboardInterrupt):
+        print_transcript(interrupted())
+    assert capsys.readouterr().out == "left\r\x1b[K"
+
+
+@pytest.mark.parametrize("term", [None, "dumb"])
+def test_other_outputs_get_final_words_and_no_control_characters(monkeypatch, capsys, term):
+    if term:
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        monkeypatch.setenv("TERM", term)
+    assert print_transcript(STEPS) == 2
+    assert capsys.readouterr().out.splitlines() == LINES
+
+
+def test_a_model_of_characters_prints_words_and_how_many_characters_it_has(
+    command, finished_recognizer_run, words, tmp_path
+):
+    model = vitspeech.load(finished_recognizer_run)
+    model.labels, model.preprocessing["units"] = list(" abcdefg"), "characters"
+    save(model, tmp_path / "characters")
+    first, *lines, _ = command("stream", tmp_path / "characters", words).stdout.splitlines()
+    ((_, found),) = vitspeech.transcribe(model, [words], search=vitspeech.Search(beam=1))
+    assert first.startswith(f"{len(model.labels)} characters; ")
+    assert [line.split("  ")[-1] for line in lines] == found.text.split() and len(found.words) > 0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from running import one_line
 from tiny import ROOT
 
 import vitspeech
+from vitspeech.checkpoint.folder import save
 from vitspeech.data.audio.reading import read_clip
+from vitspeech.inference.subtitles import to_subtitles
 from vitspeech.inference.transcribe import Transcript
 
 
@@ -199,3 +201,110 @@ def test_an_interrupted_table_is_resumed_with_the_same_search(
     arguments = ("transcribe", finished_recognizer_run, recordings, "--out", table, "--resume")
     assert "beam was 8, and is 1 now" in one_line(command(*arguments, "--beam", 1))
     assert command(*arguments).returncode == 3 and table.read_bytes() == whole.read_bytes()
+
+
+@pytest.fixture
+def spelling(finished_recognizer_run, tmp_path):
+    """The folder of a model whose units are characters."""
+    model = vitspeech.load(finished_recognizer_run)
+    model.labels, model.preprocessing["units"] = list(" abcdefg"), "characters"
+    save(model, tmp_path / "spelling")
+    return tmp_path / "spelling"
+
+
+@pytest.mark.parametrize("units", [False, True])
+def test_times_and_tables_give_words_or_units_on_request(command, spelling, words, tmp_path, units):
+    ((_, found),) = vitspeech.transcribe(vitspeech.load(spelling), [words])
+    expected = [said.label for said in (found.units if units else found.words)]
+    assert found.words and len(found.units) > len(found.words)
+    option, table = ["--units"] * units, tmp_path / "out.csv"
+    lines = command("transcribe", spelling, words, "--times", *option).stdout.splitlines()
+    assert [line.partition(" s  ")[2] for line in lines[1:]] == expected
+    command("transcribe", spelling, words, "--out", table, *option)
+    assert [row["unit"] for row in csv.DictReader(table.read_text().splitlines())] == expected
+
+
+def test_a_table_of_words_is_not_resumed_with_units(
+    command, finished_recognizer_run, recordings, tmp_path, monkeypatch
+):
+    table = tmp_path / "out.csv"
+    monkeypatch.setattr("vitspeech.inference.transcribe.read_clip", interrupted_at_x)
+    command("transcribe", finished_recognizer_run, recordings, "--out", table)
+    monkeypatch.undo()
+    result = command("transcribe", finished_recognizer_run, recordings, "--out", table, "--resume", "--units")
+    assert "rows was words, and is units now" in one_line(result)
+
+
+def interrupted_at_x(path, sample_rate_hz):
+    if path.name == "x.wav":
+        raise KeyboardInterrupt
+    return read_clip(path, sample_rate_hz)
+
+
+@pytest.mark.parametrize("form", ["srt", "vtt"])
+def test_subtitles_of_one_recording_are_printed_or_written(command, finished_recognizer_run, words, tmp_path, form):
+    model = vitspeech.load(finished_recognizer_run)
+    ((_, found),) = vitspeech.transcribe(model, [words])
+    printed = command("transcribe", finished_recognizer_run, words, "--format", form)
+    assert printed.returncode == 0 and printed.stdout == to_subtitles(found, form) and found.words
+    file = tmp_path / f"out.{form}"
+    result = command("transcribe", finished_recognizer_run, words, "--format", form, "--out", file)
+    assert result.stdout == f"{file}\n" and file.read_text() == printed.stdout
+
+
+def test_subtitles_of_a_folder_keep_its_folders(command, finished_recognizer_run, words, tmp_path):
+    talks = tmp_path / "talks"
+    (talks / "monday").mkdir(parents=True)
+    for place in (talks / "a.wav", talks / "monday/a.wav", talks / "b.c.wav"):
+        os.link(words, place)
+    out = tmp_path / "subtitles/new"
+    result = command("transcribe", finished_recognizer_run, talks, words, "--format", "srt", "--out", out)
+    expected = [out / name for name in ("a.srt", "b.c.srt", "monday/a.srt", "words.srt")]
+    assert result.returncode == 0 and result.stdout.splitlines() == [str(path) for path in expected]
+    assert sorted(out.rglob("*.*")) == expected and len({path.read_text() for path in expected}) == 1
+
+
+def test_recordings_of_one_name_do_not_replace_each_others_subtitles(command, finished_recognizer_run, words, tmp_path):
+    (tmp_path / "other").mkdir()
+    os.link(words, tmp_path / "other/words.wav")
+    paths = words, tmp_path / "other/words.wav"
+    result = command("transcribe", finished_recognizer_run, *paths, "--format", "srt", "--out", tmp_path / "out")
+    assert result.stdout == f"{tmp_path / 'out/words.srt'}\n"
+    assert f"words.srt has the subtitles of {words}; name another folder" in one_line(result, status=3)
+
+
+def test_without_times_there_are_no_subtitles(command, finished_transcriber_run, words, monkeypatch):
+    said = Transcript("left go", (), -1.0)
+    monkeypatch.setattr(vitspeech, "transcribe", lambda *_, **__: iter([(words, said)]))
+    result = command("transcribe", finished_transcriber_run, words, "--format", "srt")
+    assert "subtitles need the times of words" in one_line(result, status=3) and not result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--format", "srt", "--times"], 2, "--picture are for --format text"),
+        (["--format", "srt", "--resume"], 2, "--picture are for --format text"),
+        (["--format", "srt", "--csv", "a.csv"], 2, "--picture are for --format text"),
+        (["again.wav", "--format", "srt"], 2, "name a folder for more: --out"),
+        (["--format", "ass"], 2, "invalid choice: 'ass'"),
+        (["--format", "srt", "--out", "a.vtt"], 1, "--out a.vtt: name a folder, or a file .srt for one recording"),
+        (["--format", "srt", "--out", ROOT / "README.md"], 1, "is not a folder; name another one"),
+        (["--out", "a.srt"], 1, "--out a.srt: not a table's name"),
+    ],
+)
+def test_wrong_options_of_subtitles_are_refused(command, finished_recognizer_run, words, arguments, status, message):
+    result = command("transcribe", finished_recognizer_run, words, *arguments)
+    assert result.returncode == status and message in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_long_recording_is_transcribed_but_not_drawn(
+    command, finished_recognizer_run, finished_transcriber_run, words, tmp_path, monkeypatch
+):
+    short = command("transcribe", finished_recognizer_run, words, "--beam", 1).stdout
+    monkeypatch.setattr("vitspeech.data.audio.reading.LONGEST_S", 0.5)
+    assert command("transcribe", finished_recognizer_run, words, "--beam", 1).stdout == short
+    result = command("transcribe", finished_recognizer_run, words, "--picture", tmp_path / "out.png")
+    assert "above 0.5 s; --picture draws no longer ones" in one_line(result) and not result.stdout
+    result = command("transcribe", finished_transcriber_run, words)
+    assert "above 0.5 s; SpeechTranscriber can't be streamed" in one_line(result, status=3)

@@ -1,6 +1,6 @@
 """From units to text."""
 
-from vitspeech.decoding.units import kind_of, to_text, word_ranges
+from vitspeech.decoding.units import Segment, kind_of, to_text, to_words, word_ranges
 
 CHARACTERS = [" ", *"abc"]
 PIECES = ["▁", "▁ab", "c", "b"]
@@ -26,3 +26,15 @@ def test_pieces_begin_a_word_at_their_mark_also_without_one_at_first():
     assert to_text(names, PIECES) == "c abc b"
     assert word_ranges(names, PIECES) == [(0, 1), (1, 3), (3, 5)]
     assert to_text([], PIECES) == ""
+
+
+def spoken(names):
+    return [Segment(name, index / 10, index / 10 + 0.05) for index, name in enumerate(names)]
+
+
+def test_a_word_lasts_from_its_first_unit_to_its_last():
+    labels = [" ", *"gopu"]
+    assert to_words(spoken(" go  up "), labels) == (Segment("go", 0.1, 0.25), Segment("up", 0.5, 0.65))
+    assert to_words(spoken(["go", "up"]), ["go", "up"]) == tuple(spoken(["go", "up"]))
+    assert to_words(spoken(["c", "▁ab", "c"]), PIECES) == (Segment("c", 0.0, 0.05), Segment("abc", 0.1, 0.25))
+    assert to_words([], labels) == ()

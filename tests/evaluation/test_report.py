@@ -7,7 +7,7 @@ from vitspeech import evaluation
 from vitspeech.checkpoint.release import card_data
 from vitspeech.evaluation import Report
 from vitspeech.inference.transcribe import Search
-from vitspeech.tasks import Classification, Labeling, Recognition, Transcription, find_task
+from vitspeech.tasks import Classification, Labeling, MaskedPrediction, Recognition, Transcription, find_task
 
 
 def test_the_first_metric_is_the_main_metric(tmp_path):
@@ -22,6 +22,7 @@ def test_the_first_metric_is_the_main_metric(tmp_path):
         (Recognition, "recognition"),
         (Transcription, "recognition"),
         (Labeling, "labeling"),
+        (MaskedPrediction, "masked_prediction"),
     ],
 )
 def test_each_task_has_its_own_evaluation(monkeypatch, task, way):
@@ -37,6 +38,7 @@ def test_each_task_has_its_own_evaluation(monkeypatch, task, way):
         ("finished_recognizer_run", "word_error_rate", "errors.txt"),
         ("finished_transcriber_run", "word_error_rate", "errors.txt"),
         ("finished_labeler_run", "frame_accuracy", "confusion_matrix.png"),
+        ("finished_masked_run", "masked_accuracy", "masked_speech.png"),
         ("finished_symbols_run", "sequence_accuracy", "errors.txt"),
     ],
 )

@@ -309,6 +309,50 @@ def test_characters_are_yielded_one_by_one_with_spaces_between_words():
     assert " ".join(spelled.split()) == full_transcript(released, waveform, Search(1)).text and " " in spelled.strip()
 
 
+UNITS = {"words": LABELS, "characters": [" ", "'", "a", "b", "c"], "pieces": ["▁", "▁ab", "c", "▁d", "e"]}
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    units=draw.sampled_from(list(UNITS)),
+    samples=draw.integers(1, 9000),
+    sizes=draw.lists(draw.integers(100, 4000), min_size=1, max_size=4),
+    beam=draw.sampled_from([1, 3]),
+    seed=draw.integers(0, 9),
+)
+def test_live_words_are_printed_once_and_those_of_the_transcript(units, samples, sizes, beam, seed):
+    released, waveform = model(labels=UNITS[units]), noise(samples, seed)
+    stream = vitspeech.TranscriptStream(released, search=Search(beam))
+    steps, words = list(stream.live(pushes(waveform, sizes))), ()
+    whole = vitspeech.TranscriptStream(released, search=Search(beam))
+    for (final, text), part in zip(steps, [*pushes(waveform, sizes), None], strict=True):
+        words += final
+        so_far = whole.flush() if part is None else whole.push(part)
+        assert " ".join([*(word.label for word in words), *text.split()]) == so_far.text
+    assert words == so_far.words and text == ""
+
+
+def test_live_words_can_be_heard_again():
+    stream = vitspeech.TranscriptStream(model(labels=UNITS["characters"]), search=Search(1))
+    first = list(stream.live(noise(16_000).split(500)))
+    assert list(stream.live(noise(16_000).split(500))) == first and any(words for words, _ in first[:-1])
+    assert list(stream.live([])) == [((), "")]
+
+
+@pytest.mark.parametrize("hear", ["live", "words"])
+def test_a_stream_of_words_keeps_few_units(hear):
+    stream, kept = vitspeech.TranscriptStream(model(), search=Search(1)), 0
+    for _ in getattr(stream, hear)(noise(90_000).split(900)):
+        kept = max(kept, len(stream.search.best().units))
+    assert kept < 10
+
+
+def test_the_words_of_a_push_are_those_so_far():
+    stream = vitspeech.TranscriptStream(model(labels=UNITS["characters"]), search=Search(1))
+    found = stream.push(noise(9000))
+    assert " ".join(word.label for word in found.words) == found.text and found.words == found.transcript.words
+
+
 @pytest.mark.parametrize(
     ("released", "reason"),
     [

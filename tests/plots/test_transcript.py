@@ -18,7 +18,7 @@ from vitspeech.inference.transcribe import Search, Segment, transcribe
 from vitspeech.models import SpeechClassifier, SpeechRecognizer, SpeechTranscriber, ViT
 from vitspeech.plots import transcript as transcript_figure
 from vitspeech.plots.style import BLUE, VERMILION
-from vitspeech.plots.transcript import classes_to_draw, draw_transcript, join_characters, without_overlap
+from vitspeech.plots.transcript import classes_to_draw, draw_transcript, without_overlap
 
 RATE_HZ = 16_000
 SECONDS = 1.3
@@ -221,21 +221,11 @@ def test_a_text_that_ctc_cannot_align_has_no_times(drawn):
     assert "words" not in panels and names(panels["output unit"]) == ["right"] * 30 + ["end"]
 
 
-def test_characters_are_joined_to_words_and_spaces_are_visible(drawn):
-    letters = [Segment(letter, index / 10, index / 10 + 0.05) for index, letter in enumerate(" go  up ")]
-    assert join_characters(letters, CHARACTERS) == [Segment("go", 0.1, 0.25), Segment("up", 0.5, 0.65)]
-    assert join_characters(letters, ["go", "up"]) == letters and join_characters([], CHARACTERS) == []
+def test_characters_are_joined_in_the_title_and_spaces_are_visible(drawn):
     units = [CHARACTERS.index(letter) for letter in "go  up"]
     panels, figure = drawn(with_output(released(SpeechTranscriber, CHARACTERS), *units), search=GREEDY)
     assert names(panels["output unit"]) == ["g", "o", "␣", "␣", "u", "p", "end"]
     assert "“go up”" in figure.get_suptitle()
-
-
-def test_pieces_are_joined_to_words():
-    labels = ["▁go", "▁st", "op", "▁", "up"]
-    units = [Segment(name, index / 10, index / 10 + 0.05) for index, name in enumerate("▁go ▁st op ▁ up".split())]
-    found = [(word.label, word.start_s, word.end_s) for word in join_characters(units, labels)]
-    assert found == [("go", 0.0, 0.05), ("stop", 0.1, 0.25), ("up", 0.3, 0.45)]
 
 
 def test_characters_keep_their_order_in_the_ctc_map(drawn):

@@ -3,6 +3,7 @@
 Shapes: B utterances, T tokens, C = 4 classes (the last class is the blank), U units.
 """
 
+import copy
 from itertools import groupby, product
 from types import SimpleNamespace
 
@@ -14,8 +15,10 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import SpeechRecognizer
+from vitspeech.recurrence import RecurrentEncoder
 from vitspeech.tasks import Recognition, utterance_task
 from vitspeech.tasks.recognition import transcripts
 from vitspeech.tasks.utterance_task import length_groups
@@ -228,3 +231,68 @@ def test_the_error_rate_is_that_of_greedy_search_over_all_units():
 def test_transcripts_do_not_depend_on_padding():
     logged = validated([[0], [1, 2]], [[0, 3], [3, 1, 3, 3, 2, 2, 2, 3, 3]])
     assert logged["val_error_rate"].compute().item() == 0
+
+
+def intermediate(weight, blocks=None, depth=3):
+    torch.manual_seed(0)
+    encoder = {"depth": depth, "heads": 3}
+    network = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), encoder=encoder).double()
+    made = Recognition(network, intermediate_ctc=weight, intermediate_blocks=blocks)
+    made.labels = LABELS
+    return made
+
+
+def after(network: SpeechRecognizer, blocks: int) -> SpeechRecognizer:
+    """The network without its later blocks."""
+    network = copy.deepcopy(network)
+    network.encoder.blocks = network.encoder.blocks[:blocks]
+    return network
+
+
+def test_intermediate_ctc_is_the_loss_of_the_network_cut_after_those_blocks():
+    made, speech = intermediate(0.3, [1, 2]), noise(SAID, LENGTHS)
+    whole, *cut = (task(after(made.network, blocks)).loss(speech) for blocks in (3, 1, 2))
+    made.train().network.eval()  # batch norm in evaluation, as in the others
+    torch.testing.assert_close(made.loss(speech), 0.7 * whole + 0.3 * sum(cut) / 2)
+    torch.testing.assert_close(made.eval().loss(speech), whole)  # validation compares runs with any weight
+
+
+def test_intermediate_ctc_is_after_half_of_the_blocks():
+    assert intermediate(0.5, depth=6).depths == [3, 6] and intermediate(0.0).depths is None
+
+
+@pytest.mark.parametrize("blocks", [[0], [3], [1, 4], []])
+def test_blocks_that_are_not_before_the_last_are_refused(blocks):
+    with pytest.raises(InputError, match=r"intermediate_blocks=.* not within 1 .. 2"):
+        intermediate(0.3, blocks)
+
+
+def test_intermediate_ctc_needs_blocks_of_attention():
+    network = SpeechRecognizer(3, SpeechTokens(12), encoder=RecurrentEncoder(12, bidirectional=False))
+    with pytest.raises(InputError, match="the encoder of SpeechRecognizer has no blocks of attention"):
+        Recognition(network, intermediate_ctc=0.3)
+
+
+def test_an_utterance_that_speed_made_too_short_counts_for_nothing():
+    made = task(recognizer())
+    both, long = noise([[0], [1, 1, 1, 1]], [8000, 2000]), noise([[0]], [8000])
+    long = long._replace(waveforms=both.waveforms[:1])
+    with pytest.raises(InputError, match="use a smaller stride"):
+        made.train().loss(both)
+    made.leaves_out = True
+    gradients = []
+    for speech in (both, long):
+        made.network.zero_grad()
+        made.train().network.eval()  # batch norm in evaluation, since in training it sees both utterances
+        loss = made.loss(speech) * len([unit for row in transcripts(speech.units) for unit in row])
+        loss.backward()
+        gradients.append((loss.detach(), made.network.head.weight.grad.clone()))
+    torch.testing.assert_close(*gradients)
+
+
+def test_a_training_utterance_too_short_for_its_transcript_is_named_before_training():
+    utterances = [SimpleNamespace(id="good.wav"), SimpleNamespace(id="bad.wav")]
+    train = SimpleNamespace(seconds=torch.tensor([2.0, 0.1]), units=[[0, 1], [1, 1, 1]], utterances=utterances)
+    made = task(recognizer())
+    with pytest.raises(InputError, match=r"the utterance bad.wav: its \d+ tokens are fewer than the 5"):
+        made.check_training_lengths(SimpleNamespace(train=train, sample_rate_hz=16_000))

@@ -19,7 +19,7 @@ import vitspeech.models
 import vitspeech.recurrence
 from vitspeech.checkpoint.schema import shown
 from vitspeech.errors import InputError
-from vitspeech.models import Seq2Seq, SpeechLabeler
+from vitspeech.models import MaskedSpeechModel, Seq2Seq, SpeechLabeler
 from vitspeech.trust import check_trusted, import_trusted, is_known
 
 LIBRARIES = ("torch.nn.", "timm.models.", "timm.layers.")  # whose modules a configuration may name
@@ -226,7 +226,7 @@ def check_output(network: nn.Module, labels: Sequence[str], preprocessing: Mappi
     """
     if "image" in preprocessing:
         inputs = torch.zeros(1, 3, preprocessing["image"], preprocessing["image"])
-    elif "seconds" in preprocessing:
+    elif "seconds" in preprocessing and not isinstance(network, MaskedSpeechModel):  # which has no outputs for labels
         inputs = torch.zeros(1, round(preprocessing["seconds"] * preprocessing["sample_rate_hz"]))
     elif "symbols" in preprocessing:
         inputs, units = torch.tensor([[len(preprocessing["symbols"]) - 1]]), torch.zeros(1, 0, dtype=torch.long)

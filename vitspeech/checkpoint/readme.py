@@ -24,6 +24,7 @@ METRICS = {  # of a card: how the hub calls them, and how they are spelled here
     "unknown_accuracy": ("accuracy", "accuracy over other words"),
     "unheard_accuracy": ("accuracy", "accuracy over words that training did not have"),
     "frame_accuracy": ("accuracy", "accuracy over frames"),
+    "masked_accuracy": ("accuracy", "accuracy over codes of masked tokens"),
     "character_error_rate": ("cer", "character error rate"),
     "word_error_rate": ("wer", "word error rate"),
     "utterance_accuracy": ("accuracy", "whole utterances right"),
@@ -31,6 +32,7 @@ METRICS = {  # of a card: how the hub calls them, and how they are spelled here
 ON_HUB = {"SpeechCommands": "google/speech_commands", "Keywords": "google/speech_commands"}
 CIFAR = {10: "uoft-cs/cifar10", 100: "uoft-cs/cifar100"}
 TRANSCRIBING = {"vitspeech.Recognition", "vitspeech.Transcription"}
+PRETRAINING = {"vitspeech.MaskedPrediction"}
 
 
 def write_readme(
@@ -109,6 +111,8 @@ def pipeline_tag(model: Model) -> str | None:
         return "image-classification"
     if "symbols" in model.preprocessing:
         return None
+    if model.task in PRETRAINING:
+        return "feature-extraction"
     return "automatic-speech-recognition" if model.task in TRANSCRIBING else "audio-classification"
 
 
@@ -139,6 +143,8 @@ def summary(model: Model) -> str:
         if "image" in model.preprocessing
         else f"speech at {model.preprocessing['sample_rate_hz'] / 1000:g} kHz"
     )
+    if model.task in PRETRAINING:
+        return f"{text} It takes {takes}; it is a start for the training of a recognizer, and has no labels."
     units = "units" if "units" in model.preprocessing else "labels"
     listed = ", ".join(f"`{label}`" for label in model.labels[:20]) + (", …" if len(model.labels) > 20 else "")
     return f"{text} It takes {takes}; its {len(model.labels)} {units} are {listed}."
@@ -149,13 +155,15 @@ def use(model: Model, repository: str | None) -> str:
     name = "hf-hub:" + (repository or f"USER/{model.card.get('name', 'NAME')}")
     if "symbols" in model.preprocessing:
         call, command = 'vitspeech.transcribe_symbols(model, ["…"])', f"vitspeech transcribe --symbols {name} FILE"
+    elif model.task in PRETRAINING:
+        call, command = "model.network.encoder", f"vitspeech train --config mine.yaml --init_from {name}"
     elif model.task in TRANSCRIBING:
         call, command = 'list(vitspeech.transcribe(model, ["talk.wav"]))', f"vitspeech transcribe {name} talk.wav"
     else:
         file = "picture.jpg" if "image" in model.preprocessing else "word.wav"
         call, command = f'list(vitspeech.predict(model, ["{file}"]))', f"vitspeech predict {name} {file}"
     lines = ["import vitspeech", "", f'model = vitspeech.load("{name}")', f"print({call})"]
-    if model.card.get("delay_ms") is not None:
+    if model.card.get("delay_ms") is not None and model.task not in PRETRAINING:
         lines += [f"stream = vitspeech.stream(model)  # rows of logits {model.card['delay_ms']:.0f} ms after the sound"]
     code = "\n".join(lines)
     place = "The name of a folder with these files works in its place; both are checked against `card.json`."
@@ -204,7 +212,7 @@ def limits(model: Model) -> str:
         lines.append(
             "- It knows the units listed above; what lies outside of them is transcribed with them, or left out."
         )
-    elif "symbols" not in model.preprocessing:
+    elif "symbols" not in model.preprocessing and model.task not in PRETRAINING:
         lines.append("- Every input gets one of the labels above, whatever it shows or says.")
     if model.card.get("delay_ms") is not None and "look_ahead_ms" in model.card:
         lines.append(f"- As a stream, an output comes {model.card['delay_ms']:.0f} ms after the sound that it is for.")

@@ -5,10 +5,13 @@ vitspeech stream checkpoints/spoken-words-ctc talk.wav                          
 vitspeech stream checkpoints/speech-commands-truncated noise.wav --no-words       # false alarms per hour
 vitspeech stream checkpoints/speech-commands-truncated --microphone
 
-A model that spots single words has the thresholds and other settings of its card, which `vitspeech tune` writes, or the
-defaults. The first line of the output states them.
+Of a model that transcribes, a terminal shows the words that may still change in its last line; each word is printed
+once it is final. A model that spots single words has the thresholds and other settings of its card, which `vitspeech
+tune` writes, or the defaults. The first line of the output states them.
 """
 
+import os
+import shutil
 import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from vitspeech.inference.transcribe import Segment
 
 PART_S = 0.1  # seconds of audio pushed at a time
+CLEAR = "\r\x1b[K"  # to the beginning of the line, and erase it
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -53,8 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import torch
 
     import vitspeech
-    from vitspeech.data.audio.reading import SHORTEST_S, read_audio
+    from vitspeech.data.audio.parts import AudioParts
     from vitspeech.decoding.spotting_settings import SpottingSettings
+    from vitspeech.decoding.units import kind_of
     from vitspeech.errors import InputError
     from vitspeech.inference.microphone import listen
     from vitspeech.inference.spotting import WordSpotter, alarms_per_hour
@@ -77,22 +82,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         listener = WordSpotter(model, replace(model.spotting or SpottingSettings(), **given))
     rate = listener.stream.sample_rate_hz
-    audio = None if options.microphone else read_audio(options.file, rate)
-    if audio is not None and len(audio) < SHORTEST_S * rate:
-        duration_s = len(audio) / rate
-        raise InputError(f"{options.file}: lasts {duration_s:.3g} s, below {SHORTEST_S:g} s, too short to hold a word")
+    recording = None if options.microphone else AudioParts(options.file, rate)
     delay_ms = 1000 * listener.delay_samples / rate
-    first = [", ".join(model.labels), f"{delay_ms:.0f} ms behind"]
+    kind = kind_of(model.labels)
+    names = ", ".join(model.labels) if kind == "words" else f"{len(model.labels)} {kind}"
+    first = [names, f"{delay_ms:.0f} ms behind"]
     if not is_transcribing(model):
         tell_rejection(options.checkpoint, model.labels)
         first.append(operating_point(listener.settings, given, model.spotting is not None))
     print("; ".join(first), flush=True)
-    if audio is None:
-        print_words(listener.words(listen(rate, PART_S)))
+    show = print_transcript if is_transcribing(model) else print_words
+    hear = listener.live if is_transcribing(model) else listener.words
+    if recording is None:
+        show(hear(listen(rate, PART_S)))
         return
     start = time.perf_counter()
-    count = print_words(listener.words(audio.split(round(PART_S * rate))))
-    audio_s, computing_s = len(audio) / rate, time.perf_counter() - start
+    count = show(hear(part for parts in recording for part in parts.split(round(PART_S * rate))))
+    audio_s, computing_s = recording.duration_s, time.perf_counter() - start
     factor = computing_s / audio_s
     print(f"{count} words in {audio_s:.1f} s of audio, computed in {computing_s:.2f} s (real-time factor {factor:.3f})")
     if options.no_words:
@@ -126,4 +132,29 @@ def print_words(words: "Iterable[Detection | Segment]") -> int:
     for count, word in enumerate(words, start=1):  # noqa: B007
         probability = f" {word.probability:.2f}" if hasattr(word, "probability") else ""
         print(f"{word.start_s:8.2f} – {word.end_s:.2f} s  {word.label:12}{probability}".rstrip(), flush=True)
+    return count
+
+
+def print_transcript(steps: "Iterable[tuple[Sequence[Segment], str]]") -> int:
+    """Print each word on a line of its own once it is final, and return their number.
+
+    On a terminal, the last line shows the text that may still change; it is rewritten as that changes.
+
+    Args:
+        steps: The words that became final and the text after them, of `TranscriptStream.live`.
+    """
+    is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    count, shown = 0, ""
+    try:
+        for words, text in steps:
+            if shown and (words or text != shown):
+                print(CLEAR, end="")
+                shown = ""
+            count += print_words(words)
+            if is_terminal and text != shown:
+                print(text[1 - shutil.get_terminal_size().columns :], end="", flush=True)  # its end, in one line
+                shown = text
+    finally:
+        if shown:
+            print(CLEAR, end="", flush=True)
     return count

@@ -27,7 +27,6 @@ from vitspeech.decoding.paths import (
     append,
     extend,
     from_rows,
-    shared_link,
     to_hypothesis,
     to_rows,
 )
@@ -69,11 +68,6 @@ class GreedySearch:
             elif unit != self.classes - 1:
                 self.last = append(self.last, unit, self.tokens)
             self.tokens += 1
-
-    @property
-    def settled(self) -> Link | None:
-        """The last unit of the best path that later tokens do not change."""
-        return self.last.previous if self.last and self.last.end == self.tokens else self.last
 
     def best(self) -> Hypothesis:
         """The labeling of the best path so far."""
@@ -147,15 +141,6 @@ class PrefixBeamSearch:
     def last(self) -> Link | None:
         """The last unit of the best path of the most probable labeling."""
         return more_probable(*self.paths[self.ranking[0]])[1]
-
-    @property
-    def settled(self) -> Link | None:
-        """The last unit that all paths share and that later tokens do not change (they may extend a last unit)."""
-        lasts: list[Link | None] = [last.previous for _, (_, last) in self.paths if last]
-        for prefix, ((_, last), _) in zip(self.prefixes, self.paths, strict=True):
-            if last or prefix.unit is None:  # else no path of the prefix ends in the blank
-                lasts.append(last)
-        return shared_link(lasts)
 
     @property
     def log_probability(self) -> float:

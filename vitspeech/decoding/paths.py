@@ -76,19 +76,6 @@ def links_after(before: Link | None, last: Link | None) -> list[Link]:
     return links[::-1]
 
 
-def shared_link(lasts: Sequence[Link | None]) -> Link | None:
-    """The last unit that the paths which end in `lasts` share; takes time proportional to what they do not share."""
-    shared, *others = lasts
-    for other in others:
-        while shared is not other:
-            count, other_count = shared.count if shared else 0, other.count if other else 0
-            if count >= other_count:
-                shared = shared.previous
-            if other_count >= count:
-                other = other.previous
-    return shared
-
-
 def to_hypothesis(last: Link | None, log_probability: float) -> Hypothesis:
     """The labeling and the spans of the path that ends in `last`."""
     links = links_after(None, last)

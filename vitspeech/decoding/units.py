@@ -6,9 +6,26 @@ labels, which separates words. Pieces (byte-pair units) begin with `WORD_START` 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 WORD_START = "▁"  # U+2581, as in SentencePiece
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A word, a character or a piece of a word with its times.
+
+    Args:
+        label: The word, character or piece.
+        start_s: Start in seconds from the beginning of the recording, from the best CTC alignment. CTC outputs peak
+            within the spoken word, so that the segment is usually shorter than the word.
+        end_s: End in seconds.
+    """
+
+    label: str
+    start_s: float
+    end_s: float
 
 
 def kind_of(labels: Sequence[str]) -> Literal["words", "characters", "pieces"]:
@@ -47,3 +64,17 @@ def word_ranges(names: Sequence[str], labels: Sequence[str]) -> list[tuple[int, 
             begin = place
     ranges.append((begin, len(names)))
     return [(first, end) for first, end in ranges if "".join(names[first:end]).strip(WORD_START)]
+
+
+def to_words(units: Sequence[Segment], labels: Sequence[str]) -> tuple[Segment, ...]:
+    """Join units to words, from the start of the first one to the end of the last.
+
+    Args:
+        units: The units with their times.
+        labels: All labels of the model.
+    """
+    names = [unit.label for unit in units]
+    return tuple(
+        Segment("".join(names[begin:end]).strip(WORD_START), units[begin].start_s, units[end - 1].end_s)
+        for begin, end in word_ranges(names, labels)
+    )

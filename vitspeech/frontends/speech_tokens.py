@@ -59,8 +59,12 @@ class SpeechTokens(nn.Module):
         self.window_samples = self.log_mel.window_samples + (self.frames.reach - 1) * self.log_mel.hop_samples
 
     def forward(self, waveforms: Tensor, lengths: Tensor | None = None) -> Tensor:
+        return self.from_frames(self.log_mel(waveforms), lengths)
+
+    def from_frames(self, frames: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """The tokens of log-mel frames: (B, F, M), lengths of their waveforms in samples (B,) or None -> (B, T, D)."""
         counts = None if lengths is None else self.log_mel.count(lengths)
-        return self.frames(self.spec_augment(self.log_mel(waveforms)), counts)
+        return self.frames(self.spec_augment(frames), counts)
 
     def count(self, samples: Tensor) -> Tensor:
         """The number of tokens of waveforms with these numbers of samples: integers (B,) -> (B,)."""

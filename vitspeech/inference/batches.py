@@ -2,19 +2,18 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from torch import Tensor
 from tqdm import tqdm
 
 from vitspeech.errors import InputError
 
-Result = TypeVar("Result")
+Read, Result = TypeVar("Read"), TypeVar("Result")
 OnError = Callable[[Path, Exception], None]
 READERS = min(4, os.cpu_count() or 1)  # threads; they read and decode without Python's lock
 BATCHES_AHEAD = 2  # that are read, or waiting to be read, while the network runs
@@ -35,8 +34,8 @@ class Position:
 
 def run_in_batches(
     files: Iterable[Path],
-    read: Callable[[Path], Tensor],
-    run: Callable[[list[Path], list[Tensor]], Sequence[Result]],
+    read: Callable[[Path], Read],
+    run: Callable[[list[Path], list[Read]], Iterable[Result | Exception]],
     *,
     batch: int,
     on_error: OnError | None = None,
@@ -50,7 +49,8 @@ def run_in_batches(
     Args:
         files: The files; a file may be named more than once.
         read: Reads one file; called in several threads.
-        run: Computes the results of files from what was read; called for up to `batch` files at once.
+        run: Computes the results of files from what was read, in order; called for up to `batch` files at once. An
+            error in place of a result is handled as one of `read`.
         batch: Files that are run at once.
         on_error: Called in place of a result, with a file that can't be read and the ValueError or OSError of `read`;
             `None` raises it.
@@ -62,7 +62,7 @@ def run_in_batches(
         InputError: If the file at the position `after` is another one now.
     """
     found = skipped(iter(files), after) if after else iter(files)
-    waiting: deque[tuple[Path, Future[Tensor]]] = deque()
+    waiting: deque[tuple[Path, Future[Read]]] = deque()
     readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
 
     def fill() -> bool:
@@ -92,12 +92,15 @@ def run_in_batches(
                     bar.total = done + len(waiting)
                     bar.refresh()
                 good = [taken[index][0] for index in inputs]
-                results = dict(zip(inputs, run(good, list(inputs.values())), strict=True)) if inputs else {}
+                results = iter(run(good, list(inputs.values())) if inputs else ())
                 for index, (file, _) in enumerate(taken):
-                    if index in errors:
-                        on_error(file, errors[index])
+                    result = errors[index] if index in errors else next(results)
+                    if not isinstance(result, Exception):
+                        yield file, result
+                    elif on_error is None:
+                        raise result
                     else:
-                        yield file, results[index]
+                        on_error(file, result)
                 bar.update(len(taken))
     finally:
         readers.shutdown(cancel_futures=True)

@@ -14,6 +14,7 @@ from vitspeech.data.images.module import normalize
 from vitspeech.data.images.reading import read_picture, walk_pictures
 from vitspeech.errors import InputError
 from vitspeech.inference.batches import OnError, Position, run_in_batches
+from vitspeech.inference.pretrained import refuse_pretrained
 from vitspeech.inference.transcribe import is_transcribing
 
 BATCH = 128
@@ -57,6 +58,7 @@ def predict(
     """
     if top < 1:
         raise InputError(f"top={top} is below 1")
+    refuse_pretrained(model.network)
     if not {"image", "seconds"} & model.preprocessing.keys():
         verb = "transcribe" if is_transcribing(model) else "stream"
         raise InputError(

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.errors import InputError
+from vitspeech.inference.pretrained import refuse_pretrained
 from vitspeech.inference.transcribe import is_autoregressive
 from vitspeech.inference.waveform import FULL_SCALE, checked
 
@@ -39,6 +40,7 @@ class AudioStream:
     """
 
     def __init__(self, network: nn.Module) -> None:
+        refuse_pretrained(network)
         name = type(network).__name__
         if is_autoregressive(network):
             raise InputError(f"{name} can't be streamed: its decoder needs the whole recording; {STREAMABLE}")

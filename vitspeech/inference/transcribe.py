@@ -5,7 +5,7 @@ Shapes: B batch, N samples, T tokens, C classes (the last class is the blank or 
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -14,13 +14,15 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.data.audio.reading import read_clip, walk_audio
+from vitspeech.data.audio.parts import AudioParts
+from vitspeech.data.audio.reading import IN_PARTS, TooLongError, read_clip, walk_audio
 from vitspeech.decoding import autoregressive, ctc
 from vitspeech.decoding.prefix_scores import PrefixScores
-from vitspeech.decoding.units import to_text
+from vitspeech.decoding.units import Segment, to_text, to_words
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.batches import OnError, Position, run_in_batches
+from vitspeech.inference.pretrained import refuse_pretrained
 from vitspeech.inference.search import Search, new_ctc_search
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
 
@@ -29,37 +31,23 @@ TASKS = ("vitspeech.Recognition", "vitspeech.Transcription")  # whose networks o
 
 
 @dataclass(frozen=True)
-class Segment:
-    """A word or character with its times.
-
-    Args:
-        label: The word or character.
-        start_s: Start in seconds from the beginning of the recording, from the best CTC alignment. CTC outputs peak
-            within the spoken word, so that the segment is usually shorter than the word.
-        end_s: End in seconds.
-    """
-
-    label: str
-    start_s: float
-    end_s: float
-
-
-@dataclass(frozen=True)
 class Transcript:
     """The transcript of one recording.
 
     Args:
         text: The words, separated by spaces.
-        units: Each word or character with its times; empty if they are unknown, as for an encoder-decoder without a
-            CTC head.
+        units: Each unit (word, character or piece) with its times; empty if they are unknown, as for an encoder-decoder
+            without a CTC head.
         log_probability: Natural logarithm, as the search returns it.
         indices: The index of each unit among the model's labels.
+        words: Each word with its times, from the start of its first unit to the end of its last; empty as `units`.
     """
 
     text: str
     units: tuple[Segment, ...]
     log_probability: float
     indices: tuple[int, ...] = ()
+    words: tuple[Segment, ...] = field(default=(), repr=False)
 
 
 def is_transcribing(model: Model) -> bool:
@@ -83,7 +71,12 @@ def transcribe(
     progress: bool = False,
     after: Position | None = None,
 ) -> Iterator[tuple[Path, Transcript]]:
-    """Transcribe recordings of any sample rate, each at most one minute long.
+    """Transcribe recordings of any sample rate.
+
+    Recordings of up to a minute are transcribed in batches. Longer ones are streamed, one after the other, if the model
+    can be streamed: it was trained with CTC, and every block has a limited `right`. They are read while they are
+    transcribed, so that memory does not grow with their length, apart from the transcript. Hypotheses of a beam that
+    differ from the best one more than five minutes back are dropped then. Other models take up to a minute.
 
     The network runs on the device that it is on. Folders are walked, and recordings read in threads, while it runs: the
     first results of a large folder are there at once, and memory does not grow with the number of recordings.
@@ -95,7 +88,7 @@ def transcribe(
         batch: Recordings per forward pass.
         on_error: Called with a recording that can't be read and the error, in the order of the files; the other files
             are transcribed. `None` raises the error.
-        progress: Show a progress bar if there is more than one batch.
+        progress: Show a progress bar if there is more than one batch, and one in seconds for each long recording.
         after: Leave out the recordings up to this position, which an interrupted run with the same `batch` has done.
 
     Raises:
@@ -108,6 +101,7 @@ def transcribe(
             f"{type(model.network).__name__} takes symbols, not recordings; use `vitspeech transcribe --symbols` "
             "(vitspeech.transcribe_symbols)"
         )
+    refuse_pretrained(model.network)
     if not is_transcribing(model):
         takes_utterances = "sample_rate_hz" in model.preprocessing and "seconds" not in model.preprocessing
         verb = "stream" if takes_utterances else "predict"
@@ -116,15 +110,46 @@ def transcribe(
         )
     check_search(model, search)
     device = next(model.network.parameters()).device
+    from vitspeech.inference.long_recordings import transcribe_long, why_not_streamed  # they import this module
 
-    def run(_: list[Path], samples: list[Tensor]) -> list[Transcript]:
-        lengths = torch.tensor([len(recording) for recording in samples], device=device)
-        waveforms = pad_sequence(samples, True).to(device) / 32768
-        return transcribe_batch(model.network, model.labels, waveforms, lengths, search)
+    device, refusal = next(model.network.parameters()).device, why_not_streamed(model)
 
-    read = partial(read_clip, sample_rate_hz=model.preprocessing["sample_rate_hz"])
+    def run(_: list[Path], recordings: list[Tensor | AudioParts]) -> Iterator[Transcript | Exception]:
+        samples = [recording for recording in recordings if isinstance(recording, Tensor)]
+        found = iter(())
+        if samples:
+            lengths = torch.tensor([len(recording) for recording in samples], device=device)
+            waveforms = pad_sequence(samples, True).to(device) / 32768
+            found = iter(transcribe_batch(model.network, model.labels, waveforms, lengths, search))
+        for recording in recordings:
+            try:
+                is_short = isinstance(recording, Tensor)
+                yield next(found) if is_short else transcribe_long(model, recording, search=search, progress=progress)
+            except (ValueError, OSError) as error:  # of reading
+                yield error
+
+    read = partial(read_recording, sample_rate_hz=model.preprocessing["sample_rate_hz"], refusal=refusal)
     options = {"batch": batch, "on_error": on_error, "progress": progress, "after": after}
     yield from run_in_batches(walk_audio(paths), read, run, **options)
+
+
+def read_recording(path: Path, sample_rate_hz: int, refusal: str | None) -> Tensor | AudioParts:
+    """Read a recording of up to LONGEST_S: int16 (N,); a longer one is read later, part by part.
+
+    Args:
+        path: The recording.
+        sample_rate_hz: Sample rate of the result.
+        refusal: Why long recordings are refused; `None` accepts them.
+
+    Raises:
+        FileNotFoundError, InputError: As `read_clip`.
+    """
+    try:
+        return read_clip(path, sample_rate_hz=sample_rate_hz)
+    except TooLongError as error:
+        if refusal is not None:
+            raise InputError(str(error).removesuffix(IN_PARTS) + refusal) from None
+    return AudioParts(path, sample_rate_hz)
 
 
 @torch.inference_mode()
@@ -230,7 +255,7 @@ def to_transcript(hypothesis: ctc.Hypothesis, labels: Sequence[str], tokens: Spe
     names = [labels[unit] for unit in hypothesis.units]
     text = to_text(names, labels)
     segments = () if tokens is None or not hypothesis.spans else to_segments(names, hypothesis.spans, tokens)
-    return Transcript(text, segments, hypothesis.log_probability, hypothesis.units)
+    return Transcript(text, segments, hypothesis.log_probability, hypothesis.units, to_words(segments, labels))
 
 
 def to_segments(names: Sequence[str], spans: Sequence[tuple[int, int]], tokens: SpeechTokens) -> tuple[Segment, ...]:

@@ -11,19 +11,22 @@ import numpy
 from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
+from vitspeech.decoding.final_units import take_final
 from vitspeech.decoding.paths import Link, links_after, to_hypothesis
+from vitspeech.decoding.units import Segment, kind_of, to_text, to_words, word_ranges
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.stream import stream
 from vitspeech.inference.transcribe import (
     Search,
-    Segment,
     Transcript,
     is_transcribing,
     new_ctc_search,
     to_segments,
     to_transcript,
 )
+
+HISTORY_S = 300.0  # hypotheses of a beam may differ in; each keeps its units of that time
 
 
 class TranscriptSoFar:
@@ -67,8 +70,13 @@ class TranscriptSoFar:
 
     @property
     def units(self) -> tuple[Segment, ...]:
-        """Each word or character so far, with its times."""
+        """Each unit so far, with its times."""
         return self.transcript.units
+
+    @property
+    def words(self) -> tuple[Segment, ...]:
+        """Each word so far, with its times."""
+        return self.transcript.words
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -140,25 +148,59 @@ class TranscriptStream:
         return result
 
     def words(self, parts: Iterable[Tensor]) -> Iterator[Segment]:
-        """Yield each word (or character, if characters are the units) of parts (N,) as soon as it is final.
+        """Yield each unit (word, character or piece) of parts (N,) as soon as it is final; see `live` for words.
 
         A unit of greedy search is final when the next token does not extend it, one of a beam when all hypotheses of
         the beam share it, which may be as late as after the words that follow. Call `restart` before another recording
         if you stop before the end.
         """
-        delivered = None
         for part in parts:
             self.advance(self.stream.push(part))
-            final = self.search.settled
-            yield from self.segments(delivered, final)
-            delivered = final
+            yield from self.to_segments(self.take_final())
         self.advance(self.stream.flush())
-        yield from self.segments(delivered, self.search.last)
+        yield from self.segments(None, self.search.last)
         self.search.restart()
+
+    def live(self, parts: Iterable[Tensor]) -> Iterator[tuple[tuple[Segment, ...], str]]:
+        """For each of the parts (N,), yield the words that became final and the text after them, which may change.
+
+        A word is final if all hypotheses of the beam have it and, where units are characters or pieces, the next word
+        has begun. All words together are those of the recording's transcript. Only what may change is kept, so that
+        memory does not grow with the recording.
+
+        Call `restart` before another recording if you stop before the end.
+        """
+        pending: list[Link] = []  # final units of a word that is not over
+        for part in parts:
+            self.advance(self.stream.push(part))
+            pending += self.take_final()
+            names = [self.labels[link.unit] for link in pending]
+            ranges = word_ranges(names, self.labels)
+            if kind_of(self.labels) != "words":
+                ranges = [(begin, end) for begin, end in ranges if end < len(pending)]
+            count = ranges[-1][1] if ranges else 0
+            words, pending = to_words(self.to_segments(pending[:count]), self.labels), pending[count:]
+            open_units = [*pending, *links_after(None, self.search.last)]
+            yield words, to_text([self.labels[link.unit] for link in open_units], self.labels)
+        self.advance(self.stream.flush())
+        rest = [*pending, *links_after(None, self.search.last)]
+        yield to_words(self.to_segments(rest), self.labels), ""
+        self.search.restart()
+
+    def take_final(self) -> list[Link]:
+        """Take the units off the search that no later sample can change, in order.
+
+        Hypotheses that differ from the best one further back than HISTORY_S seconds are dropped.
+        """
+        longest = round(HISTORY_S * self.stream.sample_rate_hz / self.stream.hop_samples)
+        return take_final(self.search, longest=longest)
 
     def segments(self, before: Link | None, last: Link | None) -> tuple[Segment, ...]:
         """The units of the path that ends in `last` after those that it shares with the path that ends in `before`."""
-        links = links_after(before, last)
+        return self.to_segments(links_after(before, last))
+
+    def to_segments(self, links: Sequence[Link]) -> tuple[Segment, ...]:
+        """Units with their times."""
         names, spans = [self.labels[link.unit] for link in links], [(link.first, link.end) for link in links]
         return to_segments(names, spans, self.tokens)
 

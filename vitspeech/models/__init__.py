@@ -1,6 +1,7 @@
 """Networks: from pixels, audio samples or symbols to logits."""
 
 from vitspeech.models.cnn import CNN
+from vitspeech.models.masked_speech_model import MaskedSpeechModel
 from vitspeech.models.seq2seq import Seq2Seq
 from vitspeech.models.speech_classifier import SpeechClassifier
 from vitspeech.models.speech_cnn import SpeechCNN
@@ -13,6 +14,7 @@ from vitspeech.models.window_mlp import WindowMLP
 
 __all__ = [
     "CNN",
+    "MaskedSpeechModel",
     "Seq2Seq",
     "SpeechCNN",
     "SpeechClassifier",

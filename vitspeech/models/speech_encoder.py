@@ -48,8 +48,8 @@ class SpeechEncoder(nn.Module):
 
     def encode(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encoded tokens, and a mask of the valid ones; arguments, shapes and errors as in `valid_tokens`."""
-        tokens, padding = self.valid_tokens(waveforms, lengths)
-        return self.encoder(tokens) if padding is None else self.encoder(tokens, padding), padding
+        lengths = self.check_lengths(waveforms, lengths)
+        return self.encode_tokens(self.tokens(waveforms, lengths), lengths)
 
     def valid_tokens(self, waveforms: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Tokens before the encoder, and a mask of the valid ones.
@@ -65,6 +65,15 @@ class SpeechEncoder(nn.Module):
         Raises:
             InputError: If an utterance is too short for a token, or the lengths do not match the waveforms.
         """
+        lengths = self.check_lengths(waveforms, lengths)
+        return self.without_padding(self.tokens(waveforms, lengths), lengths)
+
+    def check_lengths(self, waveforms: Tensor, lengths: Tensor | None) -> Tensor | None:
+        """The lengths of `encode` on the host.
+
+        Raises:
+            InputError: If an utterance is too short for a token, or the lengths do not match the waveforms.
+        """
         lengths = None if lengths is None else lengths.cpu()
         samples = [waveforms.shape[1]] if lengths is None else lengths.tolist()
         if lengths is not None and (lengths.shape != waveforms.shape[:1] or max(samples) > waveforms.shape[1]):
@@ -73,7 +82,15 @@ class SpeechEncoder(nn.Module):
         if shortest < minimum:
             which = "a waveform" if lengths is None else f"utterance {samples.index(shortest)} of the batch,"
             raise InputError(f"{which} of {shortest} samples is below the {minimum} of one token")
-        tokens = self.tokens(waveforms, lengths)
+        return lengths
+
+    def encode_tokens(self, tokens: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """As `encode`, from the tokens of the waveforms (B, T, D) and the lengths on the host."""
+        tokens, padding = self.without_padding(tokens, lengths)
+        return self.encoder(tokens) if padding is None else self.encoder(tokens, padding), padding
+
+    def without_padding(self, tokens: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Tokens up to those of the longest utterance, and a mask of the valid ones; as in `encode_tokens`."""
         if lengths is None:
             return tokens, None
         counts = self.tokens.count(lengths)

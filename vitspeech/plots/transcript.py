@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.decoding.units import WORD_START, kind_of, to_text, word_ranges
+from vitspeech.decoding.units import WORD_START, kind_of, word_ranges
 from vitspeech.errors import InputError
 from vitspeech.inference.transcribe import Search, Segment, transcribe_batch
 from vitspeech.metrics.word_errors import Alignment, align
@@ -145,9 +145,9 @@ def recognize(model: Model, waveforms: Tensor, search: Search | None) -> Recogni
     network, labels, maps = model.network, model.labels, []
     lengths = torch.tensor([waveforms.shape[1]], device=waveforms.device)
     transcript = transcribe_batch(network, labels, waveforms, lengths, search)[0]
-    indices, units = list(transcript.indices), list(transcript.units)
+    indices, words = list(transcript.indices), list(transcript.words)
     names = [labels[index] for index in indices]
-    text = names if kind_of(labels) == "words" else to_text(names, labels).split()
+    text = [word.label for word in transcript.words] or transcript.text.split()
     if isinstance(network, SpeechTranscriber):
         encoded, _ = network.encode(waveforms)
         targets = torch.tensor([indices], dtype=torch.long, device=encoded.device)
@@ -157,8 +157,8 @@ def recognize(model: Model, waveforms: Tensor, search: Search | None) -> Recogni
         ranges = [
             ("".join(names[first:end]).strip(WORD_START), first, end) for first, end in word_ranges(names, labels)
         ]
-        words = [*ranges, ("end", len(names), len(names) + 1)]
-        options = {"row_label": "output unit", "value_label": "weight", "words": words}
+        rows = [*ranges, ("end", len(names), len(names) + 1)]
+        options = {"row_label": "output unit", "value_label": "weight", "words": rows}
         maps.append(Map(weights.cpu().numpy(), [*names, "end"], title, **options))
         logits = network.forward_ctc(encoded)
     else:
@@ -172,7 +172,7 @@ def recognize(model: Model, waveforms: Tensor, search: Search | None) -> Recogni
     names, title = [[*labels, "blank"][index] for index in classes], "CTC: probability of each unit at each token"
     values = posterior.T[classes].numpy()
     maps.append(Map(values, names, title, row_label="unit", value_label="probability", highest=1))
-    return Recognition(text, join_characters(units, labels) if units or not indices else None, maps)
+    return Recognition(text, words if words or not indices else None, maps)
 
 
 def title_of(name: str, text: Sequence[str], alignment: Alignment | None, *, letters: int) -> str:
@@ -194,15 +194,6 @@ def classes_to_draw(posterior: Tensor, most: int = MAX_UNITS) -> list[int]:
     ranking = peaks.argsort(descending=True).tolist()
     probable = [unit for unit in ranking if peaks[unit] >= MIN_PROBABILITY][:most]
     return [*sorted(probable, key=lambda unit: (int(times[unit]), unit)), blank]
-
-
-def join_characters(units: Sequence[Segment], labels: Sequence[str]) -> list[Segment]:
-    """Join characters or pieces to words, from the first one's start to the last one's end; words stay as they are."""
-    names = [unit.label for unit in units]
-    return [
-        Segment("".join(names[begin:end]).strip(WORD_START), units[begin].start_s, units[end - 1].end_s)
-        for begin, end in word_ranges(names, labels)
-    ]
 
 
 def lanes_of(

@@ -26,7 +26,6 @@ from vitspeech.plots.transcript import (
     BAR_INCHES,
     LETTER_INCHES,
     draw_words,
-    join_characters,
     lanes_of,
     title_of,
 )
@@ -82,7 +81,7 @@ def draw_utterance_attention(model: Model, file: Path, output: Path, *, search: 
 
     width = figure_width(seconds)
     letter_s = LETTER_INCHES * seconds / (width - 1.8)  # 1.8 inches are beside the panels
-    words = join_characters(transcript.units, model.labels) if transcript.units else None
+    words = transcript.words if transcript.units else None
     lanes = lanes_of(words, None, None, letter_s)
     title = title_of(file.name, transcript.text.split(), None, letters=int(10 * width))
     window = encoder.left[-1], encoder.right[-1]

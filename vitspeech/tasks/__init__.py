@@ -5,9 +5,19 @@ The metrics of the test set are computed in `vitspeech.evaluation`, which each t
 
 from vitspeech.tasks.classification import Classification
 from vitspeech.tasks.labeling import Labeling
+from vitspeech.tasks.masked_prediction import MaskedPrediction
 from vitspeech.tasks.recognition import Recognition
 from vitspeech.tasks.spotting import Spotting
 from vitspeech.tasks.task import Task, find_task
 from vitspeech.tasks.transcription import Transcription
 
-__all__ = ["Classification", "Labeling", "Recognition", "Spotting", "Task", "Transcription", "find_task"]
+__all__ = [
+    "Classification",
+    "Labeling",
+    "MaskedPrediction",
+    "Recognition",
+    "Spotting",
+    "Task",
+    "Transcription",
+    "find_task",
+]

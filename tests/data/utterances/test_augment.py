@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from vitspeech.data.utterances.augment import SequenceAugment, change_speed
-from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.data.utterances.augment import SequenceAugment, change_speed, joined
+from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.errors import check_range
 
 BATCH, RATE_HZ = 61, 16_000
@@ -159,3 +159,15 @@ def test_a_number_out_of_its_range_is_an_error_that_names_it(settings, message):
 def test_a_range_may_be_one_number():
     check_range("words", (3, 3))
     check_range("gap_ms", [-1.0, 0.0])
+
+
+@pytest.mark.parametrize("count", [4, 5])
+def test_joined_utterances_follow_each_other_with_a_space_between_their_units(count):
+    sounds = [torch.full((10 * (place + 1),), float(place + 1)) for place in range(count)]
+    pairs = joined(collate(sounds, [[place] * 2 for place in range(count)]), between=[9])
+    half = (count + 1) // 2
+    assert len(pairs.lengths) == half and int(pairs.lengths.sum()) == 10 * sum(range(1, count + 1))
+    first, second = pairs.waveforms[0][:10], pairs.waveforms[0][10 : pairs.lengths[0]]
+    assert (first == 1).all() and (second == half + 1).all() and len(second) == 10 * (half + 1)
+    assert pairs.units[0].tolist() == [0, 0, 9, half, half]
+    assert count == 4 or pairs.units[-1].tolist() == [2, 2, -1, -1, -1]  # the one in the middle stays alone

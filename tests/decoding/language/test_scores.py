@@ -12,6 +12,7 @@ from hypothesis import strategies as draw
 from torch.nn import functional as F
 
 from vitspeech.decoding.ctc import PrefixBeamSearch
+from vitspeech.decoding.final_units import take_final
 from vitspeech.decoding.language.kneser_ney import estimate
 from vitspeech.decoding.language.ngrams import UNKNOWN
 from vitspeech.decoding.language.scores import UnitScores
@@ -106,20 +107,14 @@ def test_without_weights_the_search_is_that_without_a_language_model(seed, beam)
 
 @settings(deadline=None, max_examples=40)
 @given(seed=draw.integers(0, 10**6), beam=draw.integers(1, 6))
-def test_what_is_settled_stays(seed, beam):
-    log_probs, before = log_probabilities(40, seed), []
-    search = PrefixBeamSearch(beam, UnitScores(MODEL, LABELS, 0.7, 0.4))
+def test_units_that_are_taken_off_are_those_of_the_whole_search(seed, beam):
+    log_probs, taken = log_probabilities(40, seed), []
+    scores = UnitScores(MODEL, LABELS, 0.7, 0.4)
+    whole, search = run(PrefixBeamSearch(beam, scores), log_probs), PrefixBeamSearch(beam, scores)
     for row in log_probs.split(1):
         search.push(row)
-        link, settled = search.settled, []
-        while link:
-            settled.append((link.unit, (link.first, link.end)))
-            link = link.previous
-        settled.reverse()
-        for hypothesis in search.hypotheses():
-            assert list(zip(hypothesis.units, hypothesis.spans, strict=True))[: len(settled)] == settled
-        assert settled[: len(before)] == before
-        before = settled
+        taken += [link.unit for link in take_final(search)]
+    assert (*taken, *search.best().units) == whole.best().units
 
 
 def test_units_in_another_order_have_the_same_scores():

@@ -25,6 +25,7 @@ SAMPLE_RATE_HZ = 16_000
 LOWEST_HZ, HIGHEST_HZ = 1_000, 384_000
 ENDINGS = {".flac", ".mp3", ".ogg", ".opus", ".wav"}
 SHORTEST_S, LONGEST_S = 0.1, 60.0
+IN_PARTS = "use `vitspeech stream` for long recordings"
 MOST_SAMPLES = 2**29  # of all channels: 2 GiB of floats, nine hours at 16 kHz
 
 FULL_SCALE = 32767
@@ -35,6 +36,10 @@ UNRECOGNIZED, UNKNOWN_FRAMES = 1, 2**63 - 1  # libsndfile's SF_ERR_UNRECOGNISED_
 UNKNOWN_BYTES = 0x7FFF0000  # a WAV written to a pipe states 0x7FFFF000 bytes or more: length unknown
 # libsndfile reads a truncated WAV, AIFF or AU without an error and reports it only in its log.
 STATED_BYTES = re.compile(r"^ *(?:data|SSND|Data Size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
+
+
+class TooLongError(InputError):
+    """A recording lasts longer than is allowed; the message ends with `IN_PARTS`."""
 
 
 def find_audio(paths: Iterable[str | Path]) -> list[Path]:
@@ -74,23 +79,48 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
     try:
         with open_audio(path) as recording:
             check_header(path, recording, longest_s)
-            frames, rate_hz = recording.frames, recording.samplerate
-            is_exact = recording.subtype == "PCM_16" and recording.channels == 1 and rate_hz == sample_rate_hz
-            samples = torch.from_numpy(recording.read(frames, dtype="int16" if is_exact else "float32"))
+            frames, rate_hz, exact = recording.frames, recording.samplerate, is_exact(recording, sample_rate_hz)
+            samples = torch.from_numpy(recording.read(frames, dtype="int16" if exact else "float32"))
     except LibsndfileError as error:
         raise unread(path, error) from None
     if len(samples) < frames:
         raise InputError(f"{path}: truncated: {len(samples):,} of {frames:,} samples are present")
-    if is_exact:
+    if exact:
         return samples
+    mono = to_mono(path, samples)
+    if rate_hz != sample_rate_hz:
+        ratio = resampling_ratio(rate_hz, sample_rate_hz)
+        mono = resample(mono, ratio.numerator, ratio.denominator)
+    return to_int16(mono)
+
+
+def is_exact(recording: SoundFile, sample_rate_hz: int) -> bool:
+    """Whether the samples of a recording are taken as they are."""
+    return recording.subtype == "PCM_16" and recording.channels == 1 and recording.samplerate == sample_rate_hz
+
+
+def to_mono(path: Path, samples: Tensor) -> Tensor:
+    """Average the channels of floats: (N,) or (N, C) -> (N,).
+
+    Raises:
+        InputError: If samples are not finite.
+    """
     if not samples.isfinite().all():
         raise InputError(f"{path}: has samples that are not finite (NaN or infinite)")
-    mono = samples.mean(1) if samples.dim() == 2 else samples
-    if rate_hz != sample_rate_hz:
-        # The filter bank has one row per sample of the ratio's period, which takes gigabytes for 44,099 Hz; an
-        # approximate ratio of at most three digits avoids this.
-        ratio = Fraction(rate_hz, sample_rate_hz).limit_denominator(1000)
-        mono = resample(mono, ratio.numerator, ratio.denominator)
+    return samples.mean(1) if samples.dim() == 2 else samples
+
+
+def resampling_ratio(rate_hz: int, sample_rate_hz: int) -> Fraction:
+    """The rate of a recording divided by the wanted one.
+
+    The filter bank has one row per sample of the ratio's period, which takes gigabytes for 44,099 Hz; an approximate
+    ratio of at most three digits avoids this.
+    """
+    return Fraction(rate_hz, sample_rate_hz).limit_denominator(1000)
+
+
+def to_int16(mono: Tensor) -> Tensor:
+    """Floats within ±1 as int16 samples; those beyond are clamped."""
     return (mono * (FULL_SCALE + 1)).round().clamp(-FULL_SCALE - 1, FULL_SCALE).to(torch.int16)
 
 
@@ -100,15 +130,19 @@ def unread(path: Path, error: LibsndfileError) -> InputError:
     return InputError(f"{path}: {problem} ({error.error_string.strip(' .')})")
 
 
-def open_audio(path: Path) -> SoundFile:
+def open_audio(path: Path, kind: type[SoundFile] = SoundFile) -> SoundFile:
     """Open an audio file, including a WAV written to a pipe whose header states a length of 0 bytes.
+
+    Args:
+        path: The file.
+        kind: The class that reads it.
 
     Raises:
         InputError: If it is a file of samples without a header.
     """
     if path.suffix.lower() == ".raw":  # SoundFile asks for its sample rate
         raise InputError(f"{path}: samples without a header; convert them to WAV")
-    recording = SoundFile(path.absolute())  # libsndfile reads standard input for the name `-`
+    recording = kind(path.absolute())  # libsndfile reads standard input for the name `-`
     if recording.frames or recording.format not in ("WAV", "WAVEX"):
         return recording
     recording.close()
@@ -118,11 +152,18 @@ def open_audio(path: Path) -> SoundFile:
     if int.from_bytes(content[4:8], "little") + 8 != len(content):
         # libsndfile reads everything that follows as samples if the stated file size is 8, but not if it is 0 or 36.
         content = content[:4] + bytes([8, 0, 0, 0]) + content[8:]
-    return SoundFile(io.BytesIO(content))
+    return kind(io.BytesIO(content))
 
 
-def check_header(path: Path, recording: SoundFile, longest_s: float | None) -> None:
-    """Raise a ValueError for problems that show in the header or in libsndfile's log of reading it."""
+def check_header(path: Path, recording: SoundFile, longest_s: float | None, *, in_memory: bool = True) -> None:
+    """Raise an `InputError` for problems that show in the header or in libsndfile's log of reading it.
+
+    Args:
+        path: The file, for messages.
+        recording: The opened file.
+        longest_s: Longest duration in seconds; a longer one is a `TooLongError`.
+        in_memory: Whether all samples are to be in memory at once.
+    """
     log = recording.extra_info
     sizes = STATED_BYTES.search(log)
     if sizes and int(sizes[1]) < UNKNOWN_BYTES:
@@ -137,19 +178,19 @@ def check_header(path: Path, recording: SoundFile, longest_s: float | None) -> N
         rate_hz = recording.samplerate
         raise InputError(f"{path}: a sample rate of {rate_hz:,} Hz is outside {LOWEST_HZ:,} to {HIGHEST_HZ:,} Hz")
     duration_s = recording.frames / recording.samplerate
-    if recording.frames * recording.channels > MOST_SAMPLES and not (longest_s and duration_s > longest_s):
+    is_too_long = longest_s is not None and duration_s > longest_s
+    if in_memory and recording.frames * recording.channels > MOST_SAMPLES and not is_too_long:
         size = f"{duration_s / 3600:,.1f} hours in {recording.channels:,} channels"
         raise InputError(f"{path}: lasts {size}, more than fits into memory; split it into parts")
-    if longest_s and duration_s > longest_s:
-        message = f"lasts {duration_s:,.1f} s, above {longest_s:g} s; use `vitspeech stream` for long recordings"
-        raise InputError(f"{path}: {message}")
+    if is_too_long:
+        raise TooLongError(f"{path}: lasts {duration_s:,.1f} s, above {longest_s:g} s; {IN_PARTS}")
 
 
 def read_clip(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ) -> Tensor:
     """Read a recording of SHORTEST_S to LONGEST_S seconds as `read_audio` does: int16 (N,).
 
     Raises:
-        InputError: If it is shorter or longer, or `read_audio` refuses it.
+        InputError: If it is shorter or longer (a `TooLongError`), or `read_audio` refuses it.
     """
     samples = read_audio(path, sample_rate_hz, longest_s=LONGEST_S)
     check_shortest(path, len(samples) / sample_rate_hz)

@@ -1,0 +1,101 @@
+"""Subtitles of a transcript, as SubRip (.srt) or WebVTT (.vtt)."""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+
+from vitspeech.decoding.units import Segment
+from vitspeech.errors import InputError
+from vitspeech.inference.transcribe import Transcript
+
+FORMATS = ("srt", "vtt")
+LINE, LINES = 42, 2  # letters of a line and lines of a cue, as is usual for television
+PAUSE_S = 0.8  # between words: a cue ends here
+LONGEST_S, SHORTEST_S = 7.0, 1.0  # a cue is shown
+
+wrapped = partial(textwrap.wrap, width=LINE, break_long_words=False, break_on_hyphens=False)
+
+
+@dataclass(frozen=True)
+class Cue:
+    """A text that is shown at a time.
+
+    Args:
+        start_s: Start in seconds.
+        end_s: End in seconds.
+        lines: The lines of the text.
+    """
+
+    start_s: float
+    end_s: float
+    lines: tuple[str, ...]
+
+
+def to_subtitles(transcript: Transcript, form: str) -> str:
+    """The content of a subtitle file.
+
+    Args:
+        transcript: A transcript with times.
+        form: `srt` or `vtt`.
+
+    Raises:
+        InputError: If the times of the words are unknown, or the form is.
+    """
+    if form not in FORMATS:
+        raise InputError(f"subtitles {form!r} are unknown; choose from {', '.join(FORMATS)}")
+    if transcript.text and not transcript.words:
+        raise InputError("subtitles need the times of words, which this model does not give: it has no CTC head")
+    cues = to_cues(transcript.words)
+    if form == "srt":
+        blocks = [
+            f"{number}\n{timestamp(cue.start_s, ',')} --> {timestamp(cue.end_s, ',')}\n" + "\n".join(cue.lines) + "\n"
+            for number, cue in enumerate(cues, start=1)
+        ]
+        return "\n".join(blocks)
+    blocks = [
+        f"{timestamp(cue.start_s, '.')} --> {timestamp(cue.end_s, '.')}\n" + escape("\n".join(cue.lines), False) + "\n"
+        for cue in cues
+    ]
+    return "\n".join(["WEBVTT\n", *blocks])
+
+
+def to_cues(words: Iterable[Segment]) -> list[Cue]:
+    """Distribute words over cues.
+
+    A cue has at most two lines of 42 letters, unless a word is longer, and lasts seven seconds at most. It ends where
+    nobody speaks for PAUSE_S, and is shown for a second at least if the next one does not begin before.
+
+    Args:
+        words: The words with their times, in order.
+    """
+    groups, cues = list(grouped(words)), []
+    for number, group in enumerate(groups, start=1):
+        start_s, end_s = group[0].start_s, group[-1].end_s
+        next_s = groups[number][0].start_s if number < len(groups) else float("inf")
+        end_s = max(end_s, min(start_s + SHORTEST_S, next_s))
+        cues.append(Cue(start_s, end_s, tuple(wrapped(" ".join(word.label for word in group)))))
+    return cues
+
+
+def grouped(words: Iterable[Segment]) -> Iterator[Sequence[Segment]]:
+    """The words of each cue."""
+    group: list[Segment] = []
+    for word in words:
+        if group:
+            is_after_pause = word.start_s - group[-1].end_s >= PAUSE_S
+            is_long = word.end_s - group[0].start_s > LONGEST_S
+            if is_after_pause or is_long or len(wrapped(" ".join(one.label for one in [*group, word]))) > LINES:
+                yield group
+                group = []
+        group.append(word)
+    if group:
+        yield group
+
+
+def timestamp(seconds: float, mark: str) -> str:
+    """Hours, minutes, seconds and milliseconds, with `mark` before the milliseconds: 00:01:02,345."""
+    milliseconds = round(1000 * seconds)
+    minutes, rest = divmod(milliseconds, 60_000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{mark}{rest % 1000:03}"
