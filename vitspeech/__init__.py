@@ -52,9 +52,10 @@ if TYPE_CHECKING:
     from vitspeech.evaluation import Report
     from vitspeech.frontends import SpecAugment, SpeechTokens, TextTokens
     from vitspeech.inference.predict import predict
+    from vitspeech.inference.search import Search
     from vitspeech.inference.stream import stream
     from vitspeech.inference.symbols import transcribe_symbols
-    from vitspeech.inference.transcribe import Search, transcribe
+    from vitspeech.inference.transcribe import transcribe
     from vitspeech.inference.transcript_stream import TranscriptStream
     from vitspeech.models import (
         CNN,
@@ -156,9 +157,10 @@ _NAMES_IN_MODULE = {
     "evaluation": "Report",
     "frontends": "SpecAugment SpeechTokens TextTokens",
     "inference.predict": "predict",
+    "inference.search": "Search",
     "inference.stream": "stream",
     "inference.symbols": "transcribe_symbols",
-    "inference.transcribe": "Search transcribe",
+    "inference.transcribe": "transcribe",
     "inference.transcript_stream": "TranscriptStream",
     "models": """CNN MaskedSpeechModel Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer
         SpeechTranscriber TimmModel ViT WindowMLP""",

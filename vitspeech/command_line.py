@@ -40,6 +40,27 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust", action="append", default=[], metavar="MODULE", help=text)
 
 
+def add_language_model(parser: argparse.ArgumentParser) -> None:
+    """Add `--language-model` and its weights, which `language_settings` reads."""
+    group = parser.add_argument_group("language model of a recognizer with CTC")
+    group.add_argument("--language-model", metavar="FILE", help="ARPA file, as `vitspeech language-model` writes it")
+    group.add_argument("--language-weight", type=float, metavar="A", help="its weight (default 0.3)")
+    group.add_argument("--length-bonus", type=float, metavar="B", help="score of each unit or word (default 0.5)")
+
+
+def language_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `vitspeech.Search` that `add_language_model` added and the user gave.
+
+    Raises:
+        InputError: If a weight is given without a language model.
+    """
+    names = ("language_model", "language_weight", "length_bonus")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if given and "language_model" not in given:
+        raise InputError(f"--{next(iter(given)).replace('_', '-')} needs --language-model")
+    return given
+
+
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Add `--device`, which `find_device` checks."""
     text = "where the network runs: auto (default: a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:N, mps"

@@ -14,11 +14,13 @@ from hypothesis import strategies as draw
 
 import vitspeech
 from vitspeech.checkpoint.folder import Model
+from vitspeech.decoding.language.kneser_ney import estimate
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.transcribe import Search, transcribe_batch
 from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 
 LABELS = ["go", "stop", "left", "up", "no"]
+LANGUAGE_MODEL = estimate([[0, 1, 2], [4, 3, 2, 0], [1, 1]], LABELS, 3)
 
 
 def model(kind=SpeechRecognizer, dtype=torch.float64, labels=LABELS, **arguments) -> Model:
@@ -242,9 +244,53 @@ def test_the_default_is_beam_search():
     assert_same(stream.flush(), full_transcript(released, noise(9000), Search()))
 
 
-def test_words_of_a_beam_are_refused():
-    with pytest.raises(ValueError, match=r"only final at the end; use Search\(beam=1\)"):
-        next(vitspeech.TranscriptStream(model()).words([noise(9000)]))
+@settings(deadline=None, max_examples=30)
+@given(
+    samples=draw.integers(1, 9000),
+    sizes=draw.lists(draw.integers(100, 4000), min_size=1, max_size=4),
+    beam=draw.integers(2, 5),
+    seed=draw.integers(0, 9),
+    language_model=draw.sampled_from([None, LANGUAGE_MODEL]),
+)
+def test_words_of_a_beam_are_yielded_once_and_equal_the_final_transcript(samples, sizes, beam, seed, language_model):
+    released, waveform = model(), noise(samples, seed)
+    search = Search(beam, language_model=language_model)
+    words = list(vitspeech.TranscriptStream(released, search=search).words(pushes(waveform, sizes)))
+    if samples < released.network.tokens.window_samples:
+        assert words == []
+        return
+    assert tuple(words) == full_transcript(released, waveform, search).units
+
+
+def test_words_of_a_beam_come_before_the_end():
+    released, delivered, pushed = model(), [], 0
+
+    def parts():
+        nonlocal pushed
+        for part in noise(64_000).split(4000):
+            pushed += 1
+            yield part
+
+    for _ in vitspeech.TranscriptStream(released, search=Search(3)).words(parts()):
+        delivered.append(pushed)
+    assert min(delivered) < 8
+
+
+def test_a_stream_with_a_language_model_gives_the_transcript_of_the_whole_recording():
+    released, waveform = model(), noise(20_000)
+    search = Search(4, language_model=LANGUAGE_MODEL, language_weight=2.0)
+    stream = vitspeech.TranscriptStream(released, search=search)
+    for part in pushes(waveform, [1111, 250]):
+        stream.push(part)
+    found = stream.flush()
+    assert_same(found, full_transcript(released, waveform, search))
+    assert found.text != full_transcript(released, waveform, Search(4)).text
+
+
+def test_a_language_model_of_other_units_is_refused_before_any_sound():
+    other = estimate([[0, 1]], ["go", "halt"], 2)
+    with pytest.raises(ValueError, match="the language model has the unit 'halt'; it is not among"):
+        vitspeech.TranscriptStream(model(), search=Search(language_model=other))
 
 
 def test_integers_arrays_and_floats_give_the_same_transcript():

@@ -23,6 +23,7 @@ MOST_ITEMS = 10**7  # of a data set that is generated
 LARGEST_IMAGE = 4096  # pixels
 LONGEST_LABEL = 1000  # characters
 SEARCH_RANGES = {"beam": (1, 1000), "length_penalty": (0, 100), "ctc_weight": (0, 1)}  # of `Search`
+SEARCH_RANGES |= {"language_weight": (0, 100), "length_bonus": (-100, 100)}
 HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
 Check = Callable[[Any], bool]
 

@@ -21,6 +21,7 @@ VERBS = {
     "spot": "measure a keyword spotter: misses against false alarms an hour, as a report",
     "tune": "choose a keyword spotter's thresholds for a wanted rate of false alarms",
     "pack": "write a data set into files that are read in place, for data larger than memory",
+    "language-model": "estimate an n-gram language model from the training transcripts of a config",
     "record": "record clips of your own words by microphone",
     "compare": "compare the receptive fields of models in one report",
     "probe": "measure accuracy against the distance that a network has to bridge",

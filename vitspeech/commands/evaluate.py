@@ -5,6 +5,7 @@ A test set with items that the model was trained on is refused.
 vitspeech evaluate checkpoints/cnn-cifar10 --data ROOT
 vitspeech evaluate checkpoints/spoken-words-attention --ctc-weight 0      # the decoder without CTC
 vitspeech evaluate checkpoints/cnn-cifar10 --data ROOT --out answers.csv
+vitspeech evaluate runs/mine/0 --split validation --language-model mine.arpa --language-weight 0.3
 vitspeech evaluate checkpoints/spoken-words-ctc --report errors           # as at the end of training
 """
 
@@ -25,12 +26,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ctc-weight", type=float, help="weight of CTC in a decoder's search; default: as on the card")
     out = "write a table with one row for each test item as well, .csv or .parquet"
     parser.add_argument("--out", type=Path, metavar="FILE", help=out)
+    split = "validation: the words of the validation split, on which weights of a search are chosen (default test)"
+    parser.add_argument("--split", choices=("test", "validation"), default="test", help=split)
+    command_line.add_language_model(parser)
     report = "folder for the files about errors that the end of training writes as well: figures, tables, listings"
     parser.add_argument("--report", type=Path, metavar="FOLDER", help=report)
     command_line.add_device(parser)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     table = command_line.find_table(options)
+    language = command_line.language_settings(options)
     if options.report is not None:
         command_line.check_folder(options.report, "--report")
 
@@ -40,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.checkpoint.release import card_data
     from vitspeech.data.tables import write_table
     from vitspeech.errors import InputError
+    from vitspeech.inference.transcribe import check_search
     from vitspeech.tasks import find_task
 
     device = command_line.find_device(options.device)
@@ -47,10 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model.network.to(device)
     overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}
     overrides = {name: value for name, value in overrides.items() if value is not None}
-    search = vitspeech.Search(**model.card["metrics"].get("search", {}) | overrides)
+    search = vitspeech.Search(**model.card["metrics"].get("search", {}) | overrides | language)
+    check_search(model, search)
     data = card_data(model, options.data)
     folder = model.folder if on_hub(options.checkpoint) else Path(options.checkpoint)
-    check_test_items(data.item_names(), model.card, folder, data.item_root)
+    if options.split == "test":
+        check_test_items(data.item_names(), model.card, folder, data.item_root)
+    elif hasattr(data, "test_sets") and hasattr(data, "transcripts"):
+        data.test_sets = lambda: {"validation": data.items_of("validation")}
+    else:
+        raise InputError(f"--split validation is for data with transcripts, not for {type(data).__name__}")
     report = find_task(model.task, model.trust).evaluate(model.network, data, search=search)
     if table is not None:
         if report.table is None:
@@ -64,5 +76,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     name, value = report.headline
     on_card = model.card["metrics"].get(name)
     on_card = f"{on_card:.4f}" if isinstance(on_card, int | float) else repr(on_card)
-    print(f"{report.text}; the card says {on_card}")
+    print(f"{report.text}; the card says {on_card}" + " of the test set" * (options.split != "test"))
     print(f"{name} {value:.4f}")

@@ -41,12 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pause = "shortest time between the ends of two words (default: the card's)"
     spotting.add_argument("--refractory", type=float, metavar="SECONDS", help=pause)
     parser.add_argument("--no-words", action="store_true", help="FILE holds no words: report false alarms per hour")
+    beam = "hypotheses of a search with a language model (default 8)"
+    parser.add_argument("--beam", type=int, help=beam)
+    command_line.add_language_model(parser)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     if (options.file is None) == (not options.microphone):
         parser.error("give either FILE or --microphone")
     if options.no_words and options.microphone:
         parser.error("--no-words needs a FILE")
+    language = command_line.language_settings(options)
+    if options.beam is not None and not language:
+        parser.error("--beam is for a search with a language model; without one, `stream` is greedy")
 
     import torch
 
@@ -62,13 +68,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)  # parts of a tenth of a second are too small for more threads
     if options.file is not None and Path(options.file).is_dir():
         raise InputError(f"{options.file}: a folder; give one recording")
+    beam = (8 if options.beam is None else options.beam) if language else 1
+    search = vitspeech.Search(beam, **language)
     model = vitspeech.load(options.checkpoint, trust=options.trust)
     given = {"thresholds": options.threshold, "refractory_s": options.refractory}
     given = {name: value for name, value in given.items() if value is not None}
     if is_transcribing(model):
         if given:
             raise InputError(f"{options.checkpoint} transcribes: --threshold and --refractory are for spotting words")
-        listener = vitspeech.TranscriptStream(model, search=vitspeech.Search(beam=1))
+        listener = vitspeech.TranscriptStream(model, search=search)
+    elif language:
+        raise InputError(f"{options.checkpoint} spots single words: --language-model is for transcripts")
     else:
         listener = WordSpotter(model, replace(model.spotting or SpottingSettings(), **given))
     rate = listener.stream.sample_rate_hz

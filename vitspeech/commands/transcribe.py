@@ -6,6 +6,7 @@ vitspeech transcribe checkpoints/spoken-words-ctc talk.wav --attention attention
 vitspeech transcribe checkpoints/spoken-words-ctc talk.wav --format srt > talk.srt
 vitspeech transcribe checkpoints/spoken-words-ctc recordings/ --format vtt --out subtitles
 vitspeech transcribe checkpoints/spoken-words-attention recordings/ --out words.csv --beam 1 --ctc-weight 0
+vitspeech transcribe checkpoints/spoken-words-ctc recordings/ --language-model words.arpa --language-weight 0.5
 vitspeech transcribe checkpoints/spoken-words-ctc recordings/ --device cuda --out words.parquet --resume
 vitspeech transcribe runs/symbols-reverse/0 --symbols "3 1 4 1 5" "2 7 1 8" --picture reverse.png
 
@@ -18,7 +19,6 @@ For the microphone use `vitspeech stream`.
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ctc-weight", type=float, help=weight)
     penalty = "exponent of the length by which an encoder-decoder's scores are divided (default 0.6)"
     parser.add_argument("--length-penalty", type=float, help=penalty)
+    command_line.add_language_model(parser)
     command_line.add_device(parser)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
@@ -75,6 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--attention draws one recording: give one, and no folder")
     if options.picture and not options.symbols and not is_one:
         parser.error("--picture draws one file: give one, and no folder")
+    language = command_line.language_settings(options)
+    if language and options.symbols:
+        parser.error("--language-model is for recordings")
     drawn = options.picture or options.attention
     if not is_text and (options.times or options.units or options.csv or options.resume or drawn):
         parser.error("--times, --units, --csv, --resume, --picture and --attention are for --format text")
@@ -102,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.symbols:
         transcribe_symbols(model, options.symbols, given, options.picture)
         return
-    search = vitspeech.Search(**given)
+    search = vitspeech.Search(**given, **language)
     if options.attention:
         check_drawable(model)
     results = partial(vitspeech.transcribe, model, options.paths, search=search, batch=BATCH, progress=True)
@@ -117,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 lines.append(f"{said.start_s:8.2f} – {said.end_s:.2f} s  {said.label}")
             tqdm.write("\n".join(lines), file=sys.stdout)  # not into a progress bar
     else:
-        settings = {"command": "transcribe", "device": device.partition(":")[0]} | asdict(search)
+        settings = {"command": "transcribe", "device": device.partition(":")[0]} | search.settings()
         settings["rows"] = "units" if options.units else "words"
         options_of_table = {"batch": BATCH, "resume": options.resume} | settings
         with open_results(table, COLUMNS, model, options.paths, **options_of_table) as rows:

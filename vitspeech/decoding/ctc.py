@@ -1,4 +1,4 @@
-"""Decoding for CTC: the best path, the most probable labeling, and the best alignment of a given labeling.
+"""Decoding for CTC: the best path and the most probable labeling, on its own or with a language model.
 
 A path has one class per token. Its labeling results from merging runs of one class and removing blanks (Graves et al.
 2006), so that a repeated unit needs a blank in between. Many paths have the same labeling.
@@ -11,24 +11,28 @@ Shapes: T tokens, C classes (the first C - 1 are units, the last class is the bl
 """
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Hashable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy
-import torch
 from torch import Tensor
 
-from vitspeech.decoding.lattice import best_states
-from vitspeech.decoding.paths import Hypothesis, Link, Prefix, append, extend, from_rows, to_hypothesis, to_rows
+from vitspeech.decoding.alignment import NoPathError, align, tokens_needed, validated
+from vitspeech.decoding.language.scores import LanguageScores
+from vitspeech.decoding.paths import (
+    Hypothesis,
+    Link,
+    Prefix,
+    append,
+    extend,
+    from_rows,
+    to_hypothesis,
+    to_rows,
+)
 from vitspeech.errors import InputError
 
-ROUNDING = 1e-3  # log-probabilities of low precision may exceed 0 by this much
-
-
-class NoPathError(ValueError):
-    """No path of the labeling is possible: there are too few tokens, or each path has probability 0."""
+__all__ = ["GreedySearch", "Hypothesis", "NoPathError", "PrefixBeamSearch", "align", "tokens_needed"]
 
 
 class GreedySearch:
@@ -84,7 +88,7 @@ NO_PATH: Path = (-math.inf, None)
 
 class PrefixBeamSearch:
     """Prefix beam search for the most probable labeling (Graves 2012, sec. 7.5; Hannun et al. 2014, arXiv:1408.2873,
-    alg. 1 without a language model).
+    alg. 1).
 
     The probability of a prefix is the sum over its paths. Paths that end in the blank and paths that end in the last
     unit are summed separately, because a repeated unit is a new one only after a blank. After each token, all
@@ -93,17 +97,21 @@ class PrefixBeamSearch:
     causal, so that a stream's hypotheses equal those of the full utterance. The cost of a token does not depend on the
     number of tokens before it.
 
+    With a language model, prefixes are compared and sorted by log p_CTC(prefix) plus its score of the prefix (shallow
+    fusion). `log_probability` stays that of CTC.
+
     Args:
         beam: Number of prefixes kept.
+        language: The scores of a language model.
 
     Raises:
         InputError: If the beam is below 1.
     """
 
-    def __init__(self, beam: int = 8) -> None:
+    def __init__(self, beam: int = 8, language: LanguageScores | None = None) -> None:
         if beam < 1:
             raise InputError(f"beam={beam} is below 1")
-        self.beam = beam
+        self.beam, self.language = beam, language
         self.restart()
 
     def restart(self) -> None:
@@ -111,6 +119,8 @@ class PrefixBeamSearch:
         self.classes: int | None = None
         self.tokens = 0
         self.prefixes = [Prefix()]
+        self.states = [self.language.start] if self.language else []  # of the language model, after each prefix
+        self.totals = numpy.zeros(1)  # (P,): the language model's scores of the prefixes
         # Each prefix and unit with the prefix that they make, as long as that is in the beam or begins one that is.
         self.extensions: WeakValueDictionary[tuple[Prefix, int], Prefix] = WeakValueDictionary()
         self.in_blank, self.in_unit = numpy.zeros(1), numpy.full(1, -math.inf)  # (P,): sums over paths
@@ -130,25 +140,37 @@ class PrefixBeamSearch:
     @property
     def last(self) -> Link | None:
         """The last unit of the best path of the most probable labeling."""
-        return more_probable(*self.paths[0])[1]
+        return more_probable(*self.paths[self.ranking[0]])[1]
 
     @property
     def log_probability(self) -> float:
         """The log-probability of the most probable labeling."""
-        return float(numpy.logaddexp(self.in_blank[0], self.in_unit[0]))
+        return self.hypothesis_log_probability(self.ranking[0])
 
     def best(self) -> Hypothesis:
         """The most probable labeling so far."""
-        return self.hypothesis(0)
+        return self.hypothesis(self.ranking[0])
 
     def hypotheses(self) -> list[Hypothesis]:
         """All labelings in the beam, the most probable first."""
-        return [self.hypothesis(index) for index in range(len(self.prefixes))]
+        return [self.hypothesis(index) for index in self.ranking]
 
     def hypothesis(self, index: int) -> Hypothesis:
         """The labeling at an index of the beam."""
-        total = float(numpy.logaddexp(self.in_blank[index], self.in_unit[index]))
-        return to_hypothesis(more_probable(*self.paths[index])[1], total)
+        return to_hypothesis(more_probable(*self.paths[index])[1], self.hypothesis_log_probability(index))
+
+    def hypothesis_log_probability(self, index: int) -> float:
+        """The log-probability of the labeling at an index of the beam."""
+        return float(numpy.logaddexp(self.in_blank[index], self.in_unit[index]))
+
+    @property
+    def ranking(self) -> Sequence[int]:
+        """The indices of the beam, the best first if the utterance ends here."""
+        if self.language is None:
+            return range(len(self.prefixes))
+        ends = numpy.array([self.language.final(state) for state in self.states])
+        scores = numpy.logaddexp(self.in_blank, self.in_unit) + self.totals + ends
+        return numpy.argsort(-scores, kind="stable").tolist()
 
     def step(self, row: numpy.ndarray) -> None:
         """Process the log-probabilities of one token (C,)."""
@@ -165,9 +187,11 @@ class PrefixBeamSearch:
             scores[parent, last[index]] = -math.inf
         scores[:, blank] = numpy.logaddexp(in_blank, in_unit)
 
+        totals = self.extended_totals(len(row)) if self.language else None
+        ranks = (scores if totals is None else scores + totals).ravel()
         scores = scores.ravel()
-        best = numpy.argsort(-scores, kind="stable")[: self.beam]
-        best = best[scores[best] > -math.inf]
+        best = numpy.argsort(-ranks, kind="stable")[: self.beam]
+        best = best[ranks[best] > -math.inf]
         if not len(best):  # no continuation is possible; keep the prefixes, so that there still is a hypothesis
             best = numpy.arange(count) * len(row) + blank
         indices, units = (part.tolist() for part in numpy.divmod(best, len(row)))
@@ -182,8 +206,22 @@ class PrefixBeamSearch:
                 paths.append((NO_PATH, self.extended_path(index, unit, values)))
         self.in_blank = numpy.where(is_unchanged, in_blank[indices], -math.inf)
         self.in_unit = numpy.where(is_unchanged, in_unit[indices], scores[best])
+        if totals is not None:
+            self.totals, pairs = totals.ravel()[best], zip(indices, units, strict=True)
+            self.states = [self.state_after(index, None if unit == blank else unit) for index, unit in pairs]
         self.prefixes, self.paths = prefixes, paths
         self.tokens += 1
+
+    def extended_totals(self, classes: int) -> numpy.ndarray:
+        """The language model's score of each prefix with one more unit, and in the blank's column unchanged: (P, C)."""
+        totals = numpy.repeat(self.totals[:, None], classes, axis=1)
+        for index, state in enumerate(self.states):
+            totals[index, :-1] += self.language.row(state)
+        return totals
+
+    def state_after(self, index: int, unit: int | None) -> Hashable:
+        """The state of the language model after the prefix at `index` and one more unit, if there is one."""
+        return self.states[index] if unit is None else self.language.advance(self.states[index], unit)
 
     def parents(self) -> dict[int, int]:
         """Maps prefixes to their parents (without the last unit), where both are in the beam, by their indices."""
@@ -236,58 +274,6 @@ class PrefixBeamSearch:
                 prefix = prefix.parent
 
 
-def align(log_probs: Tensor, units: Sequence[int]) -> Hypothesis:
-    """Align units to tokens: the most probable path of a given labeling. `log_probability` is that of the path.
-
-    Where paths have the same probability, each unit, from the last one back, begins as early as possible.
-
-    Args:
-        log_probs: Log-probabilities of the tokens.
-        units: The labeling.
-
-    Shape:
-        log_probs (T, C)
-
-    Raises:
-        NoPathError: If there are too few tokens, or no path has a positive probability.
-        ValueError: If there are no units, a unit is out of range, or `log_probs` are not log-probabilities.
-    """
-    rows, units = validated(log_probs), [int(unit) for unit in units]
-    tokens, classes = rows.shape
-    if not units:
-        raise ValueError("no units to align: the transcript is empty")
-    invalid = [unit for unit in units if not 0 <= unit < classes - 1]
-    if invalid:
-        raise ValueError(f"unit {invalid[0]} is not among the {classes - 1} units of C={classes} classes")
-    if tokens < tokens_needed(units):
-        raise NoPathError(f"{len(units)} units need {tokens_needed(units)} tokens with CTC, got T={tokens}")
-    states, score = best_states(rows, units)
-    if score == -math.inf:
-        raise NoPathError(f"the {len(units)} units have probability 0 in the T={tokens} tokens")
-    numbers = numpy.arange(1, 2 * len(units), 2)
-    firsts, ends = (numpy.searchsorted(states, numbers, side).tolist() for side in ("left", "right"))
-    return Hypothesis(tuple(units), score, tuple(zip(firsts, ends, strict=True)))
-
-
-def tokens_needed(units: Sequence[int]) -> int:
-    """The minimum number of tokens for these units: one each, and a blank between repeated units."""
-    return len(units) + sum(int(unit) == int(following) for unit, following in pairwise(units))
-
-
 def more_probable(path: Path, other: Path) -> Path:
     """The path of higher log-probability; ties go to the first."""
     return path if path[0] >= other[0] else other
-
-
-def validated(log_probs: Tensor, classes: int | None = None) -> numpy.ndarray:
-    """Validate log-probabilities (T, C) and convert them to double precision, for sums over long utterances."""
-    if log_probs.ndim != 2 or not log_probs.shape[1]:
-        raise ValueError(f"log_probs of shape {tuple(log_probs.shape)} are not (T tokens, C classes)")
-    if classes is not None and log_probs.shape[1] != classes:
-        raise ValueError(f"log_probs have C={log_probs.shape[1]} classes, earlier ones C={classes}")
-    rows = log_probs.detach().to("cpu", torch.float64)
-    if rows.isnan().any():
-        raise ValueError(f"log_probs of token {rows.isnan().any(-1).int().argmax().item()} of T={len(rows)} hold NaN")
-    if len(rows) and rows.max() > ROUNDING:
-        raise ValueError(f"log_probs reach {rows.max().item():.3g}, above 0: pass the log_softmax of logits")
-    return rows.numpy()

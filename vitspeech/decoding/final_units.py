@@ -70,7 +70,9 @@ def drop_others(search: PrefixBeamSearch, token: int) -> None:
     if last is None:
         return
     kept = [index for index, pair in enumerate(search.paths) if all(holds(end, last) for _, end in pair)]
-    if 0 in kept:
+    if search.ranking[0] in kept:
+        if search.language is not None:
+            search.states, search.totals = [search.states[index] for index in kept], search.totals[kept]
         search.prefixes = [search.prefixes[index] for index in kept]
         search.paths = [search.paths[index] for index in kept]
         search.in_blank, search.in_unit = search.in_blank[kept], search.in_unit[kept]

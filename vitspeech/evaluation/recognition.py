@@ -2,7 +2,6 @@
 errors."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ def evaluate(
 
     first, *others = results
     also = {"also": {name: results[name] for name in others}} if others else {}
-    values = {**results[first], "test_set": first, "search": asdict(search), **also}
+    values = {**results[first], "test_set": first, "search": search.settings(), **also}
     return Report(values, "; ".join(texts), write, table)
 
 

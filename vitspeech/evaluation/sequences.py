@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ def evaluate(
 
     first, *others = results
     also = {"also": {name: results[name] for name in others}} if others else {}
-    values = {**results[first], "test_set": first, "search": asdict(search), **also}
+    values = {**results[first], "test_set": first, "search": search.settings(), **also}
     return Report(values, "; ".join(texts), write, lambda: ItemTable(ITEM_COLUMNS, items))
 
 

@@ -30,7 +30,7 @@ from vitspeech.export.network import GraphNetwork
 from vitspeech.export.session import session
 from vitspeech.export.token_step import TokenStep
 from vitspeech.frontends import ConvolutionalPatches, LinearPatches, SpeechTokens
-from vitspeech.inference.transcribe import Search
+from vitspeech.inference.search import Search
 from vitspeech.tasks import find_task
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.checkpoint.schema import SEARCH_RANGES
 from vitspeech.data.audio.parts import AudioParts
 from vitspeech.data.audio.reading import IN_PARTS, TooLongError, read_clip, walk_audio
 from vitspeech.decoding import autoregressive, ctc
@@ -24,35 +23,11 @@ from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.batches import OnError, Position, run_in_batches
 from vitspeech.inference.pretrained import refuse_pretrained
+from vitspeech.inference.search import Search, new_ctc_search
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
 
 BATCH = 16
 TASKS = ("vitspeech.Recognition", "vitspeech.Transcription")  # whose networks output transcripts
-
-
-@dataclass(frozen=True)
-class Search:
-    """Parameters of the search for a transcript.
-
-    Args:
-        beam: Number of hypotheses kept after each step, from 1, which is greedy search, to 1000.
-        length_penalty: Exponent of the length normalization of an encoder-decoder's scores, at most 100.
-        ctc_weight: Weight of CTC in the score of an encoder-decoder that has a CTC head. Without CTC the decoder makes
-            counting errors on utterances with more words than in training. 0.7 was the best value on validation
-            utterances of 1 to 7 words, and within 0.1 percentage points of the best on those of 8 to 12 words.
-
-    Raises:
-        InputError: If a number is out of its range.
-    """
-
-    beam: int = 8
-    length_penalty: float = 0.6
-    ctc_weight: float = 0.7
-
-    def __post_init__(self) -> None:
-        for name, (low, high) in SEARCH_RANGES.items():
-            if not low <= getattr(self, name) <= high:
-                raise InputError(f"{name}={getattr(self, name)} is not within {low} .. {high}")
 
 
 @dataclass(frozen=True)
@@ -133,6 +108,8 @@ def transcribe(
         raise InputError(
             f"{type(model.network).__name__} outputs labels, not transcripts; use `vitspeech {verb}` (vitspeech.{verb})"
         )
+    check_search(model, search)
+    device = next(model.network.parameters()).device
     from vitspeech.inference.long_recordings import transcribe_long, why_not_streamed  # they import this module
 
     device, refusal = next(model.network.parameters()).device, why_not_streamed(model)
@@ -185,16 +162,21 @@ def transcribe_batch(
 ) -> list[Transcript]:
     """Transcribe a batch of utterances that are padded at the end: (B, N), (B,) -> B transcripts."""
     search = search or Search()
-    decode = decode_autoregressive if is_autoregressive(network) else decode_ctc
     tokens = getattr(network, "tokens", None)
-    return [to_transcript(best, labels, tokens) for best in decode(network, waveforms, lengths, search)]
+    if is_autoregressive(network):
+        hypotheses = decode_autoregressive(network, waveforms, lengths, search)
+    else:
+        hypotheses = decode_ctc(network, labels, waveforms, lengths, search)
+    return [to_transcript(best, labels, tokens) for best in hypotheses]
 
 
-def decode_ctc(network: nn.Module, waveforms: Tensor, lengths: Tensor, search: Search) -> list[ctc.Hypothesis]:
+def decode_ctc(
+    network: nn.Module, labels: Sequence[str], waveforms: Tensor, lengths: Tensor, search: Search
+) -> list[ctc.Hypothesis]:
     """The best hypothesis of each utterance, from any network that `vitspeech.Recognition` can train."""
     hypotheses = []
     for log_probs in log_probabilities(*network(waveforms, lengths)):
-        ctc_search = new_ctc_search(search)
+        ctc_search = new_ctc_search(search, labels)
         ctc_search.push(log_probs)
         hypotheses.append(ctc_search.best())
     return hypotheses
@@ -203,7 +185,12 @@ def decode_ctc(network: nn.Module, waveforms: Tensor, lengths: Tensor, search: S
 def decode_autoregressive(
     network: SpeechTranscriber, waveforms: Tensor, lengths: Tensor, search: Search
 ) -> list[ctc.Hypothesis]:
-    """The best hypothesis of each utterance, from an encoder-decoder; its spans are those of the best CTC alignment."""
+    """The best hypothesis of each utterance, from an encoder-decoder; its spans are those of the best CTC alignment.
+
+    Raises:
+        InputError: If the search has a language model, which is for recognizers with CTC.
+    """
+    refuse_language_model(network, search)
     encoded, padding = network.encode(waveforms, lengths)
     longest = longest_output(network, encoded.shape[1])
     sizes = {"start": network.start_unit, "batch": len(encoded), "longest": longest}
@@ -236,9 +223,22 @@ def log_probabilities(logits: Tensor, tokens: Tensor) -> list[Tensor]:
     return [log_probs[:count] for log_probs, count in zip(padded, tokens.tolist(), strict=True)]
 
 
-def new_ctc_search(search: Search) -> ctc.GreedySearch | ctc.PrefixBeamSearch:
-    """A CTC search that accepts log-probabilities in parts."""
-    return ctc.GreedySearch() if search.beam == 1 else ctc.PrefixBeamSearch(search.beam)
+def check_search(model: Model, search: Search | None) -> None:
+    """Refuse a language model that does not fit a model, before recordings are read.
+
+    Raises:
+        InputError: If its units are not those of the model, or the model has no CTC.
+    """
+    if search is not None and search.language_model is not None:
+        if is_autoregressive(model.network):
+            refuse_language_model(model.network, search)
+        new_ctc_search(search, model.labels)
+
+
+def refuse_language_model(network: nn.Module, search: Search) -> None:
+    """Raise an InputError if the search of an encoder-decoder has a language model."""
+    if search.language_model is not None:
+        raise InputError(f"{type(network).__name__} has no search with a language model; use a recognizer with CTC")
 
 
 def with_spans(hypothesis: autoregressive.Hypothesis, log_probs: Tensor | None) -> ctc.Hypothesis:

@@ -11,7 +11,6 @@ import numpy
 from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.decoding.ctc import GreedySearch
 from vitspeech.decoding.final_units import take_final
 from vitspeech.decoding.paths import Link, links_after, to_hypothesis
 from vitspeech.decoding.units import Segment, kind_of, to_text, to_words, word_ranges
@@ -124,7 +123,7 @@ class TranscriptStream:
         if not is_transcribing(model):
             name = type(model.network).__name__
             raise InputError(f"{name} can't transcribe a stream; use a SpeechRecognizer (trained with CTC)")
-        self.stream, self.search = stream(model), new_ctc_search(search or Search())
+        self.stream, self.search = stream(model), new_ctc_search(search or Search(), model.labels)
         self.labels, self.tokens, self.delay_samples = model.labels, model.network.tokens, self.stream.delay_samples
 
     def push(self, samples: Tensor | numpy.ndarray) -> TranscriptSoFar:
@@ -151,13 +150,10 @@ class TranscriptStream:
     def words(self, parts: Iterable[Tensor]) -> Iterator[Segment]:
         """Yield each unit (word, character or piece) of parts (N,) as soon as it is final; see `live` for words.
 
-        Call `restart` before another recording if you stop before the end.
-
-        Raises:
-            InputError: If the search is not greedy, since a beam's words are only final at the end.
+        A unit of greedy search is final when the next token does not extend it, one of a beam when all hypotheses of
+        the beam share it, which may be as late as after the words that follow. Call `restart` before another recording
+        if you stop before the end.
         """
-        if not isinstance(self.search, GreedySearch):
-            raise InputError("the words of a beam are only final at the end; use Search(beam=1)")
         for part in parts:
             self.advance(self.stream.push(part))
             yield from self.to_segments(self.take_final())

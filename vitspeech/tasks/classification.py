@@ -14,7 +14,7 @@ from torchmetrics.classification import MulticlassAccuracy
 
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report, classification
-from vitspeech.inference.transcribe import Search
+from vitspeech.inference.search import Search
 from vitspeech.tasks.task import Task
 
 

@@ -15,7 +15,7 @@ from torchmetrics.classification import MulticlassAccuracy
 
 from vitspeech.errors import InputError
 from vitspeech.evaluation import Report, labeling
-from vitspeech.inference.transcribe import Search
+from vitspeech.inference.search import Search
 from vitspeech.metrics.word_times import frame_labels
 from vitspeech.tasks.utterance_task import UtteranceTask, length_groups
 

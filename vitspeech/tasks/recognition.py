@@ -19,7 +19,7 @@ from vitspeech.decoding.ctc import GreedySearch, tokens_needed
 from vitspeech.decoding.units import to_text
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report, recognition
-from vitspeech.inference.transcribe import Search
+from vitspeech.inference.search import Search
 from vitspeech.tasks.utterance_task import UtteranceTask, length_groups
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report
-from vitspeech.inference.transcribe import Search
+from vitspeech.inference.search import Search
 from vitspeech.metrics.mean_loss import MeanLoss
 from vitspeech.tasks.optimizer import Decay, learning_rate, parameter_groups
 from vitspeech.tasks.sharding import shard

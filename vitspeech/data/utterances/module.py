@@ -125,6 +125,10 @@ class UtteranceData(InMemoryData):
         """The test sets by name; the first one gives the main result. Each has `utterances` with `id` and `words`."""
         return {"test": self.items_of("test")}
 
+    def transcripts(self, split: str) -> list[list[str]]:
+        """The words of each utterance of a split, for a language model; no sound is read if they are known without."""
+        return [list(utterance.words) for utterance in self.items_of(split).utterances]
+
     def packed(self, split: str) -> PackedUtterances:
         return PackedUtterances(self.pack, split, self.encode)
 

@@ -164,6 +164,12 @@ class RecordedData(UtteranceData):
             return RecordedUtterances(recordings, sounds, units, torch.tensor(seconds), replace=split != TEST)
         return RecordedUtterances(recordings, read_recordings(recordings, split), units)
 
+    def transcripts(self, split: str) -> list[list[str]]:
+        if self.pack is not None:
+            return super().transcripts(split)
+        self.prepare()
+        return [recording.words for recording in self.splits[split]]
+
     def prepare(self) -> None:
         """List and check the recordings of all splits before reading any."""
         if hasattr(self, "splits"):

@@ -125,6 +125,13 @@ class WordSequences(UtteranceData):
             sets[Path(manifest).stem] = FixedUtterances(utterances, sampler, self)
         return sets or {"drawn": self.fixed_utterances("test", sampler)}
 
+    def transcripts(self, split: str) -> list[list[str]]:
+        """The words of each utterance of a split; for training those of `count` utterances, of which it has no end."""
+        if split != "train":
+            return super().transcripts(split)
+        generator, sampler = numpy.random.default_rng(self.seed), self.sampler(split)
+        return [sampler.sample("", generator).words for _ in range(self.count)]
+
     def item_names(self) -> dict[str, list[str]]:
         """The names of the source's clips in each split, if it names them; for the test those in the manifests."""
         names = self.source.item_names() if hasattr(self.source, "item_names") else {}

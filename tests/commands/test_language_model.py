@@ -1,0 +1,101 @@
+"""`vitspeech language-model`: estimates from training transcripts, and what commands do with the file."""
+
+import pytest
+from running import one_line
+from tiny import TINY_SEQUENCES
+
+import vitspeech
+from vitspeech.decoding.language import arpa
+
+DATA = [argument for argument in TINY_SEQUENCES if argument.startswith("--data")]
+CONFIG = "spoken_words/sequences"
+
+
+@pytest.fixture
+def words_model(command, tmp_path):
+    """A language model of the words of the tiny recognizer."""
+    result = command("language-model", CONFIG, tmp_path / "words.arpa", *DATA, "--order", 2)
+    assert result.returncode == 0, result.stderr
+    return tmp_path / "words.arpa", result.stdout
+
+
+def test_the_units_of_the_training_transcripts_are_counted(words_model, finished_recognizer_run):
+    file, printed = words_model
+    model, labels = arpa.read(file), vitspeech.load(finished_recognizer_run).labels
+    assert model.kind == "words" and model.vocabulary == [*labels, "<s>", "</s>"] and model.order == 2
+    first, sizes, perplexity = printed.splitlines()
+    assert first.startswith("60 training transcripts, ") and first.endswith(" words, order 2")
+    assert sizes.startswith(f"{file}: {len(labels) + 2}, ")
+    assert 3 < float(perplexity.rpartition(" ")[2]) < len(labels) + 1
+    assert file.read_text().startswith(f"# vitspeech {vitspeech.__version__}: modified Kneser-Ney, 60 training")
+
+
+def test_characters_and_the_words_of_characters_are_counted(command, tmp_path):
+    characters, words = tmp_path / "characters.arpa", tmp_path / "words.arpa"
+    assert command("language-model", CONFIG, characters, *DATA, "--data.units=characters").returncode == 0
+    assert command("language-model", CONFIG, words, *DATA, "--data.units=characters", "--words").returncode == 0
+    assert (arpa.read(characters).kind, arpa.read(characters).order) == ("characters", 6)
+    assert (arpa.read(words).kind, arpa.read(words).order) == ("words", 3)
+    assert "<unk>" in arpa.read(words).index and " " in arpa.read(characters).index
+
+
+def test_other_text_is_counted(command, tmp_path, finished_recognizer_run):
+    one, other = vitspeech.load(finished_recognizer_run).labels[:2]
+    text = tmp_path / "text.txt"
+    text.write_text(f"{one} {other}\n\n{one}\n")
+    result = command("language-model", CONFIG, tmp_path / "out.arpa", *DATA, "--text", text)
+    assert result.stdout.startswith("2 lines of text.txt, 3 words, order 3\n")
+    text.write_text(f"{one} {other}\n\n{one} supercalifragilistic\n")
+    message = one_line(command("language-model", CONFIG, tmp_path / "new.arpa", *DATA, "--text", text))
+    assert "text.txt: line 3: 'supercalifragilistic'" in message and not (tmp_path / "new.arpa").exists()
+
+
+@pytest.mark.parametrize(
+    "config, arguments, message",
+    [
+        ("shapes/vit", [], "Shapes has no transcripts: a language model is for recognizers"),
+        (CONFIG, ["--order", "0"], "order=0 is not within 1 .. 20"),
+        (CONFIG, ["--text", "missing.txt"], "missing.txt"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(command, tmp_path, config, arguments, message):
+    assert message in one_line(command("language-model", config, tmp_path / "out.arpa", *arguments))
+
+
+def test_an_output_that_cannot_be_written_is_refused(command, tmp_path):
+    assert "is a folder" in one_line(command("language-model", CONFIG, tmp_path))
+    assert command("language-model", CONFIG, tmp_path / "out.arpa", "--ordr", 2).returncode == 2
+
+
+def test_commands_take_the_language_model(command, words_model, finished_recognizer_run, words):
+    file, _ = words_model
+    model, options = vitspeech.load(finished_recognizer_run), ["--language-model", file, "--language-weight", 3]
+    search = vitspeech.Search(language_model=file, language_weight=3)
+    ((_, expected),) = vitspeech.transcribe(model, [words], search=search)
+    assert command("transcribe", finished_recognizer_run, words, *options).stdout == f"{words}: {expected.text}\n"
+    lines = command("stream", finished_recognizer_run, words, *options).stdout.splitlines()[1:-1]
+    assert [line.split()[-1] for line in lines] == expected.text.split()
+    evaluated = command("evaluate", finished_recognizer_run, "--split", "validation", *options, "--length-bonus", 1)
+    assert evaluated.returncode == 0 and "validation: word_error_rate" in evaluated.stdout
+
+
+def test_a_language_model_that_does_not_fit_is_refused_in_one_line(
+    command, words_model, finished_recognizer_run, finished_transcriber_run, finished_speech_run, words
+):
+    file, _ = words_model
+    verbs = [("transcribe", words), ("stream", words), ("evaluate",)]
+    for verb, *paths in verbs:
+        broken, other = file.with_name("broken.arpa"), file.with_name("other.arpa")
+        broken.write_text(file.read_text().replace("ngram 2=", "ngram 2=x"))
+        other.write_text(file.read_text().replace(arpa.read(file).vocabulary[0], "elephant"))
+        message = one_line(command(verb, finished_recognizer_run, *paths, "--language-model", broken))
+        assert f"{broken}: line 6: 'ngram 2=x" in message
+        message = one_line(command(verb, finished_recognizer_run, *paths, "--language-model", other))
+        assert "the language model has the unit 'elephant'" in message
+        message = one_line(command(verb, finished_recognizer_run, *paths, "--length-bonus", 1))
+        assert "--length-bonus needs --language-model" in message
+    message = one_line(command("transcribe", finished_transcriber_run, words, "--language-model", file))
+    assert "SpeechTranscriber has no search with a language model; use a recognizer with CTC" in message
+    message = one_line(command("stream", finished_speech_run, words, "--language-model", file))
+    assert "spots single words: --language-model is for transcripts" in message
+    assert command("stream", finished_recognizer_run, words, "--beam", 4).returncode == 2
