@@ -283,9 +283,9 @@ def test_without_times_there_are_no_subtitles(command, finished_transcriber_run,
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--format", "srt", "--times"], 2, "--picture are for --format text"),
-        (["--format", "srt", "--resume"], 2, "--picture are for --format text"),
-        (["--format", "srt", "--csv", "a.csv"], 2, "--picture are for --format text"),
+        (["--format", "srt", "--times"], 2, "--picture and --attention are for --format text"),
+        (["--format", "srt", "--resume"], 2, "--picture and --attention are for --format text"),
+        (["--format", "srt", "--csv", "a.csv"], 2, "--picture and --attention are for --format text"),
         (["again.wav", "--format", "srt"], 2, "name a folder for more: --out"),
         (["--format", "ass"], 2, "invalid choice: 'ass'"),
         (["--format", "srt", "--out", "a.vtt"], 1, "--out a.vtt: name a folder, or a file .srt for one recording"),
