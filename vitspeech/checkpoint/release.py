@@ -3,7 +3,7 @@
 import inspect
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -15,6 +15,7 @@ from vitspeech.checkpoint.schema import check_arguments, check_card, is_class, s
 from vitspeech.data.files import write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.storage.format import PACK
+from vitspeech.data.utterances.pieces import Pieces
 from vitspeech.data.utterances.word_clips import WordSource
 from vitspeech.data.utterances.word_sequences import MANIFESTS, manifest_file
 from vitspeech.documents import read_text
@@ -193,7 +194,7 @@ def percentages(metrics: dict[str, Any]) -> tuple[str, str]:
     return ", ".join(values), ", ".join(spreads)
 
 
-def card_data(model: Model, root: str | None) -> InMemoryData:
+def card_data(model: Model, root: str | None, changes: Mapping[str, Any] | None = None) -> InMemoryData:
     """Build the data set that a model's card names, with its files under `root`.
 
     A card names no folders, starts no download, and names manifests of the package, or files beside the model or in
@@ -202,6 +203,7 @@ def card_data(model: Model, root: str | None) -> InMemoryData:
     Args:
         model: From `load`.
         root: The folder of the data set that the user names; `None` is the default of the data set's class.
+        changes: Arguments of the data set in place of the card's, such as another test set.
 
     Raises:
         InputError: If the card names no data set, or one that is not of vitspeech and not in a module that the model
@@ -210,7 +212,11 @@ def card_data(model: Model, root: str | None) -> InMemoryData:
     """
     if "data" not in model.card:
         raise InputError("the card names no data set")
-    data = build_data(model.card["data"], InMemoryData, root, model.trust)
+    description = model.card["data"]
+    description = {**description, "init_args": description.get("init_args", {}) | dict(changes or {})}
+    data = build_data(description, InMemoryData, root, model.trust)
+    if "merges" in model.preprocessing:  # the pieces are those of the model, whatever transcripts there are
+        data.labels, data.pieces = list(model.labels), Pieces(model.labels, model.preprocessing["merges"])
     if getattr(data, "manifests", ()):
         folders = [Path(folder) for folder in (model.folder, root) if folder is not None]
         data.manifests = [find_manifest(name, folders) for name in data.manifests]

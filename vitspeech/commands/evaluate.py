@@ -7,6 +7,7 @@ vitspeech evaluate checkpoints/spoken-words-attention --ctc-weight 0      # the 
 vitspeech evaluate checkpoints/cnn-cifar10 --data ROOT --out answers.csv
 vitspeech evaluate runs/mine/0 --split validation --language-model mine.arpa --language-weight 0.3
 vitspeech evaluate checkpoints/spoken-words-ctc --report errors           # as at the end of training
+vitspeech evaluate checkpoints/librispeech-5h-ctc --data ROOT --test test-clean
 """
 
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out = "write a table with one row for each test item as well, .csv or .parquet"
     parser.add_argument("--out", type=Path, metavar="FILE", help=out)
     split = "validation: the words of the validation split, on which weights of a search are chosen (default test)"
+    test = "test on these subsets in place of those of the card, such as test-clean; for LibriSpeech"
+    parser.add_argument("--test", nargs="+", metavar="SUBSET", help=test)
     parser.add_argument("--split", choices=("test", "validation"), default="test", help=split)
     command_line.add_language_model(parser)
     report = "folder for the files about errors that the end of training writes as well: figures, tables, listings"
@@ -55,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     overrides = {name: value for name, value in overrides.items() if value is not None}
     search = vitspeech.Search(**model.card["metrics"].get("search", {}) | overrides | language)
     check_search(model, search)
-    data = card_data(model, options.data)
+    if options.test and not model.card.get("data", {}).get("class_path", "").endswith(".LibriSpeech"):
+        raise InputError("--test is for models of LibriSpeech")
+    data = card_data(model, options.data, {"test": options.test, "test_speakers": []} if options.test else None)
     folder = model.folder if on_hub(options.checkpoint) else Path(options.checkpoint)
     if options.split == "test":
         check_test_items(data.item_names(), model.card, folder, data.item_root)
@@ -76,5 +81,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     name, value = report.headline
     on_card = model.card["metrics"].get(name)
     on_card = f"{on_card:.4f}" if isinstance(on_card, int | float) else repr(on_card)
-    print(f"{report.text}; the card says {on_card}" + " of the test set" * (options.split != "test"))
+    other = options.split != "test" or options.test
+    print(f"{report.text}; the card says {on_card}" + " of its test set" * bool(other))
     print(f"{name} {value:.4f}")

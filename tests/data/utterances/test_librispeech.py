@@ -96,6 +96,23 @@ def test_pieces_are_learned_from_training_and_are_in_the_preprocessing(tmp_path)
     assert "".join(names).replace("▁", " ").split() == data.train.utterances[0].words
 
 
+def test_a_test_subset_needs_no_other(tmp_path):
+    write(tmp_path, "clean", {12: "GO"})
+    none = {"test_speakers": (), "validation_speakers": ()}
+    data = LibriSpeech(str(tmp_path), train=["mini"], validation=["dev"], test=["clean"], **none)
+    assert [item.id for item in data.test_sets()["test"].utterances] == ["12-7-0000", "12-7-0001"]
+    assert list(data.item_names()) == ["test"]
+    for read in (lambda: data.read("train"), lambda: data.read("validation"), lambda: data.setup("fit")):
+        with pytest.raises(FileNotFoundError, match=r"mini: this subset .* is missing"):
+            read()
+
+
+def test_a_missing_subset_of_validation_is_not_replaced_by_speakers_of_training(tmp_path):
+    none = {"test_speakers": (), "validation_speakers": ()}
+    data = LibriSpeech(str(write(tmp_path)), train=["mini"], validation=["dev"], test=["clean"], **none)
+    assert list(data.item_names()) == ["train"] and len(data.item_names()["train"]) == 8
+
+
 @pytest.mark.parametrize("storage", ["memory", "files"])
 def test_memory_and_files_give_the_same(tmp_path, storage):
     data = made(write(tmp_path), storage=storage, workers=0)

@@ -99,7 +99,11 @@ class LibriSpeech(RecordedData):
         self.root = self.item_root = self.data_root / FOLDER
 
     def prepare_data(self) -> None:
-        """Download subsets if asked to, and check that all exist; runs in one process per machine."""
+        """Download subsets if asked to, and check that all exist; runs in one process per machine.
+
+        Raises:
+            FileNotFoundError: If one is missing.
+        """
         if self.pack is not None:
             return
         for subset in (subset for subsets in self.subsets.values() for subset in subsets):
@@ -117,31 +121,50 @@ class LibriSpeech(RecordedData):
 
     @cached_property
     def listed(self) -> dict[str, list[Recording]]:
-        """The recordings of each split."""
-        self.prepare_data()
-        splits = {}
-        for split, subsets in self.subsets.items():
-            if subsets:
-                splits[split] = [item for subset in subsets for item in list_subset(self.root / subset)]
-        for split, speakers in self.speakers.items():
-            if missing := set(speakers) - {item.speaker for item in splits["train"]}:
-                raise InputError(f"{split}_speakers: {', '.join(sorted(missing))} not in {self.subsets['train']}")
-            if speakers:
-                splits[split] = [item for item in splits["train"] if item.speaker in speakers]
-        held_out = {speaker for speakers in self.speakers.values() for speaker in speakers}
-        splits["train"] = [item for item in splits["train"] if item.speaker not in held_out]
-        splits = hold_out(splits, self.root)
-        if self.hours is not None:
-            splits["train"] = some_hours(splits["train"], self.hours)
+        """The recordings of each split, without those of a split that has a subset of its own that is missing."""
+        if not self.has("train") and not self.has("test"):
+            self.prepare_data()
+        splits = {
+            split: [item for subset in subsets for item in list_subset(self.root / subset)]
+            for split, subsets in self.subsets.items()
+            if subsets and self.has(split)
+        }
+        if "train" in splits:
+            splits |= self.held_out(splits["train"])
         for split, recordings in splits.items():
             if not recordings:
                 raise InputError(f"{split}: no speaker is left")
         return splits
 
+    def has(self, split: str) -> bool:
+        """Whether all subsets of a split are there."""
+        return all((self.root / subset).is_dir() for subset in self.subsets[split])
+
+    def held_out(self, recordings: list[Recording]) -> dict[str, list[Recording]]:
+        """Divide the recordings of the training subsets: those of training, and of the splits without a subset.
+
+        Raises:
+            InputError: If there is no such speaker, or there are fewer hours than training is to have.
+        """
+        splits, found = {}, {item.speaker for item in recordings}
+        for split, speakers in self.speakers.items():
+            if missing := set(speakers) - found:
+                raise InputError(f"{split}_speakers: {', '.join(sorted(missing))} not in {self.subsets['train']}")
+            if speakers or self.subsets[split]:
+                splits[split] = [item for item in recordings if item.speaker in speakers]
+        held_out = {speaker for speakers in self.speakers.values() for speaker in speakers}
+        splits["train"] = [item for item in recordings if item.speaker not in held_out]
+        splits = hold_out(splits, self.root)
+        if self.hours is not None:
+            splits["train"] = some_hours(splits["train"], self.hours)
+        return {split: items for split, items in splits.items() if split == "train" or not self.subsets[split]}
+
     def list_splits(self) -> dict[str, list[Recording]]:
         return self.listed
 
     def training_transcripts(self) -> Iterator[list[str]]:
+        if "train" not in self.listed:
+            self.prepare_data()
         return (recording.words for recording in self.listed["train"])
 
 

@@ -152,6 +152,8 @@ class RecordedData(UtteranceData):
 
     def read(self, split: str) -> "RecordedUtterances":
         self.prepare()
+        if split not in self.splits:
+            self.prepare_data()  # says what is missing
         recordings = self.splits[split]
         seconds: list[float] = []
         if self.checks_files and (self.storage == FILES or self.broken):
