@@ -63,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     data = card_data(model, options.data, {"test": options.test, "test_speakers": []} if options.test else None)
     folder = model.folder if on_hub(options.checkpoint) else Path(options.checkpoint)
     if options.split == "test":
-        check_test_items(data.item_names(), model.card, folder, data.item_root)
+        card = model.card | {"splits": {}} if options.test else model.card  # another test set than the card's
+        check_test_items(data.item_names(), card, folder, data.item_root)
     elif hasattr(data, "test_sets") and hasattr(data, "transcripts"):
         data.test_sets = lambda: {"validation": data.items_of("validation")}
     else:

@@ -44,6 +44,8 @@ class LibriSpeech(RecordedData):
         hours: Train on about so many hours: utterances of all speakers, chosen by a hash; `None` is all.
         units: What is recognized: `characters` (with a space between words), `pieces` of words (byte-pair units), or
             `words`.
+        vocabulary: All words, or all characters including the space; `training` is those of the training transcripts.
+            `None` is the words of training, or the space, the apostrophe and the letters a to z.
         vocab_size: Number of pieces, learned from the training transcripts.
         batch: Utterances of an optimizer step, on all devices together.
         batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
@@ -70,6 +72,7 @@ class LibriSpeech(RecordedData):
         test_speakers: Sequence[int] = (),
         hours: float | None = None,
         units: Literal["words", "characters", "pieces"] = "characters",
+        vocabulary: Sequence[str] | Literal["training"] | None = None,
         vocab_size: int = 500,
         batch: int = 32,
         batch_s: float | None = None,
@@ -78,8 +81,8 @@ class LibriSpeech(RecordedData):
         seed: int = 0,
         **storage: Any,
     ) -> None:
-        units_and_batch = {"units": units, "vocab_size": vocab_size, "batch": batch, "batch_s": batch_s}
-        super().__init__(**units_and_batch, augment=augment, seed=seed, **storage)
+        of_units = {"units": units, "vocabulary": vocabulary, "vocab_size": vocab_size}
+        super().__init__(**of_units, batch=batch, batch_s=batch_s, augment=augment, seed=seed, **storage)
         self.subsets = {"train": list(train), "validation": list(validation), "test": list(test)}
         self.speakers = {
             "validation": [str(speaker) for speaker in validation_speakers],
@@ -87,6 +90,9 @@ class LibriSpeech(RecordedData):
         }
         if not train:
             raise InputError("train: no subset is named")
+        named = [subset for subsets in self.subsets.values() for subset in subsets]
+        if twice := sorted({subset for subset in named if named.count(subset) > 1}):
+            raise InputError(f"{twice[0]} is named twice; a subset is for one of train, validation and test")
         for split, speakers in self.speakers.items():
             if speakers and self.subsets[split]:
                 raise InputError(f"{split} and {split}_speakers are both given; a split has one source")
