@@ -102,8 +102,13 @@ def test_a_test_subset_needs_no_other(tmp_path):
     data = LibriSpeech(str(tmp_path), train=["mini"], validation=["dev"], test=["clean"], **none)
     assert [item.id for item in data.test_sets()["test"].utterances] == ["12-7-0000", "12-7-0001"]
     assert list(data.item_names()) == ["test"]
-    for read in (lambda: data.read("train"), lambda: data.read("validation"), lambda: data.setup("fit")):
-        with pytest.raises(FileNotFoundError, match=r"mini: this subset .* is missing"):
+    for missing, read in (
+        ("mini", lambda: data.read("train")),
+        ("dev", lambda: data.read("validation")),
+        ("mini", lambda: data.setup("fit")),
+        ("mini", data.prepare_data),
+    ):
+        with pytest.raises(FileNotFoundError, match=rf"{missing}: this subset .* is missing \(found: clean\)"):
             read()
 
 
@@ -181,7 +186,8 @@ def test_a_missing_subset_lists_those_there_are(tmp_path):
     [
         ({"test_speakers": [99]}, "test_speakers: 99 not in"),
         ({"test_speakers": [13]}, "speaker 13 is in validation_speakers and in test_speakers"),
-        ({"test": ["mini"]}, "test and test_speakers are both given"),
+        ({"test": ["clean"]}, "test and test_speakers are both given"),
+        ({"test": ["mini"], "test_speakers": []}, "mini is named twice"),
         ({"train": []}, "train: no subset"),
         ({"test_speakers": [11, 12, 14]}, "train: no speaker is left"),
     ],

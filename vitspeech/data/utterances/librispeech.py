@@ -112,24 +112,31 @@ class LibriSpeech(RecordedData):
         """
         if self.pack is not None:
             return
-        for subset in (subset for subsets in self.subsets.values() for subset in subsets):
-            folder = self.root / subset
-            if self.download and subset in OFFICIAL and not folder.is_dir():
-                self.data_root.mkdir(parents=True, exist_ok=True)
-                torchaudio.datasets.LIBRISPEECH(self.data_root, url=subset, download=True)
-            if not folder.is_dir():
+        for split, subsets in self.subsets.items():
+            for subset in subsets if self.download else ():
+                if subset in OFFICIAL and not (self.root / subset).is_dir():
+                    self.data_root.mkdir(parents=True, exist_ok=True)
+                    torchaudio.datasets.LIBRISPEECH(self.data_root, url=subset, download=True)
+            self.check_split(split)
+
+    def check_split(self, split: str) -> None:
+        """Check that all subsets of a split exist; without one of its own, those of training.
+
+        Raises:
+            FileNotFoundError: If one is missing.
+        """
+        for subset in self.subsets[split] or self.subsets["train"]:
+            if not (self.root / subset).is_dir():
                 known = ", ".join(sorted(path.name for path in self.root.glob("*/"))) or "none"
                 raise FileNotFoundError(
-                    f"{folder}: this subset of LibriSpeech is missing (found: {known}); pass the folder that contains "
-                    f"{FOLDER}/ by VITSPEECH_DATA or --data.root (evaluate: --data), or download the official subsets "
-                    "with `vitspeech train ... --data.download true`"
+                    f"{self.root / subset}: this subset of LibriSpeech is missing (found: {known}); pass the folder "
+                    f"that contains {FOLDER}/ by VITSPEECH_DATA or --data.root (evaluate: --data), or download the "
+                    "official subsets with `vitspeech train ... --data.download true`"
                 )
 
     @cached_property
     def listed(self) -> dict[str, list[Recording]]:
         """The recordings of each split, without those of a split that has a subset of its own that is missing."""
-        if not self.has("train") and not self.has("test"):
-            self.prepare_data()
         splits = {
             split: [item for subset in subsets for item in list_subset(self.root / subset)]
             for split, subsets in self.subsets.items()
@@ -169,8 +176,7 @@ class LibriSpeech(RecordedData):
         return self.listed
 
     def training_transcripts(self) -> Iterator[list[str]]:
-        if "train" not in self.listed:
-            self.prepare_data()
+        self.check_split("train")
         return (recording.words for recording in self.listed["train"])
 
 

@@ -137,6 +137,13 @@ class RecordedData(UtteranceData):
             return Pieces(self.pack.labels, self.pack.preprocessing.get("merges", ()))
         return Pieces.learn(map(" ".join, self.training_transcripts()), self.vocab_size)
 
+    def check_split(self, split: str) -> None:
+        """Check that the recordings of a split are there.
+
+        Raises:
+            FileNotFoundError: If they are missing.
+        """
+
     def training_transcripts(self) -> Iterator[list[str]]:
         """The words of each utterance of training; reads lists, no sound."""
         raise NotImplementedError(f"{type(self).__name__} does not implement training_transcripts")
@@ -152,8 +159,7 @@ class RecordedData(UtteranceData):
 
     def read(self, split: str) -> "RecordedUtterances":
         self.prepare()
-        if split not in self.splits:
-            self.prepare_data()  # says what is missing
+        self.check_split(split)
         recordings = self.splits[split]
         seconds: list[float] = []
         if self.checks_files and (self.storage == FILES or self.broken):
