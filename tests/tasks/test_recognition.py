@@ -195,6 +195,12 @@ def test_the_sample_is_training_utterances_as_they_are_fed_end_to_end_without_pa
     assert found.tolist() == [[(number + 1) / 8 for number in range(10) for _ in range(number + 5)]]
 
 
+def test_the_sample_of_a_large_set_is_spread_over_it(monkeypatch):
+    monkeypatch.setattr(utterance_task, "SAMPLED", 4)
+    data = SimpleNamespace(train=Train(), seed=23, training_batch=lambda speech, _: speech)
+    assert sorted(set(task(Rows()).sample(data)[0].tolist())) == [1, 4, 7, 10]
+
+
 def spelled(path) -> torch.Tensor:
     """The samples with which `Rows` finds that class likeliest at each token."""
     return (5.0 * F.one_hot(torch.tensor(path), 4)).flatten()

@@ -16,6 +16,7 @@ from torch import Tensor
 from vitspeech.errors import InputError
 from vitspeech.tasks.task import Task
 
+SAMPLED = 256  # utterances that a network is initialized from
 GROUPS = 4  # a batch of 1 to 7 words is half padding as a whole, and a fifth padding in four groups of similar length
 SHORT = 256  # inputs, such as symbols: passing their padding through the network takes less time than another pass
 SMALLEST_GROUP = 8  # utterances: batch norm over one or two hides how much noise they have, which evaluation does not
@@ -41,8 +42,13 @@ class UtteranceTask(Task):
             )
 
     def sample(self, data: lightning.LightningDataModule) -> Tensor:
-        """Training utterances as training feeds them, augmented, joined end to end without their padding: (1, N)."""
-        speech = data.training_batch(*data.train[torch.arange(min(256, len(data.train))), data.seed])
+        """Training utterances as training feeds them, augmented, joined end to end without their padding: (1, N).
+
+        They are spread over the data set, whose recordings may be in the order of their speakers.
+        """
+        count = min(SAMPLED, len(data.train))
+        indices = torch.linspace(0, len(data.train) - 1, count).round().long()
+        speech = data.training_batch(*data.train[indices, data.seed])
         rows = zip(speech.waveforms, speech.lengths.tolist(), strict=True)
         return torch.cat([row[:length] for row, length in rows])[None]
 
