@@ -14,8 +14,9 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech import tables
+from vitspeech.checkpoint.card_data import card_data
 from vitspeech.checkpoint.items import split_checksums
-from vitspeech.checkpoint.release import card_data, write_table
+from vitspeech.checkpoint.models_table import write_table
 from vitspeech.commands import VERBS
 from vitspeech.data.files import sha256
 from vitspeech.data.utterances.word_sequences import manifest_file

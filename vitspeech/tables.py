@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from vitspeech.checkpoint.release import of_all_starts, percentages
-from vitspeech.checkpoint.release import table as models_table
+from vitspeech.checkpoint.models_table import of_all_starts, percentages
+from vitspeech.checkpoint.models_table import table as models_table
 from vitspeech.errors import InputError
 from vitspeech.receptive.report import published
 
@@ -37,9 +37,18 @@ MODELS = {  # released model: its description and the config it was trained with
     "keywords-12": ("Truncated attention, among everything else", "keywords/truncated"),
     "spoken-words-ctc": ("Truncated attention, CTC", "word_sequences/ctc"),
     "spoken-words-attention": ("Full attention, decoder, joint with CTC", "word_sequences/attention"),
+    "librispeech-5h-ctc": ("Truncated attention and convolutions, CTC", "librispeech/ctc"),
 }
-IMAGES, SPEECH, KEYWORDS, SEQUENCES = list(MODELS)[:2], list(MODELS)[2:6], list(MODELS)[6:7], list(MODELS)[7:]
-TASKS = {"CIFAR-10": IMAGES, "12 words": SPEECH, "12 words among others": KEYWORDS, "1–7 words": SEQUENCES}
+IMAGES, SPEECH, KEYWORDS = list(MODELS)[:2], list(MODELS)[2:6], list(MODELS)[6:7]
+SEQUENCES, READING = list(MODELS)[7:9], list(MODELS)[9:]
+TASKS = {
+    "CIFAR-10": IMAGES,
+    "12 words": SPEECH,
+    "12 words among others": KEYWORDS,
+    "1–7 words": SEQUENCES,
+    "read books": READING,
+}
+METRICS = {"1–7 words": ("WER", "word_error_rate"), "read books": ("CER", "character_error_rate")}  # others: accuracy
 NETWORKS = {  # configs of the distance probe, as its table names them
     "two_marks/vit": "ViT",
     "two_marks/cnn": "CNN",
@@ -109,13 +118,13 @@ def summary() -> list[str]:
         for name, (title, _) in MODELS.items():
             content = card(name)
             metrics = content["metrics"]
-            kind, key = ("WER", "word_error_rate") if name in SEQUENCES else ("accuracy", "test_accuracy")
+            task = next(task for task, names in TASKS.items() if name in names)
+            kind, key = METRICS.get(task, ("accuracy", "test_accuracy"))
             if f"{key}_sd" in metrics:
                 number = f"{100 * metrics[f'{key}_mean']:.2f} ± {100 * metrics[f'{key}_sd']:.2f} %"
                 number += f" ({len(content['seeds'])} seeds)"
             else:
                 number = f"{100 * metrics[key]:.2f} %"
-            task = next(task for task, names in TASKS.items() if name in names)
             link = f"[`{name}`](checkpoints/{name})"
             hardware = ", ".join(of_all_starts(content, "hardware"))
             yield task, title, link, f"{kind} {number}", f"{content['minutes']:.0f} min, {hardware}"
@@ -146,8 +155,12 @@ def error_rates(metrics: dict[str, Any]) -> Iterator[str]:
     """Word error rates with their intervals, one per test set."""
     for name, numbers in {metrics["test_set"]: metrics, **metrics.get("also", {})}.items():
         low, high = (100 * bound for bound in numbers["interval_95"])
-        words = name.removeprefix("speech-commands-").replace("-", "–")
-        yield f"{100 * numbers['word_error_rate']:.2f} % ({low:.1f}–{high:.1f}) on {words} words"
+        words = f"{100 * numbers['word_error_rate']:.2f} % ({low:.1f}–{high:.1f})"
+        if "character_error_rate" in numbers:
+            low, high = (100 * bound for bound in numbers["character_interval_95"])
+            yield f"CER {100 * numbers['character_error_rate']:.2f} % ({low:.1f}–{high:.1f}), WER {words}"
+        else:
+            yield f"{words} on {name.removeprefix('speech-commands-').replace('-', '–')} words"
 
 
 def receptive(kind: str, table: Callable[[dict[str, Any]], published.Table]) -> list[str]:
@@ -252,6 +265,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "speech": lambda: results(SPEECH),
     "keywords": lambda: results(KEYWORDS),
     "sequences": lambda: results(SEQUENCES),
+    "reading": lambda: results(READING),
     "receptive-images": lambda: receptive("pictures", published.fields_table),
     "receptive-images-windows": lambda: receptive("pictures", published.windows_table),
     "receptive-images-differences": lambda: receptive("pictures", published.differences_table),

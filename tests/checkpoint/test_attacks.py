@@ -17,9 +17,9 @@ from safetensors.torch import load_file, save_file
 
 import vitspeech
 from vitspeech import checkpoint
+from vitspeech.checkpoint.card_data import card_data, find_manifest
 from vitspeech.checkpoint.items import training_items
 from vitspeech.checkpoint.network import build_bounded
-from vitspeech.checkpoint.release import card_data, find_manifest
 from vitspeech.data.files import sha256
 from vitspeech.errors import InputError
 

@@ -4,10 +4,15 @@ import json
 import shutil
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file
 
 import vitspeech
-from vitspeech.checkpoint.release import card_data, percentages, release, table, write_table
+from vitspeech.checkpoint.card_data import card_data
+from vitspeech.checkpoint.folder import save
+from vitspeech.checkpoint.models_table import percentages, table, write_table
+from vitspeech.checkpoint.release import release
 from vitspeech.errors import InputError
 
 
@@ -51,6 +56,41 @@ def test_seeds_give_mean_and_deviation(finished_run, tmp_path):
     assert (metrics["test_accuracy"], metrics["test_accuracy_mean"]) == (0.90, 0.92)
     assert metrics["test_accuracy_sd"] == pytest.approx(0.0283, abs=1e-4)
     assert "92.00 ± 2.83 % (2)" in write_table(tmp_path / "out").read_text()
+
+
+def test_half_precision_halves_the_file_and_measures_the_rounded_weights(finished_run, tmp_path):
+    exact = release(finished_run, tmp_path / "exact")
+    measured = []
+
+    def measure(model):
+        measured.append({name: weight.clone() for name, weight in model.network.state_dict().items()})
+        return {"test_accuracy": 0.25}
+
+    card = release(finished_run, tmp_path / "half", measure_half=measure)
+    assert (card["metrics"], card["weights"], "weights" in exact) == ({"test_accuracy": 0.25}, "float16", False)
+    model = vitspeech.load(tmp_path / "half")
+    network, before = model.network, vitspeech.load(tmp_path / "exact").network
+    stored = load_file(tmp_path / "half/model.safetensors")
+    for name, parameter in network.named_parameters():
+        assert parameter.dtype == torch.float32 and stored[name].dtype == torch.float16
+        assert torch.equal(parameter, before.get_parameter(name).half().float())
+        assert torch.equal(parameter, measured[0][name])
+    for name, buffer in network.named_buffers():
+        assert torch.equal(buffer, before.get_buffer(name))
+    save(model, tmp_path / "half")  # as `vitspeech tune` does: nothing changes
+    assert load_file(tmp_path / "half/model.safetensors").keys() == stored.keys()
+    assert model.card["sha256"] == vitspeech.load(tmp_path / "half").card["sha256"]
+
+
+def test_a_weight_too_large_for_half_precision_is_named(finished_run, tmp_path):
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    model = vitspeech.load(run)
+    with torch.no_grad():
+        model.network.head.bias[0] = 1e6
+    save(model, run / "model")
+    with pytest.raises(InputError, match=r"head\.bias has values above 65,504"):
+        release(run, tmp_path / "half", measure_half=dict)
+    assert not (tmp_path / "half").exists()
 
 
 def test_the_table_names_every_commit_and_machine_of_a_resumed_run():

@@ -11,7 +11,7 @@ from running import one_line
 from tiny import TINY
 
 import vitspeech
-from vitspeech.checkpoint.release import card_data
+from vitspeech.checkpoint.card_data import card_data
 from vitspeech.evaluation import Report
 from vitspeech.tasks import Classification
 from vitspeech.training.cli import TrainingCLI

@@ -1,5 +1,7 @@
 """`vitspeech release`: what it writes, and that it changes a table only on request."""
 
+import json
+
 
 def test_release_writes_a_model_that_loads(command, finished_run, tmp_path):
     result = command("release", finished_run, tmp_path / "checkpoints/shapes")
@@ -14,3 +16,25 @@ def test_release_writes_the_table_when_asked(command, finished_run, tmp_path):
     result = command("release", finished_run, tmp_path / "checkpoints/shapes", "--table")
     assert result.stdout.splitlines()[-1] == f"{tmp_path / 'checkpoints/README.md'}: wrote the table of models"
     assert "| `shapes` |" in (tmp_path / "checkpoints/README.md").read_text()
+
+
+def test_release_in_half_precision_measures_again(command, finished_run, tmp_path):
+    result = command("release", finished_run, tmp_path / "shapes", "--half")
+    assert result.returncode == 0 and "confusion_matrix.png" in result.stdout
+    card, before = (
+        json.loads(path.read_text()) for path in (tmp_path / "shapes/card.json", finished_run / "model/card.json")
+    )
+    assert card["weights"] == "float16" and card["metrics"].keys() == before["metrics"].keys()
+    assert abs(card["metrics"]["test_accuracy"] - before["metrics"]["test_accuracy"]) <= 0.05
+    assert "rounded to float16" in (tmp_path / "shapes/README.md").read_text()
+    evaluated = command("evaluate", tmp_path / "shapes")
+    assert evaluated.stdout.splitlines()[-1] == f"test_accuracy {card['metrics']['test_accuracy']:.4f}"
+
+
+def test_half_and_data_go_together(command, finished_run, tmp_path):
+    for arguments, message in (
+        ([finished_run, tmp_path / "x", "--data", "y"], "--data: is for --half"),
+        ([finished_run, "--half"], "--half: name the folder of a run"),
+    ):
+        result = command("release", *arguments)
+        assert result.returncode != 0 and message in result.stderr

@@ -4,7 +4,7 @@ import pytest
 
 import vitspeech
 from vitspeech import evaluation
-from vitspeech.checkpoint.release import card_data
+from vitspeech.checkpoint.card_data import card_data
 from vitspeech.evaluation import Report
 from vitspeech.inference.transcribe import Search
 from vitspeech.tasks import Classification, Labeling, MaskedPrediction, Recognition, Transcription, find_task

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import vitspeech
-from vitspeech.checkpoint.release import card_data
+from vitspeech.checkpoint.card_data import card_data
 from vitspeech.errors import InputError
 from vitspeech.export import folder as folders
 from vitspeech.export import int8

@@ -27,7 +27,7 @@ from PIL import Image
 from watching import watched
 
 import vitspeech
-from vitspeech.checkpoint.release import card_data
+from vitspeech.checkpoint.card_data import card_data
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.images.reading import read_picture
 from vitspeech.errors import InputError

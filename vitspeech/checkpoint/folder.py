@@ -40,6 +40,8 @@ from vitspeech.trust import check_config as check_trust
 from vitspeech.trust import import_modules
 from vitspeech.writing import sync
 
+HALF = "float16"  # of a card's `weights`: parameters are stored in half precision, and computed with in single
+
 
 @dataclass
 class Model:
@@ -95,6 +97,8 @@ def save(model: Model, folder: str | Path, manifests: Sequence[str | Path] = ())
     draft.mkdir(parents=True)
     # Copies: safetensors refuses tensors that share memory, such as a head and the embedding that it is tied to.
     weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.network.state_dict().items()}
+    if model.card.get("weights") == HALF:
+        weights |= {name: weights[name].half() for name, _ in model.network.named_parameters(remove_duplicate=False)}
     save_file(weights, draft / WEIGHTS)
     (draft / WEIGHTS).chmod(0o644)  # safetensors creates it readable by its owner alone
     names = {"labels": model.labels, "preprocessing": model.preprocessing}

@@ -162,8 +162,8 @@ def measure_all(
 
 def validation_clips(model: "Model", run: Path, count: int) -> "Tensor":
     """Validation clips of the data that a run was trained on, with words: samples within ±1 (B, N)."""
+    from vitspeech.checkpoint.card_data import card_data
     from vitspeech.checkpoint.folder import read_mapping
-    from vitspeech.checkpoint.release import card_data
     from vitspeech.receptive.sample import validation_sample
 
     arguments = read_mapping(run / "config.yaml", ("data",))["data"].get("init_args") or {}

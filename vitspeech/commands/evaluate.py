@@ -43,9 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command_line.check_folder(options.report, "--report")
 
     import vitspeech
+    from vitspeech.checkpoint.card_data import card_data
     from vitspeech.checkpoint.hub import on_hub
     from vitspeech.checkpoint.items import check_test_items
-    from vitspeech.checkpoint.release import card_data
     from vitspeech.data.tables import write_table
     from vitspeech.errors import InputError
     from vitspeech.inference.transcribe import check_search

@@ -1,6 +1,7 @@
 """Turn a finished run into a released model: weights as safetensors, configuration, card, README and curves.
 
 vitspeech release runs/cifar10-vit/0 checkpoints/vit-cifar10 --seeds runs/cifar10-vit/1 runs/cifar10-vit/2 --table
+vitspeech release runs/cifar10-vit/0 checkpoints/vit-cifar10 --half --data ROOT
 vitspeech release runs/cifar10-vit/0 checkpoints/vit-cifar10 --license apache-2.0 --push me/vit-cifar10
 vitspeech release checkpoints/vit-cifar10 --push me/vit-cifar10    # a model released before: README anew, and upload
 
@@ -11,9 +12,13 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from vitspeech import command_line
 from vitspeech.errors import InputError
+
+if TYPE_CHECKING:
+    from vitspeech.checkpoint.folder import Model
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -23,6 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", metavar="checkpoints/NAME", nargs="?", help="folder of the released model")
     seeds = "runs of the same config with other seeds; the card gets their mean and standard deviation"
     parser.add_argument("--seeds", nargs="*", default=[], metavar="RUN", help=seeds)
+    half = "store the weights in half precision (float16), half the size; the test set in --data is measured with them"
+    parser.add_argument("--half", action="store_true", help=half)
+    parser.add_argument(
+        "--data", metavar="ROOT", help="with --half: folder of the data set; default: VITSPEECH_DATA, else data"
+    )
     table = "rewrite the table in the README.md beside the folder from the cards of all models there"
     parser.add_argument("--table", action="store_true", help=table)
     license = "license of the weights for README.md, such as apache-2.0; default: that of the README.md before"
@@ -37,14 +47,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise InputError("--private: is for --push USER/NAME")
     if options.folder is None and options.seeds:
         raise InputError("--seeds: name the folder of the released model, too")
+    if options.data and not options.half:
+        raise InputError("--data: is for --half")
+    if options.half and options.folder is None:
+        raise InputError("--half: name the folder of a run, and that of the released model, too")
     folder = Path(options.folder or options.run)
     if options.folder is not None and Path.cwd().is_relative_to(os.path.realpath(folder)):  # it would be replaced
         raise InputError(f"{folder}: holds the current folder; name another one")
 
+    from vitspeech.checkpoint.card_data import card_data
     from vitspeech.checkpoint.folder import CARD, load
     from vitspeech.checkpoint.hub import check_push, on_hub, push
+    from vitspeech.checkpoint.models_table import write_table
     from vitspeech.checkpoint.readme import check_readme, write_readme
-    from vitspeech.checkpoint.release import release, write_table
+    from vitspeech.checkpoint.release import release
+    from vitspeech.inference.search import Search
+    from vitspeech.tasks import find_task
 
     if options.push:
         check_push(options.push)
@@ -52,7 +70,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise InputError(f"{options.run}: not the folder of a released model; for a run, name the folder to write, too")
     before = check_readme(folder)
     if options.folder is not None:
-        release(options.run, folder, options.seeds, trust=options.trust)
+        reports = []
+
+        def measure(model: "Model") -> dict[str, Any]:
+            search = Search(**model.card["metrics"].get("search", {}))
+            data = card_data(model, options.data)
+            reports.append(find_task(model.task, model.trust).evaluate(model.network, data, search=search))
+            return reports[0].metrics
+
+        release(options.run, folder, options.seeds, measure_half=measure if options.half else None, trust=options.trust)
+        for report in reports:
+            report.write(folder)  # over the files of the run, which are of its weights in single precision
     model = load(folder, trust=options.trust)
     write_readme(model, folder, license=options.license or before, repository=options.push)
     files = ", ".join(sorted(path.name for path in folder.iterdir()))

@@ -21,8 +21,8 @@ import numpy
 import torch
 from lightning import LightningDataModule
 
+from vitspeech.checkpoint.card_data import card_data
 from vitspeech.checkpoint.folder import Model
-from vitspeech.checkpoint.release import card_data
 from vitspeech.errors import InputError
 from vitspeech.export.graph import strip
 from vitspeech.export.kind import Kind

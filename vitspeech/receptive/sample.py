@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitspeech.checkpoint.release import card_data
+from vitspeech.checkpoint.card_data import card_data
 from vitspeech.data.images.reading import find_pictures, read_picture
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.module import UtteranceData

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vitspeech.checkpoint.folder import CARD, read_mapping
-from vitspeech.checkpoint.release import NAMES
+from vitspeech.checkpoint.models_table import NAMES
 from vitspeech.documents import read_json
 from vitspeech.errors import InputError
 from vitspeech.training.run_folder import is_finished

@@ -11,7 +11,7 @@ import soundfile
 import torch
 from PIL import Image
 
-from vitspeech.checkpoint.release import build_data
+from vitspeech.checkpoint.card_data import build_data
 from vitspeech.data import AudioFolder, Cifar, ImageFolder, InMemoryData, Shapes, SpeechCommands, TranscribedAudio
 from vitspeech.data.clips.speech_commands import FOLDER, URL
 from vitspeech.data.storage import pack as pack_writing

@@ -12,8 +12,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from vitspeech.checkpoint.card_data import card_data
 from vitspeech.checkpoint.folder import load
-from vitspeech.checkpoint.release import card_data
 from vitspeech.data.audio.synthesis import Voice, synthesize
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.utterances import recorded, transcribed_audio

@@ -1,0 +1,92 @@
+"""The table of released models, from their cards."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vitspeech.checkpoint.folder import CARD, read_mapping
+from vitspeech.checkpoint.schema import check_card
+from vitspeech.data.files import write_text
+from vitspeech.documents import read_text
+from vitspeech.errors import InputError
+
+NAMES = {  # of the metrics on a card, as tables spell them
+    "test_accuracy": "accuracy",
+    "sequence_accuracy": "sequences",
+    "word_accuracy": "words alone",
+    "unknown_accuracy": "unknown",
+    "unheard_accuracy": "unheard words",
+    "character_error_rate": "CER",
+    "word_error_rate": "WER",
+    "frame_accuracy": "frames",
+}
+
+
+def write_table(folder: Path) -> Path:
+    """Rewrite the table of released models in `folder/README.md` from their cards, and return that file.
+
+    The text around the table is kept.
+
+    Raises:
+        InputError: If a card or `README.md` cannot be read, or a card lacks what a row shows.
+    """
+    cards = [read_card(path) for path in sorted(folder.glob(f"*/{CARD}"))]
+    readme = folder / "README.md"
+    text = read_text(readme) if readme.exists() else "# Released models\n"
+    introduction, header, rest = text.partition("\n| model |")
+    after = [line for line in rest.splitlines()[1:] if not line.startswith("|")]
+    marked = introduction.endswith("-->")  # the table stands between the marks of vitspeech.tables
+    before = introduction if header and marked else f"{introduction.rstrip()}\n"
+    write_text("\n".join([before, *table(cards), *after]) + "\n", readme)
+    return readme
+
+
+def read_card(path: Path) -> dict[str, Any]:
+    """A card with all entries that a row of the table shows.
+
+    Raises:
+        InputError: If it cannot be read, lacks one, or has one of another type.
+    """
+    card = read_mapping(path, ("name", "metrics", "parameters", "seeds", "minutes", "hardware", "commit"))
+    try:
+        check_card(card)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return card
+
+
+def table(cards: Sequence[dict[str, Any]]) -> list[str]:
+    """The lines of a Markdown table with one row per card."""
+    lines = [
+        "| model | parameters | test set | mean ± sd (seeds) | minutes | hardware | commit |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for card in cards:
+        values, spreads = percentages(card["metrics"])
+        seeds = f"{spreads} ({len(card['seeds'])})" if spreads else "one seed"
+        numbers = f"{card['parameters'] / 1e6:.2f} M | {values} | {seeds}"
+        commits = ", ".join(f"`{commit}`" for commit in of_all_starts(card, "commit"))
+        origin = f"{card['minutes']:.0f} | {', '.join(of_all_starts(card, 'hardware'))} | {commits}"
+        lines.append(f"| `{card['name']}` | {numbers} | {origin} |")
+    return lines
+
+
+def of_all_starts(card: dict[str, Any], name: str) -> list[str]:
+    """The commits, or the hardware, that a run was started and resumed with, each once."""
+    return list(dict.fromkeys(start[name] for start in (card, *card.get("resumed", []))))
+
+
+def percentages(metrics: dict[str, Any]) -> tuple[str, str]:
+    """The accuracies or error rates of a card as text, and their mean ± standard deviation over seeds ("" for one)."""
+    names = {name: text for name, text in NAMES.items() if name in metrics}
+    if next(iter(metrics), "") == "word_error_rate":  # characters are not what the model recognizes
+        names.pop("character_error_rate", None)
+    values = [f"{text} {100 * metrics[name]:.2f} %" for name, text in names.items()]
+    for test_set, others in metrics.get("also", {}).items():
+        values += [f"{text} {100 * others[name]:.2f} % on {test_set}" for name, text in names.items()]
+    spreads = [
+        f"{text} {100 * metrics[f'{name}_mean']:.2f} ± {100 * metrics[f'{name}_sd']:.2f} %"
+        for name, text in names.items()
+        if f"{name}_sd" in metrics
+    ]
+    return ", ".join(values), ", ".join(spreads)
