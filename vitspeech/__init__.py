@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         MultiHeadAttention,
         RelativePositions,
         Rotary,
+        Rotary2d,
         Score,
         SelfAttentivePooling,
         attention_from_convolution,
@@ -103,6 +104,7 @@ __all__ = [
     "RelativePositions",
     "Report",
     "Rotary",
+    "Rotary2d",
     "Score",
     "Search",
     "SelfAttentivePooling",
@@ -148,7 +150,7 @@ __all__ = [
 
 _NAMES_IN_MODULE = {
     "attention": """Decoder DecoderConfig Encoder EncoderConfig MultiHeadAttention RelativePositions Rotary
-        Score SelfAttentivePooling attention_from_convolution register_score truncated_attention""",
+        Rotary2d Score SelfAttentivePooling attention_from_convolution register_score truncated_attention""",
     "checkpoint": "Model load",
     "data": """AudioFolder Augment Cifar ImageData ImageFolder InMemoryData Items Keywords LibriSpeech SequenceAugment
         Shapes SpeechCommands SpokenVocabulary SpokenWords SymbolTasks TranscribedAudio TwoMarks UtteranceData

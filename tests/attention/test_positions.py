@@ -22,12 +22,14 @@ from vitspeech.attention import (
     MultiHeadAttention,
     RelativePositions,
     Rotary,
+    Rotary2d,
     sinusoidal,
     sinusoidal_2d,
 )
 from vitspeech.attention.dense import attend
 from vitspeech.attention.positions import pages
 from vitspeech.attention.relative import distances, skew, unskew
+from vitspeech.errors import InputError
 
 
 def test_small_table_has_the_values_worked_by_hand():
@@ -304,3 +306,33 @@ def test_positions_that_do_not_fit_are_errors():
         RelativePositions(6, -1)
     with pytest.raises(ValueError, match="width=7 of a head is odd"):
         Rotary(7)
+
+
+def test_two_dimensional_rotation_has_the_values_worked_by_hand():
+    rotary = Rotary2d(8, 2, 3, leading=1).double()  # pairs of an axis turn by 1 and by 1 / 10 radians
+    x = torch.tensor([1.0, 0.0] * 4, dtype=torch.float64).expand(1, 1, 7, 8)
+    turned = rotary(x, x)[0][0, 0]
+    assert_close(turned[0], x[0, 0, 0])  # the class token
+    row, column = 1, 2
+    angles = [row, row / 10, column, column / 10]
+    expected = [f(angle) for angle in angles for f in (math.cos, math.sin)]
+    assert_close(turned[1 + 3 * row + column], torch.tensor(expected, dtype=torch.float64))
+
+
+def test_two_dimensional_rotation_depends_on_the_distances_in_rows_and_columns():
+    query, key = torch.randn(2, 1, 1, 1, 20, dtype=torch.float64)
+    rotary = Rotary2d(20, 4, 5)
+    queries, keys = rotary(query.expand(1, 1, 20, 20), key.expand(1, 1, 20, 20))
+    products = (queries @ keys.mT)[0, 0].view(4, 5, 4, 5)
+    assert_close(products[0, 0, 2, 3], products[1, 1, 3, 4])
+    assert_close(products[3, 2, 1, 1], products[2, 4, 0, 3])
+    assert not torch.isclose(products[0, 0, 0, 4], products[0, 4, 1, 3])  # four columns apart; four steps of the raster
+    assert not torch.isclose(products[0, 4, 1, 0], products[0, 0, 0, 1])  # neighbours of the raster; of the grid
+
+
+def test_two_dimensional_rotation_refuses_other_tokens():
+    with pytest.raises(InputError, match="not a multiple of 4"):
+        Rotary2d(10, 2, 3)
+    x = torch.zeros(1, 1, 5, 8)
+    with pytest.raises(InputError, match="positions for 6 tokens, all at once; there are 5 queries"):
+        Rotary2d(8, 2, 3)(x, x)

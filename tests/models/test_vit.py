@@ -35,7 +35,7 @@ def test_images_become_features_and_logits(stem, pooling):
     assert network.forward_head(tokens, pre_logits=True).shape == (3, 10)
 
 
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "relative", "rotary"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "relative", "rotary", "rotary_2d"])
 @POOLING
 def test_every_kind_of_positions_tells_patches_apart(positions, pooling):
     network = vit(positions=positions, pooling=pooling, width=20).double().eval()
@@ -63,7 +63,7 @@ def test_every_score_normalizer_and_window_trains(score, normalizer, positions):
 
 def test_unknown_names_are_errors_that_list_the_known():
     for argument, known in (
-        ("positions", "learned, sinusoidal, none, relative, rotary"),
+        ("positions", "learned, sinusoidal, none, relative, rotary, rotary_2d"),
         ("score", "scaled_dot, dot, general, additive, cosine"),
         ("normalizer", "softmax, relu"),
     ):

@@ -18,6 +18,7 @@ from vitspeech.attention.positions import (
 )
 from vitspeech.attention.relative import RelativePositions
 from vitspeech.attention.residual import DropPath
+from vitspeech.attention.rotary_2d import Rotary2d
 from vitspeech.attention.scores import (
     NORMALIZERS,
     SCORES,
@@ -55,6 +56,7 @@ __all__ = [
     "QuadraticAttention",
     "RelativePositions",
     "Rotary",
+    "Rotary2d",
     "ScaledDot",
     "Score",
     "SelfAttentivePooling",

@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from vitspeech.attention import Encoder, EncoderConfig, FixedPositions, LearnedPositions, sinusoidal_2d
-from vitspeech.attention.pooling import make_pooling
+from vitspeech.attention import Encoder, EncoderConfig, FixedPositions, LearnedPositions, Rotary2d, sinusoidal_2d
+from vitspeech.attention.pooling import ClassToken, make_pooling
 from vitspeech.attention.positions import IN_ATTENTION
 from vitspeech.attention.scores import named
 from vitspeech.frontends import ConvolutionalPatches, LinearPatches
@@ -20,6 +20,7 @@ ADDED = {
     "sinusoidal": lambda grid, width: FixedPositions(sinusoidal_2d(grid, grid, width, torch.float64)),
     "none": lambda grid, width: nn.Identity(),
 }
+BETWEEN = IN_ATTENTION | {"rotary_2d": Rotary2d}  # queries and keys
 
 
 class ViT(nn.Module):
@@ -32,8 +33,8 @@ class ViT(nn.Module):
         width: Model width D.
         encoder: Settings of the encoder, also as a dictionary.
         stem: `linear` projects each patch; `convolutional` is a stack of strided convolutions.
-        positions: `learned` or `sinusoidal` (2-D) are added to the patches; `relative` and `rotary` act in attention
-            and use the distance in raster order; `none`.
+        positions: `learned` or `sinusoidal` (2-D) are added to the patches; `rotary_2d` acts in attention and uses the
+            distances in rows and columns (`Rotary2d`), `relative` and `rotary` the distance in raster order; `none`.
         pooling: `mean`, `class` (a class token), `self_attentive`, or a pooling module of width D, such as
             `vitspeech.SelfAttentivePooling` with its own hidden width, hops and penalty.
 
@@ -53,14 +54,17 @@ class ViT(nn.Module):
         width: int = 192,
         encoder: EncoderConfig = EncoderConfig(),
         stem: Literal["linear", "convolutional"] = "linear",
-        positions: Literal["learned", "sinusoidal", "relative", "rotary", "none"] = "learned",
+        positions: Literal["learned", "sinusoidal", "rotary_2d", "relative", "rotary", "none"] = "learned",
         pooling: Literal["mean", "class", "self_attentive"] | nn.Module = "mean",
     ) -> None:
         super().__init__()
         self.patches = named(STEMS, "stem", stem)(image, patch, width)
-        in_attention, added = (positions, "none") if positions in IN_ATTENTION else (None, positions)
-        self.positions = named(ADDED | IN_ATTENTION, "positions", added)(self.patches.grid, width)
+        in_attention, added = (positions, "none") if positions in BETWEEN else (None, positions)
+        self.positions = named(ADDED | BETWEEN, "positions", added)(self.patches.grid, width)
         self.pooling = make_pooling(pooling, width)
+        if positions == "rotary_2d":
+            grid, leading = self.patches.grid, int(isinstance(self.pooling, ClassToken))
+            in_attention = Rotary2d(width // EncoderConfig.of(encoder).heads, grid, grid, leading)
         self.encoder = Encoder(width, encoder, positions=in_attention)
         self.head = nn.Linear(self.pooling.factor * width, classes) if classes else nn.Identity()
 
