@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from vitspeech.frontends import ConvolutionalPatches, LinearPatches
+from vitspeech.frontends import ConvolutionalPatches, LinearPatches, WhitenedPatches
+from vitspeech.models import CNN
 
-STEMS = pytest.mark.parametrize("stem", [LinearPatches, ConvolutionalPatches])
+STEMS = pytest.mark.parametrize("stem", [LinearPatches, ConvolutionalPatches, WhitenedPatches])
 
 
 def images(side, channels=3, batch=2, seed=0):
@@ -101,10 +102,35 @@ def test_patch_that_does_not_divide_the_image_is_an_error_that_names_both(stem, 
         stem(image, patch, 37)
 
 
+@pytest.mark.parametrize("stem", [ConvolutionalPatches, WhitenedPatches])
 @pytest.mark.parametrize("patch", [1, 3, 6])
-def test_convolutional_stem_needs_a_patch_size_that_is_a_power_of_two(patch):
+def test_convolutional_stem_needs_a_patch_size_that_is_a_power_of_two(patch, stem):
     with pytest.raises(ValueError, match=f"patch={patch} is not 2, 4, 8"):
-        ConvolutionalPatches(36, patch, 37)
+        stem(36, patch, 37)
+
+
+@pytest.mark.parametrize("first, widths", [(5, [5, 10, 37]), (20, [20, 37, 37]), (37, [37, 37, 37])])
+@pytest.mark.parametrize("stem", [ConvolutionalPatches, WhitenedPatches])
+def test_first_width_of_a_stem_doubles_up_to_that_of_the_model(stem, first, widths):
+    stages = stem(16, 8, 37, first=first).stages
+    assert [stage[0].out_channels for stage in stages] == widths
+
+
+@pytest.mark.parametrize("first", [0, 38])
+def test_first_width_of_a_stem_is_at_most_that_of_the_model(first):
+    with pytest.raises(ValueError, match=f"stem_width={first} is not within 1 .. 37"):
+        WhitenedPatches(16, 4, 37, first)
+
+
+def test_whitened_stem_is_the_beginning_of_the_cnn_on_padded_images():
+    torch.manual_seed(0)
+    network, stem, whole = CNN(widths=(5, 11, 13)).eval(), WhitenedPatches(16, 4, 11, first=5).eval(), images(16)
+    network.initialize(images(16, batch=50))
+    stem.whitening.load_state_dict(network.body.whitening.state_dict())
+    for number, stage in enumerate(stem.stages, 1):
+        stage.load_state_dict(network.body.groups[number].state_dict())
+    maps = network.body.groups[:3](network.body.whitening(F.pad(whole, (0, 1, 0, 1))))
+    assert_close(stem(whole), maps.flatten(2).mT)
 
 
 @STEMS

@@ -12,7 +12,7 @@ from vitspeech.attention import NORMALIZERS, SCORES, SelfAttentivePooling
 from vitspeech.models import ViT
 
 SIZE = {"classes": 7, "image": 12, "patch": 4, "width": 10, "depth": 2, "heads": 5}
-EVERY = pytest.mark.parametrize("stem", ["linear", "convolutional"])
+EVERY = pytest.mark.parametrize("stem", ["linear", "convolutional", "whitened"])
 POOLING = pytest.mark.parametrize("pooling", ["mean", "class", "self_attentive"])
 
 
@@ -93,6 +93,8 @@ def test_gradients_reach_every_parameter(stem, pooling):
     network = vit(stem=stem, pooling=pooling).train()
     network(images()).square().sum().backward()
     for name, parameter in network.named_parameters():
+        if name == "patches.whitening.weight":  # is not trained
+            continue
         assert parameter.grad is not None and parameter.grad.isfinite().all(), name
         # A softmax does not change when every key moves by the same bias.
         assert name.endswith("attention.key.bias") or (parameter.grad != 0).any(), name
@@ -162,3 +164,18 @@ def test_without_classes_features_are_returned(pooling):
     network = vit(classes=0, pooling=pooling).eval()
     assert network(images()).shape == (3, 10)
     assert torch.equal(network(images()), network.forward_head(network.forward_features(images()), pre_logits=True))
+
+
+def test_initializing_sets_the_whitening_of_a_hybrid_and_nothing_else():
+    for stem, changed in (("whitened", ["patches.whitening.weight"]), ("convolutional", [])):
+        network = vit(stem=stem)
+        before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+        network.initialize(images(50))
+        assert [
+            name for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])
+        ] == changed
+
+
+def test_a_linear_stem_has_no_width_of_its_own():
+    with pytest.raises(ValueError, match="stem_width is for stems of convolutions"):
+        vit(stem_width=5)

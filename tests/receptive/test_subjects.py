@@ -246,6 +246,11 @@ NETWORKS = {  # how to make it, its layers, and px from unit to unit in each
         + [Layer(name, "tokens") for name in ("patches", "encoder.blocks.0")],
         [2, 4, 8, 8],
     ),
+    "hybrid": (
+        lambda: ViT(3, image=32, patch=4, width=8, stem="whitened", stem_width=5, encoder={"depth": 1, "heads": 2}),
+        [Layer("patches.stages.0"), Layer("patches", "tokens"), Layer("encoder.blocks.0", "tokens")],
+        [2, 4, 4],
+    ),
     "cnn": (
         lambda: CNN(3, widths=(5, 7, 11)),
         [Layer("body.whitening"), *(Layer(f"body.groups.{group}.{n}") for group in (1, 2, 3) for n in (3, 6))],

@@ -29,7 +29,7 @@ from vitspeech.export.kind import Kind
 from vitspeech.export.network import GraphNetwork
 from vitspeech.export.session import session
 from vitspeech.export.token_step import TokenStep
-from vitspeech.frontends import ConvolutionalPatches, LinearPatches, SpeechTokens
+from vitspeech.frontends import ConvolutionalPatches, LinearPatches, SpeechTokens, WhitenedPatches
 from vitspeech.inference.search import Search
 from vitspeech.tasks import find_task
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ALLOWED = 0.005  # accuracy that quantization may cost: half a point
 CALIBRATED = 8  # batches of validation data that choose the scales of convolutions
 RUNS, WARM_UP = 50, 5  # of a timing
-FRONT_ENDS = (ConvolutionalPatches, LinearPatches, SpeechTokens, TokenStep)
+FRONT_ENDS = (ConvolutionalPatches, LinearPatches, WhitenedPatches, SpeechTokens, TokenStep)
 FILE = "model.onnx"
 
 

@@ -2,7 +2,7 @@
 
 from vitspeech.frontends.frames import ConvolutionalFrames, StackedFrames
 from vitspeech.frontends.log_mel import LogMel
-from vitspeech.frontends.patches import ConvolutionalPatches, LinearPatches
+from vitspeech.frontends.patches import ConvolutionalPatches, LinearPatches, WhitenedPatches
 from vitspeech.frontends.spec_augment import SpecAugment
 from vitspeech.frontends.speech_tokens import SpeechTokens
 from vitspeech.frontends.text_tokens import TextTokens
@@ -16,4 +16,5 @@ __all__ = [
     "SpeechTokens",
     "StackedFrames",
     "TextTokens",
+    "WhitenedPatches",
 ]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError
+from vitspeech.frontends.convolutions import Whitening, halving_group
 
 
 class CNN(nn.Module):
@@ -70,15 +71,13 @@ class CNN(nn.Module):
     def initialize(self, images: Tensor) -> None:
         """Set the whitening layer of the small body from a sample of normalized training images (B, 3, N, N)."""
         if isinstance(self.body, SmallBody):
-            self.body.whiten(images)
+            self.body.whitening.whiten(images)
 
 
 class SmallBody(nn.Module):
-    """A 2×2 whitening layer, then three groups of two 3×3 convolutions that each halve the image.
+    """A 2×2 `Whitening` layer, then three groups of two 3×3 convolutions that each halve the image.
 
-    After Jordan 2024 (arXiv:2404.00498). The first layer is not trained: it computes the principal components of the
-    2×2 patches of the training images, scaled to equal variance, with both signs. Its filters would otherwise have to
-    be learned in the first epochs.
+    After Jordan 2024 (arXiv:2404.00498).
 
     Args:
         widths: Channels of the three groups.
@@ -94,35 +93,12 @@ class SmallBody(nn.Module):
         super().__init__()
         if len(widths) != 3:
             raise InputError(f"widths={list(widths)} are not three")
-        components = 3 * 2 * 2
-        self.whitening = nn.Conv2d(3, 2 * components, 2)
-        self.whitening.weight.requires_grad_(False)
-        channels = (2 * components, *widths)
+        self.whitening = Whitening()
+        channels = (self.whitening.out_channels, *widths)
         self.groups = nn.Sequential(
             nn.GELU(),
-            *(group(narrow, wide) for narrow, wide in itertools.pairwise(channels)),
+            *(halving_group(narrow, wide) for narrow, wide in itertools.pairwise(channels)),
         )
 
     def forward(self, images: Tensor) -> Tensor:
         return self.groups(self.whitening(images))
-
-    @torch.no_grad()
-    def whiten(self, images: Tensor, floor: float = 5e-4) -> None:
-        """Set the first layer from images (B, 3, N, N); `floor` is added to the variance of each component."""
-        patches = images.float().unfold(2, 2, 1).unfold(3, 2, 1).permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1)
-        variances, components = torch.linalg.eigh(patches.T @ patches / len(patches))
-        scaled = (components / (variances + floor).sqrt()).T.reshape(-1, *self.whitening.weight.shape[1:])
-        self.whitening.weight.copy_(torch.cat((scaled, -scaled)))
-
-
-def group(narrow: int, wide: int) -> nn.Sequential:
-    """Convolution, 2×2 max-pooling, batch norm, GELU; convolution, batch norm, GELU."""
-    return nn.Sequential(
-        nn.Conv2d(narrow, wide, 3, padding=1, bias=False),
-        nn.MaxPool2d(2),
-        nn.BatchNorm2d(wide),
-        nn.GELU(),
-        nn.Conv2d(wide, wide, 3, padding=1, bias=False),
-        nn.BatchNorm2d(wide),
-        nn.GELU(),
-    )

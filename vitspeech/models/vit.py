@@ -12,9 +12,10 @@ from vitspeech.attention import Encoder, EncoderConfig, FixedPositions, LearnedP
 from vitspeech.attention.pooling import ClassToken, make_pooling
 from vitspeech.attention.positions import IN_ATTENTION
 from vitspeech.attention.scores import named
-from vitspeech.frontends import ConvolutionalPatches, LinearPatches
+from vitspeech.errors import InputError
+from vitspeech.frontends import ConvolutionalPatches, LinearPatches, WhitenedPatches
 
-STEMS = {"linear": LinearPatches, "convolutional": ConvolutionalPatches}
+STEMS = {"linear": LinearPatches, "convolutional": ConvolutionalPatches, "whitened": WhitenedPatches}
 ADDED = {
     "learned": lambda grid, width: LearnedPositions(grid**2, width),
     "sinusoidal": lambda grid, width: FixedPositions(sinusoidal_2d(grid, grid, width, torch.float64)),
@@ -32,7 +33,11 @@ class ViT(nn.Module):
         patch: Patch side in pixels; must divide N.
         width: Model width D.
         encoder: Settings of the encoder, also as a dictionary.
-        stem: `linear` projects each patch; `convolutional` is a stack of strided convolutions.
+        stem: `linear` projects each patch (`LinearPatches`); `convolutional` is one convolution for each halving of the
+            image (`ConvolutionalPatches`); `whitened` is the beginning of `CNN` (`WhitenedPatches`), which makes the
+            network a hybrid.
+        stem_width: Channels after the first halving of a stem of convolutions, which double up to D; `None` is the
+            number that reaches D with the last one.
         positions: `learned` or `sinusoidal` (2-D) are added to the patches; `rotary_2d` acts in attention and uses the
             distances in rows and columns (`Rotary2d`), `relative` and `rotary` the distance in raster order; `none`.
         pooling: `mean`, `class` (a class token), `self_attentive`, or a pooling module of width D, such as
@@ -53,12 +58,16 @@ class ViT(nn.Module):
         *,
         width: int = 192,
         encoder: EncoderConfig = EncoderConfig(),
-        stem: Literal["linear", "convolutional"] = "linear",
+        stem: Literal["linear", "convolutional", "whitened"] = "linear",
+        stem_width: int | None = None,
         positions: Literal["learned", "sinusoidal", "rotary_2d", "relative", "rotary", "none"] = "learned",
         pooling: Literal["mean", "class", "self_attentive"] | nn.Module = "mean",
     ) -> None:
         super().__init__()
-        self.patches = named(STEMS, "stem", stem)(image, patch, width)
+        if stem == "linear" and stem_width is not None:
+            raise InputError("stem_width is for stems of convolutions; a linear one has none")
+        options = {} if stem_width is None else {"first": stem_width}
+        self.patches = named(STEMS, "stem", stem)(image, patch, width, **options)
         in_attention, added = (positions, "none") if positions in BETWEEN else (None, positions)
         self.positions = named(ADDED | BETWEEN, "positions", added)(self.patches.grid, width)
         self.pooling = make_pooling(pooling, width)
@@ -76,6 +85,11 @@ class ViT(nn.Module):
         """Pool and classify: (B, T, D) -> (B, classes), or pooled features (B, W) with `pre_logits`."""
         features = self.pooling(tokens)
         return features if pre_logits else self.head(features)
+
+    def initialize(self, images: Tensor) -> None:
+        """Set the whitening layer of the stem, if there is one, from normalized training images (B, 3, N, N)."""
+        if isinstance(self.patches, WhitenedPatches):
+            self.patches.whitening.whiten(images)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.forward_head(self.forward_features(images))

@@ -1,0 +1,43 @@
+"""Convolutions of images that the CNN and the front end of a ViT share.
+
+Shapes: B batch, C channels, N image side.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class Whitening(nn.Conv2d):
+    """A 2×2 convolution with fixed filters: the principal components of the patches of the training images.
+
+    After Jordan 2024 (arXiv:2404.00498). The components are scaled to equal variance, and each is there with both
+    signs. Such filters would otherwise have to be learned in the first epochs. The bias is trained.
+
+    Shape:
+        normalized pixels (B, 3, N, N) -> (B, 24, N - 1, N - 1)
+    """
+
+    def __init__(self) -> None:
+        super().__init__(3, 2 * 3 * 2 * 2, 2)
+        self.weight.requires_grad_(False)
+
+    @torch.no_grad()
+    def whiten(self, images: Tensor, floor: float = 5e-4) -> None:
+        """Set the filters from images (B, 3, N, N); `floor` is added to the variance of each component."""
+        patches = images.float().unfold(2, 2, 1).unfold(3, 2, 1).permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1)
+        variances, components = torch.linalg.eigh(patches.T @ patches / len(patches))
+        scaled = (components / (variances + floor).sqrt()).T.reshape(-1, *self.weight.shape[1:])
+        self.weight.copy_(torch.cat((scaled, -scaled)))
+
+
+def halving_group(narrow: int, wide: int) -> nn.Sequential:
+    """Convolution, 2×2 max-pooling, batch norm, GELU; convolution, batch norm, GELU."""
+    return nn.Sequential(
+        nn.Conv2d(narrow, wide, 3, padding=1, bias=False),
+        nn.MaxPool2d(2),
+        nn.BatchNorm2d(wide),
+        nn.GELU(),
+        nn.Conv2d(wide, wide, 3, padding=1, bias=False),
+        nn.BatchNorm2d(wide),
+        nn.GELU(),
+    )
