@@ -37,7 +37,7 @@ ROOMS = {
     "plots": "attention checkpoint data decoding errors frontends inference metrics models",
     "evaluation": "data errors inference metrics plots",
     "spotting": "checkpoint data decoding errors frontends inference metrics plots provenance writing",
-    "tasks": "decoding errors evaluation inference metrics trust",
+    "tasks": "checkpoint decoding errors evaluation inference metrics trust",
     "training": "attention checkpoint command_line data documents errors evaluation plots provenance tasks trust "
     "writing",
     "sweep": "checkpoint command_line data documents errors metrics plots training",

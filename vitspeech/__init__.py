@@ -72,7 +72,16 @@ if TYPE_CHECKING:
         WindowMLP,
     )
     from vitspeech.recurrence import RecurrentDecoder, RecurrentEncoder
-    from vitspeech.tasks import Classification, Labeling, MaskedPrediction, Recognition, Spotting, Task, Transcription
+    from vitspeech.tasks import (
+        Classification,
+        Distillation,
+        Labeling,
+        MaskedPrediction,
+        Recognition,
+        Spotting,
+        Task,
+        Transcription,
+    )
 
 __version__ = "0.2.0"
 
@@ -84,6 +93,7 @@ __all__ = [
     "Classification",
     "Decoder",
     "DecoderConfig",
+    "Distillation",
     "Encoder",
     "EncoderConfig",
     "ImageData",
@@ -167,7 +177,7 @@ _NAMES_IN_MODULE = {
     "models": """CNN MaskedSpeechModel Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer
         SpeechTranscriber TimmModel ViT WindowMLP""",
     "recurrence": "RecurrentDecoder RecurrentEncoder",
-    "tasks": "Classification Labeling MaskedPrediction Recognition Spotting Task Transcription",
+    "tasks": "Classification Distillation Labeling MaskedPrediction Recognition Spotting Task Transcription",
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}
 _RENAMED = {"Labelling": "Labeling", "SpeechLabeller": "SpeechLabeler"}

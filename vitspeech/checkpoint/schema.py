@@ -113,6 +113,7 @@ ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
     "heard_words": (is_list_of(is_text), "a list of words"),
     "metrics": (is_metrics, "a mapping from names to numbers"),
     "parameters": (is_count, "a whole number"),
+    "teachers": (is_list_of(is_text), "a list of names"),
     "weights": (lambda value: value == "float16", "float16"),
     "seeds": (lambda value: is_list_of(is_number)(value) and value, "a list of numbers"),
     "minutes": (is_number, "a number"),

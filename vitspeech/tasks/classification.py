@@ -15,6 +15,7 @@ from torchmetrics.classification import MulticlassAccuracy
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report, classification
 from vitspeech.inference.search import Search
+from vitspeech.tasks.distillation import Distillation, Teachers
 from vitspeech.tasks.task import Task
 
 
@@ -25,6 +26,7 @@ class Classification(Task):
         network: Inputs to logits (B, classes).
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
         label_smoothing: Probability mass that is spread evenly over all classes.
+        distillation: Learn from trained networks, too: see `Distillation`.
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
     Raises:
@@ -37,11 +39,13 @@ class Classification(Task):
         optimizer: OptimizerCallable = torch.optim.AdamW,
         *,
         label_smoothing: float = 0.0,
+        distillation: Distillation | None = None,
         **training: Any,
     ) -> None:
         super().__init__(network, optimizer, **training)
         check_fraction("label_smoothing", label_smoothing)
         self.label_smoothing = label_smoothing
+        self.distillation, self.teachers = distillation, None
 
     @classmethod
     def evaluate(
@@ -64,6 +68,11 @@ class Classification(Task):
                 f"have transcripts; use vitspeech.{others[data.items]}"
             )
 
+    def take_labels(self, data: lightning.LightningDataModule) -> None:
+        super().take_labels(data)
+        if self.distillation is not None and self.teachers is None:
+            self.teachers = Teachers(self.distillation, data.labels, data.preprocessing)
+
     def setup(self, stage: str) -> None:
         super().setup(stage)
         self.accuracy = MulticlassAccuracy(len(self.labels), average="micro")
@@ -85,7 +94,16 @@ class Classification(Task):
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         inputs, labels = batch
-        return F.cross_entropy(self(inputs), labels, label_smoothing=self.label_smoothing)
+        logits = self(inputs)
+        loss = F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing)
+        return self.distilled(loss, inputs, logits)
+
+    def distilled(self, loss: Tensor, inputs: Tensor, logits: Tensor) -> Tensor:
+        """The loss of the labels together with that of the teachers, if there are any."""
+        if self.teachers is None:
+            return loss
+        weight = self.distillation.weight
+        return (1 - weight) * loss + weight * self.teachers.loss(inputs, logits)
 
     def validation_step(self, batch: tuple[Tensor, Tensor], number: int) -> None:
         inputs, labels = batch

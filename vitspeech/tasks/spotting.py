@@ -33,7 +33,8 @@ class Spotting(Classification):
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
         clips_per_row: Clips in a row, R. A batch that it does not divide has shorter rows.
         rejection: Weight of the question whether there is a keyword; 1 is the plain cross-entropy.
-        **classification: The other arguments of `Classification`: `label_smoothing`, `warmup`, `decay`, `compile`.
+        **classification: The other arguments of `Classification`: `label_smoothing`, `distillation` (teachers hear
+            single clips), `warmup`, `decay`, `compile`.
 
     Raises:
         InputError: If a number is out of range, or the network has no logits of single tokens.
@@ -62,11 +63,12 @@ class Spotting(Classification):
             raise InputError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} labels")
         loss = F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing)
         if self.rejection == 1:
-            return loss
+            return self.distilled(loss, clips, logits)
         split = (logits.shape[-1] - NO_KEYWORDS, NO_KEYWORDS)
         words, others = (part.logsumexp(-1) for part in logits.float().split(split, dim=-1))
         is_word = (labels < split[0]).float()
-        return loss + (self.rejection - 1) * F.binary_cross_entropy_with_logits(words - others, is_word)
+        rejection = F.binary_cross_entropy_with_logits(words - others, is_word)
+        return self.distilled(loss + (self.rejection - 1) * rejection, clips, logits)
 
     def clip_logits(self, clips: Tensor) -> Tensor:
         """The logits of clips in rows: (B, N) -> (B, C)."""

@@ -176,7 +176,7 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
         The file with the errors on the test set.
     """
     config = yaml.safe_load((run / CONFIG).read_text())
-    model_config = config["model"]["init_args"]["network"]
+    model_config, distillation = (config["model"]["init_args"].get(name) for name in ("network", "distillation"))
     card = {
         "name": run.parent.name if run.name.isdigit() else run.name,  # runs/cifar10-vit/0, or --run flowers
         "data": test_set(config["data"]),
@@ -184,6 +184,7 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
         **({"splits": split_checksums(names)} if (names := data.item_names()) else {}),
         **({} if (heard := getattr(data, "heard_words", None)) is None else {"heard_words": heard}),
         "metrics": report.metrics,
+        **({"teachers": teacher_names(distillation["teachers"])} if distillation else {}),
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         **getattr(network, "context_ms", {}),
         "seeds": [config["seed_everything"]],
@@ -198,6 +199,11 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
     (run / PREVIOUS).unlink(missing_ok=True)
     checkpoint.save(model, run / "model", own_manifests(data))
     return errors
+
+
+def teacher_names(folders: str | list[str]) -> list[str]:
+    """The names of the models that a network learned from, without their folders."""
+    return [Path(folder).name for folder in ([folders] if isinstance(folders, str) else folders)]
 
 
 def is_path(value: Any) -> bool:
