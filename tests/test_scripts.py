@@ -8,7 +8,7 @@ from tiny import ROOT
 
 from vitspeech.commands import VERBS
 
-SCRIPTS = sorted(path for path in (ROOT / "scripts").glob("*.py") if path.name != "gpu_hour.py")  # no command
+SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 VERB_OF = {"compare_receptive_fields": "compare", "probe_distance": "probe"}
 
 

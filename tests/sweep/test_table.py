@@ -8,8 +8,9 @@ import pytest
 from sweep_runs import write_run
 
 from vitspeech.errors import InputError
-from vitspeech.sweep import figure
+from vitspeech.sweep import figure, progress
 from vitspeech.sweep.plan import make_plan
+from vitspeech.sweep.progress import draw_progress
 from vitspeech.sweep.results import read_rows
 from vitspeech.sweep.summaries import summarize
 from vitspeech.sweep.table import tabulate
@@ -166,3 +167,48 @@ def test_words_and_several_keys_are_lines_of_dots(tmp_path, drawn):
     draw(tmp_path / "words", ["shapes/vit"], [("a.kind", ["lstm", "gru"])])
     draw(tmp_path / "two", ["shapes/vit"], [("a.left", ["1", "2"]), ("a.right", ["1", "2"])])
     assert [len(axes.get_yticklabels()) for axes in drawn] == [2, 4]
+
+
+def write_progress(run, *values, name="val_accuracy"):
+    """A `metrics.csv` with these values after each epoch."""
+    rows = [f"{epoch},{10 * epoch + 9},{value}" for epoch, value in enumerate(values)]
+    (run / "metrics.csv").write_text("\n".join([f"epoch,step,{name}", "0,4,", *rows]) + "\n")
+
+
+def test_the_validation_metric_after_the_last_epoch_is_in_the_table(folder):
+    for seed, last in enumerate((0.90, 0.92, 0.94)):
+        write_progress(folder / f"full/seed-{seed}", 0.5, 0.7, last)
+    lines = tabulate(folder)
+    assert lines[0].startswith("| variant | n | accuracy, % | words alone, % | validation accuracy, % |")
+    by_variant = {line.split()[1]: line for line in lines[2:]}
+    assert "| 92.00 ± 2.00 |" in by_variant["full"] and "| – |" in by_variant["cnn"]
+    with (folder / "sweep.csv").open() as file:
+        assert [row["val_accuracy"] for row in csv.DictReader(file)] == ["", "", "", "0.9", "0.92", "0.94"]
+
+
+def test_progress_is_drawn_against_minutes(folder, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(progress, "draw", lambda curves, metric, output: drawn.update({metric: curves}))
+    for seed in range(3):
+        write_progress(folder / f"full/seed-{seed}", 0.5, 0.7, 0.9)
+    rows = read_rows(folder, {"full": [0]})
+    assert draw_progress(folder, rows, folder / "progress.png")
+    assert drawn.keys() == {"val_accuracy"} and drawn["val_accuracy"].keys() == {"full"}
+    for minutes, values in drawn["val_accuracy"]["full"]:
+        assert minutes.tolist() == pytest.approx([0.5, 1.0, 1.5]) and values.tolist() == pytest.approx([50, 70, 90])
+
+
+def test_progress_has_a_picture_unless_metrics_differ(folder):
+    for seed in range(2):
+        write_progress(folder / f"full/seed-{seed}", 0.5, 0.7, 0.9)
+    write_progress(folder / "cnn/seed-0", 0.4, 0.8)
+    tabulate(folder)
+    assert (folder / "progress.png").read_bytes().startswith(b"\x89PNG")
+    write_progress(folder / "cnn/seed-0", 0.4, 0.8, name="val_error_rate")
+    assert not draw_progress(folder, read_rows(folder, {}), folder / "progress.png")
+
+
+def test_metrics_that_cannot_be_read_are_named(folder):
+    (folder / "full/seed-0/metrics.csv").write_text("epoch,val_accuracy\nfirst,0.5\n")
+    with pytest.raises(InputError, match=r"metrics\.csv: not a table of numbers"):
+        read_rows(folder, {})

@@ -31,6 +31,7 @@ VERBS = {
     "export": "write a model as an ONNX graph that runs without torch",
     "demo": "serve a page that runs models in the browser",
     "benchmark": "measure speed and memory on this machine",
+    "gpu-hour": "run tests, configs, benchmarks and recipes on a new GPU within a time budget",
     "configs": "list the configs that come with the package, or print one",
     "samples": "copy sample images and a sample recording into a folder",
 }

@@ -20,6 +20,7 @@ FOLDER/table.md     mean ± standard deviation over the seeds of each variant, a
                     paired by seed, with a 95 % interval
 FOLDER/sweep.json   both, with the configs and varied values
 FOLDER/sweep.png    a dot for each seed, with mean and standard deviation; a line if one numeric key is varied
+FOLDER/progress.png the validation metric against the minutes of training
 
 Every other `--KEY VALUE` is an option of `vitspeech train` for every run, such as --data.root ROOT,
 --trainer.max_epochs 3, --data.init_args.words '[left, right]' or --config trainer/gpu (an overlay on every config).

@@ -8,12 +8,14 @@ from typing import Any
 
 from vitspeech.checkpoint.folder import CARD, read_mapping
 from vitspeech.checkpoint.models_table import NAMES
-from vitspeech.documents import read_json
+from vitspeech.documents import read_json, read_text
 from vitspeech.errors import InputError
+from vitspeech.training.metrics_log import METRICS, read_metrics
 from vitspeech.training.run_folder import is_finished
 
 FINISHED, UNFINISHED, NEW = "finished", "unfinished", "not started"
 SEED_FOLDER = re.compile(r"seed-(\d+)")
+VALIDATION = {"val_accuracy": "validation accuracy", "val_error_rate": "validation error rate"}
 SCORES = re.compile(r"(^|_)(accuracy|error_rate)$")
 
 
@@ -22,7 +24,8 @@ class Result:
     """What the card of a finished run says.
 
     Args:
-        metrics: Every number of its test metrics, in the card's order; an interval is two of them.
+        metrics: Every number of its test metrics, in the card's order; an interval is two of them. Then its validation
+            metric after the last epoch.
         main: The name of the main metric.
         parameters: Number of parameters.
         minutes: Of training.
@@ -63,17 +66,39 @@ def state(run: Path) -> str:
 
 
 def read_result(run: Path) -> Result:
-    """The result of a finished run from its card.
+    """The result of a finished run from its card and its `metrics.csv`.
 
     Raises:
-        InputError: If the card cannot be read or has no metrics.
+        InputError: If one cannot be read, or the card has no metrics.
     """
     card = read_mapping(run / "model" / CARD, ("metrics", "parameters", "minutes"))
     metrics = dict(numbers(card["metrics"])) if isinstance(card["metrics"], dict) else {}
     if not metrics:
         raise InputError(f"{run / 'model' / CARD}: has no metrics")
+    name, curve = read_progress(run)
+    if curve:
+        metrics[name] = curve[-1][1]
     origin = {name: str(card.get(name, "")) for name in ("commit", "hardware")}
     return Result(metrics, next(iter(metrics)), int(card["parameters"]), float(card["minutes"]), **origin)
+
+
+def read_progress(run: Path) -> tuple[str, list[tuple[int, float]]]:
+    """The validation metric of a run and its value after each epoch, counted from 1; empty without one.
+
+    Raises:
+        InputError: If its `metrics.csv` cannot be read.
+    """
+    file = run / METRICS
+    if not file.is_file():
+        return "", []
+    try:
+        rows = read_metrics(read_text(file))
+        for name in VALIDATION:
+            if curve := {int(row["epoch"]) + 1: float(row[name]) for row in rows if row.get(name)}:
+                return name, sorted(curve.items())
+    except ValueError as error:
+        raise InputError(f"{file}: {error}") from None
+    return "", []
 
 
 def numbers(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -95,7 +120,7 @@ def is_score(name: str) -> bool:
 
 def label(metric: str) -> str:
     """A metric as tables spell it: `test_accuracy` -> `accuracy`."""
-    return NAMES.get(metric, metric.replace("_", " "))
+    return VALIDATION.get(metric) or NAMES.get(metric, metric.replace("_", " "))
 
 
 def number_text(metric: str, value: float) -> str:

@@ -1,4 +1,4 @@
-"""The files of a sweep: sweep.csv, table.md, sweep.json, sweep.png.
+"""The files of a sweep: sweep.csv, table.md, sweep.json, sweep.png, progress.png.
 
 They are made from the cards of the finished runs, so they can be made anew at any time, also of a half-finished sweep.
 """
@@ -13,6 +13,7 @@ from vitspeech.data.files import write_csv, write_json, write_text
 from vitspeech.sweep.figure import draw
 from vitspeech.sweep.lengths import draw_lengths
 from vitspeech.sweep.plan import Plan, shipped_name
+from vitspeech.sweep.progress import draw_progress
 from vitspeech.sweep.results import Row, is_score, label, number_text, read_record, read_rows
 from vitspeech.sweep.summaries import Summary, main_metric, summarize
 
@@ -23,7 +24,7 @@ measured on the same test set, whose own sampling error is not included."""
 
 
 def tabulate(folder: str | Path, plan: Plan | None = None) -> list[str]:
-    """Write sweep.csv, table.md, sweep.json and sweep.png from the finished runs in a folder.
+    """Write sweep.csv, table.md, sweep.json, sweep.png and progress.png from the finished runs in a folder.
 
     Sequence tasks also have a lengths.png, see `draw_lengths`.
 
@@ -53,6 +54,7 @@ def tabulate(folder: str | Path, plan: Plan | None = None) -> list[str]:
     write_json({**record, "runs": [asdict(row) for row in rows], "table": table}, folder / "sweep.json")
     if summaries:
         draw(rows, summaries, {name: variant["varied"] for name, variant in variants.items()}, folder / "sweep.png")
+        draw_progress(folder, rows, folder / "progress.png")
         draw_lengths(folder, rows, folder / "lengths.png")
     return lines
 

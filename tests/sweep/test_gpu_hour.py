@@ -1,22 +1,18 @@
-"""`scripts/gpu_hour.py`, tried on the CPU: its budget, its summary, and that it goes on where it ended."""
+"""`vitspeech gpu-hour`, tried on the CPU: its budget, its summary, and that it goes on where it ended."""
 
 import json
-import sys
 from argparse import Namespace
 from pathlib import Path
 
-import pytest
-from tiny import ROOT
-
-sys.path.insert(0, str(ROOT / "scripts"))
-import gpu_hour
-from gpu_hour import Step
+from vitspeech.sweep import gpu_hour
+from vitspeech.sweep.gpu_hour import Step
+from vitspeech.training.configs import shipped_configs
 
 OUT_OF_TIME = "import time; print('begun', flush=True); time.sleep(60)"
 
 
 def run_steps(folder, *steps, minutes=1.0, data="nowhere"):
-    status = gpu_hour.run_all(steps, Namespace(output=folder, minutes=minutes, data=str(data)))
+    status = gpu_hour.run_all(steps, folder, Path(data), minutes, lambda text: None)
     summary = json.loads((folder / "summary.json").read_text())
     return status, {name: result["status"] for name, result in summary.items()}, summary
 
@@ -71,59 +67,51 @@ def test_an_unfinished_training_is_resumed(tmp_path, monkeypatch):
     assert commands == [step.command, ["-m", "vitspeech", "train", "--resume", str(tmp_path / "net")]]
 
 
-def test_the_plan_names_commands_and_configs_that_exist(capsys):
-    assert gpu_hour.main(["--list"]) == 0
-    listed = capsys.readouterr().out
+def test_the_plan_begins_with_what_finds_errors_and_names_configs_that_exist(command):
+    listed = command("gpu-hour", "--list").stdout
     assert listed.index("tests ") < listed.index("configs ") < listed.index("benchmark-") < listed.index("cifar10-vit")
-    steps = gpu_hour.plan(Namespace(output=None, tiny=False, data="data"))
+    steps = gpu_hour.plan(Path("out"), Path("data"))
     for step in steps:
-        configs = [value for key, value in zip(step.command, step.command[1:], strict=False) if key == "--config"]
-        assert all((ROOT / "configs" / f"{config}.yaml").exists() for config in configs), step
-        assert (step.needs is not None) == (step.run is not None)
-    assert {path.name for path in (ROOT / "configs").iterdir() if path.is_dir()} >= gpu_hour.NEEDS.keys()
+        configs = {value for key, value in zip(step.command, step.command[1:], strict=False) if key == "--config"}
+        assert configs <= {*shipped_configs()} and (step.needs is not None) == (step.run is not None)
+    assert {name.split("/")[0] for name in shipped_configs()} >= gpu_hour.NEEDS.keys()
 
 
-def test_unknown_steps_are_named(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        gpu_hour.main(["-o", str(tmp_path), "--only", "cifar11"])
-    assert "unknown steps: cifar11" in capsys.readouterr().err
+def test_unknown_steps_and_a_missing_folder_are_named(command, tmp_path):
+    result = command("gpu-hour", "-o", tmp_path, "--only", "cifar11")
+    assert result.returncode == 1 and "--only cifar11: no such step; they are tests, configs" in result.stderr
+    assert "name the folder of the results with -o" in command("gpu-hour").stderr
 
 
-def test_configs_are_tried_in_one_process_and_errors_kept(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(gpu_hour, "HERE", tmp_path)
-    for name, text in {
-        "shapes/small": "extends: vit.yaml",
-        "shapes/vit": None,
-        "cifar10/vit": "x: 1",
-        "a/b": "z: 1",
-    }.items():
-        path = tmp_path / "configs" / f"{name}.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text or (ROOT / "configs/shapes/vit.yaml").read_text())
-    monkeypatch.chdir(tmp_path)
-    tried = []
+def test_configs_are_tried_in_one_process_and_errors_kept(tmp_path, monkeypatch):
+    tried, lines = [], []
 
-    def train(arguments):
+    def cli(arguments):
         tried.append(arguments)
         if "a/b" in arguments[0]:
             raise ValueError("broken\nin two lines")
         return Namespace(fit=lambda: None)
 
-    results = {}
-    monkeypatch.setattr("vitspeech.training.cli.TrainingCLI", train)
-    status = gpu_hour.try_configs(Namespace(output=tmp_path, tiny=False, data=str(tmp_path)))
+    monkeypatch.setattr(gpu_hour, "TrainingCLI", cli)
+    monkeypatch.setattr(gpu_hour, "shipped_configs", lambda: ["a/b", "cifar10/vit", "shapes/vit", "trainer/gpu"])
+    assert gpu_hour.try_configs(tmp_path, tmp_path, lines.append) == 1
     results = json.loads((tmp_path / "configs.json").read_text())
-    assert status == 1 and results["a/b, eager"] == "ValueError: broken"
-    assert results["cifar10/vit, compiled"].startswith("skipped: needs cifar-10-batches-py")
-    assert results["shapes/small, eager"].startswith("ok") and len(results) == 8
-    assert sum("--model.compile=true" in arguments for arguments in tried) == 3
-    assert "4 of 8 configs ran, 2 failed" in capsys.readouterr().out
+    assert results["a/b, eager"] == "ValueError: broken" and results["shapes/vit, compiled"].startswith("ok")
+    assert sum("--model.compile=true" in arguments for arguments in tried) == 2
+    assert lines[-1] == "2 of 6 configs ran, 2 failed"
+    tried.clear()
+    gpu_hour.try_configs(tmp_path, tmp_path, lines.append)
+    assert {arguments[0] for arguments in tried} == {"--config=a/b"}  # what ran is not tried again
 
 
 def test_a_config_is_tried_for_two_steps(tmp_path):
-    from vitspeech.training.cli import TrainingCLI
-
     arguments = ["--config=shapes/vit", "--config=trainer/smoke", "--trainer.callbacks=null"]
-    result = gpu_hour.timed(TrainingCLI, [*arguments, f"--run={tmp_path / 'run'}"])
-    assert result.startswith("ok") and Path(tmp_path, "run", "last.ckpt").exists()
-    assert gpu_hour.timed(TrainingCLI, ["--config=nothing"]).startswith(("FileNotFoundError", "InputError"))
+    assert gpu_hour.try_config([*arguments, f"--run={tmp_path / 'run'}"]).startswith("ok")
+    assert (tmp_path / "run/last.ckpt").exists()
+    assert gpu_hour.try_config(["--config=nothing"]).startswith("FileNotFoundError: nothing")
+
+
+def test_the_command_writes_a_summary(command, tmp_path):
+    result = command("gpu-hour", "-o", tmp_path, "--tiny", "--only", "cifar10-vit-gpu", "--data", tmp_path)
+    assert result.returncode == 0 and "cifar10-vit-gpu: skipped" in result.stdout
+    assert json.loads((tmp_path / "summary.json").read_text())["cifar10-vit-gpu"]["status"] == "skipped"

@@ -1,0 +1,208 @@
+"""A list of steps for the first hour with a GPU, within a time budget: what finds errors first, what takes long last.
+
+FOLDER/summary.json   status, seconds, command and last line of each step
+FOLDER/configs.json   the step `configs`: seconds or error of each config, eager and compiled
+FOLDER/NAME.log       the output of a step
+FOLDER/NAME.json      the numbers of a benchmark
+FOLDER/NAME/          the run of a training
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vitspeech.data.files import write_json
+from vitspeech.documents import read_json
+from vitspeech.training.cli import TrainingCLI
+from vitspeech.training.configs import shipped_configs
+
+TESTS = Path(__file__).resolve().parents[2] / "tests"  # of a checkout
+SPARE_S = 20  # kept at the end of the budget
+GRACE_S = 30  # for a step that was told to stop
+NEEDS = {  # the folder under ROOT that a group of configs reads
+    "cifar10": "cifar-10-batches-py",
+    "cifar100": "cifar-100-python",
+    "encoders": "SpeechCommands",
+    "keywords": "SpeechCommands",
+    "librispeech": "LibriSpeech",
+    "speech_commands": "SpeechCommands",
+    "windows": "SpeechCommands",
+    "word_sequences": "SpeechCommands",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step.
+
+    Args:
+        name: Its name, and that of its files.
+        command: Arguments of the Python interpreter.
+        minutes: The most it may take.
+        needs: The folder under ROOT that it reads, if any.
+        run: The folder of a training, which is resumed.
+    """
+
+    name: str
+    command: list[str]
+    minutes: float
+    needs: str | None = None
+    run: Path | None = None
+
+
+def plan(out: Path, data: Path, *, tiny: bool = False) -> list[Step]:
+    """The steps in their order.
+
+    Args:
+        out: The folder of the results.
+        data: The folder of the data sets.
+        tiny: On the CPU with tiny settings.
+    """
+    device = "cpu" if tiny else "cuda"
+
+    def benchmark(name: str, minutes: float, *more: str) -> Step:
+        file = str(out / f"benchmark-{name}.json")
+        command = ["-m", "vitspeech", "benchmark", name, "--device", device, "--json", file, *more]
+        return Step(f"benchmark-{name}", command, minutes)
+
+    def training(config: str, minutes: float, *more: str) -> Step:
+        run = out / config.replace("/", "-")
+        command = ["-m", "vitspeech", "train", "--config", config, "--data.root", str(data), "--run", str(run)]
+        return Step(run.name, [*command, *more], minutes, NEEDS[config.split("/")[0]], run)
+
+    configs = ["-m", "vitspeech", "gpu-hour", "--configs", "-o", str(out), "--data", str(data), *["--tiny"] * tiny]
+    few = ("--repeats", "1", "--dtypes", "fp32") if tiny else ()
+    on = ("--config", "trainer/cpu") if tiny else ("--config", "trainer/gpu")
+    short = ("--config", "trainer/smoke") if tiny else ()
+    tests = ["-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", str(TESTS)]
+    return [
+        *([Step("tests", tests + ["--collect-only"] * tiny, 5)] if TESTS.is_dir() else []),
+        Step("configs", configs, 8),
+        benchmark("attention", 4, *few, *(("--tokens", "256", "--variants", "full") if tiny else ())),
+        benchmark("layer", 2, *few, *(("--tokens", "64", "--batch", "2") if tiny else ())),
+        benchmark("vit", 3, *few, *(("--batch", "2") if tiny else ("--compile",))),
+        benchmark("speech", 4, *few, *(("--batch", "2", "--stream-minutes", "0.1") if tiny else ())),
+        training("cifar10/vit-gpu", 12, *short, *(on if tiny else ())),
+        training("cifar10/cnn-gpu", 6, *short, *(on if tiny else ())),
+        *(
+            training(config, 10, *on, *short)
+            for config in ("speech_commands/full", "speech_commands/truncated", "keywords/truncated")
+        ),
+        *(training(f"word_sequences/{name}", 10, *on, *short) for name in ("ctc", "attention")),
+        training("librispeech/ctc", 15, *on, *short),
+        training("cifar100/vit-gpu", 15, *short, *(on if tiny else ())),
+        training("cifar100/cnn-gpu", 8, *short, *(on if tiny else ())),
+    ]
+
+
+def run_all(steps: Sequence[Step], out: Path, data: Path, minutes: float, note: Callable[[str], None]) -> int:
+    """Run the steps within the budget, and write `summary.json` after each.
+
+    Args:
+        steps: The steps; those that succeeded before are skipped.
+        out: The folder of the results.
+        data: The folder of the data sets.
+        minutes: The budget.
+        note: Called with lines of text on the progress.
+
+    Returns:
+        1 if a step failed, else 0.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    file, end = out / "summary.json", time.monotonic() + 60 * minutes - SPARE_S
+    summary = read_json(file) if file.exists() else {}
+    for step in steps:
+        if summary.get(step.name, {}).get("status") == "done":
+            continue
+        left = end - time.monotonic()
+        if step.needs and not (data / step.needs).exists():
+            result = {"status": "skipped", "last": f"needs {step.needs} in {data}"}
+        elif left < SPARE_S:
+            result = {"status": "no time left"}
+        else:
+            note(f"{step.name} …")
+            result = run(step, out / f"{step.name}.log", min(left, 60 * step.minutes))
+        summary[step.name] = result
+        write_json(summary, file)
+        note(f"{step.name}: {result['status']}, {result.get('seconds', 0):.0f} s: {result.get('last', '')}")
+    return int(any(result["status"] == "failed" for result in summary.values()))
+
+
+def run(step: Step, log: Path, seconds: float) -> dict[str, Any]:
+    """Run one step for so many seconds at most; one that takes longer is told to stop, so that it can be resumed."""
+    resumed = step.run is not None and (step.run / "run.json").exists()
+    command = ["-m", "vitspeech", "train", "--resume", str(step.run)] if resumed else step.command
+    start = time.monotonic()
+    with log.open("a") as output:
+        process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=subprocess.STDOUT)
+        try:
+            status = "failed" if process.wait(seconds) else "done"
+        except subprocess.TimeoutExpired:
+            status = "out of time"
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    last = lines[-1].rpartition("\r")[2][:300] if lines else ""
+    return {
+        "status": status,
+        "seconds": round(time.monotonic() - start, 1),
+        "command": " ".join(command),
+        "last": last,
+    }
+
+
+def try_configs(out: Path, data: Path, note: Callable[[str], None], *, tiny: bool = False) -> int:
+    """Train every config for two steps, eager and compiled, in this process; `tiny` takes a few, eager, on the CPU.
+
+    Args:
+        out: The folder of `configs.json`, which has the seconds or the error of each.
+        data: The folder of the data sets.
+        note: Called with a line for each.
+        tiny: A few configs, not compiled, on the CPU.
+
+    Returns:
+        1 if one failed, else 0.
+    """
+    names = [name for name in shipped_configs() if not name.startswith("trainer/")]
+    file, failed = out / "configs.json", 0
+    results = read_json(file) if file.exists() else {}
+    for name in names[:: 20 if tiny else 1]:
+        needs = NEEDS.get(name.split("/")[0])
+        for mode in ("eager", *([] if tiny else ["compiled"])):
+            key = f"{name}, {mode}"
+            if results.get(key, "").startswith("ok"):
+                continue
+            if needs and not (data / needs).exists():
+                results[key] = f"skipped: needs {needs} in {data}"
+                continue
+            arguments = [f"--config={name}", "--config=trainer/smoke"]
+            arguments += [f"--trainer.accelerator={'cpu' if tiny else 'gpu'}", "--trainer.precision=bf16-mixed"]
+            arguments += ["--trainer.enable_progress_bar=false", "--trainer.callbacks=null"]
+            arguments += [f"--run={out / 'tried' / key.replace('/', '-')}"]
+            arguments += [f"--data.root={data}"] * bool(needs) + ["--model.compile=true"] * (mode == "compiled")
+            results[key] = try_config(arguments)
+            failed += not results[key].startswith("ok")
+            note(f"{key}: {results[key]}")
+            write_json(results, file)
+    good = sum(result.startswith("ok") for result in results.values())
+    note(f"{good} of {len(results)} configs ran, {failed} failed")
+    return int(failed > 0)
+
+
+def try_config(arguments: Sequence[str]) -> str:
+    """Train from a command line, and return `ok` with the seconds, or the error."""
+    start = time.monotonic()
+    try:
+        TrainingCLI(arguments).fit()
+    except (Exception, SystemExit) as error:  # whatever it is, the next config is tried
+        return f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+    return f"ok, {time.monotonic() - start:.1f} s"

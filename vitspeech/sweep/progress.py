@@ -1,0 +1,70 @@
+"""The figure of a sweep: the validation metric against the time of training."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy
+from matplotlib.figure import Figure
+
+from vitspeech.plots.style import plain, series_styles
+from vitspeech.sweep.results import Row, read_progress
+
+
+def draw_progress(folder: Path, rows: Sequence[Row], output: Path) -> bool:
+    """Draw the validation metric of each variant against the minutes of training, and say whether there is one.
+
+    The epochs of a run count as equally long. Thin lines are the seeds, the thick one is their mean.
+
+    Args:
+        folder: The folder of the sweep.
+        rows: Its runs.
+        output: The PNG file.
+
+    Raises:
+        InputError: If a `metrics.csv` cannot be read.
+    """
+    curves, metrics = defaultdict(list), set()
+    for row in rows:
+        if row.result is None:
+            continue
+        metric, curve = read_progress(folder / row.variant / f"seed-{row.seed}")
+        if len(curve) > 1:
+            epochs, values = zip(*curve, strict=True)
+            minutes = numpy.array(epochs) / epochs[-1] * row.result.minutes
+            curves[row.variant].append((minutes, 100 * numpy.array(values)))
+            metrics.add(metric)
+    if len(metrics) == 1:  # two of different kinds have no common axis
+        draw(curves, metrics.pop(), output)
+        return True
+    return False
+
+
+def draw(curves: Mapping[str, Sequence[tuple[numpy.ndarray, numpy.ndarray]]], metric: str, output: Path) -> None:
+    """Draw the curves of each variant: minutes and percent of each seed."""
+    is_error = metric.endswith("error_rate")
+    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for (name, seeds), style in zip(curves.items(), series_styles(len(curves)), strict=True):
+        line = {"color": style.color, "linestyle": style.dashes}
+        for minutes, values in seeds if len(seeds) > 1 else ():
+            axes.plot(minutes, values, linewidth=0.8, alpha=0.4, **line)
+        # Seeds take different times for the same epochs: the mean is over the seeds at the same part of the training.
+        parts = numpy.linspace(0, 1, max(len(minutes) for minutes, _ in seeds))
+        mean_minutes, mean_values = (
+            numpy.mean(
+                [numpy.interp(parts, numpy.linspace(0, 1, len(seed[axis])), seed[axis]) for seed in seeds], axis=0
+            )
+            for axis in (0, 1)
+        )
+        axes.plot(mean_minutes, mean_values, linewidth=1.8, label=plain(f"{name} ({len(seeds)})"), **line)
+    if is_error:
+        axes.set_ylim(bottom=0)
+    lower = " (lower is better)" if is_error else ""
+    axes.set(
+        xlabel="minutes of training", ylabel=f"{metric.removeprefix('val_').replace('_', ' ')} in validation (%){lower}"
+    )
+    axes.set_xlim(left=0)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, title="variant (seeds)", title_fontsize=8)
+    figure.savefig(output, dpi=110)
