@@ -11,6 +11,7 @@ from vitspeech.errors import InputError
 from vitspeech.frontends.frames import ConvolutionalFrames, StackedFrames
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.frontends.spec_augment import SpecAugment
+from vitspeech.frontends.vocal_tract import VocalTractPerturbation
 
 STEMS = {"stacked": StackedFrames, "convolutional": ConvolutionalFrames}
 
@@ -27,6 +28,7 @@ class SpeechTokens(nn.Module):
         stem: `convolutional` (`ConvolutionalFrames`) or `stacked` (`StackedFrames`).
         stride: Stride of the tokens in log-mel frames.
         spec_augment: Masks over the frames in training; `None` masks nothing.
+        vocal_tract: Reach of `VocalTractPerturbation` in training, such as 0.1; 0 is off.
         **log_mel: Further arguments of `vitspeech.frontends.LogMel`: `sample_rate_hz`, `window_ms`, `hop_ms`, `low_hz`,
             `high_hz`, `epsilon`, `floor_db`.
 
@@ -46,6 +48,7 @@ class SpeechTokens(nn.Module):
         stem: Literal["convolutional", "stacked"] = "convolutional",
         stride: int = 2,
         spec_augment: SpecAugment | None = None,
+        vocal_tract: float = 0.0,
         **log_mel: Any,
     ) -> None:
         super().__init__()
@@ -53,6 +56,7 @@ class SpeechTokens(nn.Module):
             raise InputError(f"stem={stem!r} is unknown; known: {', '.join(STEMS)}")
         self.width = width
         self.log_mel = LogMel(mels, **log_mel)
+        self.vocal_tract = VocalTractPerturbation(vocal_tract, self.log_mel.centers_hz, self.log_mel.sample_rate_hz)
         self.spec_augment = spec_augment or nn.Identity()
         self.frames = STEMS[stem](mels, width, stride)
         self.hop_samples = stride * self.log_mel.hop_samples
@@ -64,7 +68,7 @@ class SpeechTokens(nn.Module):
     def from_frames(self, frames: Tensor, lengths: Tensor | None = None) -> Tensor:
         """The tokens of log-mel frames: (B, F, M), lengths of their waveforms in samples (B,) or None -> (B, T, D)."""
         counts = None if lengths is None else self.log_mel.count(lengths)
-        return self.frames(self.spec_augment(frames), counts)
+        return self.frames(self.spec_augment(self.vocal_tract(frames)), counts)
 
     def count(self, samples: Tensor) -> Tensor:
         """The number of tokens of waveforms with these numbers of samples: integers (B,) -> (B,)."""

@@ -58,8 +58,6 @@ def draw(curves: Mapping[str, Sequence[tuple[numpy.ndarray, numpy.ndarray]]], me
             for axis in (0, 1)
         )
         axes.plot(mean_minutes, mean_values, linewidth=1.8, label=plain(f"{name} ({len(seeds)})"), **line)
-    if is_error:
-        axes.set_ylim(bottom=0)
     lower = " (lower is better)" if is_error else ""
     axes.set(
         xlabel="minutes of training", ylabel=f"{metric.removeprefix('val_').replace('_', ' ')} in validation (%){lower}"

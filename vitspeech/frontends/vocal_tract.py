@@ -1,0 +1,60 @@
+"""Vocal-tract length perturbation: utterances as if spoken by longer or shorter vocal tracts, in training.
+
+Shapes: B batch, F frames, M mel bins.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from vitspeech.errors import check_fraction
+
+HIGHEST_FORMANT_HZ = 4800.0
+
+
+class VocalTractPerturbation(nn.Module):
+    """Warps the frequencies of each utterance in training by a random factor (Jaitly and Hinton 2013).
+
+    "Vocal Tract Length Perturbation (VTLP) improves speech recognition", sec. 3.1: frequency f gets the energy of G(f),
+    which is α f up to the formants at 4.8 kHz, and a line from there to half the sample rate, which stays. Here log-mel
+    bins are interpolated in place of moving the filters.
+
+    Args:
+        reach: α is drawn from 1 - reach .. 1 + reach for each utterance; 0 warps nothing.
+        centers_hz: The center frequency of each mel filter (M,).
+        sample_rate_hz: Sample rate.
+
+    Shape:
+        (B, F, M) -> (B, F, M)
+
+    Raises:
+        InputError: If `reach` is not within 0 .. 1.
+    """
+
+    def __init__(self, reach: float, centers_hz: Tensor, sample_rate_hz: int) -> None:
+        super().__init__()
+        check_fraction("vocal_tract", reach)
+        self.reach, self.limit_hz = reach, sample_rate_hz / 2
+        self.register_buffer("centers_hz", centers_hz.float(), persistent=False)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        if not self.training or not self.reach:
+            return frames
+        factors = 1 + self.reach * (2 * torch.rand(len(frames), 1, device=frames.device) - 1)
+        return warped(frames, self.places(factors))
+
+    def places(self, factors: Tensor) -> Tensor:
+        """The place between mel bins that each bin takes its energy from: factors (B, 1) -> (B, M), from 0 to M - 1."""
+        knee = HIGHEST_FORMANT_HZ * factors.clamp(max=1) / factors
+        above = (self.limit_hz - factors * knee) / (self.limit_hz - knee) * (self.limit_hz - self.centers_hz)
+        source = torch.where(self.centers_hz <= knee, factors * self.centers_hz, self.limit_hz - above)
+        right = torch.searchsorted(self.centers_hz, source.contiguous()).clamp(1, len(self.centers_hz) - 1)
+        low, high = self.centers_hz[right - 1], self.centers_hz[right]
+        return (right - 1 + (source - low) / (high - low)).clamp(0, len(self.centers_hz) - 1)
+
+
+def warped(frames: Tensor, places: Tensor) -> Tensor:
+    """Frames interpolated between bins: (B, F, M), places (B, M) -> (B, F, M)."""
+    low = places.long().clamp(max=frames.shape[-1] - 2)
+    share = (places - low)[:, None].to(frames.dtype)
+    bins = low[:, None].expand_as(frames)
+    return torch.lerp(frames.gather(-1, bins), frames.gather(-1, bins + 1), share)
