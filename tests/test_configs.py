@@ -112,6 +112,13 @@ def test_overrides_may_leave_out_init_args(width):
     assert cli.model.warmup == 0.2 and cli.datamodule.count == 300
 
 
+def test_null_on_the_command_line_reaches_nested_classes():
+    overrides = ["--model.network.encoder.left=null", "--model.network.tokens.spec_augment=null"]
+    cli = TrainingCLI([f"--config={ROOT / 'configs/speech_commands/truncated.yaml'}", *ON_CPU, *overrides])
+    assert cli.model.network.encoder.left == [None] * 6 and cli.model.network.encoder.right == [2] * 6
+    assert isinstance(cli.model.network.tokens.spec_augment, torch.nn.Identity)
+
+
 @pytest.mark.parametrize(
     ("arguments", "key", "size"),
     [

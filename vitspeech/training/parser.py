@@ -6,7 +6,8 @@ import pydoc
 import re
 from argparse import ArgumentError
 from collections.abc import Sequence
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 from jsonargparse import Namespace, set_parsing_settings
 from lightning.pytorch.cli import LightningArgumentParser
@@ -78,6 +79,8 @@ class Parser(LightningArgumentParser):
 
     def _check_value_key(self, action: argparse.Action, value: Any, *arguments: Any, **options: Any) -> Any:
         value = value.clone() if isinstance(value, Namespace) else value
+        if value == "None" and NoneType in get_args(getattr(action, "_typehint", None)):
+            value = None  # jsonargparse makes a text of `null` on its way to a nested class
         return super()._check_value_key(action, value, *arguments, **options)
 
 
