@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from vitspeech.data.clips.household import household
 from vitspeech.data.clips.noise import rms, stretches, synthesize, uniform
+from vitspeech.data.clips.rooms import check_room, reverberate
 from vitspeech.errors import check_number, check_range
 
 
@@ -30,6 +31,8 @@ class WaveformAugment:
         synthetic: Share of the noises that are synthesized (`synthesize`) and not stretches of the data set's noise.
         household: Share of the synthesized noises that are household sounds (`household`): knocks, sirens, chimes and
             motors.
+        room_prob: Probability that a clip is put into a random room (`reverberate`), before the noise.
+        room_s: Range of the reverberation time of rooms, in seconds.
 
     Raises:
         InputError: If a number is out of range.
@@ -42,6 +45,8 @@ class WaveformAugment:
     gain_db: float = 6.0
     synthetic: float = 0.5
     household: float = 0.0
+    room_prob: float = 0.0
+    room_s: tuple[float, float] = (0.1, 0.6)
 
     def __post_init__(self) -> None:
         check_number("shift_ms", self.shift_ms, 0)
@@ -51,11 +56,14 @@ class WaveformAugment:
         check_number("synthetic", self.synthetic, 0, 1)
         check_number("household", self.household, 0, 1)
         check_range("noise_snr_db", self.noise_snr_db)
+        check_room(self.room_prob, self.room_s)
 
     def __call__(self, waveforms: Tensor, noise: Tensor, sample_rate_hz: int) -> Tensor:
         """Augment float clips (B, N) with background noise, int16 (A,): -> (B, N)."""
         if self.shift_ms or self.speed:
             waveforms = shift_and_resample(waveforms, round(self.shift_ms * sample_rate_hz / 1000), self.speed)
+        if self.room_prob:
+            waveforms = reverberate(waveforms, self.room_prob, self.room_s, sample_rate_hz)
         if self.noise_prob:
             waveforms = waveforms + self.background_noise(waveforms, noise, sample_rate_hz)
         return waveforms * 10 ** (uniform(waveforms, -self.gain_db, self.gain_db) / 20)

@@ -1,4 +1,4 @@
-"""Augmentation of training utterances: speed, gain, and noise for recorded ones.
+"""Augmentation of training utterances: speed, room, gain, and noise for recorded ones.
 
 Shapes: B batch, N samples, A samples of background noise.
 """
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.data.clips.noise import QUIETEST
+from vitspeech.data.clips.rooms import check_room, reverberate
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.errors import check_number, check_range
 
@@ -30,6 +31,8 @@ class SequenceAugment:
         gain_db: Largest change of loudness, in either direction, in decibels.
         join_prob: Probability that the utterances of a batch are joined in pairs to half as many of twice the length,
             for recognition of longer ones than there are. `LibriSpeech` and `TranscribedAudio` use it.
+        room_prob: Probability that an utterance is put into a random room (`clips.rooms.reverberate`).
+        room_s: Range of the reverberation time of rooms, in seconds.
 
     Raises:
         InputError: If a number is out of range.
@@ -40,6 +43,8 @@ class SequenceAugment:
     speed: float = 0.15
     gain_db: float = 6.0
     join_prob: float = 0.0
+    room_prob: float = 0.0
+    room_s: tuple[float, float] = (0.1, 0.6)
 
     def __post_init__(self) -> None:
         check_range("snr_db", self.snr_db)
@@ -47,9 +52,10 @@ class SequenceAugment:
         check_number("speed", self.speed, 0, 0.9)
         check_number("gain_db", self.gain_db, 0, 100)
         check_number("join_prob", self.join_prob, 0, 1)
+        check_room(self.room_prob, self.room_s)
 
-    def __call__(self, speech: SpeechBatch) -> SpeechBatch:
-        """Change speed and gain of float waveforms, and lengths and spans accordingly; uses torch's generator."""
+    def __call__(self, speech: SpeechBatch, sample_rate_hz: int = 16_000) -> SpeechBatch:
+        """Change speed, room and gain of float waveforms, and lengths and spans accordingly; uses torch's generator."""
         waveforms, lengths, units, spans = speech
         shape = (len(lengths), 1)
         if self.speed:
@@ -59,6 +65,10 @@ class SequenceAugment:
             waveforms = pad_sequence(sounds, batch_first=True)
             lengths = lengths.new_tensor([len(sound) for sound in sounds])
             spans = (spans / speeds[..., None].to(spans.device)).long()
+        if self.room_prob:
+            waveforms = reverberate(waveforms, self.room_prob, self.room_s, sample_rate_hz)
+            inside = torch.arange(waveforms.shape[1], device=waveforms.device) < lengths[:, None]
+            waveforms = waveforms * inside  # no echoes in the padding
         gain_db = self.gain_db * (2 * torch.rand(shape, device=waveforms.device) - 1)
         return SpeechBatch(waveforms * 10 ** (gain_db / 20), lengths, units, spans)
 

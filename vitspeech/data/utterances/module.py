@@ -158,7 +158,7 @@ class UtteranceData(InMemoryData):
 
     def augment_batch(self, speech: SpeechBatch) -> SpeechBatch:
         """Augment float training utterances, with random numbers from torch's global generator."""
-        return self.augment(speech)
+        return self.augment(speech, self.sample_rate_hz)
 
     def transfer_batch_to_device(
         self, batch: tuple[SpeechBatch, int], device: torch.device, dataloader_idx: int

@@ -1,0 +1,62 @@
+"""Responses of rooms: the echoes of a voice in a random room.
+
+Shapes: B batch, N samples, R samples of a response.
+"""
+
+import torch
+import torchaudio
+from torch import Tensor
+
+from vitspeech.errors import check_number, check_range
+
+DIRECT_DB = (0.0, 20.0)  # energy of the direct sound over that of the echoes: across a room, and at the microphone
+FIRST_ECHO_S = 0.002  # after the direct sound: a wall about 35 cm away
+
+
+def check_room(prob: float, decay_s: tuple[float, float]) -> None:
+    """Check the arguments of `reverberate`.
+
+    Raises:
+        InputError: If one is out of range.
+    """
+    check_number("room_prob", prob, 0, 1)
+    check_range("room_s", decay_s)
+    for seconds in decay_s:
+        check_number("room_s", seconds, 0.01, 10)
+
+
+def reverberate(waveforms: Tensor, prob: float, decay_s: tuple[float, float], sample_rate_hz: int) -> Tensor:
+    """Put each waveform into a random room with a probability: (B, N) -> (B, N).
+
+    The echoes are white noise that decays exponentially, the statistical model of Polack 1988. Random numbers come from
+    torch's global generator, drawn on the CPU.
+
+    Args:
+        waveforms: Floats. Their end is cut where it was, so padding at the end gets the last echoes.
+        prob: Probability of a room.
+        decay_s: Range of the reverberation time: seconds in which the echoes decay by 60 dB.
+        sample_rate_hz: Sample rate.
+    """
+    chosen = (torch.rand(len(waveforms)) < prob).nonzero()[:, 0].to(waveforms.device)
+    if not len(chosen):
+        return waveforms
+    responses = room_responses(len(chosen), decay_s, sample_rate_hz).to(waveforms)
+    reverberant = waveforms.clone()
+    echoing = torchaudio.functional.fftconvolve(waveforms[chosen], responses)
+    reverberant[chosen] = echoing[:, : waveforms.shape[1]]
+    return reverberant
+
+
+def room_responses(count: int, decay_s: tuple[float, float], sample_rate_hz: int) -> Tensor:
+    """Random responses, which begin with the direct sound and have the energy 1: -> (B, R)."""
+
+    def drawn(low: float, high: float) -> Tensor:
+        return low + (high - low) * torch.rand(count, 1)
+
+    samples = max(round(decay_s[1] * sample_rate_hz), 2)
+    seconds = torch.arange(samples) / sample_rate_hz
+    echoes = torch.randn(count, samples) * 10 ** (-3 * seconds / drawn(*decay_s)) * (seconds >= FIRST_ECHO_S)
+    energy = echoes.square().sum(1, keepdim=True).clamp(min=1e-9)
+    echoes = echoes * (10 ** (-drawn(*DIRECT_DB) / 10) / energy).sqrt()
+    echoes[:, 0] = 1
+    return echoes / echoes.square().sum(1, keepdim=True).sqrt()
