@@ -13,7 +13,7 @@ from vitspeech.errors import InputError, check_number
 from vitspeech.frontends import LogMel
 
 REQUIRED = {"network": torch.nn.Identity(), "source": None, "root": ".", "width": 16, "heads": 2, "mels": 8, "seed": 0}
-REQUIRED |= {"batch": 10, "config": EncoderConfig(), "words": ["go", "stop"]}
+REQUIRED |= {"batch": 10, "config": EncoderConfig(), "words": ["go", "stop"], "teachers": "runs/mine/0"}
 CLASSES = [getattr(vitspeech, name) for name in vitspeech.__all__ if inspect.isclass(getattr(vitspeech, name))]
 
 

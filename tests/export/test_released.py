@@ -25,7 +25,13 @@ from vitspeech.inference.transcribe import Search
 CHECKPOINTS = ROOT / "checkpoints"
 IMAGES = ("vit-cifar10", "cnn-cifar10")
 CLIPS = ("speech-commands", "speech-commands-cnn")
-STREAMS = ("speech-commands-truncated", "speech-commands-causal", "keywords-12", "spoken-words-ctc")
+STREAMS = (
+    "speech-commands-truncated",
+    "speech-commands-causal",
+    "keywords-12",
+    "spoken-words-ctc",
+    "librispeech-5h-ctc",
+)
 SEQUENCES = ("spoken-words-attention",)
 
 
