@@ -192,7 +192,7 @@ def test_progress_is_drawn_against_minutes(folder, monkeypatch):
     for seed in range(3):
         write_progress(folder / f"full/seed-{seed}", 0.5, 0.7, 0.9)
     rows = read_rows(folder, {"full": [0]})
-    assert draw_progress(folder, rows, folder / "progress.png")
+    assert draw_progress(rows, folder / "progress.png")
     assert drawn.keys() == {"val_accuracy"} and drawn["val_accuracy"].keys() == {"full"}
     for minutes, values in drawn["val_accuracy"]["full"]:
         assert minutes.tolist() == pytest.approx([0.5, 1.0, 1.5]) and values.tolist() == pytest.approx([50, 70, 90])
@@ -205,7 +205,7 @@ def test_progress_has_a_picture_unless_metrics_differ(folder):
     tabulate(folder)
     assert (folder / "progress.png").read_bytes().startswith(b"\x89PNG")
     write_progress(folder / "cnn/seed-0", 0.4, 0.8, name="val_error_rate")
-    assert not draw_progress(folder, read_rows(folder, {}), folder / "progress.png")
+    assert not draw_progress(read_rows(folder, {}), folder / "progress.png")
 
 
 def test_metrics_that_cannot_be_read_are_named(folder):

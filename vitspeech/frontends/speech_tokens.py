@@ -56,7 +56,8 @@ class SpeechTokens(nn.Module):
             raise InputError(f"stem={stem!r} is unknown; known: {', '.join(STEMS)}")
         self.width = width
         self.log_mel = LogMel(mels, **log_mel)
-        self.vocal_tract = VocalTractPerturbation(vocal_tract, self.log_mel.centers_hz, self.log_mel.sample_rate_hz)
+        centers_hz, rate = self.log_mel.centers_hz, self.log_mel.sample_rate_hz
+        self.vocal_tract = VocalTractPerturbation(vocal_tract, centers_hz, rate) if vocal_tract else nn.Identity()
         self.spec_augment = spec_augment or nn.Identity()
         self.frames = STEMS[stem](mels, width, stride)
         self.hop_samples = stride * self.log_mel.hop_samples

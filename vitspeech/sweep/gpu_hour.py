@@ -7,6 +7,7 @@ FOLDER/NAME.json      the numbers of a benchmark
 FOLDER/NAME/          the run of a training
 """
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,15 +71,15 @@ def plan(out: Path, data: Path, *, tiny: bool = False) -> list[Step]:
         command = ["-m", "vitspeech", "benchmark", name, "--device", device, "--json", file, *more]
         return Step(f"benchmark-{name}", command, minutes)
 
-    def training(config: str, minutes: float, *more: str) -> Step:
-        run = out / config.replace("/", "-")
-        command = ["-m", "vitspeech", "train", "--config", config, "--data.root", str(data), "--run", str(run)]
-        return Step(run.name, [*command, *more], minutes, NEEDS[config.split("/")[0]], run)
+    def training(config: str, minutes: float) -> Step:
+        run, overlays = out / config.replace("/", "-"), [] if config.endswith("-gpu") else ["trainer/gpu"]
+        configs = [config, *(["trainer/cpu", "trainer/smoke"] if tiny else overlays)]
+        named = [word for name in configs for word in ("--config", name)]
+        command = ["-m", "vitspeech", "train", *named, "--data.root", str(data), "--run", str(run)]
+        return Step(run.name, command, minutes, NEEDS[config.split("/")[0]], run)
 
     configs = ["-m", "vitspeech", "gpu-hour", "--configs", "-o", str(out), "--data", str(data), *["--tiny"] * tiny]
     few = ("--repeats", "1", "--dtypes", "fp32") if tiny else ()
-    on = ("--config", "trainer/cpu") if tiny else ("--config", "trainer/gpu")
-    short = ("--config", "trainer/smoke") if tiny else ()
     tests = ["-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", str(TESTS)]
     return [
         *([Step("tests", tests + ["--collect-only"] * tiny, 5)] if TESTS.is_dir() else []),
@@ -87,16 +88,16 @@ def plan(out: Path, data: Path, *, tiny: bool = False) -> list[Step]:
         benchmark("layer", 2, *few, *(("--tokens", "64", "--batch", "2") if tiny else ())),
         benchmark("vit", 3, *few, *(("--batch", "2") if tiny else ("--compile",))),
         benchmark("speech", 4, *few, *(("--batch", "2", "--stream-minutes", "0.1") if tiny else ())),
-        training("cifar10/vit-gpu", 12, *short, *(on if tiny else ())),
-        training("cifar10/cnn-gpu", 6, *short, *(on if tiny else ())),
-        *(
-            training(config, 10, *on, *short)
-            for config in ("speech_commands/full", "speech_commands/truncated", "keywords/truncated")
-        ),
-        *(training(f"word_sequences/{name}", 10, *on, *short) for name in ("ctc", "attention")),
-        training("librispeech/ctc", 15, *on, *short),
-        training("cifar100/vit-gpu", 15, *short, *(on if tiny else ())),
-        training("cifar100/cnn-gpu", 8, *short, *(on if tiny else ())),
+        training("cifar10/vit-gpu", 12),
+        training("cifar10/cnn-gpu", 6),
+        training("speech_commands/full", 10),
+        training("speech_commands/truncated", 10),
+        training("keywords/truncated", 10),
+        training("word_sequences/ctc", 10),
+        training("word_sequences/attention", 10),
+        training("librispeech/ctc", 15),
+        training("cifar100/vit-gpu", 15),
+        training("cifar100/cnn-gpu", 8),
     ]
 
 
@@ -184,15 +185,17 @@ def try_configs(out: Path, data: Path, note: Callable[[str], None], *, tiny: boo
             if needs and not (data / needs).exists():
                 results[key] = f"skipped: needs {needs} in {data}"
                 continue
-            arguments = [f"--config={name}", "--config=trainer/smoke"]
+            run = out / "tried" / key.replace("/", "-")
+            shutil.rmtree(run, ignore_errors=True)  # of an earlier attempt
+            arguments = [f"--config={name}", "--config=trainer/smoke", f"--run={run}"]
             arguments += [f"--trainer.accelerator={'cpu' if tiny else 'gpu'}", "--trainer.precision=bf16-mixed"]
             arguments += ["--trainer.enable_progress_bar=false", "--trainer.callbacks=null"]
-            arguments += [f"--run={out / 'tried' / key.replace('/', '-')}"]
             arguments += [f"--data.root={data}"] * bool(needs) + ["--model.compile=true"] * (mode == "compiled")
             results[key] = try_config(arguments)
             failed += not results[key].startswith("ok")
             note(f"{key}: {results[key]}")
             write_json(results, file)
+    write_json(results, file)
     good = sum(result.startswith("ok") for result in results.values())
     note(f"{good} of {len(results)} configs ran, {failed} failed")
     return int(failed > 0)

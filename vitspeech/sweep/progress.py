@@ -8,32 +8,26 @@ import numpy
 from matplotlib.figure import Figure
 
 from vitspeech.plots.style import plain, series_styles
-from vitspeech.sweep.results import Row, read_progress
+from vitspeech.sweep.results import Row
 
 
-def draw_progress(folder: Path, rows: Sequence[Row], output: Path) -> bool:
+def draw_progress(rows: Sequence[Row], output: Path) -> bool:
     """Draw the validation metric of each variant against the minutes of training, and say whether there is one.
 
     The epochs of a run count as equally long. Thin lines are the seeds, the thick one is their mean.
 
     Args:
-        folder: The folder of the sweep.
-        rows: Its runs.
+        rows: The runs of the sweep.
         output: The PNG file.
-
-    Raises:
-        InputError: If a `metrics.csv` cannot be read.
     """
     curves, metrics = defaultdict(list), set()
     for row in rows:
-        if row.result is None:
-            continue
-        metric, curve = read_progress(folder / row.variant / f"seed-{row.seed}")
-        if len(curve) > 1:
-            epochs, values = zip(*curve, strict=True)
-            minutes = numpy.array(epochs) / epochs[-1] * row.result.minutes
-            curves[row.variant].append((minutes, 100 * numpy.array(values)))
-            metrics.add(metric)
+        for metric, curve in row.result.progress.items() if row.result is not None else ():
+            if len(curve) > 1:
+                epochs, values = zip(*curve, strict=True)
+                minutes = numpy.array(epochs) / epochs[-1] * row.result.minutes
+                curves[row.variant].append((minutes, 100 * numpy.array(values)))
+                metrics.add(metric)
     if len(metrics) == 1:  # two of different kinds have no common axis
         draw(curves, metrics.pop(), output)
         return True

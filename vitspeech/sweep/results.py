@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ SCORES = re.compile(r"(^|_)(accuracy|error_rate)$")
 
 @dataclass(frozen=True)
 class Result:
-    """What the card of a finished run says.
+    """What the card and the `metrics.csv` of a finished run say.
 
     Args:
         metrics: Every number of its test metrics, in the card's order; an interval is two of them. Then its validation
@@ -31,6 +31,7 @@ class Result:
         minutes: Of training.
         commit: The sources that it was trained with.
         hardware: The devices that it was trained on.
+        progress: The validation metric after each epoch, counted from 1, under its name; empty without one.
     """
 
     metrics: dict[str, float]
@@ -39,6 +40,7 @@ class Result:
     minutes: float
     commit: str = ""
     hardware: str = ""
+    progress: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,30 +77,29 @@ def read_result(run: Path) -> Result:
     metrics = dict(numbers(card["metrics"])) if isinstance(card["metrics"], dict) else {}
     if not metrics:
         raise InputError(f"{run / 'model' / CARD}: has no metrics")
-    name, curve = read_progress(run)
-    if curve:
-        metrics[name] = curve[-1][1]
+    main, progress = next(iter(metrics)), read_progress(run)
+    metrics |= {name: curve[-1][1] for name, curve in progress.items()}
     origin = {name: str(card.get(name, "")) for name in ("commit", "hardware")}
-    return Result(metrics, next(iter(metrics)), int(card["parameters"]), float(card["minutes"]), **origin)
+    return Result(metrics, main, int(card["parameters"]), float(card["minutes"]), **origin, progress=progress)
 
 
-def read_progress(run: Path) -> tuple[str, list[tuple[int, float]]]:
-    """The validation metric of a run and its value after each epoch, counted from 1; empty without one.
+def read_progress(run: Path) -> dict[str, list[tuple[int, float]]]:
+    """The validation metric of a run after each epoch, counted from 1, under its name; empty without one.
 
     Raises:
         InputError: If its `metrics.csv` cannot be read.
     """
     file = run / METRICS
     if not file.is_file():
-        return "", []
+        return {}
     try:
         rows = read_metrics(read_text(file))
         for name in VALIDATION:
             if curve := {int(row["epoch"]) + 1: float(row[name]) for row in rows if row.get(name)}:
-                return name, sorted(curve.items())
+                return {name: sorted(curve.items())}
     except ValueError as error:
         raise InputError(f"{file}: {error}") from None
-    return "", []
+    return {}
 
 
 def numbers(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

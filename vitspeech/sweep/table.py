@@ -54,7 +54,7 @@ def tabulate(folder: str | Path, plan: Plan | None = None) -> list[str]:
     write_json({**record, "runs": [asdict(row) for row in rows], "table": table}, folder / "sweep.json")
     if summaries:
         draw(rows, summaries, {name: variant["varied"] for name, variant in variants.items()}, folder / "sweep.png")
-        draw_progress(folder, rows, folder / "progress.png")
+        draw_progress(rows, folder / "progress.png")
         draw_lengths(folder, rows, folder / "lengths.png")
     return lines
 

@@ -70,7 +70,8 @@ class Teachers:
 
     def probabilities(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """The softmax of a teacher at the temperature: (B, C)."""
-        network.to(inputs.device)  # does nothing once it is there
+        if next(network.parameters()).device != inputs.device:
+            network.to(inputs.device)
         return F.softmax(network(inputs).float() / self.settings.temperature, dim=-1)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
+from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.clips.noise import QUIETEST
 from vitspeech.data.clips.rooms import check_room, reverberate
 from vitspeech.data.utterances.batch import SpeechBatch, collate
@@ -54,7 +55,7 @@ class SequenceAugment:
         check_number("join_prob", self.join_prob, 0, 1)
         check_room(self.room_prob, self.room_s)
 
-    def __call__(self, speech: SpeechBatch, sample_rate_hz: int = 16_000) -> SpeechBatch:
+    def __call__(self, speech: SpeechBatch, sample_rate_hz: int = SAMPLE_RATE_HZ) -> SpeechBatch:
         """Change speed, room and gain of float waveforms, and lengths and spans accordingly; uses torch's generator."""
         waveforms, lengths, units, spans = speech
         shape = (len(lengths), 1)
