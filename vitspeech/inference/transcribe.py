@@ -109,7 +109,6 @@ def transcribe(
             f"{type(model.network).__name__} outputs labels, not transcripts; use `vitspeech {verb}` (vitspeech.{verb})"
         )
     check_search(model, search)
-    device = next(model.network.parameters()).device
     from vitspeech.inference.long_recordings import transcribe_long, why_not_streamed  # they import this module
 
     device, refusal = next(model.network.parameters()).device, why_not_streamed(model)
