@@ -1,6 +1,8 @@
 """`vitspeech language-model`: estimates from training transcripts, and what commands do with the file."""
 
+import numpy
 import pytest
+import soundfile
 from running import one_line
 from tiny import TINY_SEQUENCES
 
@@ -9,6 +11,11 @@ from vitspeech.decoding.language import arpa
 
 DATA = [argument for argument in TINY_SEQUENCES if argument.startswith("--data")]
 CONFIG = "spoken_words/sequences"
+OWN = """extends: librispeech/small
+data:
+  class_path: vitspeech.TranscribedAudio
+  init_args: {{root: {root}, text: plain, units: characters, vocabulary: training, batch_s: 120}}
+"""
 
 
 @pytest.fixture
@@ -48,6 +55,22 @@ def test_other_text_is_counted(command, tmp_path, finished_recognizer_run):
     text.write_text(f"{one} {other}\n\n{one} supercalifragilistic\n")
     message = one_line(command("language-model", CONFIG, tmp_path / "new.arpa", *DATA, "--text", text))
     assert "text.txt: line 3: 'supercalifragilistic'" in message and not (tmp_path / "new.arpa").exists()
+
+
+def test_other_text_is_written_as_the_transcripts_are(command, tmp_path):
+    """With `text: plain` in lower case without punctuation; words that the units cannot write are counted."""
+    for name in ("train", "validation", "test"):
+        soundfile.write(tmp_path / f"{name}.wav", numpy.zeros(16_000, numpy.int16), 16_000)
+        (tmp_path / f"{name}.csv").write_text(f"path,transcript\n{name}.wav,go left\n")
+    (tmp_path / "novels.txt").write_text("Go! Left,\nzoo.\n")
+    arguments = [tmp_path / "words.arpa", "--words", "--text", tmp_path / "novels.txt", "--order", 1]
+    (tmp_path / "own.yaml").write_text(OWN.format(root=tmp_path))
+    result = command("language-model", tmp_path / "own.yaml", *arguments)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(
+        "1 of 3 words cannot be written with the units, first 'zoo'\n2 lines of novels.txt, 3 words"
+    )
+    assert arpa.read(tmp_path / "words.arpa").vocabulary[:3] == ["go", "left", "zoo"]
 
 
 @pytest.mark.parametrize(

@@ -296,9 +296,13 @@ def test_an_utterance_that_speed_made_too_short_counts_for_nothing():
     torch.testing.assert_close(*gradients)
 
 
-def test_a_training_utterance_too_short_for_its_transcript_is_named_before_training():
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_an_utterance_too_short_for_its_transcript_is_named_before_training(split):
     utterances = [SimpleNamespace(id="good.wav"), SimpleNamespace(id="bad.wav")]
-    train = SimpleNamespace(seconds=torch.tensor([2.0, 0.1]), units=[[0, 1], [1, 1, 1]], utterances=utterances)
+    good = SimpleNamespace(seconds=torch.tensor([2.0, 2.0]), units=[[0, 1], [1, 1, 1]], utterances=utterances)
+    bad = SimpleNamespace(seconds=torch.tensor([2.0, 0.1]), units=[[0, 1], [1, 1, 1]], utterances=utterances)
+    data = SimpleNamespace(**{"train": good, "validation": good, split: bad}, labels=["a", "b"], sample_rate_hz=16_000)
     made = task(recognizer())
-    with pytest.raises(InputError, match=r"the utterance bad.wav: its \d+ tokens are fewer than the 5"):
-        made.check_training_lengths(SimpleNamespace(train=train, sample_rate_hz=16_000))
+    message = rf"1 of the 2 {split} utterances are too short, first bad.wav: its \d+ tokens are fewer than the 5"
+    with pytest.raises(InputError, match=message):
+        made.try_out(data)

@@ -42,6 +42,8 @@ def card_data(model: Model, root: str | None, changes: Mapping[str, Any] | None 
     data = build_data(description, InMemoryData, root, model.trust)
     if "merges" in model.preprocessing:  # the pieces are those of the model, whatever transcripts there are
         data.labels, data.pieces = list(model.labels), Pieces(model.labels, model.preprocessing["merges"])
+    elif getattr(data, "learns_labels", False) and data.pack is None:  # likewise
+        data.labels = list(model.labels)
     if getattr(data, "manifests", ()):
         folders = [Path(folder) for folder in (model.folder, root) if folder is not None]
         data.manifests = [find_manifest(name, folders) for name in data.manifests]

@@ -12,10 +12,14 @@ interpolated modified Kneser-Ney (Chen and Goodman 1998). Use the file with `tra
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vitspeech import command_line
+
+if TYPE_CHECKING:
+    from vitspeech.data import UtteranceData
 
 ORDERS = {"characters": 6, "pieces": 4, "words": 3}  # 6 was the best of 3, 6, 8 and 10 for 5 h of LibriSpeech
 
@@ -28,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     order = f"tokens of the longest n-grams (default {', '.join(f'{n} for {kind}' for kind, n in ORDERS.items())})"
     parser.add_argument("--order", type=int, metavar="N", help=order)
     parser.add_argument("--words", action="store_true", help="count words, whatever the units of the data are")
-    text = "count the lines of this file (UTF-8) instead of the training transcripts"
+    text = (
+        "count the lines of this file (UTF-8), written as the data set writes transcripts, instead of those of training"
+    )
     parser.add_argument("--text", type=Path, metavar="FILE", help=text)
     command_line.add_trust(parser)
     options, overrides = parser.parse_known_args(arguments)
@@ -51,22 +57,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     if options.order is not None:
         check_order(options.order)
-    given = list(read_lines(options.text)) if options.text else None
     config = [f"--config={options.config}", *(f"--trust={name}" for name in options.trust), *overrides]
     data = TrainingCLI(config).datamodule
     if not isinstance(data, UtteranceData):
         raise InputError(f"{type(data).__name__} has no transcripts: a language model is for recognizers of utterances")
     data.prepare_data()
-    if given is None:
+    if options.text is None:
         source, transcripts = "training transcripts", data.transcripts("train")
         rows = [(f"training transcript {number}", words) for number, words in enumerate(transcripts, 1)]
     else:
-        source, rows = f"lines of {options.text.name}", given
+        source, rows = f"lines of {options.text.name}", list(read_lines(options.text, data.words_of))
     kind = "words" if options.words else kind_of(data.labels)
     if options.words:
         vocabulary = sorted({word for _, words in rows for word in words})
         index = {word: place for place, word in enumerate(vocabulary)}
         unknown = len(vocabulary) + 2
+        if others := [word for word in vocabulary if not is_written(word, data)]:
+            count = f"{len(others):,} of {len(vocabulary):,} words"
+            print(f"{count} cannot be written with the units, first {others[0]!r}")
     else:
         vocabulary = data.labels
 
@@ -87,14 +95,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     file = io.StringIO()
     arpa.write(model, file, [comment])
     write_text(file.getvalue(), options.out)
-    held_out = [encode(words) for words in data.transcripts("validation")]
+    held_out = [(encode if options.words else data.encode_known)(words) for words in data.transcripts("validation")]
     sizes = ", ".join(f"{size:,}" for size in model.sizes)
     print(f"{options.out}: {sizes} n-grams of 1 to {model.order} {kind}")
     print(f"perplexity of {kind} on {len(held_out):,} validation transcripts: {model.perplexity(held_out):.2f}")
 
 
-def read_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """The place and the words of each line of a text that has any.
+def is_written(word: str, data: "UtteranceData") -> bool:
+    """Whether the units of the data can write a word."""
+    from vitspeech.errors import InputError
+
+    try:
+        data.encode([word])
+    except InputError:
+        return False
+    return True
+
+
+def read_lines(path: Path, words_of: Callable[[str], list[str]]) -> Iterator[tuple[str, list[str]]]:
+    """The place and the words, which `words_of` gives, of each line of a text that has any.
 
     Raises:
         InputError: If it is not UTF-8.
@@ -104,7 +123,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
     with path.open(encoding="utf-8") as file:
         try:
             for number, line in enumerate(file, 1):
-                if words := line.split():
+                if words := words_of(line):
                     yield f"{path}: line {number}", words
         except UnicodeDecodeError:
             raise InputError(f"{path}: not UTF-8 text") from None

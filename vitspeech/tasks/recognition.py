@@ -13,6 +13,7 @@ import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.data import Dataset
 from torchmetrics.text import WordErrorRate
 
 from vitspeech.decoding.ctc import GreedySearch, tokens_needed
@@ -80,22 +81,27 @@ class Recognition(UtteranceTask):
         self.leaves_out = bool(getattr(getattr(data, "augment", None), "speed", 0))
 
     def try_out(self, data: lightning.LightningDataModule) -> None:
+        self.take_labels(data)
+        for split in ("train", "validation"):
+            self.check_durations(getattr(data, split), split, data.sample_rate_hz)
         super().try_out(data)
-        self.check_training_lengths(data)
 
-    def check_training_lengths(self, data: lightning.LightningDataModule) -> None:
-        """Refuse training utterances that are too short for their transcripts, where their durations are known.
+    def check_durations(self, utterances: Dataset, split: str, sample_rate_hz: int) -> None:
+        """Refuse utterances that are too short for their transcripts, where durations and units are known.
 
         Raises:
             InputError: If there is one; the message names it.
         """
         tokens = getattr(self.network, "tokens", None)
-        if tokens is None or not hasattr(data.train, "seconds") or not hasattr(data.train, "units"):
+        if tokens is None or not hasattr(utterances, "seconds") or not hasattr(utterances, "units"):
             return
-        samples = (data.train.seconds * data.sample_rate_hz).round().long()
-        for place, (count, units) in enumerate(zip(tokens.count(samples).tolist(), data.train.units, strict=True)):
-            if count < tokens_needed(units):
-                self.refuse(f"the utterance {data.train.utterances[place].id}", count, units)
+        counts = tokens.count((utterances.seconds * sample_rate_hz).round().long()).tolist()
+        rows = zip(counts, utterances.units, strict=True)
+        short = [place for place, (count, units) in enumerate(rows) if count < tokens_needed(units)]
+        if short:
+            first = short[0]
+            name = f"{len(short):,} of the {len(counts):,} {split} utterances are too short, first "
+            self.refuse(f"{name}{utterances.utterances[first].id}", counts[first], utterances.units[first])
 
     def setup(self, stage: str) -> None:
         super().setup(stage)

@@ -164,10 +164,19 @@ def test_a_range_may_be_one_number():
 @pytest.mark.parametrize("count", [4, 5])
 def test_joined_utterances_follow_each_other_with_a_space_between_their_units(count):
     sounds = [torch.full((10 * (place + 1),), float(place + 1)) for place in range(count)]
-    pairs = joined(collate(sounds, [[place] * 2 for place in range(count)]), between=[9])
-    half = (count + 1) // 2
-    assert len(pairs.lengths) == half and int(pairs.lengths.sum()) == 10 * sum(range(1, count + 1))
-    first, second = pairs.waveforms[0][:10], pairs.waveforms[0][10 : pairs.lengths[0]]
-    assert (first == 1).all() and (second == half + 1).all() and len(second) == 10 * (half + 1)
-    assert pairs.units[0].tolist() == [0, 0, 9, half, half]
-    assert count == 4 or pairs.units[-1].tolist() == [2, 2, -1, -1, -1]  # the one in the middle stays alone
+    speech = collate(sounds, [[place] * 2 for place in range(count)])
+    torch.manual_seed(0)
+    seen = set()
+    for _ in range(300):
+        pairs, found = joined(speech, between=[9]), []
+        for waveform, length, units in zip(pairs.waveforms, pairs.lengths.tolist(), pairs.units, strict=True):
+            said = [unit for unit in units.tolist() if unit >= 0]
+            places = said[::3]
+            assert said == [places[0]] * 2 + ([9] + [places[1]] * 2 if len(places) == 2 else [])
+            assert waveform[:length].tolist() == torch.cat([sounds[place] for place in places]).tolist()
+            found.append(tuple(places))
+        assert sorted(map(len, found)) == [1] * (count % 2) + [2] * (count // 2)
+        assert sorted(place for places in found for place in places) == list(range(count))
+        seen.update(found)
+    pairs = {places for places in seen if len(places) == 2}
+    assert len(pairs) == count * (count - 1)  # any two, in either order

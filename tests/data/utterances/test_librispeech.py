@@ -1,12 +1,14 @@
 """LibriSpeech's folders: splits, held-out speakers, transcripts, and what is wrong with them."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
 import soundfile
 import torch
 
+from vitspeech.checkpoint.card_data import card_data
 from vitspeech.data.utterances.librispeech import LibriSpeech
 from vitspeech.data.utterances.module import CHARACTERS
 from vitspeech.errors import InputError
@@ -55,6 +57,23 @@ def test_transcripts_are_in_lower_case_and_spelled(tmp_path):
     data = made(write(tmp_path))
     assert data.labels == list(CHARACTERS)
     assert "".join(data.labels[unit] for unit in data.validation.units[0]) == "it's left"
+
+
+def test_the_labels_of_a_model_need_no_training_transcripts(tmp_path):
+    """Learned from training, they are the model's; the test may have other letters, which count as errors."""
+    write(tmp_path, "other", {21: "GO ZOE"})
+    arguments = {"train": ["mini"], "test": ["other"], "vocabulary": "training"}
+    card = {"data": {"class_path": "vitspeech.LibriSpeech", "init_args": arguments}}
+    model = SimpleNamespace(card=card, labels=list(" 'efgilopst"), preprocessing={}, trust=(), folder=tmp_path)
+    data = card_data(model, str(tmp_path))
+    with pytest.warns(UserWarning, match="characters that training has not: 'z'$"):
+        test = data.read("test")
+    assert data.labels == model.labels and test.units == [data.encode(["go", "oe"])] * 2
+
+
+def test_a_subset_that_is_no_official_one_has_another_address(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"train-clean-5: .* or download it from https://www.openslr.org/31"):
+        made(tmp_path, train=["train-clean-5"])
 
 
 def test_subsets_are_splits(tmp_path):

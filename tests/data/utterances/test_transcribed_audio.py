@@ -290,6 +290,11 @@ def test_recordings_of_any_rate_and_channels_are_resampled(tmp_path):
     [
         ("train", "", "line 1: no column 'path'; the header must name path and transcript"),
         ("train", "path,label\ntrain/0.wav,go\n", "line 1: no column 'transcript'"),
+        (
+            "train",
+            "path;transcript\n",
+            "no column 'path'; the header must name path and transcript, separated by commas",
+        ),
         ("test", "path,transcript\n", "no rows below the header"),
         ("train", "path,transcript\ntrain/0.wav,go\n\ntrain/1.wav, \n", "line 4: empty transcript"),
         ("test", "path,transcript\ntest/0.wav,\n", "line 2: empty transcript"),
@@ -344,7 +349,11 @@ def test_errors_are_reported_with_file_and_line_before_training(tmp_path, name, 
     ("units", "vocabulary", "reason"),
     [
         ("words", ["go", "left"], r"train\.csv: line 3: 'stop' of 'stop' is outside the vocabulary go, left$"),
-        ("characters", None, r"test\.csv: line 4: 'L' of 'Left go' is outside the vocabulary  , ', a, b, .*, z$"),
+        (
+            "characters",
+            None,
+            r"test\.csv: line 4: 'L' of 'Left go' is outside the vocabulary ' ', ', a, b, .*, z; vocabulary: training",
+        ),
         ("characters", [*" goleftsp"], r"test\.csv: line 4: 'L' of 'Left go' is outside"),
     ],
 )
@@ -410,6 +419,8 @@ def test_every_recording_is_found_before_the_first_is_read(tmp_path, monkeypatch
         ("e\u0301te\u0301", "\u00e9t\u00e9"),  # composed
         ("'Tis DON'T dogs'", "tis don't dogs"),
         ("Ελλάς हिन्दी", "ελλάς हिन्दी"),  # a final sigma, and vowel signs
+        ("Wort\u00adteil می\u200cخواهم", "wortteil میخواهم"),  # a soft hyphen, a zero-width non-joiner
+        ("İstanbul", "istanbul"),
     ],
 )
 def test_plain_text_is_in_lower_case_without_punctuation(written, plain):
@@ -422,6 +433,27 @@ def test_another_language_needs_no_list_of_characters(tmp_path):
     data = made(tmp_path, units="characters", vocabulary="training", text="plain")
     assert data.labels == sorted(" 'eiloùstûé".replace("û", ""))
     assert [item.words for item in data.train.utterances] == [["où", "est", "il"], ["l'été"]]
+
+
+@pytest.mark.parametrize(
+    "units", [{"units": "characters", "vocabulary": "training"}, {"units": "pieces", "vocab_size": 30}]
+)
+def test_a_character_that_only_held_out_transcripts_have_is_reported_and_left_out_of_the_units(tmp_path, units):
+    fill(tmp_path, *(f"{a}{b}" for a in "abcdefgh" for b in "abcdefgh"))
+    fill(tmp_path, "zab zz", name="validation", first=100)
+    fill(tmp_path, "ab", name="test", first=200)
+    with pytest.warns(UserWarning, match="held-out transcripts have characters that training has not: 'z'$"):
+        data = made(tmp_path, **units)
+    assert data.validation.units == [data.encode(["ab"])] and data.validation.utterances[0].words == ["zab", "zz"]
+    fill(tmp_path, "zz", name="validation", first=100)
+    with pytest.raises(InputError, match=r"validation\.csv: line 2: 'z' of 'zz' is"):
+        made(tmp_path, **units)
+
+
+def test_transcripts_as_written_have_composed_letters(tmp_path):
+    fill(tmp_path, "e\u0301te\u0301", "\u00c9", *"abcdf")
+    fill(fill(tmp_path, "a", name="validation", first=100), "b", name="test", first=200)
+    assert set(made(tmp_path, units="characters", vocabulary="training").labels) == set(" abcdft\u00e9\u00c9")
 
 
 def test_a_transcript_without_letters_is_refused_as_plain_text(tmp_path):

@@ -143,7 +143,7 @@ def test_units_do_not_change_the_sampled_utterances(made):
     ("units", "words", "message"),
     [
         ("words", ["go", "banana"], "'banana' of 'go banana' is outside the vocabulary seven, go, stop"),
-        ("characters", ["go", "Stop"], "'S' of 'go Stop' is outside the vocabulary  , ', a, b"),
+        ("characters", ["go", "Stop"], "'S' of 'go Stop' is outside the vocabulary ' ', ', a, b"),
         ("characters", ["naïve"], "'ï' of 'naïve'"),
     ],
 )

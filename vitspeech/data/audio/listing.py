@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -26,7 +27,8 @@ def read_rows(
     location, header = next(lines, (f"{listing}: line 1", []))
     for column in columns:
         if column not in header:
-            raise InputError(f"{location}: no column {column!r}; the header must name {' and '.join(columns)}")
+            commas = ", separated by commas" if len(header) == 1 and re.search(r"[;\t]", header[0]) else ""
+            raise InputError(f"{location}: no column {column!r}; the header must name {' and '.join(columns)}{commas}")
     rows = 0
     for location, fields in lines:
         if len(fields) != len(header):

@@ -13,7 +13,7 @@ from vitspeech.data.module import InMemoryData
 from vitspeech.data.storage.format import SPLITS
 from vitspeech.data.storage.pack import Entries, PackWriter
 from vitspeech.data.storage.rows import row
-from vitspeech.data.utterances.recorded import RecordedUtterances
+from vitspeech.data.utterances.recordings import RecordedUtterances
 from vitspeech.errors import InputError
 
 

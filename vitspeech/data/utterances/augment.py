@@ -86,7 +86,7 @@ def change_speed(sound: Tensor, speed: float) -> Tensor:
 
 
 def joined(speech: SpeechBatch, between: Sequence[int]) -> SpeechBatch:
-    """Join each utterance of the first half of a batch with one of the second: (B, N) -> (⌈B / 2⌉, 2 N) at most.
+    """Join the utterances of a batch in random pairs: (B, N) -> (⌈B / 2⌉, 2 N) at most.
 
     Args:
         speech: Utterances. The times of their words are dropped.
@@ -94,9 +94,8 @@ def joined(speech: SpeechBatch, between: Sequence[int]) -> SpeechBatch:
     """
     rows = [row[:length] for row, length in zip(speech.waveforms, speech.lengths.tolist(), strict=True)]
     units = [[unit for unit in row if unit >= 0] for row in speech.units.tolist()]
-    half = (len(rows) + 1) // 2
-    pairs = [(place, place + half) for place in range(len(rows) - half)]
-    alone = range(len(rows) - half, half)
+    half, order = (len(rows) + 1) // 2, torch.randperm(len(rows)).tolist()  # a batch may be sorted by duration
+    pairs, alone = list(zip(order[half:], order, strict=False)), order[len(rows) - half : half]
     sounds = [torch.cat((rows[first], rows[second])) for first, second in pairs] + [rows[place] for place in alone]
     said = [[*units[first], *between, *units[second]] for first, second in pairs] + [units[place] for place in alone]
     return collate(sounds, said)

@@ -1,5 +1,6 @@
 """LibriSpeech: read books in the corpus's folders, or your own recordings in the same layout."""
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,13 +13,15 @@ from vitspeech.data.clips.folder import hold_out
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import digest
 from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.recorded import RecordedData, Recording
+from vitspeech.data.utterances.recorded import RecordedData
+from vitspeech.data.utterances.recordings import Recording
 from vitspeech.errors import InputError, check_number
 
 FOLDER = "LibriSpeech"
 OFFICIAL = (
     "train-clean-100 train-clean-360 train-other-500 dev-clean dev-other test-clean test-other".split()  # 960 hours
 )
+OTHERS = dict.fromkeys(["train-clean-5", "dev-clean-2"], "https://www.openslr.org/31")  # mini_librispeech
 
 
 class LibriSpeech(RecordedData):
@@ -128,10 +131,11 @@ class LibriSpeech(RecordedData):
         for subset in self.subsets[split] or self.subsets["train"]:
             if not (self.root / subset).is_dir():
                 known = ", ".join(sorted(path.name for path in self.root.glob("*/"))) or "none"
+                official = "download the official subsets with `vitspeech train ... --data.download true`"
                 raise FileNotFoundError(
                     f"{self.root / subset}: this subset of LibriSpeech is missing (found: {known}); pass the folder "
-                    f"that contains {FOLDER}/ by VITSPEECH_DATA or --data.root (evaluate: --data), or download the "
-                    "official subsets with `vitspeech train ... --data.download true`"
+                    f"that contains {FOLDER}/ by VITSPEECH_DATA or --data.root (evaluate: --data), or "
+                    + (f"download it from {OTHERS[subset]}" if subset in OTHERS else official)
                 )
 
     @cached_property
@@ -174,6 +178,9 @@ class LibriSpeech(RecordedData):
 
     def list_splits(self) -> dict[str, list[Recording]]:
         return self.listed
+
+    def words_of(self, text: str) -> list[str]:
+        return to_lower(text).split()
 
     def training_transcripts(self) -> Iterator[list[str]]:
         self.check_split("train")
@@ -229,7 +236,12 @@ def read_transcripts(listing: Path) -> Iterator[tuple[str, tuple[str, str]]]:
         if name in names:
             raise InputError(f"{location}: {name} is listed twice")
         names.add(name)
-        yield name, (location, transcript.lower())
+        yield name, (location, to_lower(transcript))
+
+
+def to_lower(text: str) -> str:
+    """A transcript in lower case, with composed letters (Unicode NFC)."""
+    return unicodedata.normalize("NFC", text.lower())
 
 
 def some_hours(recordings: Sequence[Recording], hours: float) -> list[Recording]:

@@ -130,7 +130,11 @@ class UtteranceData(InMemoryData):
         return [list(utterance.words) for utterance in self.items_of(split).utterances]
 
     def packed(self, split: str) -> PackedUtterances:
-        return PackedUtterances(self.pack, split, self.encode)
+        return PackedUtterances(self.pack, split, self.encode_known)
+
+    def words_of(self, text: str) -> list[str]:
+        """The words of a line of text as this data set has them in its transcripts."""
+        return text.split()
 
     @cached_property
     def label_indices(self) -> dict[str, int]:
@@ -148,9 +152,14 @@ class UtteranceData(InMemoryData):
         units = list(words) if self.units == "words" else list(" ".join(words))
         foreign = next((unit for unit in units if unit not in self.label_indices), None)
         if foreign is not None:
-            vocabulary = ", ".join(self.labels[:SHOWN_LABELS]) + (", …" if len(self.labels) > SHOWN_LABELS else "")
+            labels = ("' '" if label == " " else label for label in self.labels[:SHOWN_LABELS])
+            vocabulary = ", ".join(labels) + (", …" if len(self.labels) > SHOWN_LABELS else "")
             raise InputError(f"{foreign!r} of {' '.join(words)!r} is outside the vocabulary {vocabulary}")
         return [self.label_indices[unit] for unit in units]
+
+    def encode_known(self, words: Sequence[str]) -> list[int]:
+        """As `encode`; a subclass may leave out what training does not have."""
+        return self.encode(words)
 
     def normalize(self, inputs: Tensor) -> Tensor:
         """Convert int16 samples (B, N) to floats within ±1."""

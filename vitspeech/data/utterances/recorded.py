@@ -5,58 +5,29 @@ Shapes: N samples, A samples of background noise.
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
-from tqdm import tqdm
 
-from vitspeech.data.audio.reading import (
-    LONGEST_S,
-    SAMPLE_RATE_HZ,
-    SHORTEST_S,
-    SILENT_PEAK,
-    check_audio,
-    read_clip,
-)
+from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, SHORTEST_S, check_audio, read_clip
 from vitspeech.data.batches import Batches
-from vitspeech.data.clips.folder import known_speakers
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.module import FILES, TEST
 from vitspeech.data.splits import relative_name
 from vitspeech.data.storage.broken import readable_files
-from vitspeech.data.storage.rows import FileSounds, readable
+from vitspeech.data.storage.rows import FileSounds
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise, joined
-from vitspeech.data.utterances.batch import SpeechBatch, collate
+from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.duration_batches import DurationBatches, padding_in_random_order
 from vitspeech.data.utterances.module import CHARACTERS, PIECES, UtteranceData, check_vocabulary
 from vitspeech.data.utterances.pieces import FEWEST, MOST, Pieces
+from vitspeech.data.utterances.recordings import RecordedUtterances, Recording, read_recordings
 from vitspeech.errors import InputError, check_number
 
 TRAINING = "training"
-
-
-@dataclass(frozen=True)
-class Recording:
-    """A recording with its transcript.
-
-    Args:
-        id: Its name: the path as in the CSV file, or the corpus's own.
-        words: The transcript.
-        file: The audio file.
-        speaker: Who speaks, if known.
-        location: The file and line that the transcript is from, for messages.
-    """
-
-    id: str
-    words: list[str]
-    file: Path
-    speaker: str | None
-    location: str
 
 
 class RecordedData(UtteranceData):
@@ -70,7 +41,8 @@ class RecordedData(UtteranceData):
     Args:
         units: What is recognized: `words`, `characters` or `pieces`.
         vocabulary: All words or characters; `training` is those of the training transcripts. `None` is the words of
-            training, or the space, the apostrophe and the letters a to z.
+            training, or the space, the apostrophe and the letters a to z. Characters of held-out transcripts that
+            training does not have are reported, and count as errors in the test.
         vocab_size: Number of pieces.
         batch: Utterances of an optimizer step, on all devices together.
         batch_s: Instead of `batch`: seconds of sound of an optimizer step, with padding. Its utterances are of similar
@@ -137,6 +109,11 @@ class RecordedData(UtteranceData):
             return Pieces(self.pack.labels, self.pack.preprocessing.get("merges", ()))
         return Pieces.learn(map(" ".join, self.training_transcripts()), self.vocab_size)
 
+    @property
+    def learns_labels(self) -> bool:
+        """Whether the labels are those of the training transcripts."""
+        return self.units == PIECES or self.vocabulary == TRAINING or (self.vocabulary, self.units) == (None, "words")
+
     def check_split(self, split: str) -> None:
         """Check that the recordings of a split are there.
 
@@ -157,7 +134,7 @@ class RecordedData(UtteranceData):
         """A minute of pink noise, int16 (A,), generated when training first needs it."""
         return pink_noise(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
 
-    def read(self, split: str) -> "RecordedUtterances":
+    def read(self, split: str) -> RecordedUtterances:
         self.prepare()
         self.check_split(split)
         recordings = self.splits[split]
@@ -166,11 +143,31 @@ class RecordedData(UtteranceData):
             check = check_audio if self.storage == FILES else read_clip
             places, seconds = readable_files([item.file for item in recordings], check, split, self.broken)
             recordings = self.splits[split] = [recordings[place] for place in places]
-        units = [self.encode(recording.words) for recording in recordings]
+        units = [self.encode_known(recording.words) for recording in recordings]
         if self.storage == FILES:
             sounds = FileSounds([item.file for item in recordings], read_clip)
             return RecordedUtterances(recordings, sounds, units, torch.tensor(seconds), replace=split != TEST)
         return RecordedUtterances(recordings, read_recordings(recordings, split), units)
+
+    def encode_known(self, words: Sequence[str]) -> list[int]:
+        """As `encode`, without the characters that training does not have, if the characters are those of training.
+
+        Raises:
+            InputError: If no character is left, or a word or a character is not in the vocabulary that was given.
+        """
+        if not self.foreign(words):
+            return self.encode(words)
+        known = ("".join(letter for letter in word if letter in self.characters) for word in words)
+        return self.encode(list(filter(None, known)) or words)
+
+    def foreign(self, words: Sequence[str]) -> set[str]:
+        """The characters of a transcript that training does not have, if the characters are those of training."""
+        return set("".join(words)) - self.characters if self.learns_labels and self.units != "words" else set()
+
+    @cached_property
+    def characters(self) -> set[str]:
+        """All characters of the labels."""
+        return set("".join(self.labels))
 
     def transcripts(self, split: str) -> list[list[str]]:
         if self.pack is not None:
@@ -182,7 +179,7 @@ class RecordedData(UtteranceData):
         """List and check the recordings of all splits before reading any."""
         if hasattr(self, "splits"):
             return
-        splits, first_locations = self.list_splits(), {}
+        splits, first_locations, foreign = self.list_splits(), {}, set()
         for recording in (recording for recordings in splits.values() for recording in recordings):
             self.check_recording(recording)
             file = recording.file.resolve()
@@ -191,6 +188,10 @@ class RecordedData(UtteranceData):
                     f"{recording.location}: {recording.file} is listed twice, first in {first_locations[file]}"
                 )
             first_locations[file] = recording.location
+            foreign |= self.foreign(recording.words)
+        if foreign:
+            names = ", ".join(map(repr, sorted(foreign)))
+            warnings.warn(f"held-out transcripts have characters that training has not: {names}", stacklevel=2)
         self.splits = splits
 
     def item_names(self) -> dict[str, list[str]]:
@@ -203,16 +204,18 @@ class RecordedData(UtteranceData):
         }
 
     def check_recording(self, recording: Recording) -> None:
-        """Check a row of a CSV file.
+        """Check a recording.
 
         Raises:
             InputError: If its transcript has a unit outside the vocabulary.
             FileNotFoundError: If the recording is missing.
         """
         try:
-            self.encode(recording.words)
+            self.encode_known(recording.words)
         except ValueError as error:
-            raise InputError(f"{recording.location}: {error}") from None
+            hint = "; vocabulary: training takes all characters of training"
+            ask = self.units == "characters" and self.vocabulary is None
+            raise InputError(f"{recording.location}: {error}{hint * ask}") from None
         if not recording.file.is_file():
             raise FileNotFoundError(f"{recording.location}: {recording.file} does not exist")
 
@@ -245,54 +248,3 @@ class RecordedData(UtteranceData):
             speech = joined(speech, between)
         noisy = add_noise(speech.waveforms, speech.lengths, noise, augment.snr_db, augment.noise_prob)
         return speech._replace(waveforms=noisy)
-
-
-class RecordedUtterances(Dataset):
-    """Recorded utterances of variable length, int16, in memory or in files; indexed by (indices, seed)."""
-
-    def __init__(
-        self,
-        utterances: Sequence[Recording],
-        sounds: Sequence[Tensor],
-        units: Sequence[list[int]],
-        seconds: Tensor | None = None,
-        *,
-        replace: bool = True,
-    ) -> None:
-        self.replace = replace
-        self.utterances, self.sounds, self.units = utterances, sounds, units
-        self.seconds = torch.tensor([len(sound) / SAMPLE_RATE_HZ for sound in sounds]) if seconds is None else seconds
-
-    @property
-    def speakers(self) -> list[list[str]] | None:
-        """For each utterance the speaker of each word; `None` if unknown."""
-        names = known_speakers(self.utterances)
-        return names and [[name] * len(item.words) for name, item in zip(names, self.utterances, strict=True)]
-
-    def __len__(self) -> int:
-        return len(self.utterances)
-
-    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SpeechBatch, int]:
-        indices, seed = batch
-        sounds, read = readable(indices.tolist(), self.sounds.__getitem__, replace=self.replace)
-        return collate(sounds, [self.units[index] for index in read]), seed
-
-
-def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]:
-    """Read the samples of each recording, int16 (N,); warn once about silent ones.
-
-    Raises:
-        InputError: If a recording is too short, too long or cannot be read; the message names its line.
-    """
-    sounds, silent = [], []
-    for recording in tqdm(recordings, f"reading {split}", disable=len(recordings) < 500 or None, leave=False):
-        try:
-            sounds.append(read_clip(recording.file))
-        except ValueError as error:
-            raise InputError(f"{recording.location}: {error}") from None
-        if max(-int(sounds[-1].min()), int(sounds[-1].max())) <= SILENT_PEAK:
-            silent.append(f"{recording.location}: {recording.file}")
-    if silent:
-        count = f"{len(silent):,} of {len(recordings):,} recordings"
-        warnings.warn(f"{count} are silent (nothing above -66 dBFS), first {silent[0]}", stacklevel=2)
-    return sounds

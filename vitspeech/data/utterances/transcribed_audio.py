@@ -4,7 +4,7 @@ Shapes: N samples, A samples of background noise.
 """
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,8 @@ from vitspeech.data.audio.listing import read_rows
 from vitspeech.data.clips.folder import hold_out, split_sources
 from vitspeech.data.splits import speaker_in_name
 from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.recorded import RecordedData, Recording
+from vitspeech.data.utterances.recorded import RecordedData
+from vitspeech.data.utterances.recordings import Recording
 from vitspeech.errors import InputError
 
 COLUMNS = ("path", "transcript")
@@ -24,7 +25,7 @@ class TranscribedAudio(RecordedData):
     Each CSV file is UTF-8, with a header that names the columns `path` (absolute or relative to ROOT) and `transcript`,
     and may name `speaker`. Recordings are WAV, FLAC, OGG or MP3 of any rate, mono or stereo, 0.1 to 60 s long.
     Transcripts are split into words at white space and used as they are, with capitals and punctuation, or as plain
-    text (`text`).
+    text (`text`); letters with accents are composed (Unicode NFC).
 
     If a split has no CSV file, about a tenth of the training recordings is held out for it. A hash of the recording's
     path decides (`hashed_splits`), so that a recording keeps its split when others are added, and splits do not depend
@@ -88,22 +89,24 @@ class TranscribedAudio(RecordedData):
 
     def list_splits(self) -> dict[str, list[Recording]]:
         """The rows of the CSV files; some of training are held out for a split without one."""
-        splits = {split: list(list_recordings(source, self.text)) for split, source in self.sources.items()}
+        splits = {split: list(list_recordings(source, self.words_of)) for split, source in self.sources.items()}
         return hold_out(splits, self.root)
 
+    def words_of(self, text: str) -> list[str]:
+        return (plain_text(text) if self.text == "plain" else unicodedata.normalize("NFC", text)).split()
+
     def training_transcripts(self) -> Iterator[list[str]]:
-        return (recording.words for recording in list_recordings(self.sources["train"], self.text))
+        return (recording.words for recording in list_recordings(self.sources["train"], self.words_of))
 
 
-def list_recordings(listing: Path, text: str = "as_written") -> Iterator[Recording]:
-    """Yield the rows of a CSV file.
+def list_recordings(listing: Path, words_of: Callable[[str], list[str]]) -> Iterator[Recording]:
+    """Yield the rows of a CSV file; `words_of` gives the words of a transcript.
 
     Raises:
         InputError: If nothing is left of a transcript as plain text.
     """
     for location, (path, transcript, speaker) in read_rows(listing, COLUMNS, ("speaker",)):
-        words = (transcript if text == "as_written" else plain_text(transcript)).split()
-        if not words:
+        if not (words := words_of(transcript)):
             raise InputError(f"{location}: the transcript {transcript!r} has no letters")
         yield Recording(path, words, listing.parent / path, speaker or speaker_in_name(path), location)
 
@@ -111,8 +114,11 @@ def list_recordings(listing: Path, text: str = "as_written") -> Iterator[Recordi
 def plain_text(transcript: str) -> str:
     """A transcript in lower case, with spaces in place of punctuation other than apostrophes within words.
 
-    Letters with accents are composed (Unicode NFC), and typographic apostrophes become straight ones.
+    Letters with accents are composed (Unicode NFC), typographic apostrophes become straight ones, and invisible
+    characters such as soft hyphens and zero-width joiners are left out.
     """
     text = unicodedata.normalize("NFC", transcript).lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-    kept = (letter if letter == "'" or unicodedata.category(letter)[0] in "LMN" else " " for letter in text)
+    text = text.replace("i\N{COMBINING DOT ABOVE}", "i")  # of İ, in lower case
+    visible = (letter for letter in text if unicodedata.category(letter) != "Cf")
+    kept = (letter if letter == "'" or unicodedata.category(letter)[0] in "LMN" else " " for letter in visible)
     return " ".join(filter(None, (word.strip("'") for word in "".join(kept).split())))
