@@ -13,7 +13,6 @@ import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import Dataset
 from torchmetrics.text import WordErrorRate
 
 from vitspeech.decoding.ctc import GreedySearch, tokens_needed
@@ -83,19 +82,19 @@ class Recognition(UtteranceTask):
     def try_out(self, data: lightning.LightningDataModule) -> None:
         self.take_labels(data)
         for split in ("train", "validation"):
-            self.check_durations(getattr(data, split), split, data.sample_rate_hz)
+            self.check_durations(data, split)
         super().try_out(data)
 
-    def check_durations(self, utterances: Dataset, split: str, sample_rate_hz: int) -> None:
-        """Refuse utterances that are too short for their transcripts, where durations and units are known.
+    def check_durations(self, data: lightning.LightningDataModule, split: str) -> None:
+        """Refuse utterances of a split that are too short for their transcripts, where durations and units are known.
 
         Raises:
             InputError: If there is one; the message names it.
         """
-        tokens = getattr(self.network, "tokens", None)
+        tokens, utterances = getattr(self.network, "tokens", None), getattr(data, split)
         if tokens is None or not hasattr(utterances, "seconds") or not hasattr(utterances, "units"):
             return
-        counts = tokens.count((utterances.seconds * sample_rate_hz).round().long()).tolist()
+        counts = tokens.count((utterances.seconds * data.sample_rate_hz).round().long()).tolist()
         rows = zip(counts, utterances.units, strict=True)
         short = [place for place, (count, units) in enumerate(rows) if count < tokens_needed(units)]
         if short:

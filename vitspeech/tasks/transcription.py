@@ -7,11 +7,11 @@ Shapes: B batch, N samples, T tokens, C classes, U units of a transcript; the la
 
 from typing import Any
 
+import lightning
 import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import Dataset
 
 from vitspeech.decoding.autoregressive import greedy
 from vitspeech.errors import InputError, check_fraction
@@ -59,9 +59,9 @@ class Transcription(Recognition):
             raise InputError(f"ctc_weight={ctc_weight}, but the network has {'a' if not ctc_weight else 'no'} CTC head")
         self.ctc_weight, self.label_smoothing = ctc_weight, label_smoothing
 
-    def check_durations(self, utterances: Dataset, split: str, sample_rate_hz: int) -> None:
+    def check_durations(self, data: lightning.LightningDataModule, split: str) -> None:
         if self.ctc_weight:
-            super().check_durations(utterances, split, sample_rate_hz)
+            super().check_durations(data, split)
 
     def group_loss(self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor) -> Tensor:
         output = self.network(waveforms, lengths, units.to(waveforms.device, non_blocking=True))
