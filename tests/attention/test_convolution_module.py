@@ -1,5 +1,8 @@
 """The convolution module: what it covers, and what it leaves out."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -55,3 +58,21 @@ def test_the_kernel_is_centered_where_the_look_ahead_is_unlimited_and_else_causa
 def test_bad_settings_get_one_line(options, message):
     with pytest.raises(InputError, match=message):
         Encoder(8, EncoderConfig(depth=2, heads=2, **options))
+
+
+@pytest.mark.parametrize(("batch", "tokens"), [(1, 56), (3, 32), (5, 34)])
+def test_bf16_training_returns_for_every_shape(batch, tokens):
+    """oneDNN's bf16 kernel does not return from these, on two threads."""
+    code = f"""
+import torch
+from vitspeech.attention import ConvolutionModule
+torch.set_num_threads(2)
+module, x = ConvolutionModule(144, 15), torch.randn({batch}, {tokens}, 144)
+expected = module(x)
+with torch.autocast("cpu", torch.bfloat16):
+    mixed = module(x)
+assert mixed.dtype == torch.bfloat16
+torch.testing.assert_close(mixed.float(), expected, atol=0.02, rtol=0.05)
+mixed.sum().backward()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -63,8 +63,20 @@ class ConvolutionModule(nn.Module):
         """The rest of the module, without padding: gated tokens (B, T + K - 1, D) -> (B, T, D)."""
         # As an image of one row, tokens lie channels last as they are: faster on CPU than Conv1d on their transpose.
         row = gated.transpose(1, 2)[:, :, None].contiguous(memory_format=torch.channels_last)
-        mixed = F.conv2d(row, self.depthwise.weight[:, :, None], self.depthwise.bias, groups=len(row[0]))
+        if row.is_cpu and row.dtype in (torch.bfloat16, torch.float16):
+            # oneDNN 3.10 (torch 2.11) does not return from its bf16 kernel for some shapes, such as (3, 46, 144) on two
+            # threads; its fp32 kernel does.
+            with torch.autocast("cpu", enabled=False):
+                mixed = self.convolve(row.float(), self.depthwise.weight.float(), self.depthwise.bias.float())
+            mixed = mixed.to(row.dtype)
+        else:
+            mixed = self.convolve(row, self.depthwise.weight, self.depthwise.bias)
         return self.finish(mixed[:, :, 0].transpose(1, 2))
+
+    @staticmethod
+    def convolve(row: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Depthwise convolution of rows (B, D, 1, T + K - 1) -> (B, D, 1, T)."""
+        return F.conv2d(row, weight[:, :, None], bias, groups=len(bias))
 
     def finish(self, mixed: Tensor) -> Tensor:
         """What follows the convolution: (..., D) -> (..., D)."""

@@ -64,8 +64,9 @@ def to_subtitles(transcript: Transcript, form: str) -> str:
 def to_cues(words: Iterable[Segment]) -> list[Cue]:
     """Distribute words over cues.
 
-    A cue has at most two lines of 42 letters, unless a word is longer, and lasts seven seconds at most. It ends where
-    nobody speaks for PAUSE_S, and is shown for a second at least if the next one does not begin before.
+    A cue has at most two lines of 42 letters and lasts seven seconds at most, unless one word is longer: words are not
+    split. A cue ends where nobody speaks for PAUSE_S, and is shown for a second at least if the next one does not begin
+    before.
 
     Args:
         words: The words with their times, in order.
