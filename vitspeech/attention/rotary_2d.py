@@ -8,7 +8,7 @@ import functools
 import torch
 from torch import Tensor
 
-from vitspeech.attention.positions import Rotary, rotate
+from vitspeech.attention.positions import Rotary, real_dtype, rotate, rotate_real
 from vitspeech.errors import InputError, check_number
 
 
@@ -49,9 +49,12 @@ class Rotary2d(Rotary):
                 f"rotary_2d has positions for {tokens} tokens, all at once; there are {query.shape[-2]} queries and "
                 f"{key.shape[-2]} keys from {first} on"
             )
-        table = grid_angles if torch.compiler.is_compiling() else cached_angles
-        angles = table(self.rows, self.columns, self.leading, self.width, query.device, query.dtype)
-        return rotate(query, *angles), rotate(key, *angles)
+        grid = (self.rows, self.columns, self.leading, self.width, query.device)
+        if torch.compiler.is_compiling():
+            angles = grid_angles(*grid, query.dtype)
+            return rotate_real(query, *angles), rotate_real(key, *angles)
+        rotation = grid_rotations(*grid, real_dtype(query))
+        return rotate(query, rotation), rotate(key, rotation)
 
 
 def grid_angles(
@@ -68,9 +71,10 @@ def grid_angles(
 
 
 @functools.lru_cache(maxsize=16)
-def cached_angles(
+def grid_rotations(
     rows: int, columns: int, leading: int, width: int, device: torch.device, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """`grid_angles`, kept for all layers and steps."""
+) -> Tensor:
+    """cos φ + i sin φ of the angles φ of `grid_angles`, kept for all layers and steps: (T, K / 2), complex."""
     with torch.inference_mode(False):  # the cached tensors may be used in training, too
-        return grid_angles(rows, columns, leading, width, device, dtype)
+        sine, cosine = grid_angles(rows, columns, leading, width, device, dtype)
+        return torch.complex(cosine, sine)

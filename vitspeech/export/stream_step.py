@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vitspeech.attention import Encoder
 from vitspeech.attention.encoder import EncoderBlock
-from vitspeech.attention.positions import SinusoidalPositions, rotate
+from vitspeech.attention.positions import SinusoidalPositions, rotate_real
 from vitspeech.attention.scores import SCORES
 from vitspeech.errors import InputError
 from vitspeech.export.encoder_steps import ConvolutionStep, RecurrentStep, WindowStep
@@ -238,7 +238,7 @@ class BlockStep(nn.Module):
             return query, keys * self.cosine + torch.cat(halves[::-1], dim=-1) * self.sine
         sine, cosine = (turns.to(keys) for turns in angles(self.places + (position - self.right), self.rotary.width))
         now = slice(self.left, self.left + 1)
-        return rotate(query, sine[now], cosine[now]), rotate(keys, sine, cosine)
+        return rotate_real(query, sine[now], cosine[now]), rotate_real(keys, sine, cosine)
 
     def split(self, rows: Tensor) -> Tensor:
         """Split the model width into heads: (T, D) -> (1, H, T, K)."""
