@@ -30,7 +30,7 @@ def data(tmp_path):
         for name, said in SAID.items()
     }
     manifests = [str(tmp_path / f"{name}.jsonl") for name in SAID]
-    return SimpleNamespace(units="words", manifests=manifests, test_sets=lambda: sets)
+    return SimpleNamespace(units="words", labels=["go", "stop"], manifests=manifests, test_sets=lambda: sets)
 
 
 @pytest.fixture
@@ -78,11 +78,11 @@ def test_each_test_set_names_its_manifest(report):
 
 def test_a_drawn_test_set_has_no_manifest_and_nothing_beside_it(data, monkeypatch):
     sets = {"drawn": data.test_sets()["short"]}
-    drawn = SimpleNamespace(units="words", manifests=[], test_sets=lambda: sets)
+    drawn = SimpleNamespace(units="words", labels=["go", "stop"], manifests=[], test_sets=lambda: sets)
     monkeypatch.setattr(recognition, "transcripts", lambda *_: HEARD["short"])
     found = evaluate(None, drawn, progress=False).metrics
     assert found["test_set"] == "drawn" and not found.keys() & {"also", "manifest_sha256"}
-    assert found["search"] == {"beam": 8, "length_penalty": 0.6, "ctc_weight": 0.7}
+    assert found["search"] == {"beam": 1, "length_penalty": 0.6, "ctc_weight": 0.7}
 
 
 def test_characters_count_first_where_they_are_the_units(data, monkeypatch):

@@ -104,7 +104,7 @@ def test_results_before_a_long_recording_do_not_wait_for_it(recordings, shorter,
     assert next(transcripts)[0].name == "b.flac"
 
 
-@pytest.mark.parametrize("search", [Search(1), Search()], ids=["greedy", "beam"])
+@pytest.mark.parametrize("search", [Search(1), Search(8)], ids=["greedy", "beam"])
 def test_a_released_model_transcribes_minutes_like_the_whole(tmp_path, search):
     released = vitspeech.load(ROOT / "checkpoints/spoken-words-ctc")
     samples = read_audio(FOLDER / "left-right-go.wav").repeat(18)

@@ -150,7 +150,7 @@ def test_greedy_search_of_a_decoder_takes_the_most_probable_next_unit(arguments)
     assert len(transcripts) > 2
 
 
-@pytest.mark.parametrize("search", [GREEDY, Search()], ids=["greedy", "beam"])
+@pytest.mark.parametrize("search", [GREEDY, Search(8)], ids=["greedy", "beam"])
 def test_a_unit_lasts_one_hop_around_the_center_of_each_of_its_tokens(search):
     network = build()
     network.head = Forced(path_rows([2, 0, 0, 2]))
@@ -163,7 +163,7 @@ def test_a_unit_lasts_one_hop_around_the_center_of_each_of_its_tokens(search):
         assert found.log_probability == pytest.approx(4 * probabilities.max().log().item(), rel=1e-3)
 
 
-@pytest.mark.parametrize("search", [GREEDY, Search()], ids=["greedy", "beam"])
+@pytest.mark.parametrize("search", [GREEDY, Search(8)], ids=["greedy", "beam"])
 def test_a_repeated_unit_has_two_segments(search):
     network = build()
     network.head = Forced(path_rows([1, 2, 1, 1]))

@@ -238,10 +238,19 @@ def test_words_can_be_called_again():
     assert list(stream.words([])) == []
 
 
-def test_the_default_is_beam_search():
-    stream, released = vitspeech.TranscriptStream(model()), model()
+@pytest.mark.parametrize(
+    ("labels", "language_model", "beam"),
+    [(LABELS, None, 1), ([*"ab ", "'", "c"], None, 8), (["▁go", *"stop"], None, 8), (LABELS, LANGUAGE_MODEL, 8)],
+    ids=["words", "characters", "pieces", "a language model"],
+)
+def test_the_default_is_greedy_for_words_alone(labels, language_model, beam):
+    released = model(labels=labels)
+    stream = vitspeech.TranscriptStream(released, search=Search(language_model=language_model))
     stream.push(noise(9000))
-    assert_same(stream.flush(), full_transcript(released, noise(9000), Search()))
+    expected = full_transcript(released, noise(9000), Search(beam, language_model=language_model))
+    assert_same(stream.flush(), expected)
+    other = full_transcript(released, noise(9000), Search(9 - beam, language_model=language_model))
+    assert other.log_probability != expected.log_probability
 
 
 @settings(deadline=None, max_examples=30)

@@ -54,9 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw one recording with its transcript")
     attention = "draw what the encoder attends to in one recording"
     parser.add_argument("--attention", type=Path, metavar="PNG", help=attention)
-    parser.add_argument(
-        "--beam", type=int, help="number of hypotheses in the beam; 1 is greedy (default 8; 1 for symbols)"
-    )
+    beam = "number of hypotheses in the beam (default 8; 1, which is greedy, for symbols and CTC over whole words)"
+    parser.add_argument("--beam", type=int, help=beam)
     weight = "weight of CTC in an encoder-decoder's search (default 0.7)"
     parser.add_argument("--ctc-weight", type=float, help=weight)
     penalty = "exponent of the length by which an encoder-decoder's scores are divided (default 0.6)"
@@ -94,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     import vitspeech
     from vitspeech.inference.tables import open_results, stopped_at
-    from vitspeech.inference.transcribe import BATCH
+    from vitspeech.inference.transcribe import BATCH, settle
     from vitspeech.plots.transcript import draw_transcript
     from vitspeech.plots.utterance_attention import check_drawable, draw_utterance_attention
 
@@ -106,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.symbols:
         transcribe_symbols(model, options.symbols, given, options.picture)
         return
-    search = vitspeech.Search(**given, **language)
+    search = settle(vitspeech.Search(**given, **language), model.network, model.labels)
     if options.attention:
         check_drawable(model)
     results = partial(vitspeech.transcribe, model, options.paths, search=search, batch=BATCH, progress=True)

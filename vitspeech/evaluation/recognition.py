@@ -18,7 +18,7 @@ from vitspeech.evaluation.breakdown import Transcribed, write_breakdowns
 from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import ItemTable, Report
 from vitspeech.evaluation.speakers import describe_resampled, resampled
-from vitspeech.inference.transcribe import Search, transcribe_batch
+from vitspeech.inference.transcribe import Search, settle, transcribe_batch
 from vitspeech.metrics.error_counts import Share, confused_characters, count_errors, group_score
 from vitspeech.metrics.word_errors import alignments, confusions, score, worst
 
@@ -42,7 +42,7 @@ def evaluate(
     """
     if getattr(data, "items", None) == "sequences":
         return sequences.evaluate(network, data, search=search, progress=progress)
-    search = search or Search()
+    search = settle(search, network, data.labels)
     checksums = {Path(manifest).stem: sha256(manifest_file(manifest)) for manifest in data.manifests}
     characters = data.units != "words"
     results, texts, listings, test_sets = {}, [], [], []

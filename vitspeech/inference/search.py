@@ -1,7 +1,7 @@
 """The parameters of a search for a transcript, and the CTC search that they describe."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from vitspeech.decoding import ctc
 from vitspeech.decoding.language import arpa
 from vitspeech.decoding.language.ngrams import NgramModel
 from vitspeech.decoding.language.scores import LanguageScores, new_scores
+from vitspeech.decoding.units import kind_of
 from vitspeech.errors import InputError
 
 
@@ -19,7 +20,8 @@ class Search:
     """Parameters of the search for a transcript.
 
     Args:
-        beam: Number of hypotheses kept after each step, from 1, which is greedy search, to 1000.
+        beam: Number of hypotheses kept after each step, from 1, which is greedy search, to 1000. `None` is 1 for CTC
+            over whole words without a language model, whose transcripts a beam does not improve, and 8 otherwise.
         length_penalty: Exponent of the length normalization of an encoder-decoder's scores, at most 100.
         ctc_weight: Weight of CTC in the score of an encoder-decoder that has a CTC head. Without CTC the decoder makes
             counting errors on utterances with more words than in training. 0.7 was the best value on validation
@@ -34,7 +36,7 @@ class Search:
         InputError: If a number is out of its range, or the language model is not an ARPA file.
     """
 
-    beam: int = 8
+    beam: int | None = None
     length_penalty: float = 0.6
     ctc_weight: float = 0.7
     language_model: NgramModel | str | Path | None = None
@@ -43,13 +45,21 @@ class Search:
 
     def __post_init__(self) -> None:
         for name, (low, high) in SEARCH_RANGES.items():
-            if not low <= getattr(self, name) <= high:
-                raise InputError(f"{name}={getattr(self, name)} is not within {low} .. {high}")
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise InputError(f"{name}={value} is not within {low} .. {high}")
         if isinstance(self.language_model, str | Path):
             object.__setattr__(self, "language_model", arpa.read(self.language_model))
 
+    def settled(self, labels: Sequence[str], *, ctc: bool) -> "Search":
+        """This search with a number for the beam, for a model with these labels that has CTC alone, or not."""
+        if self.beam is not None:
+            return self
+        is_greedy = ctc and self.language_model is None and kind_of(labels) == "words"
+        return replace(self, beam=1 if is_greedy else 8)
+
     def settings(self) -> dict[str, Any]:
-        """The parameters for a card or a table; those of a language model only if there is one."""
+        """The parameters of a settled search for a card or a table; those of a language model only if there is one."""
         settings = asdict(self)
         if self.language_model is None:
             return {name: settings[name] for name in ("beam", "length_penalty", "ctc_weight")}
@@ -62,6 +72,7 @@ def new_ctc_search(search: Search, labels: Sequence[str]) -> ctc.GreedySearch | 
     Raises:
         InputError: If the search has a language model of other units than `labels`.
     """
+    search = search.settled(labels, ctc=True)
     if search.language_model is None:
         return ctc.GreedySearch() if search.beam == 1 else ctc.PrefixBeamSearch(search.beam)
     scores = language_scores(search.language_model, tuple(labels), search.language_weight, search.length_bonus)

@@ -160,7 +160,7 @@ def transcribe_batch(
     search: Search | None = None,
 ) -> list[Transcript]:
     """Transcribe a batch of utterances that are padded at the end: (B, N), (B,) -> B transcripts."""
-    search = search or Search()
+    search = settle(search, network, labels)
     tokens = getattr(network, "tokens", None)
     if is_autoregressive(network):
         hypotheses = decode_autoregressive(network, waveforms, lengths, search)
@@ -220,6 +220,11 @@ def log_probabilities(logits: Tensor, tokens: Tensor) -> list[Tensor]:
     """The log-probabilities of each utterance without padding, on the CPU: (B, T, C), (B,) -> B tensors (T, C)."""
     padded = logits.float().log_softmax(-1).cpu()
     return [log_probs[:count] for log_probs, count in zip(padded, tokens.tolist(), strict=True)]
+
+
+def settle(search: Search | None, network: nn.Module, labels: Sequence[str]) -> Search:
+    """The search with the beam that `None` stands for with this network."""
+    return (search or Search()).settled(labels, ctc=not is_autoregressive(network))
 
 
 def check_search(model: Model, search: Search | None) -> None:
