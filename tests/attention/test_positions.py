@@ -272,10 +272,10 @@ def test_rotations_first_made_in_inference_mode_can_be_used_in_training():
 
 
 def test_rotary_from_a_later_position_goes_on_where_the_earlier_ended():
-    x = torch.randn(2, 3, 11, 14)
+    x = torch.randn(2, 3, 11, 14, dtype=torch.float64)
     whole, later = Rotary(14)(x, x), Rotary(14)(x[..., 4:, :], x[..., 4:9, :], first=4)
-    assert torch.equal(whole[0][..., 4:, :], later[0])
-    assert torch.equal(whole[1][..., 4:9, :], later[1])
+    torch.testing.assert_close(whole[0][..., 4:, :], later[0], rtol=0, atol=1e-14)
+    torch.testing.assert_close(whole[1][..., 4:9, :], later[1], rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("positions", ["relative", "rotary"])

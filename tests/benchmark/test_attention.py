@@ -61,6 +61,21 @@ def test_gradients_of_the_parameters_are_part_of_the_backward(name):
     assert len(results) == 1 + len(prepared.inputs) > 3 and results[1].shape == prepared.inputs[0].shape == (2, 11, 5)
 
 
+@pytest.mark.parametrize("tokens", [17, 4096])
+def test_the_products_are_as_many_as_those_of_all_blocks(monkeypatch, tokens):
+    case, counted = Case(tokens, batch=2, heads=3, width=8, left=5, right=6), []
+
+    def bmm(one, other, *, out):
+        counted.append(2 * one.shape[0] * one.shape[1] * one.shape[2] * other.shape[2])
+        return out
+
+    prepared = prepare("products of ours", case)
+    monkeypatch.setattr(torch, "bmm", bmm)
+    prepared.forward_backward()
+    blocks = -(-tokens // 32) * 2 * 3
+    assert 7 * 2 * blocks * 32 * 43 * 8 <= sum(counted) < 7 * 2 * 1.25 * blocks * 32 * 43 * 8
+
+
 def test_local_attention_is_refused_where_it_computes_something_else():
     with pytest.raises(NotRunError, match="left = right"):
         prepare("local-attention", Case(32, left=4, right=2))

@@ -25,7 +25,7 @@ from vitspeech.benchmark.measure import (
     origin,
 )
 from vitspeech.benchmark.memory import in_fresh_process
-from vitspeech.benchmark.variants import PASSES, VARIANTS, Case, prepare, projected
+from vitspeech.benchmark.variants import PASSES, PRODUCTS, VARIANTS, Case, prepare, projected
 from vitspeech.data.files import write_json
 from vitspeech.errors import InputError
 
@@ -101,7 +101,8 @@ def benchmark(settings: Settings, path: Path) -> dict[str, Any]:
     report = {"benchmark": "attention", "settings": asdict(settings), **origin(settings.device), "complete": False}
     report |= {"cells": [], "memory": []}
     sizes = [settings.case(tokens, dtype) for dtype in settings.dtypes for tokens in sorted(set(settings.tokens))]
-    processes = [(case, name) for case in sizes for name in settings.names()] if settings.memory else []
+    names = [name for name in settings.names() if name != PRODUCTS]
+    processes = [(case, name) for case in sizes for name in names] if settings.memory else []
     with tqdm(total=len(sizes) * len(PASSES) + len(processes), unit="cell", dynamic_ncols=True) as bar:
         for case in sizes:
             for which in PASSES:

@@ -9,11 +9,13 @@ import functools
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import methodcaller
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from vitspeech.attention.windowed.blocks import BLOCK, SCORES_AT_ONCE
 from vitspeech.attention.windowed.truncated import truncated_attention
 from vitspeech.benchmark.measure import DTYPES, NotRunError, not_installed
 
@@ -74,7 +76,43 @@ class Prepared:
         return output, *torch.autograd.grad(output, self.inputs, self.upstream)
 
 
-PASSES = {"forward": Prepared.forward, "forward+backward": Prepared.forward_backward}
+class Products:
+    """The matrix products of truncated attention by blocks, on buffers in the cache: less time it cannot take.
+
+    Two in the forward pass, and five more in the backward pass, which computes the scores again.
+    """
+
+    def __init__(self, case: Case) -> None:
+        keys = case.left + BLOCK + case.right
+        blocks = -(-case.tokens // BLOCK) * case.batch * case.heads
+        at_once = min(SCORES_AT_ONCE["cpu"] // (BLOCK * keys) or 1, blocks)
+        self.parts = -(-blocks // at_once)
+        self.rows, self.slab = case.random(at_once, BLOCK, case.width), case.random(at_once, keys, case.width)
+        self.weights = case.random(at_once, BLOCK, keys)
+        self.results = [torch.empty_like(tensor) for tensor in (self.weights, self.rows, self.slab)]
+
+    def forward(self) -> Tensor:
+        """Scores and outputs."""
+        weights, rows, _ = self.results
+        for _ in range(self.parts):
+            torch.bmm(self.rows, self.slab.transpose(1, 2), out=weights)
+            torch.bmm(self.weights, self.slab, out=rows)
+        return rows
+
+    def forward_backward(self) -> tuple[Tensor, ...]:
+        """Scores, outputs and gradients."""
+        self.forward()
+        weights, rows, slab = self.results
+        for _ in range(self.parts):
+            torch.bmm(self.rows, self.slab.transpose(1, 2), out=weights)  # the scores again
+            torch.bmm(self.rows, self.slab.transpose(1, 2), out=weights)  # gradients of the weights,
+            torch.bmm(self.weights.transpose(1, 2), self.rows, out=slab)  # the values,
+            torch.bmm(self.weights, self.slab, out=rows)  # the queries,
+            torch.bmm(self.weights.transpose(1, 2), self.rows, out=slab)  # and the keys
+        return rows, slab
+
+
+PASSES = {"forward": methodcaller("forward"), "forward+backward": methodcaller("forward_backward")}
 
 
 def ours(case: Case) -> Callable[..., Tensor]:
@@ -173,7 +211,8 @@ ATTENTION = {
     "varlen": varlen,
 }
 LAYERS = {"LSTM": lstm, "convolution": convolution}
-VARIANTS = (*ATTENTION, *LAYERS)
+PRODUCTS = "products of ours"
+VARIANTS = (*ATTENTION, *LAYERS, PRODUCTS)
 
 
 def projected(case: Case) -> tuple[Tensor, ...]:
@@ -186,7 +225,7 @@ def projected(case: Case) -> tuple[Tensor, ...]:
     return (*(case.random(*shape).requires_grad_() for _ in range(3)), case.random(*shape))
 
 
-def prepare(name: str, case: Case, shared: tuple[Tensor, ...] | None = None) -> Prepared:
+def prepare(name: str, case: Case, shared: tuple[Tensor, ...] | None = None) -> Prepared | Products:
     """The variant with a name, and its inputs.
 
     Args:
@@ -201,6 +240,8 @@ def prepare(name: str, case: Case, shared: tuple[Tensor, ...] | None = None) -> 
         function = ATTENTION[name](case)
         *inputs, upstream = projected(case) if shared is None else shared
         return Prepared(function, tuple(inputs), upstream, arguments=3)
+    if name == PRODUCTS:
+        return Products(case)
     module, function = LAYERS[name](case)
     module.to(case.device, DTYPES[case.dtype])
     shape = (case.batch, case.tokens, case.heads * case.width)

@@ -28,7 +28,7 @@ class Window:
     Args:
         left: Past context in tokens, below T.
         right: Look-ahead in tokens, below T.
-        scale: Factor of the dot products. It multiplies the queries, since products may overflow in half precision.
+        scale: Factor of the dot products.
         normalizer: `softmax` or `relu`.
         greatest: (B, T), the greatest score of each key: infinity, or the lowest finite number for padding.
         factor: (B or 1, T), factor of the output of each query: 0 if it may attend to nothing.
@@ -60,7 +60,7 @@ class Blockwise(torch.autograd.Function):
             for part, band in all_parts(query, energy, window):
                 step = Step(part, band, window, query, key, value, energy, relative_key, relative_value)
                 result = part.queries(attended)
-                result.copy_(step.attend().view(result.shape))
+                step.attend(result)
                 if step.factor is not None:
                     result.mul_(step.factor)
         return attended
@@ -71,7 +71,7 @@ class Blockwise(torch.autograd.Function):
         inputs, window = ctx.saved_tensors, ctx.window
         query, key, value = inputs[:3]
         # Several slabs add to the same rows; the gradients of small tables are summed in single precision.
-        grads = [torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)]
+        grads = [query.new_empty(query.shape), key.new_zeros(key.shape), value.new_zeros(value.shape)]
         exact = torch.promote_types(query.dtype, torch.float32)
         grads += [None if table is None else torch.zeros_like(table, dtype=exact) for table in inputs[3:]]
         with torch.autocast(query.device.type, enabled=False):
@@ -97,7 +97,7 @@ def all_parts(query: Tensor, energy: Tensor | None, window: Window) -> Iterator[
 
 
 class Step:
-    """The computation of one part: its scaled queries (M, R, K), keys and values (M, W, K) in contiguous buffers."""
+    """The computation of one part: its queries (M, R, K), keys and values (M, W, K), in place or copied to buffers."""
 
     def __init__(
         self, part: Part, band: Tensor, window: Window, query, key, value, energy, relative_key, relative_value
@@ -106,11 +106,12 @@ class Step:
         self.scale = window.scale if energy is None else 1.0
         # A query that may attend to nothing is zero, so that no score of it overflows to -inf.
         self.factor = None if window.factor is None else part.queries(per_query(window.factor, query))
-        self.query = packed(
-            "query", part.queries(query), self.scale, None if window.normalizer == "relu" else self.factor
-        )
-        self.key = packed("key", part.keys(key))
-        self.value = packed("value", part.keys(value))
+        self.query = matrices("query", part.queries(query), None if window.normalizer == "relu" else self.factor)
+        self.key = matrices("key", part.keys(key))
+        self.value = matrices("value", part.keys(value))
+        self.after = self.scale  # the factor of products with queries
+        if query.dtype == torch.float16:  # products may overflow
+            self.query, self.after = self.query * self.scale, 1.0
         self.energy = None if energy is None else self.by_block(energy)
         self.tables = None
         if relative_key is not None:
@@ -118,24 +119,23 @@ class Step:
             self.rows = distances(piece.key - piece.query, piece.queries, piece.keys, clip, query.device)
             self.tables = relative_key[self.rows], relative_value[self.rows]
 
-    def attend(self) -> Tensor:
-        """The outputs of the blocks (M, R, K), before the factor of the window."""
+    def attend(self, result: Tensor) -> None:
+        """Write the outputs of the blocks (B', H', N, R, K), before the factor of the window."""
         weights = self.dropped(self.weights())
-        out = self.buffer("attended", *self.query.shape[:2], self.value.shape[2])
-        attended = torch.bmm(weights, self.value, out=out)
+        attended = torch.bmm(weights, self.value, out=self.output(result))
         if self.tables is not None:
             attended += unskew(weights) @ self.tables[1]
-        return attended
+        self.put(attended, result)
 
     def weights(self) -> Tensor:
         """The weights before dropout (M, R, W)."""
         scores = self.buffer("scores", *self.query.shape[:2], self.key.shape[1])
         if self.energy is None:
-            torch.bmm(self.query, self.key.transpose(1, 2), out=scores)
+            torch.baddbmm(scores, self.query, self.key.transpose(1, 2), beta=0, alpha=self.after, out=scores)
         else:
             torch.bmm(self.sums().flatten(1, 2), self.energy[:, :, None], out=scores.view(len(scores), -1, 1))
         if self.tables is not None:
-            scores += skew(self.query @ self.tables[0].T, scores.shape[2])
+            scores += skew(self.after * (self.query @ self.tables[0].T), scores.shape[2])
         # Replaced rather than lowered by adding, after which large scores may be -inf or win. `minimum` is as fast.
         torch.minimum(scores, self.band, out=scores)
         if self.window.greatest is not None:
@@ -147,7 +147,7 @@ class Step:
     def propagate(self, gradient: Tensor, d_query, d_key, d_value, d_energy, d_relative_key, d_relative_value) -> None:
         """Write the gradients of the queries, and add this part's contribution to all other gradients."""
         part = self.part
-        d_attended = packed("d_attended", part.queries(gradient), factor=self.factor)
+        d_attended = matrices("d_attended", part.queries(gradient), self.factor)
         weights = self.weights()
         d_weights = torch.bmm(d_attended, self.value.transpose(1, 2), out=self.buffer("d_weights", *weights.shape))
         dropped = self.dropped(weights)
@@ -157,18 +157,19 @@ class Step:
             d_weights += skew(d_attended @ self.tables[1].T, weights.shape[2])
             self.collect(d_relative_value, dropped, d_attended)
         self.dropped(d_weights, out=d_weights)
-        d_scores = self.through_normalizer(weights, d_weights)
+        d_scores, target = self.through_normalizer(weights, d_weights), part.queries(d_query)
         if self.energy is None:
-            d_rows = torch.bmm(d_scores, self.key, out=self.buffer("attended", *self.query.shape))
-            d_keys = torch.bmm(d_scores.transpose(1, 2), self.query, out=self.buffer("d_slab", *self.key.shape))
+            d_rows = self.output(target)
+            torch.baddbmm(d_rows, d_scores, self.key, beta=0, alpha=self.scale, out=d_rows)
+            d_keys = self.buffer("d_slab", *self.key.shape)
+            torch.baddbmm(d_keys, d_scores.transpose(1, 2), self.query, beta=0, alpha=self.after, out=d_keys)
             self.spread(d_key, d_keys)
         else:
             d_rows = self.through_energy(d_scores, d_key, d_energy)
         if self.tables is not None:
-            d_rows += unskew(d_scores) @ self.tables[0]
-            self.collect(d_relative_key, d_scores, self.query)
-        target = part.queries(d_query)
-        torch.mul(d_rows.view(target.shape), self.scale, out=target)
+            d_rows += self.scale * (unskew(d_scores) @ self.tables[0])
+            self.collect(d_relative_key, d_scores, self.after * self.query)
+        self.put(d_rows, target)
 
     def through_normalizer(self, weights: Tensor, d_weights: Tensor) -> Tensor:
         """The gradient of the scores, written in place of that of the weights."""
@@ -230,22 +231,36 @@ class Step:
         heads = part.heads.stop - part.heads.start
         return self.query.shape[0] // (heads * blocks), heads, blocks
 
+    def output(self, rows: Tensor) -> Tensor:
+        """Where a product writes rows (B', H', N, R, K): there, as (M, R, K), or into a buffer."""
+        in_place = rows.shape[:2] == (1, 1) and rows[0, 0].is_contiguous()
+        return rows[0, 0] if in_place else self.buffer("rows", len(self.query), *rows.shape[3:])
+
+    def put(self, product: Tensor, rows: Tensor) -> None:
+        """Copy a product to its rows, if it was not written there."""
+        if product.data_ptr() != rows.data_ptr():
+            rows.copy_(product.view(rows.shape))
+
     def buffer(self, name: str, *shape: int) -> Tensor:
         return BUFFERS(name, shape, self.query)
 
 
-def packed(name: str, rows: Tensor, scale: float = 1.0, factor: Tensor | None = None) -> Tensor:
-    """Copy blocks or (overlapping) slabs (B', H', N, rows, K), scaled, into a buffer (M, rows, K).
+def matrices(name: str, rows: Tensor, factor: Tensor | None = None) -> Tensor:
+    """Blocks or (overlapping) slabs (B', H', N, rows, K) as factors of products (M, rows, K): a view, or a buffer.
 
-    `factor` multiplies each row: (B', H', N, rows, 1).
+    Products in single precision read the rows of one head where they are, which saves a copy; those in half precision
+    would copy them. `factor` multiplies each row: (B', H', N, rows, 1).
     """
+    in_place = rows.dtype in (torch.float32, torch.float64) and rows.shape[:2] == (1, 1) and rows.stride(-1) == 1
+    if in_place and factor is None:
+        return rows[0, 0]
     shape = (rows.shape[0] * rows.shape[1] * rows.shape[2], *rows.shape[3:])
     buffer = BUFFERS(name, shape, rows)
     if factor is None:
         buffer.view(rows.shape).copy_(rows)
     else:
         torch.mul(rows, factor, out=buffer.view(rows.shape))
-    return buffer if scale == 1 else buffer.mul_(scale)
+    return buffer
 
 
 def per_query(factor: Tensor, like: Tensor) -> Tensor:
