@@ -199,7 +199,7 @@ def test_an_interrupted_table_is_resumed_with_the_same_search(
     assert "has the rows of 16 inputs" in one_line(result, status=130)
     monkeypatch.undo()
     arguments = ("transcribe", finished_recognizer_run, recordings, "--out", table, "--resume")
-    assert "beam was 8, and is 1 now" in one_line(command(*arguments, "--beam", 1))
+    assert "beam was 1, and is 8 now" in one_line(command(*arguments, "--beam", 8))
     assert command(*arguments).returncode == 3 and table.read_bytes() == whole.read_bytes()
 
 
