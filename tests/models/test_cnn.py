@@ -102,7 +102,7 @@ def test_second_half_of_the_whitening_filters_are_the_negatives_of_the_first():
     assert torch.equal(weight[12:], -weight[:12])
 
 
-def test_whitening_filters_are_not_trained():
+def test_whitening_filters_and_scales_of_batch_norm_are_not_trained():
     network = cnn().train()
     network.initialize(photographs())
     before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
@@ -110,7 +110,19 @@ def test_whitening_filters_are_not_trained():
     network(images()).square().sum().backward()
     optimizer.step()
     kept = [name for name, parameter in network.named_parameters() if torch.equal(parameter, before[name])]
-    assert kept == ["body.whitening.weight"]
+    scales = [f"body.groups.{group}.{norm}.weight" for group in (1, 2, 3) for norm in (2, 5)]
+    assert kept == ["body.whitening.weight", *scales]
+
+
+def test_convolutions_of_a_group_pass_their_inputs_on_at_first():
+    convolutions = [module for module in cnn().body.groups.modules() if isinstance(module, torch.nn.Conv2d)]
+    assert len(convolutions) == 6
+    for convolution in convolutions:
+        inputs = torch.randn(2, convolution.in_channels, 6, 6)
+        outputs = convolution(inputs)
+        count = min(inputs.shape[1], outputs.shape[1])
+        assert_close(outputs[:, :count], inputs[:, :count])
+        assert outputs[:, count:].abs().mean() > 0.01 or count == outputs.shape[1]
 
 
 def test_initializing_changes_nothing_else():

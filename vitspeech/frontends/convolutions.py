@@ -31,13 +31,34 @@ class Whitening(nn.Conv2d):
 
 
 def halving_group(narrow: int, wide: int) -> nn.Sequential:
-    """Convolution, 2×2 max-pooling, batch norm, GELU; convolution, batch norm, GELU."""
+    """Convolution, 2×2 max-pooling, batch norm, GELU; convolution, batch norm, GELU.
+
+    After Jordan 2024 (arXiv:2404.00498), for short training: at first the convolutions pass their inputs on to as many
+    outputs, the scales of batch norm stay 1, and its running statistics follow the last few batches.
+
+    Shape:
+        (B, narrow, N, N) -> (B, wide, N // 2, N // 2)
+    """
     return nn.Sequential(
-        nn.Conv2d(narrow, wide, 3, padding=1, bias=False),
+        passing_convolution(narrow, wide),
         nn.MaxPool2d(2),
-        nn.BatchNorm2d(wide),
+        unscaled_norm(wide),
         nn.GELU(),
-        nn.Conv2d(wide, wide, 3, padding=1, bias=False),
-        nn.BatchNorm2d(wide),
+        passing_convolution(wide, wide),
+        unscaled_norm(wide),
         nn.GELU(),
     )
+
+
+def passing_convolution(narrow: int, wide: int) -> nn.Conv2d:
+    """A 3×3 convolution without bias; its first `narrow` outputs are its inputs, the others random combinations."""
+    convolution = nn.Conv2d(narrow, wide, 3, padding=1, bias=False)
+    nn.init.dirac_(convolution.weight[:narrow].data)
+    return convolution
+
+
+def unscaled_norm(width: int) -> nn.BatchNorm2d:
+    """Batch norm without a trained scale; the running statistics have a momentum of 0.4 (PyTorch: 0.1)."""
+    norm = nn.BatchNorm2d(width, momentum=0.4)
+    norm.weight.requires_grad_(False)
+    return norm
