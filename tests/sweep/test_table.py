@@ -195,7 +195,17 @@ def test_progress_is_drawn_against_minutes(folder, monkeypatch):
     assert draw_progress(rows, folder / "progress.png")
     assert drawn.keys() == {"val_accuracy"} and drawn["val_accuracy"].keys() == {"full"}
     for minutes, values in drawn["val_accuracy"]["full"]:
-        assert minutes.tolist() == pytest.approx([0.5, 1.0, 1.5]) and values.tolist() == pytest.approx([50, 70, 90])
+        assert minutes.tolist() == pytest.approx([0.5, 1.0, 1.5]) and values.tolist() == pytest.approx([50, 30, 10])
+
+
+@pytest.mark.parametrize(("last", "scale"), [(0.9, "log"), (1.0, "linear")])
+def test_progress_has_a_logarithmic_axis_of_errors(folder, monkeypatch, last, scale):
+    figures = []
+    monkeypatch.setattr(progress.Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    write_progress(folder / "full/seed-0", 0.5, 0.7, last)
+    assert draw_progress(read_rows(folder, {"full": [0]}), folder / "progress.png")
+    (axes,) = figures[0].axes
+    assert axes.get_yscale() == scale and axes.get_ylabel() == "100 − accuracy in validation (%)"
 
 
 def test_progress_has_a_picture_unless_metrics_differ(folder):
