@@ -1,23 +1,20 @@
 """Releasing a finished run."""
 
-import re
+import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import torch
 from torch import nn
 
-from vitspeech.checkpoint.folder import HALF, Model, load, read_mapping, save
+from vitspeech.checkpoint.folder import CARD, HALF, Model, load, save
 from vitspeech.checkpoint.items import TRAINING_ITEMS
+from vitspeech.checkpoint.seeds import add_seeds, read_recipe, result
+from vitspeech.data.files import write_text
 from vitspeech.errors import InputError
 
-RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, apart from the seed
-    r"^seed_everything$|^data\..*\b(seed|root|download|workers|storage|broken)$"
-    r"|^trainer\.(accelerator|default_root_dir|log_every_n_steps|enable_\w+|logger|profiler)(\.|$)"
-)
 FILES = ("learning_curves.png", "confusion_matrix.png", "classes.csv", "errors.txt", TRAINING_ITEMS)  # a run has some
 FILES += ("speakers.csv", "lengths.csv", "errors.png", "cross_attention.png")
 
@@ -48,26 +45,38 @@ def release(
         InputError: If the config of another run differs in more than the seed, the seeds are not all different, or a
             weight is too large for half precision.
     """
-    models = [load_finished(path, trust) for path in (run, *others)]
-    first = models[0]
-    seeds = [seed for model in models for seed in model.card["seeds"]]
-    recipe = read_recipe(run) if others else {}
-    for path in others:
-        for key, values in differences(recipe, read_recipe(path)):
-            raise InputError(f"{path}: {key} is {values[1]}, but {values[0]} in {run}; seeds must be of one config")
-    if len(set(seeds)) < len(seeds):
-        raise InputError(f"the runs' seeds {seeds} are not all different")
+    first, *rest = [load_finished(path, trust) for path in (run, *others)]
     if measure_half is not None:
         round_to_half(first.network)
         first.card |= {"metrics": measure_half(first), "weights": HALF}
-    if others:
-        first.card["metrics"] |= spread([model.card["metrics"] for model in models])
-    first.card |= {"name": Path(folder).name, "seeds": seeds}
+    first.card |= {"name": Path(folder).name, "recipe": read_recipe(run), "runs": [result(first.card)]}
+    add_seeds(first.card, [(path, model.card) for path, model in zip(others, rest, strict=True)], run)
     save(first, folder, sorted(first.folder.glob("*.jsonl")))
     for file in (Path(run) / name for name in FILES):
         if file.exists():
             shutil.copy(file, folder)
     return first.card
+
+
+def release_seeds(folder: str | Path, others: Sequence[str | Path], *, trust: Sequence[str] = ()) -> dict[str, Any]:
+    """Add runs of the same config with other seeds to the card of a released model, whose weights stay.
+
+    Args:
+        folder: Folder of the released model.
+        others: Folders of the runs.
+        trust: Modules of your own whose classes the model and the runs use.
+
+    Returns:
+        The card.
+
+    Raises:
+        FileNotFoundError: If a run is not finished.
+        InputError: As `release`, or if the card was written by a version that did not keep the recipe.
+    """
+    card = load(folder, trust=trust).card
+    add_seeds(card, [(path, load_finished(path, trust).card) for path in others], folder)
+    write_text(json.dumps(card, indent=2) + "\n", Path(folder) / CARD)
+    return card
 
 
 @torch.no_grad()
@@ -81,37 +90,6 @@ def round_to_half(network: nn.Module) -> None:
         parameter.copy_(parameter.half())
         if not parameter.isfinite().all():
             raise InputError(f"--half: the weight {name} has values above 65,504, which float16 does not have")
-
-
-def read_recipe(run: str | Path) -> dict[str, Any]:
-    """The config of a run without the arguments that may differ between seeds, by dotted keys."""
-    config = read_mapping(Path(run) / "config.yaml", ("data", "model", "trainer"))
-    return {key: value for key, value in flattened(config) if not RUN_ONLY.search(key)}
-
-
-def flattened(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of a nested dictionary with their dotted keys."""
-    for name, value in config.items():
-        if isinstance(value, dict) and value:
-            yield from flattened(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield each key whose values differ, in order, with both values as text; a missing key is `not set`."""
-    for key in dict.fromkeys((*one, *other)):
-        if key not in one or key not in other or one[key] != other[key]:
-            yield key, tuple(repr(config[key]) if key in config else "not set" for config in (one, other))
-
-
-def spread(metrics: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Mean and standard deviation over runs of every accuracy and error rate on their cards."""
-    statistics = {}
-    for name in [name for name in metrics[0] if name.endswith(("_accuracy", "_error_rate"))]:
-        values = [run_metrics[name] for run_metrics in metrics]
-        statistics |= {f"{name}_mean": round(mean(values), 6), f"{name}_sd": round(stdev(values), 6)}
-    return statistics
 
 
 def load_finished(run: str | Path, trust: Sequence[str] = ()) -> Model:

@@ -63,6 +63,11 @@ def is_start(value: Any) -> bool:
     return isinstance(value, dict) and all(is_text(value.get(name)) for name in ("commit", "hardware"))
 
 
+def is_run(value: Any) -> bool:
+    """Whether a value is the result of one seed: seed, metrics, commit and hardware."""
+    return is_start(value) and is_number(value.get("seed")) and is_metrics(value.get("metrics"))
+
+
 def is_split(value: Any) -> bool:
     """Whether a value is the number of items of a split and the sum of their names."""
     return isinstance(value, dict) and is_count(value.get("items")) and is_sum(value.get("sha256"))
@@ -116,6 +121,8 @@ ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
     "teachers": (is_list_of(is_text), "a list of names"),
     "weights": (lambda value: value == "float16", "float16"),
     "seeds": (lambda value: is_list_of(is_number)(value) and value, "a list of numbers"),
+    "recipe": (is_mapping_to(lambda item: True), "a mapping from keys of a config to values"),
+    "runs": (lambda value: is_list_of(is_run)(value) and value, "a list of results with seed, metrics and commit"),
     "minutes": (is_number, "a number"),
     "commit": (is_text, "a text"),
     "hardware": (is_text, "a text"),

@@ -3,7 +3,8 @@
 vitspeech release runs/cifar10-vit/0 checkpoints/vit-cifar10 --seeds runs/cifar10-vit/1 runs/cifar10-vit/2 --table
 vitspeech release runs/cifar10-vit/0 checkpoints/vit-cifar10 --half --data ROOT
 vitspeech release runs/cifar10-vit/0 checkpoints/vit-cifar10 --license apache-2.0 --push me/vit-cifar10
-vitspeech release checkpoints/vit-cifar10 --push me/vit-cifar10    # a model released before: README anew, and upload
+vitspeech release checkpoints/vit-cifar10 --seeds runs/cifar10-vit/3    # a model released before: more seeds
+vitspeech release checkpoints/vit-cifar10 --push me/vit-cifar10    # README anew, and upload
 
 `--push` needs the extra `hub` and a login (`hf auth login`).
 """
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech release`: prints what was written, the card's metrics, and where the model was uploaded."""
     parser = command_line.parser("release", __doc__)
-    parser.add_argument("run", help="folder of a finished run; or of a released model, to write its README.md again")
+    run = "folder of a finished run; or of a released model, to add seeds or write its README.md"
+    parser.add_argument("run", help=run)
     parser.add_argument("folder", metavar="checkpoints/NAME", nargs="?", help="folder of the released model")
     seeds = "runs of the same config with other seeds; the card gets their mean and standard deviation"
     parser.add_argument("--seeds", nargs="*", default=[], metavar="RUN", help=seeds)
@@ -45,8 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.private and not options.push:
         raise InputError("--private: is for --push USER/NAME")
-    if options.folder is None and options.seeds:
-        raise InputError("--seeds: name the folder of the released model, too")
     if options.data and not options.half:
         raise InputError("--data: is for --half")
     if options.half and options.folder is None:
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.checkpoint.hub import check_push, on_hub, push
     from vitspeech.checkpoint.models_table import write_table
     from vitspeech.checkpoint.readme import check_readme, write_readme
-    from vitspeech.checkpoint.release import release
+    from vitspeech.checkpoint.release import release, release_seeds
     from vitspeech.inference.search import Search
     from vitspeech.tasks import find_task
 
@@ -81,10 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         release(options.run, folder, options.seeds, measure_half=measure if options.half else None, trust=options.trust)
         for report in reports:
             report.write(folder)  # over the files of the run, which are of its weights in single precision
+    elif options.seeds:
+        release_seeds(folder, options.seeds, trust=options.trust)
     model = load(folder, trust=options.trust)
     write_readme(model, folder, license=options.license or before, repository=options.push)
     files = ", ".join(sorted(path.name for path in folder.iterdir()))
-    print(f"{folder}: wrote {'README.md' if options.folder is None else files}")
+    written = "card.json, README.md" if options.seeds else "README.md"
+    print(f"{folder}: wrote {written if options.folder is None else files}")
     print(json.dumps(model.card["metrics"]))
     if options.table:
         print(f"{write_table(folder.parent)}: wrote the table of models")

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from vitspeech.checkpoint.release import RUN_ONLY, differences, flattened
+from vitspeech.checkpoint.seeds import RUN_ONLY, differences, flattened
 from vitspeech.documents import read_yaml
 from vitspeech.errors import InputError
 from vitspeech.sweep.plan import Plan, Run

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vitspeech.checkpoint.release import RUN_ONLY
+from vitspeech.checkpoint.seeds import RUN_ONLY
 from vitspeech.data.files import write_csv, write_json, write_text
 from vitspeech.sweep.figure import draw
 from vitspeech.sweep.lengths import draw_lengths
