@@ -94,7 +94,7 @@ def test_a_readme_of_somebody_else_is_not_replaced(tmp_path):
         (["RELEASED", "--private"], "--private: is for --push"),
         (["RELEASED", "--push", "mine"], "--push mine: not of the form user/name"),
         (["RELEASED", "--push", "hf-hub:a/b@c"], "not of the form user/name"),
-        (["RELEASED", "--seeds", "RUN"], "--seeds: name the folder"),
+        (["RUN", "--seeds", "RUN"], "not the folder of a released model"),
         (["hf-hub:a/b", "new"], "hf-hub:a/b: not the folder of a released model"),
     ],
 )

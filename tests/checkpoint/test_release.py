@@ -12,7 +12,7 @@ import vitspeech
 from vitspeech.checkpoint.card_data import card_data
 from vitspeech.checkpoint.folder import save
 from vitspeech.checkpoint.models_table import percentages, table, write_table
-from vitspeech.checkpoint.release import release
+from vitspeech.checkpoint.release import release, release_seeds
 from vitspeech.errors import InputError
 
 
@@ -237,3 +237,55 @@ def test_a_card_finds_the_words_that_its_utterances_are_made_of(finished_recogni
     model.card["data"]["init_args"]["source"]["class_path"] = "vitspeech.Shapes"
     with pytest.raises(ValueError, match=r"'vitspeech\.Shapes' is not a data set"):
         card_data(model, None)
+
+
+def test_the_card_keeps_the_recipe_and_the_result_of_each_seed(finished_run, tmp_path):
+    first = other_seed(finished_run, tmp_path, seed=1, accuracy=0.90)
+    second = other_seed(finished_run, tmp_path, seed=2, accuracy=0.94)
+    change(first, "trainer.default_root_dir", "/home/me")
+    change(first, "data.init_args.noise", "/home/me/noise")
+    change(second, "data.init_args.noise", "/home/you/noise")
+    card = release(first, tmp_path / "x", [second])
+    assert [(run["seed"], run["metrics"]) for run in card["runs"]] == [
+        (1, {"test_accuracy": 0.90}),
+        (2, {"test_accuracy": 0.94}),
+    ]
+    assert all({"minutes", "commit", "hardware"} <= run.keys() for run in card["runs"])
+    assert card["recipe"]["model.init_args.network.class_path"] == "vitspeech.ViT"
+    assert card["recipe"]["data.init_args.noise"] == "noise"  # the folders of this machine are not shown
+    assert "/home/me" not in (tmp_path / "x/card.json").read_text()
+
+
+def test_seeds_are_added_to_a_released_model_whose_weights_stay(finished_run, tmp_path):
+    first, second, third = (
+        other_seed(finished_run, tmp_path, seed=seed, accuracy=accuracy)
+        for seed, accuracy in ((1, 0.90), (2, 0.94), (3, 0.92))
+    )
+    at_once = release(first, tmp_path / "x", [second, third])
+    release(first, tmp_path / "later")
+    before = load_file(tmp_path / "later/model.safetensors")
+    release_seeds(tmp_path / "later", [second])
+    assert release_seeds(tmp_path / "later", [third]) == at_once | {"name": "later"}
+    model = vitspeech.load(tmp_path / "later")  # the sums of the card are right
+    assert (model.card["seeds"], model.card["metrics"]["test_accuracy"]) == ([1, 2, 3], 0.90)
+    assert model.card["metrics"]["test_accuracy_mean"] == pytest.approx(0.92)
+    assert all(torch.equal(before[name], value) for name, value in model.network.state_dict().items())
+    assert (tmp_path / "later/learning_curves.png").exists()
+
+
+def test_seeds_that_cannot_be_added_leave_the_card(finished_run, tmp_path):
+    folder = tmp_path / "x"
+    release(finished_run, folder)
+    before = (folder / "card.json").read_text()
+    other = other_seed(finished_run, tmp_path, seed=1, accuracy=0.5)
+    change(other, "trainer.max_epochs", 77)
+    with pytest.raises(InputError, match=rf"seed1: trainer\.max_epochs is 77, but \d+ in {folder}; seeds must"):
+        release_seeds(folder, [other])
+    with pytest.raises(InputError, match=r"seeds \[0, 0\] are not all different"):
+        release_seeds(folder, [finished_run])
+    assert (folder / "card.json").read_text() == before
+    card = json.loads(before)
+    del card["recipe"]
+    (folder / "card.json").write_text(json.dumps(card))
+    with pytest.raises(InputError, match="has no recipe to compare runs with; release the first run again"):
+        release_seeds(folder, [other_seed(finished_run, tmp_path, seed=2, accuracy=0.5)])

@@ -1,6 +1,7 @@
 """`vitspeech release`: what it writes, and that it changes a table only on request."""
 
 import json
+import shutil
 
 
 def test_release_writes_a_model_that_loads(command, finished_run, tmp_path):
@@ -38,3 +39,15 @@ def test_half_and_data_go_together(command, finished_run, tmp_path):
     ):
         result = command("release", *arguments)
         assert result.returncode != 0 and message in result.stderr
+
+
+def test_seeds_are_added_later(command, finished_run, tmp_path):
+    folder = tmp_path / "checkpoints/shapes"
+    command("release", finished_run, folder)
+    run = shutil.copytree(finished_run, tmp_path / "other")
+    card = json.loads((run / "model/card.json").read_text()) | {"seeds": [5]}
+    (run / "model/card.json").write_text(json.dumps(card))
+    result = command("release", folder, "--seeds", run, "--table")
+    assert result.returncode == 0 and f"{folder}: wrote card.json, README.md\n" in result.stdout
+    assert "Seed 0 (the mean is over it and 5);" in (folder / "README.md").read_text()
+    assert "± 0.00 % (2)" in (tmp_path / "checkpoints/README.md").read_text()

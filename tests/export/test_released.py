@@ -23,7 +23,7 @@ from vitspeech.export.stream_step import StreamStep
 from vitspeech.inference.transcribe import Search
 
 CHECKPOINTS = ROOT / "checkpoints"
-IMAGES = ("vit-cifar10", "cnn-cifar10")
+IMAGES = ("vit-cifar10", "cnn-cifar10", "hybrid-cifar10")
 CLIPS = ("speech-commands", "speech-commands-cnn")
 STREAMS = (
     "speech-commands-truncated",

@@ -197,9 +197,10 @@ def interval_key(metric: str, *, is_main: bool) -> str:
 
 def training(card: dict[str, Any]) -> str:
     """Where the weights come from."""
-    seeds = ", ".join(map(str, card["seeds"]))
+    first, *others = card["seeds"]
+    seeds = f"Seed {first}" + (f" (the mean is over it and {', '.join(map(str, others))})" if others else "")
     versions = ", ".join(f"{name} {version}" for name, version in card.get("versions", {}).items())
-    facts = f"Seed {seeds}; {card['minutes']:.0f} minutes on {card['hardware']}; commit `{card['commit']}`; {versions}."
+    facts = f"{seeds}; {card['minutes']:.0f} minutes on {card['hardware']}; commit `{card['commit']}`; {versions}."
     splits = ", ".join(f"{name} {split['items']:,}" for name, split in card.get("splits", {}).items())
     facts += f" Items of the splits: {splits}." if splits else ""
     facts += f" Distilled from {', '.join(card['teachers'])}." if "teachers" in card else ""

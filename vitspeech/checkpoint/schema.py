@@ -108,12 +108,10 @@ def is_settings(value: Any) -> bool:
 
 
 ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
-    "sha256": (is_sum, "a SHA-256"),
-    "config_sha256": (is_sum, "a SHA-256"),
+    **dict.fromkeys(("sha256", "config_sha256"), (is_sum, "a SHA-256")),
+    **dict.fromkeys(("name", "split", "commit", "hardware"), (is_text, "a text")),
     "format": (lambda value: is_count(value) and value >= 1, "a whole number from 1"),
-    "name": (is_text, "a text"),
     "data": (is_class, "a mapping with class_path and init_args"),
-    "split": (is_text, "a text"),
     "splits": (is_mapping_to(is_split), "a mapping from splits to items and sha256"),
     "heard_words": (is_list_of(is_text), "a list of words"),
     "metrics": (is_metrics, "a mapping from names to numbers"),
@@ -124,15 +122,12 @@ ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
     "recipe": (is_mapping_to(lambda item: True), "a mapping from keys of a config to values"),
     "runs": (lambda value: is_list_of(is_run)(value) and value, "a list of results with seed, metrics and commit"),
     "minutes": (is_number, "a number"),
-    "commit": (is_text, "a text"),
-    "hardware": (is_text, "a text"),
     "spotting": (is_settings, "a mapping of settings"),
     "spotting_choice": (is_metrics, "a mapping from names to numbers"),
     "resumed": (is_list_of(is_start), "a list of mappings with commit and hardware"),
-    **{
-        name: (lambda value: value is None or is_number(value), "a number")
-        for name in ("look_back_ms", "look_ahead_ms", "delay_ms")
-    },
+    **dict.fromkeys(
+        ("look_back_ms", "look_ahead_ms", "delay_ms"), (lambda value: value is None or is_number(value), "a number")
+    ),
 }
 
 
