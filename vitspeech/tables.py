@@ -11,7 +11,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -24,9 +24,12 @@ from vitspeech.receptive.report import published
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "checkpoints/README.md", "docs/**/*.md")
 MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
-MODELS = {  # released model: its description and the config it was trained with
+IMAGES = {  # released model: its description and the config it was trained with
     "vit-cifar10": ("ViT, convolutional stem, self-attentive pooling", "cifar10/vit"),
+    "hybrid-cifar10": ("Hybrid of convolutions and ViT, distilled from the CNN", "cifar10/hybrid"),
     "cnn-cifar10": ("CNN, whitening first layer", "cifar10/cnn"),
+}
+SPEECH = {
     "speech-commands": ("Full attention", "speech_commands/full"),
     "speech-commands-truncated": (
         "Truncated attention, 320 ms back and 80 ms ahead per layer",
@@ -34,13 +37,13 @@ MODELS = {  # released model: its description and the config it was trained with
     ),
     "speech-commands-causal": ("Causal attention, 320 ms back per layer", "speech_commands/causal"),
     "speech-commands-cnn": ("Residual convolutions", "speech_commands/cnn"),
-    "keywords-12": ("Truncated attention, among everything else", "keywords/truncated"),
+}
+KEYWORDS = {"keywords-12": ("Truncated attention, among everything else", "keywords/truncated")}
+SEQUENCES = {
     "spoken-words-ctc": ("Truncated attention, CTC", "word_sequences/ctc"),
     "spoken-words-attention": ("Full attention, decoder, joint with CTC", "word_sequences/attention"),
-    "librispeech-5h-ctc": ("Truncated attention and convolutions, CTC", "librispeech/ctc"),
 }
-IMAGES, SPEECH, KEYWORDS = list(MODELS)[:2], list(MODELS)[2:6], list(MODELS)[6:7]
-SEQUENCES, READING = list(MODELS)[7:9], list(MODELS)[9:]
+READING = {"librispeech-5h-ctc": ("Truncated attention and convolutions, CTC", "librispeech/ctc")}
 TASKS = {
     "CIFAR-10": IMAGES,
     "12 words": SPEECH,
@@ -115,10 +118,9 @@ def summary() -> list[str]:
     """One row per released model: its main metric, hardware and minutes."""
 
     def rows() -> Rows:
-        for name, (title, _) in MODELS.items():
-            content = card(name)
+        for task, name in ((task, name) for task, models in TASKS.items() for name in models):
+            content, (title, _) = card(name), TASKS[task][name]
             metrics = content["metrics"]
-            task = next(task for task, names in TASKS.items() if name in names)
             kind, key = METRICS.get(task, ("accuracy", "test_accuracy"))
             if f"{key}_sd" in metrics:
                 number = f"{100 * metrics[f'{key}_mean']:.2f} ± {100 * metrics[f'{key}_sd']:.2f} %"
@@ -132,12 +134,12 @@ def summary() -> list[str]:
     return markdown(["test set", "model", "checkpoint", "result", "training"], rows())
 
 
-def results(names: Sequence[str]) -> list[str]:
+def results(models: Mapping[str, tuple[str, str]]) -> list[str]:
     """One row per model of one task, with all its metrics."""
 
     def rows() -> Rows:
-        for name in names:
-            content, (title, config) = card(name), MODELS[name]
+        for name, (title, config) in models.items():
+            content = card(name)
             metrics = content["metrics"]
             numbers, spreads = percentages(metrics)
             if "word_error_rate" in metrics:

@@ -449,7 +449,7 @@ def test_the_clips_of_the_real_set_are_torchaudios():
         # torchaudio leaves out of training what has no speaker in its name.
         assert [file for file in ours if split != "train" or "_nohash_" in file] == theirs and theirs
     spoken = [sum(file.parent.name in TWELVE for file in data.files[split]) for split in SPLITS]
-    assert spoken == [8708, 1068, 2651]
+    assert spoken == [17087, 2359, 3531]
 
 
 @pytest.mark.data
@@ -547,6 +547,6 @@ def test_a_missing_set_is_named_before_words_are_put_together(tmp_path, ask):
 @pytest.mark.data
 def test_word_clips_of_the_real_set_have_words_of_a_likely_length():
     clips = SpeechCommands(TWELVE).word_clips("validation")
-    assert len(clips) == 1068 and len({clip.name for clip in clips}) == 1068
+    assert len(clips) == 2359 and len({clip.name for clip in clips}) == 2359
     lasts_s = numpy.array([clip.end - clip.start for clip in clips]) / SECOND
     assert 0.3 < numpy.median(lasts_s) < 0.7 and (lasts_s > 0.15).mean() > 0.99
