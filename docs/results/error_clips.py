@@ -1,0 +1,58 @@
+"""The clips and speakers behind the errors of a recognizer of words: python docs/results/error_clips.py TABLE ...
+
+A table is what `vitspeech evaluate MODEL --data ROOT --out TABLE` writes, as CSV; those of several seeds are counted
+together. The words of the test set are clips, most of which occur several times.
+"""
+
+import csv
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from vitspeech.data.utterances.manifest import read_manifest
+from vitspeech.data.utterances.word_sequences import manifest_file
+from vitspeech.metrics.word_errors import align, confusions, errors_by_word
+
+MANIFEST, COUNT = "speech-commands-1-7", 12
+
+
+def main(*tables: str) -> None:
+    """Print how many clips and speakers have the errors, the most frequent confusions, and the clips of the first."""
+    utterances = {utterance.id: utterance for utterance in read_manifest(manifest_file(MANIFEST))}
+    errors, words, aligned, confused = Counter(), Counter(), [], defaultdict(Counter)
+    for table in tables:
+        with Path(table).open(newline="") as file:
+            for row in csv.DictReader(file):
+                if row["test_set"] != MANIFEST:
+                    continue
+                clips = utterances[row["id"]].clips
+                alignment = align(row["reference"].split(), row["hypothesis"].split())
+                aligned.append(alignment)
+                words.update(clips)
+                spoken = (pair for pair in alignment.pairs if pair[0] is not None)
+                for clip, pair, count in zip(clips, spoken, errors_by_word(alignment), strict=True):
+                    errors[clip] += count
+                    confused[pair][clip] += 1
+    wrong = {clip: count for clip, count in errors.items() if count}
+    always = {clip: count for clip, count in wrong.items() if count >= words[clip]}
+    speakers = Counter()
+    for clip, count in wrong.items():
+        speakers[speaker(clip)] += count
+    most = sum(count for _, count in speakers.most_common(5))
+    print(f"{sum(wrong.values())} errors in {sum(words.values())} words")
+    print(f"{len(wrong)} of {len(words)} clips have errors")
+    print(f"{len(always)} clips have an error whenever they occur: {sum(always.values())} errors")
+    print(f"{len(speakers)} of {len(set(map(speaker, words)))} speakers have errors; five of them have {most}")
+    first, *_ = pairs = confusions(aligned)[:COUNT]
+    print("; ".join(f"{hypothesis} for {reference} {count}" for reference, hypothesis, count in pairs))
+    for clip, count in confused[first[:2]].most_common(COUNT):
+        print(f"{clip}: {count} of {words[clip]}")
+
+
+def speaker(clip: str) -> str:
+    """The speaker of a clip of Speech Commands."""
+    return Path(clip).name.partition("_")[0]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
