@@ -24,18 +24,21 @@ from vitspeech.receptive.report import published
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "checkpoints/README.md", "docs/**/*.md")
 MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
-IMAGES = {  # released model: its description and the config it was trained with
+IMAGES = {  # released model: its description and the configs it was trained with
     "vit-cifar10": ("ViT, convolutional stem, self-attentive pooling", "cifar10/vit"),
-    "hybrid-cifar10": ("Hybrid of convolutions and ViT, distilled from the CNN", "cifar10/hybrid"),
+    "hybrid-cifar10": ("Hybrid of convolutions and ViT, distilled from the CNN", "cifar10/hybrid cifar10/distilled"),
     "cnn-cifar10": ("CNN, whitening first layer", "cifar10/cnn"),
 }
 SPEECH = {
-    "speech-commands": ("Full attention", "speech_commands/full"),
+    "speech-commands": ("Full attention", "speech_commands/full speech_commands/distilled"),
     "speech-commands-truncated": (
         "Truncated attention, 320 ms back and 80 ms ahead per layer",
-        "speech_commands/truncated",
+        "speech_commands/truncated speech_commands/distilled",
     ),
-    "speech-commands-causal": ("Causal attention, 320 ms back per layer", "speech_commands/causal"),
+    "speech-commands-causal": (
+        "Causal attention, 320 ms back per layer",
+        "speech_commands/causal speech_commands/distilled",
+    ),
     "speech-commands-cnn": ("Residual convolutions", "speech_commands/cnn"),
 }
 KEYWORDS = {"keywords-12": ("Truncated attention, among everything else", "keywords/truncated")}
@@ -138,7 +141,7 @@ def results(models: Mapping[str, tuple[str, str]]) -> list[str]:
     """One row per model of one task, with all its metrics."""
 
     def rows() -> Rows:
-        for name, (title, config) in models.items():
+        for name, (title, configs) in models.items():
             content = card(name)
             metrics = content["metrics"]
             numbers, spreads = percentages(metrics)
@@ -147,7 +150,8 @@ def results(models: Mapping[str, tuple[str, str]]) -> list[str]:
             seeds = f"{spreads} ({len(content['seeds'])})" if spreads else "one seed"
             size = f"{content['parameters'] / 1e6:.2f} M"
             minutes = ", ".join((f"{content['minutes']:.0f}", *of_all_starts(content, "hardware")))
-            yield title, f"`{config}`", size, numbers, seeds, minutes, f"`checkpoints/{name}`"
+            config = ", ".join(f"`{config}`" for config in configs.split())
+            yield title, config, size, numbers, seeds, minutes, f"`checkpoints/{name}`"
 
     header = ["model", "config", "parameters", "test set", "mean ± sd (seeds)", "minutes, hardware", "checkpoint"]
     return markdown(header, rows())
