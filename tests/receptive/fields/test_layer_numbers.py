@@ -85,7 +85,7 @@ def test_a_released_recognizers_reach_is_its_context_and_its_stem():
     network = checkpoint.load(ROOT / "checkpoints" / "speech-commands-truncated").network.requires_grad_(False)
     clips = 0.1 * noise(2, 16000)
     layers = layer_numbers(network, clips, default_layers(network, clips), MEL, cumulative_only=True)
-    # In each of 5 blocks attention reaches 8 tokens of 40 ms back and 2 ahead, and then the convolution 6 back; the stem
+    # In each of 5 blocks attention reaches 8 tokens of 40 ms back and 2 ahead, then the convolution 6 back; the stem
     # reaches 3 frames of 10 ms to both sides.
     assert [layer.reach for layer in layers] == [(30 + 560 * blocks, 30 + 80 * blocks) for blocks in range(6)]
     assert network.context_ms["look_back_ms"] == 560 * 5 and network.context_ms["look_ahead_ms"] == 80 * 5
