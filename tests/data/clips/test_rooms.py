@@ -3,12 +3,13 @@
 Shapes: B = 200 clips, N = 4000 samples at 8 kHz.
 """
 
+import numpy
 import pytest
 import torch
 from torch.testing import assert_close
 
 from vitspeech.data.clips.augment import WaveformAugment
-from vitspeech.data.clips.rooms import reverberate, room_responses
+from vitspeech.data.clips.rooms import convolved, reverberate, room_responses
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.errors import InputError
@@ -32,6 +33,13 @@ def test_echoes_decay_by_sixty_decibels_in_the_reverberation_time(decay_s):
     power = room_responses(2000, (decay_s, decay_s), RATE_HZ).square().mean(0)
     early, late = (power[round(part * decay_s * RATE_HZ) :][:200].mean() for part in (0.1, 0.6))
     assert 10 * torch.log10(early / late) == pytest.approx(30, abs=1)  # half of the time between them
+
+
+@pytest.mark.parametrize("samples", [1, 2, 100, 4001])
+def test_the_convolution_is_that_of_the_definition(samples):
+    waveforms, responses = torch.randn(2, samples, dtype=torch.float64), torch.randn(2, 37, dtype=torch.float64)
+    defined = [numpy.convolve(*pair)[:samples] for pair in zip(waveforms.numpy(), responses.numpy(), strict=True)]
+    assert_close(convolved(waveforms, responses), torch.tensor(numpy.stack(defined)))
 
 
 def test_a_click_becomes_the_response_of_a_room_and_other_clips_stay():

@@ -103,5 +103,6 @@ def shift_and_resample(waveforms: Tensor, shift: int, speed: float) -> Tensor:
     # grid_sample takes each clip as an image of one row, with positions from -1 to 1.
     position = torch.linspace(-1, 1, last + 1, device=waveforms.device) * (1 + uniform(waveforms, -speed, speed))
     position = position + uniform(waveforms, -shift, shift) * 2 / last
-    grid = torch.stack((position, torch.zeros_like(position)), dim=-1)[:, None]
+    grid = position.new_zeros(len(waveforms), 1, last + 1, 2)  # stacking takes longer than the interpolation
+    grid[:, 0, :, 0] = position
     return F.grid_sample(waveforms[:, None, None], grid, mode="bicubic", align_corners=True)[:, 0, 0]
