@@ -9,7 +9,7 @@ import huggingface_hub
 import pytest
 
 import vitspeech
-from vitspeech.checkpoint.readme import front_matter, readme, results
+from vitspeech.checkpoint.readme import front_matter, readme, results, training
 from vitspeech.commands.release import main
 from vitspeech.errors import InputError
 
@@ -119,3 +119,10 @@ def test_the_page_of_a_pretrained_model_promises_no_labels(finished_masked_run):
     assert front_matter(text)["pipeline_tag"] == "feature-extraction"
     assert "--init_from hf-hub:USER/" in text and "accuracy over codes of masked tokens" in text
     assert "vitspeech.stream" not in text and "labels above" not in text and "labels are" not in text
+
+
+def test_the_model_that_training_started_from_and_the_teachers_are_named():
+    card = {"seeds": [0], "minutes": 12.3, "hardware": "CPU, 1 core", "commit": "abc"}
+    both = training(card | {"starts_from": "words", "teachers": ["cnn", "vit"]})
+    assert "Training started from words. Distilled from cnn, vit." in both
+    assert "started" not in training(card) and "Distilled" not in training(card)

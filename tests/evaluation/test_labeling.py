@@ -17,7 +17,7 @@ GO, STOP, NONE = 0, 1, 2
 
 
 class Given(nn.Module):
-    """A network whose labels are its samples, one a frame."""
+    """A network that is sure of its labels, which are its samples, one a frame."""
 
     first_frame_ms, frame_ms = 20.0, 10.0
 
@@ -26,7 +26,7 @@ class Given(nn.Module):
         self.weight = nn.Parameter(torch.zeros(()))
 
     def forward(self, waveforms, lengths):
-        return F.one_hot(waveforms.long(), 3).float() + self.weight, lengths
+        return 20 * F.one_hot(waveforms.long(), 3).float() + self.weight, lengths
 
 
 def of_milliseconds(*spans):
@@ -84,6 +84,18 @@ def test_words_count_whose_start_and_end_are_right(data):
     found = evaluate(Given(), data, progress=False).metrics
     assert found["word_precision"] == found["word_recall"] == found["word_f1"] == pytest.approx(2 / 3)
     assert found["onset_f1"] == 1.0 and found["tolerance_ms"] == 50
+
+
+def test_a_flicker_divides_no_word_but_its_frames_are_wrong(data):
+    class Flickering(Given):
+        def forward(self, waveforms, lengths):
+            logits, counts = super().forward(waveforms, lengths)
+            logits[0, 6] = torch.tensor([0.0, 1.0, 0.0])  # a bit more stop than go, within go
+            return logits, counts
+
+    steady, found = (evaluate(network(), data, progress=False).metrics for network in (Given, Flickering))
+    assert found["frame_accuracy"] == steady["frame_accuracy"] - 1 / 50
+    assert all(found[name] == steady[name] for name in ("word_f1", "word_precision", "onset_f1"))
 
 
 def test_the_report_names_the_test_set_and_can_be_read(data):

@@ -51,6 +51,7 @@ def test_encoder_statistics_and_rows_of_known_labels_are_taken(finished_speech_r
     record = json.loads((run / "init_from.json").read_text())
     assert "tokens.log_mel.mean" in record["taken"] and record["new_labels"] == ["tree"] and "weights" not in record
     assert yaml.safe_load((run / "config.yaml").read_text())["init_from"] == str(finished_speech_run)
+    assert vitspeech.load(run).card["starts_from"] == finished_speech_run.name
 
 
 def test_what_is_missing_of_another_shape_or_left_is_told(finished_speech_run):

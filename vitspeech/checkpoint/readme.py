@@ -203,6 +203,7 @@ def training(card: dict[str, Any]) -> str:
     facts = f"{seeds}; {card['minutes']:.0f} minutes on {card['hardware']}; commit `{card['commit']}`; {versions}."
     splits = ", ".join(f"{name} {split['items']:,}" for name, split in card.get("splits", {}).items())
     facts += f" Items of the splits: {splits}." if splits else ""
+    facts += f" Training started from {card['starts_from']}." if "starts_from" in card else ""
     facts += f" Distilled from {', '.join(card['teachers'])}." if "teachers" in card else ""
     facts += " The weights were rounded to float16; the results are of the rounded ones." if "weights" in card else ""
     return f"## Training\n\n{facts} `card.json` has the arguments of the data set and checksums of its splits."

@@ -109,7 +109,7 @@ def is_settings(value: Any) -> bool:
 
 ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
     **dict.fromkeys(("sha256", "config_sha256"), (is_sum, "a SHA-256")),
-    **dict.fromkeys(("name", "split", "commit", "hardware"), (is_text, "a text")),
+    **dict.fromkeys(("name", "split", "commit", "hardware", "starts_from"), (is_text, "a text")),
     "format": (lambda value: is_count(value) and value >= 1, "a whole number from 1"),
     "data": (is_class, "a mapping with class_path and init_args"),
     "splits": (is_mapping_to(is_split), "a mapping from splits to items and sha256"),

@@ -9,6 +9,7 @@ from lightning import LightningDataModule
 from torch import Tensor, nn
 
 from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.decoding.segments import segment
 from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import ItemTable, Report
@@ -16,12 +17,16 @@ from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled,
 from vitspeech.metrics.word_times import TimedWord, frame_labels, word_f1, words_of
 
 TOLERANCE_S = 0.05
+CHANGE_NATS = 3.0  # cost of a change of the label in the words that are counted; chosen on validation utterances
 COLUMNS = {"index": "d", "id": "", "reference": "", "hypothesis": "", "frames": "d", "correct_frames": "d"}
 
 
 @torch.inference_mode()
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
     """Frame accuracy, and the F1 score of words whose start and end are both within 50 ms of the true ones.
+
+    Frames count with their most probable label, words as segments in which changes of the label have a cost
+    (`vitspeech.decoding.segments`).
 
     Args:
         network: `SpeechLabeler`; in evaluation mode, on the device to use.
@@ -37,6 +42,7 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
         waveforms = data.normalize(speech.waveforms.to(device))
         logits, frames = network(waveforms, speech.lengths.to(device))
         predictions, spans_s = logits.argmax(-1).cpu(), speech.spans / rate_hz
+        log_probs = logits.float().log_softmax(-1).cpu()
         true = frame_labels(spans_s, speech.units, silence=none, frames=predictions.shape[1], **times)
         for row, count in enumerate(frames.tolist()):
             pairs = true[row, :count] * (none + 1) + predictions[row, :count]
@@ -44,7 +50,8 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
             by_word = count_by_word(right, spans_s[row, speech.units[row] >= 0], **times)
             words = zip(speech.units[row].tolist(), spans_s[row].tolist(), strict=True)
             reference = [TimedWord(word, *span) for word, span in words if word >= 0]
-            entries.append((pairs, by_word, reference, words_of(predictions[row, :count], silence=none, **times)))
+            labels = segment(log_probs[row, :count], CHANGE_NATS)
+            entries.append((pairs, by_word, reference, words_of(labels, silence=none, **times)))
         return entries
 
     loader = data.test_dataloader()

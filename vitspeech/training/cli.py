@@ -33,6 +33,7 @@ from vitspeech.training.init_from import find_weights, keep
 from vitspeech.training.lock import RunLock
 from vitspeech.training.open_run import OpenRun
 from vitspeech.training.parser import Parser, plain_settings, readable, restrict_imports, wrong_config
+from vitspeech.training.precision import precision_hint
 from vitspeech.training.processes import after_restart, divide_steps, leave, one_message, share_network
 from vitspeech.training.progress import Progress
 from vitspeech.training.sizes import check_sizes, fill_sizes
@@ -248,6 +249,8 @@ class TrainingCLI(LightningCLI):
         print(f"{type(self.model.network).__name__}, {parameters:,} parameters -> {folder}")
         counts = f"{len(data.train):,} training and {len(data.validation):,} validation {data.items}"
         print("; ".join(filter(None, (counts, data.describe_batches()))))
+        if not resumed and (hint := precision_hint(self.trainer.precision, self.trainer.strategy.root_device)):
+            print(hint)
         if self.transfer:
             keep(self.transfer, folder)
         if resumed:

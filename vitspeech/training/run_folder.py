@@ -184,6 +184,7 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
         **({"splits": split_checksums(names)} if (names := data.item_names()) else {}),
         **({} if (heard := getattr(data, "heard_words", None)) is None else {"heard_words": heard}),
         "metrics": report.metrics,
+        **({"starts_from": Path(config["init_from"]).name} if config.get("init_from") else {}),
         **({"teachers": teacher_names(distillation["teachers"])} if distillation else {}),
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         **getattr(network, "context_ms", {}),

@@ -81,7 +81,8 @@ def change_speed(sound: Tensor, speed: float) -> Tensor:
     """
     last = len(sound) - 1
     position = torch.arange(round(len(sound) / speed), device=sound.device) * (2 * speed / last) - 1
-    grid = torch.stack((position, torch.zeros_like(position)), dim=-1)[None, None]
+    grid = position.new_zeros(1, 1, len(position), 2)  # stacking takes as long as the interpolation
+    grid[0, 0, :, 0] = position
     return F.grid_sample(sound[None, None, None], grid, mode="bicubic", align_corners=True)[0, 0, 0]
 
 
