@@ -14,8 +14,9 @@ from vitspeech.training.configs import config_chain, read_config
 from vitspeech.training.parser import readable
 
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
-EXPERIMENTS = [path for path in CONFIGS if path.parent.name != "trainer"]
-OVERLAYS = [path for path in CONFIGS if path.parent.name == "trainer"]
+OVERLAYS = [path for path in CONFIGS if path.read_text().startswith("# Overlay: ")]
+EXPERIMENTS = [path for path in CONFIGS if path not in OVERLAYS]
+OF_TRAINER = [path for path in OVERLAYS if path.parent.name == "trainer"]
 ON_CPU = ["--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.strategy=auto"]
 
 
@@ -115,7 +116,7 @@ def test_overrides_may_leave_out_init_args(width):
 def test_null_on_the_command_line_reaches_nested_classes():
     overrides = ["--model.network.encoder.left=null", "--model.network.tokens.spec_augment=null"]
     cli = TrainingCLI([f"--config={ROOT / 'configs/speech_commands/truncated.yaml'}", *ON_CPU, *overrides])
-    assert cli.model.network.encoder.left == [None] * 6 and cli.model.network.encoder.right == [2] * 6
+    assert cli.model.network.encoder.left == [None] * 5 and cli.model.network.encoder.right == [2] * 5
     assert isinstance(cli.model.network.tokens.spec_augment, torch.nn.Identity)
 
 
@@ -153,8 +154,17 @@ def test_a_constructors_error_is_reported_without_the_parsers_message(arguments,
         TrainingCLI(arguments)
 
 
-@pytest.mark.parametrize("path", OVERLAYS, ids=name)
-def test_every_overlay_applies(path, tmp_path):
+@pytest.mark.parametrize("config", ["cifar10/hybrid", "speech_commands/truncated"])
+def test_the_overlay_of_distillation_adds_its_teacher(config, tmp_path):
+    overlay = f"{config.partition('/')[0]}/distilled"
+    cli = TrainingCLI([f"--config={config}", f"--config={overlay}", *ON_CPU, f"--run={tmp_path / 'run'}"])
+    teacher, network = ROOT / cli.model.distillation.teachers, cli.config.model.init_args.network
+    assert (teacher / "model.safetensors").exists() and cli.model.distillation.weight == 0.8
+    assert network == TrainingCLI([f"--config={config}", *ON_CPU]).config.model.init_args.network
+
+
+@pytest.mark.parametrize("path", OF_TRAINER, ids=name)
+def test_every_overlay_of_the_trainer_applies(path, tmp_path):
     config = ROOT / "configs/shapes/vit.yaml"
     cli = TrainingCLI([f"--config={config}", f"--config={path}", *ON_CPU, f"--run={tmp_path / 'run'}"])
     for key, value in read_config(path)["trainer"].items():

@@ -158,11 +158,12 @@ def results(models: Mapping[str, tuple[str, str]]) -> list[str]:
 
 
 def error_rates(metrics: dict[str, Any]) -> Iterator[str]:
-    """Word error rates with their intervals, one per test set."""
+    """Word error rates with their intervals, one per test set; before them those of characters if they are the units."""
+    of_characters = next(iter(metrics)) == "character_error_rate"
     for name, numbers in {metrics["test_set"]: metrics, **metrics.get("also", {})}.items():
         low, high = (100 * bound for bound in numbers["interval_95"])
         words = f"{100 * numbers['word_error_rate']:.2f} % ({low:.1f}–{high:.1f})"
-        if "character_error_rate" in numbers:
+        if of_characters:
             low, high = (100 * bound for bound in numbers["character_interval_95"])
             yield f"CER {100 * numbers['character_error_rate']:.2f} % ({low:.1f}–{high:.1f}), WER {words}"
         else:
