@@ -35,7 +35,7 @@ ROOMS = {
     "checkpoint": "attention data decoding documents errors frontends models recurrence trust writing",
     "inference": "attention checkpoint data decoding errors frontends metrics models",
     "plots": "attention checkpoint data decoding errors frontends inference metrics models",
-    "evaluation": "data decoding errors inference metrics plots",
+    "evaluation": "data errors inference metrics plots",
     "spotting": "checkpoint data decoding errors frontends inference metrics plots provenance writing",
     "tasks": "checkpoint decoding errors evaluation inference metrics trust",
     "training": "attention checkpoint command_line data documents errors evaluation plots provenance tasks trust "

@@ -9,7 +9,7 @@ from lightning import LightningDataModule
 from torch import Tensor, nn
 
 from vitspeech.data.utterances.batch import SpeechBatch
-from vitspeech.decoding.segments import segment
+from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import ItemTable, Report
@@ -17,7 +17,6 @@ from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled,
 from vitspeech.metrics.word_times import TimedWord, frame_labels, word_f1, words_of
 
 TOLERANCE_S = 0.05
-CHANGE_NATS = 3.0  # cost of a change of the label in the words that are counted; chosen on validation utterances
 COLUMNS = {"index": "d", "id": "", "reference": "", "hypothesis": "", "frames": "d", "correct_frames": "d"}
 
 
@@ -25,8 +24,7 @@ COLUMNS = {"index": "d", "id": "", "reference": "", "hypothesis": "", "frames": 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
     """Frame accuracy, and the F1 score of words whose start and end are both within 50 ms of the true ones.
 
-    Frames count with their most probable label, words as segments in which changes of the label have a cost
-    (`vitspeech.decoding.segments`).
+    A word is a run of one label of at least 150 ms, which is the least that a word of the protocol has (`word_span`).
 
     Args:
         network: `SpeechLabeler`; in evaluation mode, on the device to use.
@@ -42,7 +40,6 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
         waveforms = data.normalize(speech.waveforms.to(device))
         logits, frames = network(waveforms, speech.lengths.to(device))
         predictions, spans_s = logits.argmax(-1).cpu(), speech.spans / rate_hz
-        log_probs = logits.float().log_softmax(-1).cpu()
         true = frame_labels(spans_s, speech.units, silence=none, frames=predictions.shape[1], **times)
         for row, count in enumerate(frames.tolist()):
             pairs = true[row, :count] * (none + 1) + predictions[row, :count]
@@ -50,8 +47,8 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
             by_word = count_by_word(right, spans_s[row, speech.units[row] >= 0], **times)
             words = zip(speech.units[row].tolist(), spans_s[row].tolist(), strict=True)
             reference = [TimedWord(word, *span) for word, span in words if word >= 0]
-            labels = segment(log_probs[row, :count], CHANGE_NATS)
-            entries.append((pairs, by_word, reference, words_of(labels, silence=none, **times)))
+            words = words_of(predictions[row, :count], silence=none, shortest_s=SHORTEST_WORD_S, **times)
+            entries.append((pairs, by_word, reference, words))
         return entries
 
     loader = data.test_dataloader()
