@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from vitspeech.checkpoint.models_table import of_all_starts, percentages
+from vitspeech.checkpoint.models_table import of_all_starts, percentages, recognizes_words
 from vitspeech.checkpoint.models_table import table as models_table
 from vitspeech.errors import InputError
 from vitspeech.receptive.report import published
@@ -158,12 +158,11 @@ def results(models: Mapping[str, tuple[str, str]]) -> list[str]:
 
 
 def error_rates(metrics: dict[str, Any]) -> Iterator[str]:
-    """Word error rates with their intervals, one per test set; before them those of characters if they are the units."""
-    of_characters = next(iter(metrics)) == "character_error_rate"
+    """Word error rates with their intervals, one per test set; that of characters first if they are the units."""
     for name, numbers in {metrics["test_set"]: metrics, **metrics.get("also", {})}.items():
         low, high = (100 * bound for bound in numbers["interval_95"])
         words = f"{100 * numbers['word_error_rate']:.2f} % ({low:.1f}–{high:.1f})"
-        if of_characters:
+        if not recognizes_words(metrics):
             low, high = (100 * bound for bound in numbers["character_interval_95"])
             yield f"CER {100 * numbers['character_error_rate']:.2f} % ({low:.1f}–{high:.1f}), WER {words}"
         else:

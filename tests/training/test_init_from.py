@@ -16,6 +16,7 @@ from vitspeech.checkpoint.transfer import transfer
 from vitspeech.errors import InputError
 from vitspeech.tasks import Classification
 from vitspeech.training.cli import TrainingCLI, train
+from vitspeech.training.run_folder import model_name
 
 SHORT = ["--trainer.max_epochs=1", "--data.init_args.words=[go, tree, stop]"]
 STILL = [*SHORT, "--model.optimizer={class_path: torch.optim.SGD, init_args: {lr: 0.0}}"]
@@ -51,7 +52,21 @@ def test_encoder_statistics_and_rows_of_known_labels_are_taken(finished_speech_r
     record = json.loads((run / "init_from.json").read_text())
     assert "tokens.log_mel.mean" in record["taken"] and record["new_labels"] == ["tree"] and "weights" not in record
     assert yaml.safe_load((run / "config.yaml").read_text())["init_from"] == str(finished_speech_run)
-    assert vitspeech.load(run).card["starts_from"] == finished_speech_run.name
+    assert vitspeech.load(run).card["starts_from"] == "tiny-speech"
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("checkpoints/flowers", "flowers"),
+        ("runs/flowers/0", "flowers"),
+        ("runs/flowers/0/model", "flowers"),
+        ("runs/flowers/model/", "flowers"),
+        ("hf-hub:me/flowers@v1", "hf-hub:me/flowers@v1"),
+    ],
+)
+def test_a_card_names_a_model_by_its_folder(folder, name):
+    assert model_name(folder) == name
 
 
 def test_what_is_missing_of_another_shape_or_left_is_told(finished_speech_run):

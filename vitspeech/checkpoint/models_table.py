@@ -76,10 +76,15 @@ def of_all_starts(card: dict[str, Any], name: str) -> list[str]:
     return list(dict.fromkeys(start[name] for start in (card, *card.get("resumed", []))))
 
 
+def recognizes_words(metrics: dict[str, Any]) -> bool:
+    """Whether a card is of a recognizer whose units are words, so that the word error rate is its first metric."""
+    return next(iter(metrics), "") == "word_error_rate"
+
+
 def percentages(metrics: dict[str, Any]) -> tuple[str, str]:
     """The accuracies or error rates of a card as text, and their mean ± standard deviation over seeds ("" for one)."""
     names = {name: text for name, text in NAMES.items() if name in metrics}
-    if next(iter(metrics), "") == "word_error_rate":  # characters are not what the model recognizes
+    if recognizes_words(metrics):
         names.pop("character_error_rate", None)
     values = [f"{text} {100 * metrics[name]:.2f} %" for name, text in names.items()]
     for test_set, others in metrics.get("also", {}).items():

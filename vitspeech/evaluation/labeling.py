@@ -24,7 +24,7 @@ COLUMNS = {"index": "d", "id": "", "reference": "", "hypothesis": "", "frames": 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
     """Frame accuracy, and the F1 score of words whose start and end are both within 50 ms of the true ones.
 
-    A word is a run of one label of at least 150 ms, which is the least that a word of the protocol has (`word_span`).
+    A word is a run of one label that is at least as long as the shortest word of the protocol (`word_span`).
 
     Args:
         network: `SpeechLabeler`; in evaluation mode, on the device to use.
@@ -45,8 +45,8 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
             pairs = true[row, :count] * (none + 1) + predictions[row, :count]
             right = true[row, :count] == predictions[row, :count]
             by_word = count_by_word(right, spans_s[row, speech.units[row] >= 0], **times)
-            words = zip(speech.units[row].tolist(), spans_s[row].tolist(), strict=True)
-            reference = [TimedWord(word, *span) for word, span in words if word >= 0]
+            said = zip(speech.units[row].tolist(), spans_s[row].tolist(), strict=True)
+            reference = [TimedWord(word, *span) for word, span in said if word >= 0]
             words = words_of(predictions[row, :count], silence=none, shortest_s=SHORTEST_WORD_S, **times)
             entries.append((pairs, by_word, reference, words))
         return entries
@@ -136,6 +136,7 @@ def metrics(
         "word_recall": words["recall"],
         "onset_f1": words["onset_f1"],
         "tolerance_ms": 1000 * TOLERANCE_S,
+        "shortest_ms": 1000 * SHORTEST_WORD_S,
         "test_set": Path(data.manifests[0]).stem if data.manifests else "drawn",
         **resampled("utterances", None if names is None else len(names)),
     }

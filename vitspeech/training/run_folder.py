@@ -28,6 +28,7 @@ import yaml
 from torch import nn
 
 from vitspeech import checkpoint
+from vitspeech.checkpoint.hub import PREFIX as HUB
 from vitspeech.checkpoint.items import TRAINING_ITEMS, split_checksums
 from vitspeech.checkpoint.release import FILES
 from vitspeech.data.files import write_json, write_text
@@ -178,13 +179,13 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
     config = yaml.safe_load((run / CONFIG).read_text())
     model_config, distillation = (config["model"]["init_args"].get(name) for name in ("network", "distillation"))
     card = {
-        "name": run.parent.name if run.name.isdigit() else run.name,  # runs/cifar10-vit/0, or --run flowers
+        "name": model_name(str(run)),
         "data": test_set(config["data"]),
         "split": "test",
         **({"splits": split_checksums(names)} if (names := data.item_names()) else {}),
         **({} if (heard := getattr(data, "heard_words", None)) is None else {"heard_words": heard}),
         "metrics": report.metrics,
-        **({"starts_from": Path(config["init_from"]).name} if config.get("init_from") else {}),
+        **({"starts_from": model_name(config["init_from"])} if config.get("init_from") else {}),
         **({"teachers": teacher_names(distillation["teachers"])} if distillation else {}),
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         **getattr(network, "context_ms", {}),
@@ -204,7 +205,16 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
 
 def teacher_names(folders: str | list[str]) -> list[str]:
     """The names of the models that a network learned from, without their folders."""
-    return [Path(folder).name for folder in ([folders] if isinstance(folders, str) else folders)]
+    return [model_name(folder) for folder in ([folders] if isinstance(folders, str) else folders)]
+
+
+def model_name(folder: str) -> str:
+    """`flowers` for checkpoints/flowers, and for the runs runs/flowers and runs/flowers/0; a name on the hub stays."""
+    if folder.startswith(HUB):
+        return folder
+    path = Path(folder).resolve()
+    path = path.parent if path.name == "model" else path
+    return path.parent.name if path.name.isdigit() else path.name
 
 
 def is_path(value: Any) -> bool:

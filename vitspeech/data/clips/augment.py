@@ -100,9 +100,17 @@ def shift_and_resample(waveforms: Tensor, shift: int, speed: float) -> Tensor:
     Samples are interpolated cubically; outside of the clip there is silence.
     """
     last = waveforms.shape[1] - 1
-    # grid_sample takes each clip as an image of one row, with positions from -1 to 1.
     position = torch.linspace(-1, 1, last + 1, device=waveforms.device) * (1 + uniform(waveforms, -speed, speed))
     position = position + uniform(waveforms, -shift, shift) * 2 / last
-    grid = position.new_zeros(len(waveforms), 1, last + 1, 2)  # stacking takes longer than the interpolation
-    grid[:, 0, :, 0] = position
+    return interpolated(waveforms, position)
+
+
+def interpolated(waveforms: Tensor, position: Tensor) -> Tensor:
+    """Interpolate waveforms cubically at positions from -1, the first sample, to 1, the last; outside there is silence.
+
+    Shape:
+        (B, N), (B, P) -> (B, P)
+    """
+    grid = position.new_zeros(len(position), 1, position.shape[1], 2)  # each waveform is an image of one row
+    grid[:, 0, :, 0] = position  # in place, since to stack positions and zeros takes as long as the interpolation
     return F.grid_sample(waveforms[:, None, None], grid, mode="bicubic", align_corners=True)[:, 0, 0]

@@ -9,10 +9,10 @@ from itertools import compress
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
+from vitspeech.data.clips.augment import interpolated
 from vitspeech.data.clips.noise import QUIETEST
 from vitspeech.data.clips.rooms import check_room, reverberate
 from vitspeech.data.utterances.batch import SpeechBatch, collate
@@ -81,9 +81,7 @@ def change_speed(sound: Tensor, speed: float) -> Tensor:
     """
     last = len(sound) - 1
     position = torch.arange(round(len(sound) / speed), device=sound.device) * (2 * speed / last) - 1
-    grid = position.new_zeros(1, 1, len(position), 2)  # stacking takes as long as the interpolation
-    grid[0, 0, :, 0] = position
-    return F.grid_sample(sound[None, None, None], grid, mode="bicubic", align_corners=True)[0, 0, 0]
+    return interpolated(sound[None], position[None])[0]
 
 
 def joined(speech: SpeechBatch, between: Sequence[int]) -> SpeechBatch:
