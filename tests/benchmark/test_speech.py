@@ -109,10 +109,11 @@ def test_the_state_holds_waiting_samples_the_past_and_the_unfinished_token():
     sound = stream(speech.networks(Settings())["truncated"])
     for _ in range(4 * 50):  # two seconds
         sound.push(torch.zeros(160))
-    width, left, right, blocks = 128, 8, 2, 6
+    width, left, right, blocks, kernel = 128, 8, 2, 5, 7
     room = 2 * (left + right + 1)  # of the buffers of keys and values
-    # Inputs and queries wait, each query with the key that it was rotated with; keys and values stay.
-    tokens = blocks * width * (3 * right + 2 * room)
+    # Inputs and queries wait, each query with the key that it was rotated with; keys and values stay, and what the
+    # convolution looks back on.
+    tokens = blocks * width * (3 * right + 2 * room + kernel - 1)
     assert speech.state_bytes(sound) == 4 * (tokens + 1280)
 
 

@@ -83,9 +83,8 @@ def networks(settings: Settings) -> dict[str, nn.Module]:
         return {Path(settings.checkpoint).resolve().name: network.to(settings.device)}
     tokens = partial(SpeechTokens, 128, mels=settings.mels, stride=4)
     windows = {"full": {}, "truncated": {"left": 8, "right": 2}, "causal": {"left": 8, "right": 0}}
-    models = {
-        name: SpeechClassifier(14, tokens(), EncoderConfig(mlp_ratio=2.0, **window)) for name, window in windows.items()
-    }
+    encoder = EncoderConfig(depth=5, mlp_ratio=2.0, convolution=7)
+    models = {name: SpeechClassifier(14, tokens(), replace(encoder, **window)) for name, window in windows.items()}
     models["cnn"] = SpeechCNN(14, tokens(), depth=3, kernel=7)
     return {name: network.to(settings.device).eval() for name, network in models.items()}
 
