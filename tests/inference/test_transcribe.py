@@ -305,7 +305,9 @@ def test_models_of_labels_are_refused_with_the_command_to_use(recordings, finish
     labeler = build(SpeechLabeler)
     assert is_transcribing(model(build())) and is_transcribing(model(build(SpeechTranscriber)))
     assert not is_transcribing(model(labeler))
-    with pytest.raises(ValueError, match=r"SpeechLabeler outputs labels, not transcripts; use `vitspeech stream`"):
+    with pytest.raises(
+        ValueError, match=r"SpeechLabeler outputs labels, not transcripts; use vitspeech.stream in Python, or `"
+    ):
         next(transcribe(model(labeler), [recordings]))
     with pytest.raises(ValueError, match=r"SpeechClassifier outputs labels, not transcripts; use `vitspeech predict`"):
         next(transcribe(vitspeech.load(finished_speech_run), [recordings]))

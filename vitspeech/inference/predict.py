@@ -15,7 +15,7 @@ from vitspeech.data.images.reading import read_picture, walk_pictures
 from vitspeech.errors import InputError
 from vitspeech.inference.batches import OnError, Position, run_in_batches
 from vitspeech.inference.pretrained import refuse_pretrained
-from vitspeech.inference.transcribe import is_transcribing
+from vitspeech.inference.transcribe import FOR_FRAMES, is_transcribing
 
 BATCH = 128
 Prediction = tuple[Path, list[tuple[str, float]]]
@@ -60,10 +60,8 @@ def predict(
         raise InputError(f"top={top} is below 1")
     refuse_pretrained(model.network)
     if not {"image", "seconds"} & model.preprocessing.keys():
-        verb = "transcribe" if is_transcribing(model) else "stream"
-        raise InputError(
-            f"{type(model.network).__name__} does not classify clips; use `vitspeech {verb}` (vitspeech.{verb})"
-        )
+        other = "`vitspeech transcribe` (vitspeech.transcribe)" if is_transcribing(model) else FOR_FRAMES
+        raise InputError(f"{type(model.network).__name__} does not classify clips; use {other}")
     walk, read = readers(model.preprocessing)
     device = next(model.network.parameters()).device
 

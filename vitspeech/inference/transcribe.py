@@ -28,6 +28,7 @@ from vitspeech.models import SpeechRecognizer, SpeechTranscriber
 
 BATCH = 16
 TASKS = ("vitspeech.Recognition", "vitspeech.Transcription")  # whose networks output transcripts
+FOR_FRAMES = "vitspeech.stream in Python, or `vitspeech export`"  # what takes models that label frames
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,8 @@ def transcribe(
     refuse_pretrained(model.network)
     if not is_transcribing(model):
         takes_utterances = "sample_rate_hz" in model.preprocessing and "seconds" not in model.preprocessing
-        verb = "stream" if takes_utterances else "predict"
-        raise InputError(
-            f"{type(model.network).__name__} outputs labels, not transcripts; use `vitspeech {verb}` (vitspeech.{verb})"
-        )
+        other = FOR_FRAMES if takes_utterances else "`vitspeech predict` (vitspeech.predict)"
+        raise InputError(f"{type(model.network).__name__} outputs labels, not transcripts; use {other}")
     check_search(model, search)
     from vitspeech.inference.long_recordings import transcribe_long, why_not_streamed  # they import this module
 
