@@ -99,7 +99,7 @@ def add_table(parser: argparse.ArgumentParser, columns: Iterable[str]) -> None:
     out = f"write a table instead, .csv or .parquet: {', '.join(columns)}"
     parser.add_argument("--out", type=Path, metavar="FILE", help=out)
     parser.add_argument("--csv", type=Path, metavar="FILE", help="the same as --out; CSV whatever the ending")
-    parser.add_argument("--resume", action="store_true", help="go on with the table of an interrupted command")
+    parser.add_argument("--resume", action="store_true", help="resume the table of an interrupted command")
 
 
 def find_table(options: argparse.Namespace, inputs: Sequence[str] = ()) -> Path | None:
@@ -119,7 +119,7 @@ def find_table(options: argparse.Namespace, inputs: Sequence[str] = ()) -> Path 
     if table is not None and csv is not None:
         raise InputError("--out and --csv both name a table; give one of them")
     if resume and table is None and csv is None:
-        raise InputError("--resume goes on with a table: name it by --out")
+        raise InputError("--resume needs the table to resume: name it by --out")
     check_table(table, inputs, "--out")
     check_table(csv, inputs, "--csv")
     if table is not None and table.suffix.lower() not in TABLES:

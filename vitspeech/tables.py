@@ -41,7 +41,7 @@ SPEECH = {
     ),
     "speech-commands-cnn": ("Residual convolutions", "speech_commands/cnn"),
 }
-KEYWORDS = {"keywords-12": ("Truncated attention, among everything else", "keywords/truncated")}
+KEYWORDS = {"keywords-12": ("Truncated attention, trained with other words and speech", "keywords/truncated")}
 SEQUENCES = {
     "spoken-words-ctc": ("Truncated attention, CTC", "word_sequences/ctc"),
     "spoken-words-attention": ("Full attention, decoder, joint with CTC", "word_sequences/attention"),

@@ -225,7 +225,7 @@ def test_parquet_has_the_rows_of_csv(command, finished_run, thirty, tmp_path):
         (["--out", "rows.txt"], "--out rows.txt: not a table's name; end it with .csv or .parquet"),
         (["--out", "a.csv", "--csv", "b.csv"], "--out and --csv both name a table; give one of them"),
         (["--csv", "a.parquet"], "--csv a.parquet: writes CSV; use --out for Parquet"),
-        (["--resume"], "--resume goes on with a table: name it by --out"),
+        (["--resume"], "--resume needs the table to resume: name it by --out"),
         (["--out", "nowhere/a.csv"], "the folder"),
     ],
 )
