@@ -7,7 +7,7 @@ samples at 16 kHz, except `snr_db`:
     samples  length                         clips    clip of each word, by its name in the word source
     cuts     [first, last + 1] sample of each word in its clip
     starts   first sample of each word in the utterance; its duration is that of the cut
-    noise    [recording, first sample]; the recording is repeated from its beginning if it ends
+    noise    [recording, first sample within the split's part of it]; the part is repeated if it ends
     snr_db   signal-to-noise ratio of the words and the noise
 """
 
