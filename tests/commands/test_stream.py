@@ -12,6 +12,7 @@ import vitspeech
 from vitspeech.checkpoint.folder import save
 from vitspeech.commands.stream import print_transcript
 from vitspeech.decoding.units import Segment
+from vitspeech.inference.label_stream import LabelStream
 from vitspeech.samples import FOLDER
 
 
@@ -115,6 +116,18 @@ def test_stream_prints_recognized_words_with_their_times(command, finished_recog
     assert re.fullmatch(rf"{len(lines)} words in \d\.\d s of audio, .*real-time factor 0\.\d+\)", last)
 
 
+def test_stream_prints_the_words_of_a_labeler_with_their_starts_and_ends(command, finished_labeler_run, words):
+    first, *lines, last = command("stream", finished_labeler_run, words).stdout.splitlines()
+    model = vitspeech.load(finished_labeler_run)
+    samples = torch.from_numpy(soundfile.read(words, dtype="int16")[0])
+    found = list(LabelStream(model).words(samples.split(1_600)))
+    assert first.startswith(f"{', '.join(model.labels)}; ")
+    assert lines == [f"{said.start_s:8.2f} – {said.end_s:.2f} s  {said.label}" for said in found]
+    assert last.startswith(f"{len(lines)} words in ")
+    result = command("stream", finished_labeler_run, words, "--threshold", "0.5")
+    assert "labels frames: --threshold and --refractory are for spotting words" in one_line(result)
+
+
 STEPS = [((), "le"), ((), "le"), ((), "left"), ((Segment("left", 0.5, 0.75),), "go"), ((Segment("go", 1, 2),), "")]
 LINES = ["    0.50 – 0.75 s  left", "    1.00 – 2.00 s  go"]
 
@@ -174,7 +187,6 @@ def test_a_model_of_characters_prints_words_and_how_many_characters_it_has(
     ("fixture", "message"),
     [
         ("finished_transcriber_run", "SpeechTranscriber can't be streamed: its decoder needs the whole recording"),
-        ("finished_labeler_run", "SpeechLabeler does not classify clips"),
     ],
 )
 def test_stream_refuses_models_that_it_does_not_support(request, command, words, fixture, message):

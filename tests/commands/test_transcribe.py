@@ -120,7 +120,7 @@ def test_transcribe_reports_an_error_in_one_line(command, finished_recognizer_ru
 
 def test_transcribe_refuses_models_that_return_labels(command, finished_speech_run, finished_labeler_run, words):
     assert "use `vitspeech predict`" in one_line(command("transcribe", finished_speech_run, words))
-    assert "use vitspeech.stream in Python" in one_line(command("transcribe", finished_labeler_run, words))
+    assert "use `vitspeech stream`" in one_line(command("transcribe", finished_labeler_run, words))
 
 
 def test_a_picture_is_of_one_recording(command, finished_recognizer_run, words):

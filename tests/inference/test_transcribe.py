@@ -306,7 +306,8 @@ def test_models_of_labels_are_refused_with_the_command_to_use(recordings, finish
     assert is_transcribing(model(build())) and is_transcribing(model(build(SpeechTranscriber)))
     assert not is_transcribing(model(labeler))
     with pytest.raises(
-        ValueError, match=r"SpeechLabeler outputs labels, not transcripts; use vitspeech.stream in Python, or `"
+        ValueError,
+        match=r"SpeechLabeler outputs labels, not transcripts; use `vitspeech stream`, or `vitspeech export`",
     ):
         next(transcribe(model(labeler), [recordings]))
     with pytest.raises(ValueError, match=r"SpeechClassifier outputs labels, not transcripts; use `vitspeech predict`"):

@@ -2,12 +2,14 @@
 
 vitspeech stream checkpoints/speech-commands-truncated talk.wav                   # spots single words
 vitspeech stream checkpoints/spoken-words-ctc talk.wav                            # transcribes every word
+vitspeech stream runs/labeling talk.wav                                           # words with their starts and ends
 vitspeech stream checkpoints/speech-commands-truncated noise.wav --no-words       # false alarms per hour
 vitspeech stream checkpoints/speech-commands-truncated --microphone
 
 Of a model that transcribes, a terminal shows the words that may still change in its last line; each word is printed
-once it is final. A model that spots single words has the thresholds and other settings of its card, which `vitspeech
-tune` writes, or the defaults. The first line of the output states them.
+once it is final. A model that labels frames prints each run of one label of at least 150 ms. A model that spots single
+words has the thresholds and other settings of its card, which `vitspeech tune` writes, or the defaults. The first line
+of the output states them.
 """
 
 import os
@@ -61,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.decoding.spotting_settings import SpottingSettings
     from vitspeech.decoding.units import kind_of
     from vitspeech.errors import InputError
+    from vitspeech.inference.label_stream import LabelStream, is_labeling
     from vitspeech.inference.microphone import listen
     from vitspeech.inference.spotting import WordSpotter, alarms_per_hour
     from vitspeech.inference.transcribe import is_transcribing
@@ -73,12 +76,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model = vitspeech.load(options.checkpoint, trust=options.trust)
     given = {"thresholds": options.threshold, "refractory_s": options.refractory}
     given = {name: value for name, value in given.items() if value is not None}
+    spots = not is_transcribing(model) and not is_labeling(model)
+    if given and not spots:
+        does = "transcribes" if is_transcribing(model) else "labels frames"
+        raise InputError(f"{options.checkpoint} {does}: --threshold and --refractory are for spotting words")
+    if language and not is_transcribing(model):
+        does = "spots single words" if spots else "labels frames"
+        raise InputError(f"{options.checkpoint} {does}: --language-model is for transcripts")
     if is_transcribing(model):
-        if given:
-            raise InputError(f"{options.checkpoint} transcribes: --threshold and --refractory are for spotting words")
         listener = vitspeech.TranscriptStream(model, search=search)
-    elif language:
-        raise InputError(f"{options.checkpoint} spots single words: --language-model is for transcripts")
+    elif is_labeling(model):
+        listener = LabelStream(model)
     else:
         listener = WordSpotter(model, replace(model.spotting or SpottingSettings(), **given))
     rate = listener.stream.sample_rate_hz
@@ -87,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     kind = kind_of(model.labels)
     names = ", ".join(model.labels) if kind == "words" else f"{len(model.labels)} {kind}"
     first = [names, f"{delay_ms:.0f} ms behind"]
-    if not is_transcribing(model):
+    if spots:
         tell_rejection(options.checkpoint, model.labels)
         first.append(operating_point(listener.settings, given, model.spotting is not None))
     print("; ".join(first), flush=True)

@@ -1,0 +1,106 @@
+"""The words of a stream of frame labels are those of the full recording."""
+
+import pytest
+import torch
+
+from vitspeech.checkpoint.folder import Model
+from vitspeech.frontends import SpeechTokens
+from vitspeech.inference.label_stream import LabelStream
+from vitspeech.metrics.word_times import words_of
+from vitspeech.models import SpeechLabeler, SpeechRecognizer
+
+LABELS = ["go", "stop"]
+
+
+def model(kind=SpeechLabeler, right=1) -> Model:
+    torch.manual_seed(0)
+    tokens = SpeechTokens(12, mels=17, stem="stacked", stride=3)
+    network = kind(len(LABELS) + 1, tokens, {"left": 5, "right": right, "depth": 2, "heads": 3}).eval()
+    network.initialize(0.1 * torch.randn(3, 16_000))
+    return Model(network, LABELS, {"sample_rate_hz": 16_000}, {}, {})
+
+
+def say(labeler, labels):
+    """Replace the network's logits: every frame has the next of these labels, which are repeated."""
+    frames = iter(labels * 100)
+
+    def logits(tokens):
+        rows = [next(frames) for _ in range(3 * tokens.shape[1])]
+        return torch.nn.functional.one_hot(torch.tensor(rows, dtype=torch.long).view(1, -1), 3).float()
+
+    labeler.network.frame_logits = logits
+
+
+@pytest.mark.parametrize("size", [160, 999, 16_000])
+def test_the_words_of_a_stream_are_those_of_the_recording(size):
+    released = model()
+    runs = [2] * 7 + [0] * 15 + [1] * 14 + [2] * 3 + [1] * 20 + [0] * 16 + [2] * 30 + [0] * 40
+    waveform = 0.1 * torch.randn(32_000)
+    say(released, runs)
+    words = list(LabelStream(released).words(waveform.split(size)))
+    frames = 3 * released.network.tokens.count(torch.tensor([len(waveform)])).item()
+    expected = words_of(
+        torch.tensor((runs * 3)[:frames]),
+        silence=2,
+        first_s=released.network.first_frame_ms / 1000,
+        frame_s=released.network.frame_ms / 1000,
+        shortest_s=0.15,
+    )
+    assert [(LABELS.index(word.label), word.start_s, word.end_s) for word in words] == [
+        (word.label, word.start_s, word.end_s) for word in expected
+    ]
+    assert [word.label for word in words[:3]] == ["go", "stop", "go"]  # a run of 14 frames is too short
+
+
+def test_a_real_network_gives_the_words_of_its_own_frames():
+    released = model()
+    for parameter in released.network.head.parameters():  # the three frames of a token get the same label
+        rows = parameter.data.view(3, 3, -1)
+        rows[1:] = rows[0].clone()
+    time_s = torch.arange(8_000) / 16_000
+    waveform = torch.cat([0.3 * torch.sin(2 * torch.pi * hertz * time_s) for hertz in (300, 0, 3_000, 700, 0, 5_000)])
+    with torch.inference_mode():
+        labels = released.network.forward_frames(waveform[None])[0].argmax(-1)
+    times = {"first_s": released.network.first_frame_ms / 1000, "frame_s": released.network.frame_ms / 1000}
+    expected = words_of(labels, silence=2, shortest_s=0.15, **times)
+    assert expected
+    stream = LabelStream(released)
+    for _ in range(2):  # the second time after `flush`
+        words = list(stream.words(waveform.split(1_600)))
+        assert [(word.label, word.start_s, word.end_s) for word in words] == [
+            (LABELS[word.label], word.start_s, word.end_s) for word in expected
+        ]
+
+
+def test_a_word_is_returned_as_soon_as_another_label_follows():
+    released = model()
+    say(released, [2] * 6 + [0] * 18 + [2] * 200)
+    stream = LabelStream(released)
+    hop = stream.stream.hop_samples
+    first = stream.stream.delay_samples + 8 * hop  # the token whose first frame follows the word
+    assert stream.push(torch.zeros(first - 1)) == []
+    ((word),) = stream.push(torch.zeros(1))
+    assert word.label == "go" and word.end_s - word.start_s == pytest.approx(0.18)
+    assert stream.flush() == []
+
+
+def test_restart_forgets_the_run():
+    released = model()
+    say(released, [0] * 1000)
+    stream = LabelStream(released)
+    stream.push(torch.zeros(16_000))
+    stream.restart()
+    stream.push(torch.zeros(stream.delay_samples))
+    assert stream.flush() == []  # one to a few tokens of 30 ms
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "message"),
+    [
+        (SpeechRecognizer, 1, "SpeechRecognizer does not label frames; use a SpeechLabeler"),
+        (SpeechLabeler, None, "SpeechLabeler can't be streamed: its look-ahead is unlimited"),
+    ],
+)
+def test_other_models_are_refused(kind, right, message):
+    with pytest.raises(ValueError, match=message):
+        LabelStream(model(kind, right))

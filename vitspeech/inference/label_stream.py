@@ -1,0 +1,91 @@
+"""The words of a stream with their starts and ends, from a model that labels frames.
+
+Shapes: N samples, F frames, C classes (the last class is "none").
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy
+from torch import Tensor
+
+from vitspeech.checkpoint.folder import Model
+from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
+from vitspeech.decoding.units import Segment
+from vitspeech.errors import InputError
+from vitspeech.inference.stream import stream
+from vitspeech.metrics.word_times import ROUNDING_S
+from vitspeech.models import SpeechLabeler
+
+
+def is_labeling(model: Model) -> bool:
+    """Whether a model labels the frames of utterances."""
+    return model.task == "vitspeech.Labeling" or isinstance(model.network, SpeechLabeler)
+
+
+class LabelStream:
+    """Takes samples and returns words: runs of one label of at least 150 ms, the shortest word of the protocol.
+
+    The words are those of `vitspeech.metrics.word_times.words_of` for the full recording, regardless of how the samples
+    were split, and memory does not grow with it. A word is final when a frame after it has another label.
+
+    Args:
+        model: A `SpeechLabeler` from `vitspeech.load`, with a limited `right` in every block.
+
+    Attributes:
+        delay_samples: Samples from a token's first one to the last one that its labels depend on.
+
+    Raises:
+        InputError: If the model can't be streamed, or does not label frames.
+    """
+
+    def __init__(self, model: Model) -> None:
+        if not is_labeling(model):
+            raise InputError(f"{type(model.network).__name__} does not label frames; use a SpeechLabeler")
+        self.stream, self.labels = stream(model), model.labels
+        self.delay_samples = self.stream.delay_samples
+        self.first_s, self.frame_s = model.network.first_frame_ms / 1000, model.network.frame_ms / 1000
+        self.frames = self.run = 0  # so far; first frame of the run that is not over
+        self.label = len(self.labels)  # of that run
+
+    def restart(self) -> None:
+        """Begin a new recording."""
+        self.stream.restart()
+        self.frames = self.run = 0
+        self.label = len(self.labels)
+
+    def words(self, parts: Iterable[Tensor]) -> Iterator[Segment]:
+        """Yield the words of audio that arrives in parts (N,), each as soon as it is final.
+
+        Call `restart` before another recording if you stop before the end.
+        """
+        for part in parts:
+            yield from self.push(part)
+        yield from self.flush()
+
+    def push(self, samples: Tensor | numpy.ndarray) -> list[Segment]:
+        """Process the next samples, int16 or floats within ±1: (N,) -> the words that became final."""
+        return self.take(self.stream.push(samples))
+
+    def flush(self) -> list[Segment]:
+        """End the recording: its last words. The stream can then be used for another recording."""
+        words = [*self.take(self.stream.flush()), *self.end_run()]
+        self.restart()
+        return words
+
+    def take(self, logits: Tensor) -> list[Segment]:
+        """The words that end before or within the next frames (F, C)."""
+        words = []
+        for label in logits.argmax(-1).tolist():
+            if label != self.label:
+                words += self.end_run()
+                self.label, self.run = label, self.frames
+            self.frames += 1
+        return words
+
+    def end_run(self) -> list[Segment]:
+        """The word of the current run, unless it is too short or none."""
+        duration_s = (self.frames - self.run) * self.frame_s
+        if self.label == len(self.labels) or duration_s < SHORTEST_WORD_S - ROUNDING_S:
+            return []
+        start_s, end_s = (self.first_s + frame * self.frame_s for frame in (self.run, self.frames))
+        return [Segment(self.labels[self.label], start_s, end_s)]
