@@ -21,6 +21,7 @@ from vitspeech.checkpoint.models_table import write_table
 from vitspeech.commands import VERBS
 from vitspeech.data.files import sha256
 from vitspeech.data.utterances.word_sequences import manifest_file
+from vitspeech.evaluation import labeling
 from vitspeech.evaluation.recognition import transcripts
 from vitspeech.inference.transcribe import Search
 from vitspeech.metrics.word_errors import score
@@ -53,8 +54,13 @@ def is_transcriber(path):
     return "word_error_rate" in json.loads(path.read_text())["metrics"]
 
 
-CLASSIFIERS = [path for path in CARDS if not is_transcriber(path)]
+def is_labeler(path):
+    return "word_f1" in json.loads(path.read_text())["metrics"]
+
+
+CLASSIFIERS = [path for path in CARDS if not is_transcriber(path) and not is_labeler(path)]
 TRANSCRIBERS = [path for path in CARDS if is_transcriber(path)]
+LABELERS = [path for path in CARDS if is_labeler(path)]
 
 
 @pytest.mark.data
@@ -100,6 +106,21 @@ def test_a_released_transcriber_has_the_error_rate_on_its_card(path):
     errors = score([" ".join(utterance.words) for utterance in spoken], hypotheses)
     std = (card["interval_95"][1] - card["interval_95"][0]) / (2 * 1.96) * 5**0.5
     assert abs(errors.wer - card["word_error_rate"]) < 4 * std
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("path", LABELERS, ids=lambda path: path.parent.name)
+def test_a_released_labeler_is_as_accurate_as_its_card_says(path, monkeypatch):
+    """On every fifth utterance of the test set: within four standard errors of the card's number."""
+    model = vitspeech.load(path.parent)
+    data, card = card_data(model, None), model.card["metrics"]
+    test = data.read("test")
+    test.utterances = test.utterances[::5]
+    monkeypatch.setattr(data, "read", lambda split: test)
+    values = labeling.evaluate(model.network, data, progress=False).metrics
+    std = (card["interval_95"][1] - card["interval_95"][0]) / (2 * 1.96) * 5**0.5
+    assert abs(values["frame_accuracy"] - card["frame_accuracy"]) < 4 * std
+    assert abs(values["word_f1"] - card["word_f1"]) < 0.06  # 806 words
 
 
 @pytest.mark.parametrize("name", ["attention", "vit", "layer", "speech"])

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from vitspeech.errors import InputError
     from vitspeech.evaluation import Report
     from vitspeech.frontends import SpecAugment, SpeechTokens, TextTokens
+    from vitspeech.inference.label_stream import LabelStream
     from vitspeech.inference.predict import predict
     from vitspeech.inference.search import Search
     from vitspeech.inference.stream import stream
@@ -102,6 +103,7 @@ __all__ = [
     "InputError",
     "Items",
     "Keywords",
+    "LabelStream",
     "Labeling",
     "LibriSpeech",
     "MaskedPrediction",
@@ -168,6 +170,7 @@ _NAMES_IN_MODULE = {
     "errors": "InputError",
     "evaluation": "Report",
     "frontends": "SpecAugment SpeechTokens TextTokens",
+    "inference.label_stream": "LabelStream",
     "inference.predict": "predict",
     "inference.search": "Search",
     "inference.stream": "stream",

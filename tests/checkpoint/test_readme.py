@@ -121,6 +121,13 @@ def test_the_page_of_a_pretrained_model_promises_no_labels(finished_masked_run):
     assert "vitspeech.stream" not in text and "labels above" not in text and "labels are" not in text
 
 
+def test_the_page_of_a_labeler_shows_how_to_get_its_words(finished_labeler_run):
+    text = readme(vitspeech.load(finished_labeler_run))
+    assert 'print(*vitspeech.LabelStream(model).words([samples]), sep="\\n")' in text
+    assert "vitspeech stream hf-hub:USER/" in text and "| F1 of words within 50 ms at both ends | " in text
+    assert "vitspeech predict" not in text and "Other words are labeled as one of these, or as none." in text
+
+
 def test_the_model_that_training_started_from_and_the_teachers_are_named():
     card = {"seeds": [0], "minutes": 12.3, "hardware": "CPU, 1 core", "commit": "abc"}
     both = training(card | {"starts_from": "words", "teachers": ["cnn", "vit"]})

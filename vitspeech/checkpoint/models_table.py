@@ -19,6 +19,7 @@ NAMES = {  # of the metrics on a card, as tables spell them
     "character_error_rate": "CER",
     "word_error_rate": "WER",
     "frame_accuracy": "frames",
+    "word_f1": "F1",
 }
 
 

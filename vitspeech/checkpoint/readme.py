@@ -24,6 +24,8 @@ METRICS = {  # of a card: how the hub calls them, and how they are spelled here
     "unknown_accuracy": ("accuracy", "accuracy over other words"),
     "unheard_accuracy": ("accuracy", "accuracy over words that training did not have"),
     "frame_accuracy": ("accuracy", "accuracy over frames"),
+    "word_f1": ("f1", "F1 of words within 50 ms at both ends"),
+    "onset_f1": ("f1", "F1 of words within 50 ms at the start"),
     "masked_accuracy": ("accuracy", "accuracy over codes of masked tokens"),
     "character_error_rate": ("cer", "character error rate"),
     "word_error_rate": ("wer", "word error rate"),
@@ -33,6 +35,7 @@ ON_HUB = {"SpeechCommands": "google/speech_commands", "Keywords": "google/speech
 CIFAR = {10: "uoft-cs/cifar10", 100: "uoft-cs/cifar100"}
 TRANSCRIBING = {"vitspeech.Recognition", "vitspeech.Transcription"}
 PRETRAINING = {"vitspeech.MaskedPrediction"}
+LABELING = {"vitspeech.Labeling"}
 
 
 def write_readme(
@@ -159,11 +162,13 @@ def use(model: Model, repository: str | None) -> str:
         call, command = "model.network.encoder", f"vitspeech train --config mine.yaml --init_from {name}"
     elif model.task in TRANSCRIBING:
         call, command = 'list(vitspeech.transcribe(model, ["talk.wav"]))', f"vitspeech transcribe {name} talk.wav"
+    elif model.task in LABELING:
+        call, command = '*vitspeech.LabelStream(model).words([samples]), sep="\\n"', f"vitspeech stream {name} talk.wav"
     else:
         file = "picture.jpg" if "image" in model.preprocessing else "word.wav"
         call, command = f'list(vitspeech.predict(model, ["{file}"]))', f"vitspeech predict {name} {file}"
     lines = ["import vitspeech", "", f'model = vitspeech.load("{name}")', f"print({call})"]
-    if model.card.get("delay_ms") is not None and model.task not in PRETRAINING:
+    if model.card.get("delay_ms") is not None and model.task not in PRETRAINING | LABELING:
         lines += [f"stream = vitspeech.stream(model)  # rows of logits {model.card['delay_ms']:.0f} ms after the sound"]
     code = "\n".join(lines)
     place = "The name of a folder with these files works in its place; both are checked against `card.json`."
@@ -216,6 +221,8 @@ def limits(model: Model) -> str:
         lines.append(
             "- It knows the units listed above; what lies outside of them is transcribed with them, or left out."
         )
+    elif model.task in LABELING:
+        lines.append("- Other words are labeled as one of these, or as none.")
     elif "symbols" not in model.preprocessing and model.task not in PRETRAINING:
         lines.append("- Every input gets one of the labels above, whatever it shows or says.")
     if model.card.get("delay_ms") is not None and "look_ahead_ms" in model.card:
