@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 
 import vitspeech
 from vitspeech.data import SpeechCommands, WordSequences
+from vitspeech.plots.heat_map import Map, draw_map
 from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram
 from vitspeech.plots.style import GRAY
-from vitspeech.plots.transcript import Map, draw_map
 
 MANIFEST, WORDS = "speech-commands-1-7", 5
 

@@ -116,16 +116,31 @@ def test_stream_prints_recognized_words_with_their_times(command, finished_recog
     assert re.fullmatch(rf"{len(lines)} words in \d\.\d s of audio, .*real-time factor 0\.\d+\)", last)
 
 
-def test_stream_prints_the_words_of_a_labeler_with_their_starts_and_ends(command, finished_labeler_run, words):
-    first, *lines, last = command("stream", finished_labeler_run, words).stdout.splitlines()
+@pytest.mark.parametrize("picture", [False, True])
+def test_stream_prints_the_words_of_a_labeler_with_their_starts_and_ends(
+    command, finished_labeler_run, words, tmp_path, picture
+):
+    drawn = ["--picture", tmp_path / "words.png"] if picture else []
+    first, *lines, last = command("stream", finished_labeler_run, words, *drawn).stdout.splitlines()
+    if picture:
+        assert last == str(tmp_path / "words.png")
+        last = lines.pop()
     model = vitspeech.load(finished_labeler_run)
     samples = torch.from_numpy(soundfile.read(words, dtype="int16")[0])
     found = list(LabelStream(model).words(samples.split(1_600)))
     assert first.startswith(f"{', '.join(model.labels)}; ")
     assert lines == [f"{said.start_s:8.2f} – {said.end_s:.2f} s  {said.label}" for said in found]
     assert last.startswith(f"{len(lines)} words in ")
+    assert (tmp_path / "words.png").exists() == bool(picture)
     result = command("stream", finished_labeler_run, words, "--threshold", "0.5")
     assert "labels frames: --threshold and --refractory are for spotting words" in one_line(result)
+
+
+def test_a_spotter_has_no_picture(command, finished_speech_run, words, tmp_path):
+    result = command("stream", finished_speech_run, words, "--picture", tmp_path / "a.png")
+    assert "spots single words: --picture is for transcripts and labels of frames" in one_line(result)
+    result = command("stream", finished_speech_run, "--microphone", "--picture", tmp_path / "a.png")
+    assert result.returncode == 2 and "--no-words and --picture need a FILE" in result.stderr
 
 
 STEPS = [((), "le"), ((), "le"), ((), "left"), ((Segment("left", 0.5, 0.75),), "go"), ((Segment("go", 1, 2),), "")]

@@ -16,9 +16,11 @@ from vitspeech.checkpoint.folder import Model
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.transcribe import Search, Segment, transcribe
 from vitspeech.models import SpeechClassifier, SpeechRecognizer, SpeechTranscriber, ViT
+from vitspeech.plots import heat_map
 from vitspeech.plots import transcript as transcript_figure
+from vitspeech.plots.recognition import classes_to_draw
 from vitspeech.plots.style import BLUE, VERMILION
-from vitspeech.plots.transcript import classes_to_draw, draw_transcript, without_overlap
+from vitspeech.plots.transcript import draw_transcript, without_overlap
 
 RATE_HZ = 16_000
 SECONDS = 1.3
@@ -238,7 +240,7 @@ def test_characters_keep_their_order_in_the_ctc_map(drawn):
 
 
 def test_a_map_of_too_many_characters_names_its_words(drawn, monkeypatch):
-    monkeypatch.setattr(transcript_figure, "MAX_MAP_INCHES", 3)
+    monkeypatch.setattr(heat_map, "MAX_MAP_INCHES", 3)
     text = "as you know and as i have given you"
     units = [CHARACTERS.index(letter) for letter in text]
     panels, figure = drawn(with_output(released(SpeechTranscriber, CHARACTERS), *units), search=GREEDY)

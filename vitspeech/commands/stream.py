@@ -2,7 +2,7 @@
 
 vitspeech stream checkpoints/speech-commands-truncated talk.wav                   # spots single words
 vitspeech stream checkpoints/spoken-words-ctc talk.wav                            # transcribes every word
-vitspeech stream runs/labeling talk.wav                                           # words with their starts and ends
+vitspeech stream checkpoints/spoken-words-labels talk.wav                         # words with their starts and ends
 vitspeech stream checkpoints/speech-commands-truncated noise.wav --no-words       # false alarms per hour
 vitspeech stream checkpoints/speech-commands-truncated --microphone
 
@@ -43,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pause = "shortest time between the ends of two words (default: the card's)"
     spotting.add_argument("--refractory", type=float, metavar="SECONDS", help=pause)
     parser.add_argument("--no-words", action="store_true", help="FILE holds no words: report false alarms per hour")
+    picture = "draw FILE with its words, of a model that labels frames or transcribes"
+    parser.add_argument("--picture", type=Path, metavar="PNG", help=picture)
     beam = "hypotheses of a search with a language model (default 8)"
     parser.add_argument("--beam", type=int, help=beam)
     command_line.add_language_model(parser)
@@ -50,8 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if (options.file is None) == (not options.microphone):
         parser.error("give either FILE or --microphone")
-    if options.no_words and options.microphone:
-        parser.error("--no-words needs a FILE")
+    if (options.no_words or options.picture) and options.microphone:
+        parser.error("--no-words and --picture need a FILE")
+    command_line.check_picture(options.picture, "--picture")
     language = command_line.language_settings(options)
     if options.beam is not None and not language:
         parser.error("--beam is for a search with a language model; without one, `stream` is greedy")
@@ -67,10 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.inference.microphone import listen
     from vitspeech.inference.spotting import WordSpotter, alarms_per_hour
     from vitspeech.inference.transcribe import is_transcribing
+    from vitspeech.plots.spectrogram import check_drawn
+    from vitspeech.plots.transcript import draw_transcript
 
     torch.set_num_threads(1)  # parts of a tenth of a second are too small for more threads
     if options.file is not None and Path(options.file).is_dir():
         raise InputError(f"{options.file}: a folder; give one recording")
+    if options.picture:
+        check_drawn(options.file)
     beam = (8 if options.beam is None else options.beam) if language else 1
     search = vitspeech.Search(beam, **language)
     model = vitspeech.load(options.checkpoint, trust=options.trust)
@@ -83,6 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if language and not is_transcribing(model):
         does = "spots single words" if spots else "labels frames"
         raise InputError(f"{options.checkpoint} {does}: --language-model is for transcripts")
+    if options.picture and spots:
+        raise InputError(f"{options.checkpoint} spots single words: --picture is for transcripts and labels of frames")
     if is_transcribing(model):
         listener = vitspeech.TranscriptStream(model, search=search)
     elif is_labeling(model):
@@ -112,6 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.no_words:
         rate_per_hour, low, high = alarms_per_hour(count, audio_s)
         print(f"false alarms per hour: {rate_per_hour:.1f} (95 % interval {low:.1f} to {high:.1f})")
+    if options.picture:
+        draw_transcript(model, Path(options.file), options.picture, search=search)
+        print(options.picture)
 
 
 def operating_point(settings: "SpottingSettings", given: Collection[str], has_card: bool) -> str:

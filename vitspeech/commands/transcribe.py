@@ -89,6 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command_line.check_picture(options.picture, "--picture")
     command_line.check_picture(options.attention, "--attention")
     if options.picture and not options.symbols:
+        from vitspeech.plots.spectrogram import check_drawn
+
         check_drawn(options.paths[0])
 
     import vitspeech
@@ -166,18 +168,6 @@ def table_rows(path: Path, transcript: "Transcript", units: bool) -> list[tuple]
         said = timed(transcript, units)
         return [(path, one.label, one.start_s, one.end_s, "ok") for one in said] or [(path, "", None, None, "ok")]
     return [(path, word, None, None, "ok") for word in transcript.text.split() or [""]]
-
-
-def check_drawn(file: str) -> None:
-    """Refuse a recording that is too long to be drawn, before it is transcribed; other errors are reported then."""
-    from vitspeech.data.audio.reading import IN_PARTS, TooLongError, check_audio
-
-    try:
-        check_audio(Path(file))
-    except TooLongError as error:
-        raise InputError(str(error).removesuffix(IN_PARTS) + "--picture draws no longer ones") from None
-    except (ValueError, OSError):
-        pass
 
 
 def check_subtitles(out: Path, form: str, is_one: bool) -> None:

@@ -13,7 +13,7 @@ from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.decoding.units import Segment
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
-from vitspeech.metrics.word_times import ROUNDING_S
+from vitspeech.metrics.word_times import ROUNDING_S, words_of
 from vitspeech.models import SpeechLabeler
 
 
@@ -22,11 +22,19 @@ def is_labeling(model: Model) -> bool:
     return model.task == "vitspeech.Labeling" or isinstance(model.network, SpeechLabeler)
 
 
+def words_of_frames(model: Model, logits: Tensor) -> list[Segment]:
+    """The words of a whole recording from the logits, or the probabilities, of its frames: (F, C) -> at most F."""
+    network, none = model.network, len(model.labels)
+    times = {"first_s": network.first_frame_ms / 1000, "frame_s": network.frame_ms / 1000}
+    words = words_of(logits.argmax(-1), silence=none, shortest_s=SHORTEST_WORD_S, **times)
+    return [Segment(model.labels[word.label], word.start_s, word.end_s) for word in words]
+
+
 class LabelStream:
     """Takes samples and returns words: runs of one label of at least 150 ms, the shortest word of the protocol.
 
-    The words are those of `vitspeech.metrics.word_times.words_of` for the full recording, regardless of how the samples
-    were split, and memory does not grow with it. A word is final when a frame after it has another label.
+    The words are those of the full recording (`words_of_frames`), regardless of how the samples were split, and memory
+    does not grow with it. A word is final when a frame after it has another label.
 
     Args:
         model: A `SpeechLabeler` from `vitspeech.load`, with a limited `right` in every block.

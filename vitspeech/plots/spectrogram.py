@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.data.audio.reading import read_clip
+from vitspeech.data.audio.reading import IN_PARTS, TooLongError, check_audio, read_clip
 from vitspeech.errors import InputError
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.plots.style import SPECTROGRAM
@@ -35,6 +35,20 @@ def draw_spectrogram(axes: Axes, log_mel: LogMel, waveforms: Tensor) -> None:
 def cell_borders(count: int, hop: int, window: int, rate_hz: int) -> numpy.ndarray:
     """Borders in seconds of `count` cells, each one hop wide and centered on its window: (count + 1,)."""
     return ((numpy.arange(count + 1) - 0.5) * hop + window / 2) / rate_hz
+
+
+def check_drawn(file: str) -> None:
+    """Refuse a recording that is too long for --picture, before it is read; other errors are reported then.
+
+    Raises:
+        InputError: If it is.
+    """
+    try:
+        check_audio(Path(file))
+    except TooLongError as error:
+        raise InputError(str(error).removesuffix(IN_PARTS) + "--picture draws no longer ones") from None
+    except (ValueError, OSError):
+        pass
 
 
 def read_recording(model: Model, file: Path) -> tuple[Tensor, float]:

@@ -1,83 +1,34 @@
 """The transcript of one recording, its times, and the network outputs behind it, drawn below the spectrogram.
 
-Shapes: N samples, T tokens, C classes (the last class is the blank or the end), S rows of a map.
+Shapes: N samples.
 """
 
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.decoding.units import WORD_START, kind_of, word_ranges
 from vitspeech.errors import InputError
-from vitspeech.inference.transcribe import Search, Segment, transcribe_batch
+from vitspeech.inference.label_stream import is_labeling
+from vitspeech.inference.transcribe import Search, Segment
 from vitspeech.metrics.word_errors import Alignment, align
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
-from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram, figure_width, read_recording
-from vitspeech.plots.style import BLUE, GRAY, PROBABILITY, VERMILION
+from vitspeech.plots.heat_map import BAR_INCHES, draw_map
+from vitspeech.plots.recognition import label, recognize
+from vitspeech.plots.spectrogram import draw_spectrogram, figure_width, read_recording
+from vitspeech.plots.style import BLUE, GRAY, VERMILION
 
-# Up to ALL_UNITS units are all drawn; of more, those of at least MIN_PROBABILITY: MAX_UNITS at most, or as many as the
-# transcript has, up to MOST_UNITS.
-ALL_UNITS, MAX_UNITS, MOST_UNITS, MIN_PROBABILITY = 15, 20, 60, 0.05
-ROW_INCHES, LETTER_INCHES, BAR_INCHES = 0.19, 0.08, 0.11
+LETTER_INCHES = 0.08
 CAPITAL = 1.4  # its width in letters
-MAX_MAP_INCHES = 12
 
 Mark = tuple[Segment, str]  # a word and its color
 Lane = tuple[str, list[Mark]]  # the lane's name and its words
-
-
-@dataclass(frozen=True)
-class Map:
-    """A heat map over time.
-
-    Args:
-        values: (S, T).
-        names: Names of the rows, from the top.
-        title: Title of the panel.
-        row_label: Label of the vertical axis.
-        value_label: Label of the color bar.
-        highest: Value of the darkest color; `None` is the maximum.
-        words: The words that the rows spell, each with its first row and the one after its last. They replace the
-            names if there are too many of these.
-    """
-
-    values: numpy.ndarray
-    names: list[str]
-    title: str
-    row_label: str
-    value_label: str
-    highest: float | None = None
-    words: Sequence[tuple[str, int, int]] = ()
-
-    @property
-    def height_inches(self) -> float:
-        """High enough that the row names do not overlap, up to a limit."""
-        return min(max(0.3 + ROW_INCHES * len(self.names), 1), MAX_MAP_INCHES)
-
-
-@dataclass(frozen=True)
-class Recognition:
-    """The transcript of one recording and the outputs behind it.
-
-    Args:
-        text: The words of the transcript.
-        words: The words with their times; `None` where CTC gives none (no CTC head, or it can't align the text).
-        maps: The cross-attention of an encoder-decoder, the CTC probabilities, or both.
-    """
-
-    text: list[str]
-    words: list[Segment] | None
-    maps: list[Map]
 
 
 @torch.no_grad()
@@ -95,10 +46,11 @@ def draw_transcript(
     and one for the end. A network with CTC has a panel of the probability of each unit and of the blank at each token;
     with more than 15 units, it shows those that reach a probability of 0.05: characters in their own order, words and
     pieces in the order of their peaks, up to 20 or as many as the transcript has. Each token is drawn at the center of
-    its samples. Word times are those of the best CTC alignment.
+    its samples. Word times are those of the best CTC alignment. A labeler has a panel of the probability of each label
+    in each frame, and its words last from start to end.
 
     Args:
-        model: From `vitspeech.load`; its network is a `SpeechRecognizer` or a `SpeechTranscriber`.
+        model: From `vitspeech.load`; its network is a `SpeechRecognizer`, a `SpeechTranscriber` or a `SpeechLabeler`.
         file: The recording.
         output: The figure's file: PNG, or another format that matplotlib knows by the file name's suffix.
         search: Search parameters; `None` is `Search()`.
@@ -109,11 +61,10 @@ def draw_transcript(
         InputError: If the model does not output transcripts, or the recording is empty, broken or shorter than a token.
     """
     network = model.network
-    if not isinstance(network, SpeechRecognizer | SpeechTranscriber):
+    if not isinstance(network, SpeechRecognizer | SpeechTranscriber) and not is_labeling(model):
         raise InputError(f"{type(network).__name__} outputs labels, not transcripts; only transcripts can be drawn")
-    tokens, rate_hz = network.tokens, model.preprocessing["sample_rate_hz"]
     waveforms, seconds = read_recording(model, file)
-    result = recognize(model, waveforms, search)
+    result = label(model, waveforms) if is_labeling(model) else recognize(model, waveforms, search)
     alignment = None if reference is None else align([word.label for word in reference], result.text)
 
     width = figure_width(seconds)
@@ -128,51 +79,15 @@ def draw_transcript(
     panels = list(figure.subplots(len(heights), sharex=True, height_ratios=heights))
     if lanes:
         draw_words(panels[0], lanes, letter_s)
-    draw_spectrogram(panels[-len(result.maps) - 1], tokens.log_mel, waveforms)
-    borders = cell_borders(result.maps[0].values.shape[1], tokens.hop_samples, tokens.window_samples, rate_hz)
+    draw_spectrogram(panels[-len(result.maps) - 1], network.tokens.log_mel, waveforms)
     for axes, heat_map in zip(panels[-len(result.maps) :], result.maps, strict=True):
-        draw_map(axes, heat_map, borders)
+        draw_map(axes, heat_map, result.borders)
         for word in reference or ():
             for time_s in (word.start_s, word.end_s):
                 axes.axvline(time_s, color=GRAY, linestyle=":", linewidth=1)
     panels[-1].set(xlabel="time (s)", xlim=(0, seconds))
     figure.align_ylabels()
     figure.savefig(output, dpi=130, format=output.suffix[1:] or "png")
-
-
-def recognize(model: Model, waveforms: Tensor, search: Search | None) -> Recognition:
-    """Transcribe one recording (1, N) and keep the outputs that the transcript is based on."""
-    network, labels, maps = model.network, model.labels, []
-    lengths = torch.tensor([waveforms.shape[1]], device=waveforms.device)
-    transcript = transcribe_batch(network, labels, waveforms, lengths, search)[0]
-    indices, words = list(transcript.indices), list(transcript.words)
-    names = [labels[index] for index in indices]
-    text = [word.label for word in transcript.words] or transcript.text.split()
-    if isinstance(network, SpeechTranscriber):
-        encoded, _ = network.encode(waveforms)
-        targets = torch.tensor([indices], dtype=torch.long, device=encoded.device)
-        # The last block is drawn: after training its attention is the most concentrated, one peak per word.
-        weights = network.cross_attention(encoded, None, targets)[-1, 0].mean(0)
-        title = "cross-attention of the last decoder block, mean over heads"
-        ranges = [
-            ("".join(names[first:end]).strip(WORD_START), first, end) for first, end in word_ranges(names, labels)
-        ]
-        rows = [*ranges, ("end", len(names), len(names) + 1)]
-        options = {"row_label": "output unit", "value_label": "weight", "words": rows}
-        maps.append(Map(weights.cpu().numpy(), [*names, "end"], title, **options))
-        logits = network.forward_ctc(encoded)
-    else:
-        logits, _ = network(waveforms)
-    if logits is None:
-        return Recognition(text, None, maps)
-    posterior = logits[0].softmax(-1).cpu()
-    is_characters = kind_of(labels) == "characters"
-    classes = classes_to_draw(posterior, min(max(len(set(indices)), MAX_UNITS), MOST_UNITS))
-    classes = sorted(classes) if is_characters else classes
-    names, title = [[*labels, "blank"][index] for index in classes], "CTC: probability of each unit at each token"
-    values = posterior.T[classes].numpy()
-    maps.append(Map(values, names, title, row_label="unit", value_label="probability", highest=1))
-    return Recognition(text, words if words or not indices else None, maps)
 
 
 def title_of(name: str, text: Sequence[str], alignment: Alignment | None, *, letters: int) -> str:
@@ -183,17 +98,6 @@ def title_of(name: str, text: Sequence[str], alignment: Alignment | None, *, let
     if alignment is not None:
         lines.append(f"word errors: {alignment.errors} in {alignment.length}" + " (orange)" * bool(alignment.errors))
     return "\n".join(lines)
-
-
-def classes_to_draw(posterior: Tensor, most: int = MAX_UNITS) -> list[int]:
-    """The classes that are drawn, from the top: `most` units, then the blank: (T, C) -> S."""
-    blank = posterior.shape[1] - 1
-    if blank <= ALL_UNITS:
-        return list(range(blank + 1))
-    peaks, times = posterior[:, :blank].max(0)
-    ranking = peaks.argsort(descending=True).tolist()
-    probable = [unit for unit in ranking if peaks[unit] >= MIN_PROBABILITY][:most]
-    return [*sorted(probable, key=lambda unit: (int(times[unit]), unit)), blank]
 
 
 def lanes_of(
@@ -258,30 +162,3 @@ def draw_words(axes: Axes, lanes: Sequence[Lane], letter_s: float) -> None:
     axes.set_ylim(len(lanes) - 0.5, -0.5)
     axes.tick_params(length=0, labelbottom=False)
     axes.spines[:].set_visible(False)
-
-
-def draw_map(axes: Axes, heat_map: Map, borders: numpy.ndarray) -> None:
-    """Draw a map from light to dark, with the name of every row; of too many, with words or every n-th name."""
-    extent = (*borders[[0, -1]], len(heat_map.names) - 0.5, -0.5)
-    scale = {"vmin": 0, "vmax": heat_map.highest, "cmap": PROBABILITY}
-    image = axes.imshow(heat_map.values, **scale, aspect="auto", interpolation="nearest", extent=extent)
-    bar = {"pad": 0.01, "aspect": heat_map.height_inches / BAR_INCHES}
-    axes.figure.colorbar(image, ax=axes, label=heat_map.value_label, **bar)
-    step = math.ceil(len(heat_map.names) * ROW_INCHES / MAX_MAP_INCHES)
-    if step > 1 and heat_map.words:
-        rows, names = zip(*spelled(heat_map), strict=True)
-    else:
-        names = ["␣" if name == " " else name for name in heat_map.names]
-        rows, names = range(0, len(names), step), names[::step]
-    axes.set_yticks(rows, names, parse_math=False)
-    axes.set(title=heat_map.title, ylabel=heat_map.row_label)
-
-
-def spelled(heat_map: Map) -> list[tuple[float, str]]:
-    """The center and the name of each word beside the rows; words that would overlap the one above are left out."""
-    inches, shown = heat_map.height_inches / len(heat_map.names), []
-    for word, first, end in heat_map.words:
-        center = (first + end - 1) / 2
-        if not shown or (center - shown[-1][0]) * inches >= ROW_INCHES:
-            shown.append((center, word))
-    return shown

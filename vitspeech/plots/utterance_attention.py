@@ -19,11 +19,11 @@ from vitspeech.checkpoint.folder import Model
 from vitspeech.errors import InputError
 from vitspeech.inference.transcribe import Search, is_transcribing, transcribe_batch
 from vitspeech.plots.attention_maps import add_color_bar, draw_relative, uniform_weights
+from vitspeech.plots.heat_map import BAR_INCHES
 from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram, figure_width, read_recording
 from vitspeech.plots.speech_attention import COLOR_BAR_LABEL, draw_rows, row_height
 from vitspeech.plots.style import DEPTH, GRAY
 from vitspeech.plots.transcript import (
-    BAR_INCHES,
     LETTER_INCHES,
     draw_words,
     lanes_of,
