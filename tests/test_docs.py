@@ -40,6 +40,8 @@ def test_the_models_of_the_readme_are_released():
         "keywords-12",
         "spoken-words-ctc",
         "spoken-words-attention",
+        "spoken-words-labels",
+        "librispeech-5h-ctc",
     }
 
 

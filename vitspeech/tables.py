@@ -46,15 +46,21 @@ SEQUENCES = {
     "spoken-words-ctc": ("Truncated attention, CTC", "word_sequences/ctc"),
     "spoken-words-attention": ("Full attention, decoder, joint with CTC", "word_sequences/attention"),
 }
+LABELS = {"spoken-words-labels": ("Truncated attention, a label per 10 ms", "word_sequences/labeling")}
 READING = {"librispeech-5h-ctc": ("Truncated attention and convolutions, CTC", "librispeech/ctc")}
 TASKS = {
     "CIFAR-10": IMAGES,
     "12 words": SPEECH,
     "12 words among others": KEYWORDS,
     "1–7 words": SEQUENCES,
+    "1–7 words, start and end": LABELS,
     "read books": READING,
 }
-METRICS = {"1–7 words": ("WER", "word_error_rate"), "read books": ("CER", "character_error_rate")}  # others: accuracy
+METRICS = {  # others: accuracy
+    "1–7 words": ("WER", "word_error_rate"),
+    "1–7 words, start and end": ("F1", "word_f1"),
+    "read books": ("CER", "character_error_rate"),
+}
 NETWORKS = {  # configs of the distance probe, as its table names them
     "two_marks/vit": "ViT",
     "two_marks/cnn": "CNN",
@@ -271,6 +277,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "speech": lambda: results(SPEECH),
     "keywords": lambda: results(KEYWORDS),
     "sequences": lambda: results(SEQUENCES),
+    "labels": lambda: results(LABELS),
     "reading": lambda: results(READING),
     "receptive-images": lambda: receptive("pictures", published.fields_table),
     "receptive-images-windows": lambda: receptive("pictures", published.windows_table),

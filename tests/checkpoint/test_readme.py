@@ -7,6 +7,7 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
+import torch
 
 import vitspeech
 from vitspeech.checkpoint.readme import front_matter, readme, results, training
@@ -43,9 +44,9 @@ def test_the_hub_reads_task_license_data_and_results(name, pipeline, dataset, me
 
 def test_the_table_has_the_intervals_of_the_card():
     text = (CHECKPOINTS / "spoken-words-ctc/README.md").read_text()
-    assert "| word error rate | 4.49 % | 3.24 – 5.88 % |" in text
+    assert "| word error rate | 4.49 % (mean 4.80 ± 0.44 %) | 3.24 – 5.88 % |" in text
     assert "| word error rate on speech-commands-8-12 | 4.34 % | 2.90 – 6.11 % |" in text
-    assert "| whole utterances right | 86.30 % |  |" in text
+    assert "| whole utterances right | 86.30 % (mean 85.70 ± 0.85 %) |  |" in text
     words = (CHECKPOINTS / "speech-commands-truncated/README.md").read_text()
     assert "| accuracy over words alone | 96.60 % | 94.81 – 97.91 % |" in words
 
@@ -121,11 +122,20 @@ def test_the_page_of_a_pretrained_model_promises_no_labels(finished_masked_run):
     assert "vitspeech.stream" not in text and "labels above" not in text and "labels are" not in text
 
 
-def test_the_page_of_a_labeler_shows_how_to_get_its_words(finished_labeler_run):
-    text = readme(vitspeech.load(finished_labeler_run))
-    assert 'print(*vitspeech.LabelStream(model).words([samples]), sep="\\n")' in text
-    assert "vitspeech stream hf-hub:USER/" in text and "| F1 of words within 50 ms at both ends | " in text
-    assert "vitspeech predict" not in text and "Other words are labeled as one of these, or as none." in text
+@pytest.mark.parametrize("delay_ms", [245.0, None])
+def test_the_code_on_the_page_of_a_labeler_runs(finished_labeler_run, words, monkeypatch, capsys, delay_ms):
+    model = vitspeech.load(finished_labeler_run)
+    model.card = model.card | {"delay_ms": delay_ms}
+    text = readme(model)
+    assert "| F1 of words within 50 ms at both ends | " in text and "vitspeech predict" not in text
+    assert ("vitspeech stream hf-hub:USER/" in text) == (delay_ms is not None)
+    assert "Other words are labeled as one of these, or as none." in text
+    monkeypatch.chdir(words.parent)
+    monkeypatch.setattr(vitspeech, "load", lambda name: model)
+    code = text.partition("```python\n")[2].partition("```")[0].replace("talk.wav", words.name)
+    scope = {}
+    exec(code, scope)
+    assert scope["samples"].dtype == torch.int16 and ("logits" in scope) == (delay_ms is None)
 
 
 def test_the_model_that_training_started_from_and_the_teachers_are_named():

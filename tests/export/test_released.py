@@ -30,6 +30,7 @@ STREAMS = (
     "speech-commands-causal",
     "keywords-12",
     "spoken-words-ctc",
+    "spoken-words-labels",
     "librispeech-5h-ctc",
 )
 SEQUENCES = ("spoken-words-attention",)

@@ -89,7 +89,7 @@ def test_files_of_the_other_kind_are_refused(finished_run, finished_speech_run, 
     [
         ("finished_recognizer_run", "SpeechRecognizer", r"`vitspeech transcribe` \(vitspeech\.transcribe\)"),
         ("finished_transcriber_run", "SpeechTranscriber", r"`vitspeech transcribe` \(vitspeech\.transcribe\)"),
-        ("finished_labeler_run", "SpeechLabeler", r"`vitspeech stream`, or `vitspeech export`"),
+        ("finished_labeler_run", "SpeechLabeler", r"`vitspeech stream` \(vitspeech\.LabelStream\)"),
     ],
 )
 def test_models_of_utterances_are_refused_with_the_command_to_use(request, recordings, fixture, name, use):

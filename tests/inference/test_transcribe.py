@@ -307,7 +307,7 @@ def test_models_of_labels_are_refused_with_the_command_to_use(recordings, finish
     assert not is_transcribing(model(labeler))
     with pytest.raises(
         ValueError,
-        match=r"SpeechLabeler outputs labels, not transcripts; use `vitspeech stream`, or `vitspeech export`",
+        match=r"SpeechLabeler outputs labels, not transcripts; use `vitspeech stream` \(vitspeech.LabelStream\)",
     ):
         next(transcribe(model(labeler), [recordings]))
     with pytest.raises(ValueError, match=r"SpeechClassifier outputs labels, not transcripts; use `vitspeech predict`"):

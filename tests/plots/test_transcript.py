@@ -14,8 +14,9 @@ from PIL import Image
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.frontends import SpeechTokens
+from vitspeech.inference.label_stream import words_of_frames
 from vitspeech.inference.transcribe import Search, Segment, transcribe
-from vitspeech.models import SpeechClassifier, SpeechRecognizer, SpeechTranscriber, ViT
+from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber, ViT
 from vitspeech.plots import heat_map
 from vitspeech.plots import transcript as transcript_figure
 from vitspeech.plots.recognition import classes_to_draw
@@ -108,6 +109,29 @@ def posterior(network, waveform):
     return powers / powers.sum(-1, keepdim=True)
 
 
+def test_a_labeler_has_the_probability_of_each_label_in_each_frame(drawn, waveform):
+    torch.manual_seed(0)
+    network = SpeechLabeler(3, SpeechTokens(8, mels=20, stride=4), {"depth": 1, "heads": 2, "right": 1}).eval()
+    network.initialize(waveform[None])
+    for parameter in network.head.parameters():  # the frames of a token get the same label
+        rows = parameter.data.view(4, 3, -1)
+        rows[1:] = 20 * rows[0]
+        rows[0] = rows[1]
+    model = Model(network, ["go", "stop"], {"sample_rate_hz": RATE_HZ}, {}, {})
+    panels, figure = drawn(model)
+    with torch.no_grad():
+        probabilities = network.forward_frames(waveform[None])[0].softmax(-1)
+    words = words_of_frames(model, probabilities)
+    assert words and figure.get_suptitle() == f"chirp.wav: “{' '.join(word.label for word in words)}”"
+    axes = panels["label"]
+    assert names(axes) == ["go", "stop", "(none)"]
+    assert values(axes) == pytest.approx(probabilities.T.numpy(), abs=1e-5)
+    first_s, frame_s = network.first_frame_ms / 1000, network.frame_ms / 1000
+    assert axes.images[0].get_extent()[:2] == pytest.approx((first_s, first_s + frame_s * len(probabilities)))
+    boxes = [(box.get_x(), box.get_x() + box.get_width()) for box in panels["words"].patches]
+    assert boxes == [pytest.approx((word.start_s, word.end_s)) for word in words]
+
+
 @pytest.mark.parametrize(
     ("model", "search"),
     [
@@ -183,14 +207,14 @@ def test_the_decoders_map_is_the_last_blocks_cross_attention_averaged_over_heads
 def test_an_empty_transcript_is_drawn_with_only_the_end(ctc, drawn):
     panels, figure = drawn(with_output(released(SpeechTranscriber, ctc=ctc)), search=GREEDY)
     assert names(panels["output unit"]) == ["end"] and ("words" in panels) == ctc
-    assert figure.get_suptitle() == "chirp.wav: empty transcript"
+    assert figure.get_suptitle() == "chirp.wav: no words"
 
 
 def test_an_empty_transcript_of_ctc_misses_every_word(drawn):
     panels, figure = drawn(always(released(), 4), reference=[Segment("up", 0.1, 0.9), Segment("left", 0.9, 1.2)])
     assert names(panels["words"]) == ["reference", "output"]
     assert [box.get_edgecolor() for box in panels["words"].patches] == [to_rgba(VERMILION)] * 2
-    assert figure.get_suptitle().endswith("empty transcript\nword errors: 2 in 2 (orange)")
+    assert figure.get_suptitle().endswith("no words\nword errors: 2 in 2 (orange)")
 
 
 def test_words_are_drawn_at_their_times_and_errors_in_orange(drawn, recording):
@@ -303,9 +327,9 @@ def test_a_map_of_many_rows_stays_within_the_figure(drawn):
 
 def test_a_model_without_transcripts_is_refused(recording, tmp_path):
     network = SpeechClassifier(4, SpeechTokens(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
-    with pytest.raises(ValueError, match="SpeechClassifier outputs labels, not transcripts"):
+    with pytest.raises(ValueError, match="SpeechClassifier can't be drawn: it is no SpeechRecognizer"):
         draw_transcript(Model(network, WORDS, {"sample_rate_hz": RATE_HZ}, {}, {}), recording, tmp_path / "out.png")
-    with pytest.raises(ValueError, match="ViT outputs labels, not transcripts"):
+    with pytest.raises(ValueError, match="ViT can't be drawn: it is no SpeechRecognizer"):
         vit = ViT(4, image=8, patch=4, width=8, encoder={"depth": 1, "heads": 2})
         draw_transcript(Model(vit, WORDS, {"image": 8}, {}, {}), recording, tmp_path / "out.png")
     assert not (tmp_path / "out.png").exists()

@@ -162,17 +162,29 @@ def use(model: Model, repository: str | None) -> str:
         call, command = "model.network.encoder", f"vitspeech train --config mine.yaml --init_from {name}"
     elif model.task in TRANSCRIBING:
         call, command = 'list(vitspeech.transcribe(model, ["talk.wav"]))', f"vitspeech transcribe {name} talk.wav"
-    elif model.task in LABELING:
-        call, command = '*vitspeech.LabelStream(model).words([samples]), sep="\\n"', f"vitspeech stream {name} talk.wav"
     else:
         file = "picture.jpg" if "image" in model.preprocessing else "word.wav"
         call, command = f'list(vitspeech.predict(model, ["{file}"]))', f"vitspeech predict {name} {file}"
     lines = ["import vitspeech", "", f'model = vitspeech.load("{name}")', f"print({call})"]
-    if model.card.get("delay_ms") is not None and model.task not in PRETRAINING | LABELING:
+    streams = model.card.get("delay_ms") is not None
+    if model.task in LABELING:
+        command = f"vitspeech stream {name} talk.wav" if streams else f"vitspeech evaluate {name} --data ROOT"
+        lines = labeling_code(name, model.preprocessing["sample_rate_hz"], streams)
+    elif streams and model.task not in PRETRAINING:
         lines += [f"stream = vitspeech.stream(model)  # rows of logits {model.card['delay_ms']:.0f} ms after the sound"]
     code = "\n".join(lines)
     place = "The name of a folder with these files works in its place; both are checked against `card.json`."
     return f"## Use\n\n```python\n{code}\n```\n\n```bash\n{command}\n```\n\n{place}"
+
+
+def labeling_code(name: str, rate_hz: int, streams: bool) -> list[str]:
+    """The lines that print the words of a recording; of a model that can't be streamed, they compute its logits."""
+    read = f'samples = torch.from_numpy(soundfile.read("talk.wav", dtype="int16")[0])  # mono, {rate_hz} Hz'
+    use = [f"for word in vitspeech.LabelStream(model).words(samples.split({rate_hz // 10})):", "    print(word)"]
+    if not streams:
+        use = ["logits = model.network.forward_frames(samples[None] / 32768)  # (1, frames, labels and none)"]
+    imports = ["import soundfile", "import torch", "import vitspeech", ""]
+    return [*imports, f'model = vitspeech.load("{name}")', read, *use]
 
 
 def results(card: dict[str, Any]) -> str:

@@ -81,12 +81,12 @@ def result(card: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_result(name: str) -> bool:
-    """Whether a metric is an accuracy or an error rate."""
-    return name.endswith(("_accuracy", "_error_rate"))
+    """Whether a metric is an accuracy, an F1 score or an error rate."""
+    return name.endswith(("_accuracy", "_f1", "_error_rate"))
 
 
 def spread(metrics: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Mean and standard deviation over runs of every accuracy and error rate; nothing of a single run."""
+    """Mean and standard deviation over runs of every such metric; nothing of a single run."""
     statistics = {}
     for name in [name for name in metrics[0] if is_result(name)] if len(metrics) > 1 else []:
         values = [run_metrics[name] for run_metrics in metrics]

@@ -9,7 +9,7 @@ vitspeech stream checkpoints/speech-commands-truncated --microphone
 Of a model that transcribes, a terminal shows the words that may still change in its last line; each word is printed
 once it is final. A model that labels frames prints each run of one label of at least 150 ms. A model that spots single
 words has the thresholds and other settings of its card, which `vitspeech tune` writes, or the defaults. The first line
-of the output states them.
+of the output states them. --picture draws a recording of up to a minute.
 """
 
 import os
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.inference.spotting import WordSpotter, alarms_per_hour
     from vitspeech.inference.transcribe import is_transcribing
     from vitspeech.plots.spectrogram import check_drawn
-    from vitspeech.plots.transcript import draw_transcript
+    from vitspeech.plots.transcript import check_drawable, draw_transcript
 
     torch.set_num_threads(1)  # parts of a tenth of a second are too small for more threads
     if options.file is not None and Path(options.file).is_dir():
@@ -92,6 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise InputError(f"{options.checkpoint} {does}: --language-model is for transcripts")
     if options.picture and spots:
         raise InputError(f"{options.checkpoint} spots single words: --picture is for transcripts and labels of frames")
+    if options.picture:
+        check_drawable(model)
     if is_transcribing(model):
         listener = vitspeech.TranscriptStream(model, search=search)
     elif is_labeling(model):

@@ -18,8 +18,8 @@ class Segment:
 
     Args:
         label: The word, character or piece.
-        start_s: Start in seconds from the beginning of the recording, from the best CTC alignment. CTC outputs peak
-            within the spoken word, so that the segment is usually shorter than the word.
+        start_s: Start in seconds from the beginning of the recording. With CTC, segments are those of the best
+            alignment. CTC outputs peak within the spoken word, so that the segment is usually shorter than the word.
         end_s: End in seconds.
     """
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.folder import Model
+from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.export.gate import check_stream, check_stream_weights
 from vitspeech.export.kind import Graph, Kind
@@ -45,6 +46,8 @@ def stream_kind(model: Model, attention: bool) -> Kind:
     if metadata["task"] == "classification":
         metadata["clip_samples"] = round(model.preprocessing["seconds"] * rate_hz)
         metadata["spotting"] = asdict(model.spotting or SpottingSettings())
+    else:
+        metadata["shortest_ms"] = 1000 * SHORTEST_WORD_S if metadata["task"] == "labeling" else 0.0
     metadata["attention"] = weights = attention_of(step) if attention else []
     example = {
         "samples": torch.zeros(1, step.hop_samples),

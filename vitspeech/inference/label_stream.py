@@ -6,35 +6,55 @@ Shapes: N samples, F frames, C classes (the last class is "none").
 from collections.abc import Iterable, Iterator
 
 import numpy
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.decoding.units import Segment
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
+from vitspeech.inference.transcribe import is_transcribing
 from vitspeech.metrics.word_times import ROUNDING_S, words_of
 from vitspeech.models import SpeechLabeler
 
 
 def is_labeling(model: Model) -> bool:
-    """Whether a model labels the frames of utterances."""
-    return model.task == "vitspeech.Labeling" or isinstance(model.network, SpeechLabeler)
+    """Whether a model labels the frames of utterances; a model that transcribes does not."""
+    return not is_transcribing(model) and (
+        model.task == "vitspeech.Labeling" or isinstance(model.network, SpeechLabeler)
+    )
 
 
 def words_of_frames(model: Model, logits: Tensor) -> list[Segment]:
-    """The words of a whole recording from the logits, or the probabilities, of its frames: (F, C) -> at most F."""
-    network, none = model.network, len(model.labels)
-    times = {"first_s": network.first_frame_ms / 1000, "frame_s": network.frame_ms / 1000}
-    words = words_of(logits.argmax(-1), silence=none, shortest_s=SHORTEST_WORD_S, **times)
+    """The words of a whole recording from the logits, or the probabilities, of its frames: (F, C) -> at most F words.
+
+    Raises:
+        InputError: As `frame_times`.
+    """
+    first_s, frame_s = frame_times(model.network)
+    times = {"first_s": first_s, "frame_s": frame_s, "shortest_s": SHORTEST_WORD_S}
+    words = words_of(logits.argmax(-1), silence=len(model.labels), **times)
     return [Segment(model.labels[word.label], word.start_s, word.end_s) for word in words]
+
+
+def frame_times(network: nn.Module) -> tuple[float, float]:
+    """Start of the first labeled frame and length of a frame, in seconds.
+
+    Raises:
+        InputError: If the network has no `first_frame_ms` and `frame_ms`.
+    """
+    try:
+        return network.first_frame_ms / 1000, network.frame_ms / 1000
+    except AttributeError:
+        name = type(network).__name__
+        raise InputError(f"{name} has no first_frame_ms and frame_ms, from which the times of frames follow") from None
 
 
 class LabelStream:
     """Takes samples and returns words: runs of one label of at least 150 ms, the shortest word of the protocol.
 
-    The words are those of the full recording (`words_of_frames`), regardless of how the samples were split, and memory
-    does not grow with it. A word is final when a frame after it has another label.
+    The words are those of the full recording (`words_of_frames`), regardless of how the samples were split. Memory does
+    not grow with the recording. A word is final when a frame after it has another label, or at the end.
 
     Args:
         model: A `SpeechLabeler` from `vitspeech.load`, with a limited `right` in every block.
@@ -51,7 +71,7 @@ class LabelStream:
             raise InputError(f"{type(model.network).__name__} does not label frames; use a SpeechLabeler")
         self.stream, self.labels = stream(model), model.labels
         self.delay_samples = self.stream.delay_samples
-        self.first_s, self.frame_s = model.network.first_frame_ms / 1000, model.network.frame_ms / 1000
+        self.first_s, self.frame_s = frame_times(model.network)
         self.frames = self.run = 0  # so far; first frame of the run that is not over
         self.label = len(self.labels)  # of that run
 
@@ -71,7 +91,11 @@ class LabelStream:
         yield from self.flush()
 
     def push(self, samples: Tensor | numpy.ndarray) -> list[Segment]:
-        """Process the next samples, int16 or floats within ±1: (N,) -> the words that became final."""
+        """Process the next samples, int16 or floats within ±1: (N,) -> the words that became final.
+
+        Raises:
+            InputError: As `AudioStream.push`.
+        """
         return self.take(self.stream.push(samples))
 
     def flush(self) -> list[Segment]:

@@ -15,7 +15,7 @@ from vitspeech.inference.waveform import FULL_SCALE, checked
 
 STREAMABLE = (
     "use a model with a limited `right` in every block, such as speech-commands-truncated, speech-commands-causal or, "
-    "for transcripts, spoken-words-ctc or librispeech-5h-ctc"
+    "for transcripts, spoken-words-ctc or librispeech-5h-ctc, or for words with start and end, spoken-words-labels"
 )
 PART_S = 10.0  # pushes are processed in parts of this many seconds, so that memory does not grow with the push
 

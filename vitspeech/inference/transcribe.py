@@ -28,7 +28,7 @@ from vitspeech.models import SpeechRecognizer, SpeechTranscriber
 
 BATCH = 16
 TASKS = ("vitspeech.Recognition", "vitspeech.Transcription")  # whose networks output transcripts
-FOR_FRAMES = "`vitspeech stream`, or `vitspeech export`"  # what takes models that label frames
+FOR_FRAMES = "`vitspeech stream` (vitspeech.LabelStream)"  # what takes models that label frames
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.decoding.units import WORD_START, kind_of, word_ranges
-from vitspeech.inference.label_stream import words_of_frames
+from vitspeech.inference.label_stream import frame_times, words_of_frames
 from vitspeech.inference.transcribe import Search, Segment, transcribe_batch
 from vitspeech.models import SpeechTranscriber
 from vitspeech.plots.heat_map import Map
@@ -40,17 +40,20 @@ class Recognition:
     borders: numpy.ndarray
 
 
-def label(model: Model, waveforms: Tensor) -> Recognition:
+@torch.no_grad()
+def label_frames(model: Model, waveforms: Tensor) -> Recognition:
     """Label the frames of one recording (1, N): its words, and the probability of each label in each frame."""
-    probabilities = model.network.forward_frames(waveforms)[0].softmax(-1).cpu()
+    logits, _ = model.network(waveforms, torch.tensor([waveforms.shape[1]], device=waveforms.device))
+    probabilities = logits[0].float().softmax(-1).cpu()
     words = words_of_frames(model, probabilities)
-    names, title = [*model.labels, "none"], "probability of each label in each frame"
+    names, title = [*model.labels, "(none)"], "probability of each label in each frame"
     frames = Map(probabilities.T.numpy(), names, title, row_label="label", value_label="probability", highest=1)
-    first_s, frame_s = model.network.first_frame_ms / 1000, model.network.frame_ms / 1000
+    first_s, frame_s = frame_times(model.network)
     borders = first_s + frame_s * numpy.arange(len(probabilities) + 1)
     return Recognition([word.label for word in words], words, [frames], borders)
 
 
+@torch.no_grad()
 def recognize(model: Model, waveforms: Tensor, search: Search | None) -> Recognition:
     """Transcribe one recording (1, N) and keep the outputs that the transcript is based on."""
     network, labels, maps = model.network, model.labels, []

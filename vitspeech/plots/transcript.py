@@ -1,4 +1,4 @@
-"""The transcript of one recording, its times, and the network outputs behind it, drawn below the spectrogram.
+"""The words of one recording, their times, and the network outputs behind it, drawn below the spectrogram.
 
 Shapes: N samples.
 """
@@ -18,9 +18,9 @@ from vitspeech.errors import InputError
 from vitspeech.inference.label_stream import is_labeling
 from vitspeech.inference.transcribe import Search, Segment
 from vitspeech.metrics.word_errors import Alignment, align
-from vitspeech.models import SpeechRecognizer, SpeechTranscriber
+from vitspeech.models import SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 from vitspeech.plots.heat_map import BAR_INCHES, draw_map
-from vitspeech.plots.recognition import label, recognize
+from vitspeech.plots.recognition import label_frames, recognize
 from vitspeech.plots.spectrogram import draw_spectrogram, figure_width, read_recording
 from vitspeech.plots.style import BLUE, GRAY, VERMILION
 
@@ -47,7 +47,7 @@ def draw_transcript(
     with more than 15 units, it shows those that reach a probability of 0.05: characters in their own order, words and
     pieces in the order of their peaks, up to 20 or as many as the transcript has. Each token is drawn at the center of
     its samples. Word times are those of the best CTC alignment. A labeler has a panel of the probability of each label
-    in each frame, and its words last from start to end.
+    in each frame, and its words begin and end where their labels do.
 
     Args:
         model: From `vitspeech.load`; its network is a `SpeechRecognizer`, a `SpeechTranscriber` or a `SpeechLabeler`.
@@ -58,13 +58,13 @@ def draw_transcript(
 
     Raises:
         FileNotFoundError: If the recording or the folder of `output` does not exist.
-        InputError: If the model does not output transcripts, or the recording is empty, broken or shorter than a token.
+        InputError: If the model can't be drawn (`check_drawable`), or the recording is empty, broken or shorter than a
+            token.
     """
+    check_drawable(model)
     network = model.network
-    if not isinstance(network, SpeechRecognizer | SpeechTranscriber) and not is_labeling(model):
-        raise InputError(f"{type(network).__name__} outputs labels, not transcripts; only transcripts can be drawn")
     waveforms, seconds = read_recording(model, file)
-    result = label(model, waveforms) if is_labeling(model) else recognize(model, waveforms, search)
+    result = label_frames(model, waveforms) if is_labeling(model) else recognize(model, waveforms, search)
     alignment = None if reference is None else align([word.label for word in reference], result.text)
 
     width = figure_width(seconds)
@@ -90,9 +90,20 @@ def draw_transcript(
     figure.savefig(output, dpi=130, format=output.suffix[1:] or "png")
 
 
+def check_drawable(model: Model) -> None:
+    """Refuse a model whose outputs `draw_transcript` does not draw.
+
+    Raises:
+        InputError: If its network is no `SpeechRecognizer`, `SpeechTranscriber` or `SpeechLabeler`.
+    """
+    if not isinstance(model.network, SpeechRecognizer | SpeechTranscriber | SpeechLabeler):
+        name = type(model.network).__name__
+        raise InputError(f"{name} can't be drawn: it is no SpeechRecognizer, SpeechTranscriber or SpeechLabeler")
+
+
 def title_of(name: str, text: Sequence[str], alignment: Alignment | None, *, letters: int) -> str:
     """The transcript, wrapped at `letters` per line, and the number of errors if the reference is given."""
-    transcript = f"“{' '.join(text)}”" if text else "empty transcript"
+    transcript = f"“{' '.join(text)}”" if text else "no words"
     capitals = sum(map(str.isupper, transcript)) / len(transcript)
     lines = textwrap.wrap(f"{name}: {transcript}", int(letters / (1 + (CAPITAL - 1) * capitals)))
     if alignment is not None:

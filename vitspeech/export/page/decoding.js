@@ -39,7 +39,7 @@ export function classNames({ kind, task, labels }) {
 export function decoderOf(metadata) {
   const { kind, task, labels, hop_samples: hop, window_samples: window } = metadata, times = timesOf(metadata);
   if (kind === "clips") return new ClipRuns(labels, times);
-  if (task !== "classification") return new UnitRuns(labels, times);
+  if (task !== "classification") return new UnitRuns(labels, { ...times, shortest_s: metadata.shortest_ms / 1000 });
   const clip_tokens = 1 + Math.floor((metadata.clip_samples - window) / hop);
   return new KeywordDecoder(labels, metadata.spotting, { ...times, delay_s: metadata.delay_ms / 1000, clip_tokens });
 }
@@ -156,8 +156,8 @@ export class KeywordDecoder {
 
 /** Runs of rows with the same most probable class, which are words once another one follows. */
 class Runs {
-  constructor(labels, { hop_s, first_s }) {
-    Object.assign(this, { labels, hop_s, first_s });
+  constructor(labels, { hop_s, first_s, shortest_s = 0 }) {
+    Object.assign(this, { labels, hop_s, first_s, shortest_s });
     this.restart();
   }
 
@@ -183,7 +183,8 @@ class Runs {
   ended() {
     const { unit, first } = this.run;
     const start_s = this.first_s + first * this.hop_s, end_s = this.first_s + this.count * this.hop_s;
-    return this.isWord(unit) ? [{ label: this.labels[unit], start_s, end_s }] : [];
+    const isLong = (this.count - first) * this.hop_s >= this.shortest_s - 1e-9;
+    return isLong && this.isWord(unit) ? [{ label: this.labels[unit], start_s, end_s }] : [];
   }
 }
 
@@ -195,8 +196,8 @@ class ClipRuns extends Runs {
 }
 
 /**
- * Units of CTC by its best path (`GreedySearch` in vitspeech/decoding/ctc.py), or the labels of frames
- * (`words_of` in vitspeech/metrics/word_times.py, of any length): runs of the same class but the last one, the blank or none.
+ * Units of CTC by its best path (`GreedySearch` in vitspeech/decoding/ctc.py), or words of frame labels
+ * (vitspeech/inference/label_stream.py): runs of the same class but the last one, the blank or none, of `shortest_s`.
  */
 export class UnitRuns extends Runs {
   isWord(unit) {

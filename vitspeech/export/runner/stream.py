@@ -97,7 +97,7 @@ def decoder_of(about: dict):
     if about["task"] != "classification":
         from units import UnitDecoder
 
-        return UnitDecoder(about["labels"], **times)
+        return UnitDecoder(about["labels"], **times, shortest_s=about["shortest_ms"] / 1000)
     from keywords import KeywordDecoder
 
     clip_tokens = 1 + (about["clip_samples"] - about["window_samples"]) // about["hop_samples"]

@@ -33,10 +33,11 @@ class UnitDecoder:
         labels: The name of each class, without the blank.
         hop_s: Seconds from one token to the next.
         first_s: Start of the first token's hop, in seconds from the beginning of the recording.
+        shortest_s: Shorter runs are left out.
     """
 
-    def __init__(self, labels: Sequence[str], *, hop_s: float, first_s: float) -> None:
-        self.labels, self.hop_s, self.first_s = labels, hop_s, first_s
+    def __init__(self, labels: Sequence[str], *, hop_s: float, first_s: float, shortest_s: float = 0.0) -> None:
+        self.labels, self.hop_s, self.first_s, self.shortest_s = labels, hop_s, first_s, shortest_s
         self.restart()
 
     def restart(self) -> None:
@@ -60,8 +61,9 @@ class UnitDecoder:
         return units
 
     def ended(self) -> list[Unit]:
-        """The newest run of tokens as a unit, unless it is the blank."""
-        if not 0 <= self.newest < len(self.labels):
+        """The newest run of tokens as a unit, unless it is the blank or too short."""
+        is_long = (self.count - self.first) * self.hop_s >= self.shortest_s - 1e-9  # but for rounding
+        if not is_long or not 0 <= self.newest < len(self.labels):
             return []
         start_s, end_s = (self.first_s + token * self.hop_s for token in (self.first, self.count))
         return [Unit(self.labels[self.newest], start_s, end_s)]
