@@ -200,10 +200,11 @@ def test_a_recognizer_is_released_with_its_errors_and_listed_by_its_error_rate(f
     assert vitspeech.load(tmp_path / "checkpoints/words").network.head.out_features == 9
 
 
-def test_a_labeler_is_listed_by_its_share_of_frames(finished_labeler_run, tmp_path):
+def test_a_labeler_is_listed_by_its_share_of_frames_and_its_words(finished_labeler_run, tmp_path):
     card = release(finished_labeler_run, tmp_path / "frames")
     assert (tmp_path / "frames/confusion_matrix.png").exists() and not (tmp_path / "frames/errors.txt").exists()
-    assert f"| frames {100 * card['metrics']['frame_accuracy']:.2f} % |" in write_table(tmp_path).read_text()
+    frames, f1 = (100 * card["metrics"][name] for name in ("frame_accuracy", "word_f1"))
+    assert f"| frames {frames:.2f} %, F1 {f1:.2f} % |" in write_table(tmp_path).read_text()
 
 
 def test_a_transcriber_has_no_delay_in_its_card(finished_transcriber_run, tmp_path):
