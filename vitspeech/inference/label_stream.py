@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
+from vitspeech.decoding.unit_runs import Unit, UnitDecoder
 from vitspeech.decoding.units import Segment
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
 from vitspeech.inference.transcribe import is_transcribing
-from vitspeech.metrics.word_times import ROUNDING_S, words_of
+from vitspeech.metrics.word_times import words_of
 from vitspeech.models import SpeechLabeler
 
 
@@ -71,15 +72,13 @@ class LabelStream:
             raise InputError(f"{type(model.network).__name__} does not label frames; use a SpeechLabeler")
         self.stream, self.labels = stream(model), model.labels
         self.delay_samples = self.stream.delay_samples
-        self.first_s, self.frame_s = frame_times(model.network)
-        self.frames = self.run = 0  # so far; first frame of the run that is not over
-        self.label = len(self.labels)  # of that run
+        first_s, frame_s = frame_times(model.network)
+        self.decoder = UnitDecoder(self.labels, hop_s=frame_s, first_s=first_s, shortest_s=SHORTEST_WORD_S)
 
     def restart(self) -> None:
         """Begin a new recording."""
         self.stream.restart()
-        self.frames = self.run = 0
-        self.label = len(self.labels)
+        self.decoder.restart()
 
     def words(self, parts: Iterable[Tensor]) -> Iterator[Segment]:
         """Yield the words of audio that arrives in parts (N,), each as soon as it is final.
@@ -100,24 +99,13 @@ class LabelStream:
 
     def flush(self) -> list[Segment]:
         """End the recording: its last words. The stream can then be used for another recording."""
-        words = [*self.take(self.stream.flush()), *self.end_run()]
-        self.restart()
-        return words
+        return [*self.take(self.stream.flush()), *to_segments(self.decoder.flush())]
 
     def take(self, logits: Tensor) -> list[Segment]:
         """The words that end before or within the next frames (F, C)."""
-        words = []
-        for label in logits.argmax(-1).tolist():
-            if label != self.label:
-                words += self.end_run()
-                self.label, self.run = label, self.frames
-            self.frames += 1
-        return words
+        return to_segments(self.decoder.push(logits.float().cpu().numpy()))
 
-    def end_run(self) -> list[Segment]:
-        """The word of the current run, unless it is too short or none."""
-        duration_s = (self.frames - self.run) * self.frame_s
-        if self.label == len(self.labels) or duration_s < SHORTEST_WORD_S - ROUNDING_S:
-            return []
-        start_s, end_s = (self.first_s + frame * self.frame_s for frame in (self.run, self.frames))
-        return [Segment(self.labels[self.label], start_s, end_s)]
+
+def to_segments(units: Iterable[Unit]) -> list[Segment]:
+    """Units of the decoder as words."""
+    return [Segment(unit.label, unit.start_s, unit.end_s) for unit in units]

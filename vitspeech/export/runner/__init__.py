@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vitspeech.decoding import keywords
+from vitspeech.decoding import keywords, unit_runs
 
 HERE = Path(__file__).parent
-KEYWORDS = Path(keywords.__file__)
 
 
 def runner(metadata: Mapping[str, Any]) -> dict[str, bytes]:
@@ -16,6 +15,6 @@ def runner(metadata: Mapping[str, Any]) -> dict[str, bytes]:
     sources["model_folder.py"] = HERE / "model_folder.py"
     if metadata["kind"] == "stream":
         sources["stream_state.py"] = HERE / "stream_state.py"
-        decoder = KEYWORDS if metadata["task"] == "classification" else HERE / "units.py"
+        decoder = Path((keywords if metadata["task"] == "classification" else unit_runs).__file__)
         sources[decoder.name] = decoder
     return {name: source.read_bytes() for name, source in sources.items()}

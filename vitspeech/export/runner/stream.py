@@ -95,7 +95,7 @@ def decoder_of(about: dict):
     """What makes words of logits: keyword spotting, or greedy decoding of CTC or of labels of frames."""
     times = {"hop_s": about["row_ms"] / 1000, "first_s": about["first_row_ms"] / 1000}
     if about["task"] != "classification":
-        from units import UnitDecoder
+        from unit_runs import UnitDecoder
 
         return UnitDecoder(about["labels"], **times, shortest_s=about["shortest_ms"] / 1000)
     from keywords import KeywordDecoder
