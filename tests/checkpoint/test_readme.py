@@ -42,13 +42,37 @@ def test_the_hub_reads_task_license_data_and_results(name, pipeline, dataset, me
     assert (first.task_type, first.dataset_type, first.dataset_split) == (pipeline, dataset, "test")
 
 
-def test_the_table_has_the_intervals_of_the_card():
-    text = (CHECKPOINTS / "spoken-words-ctc/README.md").read_text()
-    assert "| word error rate | 4.49 % (mean 4.80 ± 0.44 %) | 3.24 – 5.88 % |" in text
-    assert "| word error rate on speech-commands-8-12 | 4.34 % | 2.90 – 6.11 % |" in text
-    assert "| whole utterances right | 86.30 % (mean 85.70 ± 0.85 %) |  |" in text
-    words = (CHECKPOINTS / "speech-commands-truncated/README.md").read_text()
-    assert "| accuracy over words alone | 96.60 % | 94.81 – 97.91 % |" in words
+@pytest.mark.parametrize(
+    "metrics, lines",
+    [
+        (
+            {"word_error_rate": 0.0449, "word_error_rate_mean": 0.048, "word_error_rate_sd": 0.0044}
+            | {"interval_95": [0.0324, 0.0588], "utterance_accuracy": 0.863}
+            | {"also": {"longer": {"word_error_rate": 0.0434, "interval_95": [0.029, 0.0611]}}},
+            [
+                "| word error rate | 4.49 % (mean 4.80 ± 0.44 %) | 3.24 – 5.88 % |",
+                "| whole utterances right | 86.30 % |  |",
+                "| word error rate on longer | 4.34 % | 2.90 – 6.11 % |",
+            ],
+        ),
+        (
+            {"test_accuracy": 0.9, "interval_95": [0.8, 0.95], "word_accuracy": 0.95, "word_interval_95": [0.9, 0.97]},
+            ["| accuracy | 90.00 % | 80.00 – 95.00 % |", "| accuracy over words alone | 95.00 % | 90.00 – 97.00 % |"],
+        ),
+        (
+            {"frame_accuracy": 0.9, "interval_95": [0.8, 0.95]}
+            | {"word_f1": 0.7, "word_f1_interval_95": [0.6, 0.75], "onset_f1": 0.8},
+            [
+                "| accuracy over frames | 90.00 % | 80.00 – 95.00 % |",
+                "| F1 of words within 50 ms at both ends | 70.00 % | 60.00 – 75.00 % |",
+                "| F1 of words within 50 ms at the start | 80.00 % |  |",
+            ],
+        ),
+    ],
+)
+def test_every_metric_has_its_own_mean_and_interval(metrics, lines):
+    table = results({"metrics": metrics, "split": "test"}).splitlines()[4:]
+    assert table[: len(lines) + 1] == [*lines, ""]
 
 
 def test_each_error_rate_has_its_own_interval_and_characters_are_first_where_they_are_the_units():

@@ -78,6 +78,9 @@ def test_the_interval_resamples_speakers_with_all_frames_of_their_words(data):
     ann, bob = (15 - 2 + 20 - 8) / 35, (15 - 2) / 15
     assert (found["interval_over"], found["speakers"]) == ("speakers", 2)
     assert found["interval_95"] == [round(ann, 4), round(bob, 4)]
+    # Both find their words of the first utterance, but Ann's in the second ends too late.
+    assert found["word_f1_interval_95"] == [0.5, 1.0]
+    assert found["onset_f1_interval_95"] == [0.3424, 1.0]  # all are right, so Wilson's of two speakers
 
 
 def test_words_count_whose_start_and_end_are_right(data):
@@ -103,7 +106,7 @@ def test_the_report_names_the_test_set_and_can_be_read(data):
     assert report.metrics["test_set"] == "drawn"
     assert report.text == (
         "frame_accuracy 0.7600 (0.6000 to 0.8667) of 50 frames, interval over utterances (speakers unknown); words "
-        "within 50 ms: F1 0.6667 (precision 0.6667, recall 0.6667; by onset only F1 1.0000)"
+        "within 50 ms: F1 0.6667 (0.0000 to 1.0000; precision 0.6667, recall 0.6667; by onset only F1 1.0000)"
     )
     data.manifests = ["some/where/others.jsonl", "further.jsonl"]
     assert evaluate(Given(), data, progress=False).metrics["test_set"] == "others"

@@ -207,9 +207,9 @@ def results(card: dict[str, Any]) -> str:
 
 def interval_key(metric: str, *, is_main: bool) -> str:
     """The key of a metric's interval: `interval_95` for word error rates and the main accuracy, else with a prefix."""
-    if metric.endswith("_error_rate"):
-        return "interval_95" if metric == "word_error_rate" else f"{metric.removesuffix('error_rate')}interval_95"
-    return "interval_95" if is_main else f"{metric.removesuffix('accuracy')}interval_95"
+    if metric == "word_error_rate" or (is_main and not metric.endswith("_error_rate")):
+        return "interval_95"
+    return f"{metric.removesuffix('_accuracy').removesuffix('_error_rate')}_interval_95"
 
 
 def training(card: dict[str, Any]) -> str:

@@ -1,8 +1,9 @@
 """Evaluation of frame labels: frame accuracy, and the F1 score of the words that the frames form."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from lightning import LightningDataModule
@@ -14,7 +15,7 @@ from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import ItemTable, Report
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
-from vitspeech.metrics.word_times import TimedWord, frame_labels, word_f1, words_of
+from vitspeech.metrics.word_times import TimedWord, frame_labels, matched, word_f1, words_of
 
 TOLERANCE_S = 0.05
 COLUMNS = {"index": "d", "id": "", "reference": "", "hypothesis": "", "frames": "d", "correct_frames": "d"}
@@ -44,11 +45,10 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
         for row, count in enumerate(frames.tolist()):
             pairs = true[row, :count] * (none + 1) + predictions[row, :count]
             right = true[row, :count] == predictions[row, :count]
-            by_word = count_by_word(right, spans_s[row, speech.units[row] >= 0], **times)
             said = zip(speech.units[row].tolist(), spans_s[row].tolist(), strict=True)
             reference = [TimedWord(word, *span) for word, span in said if word >= 0]
             words = words_of(predictions[row, :count], silence=none, shortest_s=SHORTEST_WORD_S, **times)
-            entries.append((pairs, by_word, reference, words))
+            entries.append((pairs, count_by_word(right, reference, words, **times), reference, words))
         return entries
 
     loader = data.test_dataloader()
@@ -58,6 +58,7 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     speakers = known_speakers(loader, len(references))
     values = metrics(counts, word_counts, speakers, word_f1(references, hypotheses, TOLERANCE_S), data)
     low, high = values["interval_95"]
+    f1_low, f1_high = values["word_f1_interval_95"]
 
     def write(folder: Path) -> Path:
         return write_confusion(counts, [*data.labels, "(none)"], folder, items="frames")
@@ -74,41 +75,73 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     text = (
         f"frame_accuracy {values['frame_accuracy']:.4f} ({low:.4f} to {high:.4f}) of {values['frames']:,} frames, "
         f"{describe_resampled(values)}; words within {1000 * TOLERANCE_S:.0f} ms: F1 {values['word_f1']:.4f} "
-        f"(precision {values['word_precision']:.4f}, recall {values['word_recall']:.4f}; by onset only F1 "
-        f"{values['onset_f1']:.4f})"
+        f"({f1_low:.4f} to {f1_high:.4f}; precision {values['word_precision']:.4f}, recall "
+        f"{values['word_recall']:.4f}; by onset only F1 {values['onset_f1']:.4f})"
     )
     return Report(values, text, write, table)
 
 
-def count_by_word(right: Tensor, spans_s: Tensor, *, first_s: float, frame_s: float) -> tuple[Tensor, Tensor]:
-    """Count the right frames, and all frames, of each word: those nearer to it than to the other words.
+class WordCounts(NamedTuple):
+    """What is counted for each word of an utterance, (W,) each; one entry for everything if it has no words.
+
+    Frames and recognized words belong to the word that they are nearest to.
+
+    Attributes:
+        right: Frames with the right label.
+        frames: All frames.
+        matched: 1 if the word is recognized within the tolerance at both ends, else 0.
+        onsets: 1 if it is recognized within the tolerance at its start, else 0.
+        words: The true word and the recognized words, one each.
+    """
+
+    right: Tensor
+    frames: Tensor
+    matched: Tensor
+    onsets: Tensor
+    words: Tensor
+
+
+def count_by_word(
+    right: Tensor, reference: Sequence[TimedWord], words: Sequence[TimedWord], *, first_s: float, frame_s: float
+) -> WordCounts:
+    """Count right frames and recognized words by the true word that they are nearest to.
 
     Args:
         right: Whether the label of each frame is right, boolean (F,).
-        spans_s: Start and end of each word in order of time, (W, 2).
+        reference: The W true words in order of time.
+        words: The recognized words.
         first_s: Start of frame 0, in seconds.
         frame_s: Length of a frame, in seconds.
-
-    Shape:
-        -> (W,), (W,); one entry for all frames if there are no words
     """
-    centers_s = first_s + (torch.arange(len(right)) + 0.5) * frame_s
-    middles_s = (spans_s[:-1, 1] + spans_s[1:, 0]) / 2  # of the pauses between words
-    words, count = torch.bucketize(centers_s, middles_s), max(len(spans_s), 1)
-    return torch.bincount(words, right.double(), minlength=count), torch.bincount(words, minlength=count)
+    count = max(len(reference), 1)
+    middles_s = torch.tensor([(word.end_s + after.start_s) / 2 for word, after in pairwise(reference)])  # of pauses
+    frames = torch.bucketize(first_s + (torch.arange(len(right)) + 0.5) * frame_s, middles_s)
+    recognized = torch.bucketize(torch.tensor([(word.start_s + word.end_s) / 2 for word in words]), middles_s)
+
+    def matches(onset_only: bool) -> Tensor:
+        found = matched(reference, words, TOLERANCE_S, onset_only=onset_only)
+        return torch.tensor(found or [False]).double()
+
+    return WordCounts(
+        torch.bincount(frames, right.double(), minlength=count),
+        torch.bincount(frames, minlength=count),
+        matches(onset_only=False),
+        matches(onset_only=True),
+        torch.bincount(recognized, minlength=count) + bool(reference),
+    )
 
 
 def metrics(
     counts: Tensor,
-    word_counts: Sequence[tuple[Tensor, Tensor]],
+    word_counts: Sequence[WordCounts],
     speakers: Sequence[Sequence[str]] | None,
     words: dict[str, float],
     data: LightningDataModule,
 ) -> dict[str, Any]:
     """The metrics of a card.
 
-    The interval resamples speakers with all frames of their words, or utterances if the speakers are unknown or there
-    is only one, since neighboring frames are not independent.
+    Intervals resample speakers with all frames of their words, or utterances if the speakers are unknown or there is
+    only one, since neighboring frames are not independent.
 
     Args:
         counts: Confusion matrix of the frames.
@@ -119,22 +152,27 @@ def metrics(
     """
     names = None if speakers is None else {speaker for row in speakers for speaker in row}
     if names is None or len(names) < 2:
-        groups = [number for number, (right, _) in enumerate(word_counts) for _ in right]
+        groups = [number for number, counted in enumerate(word_counts) for _ in counted.frames]
     else:
         # An utterance without words has no speaker, and is a group of its own.
         rows = (row or [number] for number, row in enumerate(speakers))
         groups = [speaker for row in rows for speaker in row]
-    correct, totals = (torch.cat(parts) for parts in zip(*word_counts, strict=True))
-    low, high = accuracy_interval(correct, totals, groups)
+    every = WordCounts(*(torch.cat(parts) for parts in zip(*word_counts, strict=True)))
+
+    def interval(right: Tensor, totals: Tensor) -> list[float]:
+        return [round(bound, 4) for bound in accuracy_interval(right, totals, groups)]
+
     frames = int(counts.sum())
     return {
         "frame_accuracy": int(counts.trace()) / frames,
-        "interval_95": [round(low, 4), round(high, 4)],
+        "interval_95": interval(every.right, every.frames),
         "frames": frames,
         "word_f1": words["f1"],
+        "word_f1_interval_95": interval(every.matched, every.words / 2),  # F1 is matches / mean of true and recognized
         "word_precision": words["precision"],
         "word_recall": words["recall"],
         "onset_f1": words["onset_f1"],
+        "onset_f1_interval_95": interval(every.onsets, every.words / 2),
         "tolerance_ms": 1000 * TOLERANCE_S,
         "shortest_ms": 1000 * SHORTEST_WORD_S,
         "test_set": Path(data.manifests[0]).stem if data.manifests else "drawn",

@@ -87,10 +87,11 @@ def words_of(
     return words
 
 
-def count_matches(
+def matched(
     reference: Sequence[TimedWord], words: Sequence[TimedWord], tolerance_s: float = 0.05, *, onset_only: bool = False
-) -> int:
-    """Count the words that match a word of the reference: the same label, and start and end within the tolerance.
+) -> list[bool]:
+    """Whether each word of the reference matches a recognized word: the same label, and start and end within the
+    tolerance.
 
     Each word of the reference, in order of time, is matched with the first remaining word that agrees with it. This
     gives the maximum number of matches if the words of each list do not overlap.
@@ -102,13 +103,20 @@ def count_matches(
         onset_only: Whether to compare the starts only.
     """
     remaining = sorted(words, key=time_of)
-    count = 0
-    for true in sorted(reference, key=time_of):
-        match = next((word for word in remaining if agree(true, word, tolerance_s, onset_only)), None)
+    found = [False] * len(reference)
+    for index in sorted(range(len(reference)), key=lambda index: time_of(reference[index])):
+        match = next((word for word in remaining if agree(reference[index], word, tolerance_s, onset_only)), None)
         if match is not None:
             remaining.remove(match)
-            count += 1
-    return count
+            found[index] = True
+    return found
+
+
+def count_matches(
+    reference: Sequence[TimedWord], words: Sequence[TimedWord], tolerance_s: float = 0.05, *, onset_only: bool = False
+) -> int:
+    """The number of words of the reference that match a recognized word; arguments as in `matched`."""
+    return sum(matched(reference, words, tolerance_s, onset_only=onset_only))
 
 
 def time_of(word: TimedWord) -> tuple[float, float]:
