@@ -20,6 +20,7 @@ SAMPLE = SAMPLES / "left-right-go.wav"
 TRUNCATED, CTC, CLIPS = "speech-commands-truncated", "spoken-words-ctc", "speech-commands"
 WAIT_MS = 60_000
 LABELER, GRU, WINDOW = "random-labeler", "random-gru", "random-window"
+SHORTEST_MS = 20.0  # of the words of the random labeler on the page: two frames
 RANDOM = {
     LABELER: lambda: SpeechLabeler(5, tokens(stride=3), {"depth": 2, "heads": 2, "left": [3, 5], "right": [1, 2]}),
     GRU: lambda: SpeechClassifier(4, tokens(), RecurrentEncoder(12, 2, cell="gru", bidirectional=False, hidden=7)),

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from filelock import FileLock
-from speech_page import CLIPS, CTC, LABELER, RANDOM, SAMPLE, TRUNCATED, model, opened, served
+from speech_page import CLIPS, CTC, LABELER, RANDOM, SAMPLE, SHORTEST_MS, TRUNCATED, model, opened, served
 
 import vitspeech
 from vitspeech.export import export
@@ -22,8 +22,10 @@ def site(browser, exported, runtime, shared):
             named.mkdir()
             for name in (TRUNCATED, CTC, CLIPS):
                 (named / name).symlink_to(exported(name, attention=name == TRUNCATED))
-            for name in RANDOM:
-                export(model(name), named / name, attention=name == LABELER)
+            with pytest.MonkeyPatch.context() as patch:  # the labels of the random labeler change every few frames
+                patch.setattr("vitspeech.export.stream.SHORTEST_WORD_S", SHORTEST_MS / 1000)
+                for name in RANDOM:
+                    export(model(name), named / name, attention=name == LABELER)
             write_demo([named / name for name in (TRUNCATED, CTC, CLIPS, *RANDOM)], target, runtime, vitspeech.load)
     return target
 

@@ -31,7 +31,7 @@ def test_logits_of_a_recording_equal_those_of_torch(modules, kind):
 
 
 def test_attention_is_that_of_the_token_looked_at(modules):
-    choose = [(row, block, head) for row in (0, 1, 9, 40, 93) for block in (0, 3, 5) for head in (0, 3)]
+    choose = [(row, block, head) for row in (0, 1, 9, 40, 93) for block in (0, 2, 4) for head in (0, 3)]
     network, samples = model(TRUNCATED).network, soundfile.read(SAMPLE, dtype="float32")[0]
     weights = forward_with_attention(network, torch.from_numpy(samples)[None]).weights[:, 0]
     computed = run(modules, TRUNCATED, SAMPLE.read_bytes(), choose)["weights"]

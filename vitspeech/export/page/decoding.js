@@ -197,7 +197,8 @@ class ClipRuns extends Runs {
 
 /**
  * Units of CTC by its best path (`GreedySearch` in vitspeech/decoding/ctc.py), or words of frame labels
- * (vitspeech/inference/label_stream.py): runs of the same class but the last one, the blank or none, of `shortest_s`.
+ * (vitspeech/inference/label_stream.py): runs of one class, other than the last class (blank or none), of at least
+ * `shortest_s`.
  */
 export class UnitRuns extends Runs {
   isWord(unit) {
