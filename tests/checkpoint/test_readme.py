@@ -42,6 +42,15 @@ def test_the_hub_reads_task_license_data_and_results(name, pipeline, dataset, me
     assert (first.task_type, first.dataset_type, first.dataset_split) == (pipeline, dataset, "test")
 
 
+def test_the_table_has_the_intervals_of_the_card():
+    text = (CHECKPOINTS / "spoken-words-ctc/README.md").read_text()
+    assert "| word error rate | 4.96 % (mean 4.88 ± 0.12 %) | 3.53 – 6.56 % |" in text
+    assert "| word error rate on speech-commands-8-12 | 4.41 % | 2.98 – 6.11 % |" in text
+    assert "| whole utterances right | 84.90 % (mean 85.23 ± 0.76 %) |  |" in text
+    words = (CHECKPOINTS / "speech-commands-truncated/README.md").read_text()
+    assert "| accuracy over words alone | 96.60 % | 94.81 – 97.91 % |" in words
+
+
 @pytest.mark.parametrize(
     "metrics, lines",
     [

@@ -90,8 +90,7 @@ def words_of(
 def matched(
     reference: Sequence[TimedWord], words: Sequence[TimedWord], tolerance_s: float = 0.05, *, onset_only: bool = False
 ) -> list[bool]:
-    """Whether each word of the reference matches a recognized word: the same label, and start and end within the
-    tolerance.
+    """Whether each word of the reference is recognized: with its label, and start and end within the tolerance.
 
     Each word of the reference, in order of time, is matched with the first remaining word that agrees with it. This
     gives the maximum number of matches if the words of each list do not overlap.
