@@ -62,9 +62,8 @@ def draw(clips: dict[str, tuple[Tensor, str]], file: Path) -> None:
         extent = (0, len(waveform) / RATE_HZ, 0, len(energies))
         shades = {"cmap": SPECTROGRAM, "vmin": highest - 14, "vmax": highest}  # 60 dB
         axis.imshow(energies, aspect="auto", origin="lower", extent=extent, **shades)
-        axis.set_title(
-            f"“{Path(name).parent.name}”, taken for {answer}\n{Path(name).name.partition('_')[0]}", fontsize=9
-        )
+        word, (speaker, *_) = Path(name).parent.name, Path(name).name.split("_")
+        axis.set_title(f"“{word}”, taken for {answer}\n{speaker}", fontsize=9)
         axis.set(yticks=[], xlim=(0, 1))
     grid.supxlabel("seconds")
     grid.supylabel("mel bin")
