@@ -57,8 +57,8 @@ def draw(clips: dict[str, tuple[Tensor, str]], file: Path) -> None:
     log_mel = LogMel(epsilon=1e-9)
     grid, axes = plt.subplots(3, SHOWN // 3, figsize=(11, 7), layout="constrained", sharex=True)
     for axis, (name, (waveform, answer)) in zip(axes.flat, clips.items(), strict=False):
-        energies = log_mel(waveform[None])[0].T
-        highest = energies.amax()
+        energies = log_mel(waveform[None])[0].T.numpy()
+        highest = energies.max()
         extent = (0, len(waveform) / RATE_HZ, 0, len(energies))
         shades = {"cmap": SPECTROGRAM, "vmin": highest - 14, "vmax": highest}  # 60 dB
         axis.imshow(energies, aspect="auto", origin="lower", extent=extent, **shades)
