@@ -9,6 +9,7 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from vitspeech.data.clips.speech_commands import speaker
 from vitspeech.data.utterances.manifest import read_manifest
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.metrics.word_errors import align, confusions, errors_by_word
@@ -37,21 +38,17 @@ def main(*tables: str) -> None:
     always = {clip: count for clip, count in wrong.items() if count >= words[clip]}
     speakers = Counter()
     for clip, count in wrong.items():
-        speakers[speaker(clip)] += count
+        speakers[speaker(Path(clip))] += count
     most = sum(count for _, count in speakers.most_common(5))
     print(f"{sum(wrong.values())} errors in {sum(words.values())} words")
     print(f"{len(wrong)} of {len(words)} clips have errors")
     print(f"{len(always)} clips have an error whenever they occur: {sum(always.values())} errors")
-    print(f"{len(speakers)} of {len(set(map(speaker, words)))} speakers have errors; five of them have {most}")
+    everybody = {speaker(Path(clip)) for clip in words}
+    print(f"{len(speakers)} of {len(everybody)} speakers have errors; five of them have {most}")
     first, *_ = pairs = confusions(aligned)[:COUNT]
     print("; ".join(f"{hypothesis} for {reference} {count}" for reference, hypothesis, count in pairs))
     for clip, count in confused[first[:2]].most_common(COUNT):
         print(f"{clip}: {count} of {words[clip]}")
-
-
-def speaker(clip: str) -> str:
-    """The speaker of a clip of Speech Commands."""
-    return Path(clip).name.partition("_")[0]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from vitspeech.data.audio.reading import read_clip
-from vitspeech.data.clips.speech_commands import FOLDER, URL
+from vitspeech.data.clips.noise import rms
+from vitspeech.data.clips.speech_commands import FOLDER, URL, speaker
 from vitspeech.frontends import LogMel
 from vitspeech.plots.style import SPECTROGRAM
 
@@ -35,21 +36,21 @@ def main(root: str, figure: str, *tables: str) -> None:
     wrong = {name: some for (name, label), some in answers.items() if label not in some}
     by_speaker = defaultdict(list)
     for name in wrong:
-        by_speaker[Path(name).name.partition("_")[0]].append(name)
-    order = sorted(by_speaker, key=lambda speaker: -len(by_speaker[speaker]))
+        by_speaker[speaker(Path(name))].append(name)
+    order = sorted(by_speaker, key=lambda one: -len(by_speaker[one]))
     print(f"{len(wrong)} clips of {len(order)} speakers are wrong in all models")
-    print("; ".join(f"{speaker} {len(by_speaker[speaker])}" for speaker in order[:SHOWN]))
+    print("; ".join(f"{one} {len(by_speaker[one])}" for one in order[:SHOWN]))
     waveforms = {name: read_clip(Path(root, FOLDER, URL, name), RATE_HZ) / 32768 for name in wrong}
     levels = torch.tensor([level_dbfs(waveform) for waveform in waveforms.values()])
     print("; ".join(f"below {level} dBFS: {int((levels < level).sum())}" for level in LEVELS_DBFS))
-    shown = [by_speaker[speaker][0] for speaker in order[:SHOWN]]
+    shown = [by_speaker[one][0] for one in order[:SHOWN]]
     draw({name: (waveforms[name], Counter(wrong[name]).most_common(1)[0][0]) for name in shown}, Path(figure))
 
 
 def level_dbfs(waveform: Tensor) -> float:
     """The root mean square of the loudest 25 ms of a clip (N,), in decibels of full scale."""
     frames = waveform[: len(waveform) // FRAME * FRAME].view(-1, FRAME)
-    return 20 * frames.square().mean(1).amax().sqrt().clamp(min=1e-5).log10().item()
+    return 20 * rms(frames).amax().log10().item()
 
 
 def draw(clips: dict[str, tuple[Tensor, str]], file: Path) -> None:
@@ -62,9 +63,10 @@ def draw(clips: dict[str, tuple[Tensor, str]], file: Path) -> None:
         extent = (0, len(waveform) / RATE_HZ, 0, len(energies))
         shades = {"cmap": SPECTROGRAM, "vmin": highest - 14, "vmax": highest}  # 60 dB
         axis.imshow(energies, aspect="auto", origin="lower", extent=extent, **shades)
-        word, (speaker, *_) = Path(name).parent.name, Path(name).name.split("_")
-        axis.set_title(f"“{word}”, taken for {answer}\n{speaker}", fontsize=9)
+        axis.set_title(f"“{Path(name).parent.name}”, taken for {answer}\n{speaker(Path(name))}", fontsize=9)
         axis.set(yticks=[], xlim=(0, 1))
+    for axis in axes.flat[len(clips) :]:
+        axis.set_axis_off()
     grid.supxlabel("seconds")
     grid.supylabel("mel bin")
     grid.savefig(file, dpi=90)
