@@ -1,16 +1,22 @@
-"""The scripts of docs/results that count errors: what they print, on tables written by hand."""
+"""The scripts of docs/results that count errors: what they print, on tables and clips made by hand."""
 
+import itertools
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
+import numpy
 import pytest
 import torch
 from tiny import ROOT
 from torchaudio.functional import gain
 
+import vitspeech
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.clips.speech_commands import FOLDER, URL
+from vitspeech.data.utterances.sampling import UtteranceSampler
+from vitspeech.data.utterances.word_clips import WordClip, WordSource
 
 soundfile = pytest.importorskip("soundfile")
 CLIPS = ["down/one_nohash_0.wav", "down/one_nohash_1.wav", "go/two_nohash_0.wav", "go/three_nohash_0.wav"]
@@ -46,3 +52,47 @@ def test_clips_that_every_model_gets_wrong_are_counted_and_drawn(tmp_path, monke
     ]
     assert titles == ["“down”, taken for go\none", "“go”, taken for down\ntwo"]
     assert plt.imread(figure).std() > 0.1
+
+
+class TwoWords(WordSource):
+    """Two words, four clips of each by each of three speakers, and a recording of noise; nothing is heard in them."""
+
+    words = ("down", "go")
+
+    def word_clips(self, split):
+        said = itertools.product(self.words, "abc", range(4))
+        silence = numpy.zeros(16_000, numpy.int16)
+        return [WordClip(f"{word}/{name}{n}", word, name, silence, 4000, 9000 + n) for word, name, n in said]
+
+    def backgrounds(self, split):
+        return {"hiss": torch.ones(16_000, dtype=torch.int16)}
+
+
+class HearsGoTwice:
+    """A stream in which every sound is `go go`."""
+
+    def words(self, parts):
+        return [SimpleNamespace(label="go") for _ in ("first", "second")]
+
+
+def test_pairs_of_words_have_the_pause_and_count_if_exactly_these_words_are_found(monkeypatch, capsys):
+    script = runpy.run_path(str(ROOT / "docs/results/repeated_words.py"))
+    sampler = UtteranceSampler(TwoWords(), "test", (2, 2), (0.0, 0.0), (20.0, 20.0))
+    shares = []
+    for repeated in (True, False):
+        pairs = script["pairs"](sampler, 0.3, repeated)
+        assert len(pairs) == 100 and len({tuple(pair.clips) for pair in pairs}) > 10
+        for pair in pairs:
+            (start, end), (next_start, next_end) = pair.spans
+            assert (start, next_start - end, pair.samples - next_end) == (8000, 4800, 8000)
+            assert (pair.words[0] == pair.words[1]) == repeated and pair.clips[0] != pair.clips[1]
+        shares.append(sum(pair.words == ["go", "go"] for pair in pairs))
+    assert 20 < shares[0] < 80 and shares[1] == 0
+    monkeypatch.setattr(vitspeech, "load", lambda path: SimpleNamespace(labels=["down", "go", "unknown", "silence"]))
+    monkeypatch.setattr(vitspeech, "SpeechCommands", lambda words, root: TwoWords())
+    monkeypatch.setitem(script["listener"].__globals__, "listener", lambda model: HearsGoTwice())
+    script["main"]("nowhere", "a-model")
+    header, same, different = capsys.readouterr().out.splitlines()
+    assert header == "| pairs | 0.1 s | 0.2 s | 0.3 s | 0.5 s | 0.8 s |"
+    assert same == f"| the same word twice, a-model |{f' {shares[0]} % |' * 5}"
+    assert different == f"| two words, a-model |{' 0 % |' * 5}"

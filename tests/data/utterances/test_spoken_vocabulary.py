@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vitspeech.data.audio.synthesis import Synthesizer, Voice
-from vitspeech.data.audio.vocabulary import SPLITS, vocabulary
+from vitspeech.data.audio.vocabulary import SPLITS, further_words, vocabulary
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.utterances.spoken_vocabulary import SpokenVocabulary
 
@@ -88,6 +88,24 @@ def test_each_split_has_its_own_part_of_the_noise(source):
     assert torch.equal(torch.cat([found["hiss"] for found in parts.values()]), pink_noise(16_000))
 
 
-def test_fewer_clips_than_words_are_refused():
-    with pytest.raises(ValueError, match="count=999 is below 1000"):
-        SpokenVocabulary(999)
+def test_more_training_words_leave_validation_and_test_as_they_are(clips):
+    more = SpokenVocabulary(COUNT, train_words=1130)
+    train = [clip.word for clip in more.word_clips("train")]
+    assert sorted(train) == sorted([*vocabulary("train"), *further_words()[:130]])
+    assert len(more.words) == 1330 and set(more.words) > set(train)
+    for same, clip in zip(more.word_clips("test"), clips["test"], strict=True):
+        assert (same.name, same.speaker) == (clip.name, clip.speaker)
+        assert numpy.array_equal(same.samples, clip.samples)
+
+
+@pytest.mark.parametrize(
+    ("count", "train_words", "message"),
+    [
+        (999, 1000, "count=999 is below train_words=1000"),
+        (2000, 999, "train_words=999 is not a number from 1000 to 5000"),
+        (9000, 5001, "train_words=5001 is not a number from 1000 to 5000"),
+    ],
+)
+def test_fewer_clips_than_words_and_other_numbers_of_words_are_refused(count, train_words, message):
+    with pytest.raises(ValueError, match=message):
+        SpokenVocabulary(count, train_words=train_words)

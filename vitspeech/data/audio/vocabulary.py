@@ -2,7 +2,8 @@
 
 The list was compiled for this package. It has no names, no two words that sound the same in any accent of the
 synthesizer, and only one word of each family such as `walk` and `walked`, so that held-out words differ from training
-words in more than their ending.
+words in more than their ending. A second list has 4,000 further words for training: none sounds like another or like
+one of the 1,200, belongs to the family of a held-out word, or contains one of four letters or more.
 """
 
 import functools
@@ -14,6 +15,7 @@ from typing import Literal
 from vitspeech.errors import InputError
 
 WORDS = Path(__file__).with_suffix(".txt")
+FURTHER_WORDS = Path(__file__).with_name("further_words.txt")
 SPLITS = {"train": 1000, "validation": 100, "test": 100}  # words
 
 
@@ -28,6 +30,17 @@ def vocabulary(split: Literal["train", "validation", "test"]) -> tuple[str, ...]
     """
     if split not in SPLITS:
         raise InputError(f"split {split!r} is unknown; known: {', '.join(SPLITS)}")
-    words = sorted(WORDS.read_text(encoding="ascii").split(), key=lambda word: hashlib.blake2b(word.encode()).digest())
+    words = in_order_of_hash(WORDS)
     ends = dict(zip(SPLITS, itertools.accumulate(SPLITS.values()), strict=True))
     return tuple(sorted(words[ends[split] - SPLITS[split] : ends[split]]))
+
+
+@functools.cache
+def further_words() -> tuple[str, ...]:
+    """The 4,000 further words for training, in the order of their hash, so that the first ones are a random sample."""
+    return tuple(in_order_of_hash(FURTHER_WORDS))
+
+
+def in_order_of_hash(file: Path) -> list[str]:
+    """The words of a file, in the order of their hash."""
+    return sorted(file.read_text(encoding="ascii").split(), key=lambda word: hashlib.blake2b(word.encode()).digest())

@@ -1,4 +1,4 @@
-"""Synthesized words for character recognition: a thousand for training, others for validation and test.
+"""Synthesized words for character recognition: up to five thousand for training, others for validation and test.
 
 Validation and test have neither words nor voices of training. As with `SpokenWords`, results show that a model learns,
 not how well it recognizes people.
@@ -8,40 +8,44 @@ import torch
 from torch import Tensor
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
-from vitspeech.data.audio.vocabulary import SPLITS, vocabulary
+from vitspeech.data.audio.vocabulary import SPLITS, further_words, vocabulary
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import noise_part
 from vitspeech.data.clips.spoken_words import split_generator, synthesize_clips
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 
 
 class SpokenVocabulary(WordSource):
     """The words of `vocabulary`, synthesized by eSpeak NG in many voices, rates and pitches.
 
-    Training has 1,000 words, validation and test 100 others each, in voices of their own. A split repeats its list of
-    words, each time in a new random order, so the numbers of clips per word differ by at most one. Needs the extra
-    `spoken`.
+    Training has 1,000 to 5,000 words, validation and test 100 others each, in voices of their own. A split repeats its
+    list of words, each time in a new random order, so the numbers of clips per word differ by at most one. Needs the
+    extra `spoken`.
 
     Args:
         count: Number of training clips; validation and test have a tenth of it each.
+        train_words: Number of training words: the 1,000 of `vocabulary`, then those of `further_words`.
         drawn_from: Seed of the synthesized clips, independent of the run's seed.
 
     Raises:
         MissingExtraError: If clips are synthesized and the extra `spoken` is not installed.
-        InputError: If `count` is below 1000, the number of training words.
+        InputError: If `train_words` is not within 1000 .. 5000, or `count` is below it.
     """
 
-    def __init__(self, count: int = 10_000, *, drawn_from: int = 0) -> None:
-        if count < SPLITS["train"]:
-            raise InputError(f"count={count} is below {SPLITS['train']}, one clip per word")
+    def __init__(self, count: int = 10_000, *, train_words: int = 1000, drawn_from: int = 0) -> None:
+        check_number("train_words", train_words, SPLITS["train"], SPLITS["train"] + len(further_words()))
+        if count < train_words:
+            raise InputError(f"count={count} is below train_words={train_words}, one clip per word")
         self.count, self.drawn_from = count, drawn_from
-        self.words = [word for split in SPLITS for word in vocabulary(split)]
+        further = further_words()[: train_words - SPLITS["train"]]
+        self.split_words = {split: vocabulary(split) for split in SPLITS} | {"train": (*vocabulary("train"), *further)}
+        self.words = [word for words in self.split_words.values() for word in words]
 
     def word_clips(self, split: str) -> list[WordClip]:
         """The split's clips, from the first sound to the last; the speaker is the voice."""
         generator = split_generator(split, self.drawn_from)
-        words, count = vocabulary(split), self.count if split == "train" else self.count // 10
+        words, count = self.split_words[split], self.count if split == "train" else self.count // 10
         rounds = [torch.randperm(len(words), generator=generator) for _ in range(-(-count // len(words)))]
         indices = torch.cat(rounds)[:count].tolist()
         return synthesize_clips([words[index] for index in indices], split, generator)
