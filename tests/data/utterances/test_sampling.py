@@ -35,8 +35,8 @@ class Words(WordSource):
         return {name: torch.zeros(samples, dtype=torch.int16) for name, samples in NOISES.items()}
 
 
-def sampler(split="train", words=(1, 7), gap_ms=(0.0, 400.0), snr_db=(10.0, 30.0)):
-    return UtteranceSampler(Words(), split, words, gap_ms, snr_db)
+def sampler(split="train", words=(1, 7), gap_ms=(0.0, 400.0), snr_db=(10.0, 30.0), **pauses):
+    return UtteranceSampler(Words(), split, words, gap_ms, snr_db, **pauses)
 
 
 def draws(count=300, seed=0, **arguments):
@@ -169,6 +169,22 @@ def test_every_silence_of_the_range_is_drawn_as_often_at_each_place():
     for place in range(3):
         counts = collections.Counter(gaps[place] for gaps in drawn)
         assert sorted(counts) == [1, 2, 3, 4, 5] and surprise(counts.values(), [1 / 5] * 5) < 18.47  # 4 degrees
+
+
+def test_long_pauses_come_as_often_as_asked_for_at_each_place():
+    asked = draws(2000, words=(2, 2), pause_prob=0.2, pause_ms=(500.0, 700.0))
+    long = numpy.array([silences(utterance) for utterance in asked]) > 6400
+    assert ((long.mean(0) > 0.16) & (long.mean(0) < 0.24)).all()
+    some = [gap for utterance in asked for gap in silences(utterance)]
+    assert {gap > 6400 for gap in some} == {True, False} and max(some) <= 11_200
+    assert 8000 <= min(gap for gap in some if gap > 6400) < 8100
+    for utterance in asked:
+        check_utterance(utterance)
+
+
+def test_every_pause_is_long_if_asked_for_and_none_changes_what_is_drawn():
+    assert all(min(silences(u)) >= 8000 for u in draws(53, pause_prob=1.0, pause_ms=(500.0, 500.0)))
+    assert draws(53, pause_ms=(500.0, 700.0)) == draws(53)
 
 
 def test_the_noise_is_one_of_the_recordings_from_any_of_its_samples_on(many):

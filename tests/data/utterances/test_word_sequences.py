@@ -197,6 +197,15 @@ def test_training_has_the_ratios_of_its_augmentation_and_evaluation_those_of_the
         assert all(17 <= utterance.snr_db <= 19 for utterance in items.utterances)
 
 
+def test_long_pauses_are_for_training_alone(made):
+    data = made(words=(2, 2), gap_ms=(10, 10), augment=SequenceAugment(pause_prob=0.5, pause_ms=(500, 500)))
+    generator = numpy.random.default_rng(0)
+    first = {data.train.sampler.sample("u", generator).starts[0] for _ in range(30)}
+    assert first == {160, 8000}
+    for items in (data.validation, data.read("test")):
+        assert {utterance.starts[0] for utterance in items.utterances} == {160}
+
+
 def test_int16_is_within_one(source):
     given = torch.tensor([[-32768, -16384, 0, 1, 32767]], dtype=torch.int16)
     floats = WordSequences(source).normalize(given)

@@ -1,4 +1,4 @@
-"""Augmentation of training utterances: speed, room, gain, and noise for recorded ones.
+"""Augmentation of training utterances: speed, room, gain, pauses of composed ones, and noise for recorded ones.
 
 Shapes: B batch, N samples, A samples of background noise.
 """
@@ -34,6 +34,9 @@ class SequenceAugment:
             for recognition of longer ones than there are. `LibriSpeech` and `TranscribedAudio` use it.
         room_prob: Probability that an utterance is put into a random room (`clips.rooms.reverberate`).
         room_s: Range of the reverberation time of rooms, in seconds.
+        pause_prob: Probability that a pause before, between or after words is drawn from `pause_ms`. `WordSequences`
+            uses it: a network that never hears a long pause finds words in noise.
+        pause_ms: Shortest and longest of these pauses.
 
     Raises:
         InputError: If a number is out of range.
@@ -46,6 +49,8 @@ class SequenceAugment:
     join_prob: float = 0.0
     room_prob: float = 0.0
     room_s: tuple[float, float] = (0.1, 0.6)
+    pause_prob: float = 0.0
+    pause_ms: tuple[float, float] = (400.0, 2000.0)
 
     def __post_init__(self) -> None:
         check_range("snr_db", self.snr_db)
@@ -54,6 +59,9 @@ class SequenceAugment:
         check_number("gain_db", self.gain_db, 0, 100)
         check_number("join_prob", self.join_prob, 0, 1)
         check_room(self.room_prob, self.room_s)
+        check_number("pause_prob", self.pause_prob, 0, 1)
+        check_range("pause_ms", self.pause_ms)
+        check_number("pause_ms", self.pause_ms[0], 0)
 
     def __call__(self, speech: SpeechBatch, sample_rate_hz: int = SAMPLE_RATE_HZ) -> SpeechBatch:
         """Change speed, room and gain of float waveforms, and lengths and spans accordingly; uses torch's generator."""

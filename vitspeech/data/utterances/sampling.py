@@ -20,6 +20,8 @@ class UtteranceSampler:
         gap_ms: Shortest and longest pause.
         snr_db: Lowest and highest signal-to-noise ratio.
         noise_prob: Probability that an utterance gets noise; without it, its signal-to-noise ratio is infinite.
+        pause_prob: Probability that a pause is drawn from `pause_ms` instead of `gap_ms`.
+        pause_ms: Shortest and longest of these pauses.
 
     Attributes:
         clips: The split's word clips by name.
@@ -37,6 +39,8 @@ class UtteranceSampler:
         gap_ms: tuple[float, float],
         snr_db: tuple[float, float],
         noise_prob: float = 1.0,
+        pause_prob: float = 0.0,
+        pause_ms: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         self.clip_list = source.word_clips(split)
         if words[1] > len(self.clip_list):
@@ -51,13 +55,17 @@ class UtteranceSampler:
         self.noises = {name: noise.numpy() for name, noise in source.backgrounds(split).items()}
         self.noise_names = sorted(self.noises)
         self.words, self.snr_db, self.noise_prob = words, snr_db, noise_prob
-        self.gap_samples = [round(milliseconds * source.sample_rate_hz / 1000) for milliseconds in gap_ms]
+        self.pause_prob = pause_prob
+        self.gap_samples, self.pause_samples = (
+            [round(milliseconds * source.sample_rate_hz / 1000) for milliseconds in bounds]
+            for bounds in (gap_ms, pause_ms)
+        )
 
     def sample(self, name: str, generator: numpy.random.Generator) -> Utterance:
         """Sample one utterance and give it a name."""
         count = int(generator.integers(self.words[0], self.words[1] + 1))
         clips = [self.clip_list[index] for index in self.sample_clips(count, generator)]
-        gaps = generator.integers(self.gap_samples[0], self.gap_samples[1] + 1, len(clips) + 1).tolist()
+        gaps = self.sample_gaps(len(clips) + 1, generator)
         starts, end = [], 0
         for gap, clip in zip(gaps, clips, strict=False):
             starts.append(end + gap)
@@ -65,7 +73,7 @@ class UtteranceSampler:
         recording = self.noise_names[int(generator.integers(len(self.noise_names)))]
         position = int(generator.integers(len(self.noises[recording])))
         snr_db = round(float(generator.uniform(*self.snr_db)), 2)
-        # Validation, test and manifests draw no number for this, so they are as published.
+        # Validation, test and manifests draw no number for this and for long pauses, so they are as published.
         clean = self.noise_prob < 1 and generator.random() >= self.noise_prob
         return Utterance(
             name,
@@ -77,6 +85,14 @@ class UtteranceSampler:
             [recording, position],
             math.inf if clean else snr_db,
         )
+
+    def sample_gaps(self, count: int, generator: numpy.random.Generator) -> list[int]:
+        """Sample the pauses of an utterance, in samples."""
+        gaps = generator.integers(self.gap_samples[0], self.gap_samples[1] + 1, count)
+        if self.pause_prob:
+            pauses = generator.integers(self.pause_samples[0], self.pause_samples[1] + 1, count)
+            gaps = numpy.where(generator.random(count) < self.pause_prob, pauses, gaps)
+        return gaps.tolist()
 
     def sample_clips(self, count: int, generator: numpy.random.Generator) -> list[int]:
         """Sample indices of distinct clips: of the first clip's speaker as far as possible, the rest of any speaker."""
