@@ -65,7 +65,7 @@ class TwoWords(WordSource):
         return [WordClip(f"{word}/{name}{n}", word, name, silence, 4000, 9000 + n) for word, name, n in said]
 
     def backgrounds(self, split):
-        return {"hiss": torch.ones(16_000, dtype=torch.int16)}
+        return {name: torch.ones(16_000, dtype=torch.int16) for name in ("hiss", "hum")}
 
 
 class HearsGoTwice:
@@ -75,8 +75,8 @@ class HearsGoTwice:
         return [SimpleNamespace(label="go") for _ in ("first", "second")]
 
 
-def test_pairs_of_words_have_the_pause_and_count_if_exactly_these_words_are_found(monkeypatch, capsys):
-    script = runpy.run_path(str(ROOT / "docs/results/repeated_words.py"))
+def test_pairs_are_right_if_exactly_their_words_are_found_and_words_in_noise_are_counted(monkeypatch, capsys):
+    script = runpy.run_path(str(ROOT / "docs/results/word_streams.py"))
     sampler = UtteranceSampler(TwoWords(), "test", (2, 2), (0.0, 0.0), (20.0, 20.0))
     shares = []
     for repeated in (True, False):
@@ -92,7 +92,8 @@ def test_pairs_of_words_have_the_pause_and_count_if_exactly_these_words_are_foun
     monkeypatch.setattr(vitspeech, "SpeechCommands", lambda words, root: TwoWords())
     monkeypatch.setitem(script["listener"].__globals__, "listener", lambda model: HearsGoTwice())
     script["main"]("nowhere", "a-model")
-    header, same, different = capsys.readouterr().out.splitlines()
+    header, same, different, _, noise, words = capsys.readouterr().out.splitlines()
     assert header == "| pairs | 0.1 s | 0.2 s | 0.3 s | 0.5 s | 0.8 s |"
     assert same == f"| the same word twice, a-model |{f' {shares[0]} % |' * 5}"
     assert different == f"| two words, a-model |{' 0 % |' * 5}"
+    assert (noise, words) == ("| words in 2 s | -60 dBFS | -45 dBFS | -30 dBFS |", "| a-model | 4 | 4 | 4 |")
