@@ -17,16 +17,16 @@ GO, STOP, NONE = 0, 1, 2
 
 
 class Given(nn.Module):
-    """A network whose labels are its samples, one a frame."""
+    """A network whose labels are its samples, one a frame, at a logit of 9."""
 
-    first_frame_ms, frame_ms = 40.0, 20.0
+    first_frame_ms, frame_ms, logit = 40.0, 20.0, 9.0
 
     def __init__(self):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(()))
 
     def forward(self, waveforms, lengths):
-        return F.one_hot(waveforms.long(), 3).float() + self.weight, lengths
+        return self.logit * F.one_hot(waveforms.long(), 3) + self.weight, lengths
 
 
 def of_milliseconds(*spans):
@@ -99,6 +99,15 @@ def test_a_run_below_150_ms_is_no_word_but_its_frames_count(data):
     waveforms[0, 2:10] = NONE
     waveforms[0, 10:18] = GO  # 160 ms, a word at another time
     assert evaluate(Given(), data, progress=False).metrics["onset_f1"] == pytest.approx(2 / 3)
+
+
+def test_an_improbable_run_is_no_word_but_its_frames_count(data):
+    network = Given()
+    sure = evaluate(network, data, progress=False).metrics
+    network.logit = 1.5  # a probability of 0.69
+    found = evaluate(network, data, progress=False).metrics
+    assert found["frame_accuracy"] == sure["frame_accuracy"] and found["least_probability"] == 0.7
+    assert sure["word_f1"] > 0 and found["word_f1"] == found["onset_f1"] == 0
 
 
 def test_the_report_names_the_test_set_and_can_be_read(data):

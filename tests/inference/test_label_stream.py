@@ -21,13 +21,13 @@ def model(kind=SpeechLabeler, right=1) -> Model:
     return Model(network, LABELS, {"sample_rate_hz": 16_000}, {}, {})
 
 
-def say(labeler, labels):
-    """Replace the network's logits: every frame has the next of these labels, which are repeated."""
+def say(labeler, labels, logit=9.0):
+    """Replace the network's logits: every frame has the next of these labels, which are repeated, at this logit."""
     frames = iter(labels * 100)
 
     def logits(tokens):
         rows = [next(frames) for _ in range(3 * tokens.shape[1])]
-        return torch.nn.functional.one_hot(torch.tensor(rows, dtype=torch.long).view(1, -1), 3).float()
+        return logit * torch.nn.functional.one_hot(torch.tensor(rows, dtype=torch.long).view(1, -1), 3).float()
 
     labeler.network.frame_logits = logits
 
@@ -53,11 +53,22 @@ def test_the_words_of_a_stream_are_those_of_the_recording(size):
     assert [word.label for word in words[:3]] == ["go", "stop", "go"]  # a run of 14 frames is too short
 
 
+@pytest.mark.parametrize(("logit", "words"), [(1.53, 0), (1.55, 1)])  # the mean probability is 0.698 and 0.702
+def test_an_improbable_run_is_no_word(logit, words):
+    released = model()
+    say(released, [2] * 20 + [0] * 18 + [2] * 400, logit)
+    stream = LabelStream(released)
+    assert len(list(stream.words(torch.zeros(16_000).split(999)))) == words
+    rows = logit * torch.nn.functional.one_hot(torch.tensor([2] * 20 + [0] * 18 + [2]), 3).float()
+    assert len(words_of_frames(released, rows)) == words
+
+
 def test_a_real_network_gives_the_words_of_its_own_frames():
     released = model()
     for parameter in released.network.head.parameters():  # the three frames of a token get the same label
         rows = parameter.data.view(3, 3, -1)
         rows[1:] = rows[0].clone()
+        parameter.data *= 20  # some runs are probable, others are not
     time_s = torch.arange(8_000) / 16_000
     waveform = torch.cat([0.3 * torch.sin(2 * torch.pi * hertz * time_s) for hertz in (300, 0, 3_000, 700, 0, 5_000)])
     with torch.inference_mode():

@@ -86,6 +86,14 @@ def test_runs_below_the_minimum_length_are_dropped():
     assert [word.label for word in words_of(labels, silence=5, first_s=0.0, frame_s=0.01, shortest_s=0.07)] == [3]
 
 
+def test_runs_below_the_least_mean_probability_are_dropped():
+    labels, times = torch.tensor([1, 1, 2, 2, 5, 3, 3]), {"silence": 5, "first_s": 0.0, "frame_s": 0.1}
+    probabilities = torch.tensor([0.9, 0.5, 0.8, 0.5, 0.1, 0.7, 0.75])
+    for least, kept in ((0.0, [1, 2, 3]), (0.66, [1, 3]), (0.71, [3]), (0.8, [])):
+        words = words_of(labels, probabilities=probabilities, least_probability=least, **times)
+        assert [word.label for word in words] == kept, least
+
+
 @pytest.mark.parametrize("labels", [[], [5], [5, 5, 5]])
 def test_silence_has_no_words(labels):
     assert words_of(torch.tensor(labels, dtype=torch.long), silence=5, first_s=0.0, frame_s=0.01) == []

@@ -120,8 +120,8 @@ def test_a_labeler_has_the_probability_of_each_label_in_each_frame(drawn, wavefo
     model = Model(network, ["go", "stop"], {"sample_rate_hz": RATE_HZ}, {}, {})
     panels, figure = drawn(model)
     with torch.no_grad():
-        probabilities = network.forward_frames(waveform[None])[0].softmax(-1)
-    words = words_of_frames(model, probabilities)
+        logits = network.forward_frames(waveform[None])[0]
+    words, probabilities = words_of_frames(model, logits), logits.softmax(-1)
     assert words and figure.get_suptitle() == f"chirp.wav: “{' '.join(word.label for word in words)}”"
     axes = panels["label"]
     assert names(axes) == ["go", "stop", "(none)"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy
 
 NOTHING = -1
+LABEL_PROBABILITY = 0.7  # least mean probability of a word of frame labels; in noise alone runs have about 0.2
 
 
 @dataclass(frozen=True)
@@ -34,24 +35,36 @@ class UnitDecoder:
         hop_s: Seconds from one token to the next.
         first_s: Start of the first token's hop, in seconds from the beginning of the recording.
         shortest_s: Shorter runs are left out.
+        least_probability: Runs whose mean probability is lower are left out.
     """
 
-    def __init__(self, labels: Sequence[str], *, hop_s: float, first_s: float, shortest_s: float = 0.0) -> None:
-        self.labels, self.hop_s, self.first_s, self.shortest_s = labels, hop_s, first_s, shortest_s
+    def __init__(
+        self,
+        labels: Sequence[str],
+        *,
+        hop_s: float,
+        first_s: float,
+        shortest_s: float = 0.0,
+        least_probability: float = 0.0,
+    ) -> None:
+        self.labels, self.hop_s, self.first_s = labels, hop_s, first_s
+        self.shortest_s, self.least_probability = shortest_s, least_probability
         self.restart()
 
     def restart(self) -> None:
         """Begin a new recording."""
         self.count, self.first, self.newest = 0, 0, NOTHING  # tokens so far, the first one of the newest class
+        self.total = 0.0  # sum of the probabilities of the newest class
 
     def push(self, logits: numpy.ndarray) -> list[Unit]:
         """Process the next logits: (T, C) -> the units that have ended."""
-        units = []
-        for best in logits.argmax(1).tolist():
+        units, probabilities = [], 1 / numpy.exp(logits - logits.max(1, keepdims=True)).sum(1)
+        for best, probability in zip(logits.argmax(1).tolist(), probabilities.tolist(), strict=True):
             if best != self.newest:
                 units += self.ended()
-                self.first, self.newest = self.count, best
+                self.first, self.newest, self.total = self.count, best, 0.0
             self.count += 1
+            self.total += probability
         return units
 
     def flush(self) -> list[Unit]:
@@ -61,17 +74,21 @@ class UnitDecoder:
         return units
 
     def ended(self) -> list[Unit]:
-        """The newest run of tokens as a unit, unless it is the blank or too short."""
-        is_long = (self.count - self.first) * self.hop_s >= self.shortest_s - 1e-9  # but for rounding
-        if not is_long or not 0 <= self.newest < len(self.labels):
+        """The newest run of tokens as a unit, unless it is the blank, too short or too improbable."""
+        tokens = self.count - self.first
+        is_long = tokens * self.hop_s >= self.shortest_s - 1e-9  # but for rounding
+        is_probable = self.total >= self.least_probability * tokens
+        if not is_long or not is_probable or not 0 <= self.newest < len(self.labels):
             return []
         start_s, end_s = (self.first_s + token * self.hop_s for token in (self.first, self.count))
         return [Unit(self.labels[self.newest], start_s, end_s)]
 
     def state(self) -> dict[str, numpy.ndarray]:
         """What later units depend on, as arrays: `restore` goes on from there."""
-        return {"tokens": numpy.array([self.count, self.first, self.newest])}
+        tokens = numpy.array([self.count, self.first, self.newest])
+        return {"tokens": tokens, "total": numpy.array(self.total)}
 
     def restore(self, state: Mapping[str, numpy.ndarray]) -> None:
         """Go on from what `state` returned."""
         self.count, self.first, self.newest = state["tokens"].tolist()
+        self.total = float(state["total"])

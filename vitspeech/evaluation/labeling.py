@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
+from vitspeech.decoding.unit_runs import LABEL_PROBABILITY
 from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import ItemTable, Report
@@ -25,7 +26,8 @@ COLUMNS = {"index": "d", "id": "", "reference": "", "hypothesis": "", "frames": 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
     """Frame accuracy, and the F1 score of words whose start and end are both within 50 ms of the true ones.
 
-    A word is a run of one label that is at least as long as the shortest word of the protocol (`word_span`).
+    A word is a run of one label that is at least as long as the shortest word of the protocol (`word_span`), with a
+    mean probability of at least `LABEL_PROBABILITY`, as `LabelStream` returns it.
 
     Args:
         network: `SpeechLabeler`; in evaluation mode, on the device to use.
@@ -40,14 +42,21 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
         entries, (speech, _) = [], batch
         waveforms = data.normalize(speech.waveforms.to(device))
         logits, frames = network(waveforms, speech.lengths.to(device))
-        predictions, spans_s = logits.argmax(-1).cpu(), speech.spans / rate_hz
+        (probabilities, predictions), spans_s = logits.float().softmax(-1).cpu().max(-1), speech.spans / rate_hz
         true = frame_labels(spans_s, speech.units, silence=none, frames=predictions.shape[1], **times)
         for row, count in enumerate(frames.tolist()):
             pairs = true[row, :count] * (none + 1) + predictions[row, :count]
             right = true[row, :count] == predictions[row, :count]
             said = zip(speech.units[row].tolist(), spans_s[row].tolist(), strict=True)
             reference = [TimedWord(word, *span) for word, span in said if word >= 0]
-            words = words_of(predictions[row, :count], silence=none, shortest_s=SHORTEST_WORD_S, **times)
+            words = words_of(
+                predictions[row, :count],
+                silence=none,
+                shortest_s=SHORTEST_WORD_S,
+                probabilities=probabilities[row, :count],
+                least_probability=LABEL_PROBABILITY,
+                **times,
+            )
             entries.append((pairs, count_by_word(right, reference, words, **times), reference, words))
         return entries
 
@@ -175,6 +184,7 @@ def metrics(
         "onset_f1_interval_95": interval(every.onsets, every.words / 2),
         "tolerance_ms": 1000 * TOLERANCE_S,
         "shortest_ms": 1000 * SHORTEST_WORD_S,
+        "least_probability": LABEL_PROBABILITY,
         "test_set": Path(data.manifests[0]).stem if data.manifests else "drawn",
         **resampled("utterances", None if names is None else len(names)),
     }

@@ -11,6 +11,7 @@ from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.unit_runs import LABEL_PROBABILITY
 from vitspeech.export.gate import check_stream, check_stream_weights
 from vitspeech.export.kind import Graph, Kind
 from vitspeech.export.sound import recording
@@ -47,7 +48,9 @@ def stream_kind(model: Model, attention: bool) -> Kind:
         metadata["clip_samples"] = round(model.preprocessing["seconds"] * rate_hz)
         metadata["spotting"] = asdict(model.spotting or SpottingSettings())
     else:
-        metadata["shortest_ms"] = 1000 * SHORTEST_WORD_S if metadata["task"] == "labeling" else 0.0
+        is_labeling = metadata["task"] == "labeling"
+        metadata["shortest_ms"] = 1000 * SHORTEST_WORD_S if is_labeling else 0.0
+        metadata["least_probability"] = LABEL_PROBABILITY if is_labeling else 0.0
     metadata["attention"] = weights = attention_of(step) if attention else []
     example = {
         "samples": torch.zeros(1, step.hop_samples),

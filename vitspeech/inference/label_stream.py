@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
-from vitspeech.decoding.unit_runs import Unit, UnitDecoder
+from vitspeech.decoding.unit_runs import LABEL_PROBABILITY, Unit, UnitDecoder
 from vitspeech.decoding.units import Segment
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
@@ -27,14 +27,22 @@ def is_labeling(model: Model) -> bool:
 
 
 def words_of_frames(model: Model, logits: Tensor) -> list[Segment]:
-    """The words of a whole recording from the logits, or the probabilities, of its frames: (F, C) -> at most F words.
+    """The words of a whole recording from the logits of its frames: (F, C) -> at most F words. See `LabelStream`.
 
     Raises:
         InputError: As `frame_times`.
     """
     first_s, frame_s = frame_times(model.network)
-    times = {"first_s": first_s, "frame_s": frame_s, "shortest_s": SHORTEST_WORD_S}
-    words = words_of(logits.argmax(-1), silence=len(model.labels), **times)
+    probabilities, labels = logits.float().softmax(-1).max(-1)
+    words = words_of(
+        labels,
+        silence=len(model.labels),
+        first_s=first_s,
+        frame_s=frame_s,
+        shortest_s=SHORTEST_WORD_S,
+        probabilities=probabilities,
+        least_probability=LABEL_PROBABILITY,
+    )
     return [Segment(model.labels[word.label], word.start_s, word.end_s) for word in words]
 
 
@@ -53,6 +61,9 @@ def frame_times(network: nn.Module) -> tuple[float, float]:
 
 class LabelStream:
     """Takes samples and returns words: runs of one label of at least 150 ms, the shortest word of the protocol.
+
+    The mean probability of a word's label is at least 0.7 (`LABEL_PROBABILITY`): where nothing is said, all labels are
+    about equally probable, and the most probable one says nothing.
 
     The words are those of the full recording (`words_of_frames`), regardless of how the samples were split. Memory does
     not grow with the recording. A word is final when a frame after it has another label, or at the end.
@@ -73,7 +84,13 @@ class LabelStream:
         self.stream, self.labels = stream(model), model.labels
         self.delay_samples = self.stream.delay_samples
         first_s, frame_s = frame_times(model.network)
-        self.decoder = UnitDecoder(self.labels, hop_s=frame_s, first_s=first_s, shortest_s=SHORTEST_WORD_S)
+        self.decoder = UnitDecoder(
+            self.labels,
+            hop_s=frame_s,
+            first_s=first_s,
+            shortest_s=SHORTEST_WORD_S,
+            least_probability=LABEL_PROBABILITY,
+        )
 
     def restart(self) -> None:
         """Begin a new recording."""

@@ -61,7 +61,14 @@ def frame_labels(
 
 
 def words_of(
-    labels: Tensor, *, silence: int, first_s: float, frame_s: float, shortest_s: float = 0.05
+    labels: Tensor,
+    *,
+    silence: int,
+    first_s: float,
+    frame_s: float,
+    shortest_s: float = 0.05,
+    probabilities: Tensor | None = None,
+    least_probability: float = 0.0,
 ) -> list[TimedWord]:
     """Convert frame labels to words: each run of one label other than `silence` is a word.
 
@@ -74,15 +81,20 @@ def words_of(
         first_s: Start of frame 0, in seconds.
         frame_s: Length of a frame, in seconds.
         shortest_s: Minimum length of a word, in seconds; 0 keeps all runs.
+        probabilities: The probability of each frame's label; needed for `least_probability` only.
+        least_probability: Runs whose mean probability is lower are dropped, since they are guesses.
 
     Shape:
         (F,) -> at most F words
     """
     runs, counts = torch.unique_consecutive(labels, return_counts=True)
+    if probabilities is None:
+        probabilities = torch.ones(len(labels))
+    means = [part.double().mean().item() for part in probabilities.split(counts.tolist())]
     ends = counts.cumsum(0).tolist()
     words = []
-    for label, count, end in zip(runs.tolist(), counts.tolist(), ends, strict=True):
-        if label != silence and count * frame_s >= shortest_s - ROUNDING_S:
+    for label, count, end, mean in zip(runs.tolist(), counts.tolist(), ends, means, strict=True):
+        if label != silence and count * frame_s >= shortest_s - ROUNDING_S and mean >= least_probability:
             words.append(TimedWord(label, first_s + (end - count) * frame_s, first_s + end * frame_s))
     return words
 

@@ -44,8 +44,7 @@ class Recognition:
 def label_frames(model: Model, waveforms: Tensor) -> Recognition:
     """Label the frames of one recording (1, N): its words, and the probability of each label in each frame."""
     logits, _ = model.network(waveforms, torch.tensor([waveforms.shape[1]], device=waveforms.device))
-    probabilities = logits[0].float().softmax(-1).cpu()
-    words = words_of_frames(model, probabilities)
+    words, probabilities = words_of_frames(model, logits[0].cpu()), logits[0].float().softmax(-1).cpu()
     names, title = [*model.labels, "(none)"], "probability of each label in each frame"
     frames = Map(probabilities.T.numpy(), names, title, row_label="label", value_label="probability", highest=1)
     first_s, frame_s = frame_times(model.network)

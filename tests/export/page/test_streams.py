@@ -7,6 +7,7 @@ import torch
 from speech_page import GRU, LABELER, RANDOM, SAMPLE, SHORTEST_MS, WINDOW, give, heard, model, run, status, whole
 
 import vitspeech
+from vitspeech.decoding.unit_runs import LABEL_PROBABILITY
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.metrics.word_times import words_of
 from vitspeech.plots.attention_maps import forward_with_attention
@@ -42,10 +43,12 @@ def test_labels_are_runs_of_the_rows_of_the_stream(page):
     labeler = model(LABELER)
     network, none = labeler.network, len(labeler.labels)
     times = {"first_s": network.first_frame_ms / 1000, "frame_s": network.frame_ms / 1000}
-    best = torch.from_numpy(whole(LABELER, SAMPLE.read_bytes())).argmax(-1)
+    probabilities, best = torch.from_numpy(whole(LABELER, SAMPLE.read_bytes())).softmax(-1).max(-1)
     runs = words_of(best, silence=none, shortest_s=0, **times)
-    words = words_of(best, silence=none, shortest_s=SHORTEST_MS / 1000, **times)
-    assert len(runs) > len(words) > 20 and none in best and len({word.label for word in words}) > 2
+    long = words_of(best, silence=none, shortest_s=SHORTEST_MS / 1000, **times)
+    probable = {"probabilities": probabilities, "least_probability": LABEL_PROBABILITY}
+    words = words_of(best, silence=none, shortest_s=SHORTEST_MS / 1000, **probable, **times)
+    assert len(runs) > len(long) > len(words) > 20 and none in best and len({word.label for word in words}) > 2
     assert shown(page, LABELER) == lines((labeler.labels[word.label], word.start_s, word.end_s) for word in words)
     names = set(page.locator(".bars > span:not([class*=bar]):not(.number)").all_inner_texts())
     assert names == {*labeler.labels, "(none)"}

@@ -39,7 +39,10 @@ export function classNames({ kind, task, labels }) {
 export function decoderOf(metadata) {
   const { kind, task, labels, hop_samples: hop, window_samples: window } = metadata, times = timesOf(metadata);
   if (kind === "clips") return new ClipRuns(labels, times);
-  if (task !== "classification") return new UnitRuns(labels, { ...times, shortest_s: metadata.shortest_ms / 1000 });
+  if (task !== "classification") {
+    const { shortest_ms, least_probability } = metadata;
+    return new UnitRuns(labels, { ...times, shortest_s: shortest_ms / 1000, least_probability });
+  }
   const clip_tokens = 1 + Math.floor((metadata.clip_samples - window) / hop);
   return new KeywordDecoder(labels, metadata.spotting, { ...times, delay_s: metadata.delay_ms / 1000, clip_tokens });
 }
@@ -156,20 +159,21 @@ export class KeywordDecoder {
 
 /** Runs of rows with the same most probable class, which are words once another one follows. */
 class Runs {
-  constructor(labels, { hop_s, first_s, shortest_s = 0 }) {
-    Object.assign(this, { labels, hop_s, first_s, shortest_s });
+  constructor(labels, { hop_s, first_s, shortest_s = 0, least_probability = 0 }) {
+    Object.assign(this, { labels, hop_s, first_s, shortest_s, least_probability });
     this.restart();
   }
 
   restart() {
     this.count = 0;
-    this.run = null; // {unit, first}
+    this.run = null; // {unit, first, total: sum of its probabilities}
   }
 
   push(logits) {
     const unit = argmax(logits);
     const words = this.run && this.run.unit !== unit ? this.ended() : [];
-    if (!this.run || this.run.unit !== unit) this.run = { unit, first: this.count };
+    if (!this.run || this.run.unit !== unit) this.run = { unit, first: this.count, total: 0 };
+    this.run.total += softmax(logits)[unit];
     this.count++;
     return words;
   }
@@ -181,10 +185,10 @@ class Runs {
   }
 
   ended() {
-    const { unit, first } = this.run;
+    const { unit, first, total } = this.run, rows = this.count - first;
     const start_s = this.first_s + first * this.hop_s, end_s = this.first_s + this.count * this.hop_s;
-    const isLong = (this.count - first) * this.hop_s >= this.shortest_s - 1e-9;
-    return isLong && this.isWord(unit) ? [{ label: this.labels[unit], start_s, end_s }] : [];
+    const isLong = rows * this.hop_s >= this.shortest_s - 1e-9, isProbable = total >= this.least_probability * rows;
+    return isLong && isProbable && this.isWord(unit) ? [{ label: this.labels[unit], start_s, end_s }] : [];
   }
 }
 
@@ -198,7 +202,7 @@ class ClipRuns extends Runs {
 /**
  * Units of CTC by its best path (`GreedySearch` in vitspeech/decoding/ctc.py), or words of frame labels
  * (vitspeech/inference/label_stream.py): runs of one class, other than the last class (blank or none), of at least
- * `shortest_s`.
+ * `shortest_s`, with a mean probability of at least `least_probability`.
  */
 export class UnitRuns extends Runs {
   isWord(unit) {

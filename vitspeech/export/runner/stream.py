@@ -97,7 +97,8 @@ def decoder_of(about: dict):
     if about["task"] != "classification":
         from unit_runs import UnitDecoder
 
-        return UnitDecoder(about["labels"], **times, shortest_s=about["shortest_ms"] / 1000)
+        least = {"shortest_s": about["shortest_ms"] / 1000, "least_probability": about["least_probability"]}
+        return UnitDecoder(about["labels"], **times, **least)
     from keywords import KeywordDecoder
 
     clip_tokens = 1 + (about["clip_samples"] - about["window_samples"]) // about["hop_samples"]
