@@ -7,9 +7,9 @@ vitspeech stream checkpoints/speech-commands-truncated noise.wav --no-words     
 vitspeech stream checkpoints/speech-commands-truncated --microphone
 
 Of a model that transcribes, a terminal shows the words that may still change in its last line; each word is printed
-once it is final. A model that labels frames prints each run of one label of at least 150 ms. A model that spots single
-words has the thresholds and other settings of its card, which `vitspeech tune` writes, or the defaults. The first line
-of the output states them. --picture draws a recording of up to a minute.
+once it is final. A model that labels frames prints each run of one label of at least 150 ms with a mean probability of
+at least 0.7. A model that spots single words has the thresholds and other settings of its card, which `vitspeech tune`
+writes, or the defaults. The first line of the output states them. --picture draws a recording of up to a minute.
 """
 
 import os
