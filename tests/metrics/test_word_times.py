@@ -94,6 +94,11 @@ def test_runs_below_the_least_mean_probability_are_dropped():
         assert [word.label for word in words] == kept, least
 
 
+def test_a_least_probability_needs_the_probabilities():
+    with pytest.raises(ValueError, match=r"least_probability=0.7 needs the probabilities of the frames"):
+        words_of(torch.tensor([1, 1]), silence=5, first_s=0.0, frame_s=0.1, least_probability=0.7)
+
+
 @pytest.mark.parametrize("labels", [[], [5], [5, 5, 5]])
 def test_silence_has_no_words(labels):
     assert words_of(torch.tensor(labels, dtype=torch.long), silence=5, first_s=0.0, frame_s=0.01) == []

@@ -42,7 +42,8 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
         entries, (speech, _) = [], batch
         waveforms = data.normalize(speech.waveforms.to(device))
         logits, frames = network(waveforms, speech.lengths.to(device))
-        (probabilities, predictions), spans_s = logits.float().softmax(-1).cpu().max(-1), speech.spans / rate_hz
+        predictions, spans_s = logits.argmax(-1).cpu(), speech.spans / rate_hz
+        probabilities = logits.float().softmax(-1).cpu().gather(-1, predictions[..., None])[..., 0]
         true = frame_labels(spans_s, speech.units, silence=none, frames=predictions.shape[1], **times)
         for row, count in enumerate(frames.tolist()):
             pairs = true[row, :count] * (none + 1) + predictions[row, :count]

@@ -33,14 +33,14 @@ def words_of_frames(model: Model, logits: Tensor) -> list[Segment]:
         InputError: As `frame_times`.
     """
     first_s, frame_s = frame_times(model.network)
-    probabilities, labels = logits.float().softmax(-1).max(-1)
+    labels = logits.argmax(-1)
     words = words_of(
         labels,
         silence=len(model.labels),
         first_s=first_s,
         frame_s=frame_s,
         shortest_s=SHORTEST_WORD_S,
-        probabilities=probabilities,
+        probabilities=logits.float().softmax(-1).gather(-1, labels[:, None])[:, 0],
         least_probability=LABEL_PROBABILITY,
     )
     return [Segment(model.labels[word.label], word.start_s, word.end_s) for word in words]
@@ -62,8 +62,8 @@ def frame_times(network: nn.Module) -> tuple[float, float]:
 class LabelStream:
     """Takes samples and returns words: runs of one label of at least 150 ms, the shortest word of the protocol.
 
-    The mean probability of a word's label is at least 0.7 (`LABEL_PROBABILITY`): where nothing is said, all labels are
-    about equally probable, and the most probable one says nothing.
+    The mean probability of a word's label is at least 0.7 (`LABEL_PROBABILITY`): in noise alone all labels are about
+    equally probable, and the most probable one means nothing.
 
     The words are those of the full recording (`words_of_frames`), regardless of how the samples were split. Memory does
     not grow with the recording. A word is final when a frame after it has another label, or at the end.

@@ -86,9 +86,14 @@ def words_of(
 
     Shape:
         (F,) -> at most F words
+
+    Raises:
+        ValueError: If there is a `least_probability` without `probabilities`.
     """
     runs, counts = torch.unique_consecutive(labels, return_counts=True)
     if probabilities is None:
+        if least_probability:
+            raise ValueError(f"least_probability={least_probability} needs the probabilities of the frames")
         probabilities = torch.ones(len(labels))
     means = [part.double().mean().item() for part in probabilities.split(counts.tolist())]
     ends = counts.cumsum(0).tolist()

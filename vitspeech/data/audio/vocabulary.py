@@ -2,8 +2,8 @@
 
 The list was compiled for this package. It has no names, no two words that sound the same in any accent of the
 synthesizer, and only one word of each family such as `walk` and `walked`, so that held-out words differ from training
-words in more than their ending. A second list has 4,000 further words for training: none sounds like another or like
-one of the 1,200, belongs to the family of a held-out word, or contains one of four letters or more.
+words in more than their ending. A second list has 4,000 further words for training. None of them sounds like another
+word of either list. None is of the family of a held-out word, or contains a held-out word of at least four letters.
 """
 
 import functools
