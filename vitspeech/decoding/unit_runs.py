@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy
 
 NOTHING = -1
-LABEL_PROBABILITY = 0.7  # least mean probability of a word of frame labels; in noise alone runs have about 0.2
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
-from vitspeech.decoding.unit_runs import LABEL_PROBABILITY
 from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import ItemTable, Report
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
+from vitspeech.inference.label_stream import LABEL_PROBABILITY
 from vitspeech.metrics.word_times import TimedWord, frame_labels, matched, word_f1, words_of
 
 TOLERANCE_S = 0.05

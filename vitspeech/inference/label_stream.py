@@ -10,13 +10,15 @@ from torch import Tensor, nn
 
 from vitspeech.checkpoint.folder import Model
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
-from vitspeech.decoding.unit_runs import LABEL_PROBABILITY, Unit, UnitDecoder
+from vitspeech.decoding.unit_runs import Unit, UnitDecoder
 from vitspeech.decoding.units import Segment
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
 from vitspeech.inference.transcribe import is_transcribing
 from vitspeech.metrics.word_times import words_of
 from vitspeech.models import SpeechLabeler
+
+LABEL_PROBABILITY = 0.7  # least mean probability of a word of frame labels; in noise alone runs have about 0.2
 
 
 def is_labeling(model: Model) -> bool:

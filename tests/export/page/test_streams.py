@@ -7,7 +7,7 @@ import torch
 from speech_page import GRU, LABELER, RANDOM, SAMPLE, SHORTEST_MS, WINDOW, give, heard, model, run, status, whole
 
 import vitspeech
-from vitspeech.decoding.unit_runs import LABEL_PROBABILITY
+from vitspeech.inference.label_stream import LABEL_PROBABILITY
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.metrics.word_times import words_of
 from vitspeech.plots.attention_maps import forward_with_attention
