@@ -98,6 +98,20 @@ def test_more_training_words_leave_validation_and_test_as_they_are(clips):
         assert numpy.array_equal(same.samples, clip.samples)
 
 
+def test_more_training_clips_leave_validation_and_test_as_they_are(clips):
+    more = SpokenVocabulary(COUNT + 300, held_out=COUNT // 10)
+    assert len(more.word_clips("train")) == COUNT + 300
+    for split in ("validation", "test"):
+        for same, clip in zip(more.word_clips(split), clips[split], strict=True):
+            assert (same.name, same.speaker) == (clip.name, clip.speaker)
+            assert numpy.array_equal(same.samples, clip.samples)
+
+
+def test_fewer_held_out_clips_than_words_are_refused():
+    with pytest.raises(ValueError, match="held_out=99 is"):
+        SpokenVocabulary(COUNT, held_out=99)
+
+
 @pytest.mark.parametrize(
     ("count", "train_words", "message"),
     [

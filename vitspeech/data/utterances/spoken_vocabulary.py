@@ -24,20 +24,27 @@ class SpokenVocabulary(WordSource):
     extra `spoken`.
 
     Args:
-        count: Number of training clips; validation and test have a tenth of it each.
+        count: Number of training clips.
+        held_out: Number of validation clips, and of test clips; `None` is a tenth of `count`.
         train_words: Number of training words: the 1,000 of `vocabulary`, then those of `further_words`.
         drawn_from: Seed of the synthesized clips, independent of the run's seed.
 
     Raises:
         MissingExtraError: If clips are synthesized and the extra `spoken` is not installed.
-        InputError: If `train_words` is not within 1000 .. 5000, or `count` is below it.
+        InputError: If `train_words` is not within 1000 .. 5000, `count` is below it, or `held_out` is below 100, the
+            number of words of validation and of test.
     """
 
-    def __init__(self, count: int = 10_000, *, train_words: int = 1000, drawn_from: int = 0) -> None:
+    def __init__(
+        self, count: int = 10_000, *, held_out: int | None = None, train_words: int = 1000, drawn_from: int = 0
+    ) -> None:
         check_number("train_words", train_words, SPLITS["train"], SPLITS["train"] + len(further_words()))
         if count < train_words:
             raise InputError(f"count={count} is below train_words={train_words}, one clip per word")
-        self.count, self.drawn_from = count, drawn_from
+        held_out = count // 10 if held_out is None else held_out
+        check_number("held_out", held_out, SPLITS["test"])
+        self.counts = {"train": count, "validation": held_out, "test": held_out}
+        self.drawn_from = drawn_from
         further = further_words()[: train_words - SPLITS["train"]]
         self.split_words = {split: vocabulary(split) for split in SPLITS} | {"train": (*vocabulary("train"), *further)}
         self.words = [word for words in self.split_words.values() for word in words]
@@ -45,7 +52,7 @@ class SpokenVocabulary(WordSource):
     def word_clips(self, split: str) -> list[WordClip]:
         """The split's clips, from the first sound to the last; the speaker is the voice."""
         generator = split_generator(split, self.drawn_from)
-        words, count = self.split_words[split], self.count if split == "train" else self.count // 10
+        words, count = self.split_words[split], self.counts[split]
         rounds = [torch.randperm(len(words), generator=generator) for _ in range(-(-count // len(words)))]
         indices = torch.cat(rounds)[:count].tolist()
         return synthesize_clips([words[index] for index in indices], split, generator)
