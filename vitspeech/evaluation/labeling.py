@@ -15,8 +15,8 @@ from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import ItemTable, Report
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
-from vitspeech.inference.label_stream import LABEL_PROBABILITY
-from vitspeech.metrics.word_times import TimedWord, frame_labels, matched, word_f1, words_of
+from vitspeech.inference.label_stream import LABEL_PROBABILITY, frame_times, timed_words
+from vitspeech.metrics.word_times import TimedWord, frame_labels, matched, word_f1
 
 TOLERANCE_S = 0.05
 COLUMNS = {"index": "d", "id": "", "reference": "", "hypothesis": "", "frames": "d", "correct_frames": "d"}
@@ -26,8 +26,7 @@ COLUMNS = {"index": "d", "id": "", "reference": "", "hypothesis": "", "frames": 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
     """Frame accuracy, and the F1 score of words whose start and end are both within 50 ms of the true ones.
 
-    A word is a run of one label that is at least as long as the shortest word of the protocol (`word_span`), with a
-    mean probability of at least `LABEL_PROBABILITY`, as `LabelStream` returns it.
+    The words are those that `LabelStream` returns.
 
     Args:
         network: `SpeechLabeler`; in evaluation mode, on the device to use.
@@ -35,29 +34,22 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
         progress: Show a progress bar.
     """
     device, rate_hz = next(network.parameters()).device, data.preprocessing["sample_rate_hz"]
-    none, times = len(data.labels), {"first_s": network.first_frame_ms / 1000, "frame_s": network.frame_ms / 1000}
+    none, times = len(data.labels), dict(zip(("first_s", "frame_s"), frame_times(network), strict=True))
 
     def compute(batch: tuple[SpeechBatch, int]) -> list[tuple]:
         """Pairs of true and predicted labels, counts by word, and the true and predicted words of each utterance."""
         entries, (speech, _) = [], batch
         waveforms = data.normalize(speech.waveforms.to(device))
         logits, frames = network(waveforms, speech.lengths.to(device))
-        predictions, spans_s = logits.argmax(-1).cpu(), speech.spans / rate_hz
-        probabilities = logits.float().softmax(-1).cpu().gather(-1, predictions[..., None])[..., 0]
+        logits, spans_s = logits.cpu(), speech.spans / rate_hz
+        predictions = logits.argmax(-1)
         true = frame_labels(spans_s, speech.units, silence=none, frames=predictions.shape[1], **times)
         for row, count in enumerate(frames.tolist()):
             pairs = true[row, :count] * (none + 1) + predictions[row, :count]
             right = true[row, :count] == predictions[row, :count]
             said = zip(speech.units[row].tolist(), spans_s[row].tolist(), strict=True)
             reference = [TimedWord(word, *span) for word, span in said if word >= 0]
-            words = words_of(
-                predictions[row, :count],
-                silence=none,
-                shortest_s=SHORTEST_WORD_S,
-                probabilities=probabilities[row, :count],
-                least_probability=LABEL_PROBABILITY,
-                **times,
-            )
+            words = timed_words(network, logits[row, :count])
             entries.append((pairs, count_by_word(right, reference, words, **times), reference, words))
         return entries
 

@@ -15,7 +15,7 @@ from vitspeech.decoding.units import Segment
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
 from vitspeech.inference.transcribe import is_transcribing
-from vitspeech.metrics.word_times import words_of
+from vitspeech.metrics.word_times import TimedWord, words_of
 from vitspeech.models import SpeechLabeler
 
 LABEL_PROBABILITY = 0.7  # least mean probability of a word of frame labels; in noise alone runs have about 0.2
@@ -34,18 +34,22 @@ def words_of_frames(model: Model, logits: Tensor) -> list[Segment]:
     Raises:
         InputError: As `frame_times`.
     """
-    first_s, frame_s = frame_times(model.network)
-    labels = logits.argmax(-1)
-    words = words_of(
-        labels,
-        silence=len(model.labels),
+    words = timed_words(model.network, logits)
+    return [Segment(model.labels[word.label], word.start_s, word.end_s) for word in words]
+
+
+def timed_words(network: nn.Module, logits: Tensor) -> list[TimedWord]:
+    """As `words_of_frames`, with each word as an index of the labels."""
+    first_s, frame_s = frame_times(network)
+    return words_of(
+        logits.argmax(-1),
+        silence=logits.shape[-1] - 1,
         first_s=first_s,
         frame_s=frame_s,
         shortest_s=SHORTEST_WORD_S,
-        probabilities=logits.float().softmax(-1).gather(-1, labels[:, None])[:, 0],
+        probabilities=logits.float().softmax(-1).amax(-1),
         least_probability=LABEL_PROBABILITY,
     )
-    return [Segment(model.labels[word.label], word.start_s, word.end_s) for word in words]
 
 
 def frame_times(network: nn.Module) -> tuple[float, float]:
