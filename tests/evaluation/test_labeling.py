@@ -3,6 +3,7 @@
 Frames of 20 ms from 40 ms on: frame f's center is at 50 + 20 f milliseconds.
 """
 
+import hashlib
 from types import SimpleNamespace
 
 import pytest
@@ -110,15 +111,19 @@ def test_an_improbable_run_is_no_word_but_its_frames_count(data):
     assert sure["word_f1"] > 0 and found["word_f1"] == found["onset_f1"] == 0
 
 
-def test_the_report_names_the_test_set_and_can_be_read(data):
+def test_the_report_names_the_test_set_and_can_be_read(data, tmp_path):
     report = evaluate(Given(), data, progress=False)
     assert report.metrics["test_set"] == "drawn"
     assert report.text == (
         "frame_accuracy 0.7600 (0.6000 to 0.8667) of 50 frames, interval over utterances (speakers unknown); words "
         "within 50 ms: F1 0.6667 (0.0000 to 1.0000; precision 0.6667, recall 0.6667; by onset only F1 1.0000)"
     )
-    data.manifests = ["some/where/others.jsonl", "further.jsonl"]
-    assert evaluate(Given(), data, progress=False).metrics["test_set"] == "others"
+    assert "manifest_sha256" not in report.metrics
+    (tmp_path / "others.jsonl").write_bytes(b"utterances")
+    data.manifests = [str(tmp_path / "others.jsonl"), "further.jsonl"]
+    metrics = evaluate(Given(), data, progress=False).metrics
+    assert metrics["test_set"] == "others"
+    assert metrics["manifest_sha256"] == hashlib.sha256(b"utterances").hexdigest()
 
 
 def test_the_figure_is_the_confusion_matrix_of_words_and_none(data, monkeypatch, tmp_path):

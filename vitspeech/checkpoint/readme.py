@@ -223,7 +223,8 @@ def training(card: dict[str, Any]) -> str:
     facts += f" Training started from {card['starts_from']}." if "starts_from" in card else ""
     facts += f" Distilled from {', '.join(card['teachers'])}." if "teachers" in card else ""
     facts += " The weights were rounded to float16; the results are of the rounded ones." if "weights" in card else ""
-    return f"## Training\n\n{facts} `card.json` has the arguments of the data set and checksums of its splits."
+    checksums = " and checksums of its splits" if splits else ""
+    return f"## Training\n\n{facts} `card.json` has the arguments of the data set{checksums}."
 
 
 def limits(model: Model) -> str:

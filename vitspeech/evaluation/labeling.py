@@ -9,8 +9,10 @@ import torch
 from lightning import LightningDataModule
 from torch import Tensor, nn
 
+from vitspeech.data.files import sha256
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
+from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation.confusion import write_confusion
 from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import ItemTable, Report
@@ -150,7 +152,7 @@ def metrics(
         word_counts: `count_by_word` of each utterance.
         speakers: For each utterance the speaker of each word; `None` if unknown.
         words: Scores of the words, from `word_f1`.
-        data: Names the test set.
+        data: Has the test set.
     """
     names = None if speakers is None else {speaker for row in speakers for speaker in row}
     if names is None or len(names) < 2:
@@ -178,6 +180,14 @@ def metrics(
         "tolerance_ms": 1000 * TOLERANCE_S,
         "shortest_ms": 1000 * SHORTEST_WORD_S,
         "least_probability": LABEL_PROBABILITY,
-        "test_set": Path(data.manifests[0]).stem if data.manifests else "drawn",
+        **named_test_set(data),
         **resampled("utterances", None if names is None else len(names)),
     }
+
+
+def named_test_set(data: LightningDataModule) -> dict[str, str]:
+    """The name of the test set, and the checksum of its manifest."""
+    if not data.manifests:
+        return {"test_set": "drawn"}
+    manifest = manifest_file(data.manifests[0])
+    return {"test_set": manifest.stem, "manifest_sha256": sha256(manifest)}
