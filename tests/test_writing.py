@@ -96,6 +96,12 @@ def test_the_file_that_is_replaced_can_be_kept(tmp_path):
     assert (tmp_path / "new").read_text() == "second" and (tmp_path / "old").read_text() == "first"
 
 
+def test_a_file_that_somebody_moved_away_is_written_anew(tmp_path):
+    with replacing(tmp_path / "new", keep=tmp_path / "old") as draft:
+        draft.write_text("second")
+    assert (tmp_path / "new").read_text() == "second" and not (tmp_path / "old").exists()
+
+
 def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path):
     with replacing(tmp_path / "table.csv") as first:
         first.write_text("first")

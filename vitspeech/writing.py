@@ -4,7 +4,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vitspeech.errors import InputError
@@ -69,7 +69,8 @@ def replacing(path: str | Path, keep: str | Path | None = None) -> Iterator[Path
         draft.chmod(stat.S_IMODE(mode))
         sync(draft)
         if keep is not None:
-            os.replace(target, keep)
+            with suppress(FileNotFoundError):  # somebody has moved it
+                os.replace(target, keep)
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)

@@ -127,6 +127,15 @@ BROKEN = {
         altered(lambda saved: saved["optimizer_states"][0]["param_groups"][0].pop("momentum")),
         "of another optimizer",
     ),
+    "other rate": (
+        altered(lambda saved: saved["optimizer_states"][0]["param_groups"][0].update(initial_lr=0.5)),
+        "was saved with lr=0.5 of the optimizer, not ",
+    ),
+    "other momentum": (
+        altered(lambda saved: saved["optimizer_states"][0]["param_groups"][-1].update(momentum=0.5)),
+        "was saved with momentum=0.5 of the optimizer, not ",
+    ),
+    "other seed": (altered(lambda saved: saved["batches"].update(seed=7)), "was saved with seed_everything=7, not 0"),
     "no optimizers": (altered(lambda saved: saved["optimizer_states"].clear()), "not the state of one optimizer"),
     "no schedule": (altered(lambda saved: saved["lr_schedulers"][0].clear()), "lr_schedulers has no"),
 }
@@ -154,6 +163,7 @@ def broken_off(tmp_path_factory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def files(broken_off) -> CheckpointFiles:
     cli = TrainingCLI(THREE)
+    cli.trainer._data_connector.attach_datamodule(cli.model, cli.datamodule)  # as fit does
     return CheckpointFiles(lambda checkpoint: check_checkpoint(checkpoint, cli.model, cli.trainer))
 
 

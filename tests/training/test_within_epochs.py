@@ -97,7 +97,7 @@ def test_a_run_on_utterances_goes_on_within_an_epoch(tmp_path, monkeypatch):
         ("--data.init_args.batch=25", "was saved within an epoch with batch=50, not 25"),
         ("--trainer.accumulate_grad_batches=5", "was saved within an epoch with accumulate=1, not 5"),
         ("--data.init_args.count=300", "was saved within an epoch with items=250, not 300"),
-        ("--seed_everything=3", "was saved within an epoch with seed=0, not 3"),
+        ("--seed_everything=3", "was saved with seed_everything=0, not 3"),
     ],
 )
 def test_other_batches_are_refused_within_an_epoch(tmp_path, monkeypatch, option, message):

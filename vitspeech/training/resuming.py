@@ -83,6 +83,7 @@ def check_checkpoint(checkpoint: Mapping[str, Any], task: Task, trainer: Trainer
         raise InputError(f"is broken (metrics: {error})") from None
     if type(task).configure_optimizers is Task.configure_optimizers:
         check_optimizer(checkpoint, task)
+    check_seed(checkpoint, trainer)
     if progress_of(checkpoint)[1]:
         check_batches(checkpoint, trainer)
 
@@ -100,6 +101,14 @@ def batches_of(trainer: Trainer) -> dict[str, float | None]:
     data = trainer.datamodule
     named = {"seed": data.seed, "items": len(data.train), "batch": data.batch, "accumulate": data.accumulate}
     return named | {"batch_s": getattr(data, "batch_s", None)}
+
+
+def check_seed(checkpoint: Mapping[str, Any], trainer: Trainer) -> None:
+    """Raise an `InputError` if the run has another seed: its card would claim a seed that it did not start with."""
+    saved = checkpoint.get("batches")
+    if isinstance(saved, dict) and saved.get("seed") != trainer.datamodule.seed:
+        seeds = f"seed_everything={saved.get('seed')}, not {trainer.datamodule.seed}"
+        raise InputError(f"was saved with {seeds}: a run keeps its seed")
 
 
 def check_batches(checkpoint: Mapping[str, Any], trainer: Trainer) -> None:
@@ -157,3 +166,18 @@ def check_optimizer(checkpoint: Mapping[str, Any], task: Task) -> None:
         raise InputError("has other groups of parameters in its optimizer, as a run of an earlier version of vitspeech")
     if any(group.keys() - saved.keys() for group, saved in zip(expected, groups, strict=True)):
         raise InputError("is of another optimizer")
+    for new, saved in zip(expected, groups, strict=True):
+        check_settings(saved, new)
+
+
+def check_settings(saved: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Raise an `InputError` unless a group's settings, such as the peak learning rate, are those it was saved with.
+
+    The optimizer takes its settings from the checkpoint, so others would be recorded without being used.
+    """
+    for name in new.keys() - {"params", "lr"}:  # the schedule sets `lr`
+        if saved[name] != new[name]:
+            raise InputError(
+                f"was saved with {'lr' if name == 'initial_lr' else name}={saved[name]} of the optimizer, not "
+                f"{new[name]}: a run keeps its optimizer's settings"
+            )

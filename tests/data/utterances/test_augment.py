@@ -139,6 +139,14 @@ def test_what_was_given_is_left_as_it_was():
     assert all(torch.equal(part, same) for part, same in zip(given, speech(), strict=True))
 
 
+def test_lengths_stay_on_the_host_when_the_sound_is_on_a_device():
+    speech = SpeechBatch(
+        torch.zeros(2, 4000, device="meta"), torch.tensor([4000, 3000]), torch.zeros(2, 1).long(), torch.zeros(2, 1, 2)
+    )
+    after = SequenceAugment(speed=0, room_prob=1.0)(speech, RATE_HZ)
+    assert after.waveforms.device.type == "meta" and after.lengths.tolist() == [4000, 3000]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -76,7 +76,7 @@ class SequenceAugment:
             spans = (spans / speeds[..., None].to(spans.device)).long()
         if self.room_prob:
             waveforms = reverberate(waveforms, self.room_prob, self.room_s, sample_rate_hz)
-            inside = torch.arange(waveforms.shape[1], device=waveforms.device) < lengths[:, None]
+            inside = torch.arange(waveforms.shape[1], device=waveforms.device) < lengths.to(waveforms.device)[:, None]
             waveforms = waveforms * inside  # no echoes in the padding
         gain_db = self.gain_db * (2 * torch.rand(shape, device=waveforms.device) - 1)
         return SpeechBatch(waveforms * 10 ** (gain_db / 20), lengths, units, spans)
