@@ -284,7 +284,7 @@ def test_recordings_that_cannot_be_read_are_refused(bare, exported, tmp_path):
     assert f"{text}: not a recording that can be read" in refused(bare, folder, text)
     assert f"{tmp_path}: a folder; give files" in refused(bare, folder, tmp_path)
     assert "/dev/null: a pipe or a device; give files" in refused(bare, folder, "/dev/null")
-    assert str(none) in refused(bare, folder, none)
+    assert f"{none}: no such file" in refused(bare, folder, none)
 
 
 def test_pictures_that_cannot_be_read_are_refused(bare, exported, tmp_path):

@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from tiny import ROOT, TINY, TINY_SEQUENCES, TINY_SPEECH
 from torch import nn
 
+from vitspeech.errors import InputError
 from vitspeech.tasks import Recognition
 from vitspeech.training.checkpoints import checkpoints
 from vitspeech.training.cli import TrainingCLI, train
@@ -186,6 +187,11 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(finished_run, tmp
 def test_resuming_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no run to resume"):
         train(["--resume", str(tmp_path)])
+
+
+def test_resuming_a_model_is_refused(finished_run):
+    with pytest.raises(InputError, match=r"a trained model, not a run; --init_from .*model"):
+        train(["--resume", str(finished_run / "model")])
 
 
 def test_runs_are_numbered_under_their_configs_name(tmp_path, monkeypatch):

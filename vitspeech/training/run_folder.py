@@ -34,6 +34,7 @@ from vitspeech.checkpoint.release import FILES
 from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_sequences import own_manifests
+from vitspeech.errors import InputError
 from vitspeech.evaluation import Report
 from vitspeech.plots.curves import draw_learning_curves
 from vitspeech.provenance import with_start
@@ -56,7 +57,10 @@ def resumed_config(run: str | Path) -> Path:
 
     Raises:
         FileNotFoundError: If there is no such run.
+        InputError: If it is the folder of a model.
     """
+    if (Path(run) / checkpoint.CARD).is_file():
+        raise InputError(f"{run}: a trained model, not a run; --init_from {run} starts a new run from its weights")
     file = Path(run) / CONFIG
     if not file.is_file():
         raise FileNotFoundError(f"{run}: no run to resume; it has no config.yaml")

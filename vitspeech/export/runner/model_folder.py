@@ -77,7 +77,9 @@ def check_file(path: str | Path) -> None:
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path}: a folder; give files")
-    if path.exists() and not path.is_file():
+    if not path.exists():
+        raise ValueError(f"{path}: no such file")
+    if not path.is_file():
         raise ValueError(f"{path}: a pipe or a device; give files")
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: empty (0 bytes)")
