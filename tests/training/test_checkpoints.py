@@ -164,6 +164,7 @@ def broken_off(tmp_path_factory) -> tuple[Path, Path]:
 def files(broken_off) -> CheckpointFiles:
     cli = TrainingCLI(THREE)
     cli.trainer._data_connector.attach_datamodule(cli.model, cli.datamodule)  # as fit does
+    cli.datamodule.setup("fit")
     return CheckpointFiles(lambda checkpoint: check_checkpoint(checkpoint, cli.model, cli.trainer))
 
 

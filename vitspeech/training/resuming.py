@@ -83,9 +83,7 @@ def check_checkpoint(checkpoint: Mapping[str, Any], task: Task, trainer: Trainer
         raise InputError(f"is broken (metrics: {error})") from None
     if type(task).configure_optimizers is Task.configure_optimizers:
         check_optimizer(checkpoint, task)
-    check_seed(checkpoint, trainer)
-    if progress_of(checkpoint)[1]:
-        check_batches(checkpoint, trainer)
+    check_batches(checkpoint, trainer)
 
 
 def progress_of(checkpoint: Mapping[str, Any]) -> tuple[int, int]:
@@ -103,21 +101,17 @@ def batches_of(trainer: Trainer) -> dict[str, float | None]:
     return named | {"batch_s": getattr(data, "batch_s", None)}
 
 
-def check_seed(checkpoint: Mapping[str, Any], trainer: Trainer) -> None:
-    """Raise an `InputError` if the run has another seed: its card would claim a seed that it did not start with."""
-    saved = checkpoint.get("batches")
-    if isinstance(saved, dict) and saved.get("seed") != trainer.datamodule.seed:
-        seeds = f"seed_everything={saved.get('seed')}, not {trainer.datamodule.seed}"
-        raise InputError(f"was saved with {seeds}: a run keeps its seed")
-
-
 def check_batches(checkpoint: Mapping[str, Any], trainer: Trainer) -> None:
-    """Raise an `InputError` unless a run that stopped within an epoch gets the rest of that epoch's batches."""
+    """Raise an `InputError` unless a run keeps its seed, which its card names, and gets the rest of a begun epoch."""
+    within_epoch = progress_of(checkpoint)[1] > 0
     saved, loss = checkpoint.get("batches"), checkpoint.get("epoch_loss")
-    if not isinstance(saved, dict) or getattr(loss, "shape", None) != (2,):
+    if not isinstance(saved, dict) or (within_epoch and getattr(loss, "shape", None) != (2,)):
         raise InputError("is broken (it has not what the epoch's batches follow from)")
-    for name, value in batches_of(trainer).items():
-        if saved.get(name) != value:
+    expected = batches_of(trainer)
+    if saved.get("seed") != expected["seed"]:
+        raise InputError(f"was saved with seed_everything={saved.get('seed')}, not {expected['seed']}")
+    for name, value in expected.items():
+        if within_epoch and saved.get(name) != value:
             raise InputError(
                 f"was saved within an epoch with {name}={saved.get(name)}, not {value}: the rest of the epoch would be "
                 "other items"
