@@ -3,6 +3,8 @@
 import json
 import shutil
 
+import pytest
+
 
 def test_release_writes_a_model_that_loads(command, finished_run, tmp_path):
     result = command("release", finished_run, tmp_path / "checkpoints/shapes")
@@ -51,3 +53,13 @@ def test_seeds_are_added_later(command, finished_run, tmp_path):
     assert result.returncode == 0 and f"{folder}: wrote card.json, README.md\n" in result.stdout
     assert "Seed 0 (the mean is over it and 5);" in (folder / "README.md").read_text()
     assert "± 0.00 % (2)" in (tmp_path / "checkpoints/README.md").read_text()
+
+
+def test_seeds_that_a_new_release_leaves_out_are_named(command, finished_run, tmp_path):
+    folder = tmp_path / "shapes"
+    assert command("release", finished_run, folder).stderr == ""
+    card = json.loads((folder / "card.json").read_text())
+    (folder / "card.json").write_text(json.dumps(card | {"seeds": [0, 2, 1]}))
+    with pytest.warns(UserWarning, match="shapes: the model before had seeds that this one has not: 1, 2$"):
+        assert command("release", finished_run, folder).returncode == 0
+    assert json.loads((folder / "card.json").read_text())["seeds"] == [0]

@@ -32,10 +32,10 @@ def printed(bare, folder, *words):
     return result.stdout
 
 
-def refused(bare, folder, *words):
-    """The one line with which run.py refuses."""
+def refused(bare, folder, *words, status=1):
+    """The one line with which run.py refuses a model, or an input (status 3)."""
     result = run(bare, folder / "run.py", *words)
-    assert result.returncode == 1 and result.stdout == "" and result.stderr.count("\n") == 1, result
+    assert result.returncode == status and result.stdout == "" and result.stderr.count("\n") == 1, result
     assert result.stderr.startswith("run.py: ")
     return result.stderr
 
@@ -270,31 +270,41 @@ def test_floats_that_were_not_scaled_are_refused(bare, exported):
 
 def test_recordings_that_cannot_be_read_are_refused(bare, exported, tmp_path):
     folder, samples = exported("speech-commands-truncated"), numpy.zeros(8_000)
-    names = ("rate.wav", "short.wav", "nan.wav", "empty.wav", "text.wav", "none.wav")
-    rate, short, nan, empty, text, none = (tmp_path / name for name in names)
+    names = ("rate.wav", "short.wav", "nan.wav", "empty.wav", "text.wav", "none.wav", "cut.wav")
+    rate, short, nan, empty, text, none, cut = (tmp_path / name for name in names)
     soundfile.write(rate, samples, 8_000)
-    assert f"{rate}: has 8000 Hz, the model needs 16000 Hz; resample it" in refused(bare, folder, rate)
+    assert f"{rate}: has 8000 Hz, the model needs 16000 Hz; resample it" in refused(bare, folder, rate, status=3)
     soundfile.write(short, samples[:100], 16_000)
-    assert f"{short}: lasts 0.00625 s, below 0.1 s" in refused(bare, folder, short)
+    assert f"{short}: lasts 0.00625 s, below 0.1 s" in refused(bare, folder, short, status=3)
     soundfile.write(nan, samples + numpy.nan, 16_000, "FLOAT")
-    assert f"{nan}: has samples that are not finite" in refused(bare, folder, nan)
+    assert f"{nan}: has samples that are not finite" in refused(bare, folder, nan, status=3)
     empty.touch()
-    assert f"{empty}: empty (0 bytes)" in refused(bare, folder, empty)
+    assert f"{empty}: empty (0 bytes)" in refused(bare, folder, empty, status=3)
     text.write_text("no recording")
-    assert f"{text}: not a recording that can be read" in refused(bare, folder, text)
-    assert f"{tmp_path}: a folder; give files" in refused(bare, folder, tmp_path)
-    assert "/dev/null: a pipe or a device; give files" in refused(bare, folder, "/dev/null")
-    assert f"{none}: no such file" in refused(bare, folder, none)
+    cut.write_bytes(TALK.read_bytes()[:20_044])
+    assert f"{cut}: truncated: 20,000 of " in refused(bare, folder, cut, status=3)
+    assert f"{text}: not a recording that can be read" in refused(bare, folder, text, status=3)
+    assert f"{tmp_path}: a folder; give files" in refused(bare, folder, tmp_path, status=3)
+    assert "/dev/null: a pipe or a device; give files" in refused(bare, folder, "/dev/null", status=3)
+    assert f"{none}: no such file" in refused(bare, folder, none, status=3)
 
 
 def test_pictures_that_cannot_be_read_are_refused(bare, exported, tmp_path):
     folder, broken, deep = exported("vit-cifar10"), tmp_path / "broken.jpg", tmp_path / "deep.png"
     broken.write_bytes((SAMPLES / "cat.jpg").read_bytes()[:500])
-    assert f"{broken}: not a picture that can be read" in refused(bare, folder, broken)
-    assert f"{TALK}: not a picture that can be read" in refused(bare, folder, TALK)
+    assert f"{broken}: not a picture that can be read" in refused(bare, folder, broken, status=3)
+    assert f"{TALK}: not a picture that can be read" in refused(bare, folder, TALK, status=3)
     Image.fromarray(numpy.zeros((9, 9), numpy.uint16)).save(deep)
-    assert f"{deep}: has more than 8 bits per channel" in refused(bare, folder, deep)
-    assert f"{tmp_path}: a folder; give files" in refused(bare, folder, tmp_path)
+    assert f"{deep}: has more than 8 bits per channel" in refused(bare, folder, deep, status=3)
+    assert f"{tmp_path}: a folder; give files" in refused(bare, folder, tmp_path, status=3)
+
+
+def test_other_inputs_follow_one_that_cannot_be_read(bare, exported, tmp_path):
+    (tmp_path / "broken.jpg").write_text("no picture")
+    for name, file in (("vit-cifar10", SAMPLES / "cat.jpg"), ("spoken-words-ctc", TALK)):
+        result = run(bare, exported(name) / "run.py", tmp_path / "broken.jpg", file)
+        assert result.returncode == 3 and result.stdout.startswith(f"{file}:")
+        assert result.stderr.startswith(f"run.py: {tmp_path / 'broken.jpg'}: ") and result.stderr.count("\n") == 1
 
 
 def test_a_missing_package_is_named(bare, exported):

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from torch import nn
 
 from vitspeech.checkpoint.folder import CARD, HALF, Model, load, save
 from vitspeech.checkpoint.items import TRAINING_ITEMS
+from vitspeech.checkpoint.models_table import read_card
 from vitspeech.checkpoint.seeds import add_seeds, read_recipe, result
 from vitspeech.data.files import write_text
 from vitspeech.errors import InputError
@@ -51,6 +54,9 @@ def release(
         first.card |= {"metrics": measure_half(first), "weights": HALF}
     first.card |= {"name": Path(folder).name, "recipe": read_recipe(run), "runs": [result(first.card)]}
     add_seeds(first.card, [(path, model.card) for path, model in zip(others, rest, strict=True)], run)
+    if left_out := sorted(released_seeds(folder) - set(first.card["seeds"])):
+        seeds = ", ".join(map(str, left_out))
+        warnings.warn(f"{folder}: the model before had seeds that this one has not: {seeds}", stacklevel=2)
     save(first, folder, sorted(first.folder.glob("*.jsonl")))
     for file in (Path(run) / name for name in FILES):
         if file.exists():
@@ -77,6 +83,13 @@ def release_seeds(folder: str | Path, others: Sequence[str | Path], *, trust: Se
     add_seeds(card, [(path, load_finished(path, trust).card) for path in others], folder)
     write_text(json.dumps(card, indent=2) + "\n", Path(folder) / CARD)
     return card
+
+
+def released_seeds(folder: str | Path) -> set[int]:
+    """The seeds on the card of the model in a folder; none if it has no card that can be read."""
+    with suppress(OSError, InputError):
+        return set(read_card(Path(folder) / CARD)["seeds"])
+    return set()
 
 
 @torch.no_grad()

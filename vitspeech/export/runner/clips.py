@@ -13,7 +13,17 @@ import argparse
 from pathlib import Path
 
 import numpy
-from model_folder import fit_length, most_probable, open_graph, read_about, read_sound, run_command, softmax, within_one
+from model_folder import (
+    fit_length,
+    most_probable,
+    open_graph,
+    read_about,
+    read_each,
+    read_sound,
+    run_command,
+    softmax,
+    within_one,
+)
 
 FOLDER = Path(__file__).parent
 
@@ -43,8 +53,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", metavar="RECORDING", help="WAV, FLAC, OGG or MP3")
     files, model = parser.parse_args().files, Model()
-    for path in files:
-        clip = fit_length(read_sound(path, model.sample_rate_hz), model.samples)
+    for path, samples in read_each(files, lambda path: read_sound(path, model.sample_rate_hz)):
+        clip = fit_length(samples, model.samples)
         print(f"{path}: {most_probable(model.labels, model(clip[None])[0])}", flush=True)
 
 

@@ -15,7 +15,7 @@ import argparse
 from pathlib import Path
 
 import numpy
-from model_folder import open_graph, read_about, read_sound, run_command, within_one
+from model_folder import open_graph, read_about, read_each, read_sound, run_command, within_one
 
 FOLDER = Path(__file__).parent
 LONGEST_S = 60.0  # of a recording, whose whole length is attended to
@@ -84,8 +84,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="WAV, FLAC, OGG or MP3; or symbols")
     inputs, model = parser.parse_args().inputs, Model()
-    for given in inputs:
-        text = model.text(model(model.read(given)))
+    for given, content in read_each(inputs, model.read):
+        text = model.text(model(content))
         if model.symbols:
             spaced = any(character.isspace() for character in given) or any(len(label) > 1 for label in model.labels)
             print(f"{given} -> {text if spaced else text.replace(' ', '')}", flush=True)

@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 
 import numpy
-from model_folder import check_file, most_probable, open_graph, read_about, run_command
+from model_folder import check_file, most_probable, open_graph, read_about, read_each, run_command
 
 FOLDER = Path(__file__).parent
 
@@ -66,8 +66,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", metavar="PICTURE", help="BMP, GIF, JPEG, PNG, PPM, TIFF or WebP, any size")
     files, model = parser.parse_args().files, Model()
-    for path in files:
-        (probabilities,) = model(read_picture(path, model.side)[None])
+    for path, pixels in read_each(files, lambda path: read_picture(path, model.side)):
+        (probabilities,) = model(pixels[None])
         print(f"{path}: {most_probable(model.labels, probabilities)}", flush=True)
 
 

@@ -7,16 +7,20 @@ Shapes: N samples.
 
 import hashlib
 import json
+import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy
 
 FORMAT = 1  # the newest format of model.json that these files know
+UNREAD_STATUS = 3
 SHORTEST_S = 0.1  # of a recording
+STATED_BYTES = re.compile(r"^ *(?:data|SSND|Data Size) *: (\d+) \(should be (\d+)\)", re.M)  # libsndfile's log
+UNKNOWN_BYTES = 0x7FFF0000  # a WAV written to a pipe states this or more: length unknown
 LOUDEST = 16.0  # decoders of lossy formats exceed ±1; floats beyond this are integers that were not scaled
 
 
@@ -89,15 +93,19 @@ def read_sound(path: str | Path, rate_hz: int) -> numpy.ndarray:
     """Read a recording (WAV, FLAC, OGG or MP3), and average its channels: int16 (N,).
 
     Raises:
-        ValueError: If it is no recording, has another sample rate, or is shorter than `SHORTEST_S`.
+        ValueError: If it is no recording, is truncated, has another sample rate, or is shorter than `SHORTEST_S`.
     """
     import soundfile
 
     check_file(path)
     try:
-        samples, its_rate_hz = soundfile.read(Path(path).absolute(), dtype="float32", always_2d=True)
+        with soundfile.SoundFile(Path(path).absolute()) as recording:
+            stated, its_rate_hz = STATED_BYTES.search(recording.extra_info), recording.samplerate
+            samples = recording.read(dtype="float32", always_2d=True)
     except (RuntimeError, TypeError) as error:  # TypeError: samples without a header
         raise ValueError(f"{path}: not a recording that can be read ({error})") from None
+    if stated and int(stated[1]) < UNKNOWN_BYTES:
+        raise ValueError(f"{path}: truncated: {int(stated[2]):,} of {int(stated[1]):,} bytes of samples are present")
     if its_rate_hz != rate_hz:
         raise ValueError(f"{path}: has {its_rate_hz} Hz, the model needs {rate_hz} Hz; resample it: "
                          f"ffmpeg -i {shlex.quote(str(path))} -ar {rate_hz} resampled.wav")  # fmt: skip
@@ -106,6 +114,24 @@ def read_sound(path: str | Path, rate_hz: int) -> numpy.ndarray:
     if not numpy.isfinite(samples).all():
         raise ValueError(f"{path}: has samples that are not finite")
     return (samples.mean(1) * 32768).round().clip(-32768, 32767).astype(numpy.int16)
+
+
+def read_each(names: Iterable[str], read: Callable[[str], numpy.ndarray]) -> Iterator[tuple[str, numpy.ndarray]]:
+    """Yield each input of a command and what `read` returns for it.
+
+    One that cannot be read is reported in one line, and the others follow; then the exit status is 3.
+    """
+    unread = 0
+    for name in names:
+        try:
+            content = read(name)
+        except (ValueError, OSError) as error:
+            print(one_line(error), file=sys.stderr, flush=True)
+            unread += 1
+        else:
+            yield name, content
+    if unread:
+        sys.exit(UNREAD_STATUS)
 
 
 def fit_length(samples: numpy.ndarray, length: int) -> numpy.ndarray:
@@ -149,7 +175,7 @@ def most_probable(labels: list[str], probabilities: numpy.ndarray, count: int = 
 
 
 def run_command(command: Callable[[], None]) -> None:
-    """Run a command: bad input and missing packages are one line on standard error, with exit status 1."""
+    """Run a command: a bad model and missing packages are one line on standard error, with exit status 1."""
     try:
         command()
         sys.stdout.flush()
@@ -160,4 +186,9 @@ def run_command(command: Callable[[], None]) -> None:
     except ModuleNotFoundError as error:
         sys.exit(f"run.py: needs {error.name}: pip install {error.name.lower().replace('pil', 'pillow')}")
     except (ValueError, OSError) as error:
-        sys.exit(f"run.py: {' '.join(str(error).split())}")
+        sys.exit(one_line(error))
+
+
+def one_line(error: Exception) -> str:
+    """What a command prints of an error."""
+    return f"run.py: {' '.join(str(error).split())}"

@@ -19,7 +19,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy
-from model_folder import fit_length, most_probable, open_graph, read_about, read_sound, run_command, softmax, within_one
+from model_folder import (
+    fit_length,
+    most_probable,
+    open_graph,
+    read_about,
+    read_each,
+    read_sound,
+    run_command,
+    softmax,
+    within_one,
+)
 from stream_state import load_state, save_state
 
 FOLDER = Path(__file__).parent
@@ -118,8 +128,7 @@ def main() -> None:
         parser.error("a state is for one recording, without --clip")
     if options.clip and model.about["task"] != "classification":
         parser.error("--clip is for classifiers; this model has other outputs")
-    for path in options.files:
-        samples = read_sound(path, model.sample_rate_hz)
+    for path, samples in read_each(options.files, lambda path: read_sound(path, model.sample_rate_hz)):
         if options.clip:
             probabilities = model.clip(fit_length(samples, model.about["clip_samples"]))
             print(f"{path}: {most_probable(model.labels, probabilities)}", flush=True)
