@@ -185,12 +185,24 @@ def test_every_config_begins_with_a_description(path):
     [
         (
             "model: {init_args: {network: {init_args: {widht: 192}}}}",
-            "model.network: vitspeech.ViT: Option 'widht' is not accepted",
+            "model.network: vitspeech.ViT: Option 'widht' is not accepted; did you mean width?\n",
         ),
-        ("model: {warmpu: 0.1}", "model: vitspeech.Classification: Option 'warmpu' is not accepted"),
+        (
+            "model: {warmpu: 0.1}",
+            "model: vitspeech.Classification: Option 'warmpu' is not accepted; did you mean warmup?",
+        ),
+        (
+            "model: {init_args: {optimizer: {init_args: {wieght_decay: 0.1}}}}",
+            "model.optimizer: timm.optim.Muon: Option 'wieght_decay' is not accepted; did you mean weight_decay?",
+        ),
+        (
+            "model: {init_args: {optimizer: {class_path: timm.optim.Mun}}}",
+            "model.optimizer: timm.optim.Mun: module 'timm.optim' has no attribute 'Mun'\n",
+        ),
         ("model: {class_path: vitspeech.Recogniton}", "vitspeech.Recogniton"),
         ("data: {class_path: vitspeech.Shape}", "vitspeech.Shape"),
-        ("trainer: {max_epoch: 3}", "max_epoch"),
+        ("trainer: {max_epoch: 3}", "Group 'trainer' does not accept option 'max_epoch'; did you mean max_epochs?\n"),
+        ("trainer: {zzz: 3}", "Group 'trainer' does not accept option 'zzz'\n"),
     ],
 )
 def test_a_mistake_in_a_config_is_one_line_that_names_it(tmp_path, capsys, text, key):
@@ -208,6 +220,22 @@ def test_a_config_that_is_not_one_is_refused_with_its_place(tmp_path, text, mess
     (tmp_path / "wrong.yaml").write_text(text)
     with pytest.raises(InputError, match=f"wrong.yaml: .*{message}"):
         TrainingCLI([f"--config={tmp_path / 'wrong.yaml'}"])
+
+
+@pytest.mark.parametrize(
+    ("mistyped", "meant"),
+    [
+        ("--trainer.max_epoch", "--trainer.max_epochs"),
+        ("--max_epochs", "--trainer.max_epochs"),
+        ("--seed_everythin", "--seed_everything"),
+        ("--zzz", None),
+    ],
+)
+def test_the_option_that_a_mistyped_one_resembles_is_named(capsys, mistyped, meant):
+    with pytest.raises(SystemExit):
+        TrainingCLI([f"--config={ROOT / 'configs/shapes/vit.yaml'}", f"{mistyped}=3"])
+    hint = f"; did you mean {meant}?" if meant else ""
+    assert capsys.readouterr().err == f"vitspeech train: unrecognized arguments: {mistyped}=3{hint}\n"
 
 
 def test_a_mistake_on_the_command_line_is_an_error_of_usage(capsys):

@@ -32,7 +32,7 @@ from vitspeech.training.endings import clear_ending
 from vitspeech.training.init_from import find_weights, keep
 from vitspeech.training.lock import RunLock
 from vitspeech.training.open_run import OpenRun
-from vitspeech.training.parser import Parser, plain_settings, readable, restrict_imports, wrong_config
+from vitspeech.training.parser import Parser, plain_settings, readable, restrict_imports, suggestion, wrong_config
 from vitspeech.training.precision import precision_hint
 from vitspeech.training.processes import after_restart, divide_steps, leave, one_message, share_network
 from vitspeech.training.progress import Progress
@@ -126,7 +126,8 @@ class TrainingCLI(LightningCLI):
             super().parse_arguments(parser, args)
         except ArgumentError as error:
             file = wrong_config(parser, args, str(error))
-            print(f"{PROGRAM}: {file + ': ' if file else ''}{readable(str(error))}", file=sys.stderr)
+            line = readable(str(error))
+            print(f"{PROGRAM}: {file + ': ' if file else ''}{line}{suggestion(parser, line)}", file=sys.stderr)
             sys.exit(1 if file else 2)  # 1 for bad input in a file, 2 for wrong usage
         check_objects(self.config, self.arguments.trust)
 

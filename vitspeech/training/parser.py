@@ -6,6 +6,7 @@ import pydoc
 import re
 from argparse import ArgumentError
 from collections.abc import Sequence
+from difflib import get_close_matches
 from types import NoneType
 from typing import Any, get_args
 
@@ -103,12 +104,49 @@ def readable(error: str) -> str:
     quoted = r"\1 is not a text; put yes, no, on and off in quotes"
     line = re.sub(r"Expected a <class 'str'>. Got value: (True|False)", quoted, line)
     line = re.sub(r" - Import path vitspeech\.\w+ does not correspond to a subclass of \w+", "", line)
+    line = re.sub(r"Type typing\.Callable.*? expects a function or a callable class: ", "", line)
+    of_class = r"(Parser key \"optimizer\": )(.*)\. Got value: Namespace\(.*class_path='([^']+)'.*"
+    line = re.sub(of_class, r"\1Problem with given class_path '\3': \2", line)
     keys = re.findall(r"Parser key \"([^\"]+)\": Problem with given class_path '([^']+)': ", line)
     if not keys:
         return re.sub(r"^Problem with given class_path '[^']+': ", "", line)
     _, last = keys[-1]
     reason = re.sub(r".*Problem with given class_path '[^']+': ", "", line)
     return f"{'.'.join(key for key, _ in keys)}: {last}: {reason}"
+
+
+def suggestion(parser: Parser, line: str) -> str:
+    """What the user may have meant by an option that the parser does not accept: `; did you mean depth?`, or nothing.
+
+    Args:
+        parser: The parser that refused it.
+        line: Its error as `readable` returns it.
+    """
+    if nested := re.search(r"([\w.]+): Option '(\w+)' is not accepted", line):
+        kind = pydoc.locate(nested[1])
+        if not inspect.isclass(kind):
+            return ""
+        of_class = Parser(exit_on_error=False)
+        of_class.add_class_arguments(kind, fail_untyped=False)
+        return meant(nested[2], options(of_class))
+    names = options(parser)
+    if unknown := re.search(r"unrecognized arguments: (--[\w.]+)", line):
+        inner = [option for option in names if option.endswith(unknown[1].replace("--", "."))]  # max_epochs
+        return meant(unknown[1], [f"--{option}" for option in inner or names], cutoff=0 if inner else 0.8)
+    if group := re.search(r"Group '([\w.]+)' does not accept option '(\w+)'", line):
+        return meant(group[2], [name.removeprefix(f"{group[1]}.") for name in names if name.startswith(f"{group[1]}.")])
+    return ""
+
+
+def options(parser: Parser) -> list[str]:
+    """The names of a parser's options, without dashes."""
+    return [option.removeprefix("--") for option in parser._option_string_actions]
+
+
+def meant(name: str, names: Sequence[str], cutoff: float = 0.6) -> str:
+    """The name that is most like another one, as a question; nothing if none is alike."""
+    close = get_close_matches(name, names, n=1, cutoff=cutoff)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def wrong_config(parser: LightningArgumentParser, arguments: Sequence[str], reason: str) -> str | None:
