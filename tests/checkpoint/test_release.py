@@ -162,6 +162,19 @@ def test_seeds_are_of_one_config(finished_run, tmp_path, key, value, message):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize(
+    "key, sums", [("starts_from_sha256", ("0" * 64, "1" * 64)), ("teachers_sha256", (["0" * 64], []))]
+)
+def test_seeds_learn_from_the_same_weights(finished_run, tmp_path, key, sums):
+    first, other = (other_seed(finished_run, tmp_path, seed=seed, accuracy=0.5) for seed in (4, 5))
+    for run, value in zip((first, other), sums, strict=True):
+        card = json.loads((run / "model/card.json").read_text())
+        (run / "model/card.json").write_text(json.dumps(card | {key: value}))
+    with pytest.raises(InputError, match=rf"seed5: learned from other weights than .*seed4 \({key} differs\)"):
+        release(first, tmp_path / "x", [other])
+    release(first, tmp_path / "x", [finished_run])  # of a version that did not keep them
+
+
 def test_seeds_may_differ_in_what_does_not_change_what_is_learned(finished_run, tmp_path):
     other = other_seed(finished_run, tmp_path, seed=5, accuracy=0.5)
     changes = {"seed_everything": 5, "data.init_args.seed": 5, "data.init_args.root": "elsewhere"}

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 import vitspeech
 from vitspeech.checkpoint.folder import save
+from vitspeech.data.files import sha256
 from vitspeech.errors import InputError
 from vitspeech.tasks import Classification, Distillation
 from vitspeech.tasks.distillation import Teachers
@@ -30,6 +31,11 @@ def other_weights(run, folder, seed=7):
         torch.nn.init.normal_(parameter, std=0.3)
     save(model, folder)
     return str(folder)
+
+
+def interrupt_second_epoch(task):
+    if task.current_epoch == 1:
+        raise KeyboardInterrupt
 
 
 def noise(model, batch=6):
@@ -76,12 +82,29 @@ def test_a_run_learns_from_its_teacher_and_names_it(finished_run, tmp_path, caps
     TrainingCLI([*TINY, *distill, "--trainer.max_epochs=8", f"--run={tmp_path / 'run'}"]).train()
     card = json.loads((tmp_path / "run/model/card.json").read_text())
     assert card["teachers"] == ["certain"]
+    assert card["teachers_sha256"] == [sha256(tmp_path / "certain/model.safetensors")]
     model = vitspeech.load(tmp_path / "run")
     assert (model.network(noise(model)).argmax(-1) == 0).all()
     assert not any("teacher" in name for name in model.network.state_dict())
     checkpoint = torch.load(tmp_path / "run/last.ckpt", weights_only=True)
     assert not any("teacher" in name for name in checkpoint["state_dict"])
     assert "teacher" not in yaml.safe_load((tmp_path / "run/model/config.yaml").read_text())["network"].get("init_args")
+
+
+def test_a_run_is_not_resumed_with_other_weights_of_its_teacher(finished_run, tmp_path, monkeypatch):
+    teacher = other_weights(finished_run, tmp_path / "teacher")
+    arguments = [f"--model.distillation.teachers={teacher}", "--trainer.max_epochs=2", f"--run={tmp_path / 'run'}"]
+    with monkeypatch.context() as stopped, pytest.raises(SystemExit):
+        stopped.setattr(Classification, "on_train_epoch_start", interrupt_second_epoch, raising=False)
+        TrainingCLI([*TINY, *arguments]).train()
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()}
+    other_weights(finished_run, tmp_path / "teacher", seed=8)
+    with pytest.raises(InputError, match="run: its teachers have other weights than when it began; start a new run"):
+        TrainingCLI([f"--resume={tmp_path / 'run'}"]).train()
+    assert before == {path: path.read_bytes() for path in before}
+    other_weights(finished_run, tmp_path / "teacher")
+    TrainingCLI([f"--resume={tmp_path / 'run'}"]).train()
+    assert (tmp_path / "run/model").is_dir()
 
 
 @pytest.mark.parametrize("weight, teachers, message", [(1.5, "x", "weight=1.5"), (0.5, [], "no teachers")])

@@ -52,7 +52,9 @@ def test_encoder_statistics_and_rows_of_known_labels_are_taken(finished_speech_r
     record = json.loads((run / "init_from.json").read_text())
     assert "tokens.log_mel.mean" in record["taken"] and record["new_labels"] == ["tree"] and "weights" not in record
     assert yaml.safe_load((run / "config.yaml").read_text())["init_from"] == str(finished_speech_run)
-    assert vitspeech.load(run).card["starts_from"] == "tiny-speech"
+    card = vitspeech.load(run).card
+    assert card["starts_from"] == "tiny-speech"
+    assert card["starts_from_sha256"] == vitspeech.load(finished_speech_run).card["sha256"]
 
 
 @pytest.mark.parametrize(

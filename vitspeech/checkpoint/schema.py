@@ -108,7 +108,7 @@ def is_settings(value: Any) -> bool:
 
 
 ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
-    **dict.fromkeys(("sha256", "config_sha256"), (is_sum, "a SHA-256")),
+    **dict.fromkeys(("sha256", "config_sha256", "starts_from_sha256"), (is_sum, "a SHA-256")),
     **dict.fromkeys(("name", "split", "commit", "hardware", "starts_from"), (is_text, "a text")),
     "format": (lambda value: is_count(value) and value >= 1, "a whole number from 1"),
     "data": (is_class, "a mapping with class_path and init_args"),
@@ -117,6 +117,7 @@ ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
     "metrics": (is_metrics, "a mapping from names to numbers"),
     "parameters": (is_count, "a whole number"),
     "teachers": (is_list_of(is_text), "a list of names"),
+    "teachers_sha256": (is_list_of(is_sum), "a list of SHA-256"),
     "weights": (lambda value: value == "float16", "float16"),
     "seeds": (lambda value: is_list_of(is_number)(value) and value, "a list of numbers"),
     "recipe": (is_mapping_to(lambda item: True), "a mapping from keys of a config to values"),

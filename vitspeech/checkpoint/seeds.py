@@ -13,6 +13,7 @@ RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, a
     r"^seed_everything$|^data\..*\b(seed|root|download|workers|storage|broken)$"
     r"|^every_(minutes|steps)$|^trainer\.(accelerator|default_root_dir|log_every_n_steps|enable_\w+|logger|profiler)(\.|$)"
 )
+LEARNED_FROM = ("starts_from_sha256", "teachers_sha256")  # keys of a card
 FACTS = ("minutes", "commit", "hardware", "resumed")  # of a run's card, kept for each seed
 
 
@@ -60,13 +61,17 @@ def add_seeds(card: dict[str, Any], others: Sequence[tuple[str | Path, dict[str,
         name: The run or the model of the card, for messages.
 
     Raises:
-        InputError: If the config of a run differs in more than the seed, or the seeds are not all different.
+        InputError: If the config of a run differs in more than the seed, it started or learned from other weights, or
+            the seeds are not all different.
     """
     if others and not {"recipe", "runs"} <= card.keys():
         raise InputError(f"{name}: its card has no recipe to compare runs with; release the first run again")
-    for run, _ in others:
+    for run, other in others:
         for key, values in differences(card["recipe"], read_recipe(run)):
             raise InputError(f"{run}: {key} is {values[1]}, but {values[0]} in {name}; seeds must be of one config")
+        for key in LEARNED_FROM:
+            if key in card and key in other and card[key] != other[key]:
+                raise InputError(f"{run}: learned from other weights than {name} ({key} differs)")
     runs = card["runs"] + [result(other) for _, other in others]
     seeds = [run["seed"] for run in runs]
     if len(set(seeds)) < len(seeds):

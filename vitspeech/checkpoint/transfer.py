@@ -21,6 +21,7 @@ class Transfer:
 
     Args:
         source: The folder of the model.
+        sha256: Of its weights.
         weights: By their names in the network; those with a row for each label have the source's rows where both have
             the label, and the network's own rows elsewhere.
         taken: Names of the tensors that are taken as a whole.
@@ -33,6 +34,7 @@ class Transfer:
     """
 
     source: str
+    sha256: str
     weights: dict[str, Tensor]
     taken: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -81,7 +83,7 @@ def transfer(model: Model, network: nn.Module, labels: Sequence[str], preprocess
             other mel bins.
     """
     check_front_end(model, network, preprocessing)
-    found = Transfer(str(model.folder), {})
+    found = Transfer(str(model.folder), model.card["sha256"], {})
     source, own = model.network.state_dict(), network.state_dict()
     count = 0
     for name, tensor in own.items():

@@ -53,12 +53,16 @@ class Teachers:
     Raises:
         FileNotFoundError: If a teacher is missing.
         InputError: If a teacher is broken, or has other labels or inputs.
+
+    Attributes:
+        sha256: Of the weights of each teacher.
     """
 
     def __init__(self, settings: Distillation, labels: Sequence[str], preprocessing: dict[str, Any]) -> None:
         self.settings = settings
         folders = [settings.teachers] if isinstance(settings.teachers, str) else settings.teachers
-        self.networks = [find_teacher(folder, labels, preprocessing).network for folder in folders]
+        models = [find_teacher(folder, labels, preprocessing) for folder in folders]
+        self.networks, self.sha256 = [model.network for model in models], [model.card["sha256"] for model in models]
 
     def loss(self, inputs: Tensor, logits: Tensor) -> Tensor:
         """T² KL(teachers ‖ network), a mean over the batch: inputs of the network, logits (B, C) -> ()."""

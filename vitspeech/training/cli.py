@@ -201,6 +201,8 @@ class TrainingCLI(LightningCLI):
         check_sizes(self.config, self.model, self.datamodule)
         with config_errors("task, network, data and optimizer do not fit each other", all_errors=True):
             self.model.try_out(self.datamodule)
+        if saved:
+            run_folder.check_teachers(given.resume, self.learned_from().get("teachers_sha256"))
         checkpoint = Path(given.resume, LAST) if saved else None
         try:
             with trainer_errors(), one_message(self.trainer):
@@ -220,7 +222,8 @@ class TrainingCLI(LightningCLI):
         given = self.arguments
         if given.resume:
             return Path(given.resume)
-        return run_folder.start(given.run, given.configs, self.resolved_config(), self.origin(), self.lock)
+        origin = self.origin() | self.learned_from()
+        return run_folder.start(given.run, given.configs, self.resolved_config(), origin, self.lock)
 
     def resolved_config(self) -> str:
         """The config as YAML, with what follows from it as comments."""
@@ -235,6 +238,14 @@ class TrainingCLI(LightningCLI):
     def origin(self) -> dict[str, Any]:
         """Commit, hardware and versions of this start."""
         return provenance(self.trainer.strategy.root_device, self.trainer.world_size)
+
+    def learned_from(self) -> dict[str, Any]:
+        """The checksums of the weights that training starts from, and of the teachers'."""
+        teachers = getattr(self.model, "teachers", None)
+        return {
+            **({"starts_from_sha256": self.transfer.sha256} if self.transfer else {}),
+            **({"teachers_sha256": teachers.sha256} if teachers else {}),
+        }
 
     def record_start(self) -> None:
         """Write into the folder of the run what is trained, and print it."""

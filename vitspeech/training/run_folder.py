@@ -101,7 +101,7 @@ def start(
         run: The folder that the user names, or `None`.
         configs: The configs that the command line names; the first one names the run.
         config: The resolved config.
-        origin: The `provenance` of this start.
+        origin: The `provenance` of this start, and the checksums of the weights that it learns from.
         lock: Holds the folder from here on.
 
     Raises:
@@ -139,6 +139,22 @@ def resume(run: str | Path, config: str, origin: dict[str, Any]) -> Path:
     file = folder / "run.json"
     write_json(with_start(json.loads(file.read_text()) if file.exists() else None, origin), file)
     return folder
+
+
+def check_teachers(run: str | Path, sums: list[str] | None) -> None:
+    """Check that a run goes on with the teachers that it began with.
+
+    Args:
+        run: The folder of the run.
+        sums: The SHA-256 of the weights of its present teachers.
+
+    Raises:
+        InputError: If there was another model in a teacher's folder when the run began.
+    """
+    file = Path(run, "run.json")
+    before = json.loads(file.read_text()).get("teachers_sha256") if file.exists() else None
+    if before is not None and before != sums:
+        raise InputError(f"{run}: its teachers have other weights than when it began; start a new run")
 
 
 def discard(folder: Path) -> None:
