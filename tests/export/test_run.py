@@ -331,5 +331,5 @@ def test_an_encoder_decoder_of_symbols_has_their_transcript(bare, finished_symbo
     texts = ["0 1 2 3", "44", "3 1 4 1 2 0 0"]
     expected = command("transcribe", finished_symbols_run, "--symbols", *texts).stdout
     assert printed(bare, folder, *texts) == expected
-    assert "7 is not a symbol of the model; there are 0, 1, 2, 3, 4" in refused(bare, folder, "0 7")
-    assert "no symbols" in refused(bare, folder, " ")
+    assert "7 is not a symbol of the model; there are 0, 1, 2, 3, 4" in refused(bare, folder, "0 7", status=3)
+    assert "no symbols" in refused(bare, folder, " ", status=3)

@@ -114,7 +114,7 @@ ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
     "data": (is_class, "a mapping with class_path and init_args"),
     "splits": (is_mapping_to(is_split), "a mapping from splits to items and sha256"),
     "heard_words": (is_list_of(is_text), "a list of words"),
-    "metrics": (is_metrics, "a mapping from names to numbers"),
+    **dict.fromkeys(("metrics", "spotting_choice"), (is_metrics, "a mapping from names to numbers")),
     "parameters": (is_count, "a whole number"),
     "teachers": (is_list_of(is_text), "a list of names"),
     "teachers_sha256": (is_list_of(is_sum), "a list of SHA-256"),
@@ -124,7 +124,6 @@ ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
     "runs": (lambda value: is_list_of(is_run)(value) and value, "a list of results with seed, metrics and commit"),
     "minutes": (is_number, "a number"),
     "spotting": (is_settings, "a mapping of settings"),
-    "spotting_choice": (is_metrics, "a mapping from names to numbers"),
     "resumed": (is_list_of(is_start), "a list of mappings with commit and hardware"),
     **dict.fromkeys(
         ("look_back_ms", "look_ahead_ms", "delay_ms"), (lambda value: value is None or is_number(value), "a number")
