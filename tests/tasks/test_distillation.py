@@ -99,7 +99,9 @@ def test_a_run_is_not_resumed_with_other_weights_of_its_teacher(finished_run, tm
         TrainingCLI([*TINY, *arguments]).train()
     before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()}
     other_weights(finished_run, tmp_path / "teacher", seed=8)
-    with pytest.raises(InputError, match="run: its teachers have other weights than when it began; start a new run"):
+    with pytest.raises(
+        InputError, match="run: its teachers have other weights than when the run began; start a new run"
+    ):
         TrainingCLI([f"--resume={tmp_path / 'run'}"]).train()
     assert before == {path: path.read_bytes() for path in before}
     other_weights(finished_run, tmp_path / "teacher")

@@ -16,7 +16,7 @@ from vitspeech.checkpoint.transfer import transfer
 from vitspeech.errors import InputError
 from vitspeech.tasks import Classification
 from vitspeech.training.cli import TrainingCLI, train
-from vitspeech.training.run_folder import model_name
+from vitspeech.training.run_folder import check_learned_from, model_name
 
 SHORT = ["--trainer.max_epochs=1", "--data.init_args.words=[go, tree, stop]"]
 STILL = [*SHORT, "--model.optimizer={class_path: torch.optim.SGD, init_args: {lr: 0.0}}"]
@@ -142,6 +142,16 @@ def test_a_resumed_run_does_not_read_the_model_again(finished_speech_run, tmp_pa
     assert (run / "init_from.json").exists()
     for name, tensor in weights(tmp_path / "whole").items():
         assert torch.equal(tensor, weights(run)[name]), name
+
+
+def test_a_run_goes_on_with_the_start_that_it_began_with(tmp_path):
+    sums = {"starts_from_sha256": "0" * 64}
+    check_learned_from(tmp_path, sums)  # without run.json
+    (tmp_path / "run.json").write_text(json.dumps({"commit": "x"} | sums))
+    check_learned_from(tmp_path, sums)
+    check_learned_from(tmp_path, {})
+    with pytest.raises(InputError, match="the model that it starts from has other weights than when the run began"):
+        check_learned_from(tmp_path, {"starts_from_sha256": "1" * 64})
 
 
 def test_a_model_without_common_weights_is_refused(finished_run, finished_speech_run, tmp_path):

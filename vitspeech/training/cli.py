@@ -201,8 +201,8 @@ class TrainingCLI(LightningCLI):
         check_sizes(self.config, self.model, self.datamodule)
         with config_errors("task, network, data and optimizer do not fit each other", all_errors=True):
             self.model.try_out(self.datamodule)
-        if saved:
-            run_folder.check_teachers(given.resume, self.learned_from().get("teachers_sha256"))
+        if given.resume:
+            run_folder.check_learned_from(given.resume, self.learned_from())
         checkpoint = Path(given.resume, LAST) if saved else None
         try:
             with trainer_errors(), one_message(self.trainer):

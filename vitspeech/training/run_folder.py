@@ -141,20 +141,24 @@ def resume(run: str | Path, config: str, origin: dict[str, Any]) -> Path:
     return folder
 
 
-def check_teachers(run: str | Path, sums: list[str] | None) -> None:
-    """Check that a run goes on with the teachers that it began with.
+def check_learned_from(run: str | Path, sums: dict[str, Any]) -> None:
+    """Check that a run goes on with the weights that it began with, those of its teachers and of its start.
 
     Args:
         run: The folder of the run.
-        sums: The SHA-256 of the weights of its present teachers.
+        sums: Their present checksums, by the keys of run.json; without those of the start if there is a checkpoint.
 
     Raises:
-        InputError: If there was another model in a teacher's folder when the run began.
+        InputError: If there was another model in a folder when the run began.
     """
     file = Path(run, "run.json")
-    before = json.loads(file.read_text()).get("teachers_sha256") if file.exists() else None
-    if before is not None and before != sums:
-        raise InputError(f"{run}: its teachers have other weights than when it began; start a new run")
+    before = json.loads(file.read_text()) if file.exists() else {}
+    for key, kind in (
+        ("starts_from_sha256", "the model that it starts from has"),
+        ("teachers_sha256", "its teachers have"),
+    ):
+        if key in sums and before.get(key, sums[key]) != sums[key]:
+            raise InputError(f"{run}: {kind} other weights than when the run began; start a new run")
 
 
 def discard(folder: Path) -> None:
