@@ -4,6 +4,9 @@ import json
 from argparse import Namespace
 from pathlib import Path
 
+import pytest
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+
 from vitspeech.sweep import gpu_hour
 from vitspeech.sweep.gpu_hour import Step
 from vitspeech.training.configs import shipped_configs
@@ -52,7 +55,8 @@ def test_an_unfinished_training_is_resumed(tmp_path, monkeypatch):
     commands = []
 
     class Finished:
-        def __init__(self, command, **options):
+        def __init__(self, command, env, **options):
+            assert env["VITSPEECH_DATA"] == "data"
             commands.append(command[1:])
 
         def wait(self, seconds):
@@ -60,10 +64,10 @@ def test_an_unfinished_training_is_resumed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(gpu_hour.subprocess, "Popen", Finished)
     step = Step("net", ["-m", "vitspeech", "train", "--config", "x"], 1, run=tmp_path / "net")
-    gpu_hour.run(step, tmp_path / "log", 60)
+    gpu_hour.run(step, tmp_path / "log", 60, Path("data"))
     (tmp_path / "net").mkdir()
     (tmp_path / "net/run.json").touch()
-    gpu_hour.run(step, tmp_path / "log", 60)
+    gpu_hour.run(step, tmp_path / "log", 60, Path("data"))
     assert commands == [step.command, ["-m", "vitspeech", "train", "--resume", str(tmp_path / "net")]]
 
 
@@ -109,6 +113,15 @@ def test_a_config_is_tried_for_two_steps(tmp_path):
     assert gpu_hour.try_config([*arguments, f"--run={tmp_path / 'run'}"]).startswith("ok")
     assert (tmp_path / "run/last.ckpt").exists()
     assert gpu_hour.try_config(["--config=nothing"]).startswith("FileNotFoundError: nothing")
+
+
+def test_a_signal_to_stop_ends_the_trial_of_configs(monkeypatch):
+    def stop(arguments):
+        raise SIGTERMException
+
+    monkeypatch.setattr(gpu_hour, "TrainingCLI", stop)
+    with pytest.raises(SIGTERMException):
+        gpu_hour.try_config([])
 
 
 def test_the_command_writes_a_summary(command, tmp_path):

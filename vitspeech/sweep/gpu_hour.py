@@ -7,6 +7,7 @@ FOLDER/NAME.json      the numbers of a benchmark
 FOLDER/NAME/          the run of a training
 """
 
+import os
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from vitspeech.data.files import write_json
 from vitspeech.documents import read_json
@@ -75,7 +78,7 @@ def plan(out: Path, data: Path, *, tiny: bool = False) -> list[Step]:
         run, overlays = out / config.replace("/", "-"), [] if config.endswith("-gpu") else ["trainer/gpu"]
         configs = [config, *(["trainer/cpu", "trainer/smoke"] if tiny else overlays)]
         named = [word for name in configs for word in ("--config", name)]
-        command = ["-m", "vitspeech", "train", *named, "--data.root", str(data), "--run", str(run)]
+        command = ["-m", "vitspeech", "train", *named, "--run", str(run)]
         return Step(run.name, command, minutes, NEEDS[config.split("/")[0]], run)
 
     configs = ["-m", "vitspeech", "gpu-hour", "--configs", "-o", str(out), "--data", str(data), *["--tiny"] * tiny]
@@ -127,20 +130,20 @@ def run_all(steps: Sequence[Step], out: Path, data: Path, minutes: float, note: 
             result = {"status": "no time left"}
         else:
             note(f"{step.name} …")
-            result = run(step, out / f"{step.name}.log", min(left, 60 * step.minutes))
+            result = run(step, out / f"{step.name}.log", min(left, 60 * step.minutes), data)
         summary[step.name] = result
         write_json(summary, file)
         note(f"{step.name}: {result['status']}, {result.get('seconds', 0):.0f} s: {result.get('last', '')}")
     return int(any(result["status"] == "failed" for result in summary.values()))
 
 
-def run(step: Step, log: Path, seconds: float) -> dict[str, Any]:
+def run(step: Step, log: Path, seconds: float, data: Path) -> dict[str, Any]:
     """Run one step for so many seconds at most; one that takes longer is told to stop, so that it can be resumed."""
     resumed = step.run is not None and (step.run / "run.json").exists()
     command = ["-m", "vitspeech", "train", "--resume", str(step.run)] if resumed else step.command
-    start = time.monotonic()
+    start, environment = time.monotonic(), os.environ | {"VITSPEECH_DATA": str(data)}
     with log.open("a") as output:
-        process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=subprocess.STDOUT, env=environment)
         try:
             status = "failed" if process.wait(seconds) else "done"
         except subprocess.TimeoutExpired:
@@ -173,6 +176,7 @@ def try_configs(out: Path, data: Path, note: Callable[[str], None], *, tiny: boo
     Returns:
         1 if one failed, else 0.
     """
+    os.environ["VITSPEECH_DATA"] = str(data)  # some data sets read those of another, and have no `root`
     names = [name for name in shipped_configs() if not name.startswith("trainer/")]
     file, failed = out / "configs.json", 0
     results = read_json(file) if file.exists() else {}
@@ -190,7 +194,7 @@ def try_configs(out: Path, data: Path, note: Callable[[str], None], *, tiny: boo
             arguments = [f"--config={name}", "--config=trainer/smoke", f"--run={run}"]
             arguments += [f"--trainer.accelerator={'cpu' if tiny else 'gpu'}", "--trainer.precision=bf16-mixed"]
             arguments += ["--trainer.enable_progress_bar=false", "--trainer.callbacks=null"]
-            arguments += [f"--data.root={data}"] * bool(needs) + ["--model.compile=true"] * (mode == "compiled")
+            arguments += ["--model.compile=true"] * (mode == "compiled")
             results[key] = try_config(arguments)
             failed += not results[key].startswith("ok")
             note(f"{key}: {results[key]}")
@@ -206,6 +210,8 @@ def try_config(arguments: Sequence[str]) -> str:
     start = time.monotonic()
     try:
         TrainingCLI(arguments).fit()
+    except SIGTERMException:  # the time is up
+        raise
     except (Exception, SystemExit) as error:  # whatever it is, the next config is tried
         return f"{type(error).__name__}: {error}".partition("\n")[0][:300]
     return f"ok, {time.monotonic() - start:.1f} s"

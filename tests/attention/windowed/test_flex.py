@@ -1,15 +1,16 @@
-"""The block-sparse kernel: its masks against the dense one on CPU (not compiled, forward), all of it on CUDA.
+"""The block-sparse kernel: its masks against the dense one on CPU (forward), all of it on CUDA.
 
 Shapes: B = 2 sequences, H = 3 heads, T = 5 to 300 tokens, K = 16.
 """
 
+import shutil
 import warnings
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.attention.flex_attention import create_block_mask
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -43,6 +44,17 @@ def test_kernel_equals_the_dense_mask(tokens, left, right, padded):
     padding = padding_mask(torch.tensor([tokens, tokens // 3]), tokens) if padded else None
     result = flex.attend(*inputs, left, right, padding, 16**-0.5)
     assert_close(result.double(), dense(inputs, left, right, padding), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler")
+def test_the_compiled_kernel_takes_several_windows(monkeypatch):
+    compiled = torch.compile(flex_attention)
+    monkeypatch.setattr(flex, "kernel", lambda device: compiled)
+    for tokens, left, right, padded in [(140, 8, 2, False), (140, 16, 4, False), (150, 5, 0, True)]:
+        inputs = [tensor.detach() for tensor in drawn(tokens)]
+        padding = padding_mask(torch.tensor([tokens, tokens // 3]), tokens) if padded else None
+        result = flex.attend(*inputs, left, right, padding, 16**-0.5)
+        assert_close(result.double(), dense(inputs, left, right, padding), atol=1e-5, rtol=1e-4)
 
 
 @settings(deadline=None, max_examples=100)

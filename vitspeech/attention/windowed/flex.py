@@ -46,9 +46,10 @@ def block_mask(query: Tensor, left: int, right: int, padding: Tensor | None) -> 
     blocks = window_blocks(query.shape[2], left, right, query.device, padding is not None)
     if padding is None:
         return blocks
+    within = blocks.mask_mod
 
     def allowed(batch: Tensor, head: Tensor, t: Tensor, s: Tensor) -> Tensor:
-        return (s - t >= -left) & (s - t <= right) & padding[batch, s]
+        return within(batch, head, t, s) & padding[batch, s]
 
     return BlockMask(*blocks.as_tuple(flatten=False)[:-1], mask_mod=allowed)
 
@@ -68,10 +69,12 @@ def window_blocks(tokens: int, left: int, right: int, device: torch.device, padd
         -> (1, 1, T, T) in blocks
     """
 
-    def allowed(batch: Tensor, head: Tensor, t: Tensor, s: Tensor) -> Tensor:
-        return (s - t >= -left) & (s - t <= right)
+    def within(batch: Tensor, head: Tensor, t: Tensor, s: Tensor) -> Tensor:
+        return (s - t >= farthest[0]) & (s - t <= farthest[1])
 
     with torch.inference_mode(False):  # the cached tensors may be used in training, too
+        # In a tensor, since a second window would turn integers into symbols, which the kernel cannot compile.
+        farthest = torch.tensor([-left, right], device=device)
         first = torch.arange(0, tokens, SIDE, device=device)
         last = (first + SIDE - 1).clamp(max=tokens - 1)
         # Distances key - query in a block of query block i and key block j: all from least[i, j] to most[i, j].
@@ -80,7 +83,7 @@ def window_blocks(tokens: int, left: int, right: int, device: torch.device, padd
         complete = last - first == SIDE - 1
         every = (least >= -left) & (most <= right) & complete & complete[:, None] & (not padded)
         parts = *ordered(some & ~every), *ordered(every)
-        return BlockMask.from_kv_blocks(*parts, BLOCK_SIZE=SIDE, mask_mod=allowed, seq_lengths=(tokens, tokens))
+        return BlockMask.from_kv_blocks(*parts, BLOCK_SIZE=SIDE, mask_mod=within, seq_lengths=(tokens, tokens))
 
 
 def ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:

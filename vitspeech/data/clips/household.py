@@ -142,7 +142,8 @@ def decaying(
     """
     rate = (torch.complex(-1 / decay_s, 2 * math.pi * frequency_hz) / sample_rate_hz)[..., None]
     fine = (rate * torch.arange(BLOCK, device=rate.device)).exp()
-    block = torch.arange(math.ceil(samples / BLOCK), device=rate.device) - torch.as_tensor(onset)[..., None]
+    onset = torch.as_tensor(onset, device=rate.device)[..., None]
+    block = torch.arange(math.ceil(samples / BLOCK), device=rate.device) - onset
     start = torch.polar(level, torch.full_like(level, 2 * math.pi * phase))[..., None]
     coarse = (start * (block >= 0) * (rate * BLOCK * block.clamp(min=0)).exp()).mT
     parts = torch.cat((coarse.real, coarse.imag), 2) @ torch.cat((fine.imag, fine.real), 1)
