@@ -46,7 +46,6 @@ def test_kernel_equals_the_dense_mask(tokens, left, right, padded):
     assert_close(result.double(), dense(inputs, left, right, padding), atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # of torch's own code
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler")
 def test_the_compiled_kernel_takes_several_windows(monkeypatch):
     compiled = torch.compile(flex_attention)
