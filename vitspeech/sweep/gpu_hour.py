@@ -7,6 +7,7 @@ FOLDER/NAME.json      the numbers of a benchmark
 FOLDER/NAME/          the run of a training
 """
 
+import itertools
 import os
 import shutil
 import signal
@@ -37,6 +38,10 @@ NEEDS = {  # the folder under ROOT that a group of configs reads
     "speech_commands": "SpeechCommands",
     "windows": "SpeechCommands",
     "word_sequences": "SpeechCommands",
+}
+OVERLAYS = {  # what is not trained alone, and the config that it is for
+    "cifar10/distilled": "cifar10/hybrid",
+    "speech_commands/distilled": "speech_commands/truncated",
 }
 
 
@@ -165,7 +170,7 @@ def run(step: Step, log: Path, seconds: float, data: Path) -> dict[str, Any]:
 
 
 def try_configs(out: Path, data: Path, note: Callable[[str], None], *, tiny: bool = False) -> int:
-    """Train every config for two steps, eager and compiled, in this process; `tiny` takes a few, eager, on the CPU.
+    """Train every config for two steps, all of them eager and then all compiled, in this process.
 
     Args:
         out: The folder of `configs.json`, which has the seconds or the error of each.
@@ -180,25 +185,26 @@ def try_configs(out: Path, data: Path, note: Callable[[str], None], *, tiny: boo
     names = [name for name in shipped_configs() if not name.startswith("trainer/")]
     file, failed = out / "configs.json", 0
     results = read_json(file) if file.exists() else {}
-    for name in names[:: 20 if tiny else 1]:
-        needs = NEEDS.get(name.split("/")[0])
-        for mode in ("eager", *([] if tiny else ["compiled"])):
-            key = f"{name}, {mode}"
-            if results.get(key, "").startswith("ok"):
-                continue
-            if needs and not (data / needs).exists():
-                results[key] = f"skipped: needs {needs} in {data}"
-                continue
-            run = out / "tried" / key.replace("/", "-")
-            shutil.rmtree(run, ignore_errors=True)  # of an earlier attempt
-            arguments = [f"--config={name}", "--config=trainer/smoke", f"--run={run}"]
-            arguments += [f"--trainer.accelerator={'cpu' if tiny else 'gpu'}", "--trainer.precision=bf16-mixed"]
-            arguments += ["--trainer.enable_progress_bar=false", "--trainer.callbacks=null"]
-            arguments += ["--model.compile=true"] * (mode == "compiled")
-            results[key] = try_config(arguments)
-            failed += not results[key].startswith("ok")
-            note(f"{key}: {results[key]}")
-            write_json(results, file)
+    names = names[:: 20 if tiny else 1]
+    modes = ["eager"] if tiny else ["eager", "compiled"]  # one after the other: compilation takes most of the time
+    for mode, name in itertools.product(modes, names):
+        key, needs = f"{name}, {mode}", NEEDS.get(name.split("/")[0])
+        if results.get(key, "").startswith("ok"):
+            continue
+        if needs and not (data / needs).exists():
+            results[key] = f"skipped: needs {needs} in {data}"
+            continue
+        run = out / "tried" / key.replace("/", "-")
+        shutil.rmtree(run, ignore_errors=True)  # of an earlier attempt
+        configs = [*filter(None, [OVERLAYS.get(name)]), name, "trainer/smoke"]
+        arguments = [*(f"--config={config}" for config in configs), f"--run={run}"]
+        arguments += [f"--trainer.accelerator={'cpu' if tiny else 'gpu'}", "--trainer.precision=bf16-mixed"]
+        arguments += ["--trainer.enable_progress_bar=false", "--trainer.callbacks=null"]
+        arguments += ["--model.compile=true"] * (mode == "compiled")
+        results[key] = try_config(arguments)
+        failed += not results[key].startswith("ok")
+        note(f"{key}: {results[key]}")
+        write_json(results, file)
     write_json(results, file)
     good = sum(result.startswith("ok") for result in results.values())
     note(f"{good} of {len(results)} configs ran, {failed} failed")
