@@ -124,6 +124,6 @@ def test_harmonics_above_half_of_the_sample_rate_are_left_out():
     assert highest[4] / highest[0] == pytest.approx(0.5**4, abs=0.02)  # 7.5 kHz
 
 
-@pytest.mark.parametrize("draw", [knocks, chimes])
+@pytest.mark.parametrize("draw", KINDS)
 def test_sounds_are_drawn_on_the_device_of_the_clips(draw):
     assert draw(torch.empty(2, 16000, device="meta"), 16000).is_meta  # an operand on the CPU would raise an error

@@ -64,9 +64,11 @@ def filters(waveforms: Tensor, sample_rate_hz: int) -> Tensor:
     It has a smooth part in decibels, and one resonance, narrow or wide, that makes a tone of hiss and a knock of a
     click.
     """
-    frequency_hz = torch.fft.rfftfreq(waveforms.shape[1], 1 / sample_rate_hz, device=waveforms.device)
+    samples = waveforms.shape[1]
+    frequency_hz = torch.fft.rfftfreq(samples, 1 / sample_rate_hz, device=waveforms.device)
     octave = (frequency_hz / LOWEST_HZ).clamp(min=1).log2()
-    points = torch.arange(octave[-1].item() + 1, device=waveforms.device)
+    octaves = math.log2(max(samples // 2 / samples * sample_rate_hz / LOWEST_HZ, 1))
+    points = torch.arange(octaves + 1, device=waveforms.device)
     low = uniform(waveforms, -5, 5)
     high = low.relu() + uniform(waveforms, 1, 9)
     gain_db = points * uniform(waveforms, -6, 2) + 6 * torch.randn(len(waveforms), len(points), device=points.device)
