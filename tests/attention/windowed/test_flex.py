@@ -57,6 +57,18 @@ def test_the_compiled_kernel_takes_several_windows(monkeypatch):
         assert_close(result.double(), dense(inputs, left, right, padding), atol=1e-5, rtol=1e-4)
 
 
+@UNCOMPILED
+def test_a_compiled_network_does_not_compile_the_mask(monkeypatch):
+    def kernel(*inputs, **options):
+        assert not torch.compiler.is_compiling()
+        return flex_attention(*inputs, **options)
+
+    monkeypatch.setattr(flex, "kernel", lambda device: kernel)
+    inputs = [tensor.detach() for tensor in drawn(140)]
+    twice = torch.compile(lambda *inputs: 2 * flex.attend(*inputs, 8, 2, None, 16**-0.5), backend="eager")
+    assert_close(twice(*inputs).double(), 2 * dense(inputs, 8, 2, None), atol=1e-5, rtol=1e-4)
+
+
 @settings(deadline=None, max_examples=100)
 @given(
     tokens=st.integers(1, 1100),

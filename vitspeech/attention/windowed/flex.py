@@ -14,10 +14,14 @@ from vitspeech.attention.masks import window_counts
 SIDE = 128  # tokens of a block, PyTorch's default
 
 
+@torch.compiler.disable
 def attend(
     query: Tensor, key: Tensor, value: Tensor, left: int, right: int, padding: Tensor | None, scale: float
 ) -> Tensor:
     """softmax(QKᵀ · scale)V over the valid keys t-left .. t+right of each query t; zeros for a query without any.
+
+    Excluded from the graph of a compiled network, in which the mask would be computed again in each layer; the kernel
+    is compiled by itself.
 
     Shape:
         (B, H, T, K), (B, H, T, K), (B, H, T, V), padding (B, T) or None -> (B, H, T, V)
