@@ -174,14 +174,13 @@ def try_configs(out: Path, data: Path, note: Callable[[str], None], *, tiny: boo
 
     Args:
         out: The folder of `configs.json`, which has the seconds or the error of each.
-        data: The folder of the data sets.
+        data: The folder of the data sets, which VITSPEECH_DATA names, too: `run` sets it.
         note: Called with a line for each.
         tiny: A few configs, not compiled, on the CPU.
 
     Returns:
         1 if one failed, else 0.
     """
-    os.environ["VITSPEECH_DATA"] = str(data)  # some data sets read those of another, and have no `root`
     names = [name for name in shipped_configs() if not name.startswith("trainer/")]
     file, failed = out / "configs.json", 0
     results = read_json(file) if file.exists() else {}
