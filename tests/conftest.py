@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
         if item.get_closest_marker("data") and not os.environ.get("VITSPEECH_DATA"):
             item.add_marker(pytest.mark.skip(reason="VITSPEECH_DATA names no folder of real data"))
+
+
+@pytest.fixture(autouse=True)
+def data_folder() -> Iterator[None]:
+    """Fail a test that leaves another VITSPEECH_DATA behind: the tests after it would not find their data."""
+    before = os.environ.get("VITSPEECH_DATA")
+    yield
+    assert os.environ.get("VITSPEECH_DATA") == before
 
 
 def train_once(factory: pytest.TempPathFactory, name: str, arguments: Sequence[str]) -> Path:
