@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "checkpoints/README.md", "docs/**/*.md")
 MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
 IMAGES = {  # released model: its description and the configs it was trained with
-    "vit-cifar10": ("ViT, convolutional stem, self-attentive pooling", "cifar10/vit"),
+    "vit-cifar10": ("ViT, convolutional stem, distilled from the CNN", "cifar10/vit cifar10/distilled"),
     "hybrid-cifar10": ("Hybrid of convolutions and ViT, distilled from the CNN", "cifar10/hybrid cifar10/distilled"),
     "cnn-cifar10": ("CNN, whitening first layer", "cifar10/cnn"),
 }
