@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from vitspeech.tasks import (
         Classification,
         Distillation,
+        JointRecognition,
         Labeling,
         MaskedPrediction,
         Recognition,
@@ -102,6 +103,7 @@ __all__ = [
     "InMemoryData",
     "InputError",
     "Items",
+    "JointRecognition",
     "Keywords",
     "LabelStream",
     "Labeling",
@@ -180,7 +182,8 @@ _NAMES_IN_MODULE = {
     "models": """CNN MaskedSpeechModel Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer
         SpeechTranscriber TimmModel ViT WindowMLP""",
     "recurrence": "RecurrentDecoder RecurrentEncoder",
-    "tasks": "Classification Distillation Labeling MaskedPrediction Recognition Spotting Task Transcription",
+    "tasks": """Classification Distillation JointRecognition Labeling MaskedPrediction Recognition Spotting Task
+        Transcription""",
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}
 _RENAMED = {"Labelling": "Labeling", "SpeechLabeller": "SpeechLabeler"}

@@ -24,7 +24,8 @@ A config has three parts, and each key is an argument of a constructor:
   data      vitspeech.Cifar, ImageFolder, Shapes,             --data.help vitspeech.Cifar
             SpeechCommands, AudioFolder, SpokenWords, Keywords; several words: WordSequences,
             LibriSpeech, TranscribedAudio
-  model     vitspeech.Classification, Labeling, Recognition (CTC), Transcription (encoder-decoder) or
+  model     vitspeech.Classification, Labeling, Recognition (CTC), Transcription (encoder-decoder),
+            JointRecognition (CTC trained with a decoder) or
             MaskedPrediction (pre-training without transcripts) with
             network: vitspeech.ViT, CNN, TimmModel,           --model.network.help vitspeech.ViT
                      SpeechClassifier, SpeechCNN, SpeechLabeler, SpeechRecognizer, SpeechTranscriber,

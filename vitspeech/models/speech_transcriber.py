@@ -6,9 +6,11 @@ Shapes: B batch, N samples, T tokens, D model width, U units, L units of a trans
 from torch import nn
 
 from vitspeech.attention import DecoderConfig, EncoderConfig
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models.encoder_decoder import EncoderDecoder
 from vitspeech.models.speech_encoder import Positions, SpeechEncoder
+from vitspeech.models.speech_recognizer import SpeechRecognizer
 
 
 class SpeechTranscriber(SpeechEncoder, EncoderDecoder):
@@ -54,6 +56,18 @@ class SpeechTranscriber(SpeechEncoder, EncoderDecoder):
     ) -> None:
         super().__init__(tokens, encoder, positions=positions)
         self.add_decoder(units, decoder, encoder, positions=decoder_positions, tied=tied, ctc=ctc)
+
+    def recognizer(self) -> SpeechRecognizer:
+        """The encoder with its CTC head, as a recognizer, which streams if its look-ahead is limited; it shares them.
+
+        Raises:
+            InputError: If there is no CTC head.
+        """
+        if self.ctc_head is None:
+            raise InputError("the transcriber has no CTC head; train it with ctc: true")
+        recognizer = SpeechRecognizer(self.start_unit, self.tokens, self.encoder)
+        recognizer.head = self.ctc_head
+        return recognizer
 
     @property
     def context_ms(self) -> dict[str, float | None]:

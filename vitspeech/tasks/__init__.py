@@ -5,6 +5,7 @@ The metrics of the test set are computed in `vitspeech.evaluation`, which each t
 
 from vitspeech.tasks.classification import Classification
 from vitspeech.tasks.distillation import Distillation
+from vitspeech.tasks.joint_recognition import JointRecognition
 from vitspeech.tasks.labeling import Labeling
 from vitspeech.tasks.masked_prediction import MaskedPrediction
 from vitspeech.tasks.recognition import Recognition
@@ -15,6 +16,7 @@ from vitspeech.tasks.transcription import Transcription
 __all__ = [
     "Classification",
     "Distillation",
+    "JointRecognition",
     "Labeling",
     "MaskedPrediction",
     "Recognition",

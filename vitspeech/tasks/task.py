@@ -197,6 +197,17 @@ class Task(lightning.LightningModule):
         before, first, _ = self.noted or (True, step, None)
         self.noted = loss.detach().isfinite() & before, first, step
 
+    def trained(self, network: nn.Module, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
+        """The model of a finished run: the network, and the `model` of a config that describes it.
+
+        By default they are those of the run. A task whose network has parts for training alone leaves them out here.
+
+        Args:
+            network: The trained network.
+            config: The `model` of the run's config: `class_path` of the task, and its `init_args`.
+        """
+        return network, config
+
     def check_losses(self, phase: str) -> None:
         """Stop training if a loss since the last check was not finite, on any device.
 

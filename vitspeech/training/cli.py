@@ -275,7 +275,9 @@ class TrainingCLI(LightningCLI):
             if isinstance(callback, WeightAveraging):
                 # Lightning does this at the end of training, but not if a resumed run has nothing left to train.
                 callback.on_train_end(self.trainer, self.model)
-        network = self.final_network().eval().float().to(self.trainer.strategy.root_device)
+        config = run_folder.model_config(self.run.folder)
+        network, config = self.model.trained(self.final_network(), config)
+        network = network.eval().float().to(self.trainer.strategy.root_device)
         share_network(network)
         bar = self.trainer.progress_bar_callback
         progress = bar is not None and getattr(bar, "is_enabled", True)
@@ -283,7 +285,7 @@ class TrainingCLI(LightningCLI):
         if not self.trainer.is_global_zero:
             return
         minutes = self.timer.time_elapsed("train") / 60
-        errors = run_folder.write_results(self.run.folder, network, self.datamodule, report, minutes)
+        errors = run_folder.write_results(self.run.folder, network, config, self.datamodule, report, minutes)
         print(f"test set, final weights: {report.text}")
         print(f"model: {self.run.folder / 'model'}; figures: {self.run.folder / 'learning_curves.png'}, {errors}")
 

@@ -194,14 +194,29 @@ def next_folder(parent: Path) -> Path:
         return folder
 
 
-def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Report, minutes: float) -> Path:
+def model_config(run: Path) -> dict[str, Any]:
+    """The `model` of a run's config: `class_path` of the task, and its `init_args`."""
+    return yaml.safe_load((run / CONFIG).read_text())["model"]
+
+
+def write_results(
+    run: Path, network: nn.Module, model: dict[str, Any], data: InMemoryData, report: Report, minutes: float
+) -> Path:
     """Write curves, the errors on the test set, and the released model, which finishes the run.
+
+    Args:
+        run: Folder of the run.
+        network: The network to save.
+        model: The `model` of a config that describes it; see `Task.trained`.
+        data: What it was trained on.
+        report: Its errors on the test set.
+        minutes: How long it was trained.
 
     Returns:
         The file with the errors on the test set.
     """
     config = yaml.safe_load((run / CONFIG).read_text())
-    model_config, distillation = (config["model"]["init_args"].get(name) for name in ("network", "distillation"))
+    distillation = config["model"]["init_args"].get("distillation")
     card = {
         "name": model_name(str(run)),
         "data": test_set(config["data"]),
@@ -219,11 +234,10 @@ def write_results(run: Path, network: nn.Module, data: InMemoryData, report: Rep
     }
     draw_learning_curves(read_metrics((run / METRICS).read_text()), run / "learning_curves.png")
     errors = report.write(run)
-    model = checkpoint.Model(
-        network, list(data.labels), data.preprocessing, card, model_config, task=config["model"]["class_path"]
-    )
+    names, network_config = list(data.labels), model["init_args"]["network"]
+    saved = checkpoint.Model(network, names, data.preprocessing, card, network_config, task=model["class_path"])
     (run / PREVIOUS).unlink(missing_ok=True)
-    checkpoint.save(model, run / "model", own_manifests(data))
+    checkpoint.save(saved, run / "model", own_manifests(data))
     return errors
 
 
