@@ -7,7 +7,15 @@ from vitspeech import evaluation
 from vitspeech.checkpoint.card_data import card_data
 from vitspeech.evaluation import Report
 from vitspeech.inference.transcribe import Search
-from vitspeech.tasks import Classification, Labeling, MaskedPrediction, Recognition, Transcription, find_task
+from vitspeech.tasks import (
+    Classification,
+    JointRecognition,
+    Labeling,
+    MaskedPrediction,
+    Recognition,
+    Transcription,
+    find_task,
+)
 
 
 def test_the_first_metric_is_the_main_metric(tmp_path):
@@ -21,6 +29,7 @@ def test_the_first_metric_is_the_main_metric(tmp_path):
         (Classification, "classification"),
         (Recognition, "recognition"),
         (Transcription, "recognition"),
+        (JointRecognition, "recognition"),
         (Labeling, "labeling"),
         (MaskedPrediction, "masked_prediction"),
     ],

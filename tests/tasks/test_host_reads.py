@@ -16,7 +16,15 @@ from vitspeech.attention import SelfAttentivePooling
 from vitspeech.data import TranscribedAudio, UtteranceData
 from vitspeech.frontends import SpecAugment, SpeechTokens
 from vitspeech.models import MaskedSpeechModel, SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
-from vitspeech.tasks import Classification, Labeling, MaskedPrediction, Recognition, Transcription, utterance_task
+from vitspeech.tasks import (
+    Classification,
+    JointRecognition,
+    Labeling,
+    MaskedPrediction,
+    Recognition,
+    Transcription,
+    utterance_task,
+)
 from vitspeech.tasks.task import CHECK_EVERY, Task
 
 LABELS = ["go", "stop", "left"]
@@ -43,6 +51,7 @@ def made(name: str, left: int | None = None) -> Task:
         "transcription": lambda: Transcription(
             SpeechTranscriber(3, tokens, encoder=encoder, ctc=True), ctc_weight=0.3, label_smoothing=0.1
         ),
+        "joint": lambda: JointRecognition(SpeechTranscriber(3, tokens, encoder=encoder, ctc=True)),
         "masked": lambda: MaskedPrediction(MaskedSpeechModel(8, tokens, encoder=encoder)),
         "labeling": lambda: Labeling(SpeechLabeler(4, tokens, encoder=encoder)),
         "classification": lambda: Classification(SpeechClassifier(3, tokens, encoder=encoder)),
@@ -61,7 +70,8 @@ def batch(name: str):
     return (speech.waveforms, torch.arange(7) % 3) if name == "classification" else speech
 
 
-NAMES = pytest.mark.parametrize("name", ["recognition", "transcription", "labeling", "masked", "classification"])
+UTTERANCE_TASKS = ["recognition", "transcription", "joint", "labeling", "masked"]
+NAMES = pytest.mark.parametrize("name", [*UTTERANCE_TASKS, "classification"])
 
 
 @NAMES
@@ -102,7 +112,7 @@ def test_augmentation_reads_no_scalar(tmp_path):
     assert reads.count == 0
 
 
-@pytest.mark.parametrize("name", ["recognition", "transcription", "labeling", "masked"])
+@pytest.mark.parametrize("name", UTTERANCE_TASKS)
 def test_validation_encodes_each_utterance_once(name):
     task, encoded = made(name).eval(), []
     task.network.encoder.register_forward_hook(lambda module, inputs, output: encoded.append(len(output)))

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import vitspeech
 from vitspeech.frontends import SpeechTokens
-from vitspeech.models import SpeechRecognizer, SpeechTranscriber
+from vitspeech.models import Seq2Seq, SpeechRecognizer, SpeechTranscriber
 from vitspeech.tasks import JointRecognition, Transcription
 from vitspeech.training.cli import train
 
@@ -41,8 +41,16 @@ def test_the_recognizer_is_the_encoder_with_its_ctc_head(window):
     expected = network(speech.waveforms, speech.lengths, speech.units)
     assert_close(logits, expected.ctc_logits, atol=0, rtol=0)
     assert tokens.tolist() == expected.tokens.tolist()
-    assert recognizer.context_ms["look_ahead_ms"] == network.context_ms["look_ahead_ms"]
-    assert (recognizer.context_ms["delay_ms"] is None) == (not window)
+    ahead = 2 * 30 if window else None  # the first block looks two tokens of 30 ms ahead, the second none
+    assert recognizer.context_ms["look_ahead_ms"] == ahead
+    assert (recognizer.context_ms["delay_ms"] is None) == (ahead is None)
+
+
+def test_making_the_recognizer_keeps_the_mode_and_draws_no_random_numbers():
+    network = transcriber(ctc=True)
+    before = torch.get_rng_state()
+    assert not network.recognizer().training and network.train().recognizer().training
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_transcriber_without_ctc_has_no_recognizer():
@@ -66,8 +74,18 @@ def test_the_loss_is_that_of_transcription_and_transcripts_are_those_of_ctc():
 
 
 def test_what_cannot_give_a_recognizer_is_refused():
-    with pytest.raises(ValueError, match="SpeechRecognizer has no decoder; use SpeechTranscriber"):
-        JointRecognition(SpeechRecognizer(3, SpeechTokens(12, mels=17), **nested(heads=3)))
+    class Net(SpeechTranscriber):
+        """Its config would not be that of a recognizer."""
+
+    heads = nested(heads=3)
+    others = {
+        "SpeechRecognizer": SpeechRecognizer(3, SpeechTokens(12, mels=17), **heads),
+        "Seq2Seq": Seq2Seq(3, 5, 12, **heads),
+        "Net": Net(3, SpeechTokens(12, mels=17), ctc=True, **heads),
+    }
+    for name, network in others.items():
+        with pytest.raises(ValueError, match=f"{name} cannot become a recognizer; use vitspeech.SpeechTranscriber"):
+            JointRecognition(network)
     with pytest.raises(ValueError, match="ctc_weight=0 does not train CTC"):
         JointRecognition(transcriber(), ctc_weight=0)
     with pytest.raises(ValueError, match="but the network has no CTC head"):
@@ -86,6 +104,7 @@ def test_a_run_trains_like_transcription_and_gives_a_recognizer_that_streams(fin
     assert model.card["parameters"] == sum(weight.numel() for weight in model.network.parameters())
     assert model.card["delay_ms"] == model.network.context_ms["delay_ms"] is not None
     # The run's config still says how it was trained, the model's what it is.
+    assert f"# delay_ms: {model.card['delay_ms']}\n" in (run / "config.yaml").read_text()
     assert yaml.safe_load((run / "config.yaml").read_text())["model"]["class_path"] == "vitspeech.JointRecognition"
     assert set(model.config["init_args"]) == {"units", "tokens", "encoder", "positions"}
     metrics = json.loads((run / "model/card.json").read_text())["metrics"]

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from vitspeech.errors import check_fraction
-from vitspeech.tasks import Classification, Labeling, Recognition, Task, Transcription, find_task
+from vitspeech.tasks import Classification, JointRecognition, Labeling, Recognition, Task, Transcription, find_task
 
 
 class Sampled(Task):
@@ -73,7 +73,7 @@ def test_a_fraction_out_of_its_range_is_named(value):
     check_fraction("warmup", 0.0)
 
 
-TASKS = (Classification, Labeling, Recognition, Transcription)
+TASKS = (Classification, Labeling, Recognition, Transcription, JointRecognition)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -94,6 +94,7 @@ def test_the_best_checkpoint_is_that_of_accuracy_or_error_rate():
         "Labeling": ("val_accuracy", "max"),
         "Recognition": ("val_error_rate", "min"),
         "Transcription": ("val_error_rate", "min"),
+        "JointRecognition": ("val_error_rate", "min"),
     }
 
 
@@ -101,6 +102,7 @@ def test_the_size_of_the_head_follows_from_the_labels():
     assert [task.network_sizes(["a", "b", "c"]) for task in TASKS] == [
         {"classes": 3, "units": 3},
         {"classes": 4},  # the words and "none"
+        {"classes": 3, "units": 3},
         {"classes": 3, "units": 3},
         {"classes": 3, "units": 3},
     ]

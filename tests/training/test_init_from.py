@@ -94,6 +94,26 @@ def test_equal_labels_in_another_order_keep_their_rows(finished_speech_run):
     assert same.numbers[0] == same.numbers[1] and not same.missing and not same.unused and not same.labels
 
 
+def test_an_encoder_decoder_takes_the_head_over_tokens_as_that_of_ctc(
+    finished_recognizer_run, finished_transcriber_run
+):
+    model, network = vitspeech.load(finished_recognizer_run), vitspeech.load(finished_transcriber_run).network
+    found = transfer(model, network, model.labels, model.preprocessing)
+    theirs = model.network.state_dict()
+    assert torch.equal(found.weights["ctc_head.weight"], theirs["head.weight"])
+    assert torch.equal(found.weights["ctc_head.bias"], theirs["head.bias"])
+    assert {"head.weight", "head.bias"} <= set(found.missing) and not found.unused
+
+
+def test_a_recognizer_takes_the_head_of_ctc_and_leaves_that_of_the_decoder(
+    finished_recognizer_run, finished_transcriber_run
+):
+    model, network = vitspeech.load(finished_transcriber_run), vitspeech.load(finished_recognizer_run).network
+    found = transfer(model, network, model.labels, model.preprocessing)
+    assert torch.equal(found.weights["head.weight"], model.network.state_dict()["ctc_head.weight"])
+    assert not found.missing and {"decoder_head.weight", "decoder_head.bias"} <= set(found.unused)
+
+
 def test_heads_and_embeddings_of_other_units_are_new(finished_transcriber_run):
     model = vitspeech.load(finished_transcriber_run)
     labels = [f"word{number}" for number in range(len(model.labels))]

@@ -55,7 +55,7 @@ class Model:
             `symbols`, their names.
         card: Where the network comes from and how good it is: data, split, metrics and so on.
         config: The network's `class_path` and `init_args`.
-        task: Class path of the task that trained it, which also evaluates it.
+        task: Class path of the task that evaluates it, and in general trained it.
         trust: The user's own modules whose classes it may use; see `load`.
         folder: Where it was loaded from.
     """

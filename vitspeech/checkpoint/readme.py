@@ -221,6 +221,8 @@ def training(card: dict[str, Any]) -> str:
     splits = ", ".join(f"{name} {split['items']:,}" for name, split in card.get("splits", {}).items())
     facts += f" Items of the splits: {splits}." if splits else ""
     facts += f" Training started from {card['starts_from']}." if "starts_from" in card else ""
+    is_joint = card.get("recipe", {}).get("model.class_path") == "vitspeech.JointRecognition"
+    facts += " It was trained together with a decoder, which is left out." if is_joint else ""
     facts += f" Distilled from {', '.join(card['teachers'])}." if "teachers" in card else ""
     facts += " The weights were rounded to float16; the results are of the rounded ones." if "weights" in card else ""
     checksums = " and checksums of its splits" if splits else ""

@@ -70,7 +70,8 @@ def transfer(model: Model, network: nn.Module, labels: Sequence[str], preprocess
     """Find the weights that a network can take from a released model: those of the same name and shape.
 
     Tensors with a row for each label, such as those of the head, are taken row by row: by label, not by index. Mean and
-    std of the front end are taken, too, since the other weights fit no others.
+    std of the front end are taken, too, since the other weights fit no others. Between an encoder-decoder and another
+    network the head over the encoder's tokens is taken, not that of the decoder.
 
     Args:
         model: The released model.
@@ -84,7 +85,7 @@ def transfer(model: Model, network: nn.Module, labels: Sequence[str], preprocess
     """
     check_front_end(model, network, preprocessing)
     found = Transfer(str(model.folder), model.card["sha256"], {})
-    source, own = model.network.state_dict(), network.state_dict()
+    source, own = weights_for(network, model.network), network.state_dict()
     count = 0
     for name, tensor in own.items():
         theirs = source.get(name)
@@ -114,6 +115,19 @@ def transfer(model: Model, network: nn.Module, labels: Sequence[str], preprocess
         example = f"; other shapes, such as {found.other_shapes[0]}" if found.other_shapes else ""
         raise InputError(f"init_from {model.folder}: shares no weights with the config's network: {kinds}{example}")
     return found
+
+
+def weights_for(network: nn.Module, source: nn.Module) -> dict[str, Tensor]:
+    """The weights of the source by the names that `network` has for them.
+
+    The head over the encoder's tokens is `head` in most networks. In an encoder-decoder it is `ctc_head`, and `head` is
+    that of the decoder.
+    """
+    to_decoder, from_decoder = (hasattr(one, "ctc_head") for one in (network, source))
+    others = {"head": "ctc_head"} if to_decoder else {"head": "decoder_head", "ctc_head": "head"}
+    renamed = others if to_decoder != from_decoder else {}
+    parts = ((name.partition("."), tensor) for name, tensor in source.state_dict().items())
+    return {renamed.get(first, first) + dot + rest: tensor for (first, dot, rest), tensor in parts}
 
 
 def is_of_labels(name: str, tensor: Tensor, labels: Sequence[str]) -> bool:

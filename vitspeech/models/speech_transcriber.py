@@ -58,16 +58,16 @@ class SpeechTranscriber(SpeechEncoder, EncoderDecoder):
         self.add_decoder(units, decoder, encoder, positions=decoder_positions, tied=tied, ctc=ctc)
 
     def recognizer(self) -> SpeechRecognizer:
-        """The encoder with its CTC head, as a recognizer, which streams if its look-ahead is limited; it shares them.
+        """The encoder with its CTC head, which they share. It streams if the look-ahead of the encoder is limited.
 
         Raises:
             InputError: If there is no CTC head.
         """
         if self.ctc_head is None:
             raise InputError("the transcriber has no CTC head; train it with ctc: true")
-        recognizer = SpeechRecognizer(self.start_unit, self.tokens, self.encoder)
+        recognizer = SpeechRecognizer(0, self.tokens, self.encoder)
         recognizer.head = self.ctc_head
-        return recognizer
+        return recognizer.train(self.training)
 
     @property
     def context_ms(self) -> dict[str, float | None]:

@@ -5,17 +5,15 @@ Shapes: B batch, T tokens, U units.
 
 from typing import Any
 
-import lightning
 import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError
-from vitspeech.evaluation import Report
-from vitspeech.inference.search import Search
 from vitspeech.tasks.recognition import Recognition
 from vitspeech.tasks.transcription import Transcription
 
+TRANSCRIBER = "vitspeech.models.speech_transcriber.SpeechTranscriber"
 RECOGNIZER_ARGUMENTS = ("units", "tokens", "encoder", "positions")  # those that SpeechTranscriber has, too
 
 
@@ -23,21 +21,22 @@ class JointRecognition(Transcription):
     """Trains a recognizer by CTC together with a decoder, and leaves the decoder out of the trained model.
 
     The loss is that of `Transcription` (Kim, Hori and Watanabe 2017, arXiv:1609.06773). The trained model is a
-    `SpeechRecognizer`: the encoder and its CTC head, evaluated like one of `Recognition`. It streams if the look-ahead
-    of the encoder is limited. `val_error_rate` is the error rate of greedy search over the outputs of CTC.
+    `SpeechRecognizer` of the task `Recognition`: the encoder and its CTC head. It streams if the look-ahead of the
+    encoder is limited. `val_error_rate` is the error rate of greedy search over the outputs of CTC.
 
     Args:
-        network: A `SpeechTranscriber` with a CTC head, or a network with the same interface.
+        network: A `SpeechTranscriber` with a CTC head, not of a class derived from it.
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
         ctc_weight: Share of CTC in the loss, above 0; the decoder has the rest.
         label_smoothing: Of the decoder, as in `Transcription`.
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
     Raises:
-        InputError: As `Transcription`, or if the network has no decoder or `ctc_weight` is 0.
+        InputError: As `Transcription`, or if the network is no `SpeechTranscriber` or `ctc_weight` is 0.
     """
 
     accepted = ("utterances",)
+    greedy_transcripts = Recognition.greedy_transcripts
 
     def __init__(
         self,
@@ -48,25 +47,14 @@ class JointRecognition(Transcription):
         label_smoothing: float = 0.0,
         **training: Any,
     ) -> None:
-        if not hasattr(network, "recognizer"):
-            raise InputError(f"JointRecognition: {type(network).__name__} has no decoder; use SpeechTranscriber")
+        if f"{type(network).__module__}.{type(network).__name__}" != TRANSCRIBER:
+            name = type(network).__name__
+            raise InputError(f"JointRecognition: {name} cannot become a recognizer; use vitspeech.SpeechTranscriber")
         if not ctc_weight:
             raise InputError("JointRecognition: ctc_weight=0 does not train CTC, which the trained model consists of")
         super().__init__(network, optimizer, ctc_weight=ctc_weight, label_smoothing=label_smoothing, **training)
 
-    @classmethod
-    def evaluate(
-        cls,
-        network: nn.Module,
-        data: lightning.LightningDataModule,
-        *,
-        search: Search | None = None,
-        progress: bool = True,
-    ) -> Report:
-        """As `Recognition`: word error rate of the recognizer on every test set of the data."""
-        return Recognition.evaluate(network, data, search=search, progress=progress)
-
-    def trained(self, network: nn.Module, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
+    def trained_model(self, network: nn.Module, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
         """The recognizer, and the `model` of a config of `Recognition` that describes it."""
         arguments = config["init_args"]["network"].get("init_args") or {}
         kept = {name: value for name, value in arguments.items() if name in RECOGNIZER_ARGUMENTS}
@@ -77,5 +65,4 @@ class JointRecognition(Transcription):
         self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor
     ) -> tuple[Tensor, list[tuple[int, ...]]]:
         output = self.network(waveforms, lengths, units.to(waveforms.device))
-        hypotheses = Recognition.greedy_transcripts(self, output.ctc_logits, output.tokens)
-        return self.output_loss(*output, units), hypotheses
+        return self.output_loss(*output, units), self.greedy_transcripts(output.ctc_logits, output.tokens)

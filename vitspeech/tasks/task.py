@@ -28,7 +28,7 @@ class Task(lightning.LightningModule):
     """Trains and evaluates a network. A config names a subclass of it as the `class_path` of `model`.
 
     A subclass implements `loss`, `validation_step` and `evaluate`, and `sample` if its networks are initialized from
-    data. `validation_step` logs the metric named by `monitor`.
+    data. `validation_step` logs the metric named by `monitor`. `trained_model` is what a run saves.
 
     A network may have a method `initialize(inputs)`, which sets what depends on the data before training. Any of its
     modules may set an attribute `auxiliary_loss` in its forward pass, a mean over the batch; it is added to the loss.
@@ -197,14 +197,18 @@ class Task(lightning.LightningModule):
         before, first, _ = self.noted or (True, step, None)
         self.noted = loss.detach().isfinite() & before, first, step
 
-    def trained(self, network: nn.Module, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
-        """The model of a finished run: the network, and the `model` of a config that describes it.
+    def trained_model(self, network: nn.Module, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
+        """What a run saves as its model. By default it is the network of the run.
 
-        By default they are those of the run. A task whose network has parts for training alone leaves them out here.
+        A task whose network has parts for training alone leaves them out here. Every process calls this.
 
         Args:
-            network: The trained network.
+            network: The network of the run, whole and with averaged weights, if they were averaged.
             config: The `model` of the run's config: `class_path` of the task, and its `init_args`.
+
+        Returns:
+            The network to save, which may share modules with `network`, and the `model` of a config that describes it.
+            The `class_path` there is the task that evaluates it.
         """
         return network, config
 

@@ -131,7 +131,7 @@ def check_shape(arguments: Sequence[str]) -> None:
             raise InputError(
                 f"{file}: `model` has no class_path, and no config before it names one; write model: {{class_path: "
                 f"vitspeech.Classification, init_args: {{{', '.join(f'{key}: ...' for key in model)}}}}} (or Labeling, "
-                "Recognition, Transcription)"
+                "Recognition, Transcription, ...)"
             )
 
 

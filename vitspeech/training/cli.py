@@ -230,9 +230,10 @@ class TrainingCLI(LightningCLI):
         config = self.config.clone()
         for name in ("config", "extends", *([] if config.init_from else ["init_from"])):
             config.pop(name, None)
-        context = getattr(self.model.network, "context_ms", {})
-        comments = "".join(f"# {name}: {value}\n" for name, value in context.items())
         resolved = yaml.safe_load(self.parser.dump(config, skip_none=False, skip_link_targets=True))
+        network, _ = self.model.trained_model(self.model.network, resolved["model"])
+        context = getattr(network, "context_ms", {})
+        comments = "".join(f"# {name}: {value}\n" for name, value in context.items())
         return comments + yaml.safe_dump(plain_settings(resolved), sort_keys=False, allow_unicode=True)
 
     def origin(self) -> dict[str, Any]:
@@ -276,7 +277,7 @@ class TrainingCLI(LightningCLI):
                 # Lightning does this at the end of training, but not if a resumed run has nothing left to train.
                 callback.on_train_end(self.trainer, self.model)
         config = run_folder.model_config(self.run.folder)
-        network, config = self.model.trained(self.final_network(), config)
+        network, config = self.model.trained_model(self.final_network(), config)
         network = network.eval().float().to(self.trainer.strategy.root_device)
         share_network(network)
         bar = self.trainer.progress_bar_callback

@@ -207,7 +207,7 @@ def write_results(
     Args:
         run: Folder of the run.
         network: The network to save.
-        model: The `model` of a config that describes it; see `Task.trained`.
+        model: The `model` of a config that describes it; see `Task.trained_model`.
         data: What it was trained on.
         report: Its errors on the test set.
         minutes: How long it was trained.
@@ -234,7 +234,7 @@ def write_results(
     }
     draw_learning_curves(read_metrics((run / METRICS).read_text()), run / "learning_curves.png")
     errors = report.write(run)
-    names, network_config = list(data.labels), model["init_args"]["network"]
+    names, network_config = list(data.labels), model["init_args"].get("network")
     saved = checkpoint.Model(network, names, data.preprocessing, card, network_config, task=model["class_path"])
     (run / PREVIOUS).unlink(missing_ok=True)
     checkpoint.save(saved, run / "model", own_manifests(data))
