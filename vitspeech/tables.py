@@ -43,7 +43,7 @@ SPEECH = {
 }
 KEYWORDS = {"keywords-12": ("Truncated attention, trained with other words and speech", "keywords/truncated")}
 SEQUENCES = {
-    "spoken-words-ctc": ("Truncated attention, CTC", "word_sequences/ctc"),
+    "spoken-words-ctc": ("Truncated attention, CTC trained with a decoder", "word_sequences/joint"),
     "spoken-words-attention": ("Full attention, decoder, joint with CTC", "word_sequences/attention"),
 }
 LABELS = {"spoken-words-labels": ("Truncated attention, a label per 10 ms", "word_sequences/labeling")}
