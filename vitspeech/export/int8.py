@@ -133,7 +133,7 @@ def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "Mod
     nodes = [node.name for node in weighted_nodes(graph, kind) if node.op_type == wanted]
     if not is_linear and not front_ends(kind.graphs[FILE].module):
         nodes = nodes[1:]  # the first convolution reads the pixels
-    options = {"per_channel": True, "weight_type": QuantType.QInt8, "nodes_to_quantize": nodes}
+    options = {"per_channel": True, "nodes_to_quantize": nodes}
     if not nodes:
         raise InputError("--int8: the network has neither linear layers nor convolutions to quantize")
 
@@ -148,10 +148,12 @@ def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "Mod
         before, after = str(Path(folder, "fp32.onnx")), str(Path(folder, "int8.onnx"))
         onnx.save(graph, before)
         if is_linear:
-            quantize_dynamic(before, after, op_types_to_quantize=["MatMul"], **options)
+            # Sums of unsigned inputs times signed weights overflow on x86 without VNNI; unsigned weights do not.
+            types = {"weight_type": QuantType.QUInt8}
+            quantize_dynamic(before, after, op_types_to_quantize=["MatMul"], **types, **options)
         else:
-            types = {"op_types_to_quantize": ["Conv"], "activation_type": QuantType.QUInt8}
-            quantize_static(before, after, Reader(), **types, **options)
+            types = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
+            quantize_static(before, after, Reader(), op_types_to_quantize=["Conv"], **types, **options)
         quantized = onnx.load(after)
     strip(quantized)
     return quantized
