@@ -1,7 +1,5 @@
 """Joint recognition: trained like an encoder-decoder with CTC, of which a recognizer that streams is left."""
 
-import json
-
 import pytest
 import torch
 import yaml
@@ -107,8 +105,7 @@ def test_a_run_trains_like_transcription_and_gives_a_recognizer_that_streams(fin
     assert f"# delay_ms: {model.card['delay_ms']}\n" in (run / "config.yaml").read_text()
     assert yaml.safe_load((run / "config.yaml").read_text())["model"]["class_path"] == "vitspeech.JointRecognition"
     assert set(model.config["init_args"]) == {"units", "tokens", "encoder", "positions"}
-    metrics = json.loads((run / "model/card.json").read_text())["metrics"]
-    assert metrics["search"]["beam"] == 1
+    assert model.card["metrics"]["search"]["beam"] == 1
     waveform = torch.randn(16_000, generator=torch.Generator().manual_seed(0)) / 10
     stream = vitspeech.TranscriptStream(model)
     stream.push(waveform[:7000])

@@ -149,11 +149,11 @@ def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "Mod
         onnx.save(graph, before)
         if is_linear:
             # Sums of unsigned inputs times signed weights overflow on x86 without VNNI; unsigned weights do not.
-            types = {"weight_type": QuantType.QUInt8}
-            quantize_dynamic(before, after, op_types_to_quantize=["MatMul"], **types, **options)
+            options |= {"op_types_to_quantize": ["MatMul"], "weight_type": QuantType.QUInt8}
+            quantize_dynamic(before, after, **options)
         else:
-            types = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
-            quantize_static(before, after, Reader(), op_types_to_quantize=["Conv"], **types, **options)
+            options |= {"op_types_to_quantize": ["Conv"], "weight_type": QuantType.QInt8}
+            quantize_static(before, after, Reader(), activation_type=QuantType.QUInt8, **options)
         quantized = onnx.load(after)
     strip(quantized)
     return quantized
