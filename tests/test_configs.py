@@ -169,7 +169,8 @@ def test_every_overlay_of_the_trainer_applies(path, tmp_path):
     cli = TrainingCLI([f"--config={config}", f"--config={path}", *ON_CPU, f"--run={tmp_path / 'run'}"])
     for key, value in read_config(path)["trainer"].items():
         if key not in ("accelerator", "devices", "strategy"):
-            assert cli.config.trainer[key] == value
+            known = ("bf16-mixed", "32-true") if value == "auto" else (value,)
+            assert cli.config.trainer[key] in known
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=name)

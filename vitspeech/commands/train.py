@@ -33,7 +33,8 @@ A config has three parts, and each key is an argument of a constructor:
             encoder: {{depth: 6, ...}}, or RecurrentEncoder,  --model.network.encoder.help vitspeech.RecurrentEncoder
                      WindowMLP; decoder: RecurrentDecoder
             optimizer of torch.optim or timm.optim, warmup, decay, compile, and the task's label_smoothing, ctc_weight
-  trainer   Lightning's: max_epochs, precision, accelerator, gradient_clip_val, callbacks, ...
+  trainer   Lightning's: max_epochs, precision (auto: bf16 where it is fast, else fp32), accelerator,
+            gradient_clip_val, callbacks, ...
 
 examples:
   {program} --config shapes/vit

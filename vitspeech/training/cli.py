@@ -33,7 +33,7 @@ from vitspeech.training.init_from import find_weights, keep
 from vitspeech.training.lock import RunLock
 from vitspeech.training.open_run import OpenRun
 from vitspeech.training.parser import Parser, plain_settings, readable, restrict_imports, suggestion, wrong_config
-from vitspeech.training.precision import precision_hint
+from vitspeech.training.precision import Trainer, fill_precision
 from vitspeech.training.processes import after_restart, divide_steps, leave, one_message, share_network
 from vitspeech.training.progress import Progress
 from vitspeech.training.sizes import check_sizes, fill_sizes
@@ -101,6 +101,7 @@ class TrainingCLI(LightningCLI):
             save_config_callback=None,
             seed_everything_default=0,
             auto_configure_optimizers=False,
+            trainer_class=Trainer,
             trainer_defaults={
                 "max_epochs": 10,
                 "devices": 1,  # Lightning's `auto` takes every GPU, which multiplies the batch
@@ -136,6 +137,7 @@ class TrainingCLI(LightningCLI):
         self.datamodule = self.instantiate(Namespace(data=self.config.data)).data
         self.__dict__.pop("config_dump", None)  # Lightning's copy of the config, which has the sizes only from here on
         fill_sizes(self.config, self.datamodule, self.arguments.trust)
+        self.precision_line = fill_precision(self.config.trainer)
         others = self.config.clone()
         del others["data"]
         self.config_init = self.instantiate(others)
@@ -232,8 +234,7 @@ class TrainingCLI(LightningCLI):
             config.pop(name, None)
         resolved = yaml.safe_load(self.parser.dump(config, skip_none=False, skip_link_targets=True))
         network, _ = self.model.trained_model(self.model.network, resolved["model"])
-        context = getattr(network, "context_ms", {})
-        comments = "".join(f"# {name}: {value}\n" for name, value in context.items())
+        comments = "".join(f"# {name}: {value}\n" for name, value in getattr(network, "context_ms", {}).items())
         return comments + yaml.safe_dump(plain_settings(resolved), sort_keys=False, allow_unicode=True)
 
     def origin(self) -> dict[str, Any]:
@@ -262,8 +263,8 @@ class TrainingCLI(LightningCLI):
         print(f"{type(self.model.network).__name__}, {parameters:,} parameters -> {folder}")
         counts = f"{len(data.train):,} training and {len(data.validation):,} validation {data.items}"
         print("; ".join(filter(None, (counts, data.describe_batches()))))
-        if not resumed and (hint := precision_hint(self.trainer.precision, self.trainer.strategy.root_device)):
-            print(hint)
+        if self.precision_line and not resumed:
+            print(self.precision_line)
         if self.transfer:
             keep(self.transfer, folder)
         if resumed:
@@ -280,8 +281,7 @@ class TrainingCLI(LightningCLI):
         network, config = self.model.trained_model(self.final_network(), config)
         network = network.eval().float().to(self.trainer.strategy.root_device)
         share_network(network)
-        bar = self.trainer.progress_bar_callback
-        progress = bar is not None and getattr(bar, "is_enabled", True)
+        progress = (bar := self.trainer.progress_bar_callback) is not None and getattr(bar, "is_enabled", True)
         report = self.model.evaluate(network, self.datamodule, progress=progress)
         if not self.trainer.is_global_zero:
             return
