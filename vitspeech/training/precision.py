@@ -18,7 +18,8 @@ class Trainer(lightning.Trainer):
     """Lightning's trainer, whose `precision` may be `auto` in a config; `fill_precision` replaces it.
 
     Args:
-        precision: One of Lightning's.
+        precision: One of Lightning's, `32-true` by default; `auto` is `bf16-mixed` where the hardware is fast in
+            it, else `32-true`.
     """
 
     def __init__(self, *args: Any, precision: PRECISIONS = None, **kwargs: Any) -> None:
