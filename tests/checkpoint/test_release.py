@@ -12,6 +12,7 @@ import vitspeech
 from vitspeech.checkpoint.card_data import card_data
 from vitspeech.checkpoint.folder import save
 from vitspeech.checkpoint.models_table import percentages, table, write_table
+from vitspeech.checkpoint.readme import readme
 from vitspeech.checkpoint.release import release, release_seeds
 from vitspeech.errors import InputError
 
@@ -150,7 +151,7 @@ def test_what_is_not_finished_or_not_alike_is_refused(finished_run, tmp_path):
         ("model.init_args.optimizer.init_args.lr", 0.5, "model.init_args.optimizer.init_args.lr is 0.5, but 0.004 in"),
         ("model.init_args.warmup", 0.5, "model.init_args.warmup is 0.5, but 0.1 in"),
         ("trainer.max_epochs", 3, "trainer.max_epochs is 3, but 2 in"),
-        ("trainer.precision", "bf16-mixed", "trainer.precision is 'bf16-mixed', but '32-true' in"),
+        ("trainer.precision", "16-mixed", "trainer.precision is '16-mixed', but '32-true' in"),
     ],
 )
 def test_seeds_are_of_one_config(finished_run, tmp_path, key, value, message):
@@ -182,6 +183,20 @@ def test_seeds_may_differ_in_what_does_not_change_what_is_learned(finished_run, 
     for key, value in changes.items():
         change(other, key, value)
     assert release(finished_run, tmp_path / "x", [other])["seeds"] == [0, 5]
+
+
+def test_seeds_may_differ_in_what_auto_precision_chose_and_the_card_says_so(finished_run, tmp_path):
+    others = [other_seed(finished_run, tmp_path, seed=seed, accuracy=0.5) for seed in (5, 6)]
+    change(others[0], "trainer.precision", "bf16-mixed")
+    card = release(finished_run, tmp_path / "x", others)
+    assert card["recipe"]["trainer.precision"] == "32-true"
+    assert [run.get("precision") for run in card["runs"]] == [None, "bf16-mixed", None]
+    text = readme(vitspeech.load(tmp_path / "x"))
+    assert "Seeds that were trained in another precision: 5 (bf16-mixed)." in text
+    card["runs"][1]["precision"] = "\x1b[31m"
+    (tmp_path / "x/card.json").write_text(json.dumps(card))
+    with pytest.raises(InputError, match="runs"):
+        vitspeech.load(tmp_path / "x")
 
 
 def test_a_card_can_name_nothing_but_data_sets(finished_run):

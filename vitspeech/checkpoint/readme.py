@@ -219,6 +219,7 @@ def training(card: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in card.get("versions", {}).items())
     facts = f"{seeds}; {card['minutes']:.0f} minutes on {card['hardware']}; commit `{card['commit']}`; {versions}."
     splits = ", ".join(f"{name} {split['items']:,}" for name, split in card.get("splits", {}).items())
+    facts += in_another_precision(card)
     facts += f" Items of the splits: {splits}." if splits else ""
     facts += f" Training started from {card['starts_from']}." if "starts_from" in card else ""
     is_joint = card.get("recipe", {}).get("model.class_path") == "vitspeech.JointRecognition"
@@ -227,6 +228,13 @@ def training(card: dict[str, Any]) -> str:
     facts += " The weights were rounded to float16; the results are of the rounded ones." if "weights" in card else ""
     checksums = " and checksums of its splits" if splits else ""
     return f"## Training\n\n{facts} `card.json` has the arguments of the data set{checksums}."
+
+
+def in_another_precision(card: dict[str, Any]) -> str:
+    """A sentence about the seeds that were not trained in the precision of the recipe; else an empty text."""
+    seeds = {run["seed"]: run["precision"] for run in card.get("runs", []) if "precision" in run}
+    listed = ", ".join(f"{seed} ({precision})" for seed, precision in seeds.items())
+    return f" Seeds that were trained in another precision: {listed}." if seeds else ""
 
 
 def limits(model: Model) -> str:

@@ -15,6 +15,8 @@ RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, a
 )
 LEARNED_FROM = ("starts_from_sha256", "teachers_sha256")  # keys of a card
 FACTS = ("minutes", "commit", "hardware", "resumed")  # of a run's card, kept for each seed
+PRECISION = "trainer.precision"  # key of a config
+OF_AUTO = {"bf16-mixed", "32-true"}  # what the precision `auto` becomes, by the hardware; seeds may differ in it
 
 
 def read_recipe(run: str | Path) -> dict[str, Any]:
@@ -61,18 +63,23 @@ def add_seeds(card: dict[str, Any], others: Sequence[tuple[str | Path, dict[str,
         name: The run or the model of the card, for messages.
 
     Raises:
-        InputError: If the config of a run differs in more than the seed, it started or learned from other weights, or
-            the seeds are not all different.
+        InputError: If the config of a run differs in more than the seed and the choice of `auto` precision, it started
+            or learned from other weights, or the seeds are not all different.
     """
     if others and not {"recipe", "runs"} <= card.keys():
         raise InputError(f"{name}: its card has no recipe to compare runs with; release the first run again")
+    runs = list(card["runs"])
     for run, other in others:
-        for key, values in differences(card["recipe"], read_recipe(run)):
+        recipe = read_recipe(run)
+        precision = recipe.get(PRECISION)
+        by_hardware = {precision, card["recipe"].get(PRECISION)} == OF_AUTO
+        compared = recipe | {PRECISION: card["recipe"][PRECISION]} if by_hardware else recipe
+        for key, values in differences(card["recipe"], compared):
             raise InputError(f"{run}: {key} is {values[1]}, but {values[0]} in {name}; seeds must be of one config")
         for key in LEARNED_FROM:
             if key in card and key in other and card[key] != other[key]:
                 raise InputError(f"{run}: learned from other weights than {name} ({key} differs)")
-    runs = card["runs"] + [result(other) for _, other in others]
+        runs.append(result(other) | ({"precision": precision} if by_hardware else {}))
     seeds = [run["seed"] for run in runs]
     if len(set(seeds)) < len(seeds):
         raise InputError(f"the runs' seeds {seeds} are not all different")
