@@ -1,4 +1,4 @@
-"""The origin of a number: commit, hardware, versions."""
+"""The origin of a number: commit, hardware, versions, precision."""
 
 import platform
 import subprocess
@@ -11,15 +11,17 @@ import torch
 from vitspeech import __version__
 
 
-def provenance(device: torch.device | str = "cpu", count: int = 1) -> dict[str, Any]:
+def provenance(device: torch.device | str = "cpu", count: int = 1, precision: str | None = None) -> dict[str, Any]:
     """Commit of the package's sources (with `-dirty` if they have uncommitted changes), hardware and versions.
 
     Args:
         device: The device that the numbers were computed on.
         count: Number of such devices.
+        precision: That of training, such as `32-true`; `None` is left out.
     """
     versions = {"python": platform.python_version(), "torch": torch.__version__, "lightning": lightning.__version__}
-    return {"commit": commit(), "hardware": hardware(device, count), "versions": versions}
+    origin = {"commit": commit(), "hardware": hardware(device, count), "versions": versions}
+    return origin if precision is None else origin | {"precision": precision}
 
 
 def with_start(record: dict[str, Any] | None, origin: dict[str, Any]) -> dict[str, Any]:

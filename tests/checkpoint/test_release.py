@@ -37,6 +37,13 @@ def change(run, key, value):
     (run / "config.yaml").write_text(yaml.safe_dump(config))
 
 
+def change_card(run, **entries):
+    """Change entries of the card of the run's model; `None` removes one."""
+    file = run / "model/card.json"
+    card = json.loads(file.read_text()) | entries
+    file.write_text(json.dumps({name: value for name, value in card.items() if value is not None}))
+
+
 def test_a_released_card_has_all_required_entries(finished_run, tmp_path):
     release(finished_run, tmp_path / "checkpoints/shapes")
     card = vitspeech.load(tmp_path / "checkpoints/shapes").card
@@ -185,18 +192,40 @@ def test_seeds_may_differ_in_what_does_not_change_what_is_learned(finished_run, 
     assert release(finished_run, tmp_path / "x", [other])["seeds"] == [0, 5]
 
 
-def test_seeds_may_differ_in_what_auto_precision_chose_and_the_card_says_so(finished_run, tmp_path):
-    others = [other_seed(finished_run, tmp_path, seed=seed, accuracy=0.5) for seed in (5, 6)]
-    change(others[0], "trainer.precision", "bf16-mixed")
-    card = release(finished_run, tmp_path / "x", others)
+def test_seeds_may_differ_in_what_auto_precision_chose_and_the_readme_says_so(finished_run, tmp_path):
+    others = [other_seed(finished_run, tmp_path, seed=seed, accuracy=0.5) for seed in (5, 6, 7)]
+    for run in others[:2]:
+        change(run, "trainer.precision", "bf16-mixed")
+        change_card(run, precision="bf16-mixed")
+    folder = tmp_path / "x"
+    release(finished_run, folder, others[:1])
+    card = release_seeds(folder, others[1:])
     assert card["recipe"]["trainer.precision"] == "32-true"
-    assert [run.get("precision") for run in card["runs"]] == [None, "bf16-mixed", None]
-    text = readme(vitspeech.load(tmp_path / "x"))
-    assert "Seeds that were trained in another precision: 5 (bf16-mixed)." in text
-    card["runs"][1]["precision"] = "\x1b[31m"
-    (tmp_path / "x/card.json").write_text(json.dumps(card))
-    with pytest.raises(InputError, match="runs"):
-        vitspeech.load(tmp_path / "x")
+    assert [run["precision"] for run in card["runs"]] == ["32-true", "bf16-mixed", "bf16-mixed", "32-true"]
+    assert "Precision by seed: bf16-mixed (5, 6), 32-true (0, 7)." in readme(vitspeech.load(folder))
+    release(others[0], tmp_path / "y", others[1:2])
+    assert "Precision by seed" not in readme(vitspeech.load(tmp_path / "y"))
+
+
+def test_cards_that_do_not_name_the_precision_have_that_of_their_recipes(finished_run, tmp_path):
+    first, other = (other_seed(finished_run, tmp_path, seed=seed, accuracy=0.5) for seed in (4, 5))
+    change(first, "trainer.precision", "bf16-mixed")
+    for run in (first, other):
+        change_card(run, precision=None)
+    card = release(first, tmp_path / "x", [other])
+    assert [run["precision"] for run in card["runs"]] == ["bf16-mixed", "32-true"]
+
+
+def test_a_strange_precision_is_refused_or_left_out_of_the_readme(finished_run, tmp_path):
+    other = other_seed(finished_run, tmp_path, seed=5, accuracy=0.5)
+    card = release(finished_run, tmp_path / "x", [other])
+    for strange in (["x"], {"a": 1}, "<script>"):
+        card["runs"][1]["precision"] = strange
+        (tmp_path / "x/card.json").write_text(json.dumps(card))
+        assert "script" not in readme(vitspeech.load(tmp_path / "x"))
+    change(other, "trainer.precision", ["bf16-mixed"])
+    with pytest.raises(InputError, match=r"but '32-true' in .*seeds must be of one config"):
+        release(finished_run, tmp_path / "y", [other])
 
 
 def test_a_card_can_name_nothing_but_data_sets(finished_run):

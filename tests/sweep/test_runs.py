@@ -116,6 +116,30 @@ def test_a_folder_with_a_run_of_another_config_is_refused(finished_run, tmp_path
     assert not trained and not (tmp_path / "sweep.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "found", "refused"),
+    [
+        ("auto", "32-true", False),
+        ("auto", "bf16-mixed", False),
+        ("auto", "64-true", True),
+        ("32-true", "bf16-mixed", True),
+    ],
+)
+def test_runs_of_the_precision_auto_may_be_of_other_hardware(finished_run, tmp_path, given, found, refused):
+    config = (finished_run / "config.yaml").read_text()
+    assert "  precision: 32-true\n" in config
+    (tmp_path / "vit/seed-0").mkdir(parents=True)
+    resume(tmp_path / "vit/seed-0", config.replace("  precision: 32-true\n", f"  precision: {found}\n"), {})
+    plan = make_plan([VIT], [0], tmp_path, overrides=[*SMALL, f"--trainer.precision={given}"])
+    if refused:
+        with pytest.raises(
+            InputError, match=f"holds a run with trainer.precision '{found}', but this sweep has '{given}"
+        ):
+            check_plan(plan)
+    else:
+        check_plan(plan)
+
+
 def test_a_folder_with_a_run_of_another_seed_is_refused(finished_run, tmp_path):
     (tmp_path / "vit").mkdir()
     (tmp_path / "vit/seed-1").symlink_to(finished_run)

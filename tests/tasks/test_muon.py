@@ -3,24 +3,23 @@
 import pytest
 import timm.optim
 import torch
-import yaml
 from timm.optim import muon
 from tiny import TINY
 from torch import nn
 
-from vitspeech.tasks.muon import Muon, use_precision
+from vitspeech.tasks.muon import match_precision
 from vitspeech.training.cli import TrainingCLI
 
 TIMMS = muon.zeropower_via_newtonschulz
 A, B, C = 3.4445, -4.7750, 2.0315  # of the iterations (https://kellerjordan.github.io/posts/muon/)
 
 
-def first_update(precision):
+def first_update(precision, dtype=torch.float32):
     """The first update of a square weight, and its gradient."""
-    weight = nn.Parameter(torch.zeros(16, 16))
-    weight.grad = torch.randn(16, 16, generator=torch.Generator().manual_seed(0))
+    weight = nn.Parameter(torch.zeros(16, 16, dtype=dtype))
+    weight.grad = torch.randn(16, 16, dtype=dtype, generator=torch.Generator().manual_seed(0))
     optimizer = timm.optim.Muon([weight], lr=1.0, ns_coefficients="original", adjust_lr_fn="original")
-    use_precision(optimizer, precision)
+    match_precision(optimizer, precision)
     optimizer.step()
     return -weight.detach().double(), weight.grad.double()
 
@@ -34,36 +33,78 @@ def orthogonalized(gradient):
     return x
 
 
-@pytest.mark.parametrize(("precision", "least", "most"), [("32-true", 0.0, 1e-5), ("bf16-mixed", 1e-3, 0.1)])
-def test_updates_have_the_precision_of_training(precision, least, most):
-    update, gradient = first_update(precision)
+@pytest.mark.parametrize(
+    ("precision", "dtype", "least", "most"),
+    [
+        ("32-true", torch.float32, 0.0, 1e-5),
+        ("64-true", torch.float64, 0.0, 1e-13),
+        ("bf16-mixed", torch.float32, 1e-3, 0.1),
+    ],
+)
+def test_updates_have_the_precision_of_training(precision, dtype, least, most):
+    update, gradient = first_update(precision, dtype)
     assert least <= (update - orthogonalized(gradient)).abs().max() < most
     assert muon.zeropower_via_newtonschulz is TIMMS
 
 
-def test_a_step_that_fails_leaves_timms_function_in_place():
-    optimizer = timm.optim.Muon([nn.Parameter(torch.zeros(2, 2))])
-    use_precision(optimizer, "32-true")
+@pytest.mark.parametrize(("precision", "expected"), [("32-true", torch.float32), ("bf16-mixed", None)])
+def test_training_has_them_too_under_timms_name(monkeypatch, tmp_path, precision, expected):
+    dtypes = set()
+
+    def record(*args, dtype=None, **options):
+        dtypes.add(dtype)
+        return TIMMS(*args, **options)
+
+    monkeypatch.setattr(muon, "zeropower_via_newtonschulz", record)
+    run = tmp_path / "run"
+    options = [f"--trainer.precision={precision}", "--trainer.max_epochs=1", "--trainer.log_every_n_steps=1"]
+    TrainingCLI([*TINY, *options, f"--run={run}"]).train()
+    assert dtypes == {expected}
+    assert "lr-Muon/pg1" in (run / "metrics.csv").read_text()
+
+
+def test_a_step_returns_the_loss_of_its_closure_which_has_gradients():
+    weight = nn.Parameter(torch.ones(16, 16))
+    optimizer = timm.optim.Muon([weight], lr=0.1)
+    match_precision(optimizer, "32-true")
+
+    def closure():
+        loss = weight.square().sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 256
+    assert (weight < 1).all()
+
+
+def test_a_step_that_fails_leaves_timms_function_in_place(monkeypatch):
+    def fail(*args, **options):
+        raise FloatingPointError
+
+    monkeypatch.setattr(muon, "zeropower_via_newtonschulz", fail)
+    weight = nn.Parameter(torch.zeros(16, 16))
+    weight.grad = torch.ones(16, 16)
+    optimizer = timm.optim.Muon([weight])
+    match_precision(optimizer, "32-true")
     with pytest.raises(FloatingPointError):
-        optimizer.step(lambda: (_ for _ in ()).throw(FloatingPointError))
-    assert muon.zeropower_via_newtonschulz is TIMMS
+        optimizer.step()
+    assert muon.zeropower_via_newtonschulz is fail
+
+
+def test_hooks_run_once_after_a_state_was_loaded():
+    weight = nn.Parameter(torch.zeros(16, 16))
+    weight.grad = torch.ones(16, 16)
+    optimizer = timm.optim.Muon([weight])
+    match_precision(optimizer, "32-true")
+    optimizer.load_state_dict(optimizer.state_dict())
+    calls = []
+    optimizer.register_step_pre_hook(lambda *args: calls.append("before"))
+    optimizer.register_step_post_hook(lambda *args: calls.append("after"))
+    optimizer.step()
+    assert calls == ["before", "after"]
 
 
 def test_other_optimizers_stay_as_they_are():
-    optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(2, 2))])
-    use_precision(optimizer, "32-true")
+    optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(16, 16))])
+    match_precision(optimizer, "32-true")
     assert type(optimizer) is torch.optim.AdamW
-
-
-@pytest.mark.parametrize(("precision", "expected"), [("32-true", Muon), ("bf16-mixed", timm.optim.Muon)])
-def test_training_takes_it_by_the_trainers_precision(tmp_path, precision, expected):
-    cli = TrainingCLI(
-        [*TINY, f"--trainer.precision={precision}", "--trainer.max_epochs=1", f"--run={tmp_path / 'run'}"]
-    )
-    cli.train()
-    (optimizer,) = cli.trainer.optimizers
-    assert type(optimizer) is expected
-    assert (
-        yaml.safe_load((tmp_path / "run/config.yaml").read_text())["model"]["init_args"]["optimizer"]["class_path"]
-        == "timm.optim.Muon"
-    )

@@ -53,7 +53,8 @@ def test_a_run_keeps_everything(finished_run):
     assert config["model"]["init_args"]["network"]["class_path"] == "vitspeech.ViT"
     assert config["model"]["init_args"]["network"]["init_args"]["classes"] == 10  # from the data
     assert config["data"]["class_path"] == "vitspeech.Shapes"
-    assert json.loads((finished_run / "run.json").read_text()).keys() == {"commit", "hardware", "versions"}
+    record = json.loads((finished_run / "run.json").read_text())
+    assert record.keys() == {"commit", "hardware", "versions", "precision"} and record["precision"] == "32-true"
 
 
 def test_a_run_from_the_kept_config_ends_with_the_same_weights(finished_run, tmp_path):

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.seeds import OF_AUTO
 from vitspeech.data.files import write_text
 from vitspeech.documents import read_text
 from vitspeech.errors import InputError
@@ -219,7 +220,7 @@ def training(card: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in card.get("versions", {}).items())
     facts = f"{seeds}; {card['minutes']:.0f} minutes on {card['hardware']}; commit `{card['commit']}`; {versions}."
     splits = ", ".join(f"{name} {split['items']:,}" for name, split in card.get("splits", {}).items())
-    facts += in_another_precision(card)
+    facts += precisions(card)
     facts += f" Items of the splits: {splits}." if splits else ""
     facts += f" Training started from {card['starts_from']}." if "starts_from" in card else ""
     is_joint = card.get("recipe", {}).get("model.class_path") == "vitspeech.JointRecognition"
@@ -230,11 +231,13 @@ def training(card: dict[str, Any]) -> str:
     return f"## Training\n\n{facts} `card.json` has the arguments of the data set{checksums}."
 
 
-def in_another_precision(card: dict[str, Any]) -> str:
-    """A sentence about the seeds that were not trained in the precision of the recipe; else an empty text."""
-    seeds = {run["seed"]: run["precision"] for run in card.get("runs", []) if "precision" in run}
-    listed = ", ".join(f"{seed} ({precision})" for seed, precision in seeds.items())
-    return f" Seeds that were trained in another precision: {listed}." if seeds else ""
+def precisions(card: dict[str, Any]) -> str:
+    """A sentence about the precision of each seed if they differ; else an empty text."""
+    seeds = {name: [run["seed"] for run in card.get("runs", ()) if run.get("precision") == name] for name in OF_AUTO}
+    if not all(seeds.values()):
+        return ""
+    parts = (f"{name} ({', '.join(map(str, numbers))})" for name, numbers in seeds.items())
+    return f" Precision by seed: {', '.join(parts)}."
 
 
 def limits(model: Model) -> str:

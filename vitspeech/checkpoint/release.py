@@ -45,8 +45,8 @@ def release(
 
     Raises:
         FileNotFoundError: If a run is not finished.
-        InputError: If the config of another run differs in more than the seed, the seeds are not all different, or a
-            weight is too large for half precision.
+        InputError: If the config of another run differs in more than seeds may (see `add_seeds`), the seeds are not
+            all different, or a weight is too large for half precision.
     """
     first, *rest = [load_finished(path, trust) for path in (run, *others)]
     if measure_half is not None:

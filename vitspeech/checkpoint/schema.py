@@ -19,7 +19,8 @@ from vitspeech.errors import InputError
 from vitspeech.trust import KNOWN_PACKAGES
 
 LARGEST, DEEPEST = 2**31, 10_000  # of the numbers in a configuration, and of a `depth` among them
-MOST_ITEMS, LARGEST_IMAGE = 10**7, 4096  # items of a data set that is generated, pixels of a side
+MOST_ITEMS = 10**7  # of a data set that is generated
+LARGEST_IMAGE = 4096  # pixels
 LONGEST_LABEL = 1000  # characters
 SEARCH_RANGES = {"beam": (1, 1000), "length_penalty": (0, 100), "ctc_weight": (0, 1)}  # of `Search`
 SEARCH_RANGES |= {"language_weight": (0, 100), "length_bonus": (-100, 100)}
@@ -63,9 +64,8 @@ def is_start(value: Any) -> bool:
 
 
 def is_run(value: Any) -> bool:
-    """Whether a value is the result of one seed: seed, metrics, commit, hardware, and a precision if it has one."""
-    has_texts = is_start(value) and is_text(value.get("precision", ""))
-    return has_texts and is_number(value.get("seed")) and is_metrics(value.get("metrics"))
+    """Whether a value is the result of one seed: seed, metrics, commit and hardware."""
+    return is_start(value) and is_number(value.get("seed")) and is_metrics(value.get("metrics"))
 
 
 def is_split(value: Any) -> bool:
@@ -109,7 +109,7 @@ def is_settings(value: Any) -> bool:
 
 ENTRIES: dict[str, tuple[Check, str]] = {  # of a card, as far as they are read
     **dict.fromkeys(("sha256", "config_sha256", "starts_from_sha256"), (is_sum, "a SHA-256")),
-    **dict.fromkeys(("name", "split", "commit", "hardware", "starts_from"), (is_text, "a text")),
+    **dict.fromkeys(("name", "split", "commit", "hardware", "precision", "starts_from"), (is_text, "a text")),
     "format": (lambda value: is_count(value) and value >= 1, "a whole number from 1"),
     "data": (is_class, "a mapping with class_path and init_args"),
     "splits": (is_mapping_to(is_split), "a mapping from splits to items and sha256"),

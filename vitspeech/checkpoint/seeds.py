@@ -14,9 +14,9 @@ RUN_ONLY = re.compile(  # keys of a config that do not change what is learned, a
     r"|^every_(minutes|steps)$|^trainer\.(accelerator|default_root_dir|log_every_n_steps|enable_\w+|logger|profiler)(\.|$)"
 )
 LEARNED_FROM = ("starts_from_sha256", "teachers_sha256")  # keys of a card
-FACTS = ("minutes", "commit", "hardware", "resumed")  # of a run's card, kept for each seed
+FACTS = ("minutes", "commit", "hardware", "precision", "resumed")  # of a run's card, kept for each seed
 PRECISION = "trainer.precision"  # key of a config
-OF_AUTO = {"bf16-mixed", "32-true"}  # what the precision `auto` becomes, by the hardware; seeds may differ in it
+OF_AUTO = ("bf16-mixed", "32-true")  # what the precision `auto` becomes, by the hardware
 
 
 def read_recipe(run: str | Path) -> dict[str, Any]:
@@ -54,6 +54,12 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[st
             yield key, tuple(repr(config[key]) if key in config else "not set" for config in (one, other))
 
 
+def with_precision_of(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Another recipe with the precision of the first one if `auto` may have chosen both; else as it is."""
+    chosen = all(recipe.get(PRECISION) in OF_AUTO for recipe in (one, other))
+    return other | {PRECISION: one[PRECISION]} if chosen else other
+
+
 def add_seeds(card: dict[str, Any], others: Sequence[tuple[str | Path, dict[str, Any]]], name: str | Path) -> None:
     """Add finished runs of the same recipe to a card: each result, and mean and standard deviation over all.
 
@@ -63,23 +69,21 @@ def add_seeds(card: dict[str, Any], others: Sequence[tuple[str | Path, dict[str,
         name: The run or the model of the card, for messages.
 
     Raises:
-        InputError: If the config of a run differs in more than the seed and the choice of `auto` precision, it started
+        InputError: If the config of a run differs in more than `RUN_ONLY` and what `auto` precision chose, it started
             or learned from other weights, or the seeds are not all different.
     """
     if others and not {"recipe", "runs"} <= card.keys():
         raise InputError(f"{name}: its card has no recipe to compare runs with; release the first run again")
-    runs = list(card["runs"])
+    recipe = card.get("recipe", {})
+    runs = [{"precision": recipe.get(PRECISION)} | run for run in card["runs"]]  # older cards do not name it
     for run, other in others:
-        recipe = read_recipe(run)
-        precision = recipe.get(PRECISION)
-        by_hardware = {precision, card["recipe"].get(PRECISION)} == OF_AUTO
-        compared = recipe | {PRECISION: card["recipe"][PRECISION]} if by_hardware else recipe
-        for key, values in differences(card["recipe"], compared):
+        own = read_recipe(run)
+        for key, values in differences(recipe, with_precision_of(recipe, own)):
             raise InputError(f"{run}: {key} is {values[1]}, but {values[0]} in {name}; seeds must be of one config")
         for key in LEARNED_FROM:
             if key in card and key in other and card[key] != other[key]:
                 raise InputError(f"{run}: learned from other weights than {name} ({key} differs)")
-        runs.append(result(other) | ({"precision": precision} if by_hardware else {}))
+        runs.append({"precision": own.get(PRECISION)} | result(other))
     seeds = [run["seed"] for run in runs]
     if len(set(seeds)) < len(seeds):
         raise InputError(f"the runs' seeds {seeds} are not all different")
@@ -87,7 +91,7 @@ def add_seeds(card: dict[str, Any], others: Sequence[tuple[str | Path, dict[str,
 
 
 def result(card: dict[str, Any]) -> dict[str, Any]:
-    """Seed, accuracies and error rates of the card of one run, and how long it took where."""
+    """Seed, accuracies and error rates of the card of one run, and how it was trained: time, hardware, precision."""
     numbers = {name: value for name, value in card["metrics"].items() if is_result(name)}
     return {"seed": card["seeds"][0], "metrics": numbers, **{name: card[name] for name in FACTS if name in card}}
 

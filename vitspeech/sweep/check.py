@@ -7,11 +7,12 @@ from typing import Any
 
 import yaml
 
-from vitspeech.checkpoint.seeds import RUN_ONLY, differences, flattened
+from vitspeech.checkpoint.seeds import OF_AUTO, PRECISION, RUN_ONLY, differences, flattened
 from vitspeech.documents import read_yaml
 from vitspeech.errors import InputError
 from vitspeech.sweep.plan import Plan, Run
 from vitspeech.training.cli import PROGRAM, TrainingCLI
+from vitspeech.training.precision import CHOSEN
 from vitspeech.training.run_folder import is_finished
 
 
@@ -34,6 +35,8 @@ def check_plan(plan: Plan) -> None:
 def resolve(options: list[str], name: str) -> dict[str, Any]:
     """The resolved config of a command line of `vitspeech train`, by dotted keys; nothing is trained.
 
+    The precision `auto` is not replaced, because a run on other hardware may have another one.
+
     Args:
         options: The command line.
         name: What it is called in messages.
@@ -46,7 +49,8 @@ def resolve(options: list[str], name: str) -> dict[str, Any]:
     try:
         with redirect_stderr(printed):
             cli = TrainingCLI(options)
-            return dict(flattened(yaml.safe_load(cli.resolved_config())))
+            config = dict(flattened(yaml.safe_load(cli.resolved_config())))
+            return config | ({PRECISION: "auto"} if cli.precision_line.startswith(CHOSEN) else {})
     except SystemExit:  # the parser has printed what is wrong
         reason = printed.getvalue().strip().removeprefix(f"{PROGRAM}: ")
         raise InputError(f"{name}: {reason}") from None
@@ -88,7 +92,12 @@ def check_run(run: Run, expected: dict[str, Any], plan: Plan) -> None:
 
 
 def difference(one: dict[str, Any], other: dict[str, Any]) -> tuple[str, tuple[str, str]] | None:
-    """The first key that changes what is learned and differs, with both values; `None` if there is none."""
+    """The first key that changes what is learned and differs, with both values; `None` if there is none.
+
+    The precision `auto` of the other config is the same as each that it may become.
+    """
+    if other.get(PRECISION) == "auto" and one.get(PRECISION) in OF_AUTO:
+        other = other | {PRECISION: one[PRECISION]}
     recipes = [
         {key: value for key, value in config.items() if key == "seed_everything" or not RUN_ONLY.search(key)}
         for config in (one, other)

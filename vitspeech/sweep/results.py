@@ -31,6 +31,7 @@ class Result:
         minutes: Of training.
         commit: The sources that it was trained with.
         hardware: The devices that it was trained on.
+        precision: The trainer's, such as `32-true`; empty in cards of earlier versions.
         progress: The validation metric after each epoch, counted from 1, under its name; empty without one.
     """
 
@@ -40,6 +41,7 @@ class Result:
     minutes: float
     commit: str = ""
     hardware: str = ""
+    precision: str = ""
     progress: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
 
 
@@ -79,7 +81,7 @@ def read_result(run: Path) -> Result:
         raise InputError(f"{run / 'model' / CARD}: has no metrics")
     main, progress = next(iter(metrics)), read_progress(run)
     metrics |= {name: curve[-1][1] for name, curve in progress.items()}
-    origin = {name: str(card.get(name, "")) for name in ("commit", "hardware")}
+    origin = {name: str(card.get(name, "")) for name in ("commit", "hardware", "precision")}
     return Result(metrics, main, int(card["parameters"]), float(card["minutes"]), **origin, progress=progress)
 
 

@@ -126,7 +126,7 @@ def write_runs(path: Path, rows: Sequence[Row], varied: dict[str, dict[str, str]
     """Write one row for each run: variant, varied values, seed, state, metrics, parameters, minutes and origin."""
     keys = list(dict.fromkeys(key for values in varied.values() for key in values))
     metrics = list(dict.fromkeys(name for row in rows if row.result is not None for name in row.result.metrics))
-    others = ["parameters", "minutes", "commit", "hardware"]
+    others = ["parameters", "minutes", "commit", "hardware", "precision"]
 
     def cells(row: Row) -> list[Any]:
         values = [varied.get(row.variant, {}).get(key, "") for key in keys]

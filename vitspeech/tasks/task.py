@@ -16,7 +16,7 @@ from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report
 from vitspeech.inference.search import Search
 from vitspeech.metrics.mean_loss import MeanLoss
-from vitspeech.tasks.muon import use_precision
+from vitspeech.tasks.muon import match_precision
 from vitspeech.tasks.optimizer import Decay, learning_rate, parameter_groups
 from vitspeech.tasks.sharding import shard
 from vitspeech.trust import import_trusted
@@ -252,7 +252,7 @@ class Task(lightning.LightningModule):
 
     def configure_optimizers(self) -> dict:
         optimizer = self.make_optimizer(parameter_groups(self.network))
-        use_precision(optimizer, self.trainer.precision)
+        match_precision(optimizer, self.trainer.precision)  # before the schedule, which keeps the optimizer's `step`
         steps = self.trainer.estimated_stepping_batches
         if not math.isfinite(steps):
             raise InputError("the learning rate decays until the last step: limit trainer.max_epochs or max_steps")

@@ -238,8 +238,8 @@ class TrainingCLI(LightningCLI):
         return comments + yaml.safe_dump(plain_settings(resolved), sort_keys=False, allow_unicode=True)
 
     def origin(self) -> dict[str, Any]:
-        """Commit, hardware and versions of this start."""
-        return provenance(self.trainer.strategy.root_device, self.trainer.world_size)
+        """Commit, hardware, versions and precision of this start."""
+        return provenance(self.trainer.strategy.root_device, self.trainer.world_size, self.trainer.precision)
 
     def learned_from(self) -> dict[str, Any]:
         """The checksums of the weights that training starts from, and of the teachers'."""

@@ -1,7 +1,7 @@
 """The folder of a run: how it is chosen, and what it contains.
 
 RUN/config.yaml          the resolved config
-RUN/run.json             commit, hardware, versions; `resumed` has those of later starts where they differ
+RUN/run.json             commit, hardware, versions, precision; `resumed` has those of later starts where they differ
 RUN/logs/                TensorBoard logs, one folder for each start of the run
 RUN/last.ckpt best.ckpt  checkpoints of the last epoch and of the best one by the task's validation metric
 RUN/previous.ckpt        last.ckpt of the epoch before, until the run is finished
