@@ -155,7 +155,7 @@ def reading(settings: Settings, note: Note) -> dict[str, Any]:
         files = find_audio([folder])
         calls = {
             "WAV files one by one": (lambda: [read_audio(file) for file in files], FILES),
-            "batches out of memory": (lambda: [len(items[part, 0]) for part in order.split(settings.batch)], HELD),
+            "batches from memory": (lambda: [len(items[part, 0]) for part in order.split(settings.batch)], HELD),
             "a batch augmented": (lambda: data.training_batch(inputs.to(settings.device), *rest), settings.batch),
         }
         return {"files": FILES, "held": HELD, "times": timed(calls, settings, note)}
