@@ -32,7 +32,8 @@ class Fitted(nn.Linear):
 
 def prepared(stage: str, network: nn.Module, **options) -> Task:
     task = Sampled(network, **options)
-    task.trainer = SimpleNamespace(datamodule=SimpleNamespace(labels=("a", "b")), estimated_stepping_batches=40)
+    data = SimpleNamespace(labels=("a", "b"))
+    task.trainer = SimpleNamespace(datamodule=data, estimated_stepping_batches=40, precision="32-true")
     task.setup(stage)
     return task
 
