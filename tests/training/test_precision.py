@@ -8,6 +8,7 @@ import yaml
 from jsonargparse import Namespace
 from tiny import TINY
 
+from vitspeech.checkpoint.seeds import OF_AUTO
 from vitspeech.training import precision
 from vitspeech.training.cli import TrainingCLI
 from vitspeech.training.precision import fill_precision, product_seconds
@@ -27,9 +28,10 @@ def trainer(given, accelerator="auto", devices=1, num_nodes=1) -> Namespace:
 
 
 def auto(**options) -> tuple[str, str]:
-    """What `auto` becomes, and the line for the user."""
+    """What `auto` becomes, always one of the precisions in which seeds may differ, and the line for the user."""
     config = trainer("auto", **options)
     line = fill_precision(config)
+    assert config.precision in OF_AUTO
     return config.precision, line
 
 

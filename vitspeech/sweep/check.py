@@ -12,7 +12,6 @@ from vitspeech.documents import read_yaml
 from vitspeech.errors import InputError
 from vitspeech.sweep.plan import Plan, Run
 from vitspeech.training.cli import PROGRAM, TrainingCLI
-from vitspeech.training.precision import CHOSEN
 from vitspeech.training.run_folder import is_finished
 
 
@@ -50,7 +49,7 @@ def resolve(options: list[str], name: str) -> dict[str, Any]:
         with redirect_stderr(printed):
             cli = TrainingCLI(options)
             config = dict(flattened(yaml.safe_load(cli.resolved_config())))
-            return config | ({PRECISION: "auto"} if cli.precision_line.startswith(CHOSEN) else {})
+            return config | {PRECISION: cli.given_precision}
     except SystemExit:  # the parser has printed what is wrong
         reason = printed.getvalue().strip().removeprefix(f"{PROGRAM}: ")
         raise InputError(f"{name}: {reason}") from None

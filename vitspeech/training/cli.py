@@ -137,7 +137,7 @@ class TrainingCLI(LightningCLI):
         self.datamodule = self.instantiate(Namespace(data=self.config.data)).data
         self.__dict__.pop("config_dump", None)  # Lightning's copy of the config, which has the sizes only from here on
         fill_sizes(self.config, self.datamodule, self.arguments.trust)
-        self.precision_line = fill_precision(self.config.trainer)
+        self.given_precision, self.precision_line = self.config.trainer.precision, fill_precision(self.config.trainer)
         others = self.config.clone()
         del others["data"]
         self.config_init = self.instantiate(others)

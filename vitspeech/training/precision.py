@@ -9,7 +9,6 @@ import torch
 from jsonargparse import Namespace
 
 PRECISIONS = inspect.signature(lightning.Trainer.__init__).parameters["precision"].annotation | Literal["auto"]
-CHOSEN = "precision auto is"  # how the line about it begins
 SLOWER = 1.2  # ratio of the times from which bfloat16 counts as slower
 ROWS, WIDTH = 1024, 256  # of the products that are timed
 REPEATS, SECONDS = 5, 0.1
@@ -51,7 +50,7 @@ def fill_precision(trainer: Namespace) -> str:
     else:
         fast = device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     trainer.precision = "bf16-mixed" if fast else "32-true"
-    return f"{CHOSEN} {trainer.precision}{reason}"
+    return f"precision auto is {trainer.precision}{reason}"
 
 
 def device_type(accelerator: Any) -> str:
