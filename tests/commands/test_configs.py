@@ -29,6 +29,10 @@ def test_the_description_is_the_first_sentence_of_the_comment():
     )
 
 
+def test_the_description_does_not_end_at_et_al():
+    assert summary("# The model of Lin et al. 2017. More.") == "The model of Lin et al. 2017."
+
+
 def test_a_copy_names_the_shipped_config_that_it_extends(tmp_path, monkeypatch):
     text = "# A copy.\nextends: ../cifar10/vit.yaml  # all but this\ntrainer: {max_epochs: 3}\n"
     own, shipped = tmp_path / "own.yaml", tmp_path / "configs"

@@ -79,7 +79,7 @@ def usage() -> str:
         "       vitspeech --version\n\n"
         "Train, run and understand attention models for images and speech.\n\n"
         f"{verbs}\n\n"
-        "A first run, about one minute on a CPU:\n"
+        "A first run, about two minutes on a CPU:\n"
         "  vitspeech train --config shapes/vit --run runs/first\n"
         "  vitspeech evaluate runs/first"
     )

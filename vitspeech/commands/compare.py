@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--layers", nargs="+", metavar="NAME", help="only these layers; every model must have them")
     parser.add_argument("--pretrained", action="store_true", help="use timm's weights, which timm downloads")
     parser.add_argument("--size", type=int, metavar="PX", help="image side for timm's networks; default: the others'")
-    command_line.add_device(parser)
+    command_line.add_device(parser, others="")
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     command_line.check_folder(options.output)

@@ -36,7 +36,7 @@ def summary(text: str) -> str:
         if not line.startswith("#"):
             break
         lines.append(line.lstrip("# "))
-    return re.split(r"(?<=[.?])\s", " ".join(lines), maxsplit=1)[0]
+    return re.split(r"(?<=[.?])(?<!et al\.)\s", " ".join(lines), maxsplit=1)[0]
 
 
 def portable(path: Path) -> str:

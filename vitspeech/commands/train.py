@@ -24,13 +24,13 @@ A config has three parts, and each key is an argument of a constructor:
   data      vitspeech.Cifar, ImageFolder, Shapes,             --data.help vitspeech.Cifar
             SpeechCommands, AudioFolder, SpokenWords, Keywords; several words: WordSequences,
             LibriSpeech, TranscribedAudio
-  model     vitspeech.Classification, Labeling, Recognition (CTC), Transcription (encoder-decoder),
+  model     vitspeech.Classification, Spotting, Labeling, Recognition (CTC), Transcription (encoder-decoder),
             JointRecognition (CTC trained with a decoder) or
             MaskedPrediction (pre-training without transcripts) with
             network: vitspeech.ViT, CNN, TimmModel,           --model.network.help vitspeech.ViT
                      SpeechClassifier, SpeechCNN, SpeechLabeler, SpeechRecognizer, SpeechTranscriber,
                      MaskedSpeechModel
-            encoder: {{depth: 6, ...}}, or RecurrentEncoder,  --model.network.encoder.help vitspeech.RecurrentEncoder
+            encoder: {{depth: 6, ...}}, or RecurrentEncoder,    --model.network.encoder.help vitspeech.RecurrentEncoder
                      WindowMLP; decoder: RecurrentDecoder
             optimizer of torch.optim or timm.optim, warmup, decay, compile, and the task's label_smoothing, ctc_weight
   trainer   Lightning's: max_epochs, precision (auto: bf16 where it is fast, else fp32), accelerator,
