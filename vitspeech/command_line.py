@@ -63,7 +63,9 @@ def language_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def add_device(parser: argparse.ArgumentParser, others: str = ", mps") -> None:
     """Add `--device`, which `find_device` checks; `others` are the devices besides CPU and CUDA in its help."""
-    text = f"where the network runs: auto (default: a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:N{others}"
+    text = (
+        f"where the network runs: auto (default: a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:N{others}"
+    )
     parser.add_argument("--device", default="auto", metavar="DEVICE", help=text)
 
 

@@ -7,6 +7,8 @@ commands print its traceback (see `vitspeech.command_line`). The functions check
 import math
 from collections.abc import Sequence
 
+MOST_SEED = 2**32 - 1  # of NumPy
+
 
 class InputError(ValueError):
     """A value, a file or a combination of settings that the user gave is wrong; the message says which and why.
@@ -36,9 +38,19 @@ def check_number(name: str, value: float, low: float = -math.inf, high: float = 
     Raises:
         InputError: If it is.
     """
-    if not (math.isfinite(value) and low <= value <= high):
+    if not (low <= value <= high and abs(value) < math.inf):
         bounds = f" from {low:g}" * (low > -math.inf) + f" to {high:g}" * (high < math.inf)
         raise InputError(f"{name}={value} is not a number{bounds}")
+
+
+def check_seed(name: str, seed: int) -> None:
+    """Refuse a number that is no seed of NumPy's generators.
+
+    Raises:
+        InputError: If it is not within 0 .. 2³² - 1.
+    """
+    if not 0 <= seed <= MOST_SEED:
+        raise InputError(f"{name}={seed}: a seed is a number from 0 to {MOST_SEED}")
 
 
 def check_fraction(name: str, value: float) -> None:

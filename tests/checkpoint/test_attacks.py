@@ -20,6 +20,7 @@ from vitspeech import checkpoint
 from vitspeech.checkpoint.card_data import card_data, find_manifest
 from vitspeech.checkpoint.items import training_items
 from vitspeech.checkpoint.network import build_bounded
+from vitspeech.data import Shapes
 from vitspeech.data.files import sha256
 from vitspeech.errors import InputError
 
@@ -373,6 +374,20 @@ def test_a_card_names_recordings_within_the_data_only(released, folder):
     model.card["data"] = {"class_path": "vitspeech.Keywords", "init_args": {"words": ["go"], "recordings": folder}}
     with pytest.raises(InputError, match=f"recordings='{folder}', not a folder in --data"):
         card_data(model, None)
+
+
+@pytest.mark.parametrize("arguments", [{"train": ["/etc"]}, {"train": ["a"], "test": ["../../secret"]}])
+def test_a_card_names_subsets_within_the_data_only(released, tmp_path, arguments):
+    model = vitspeech.load(released)
+    model.card["data"] = {"class_path": "vitspeech.LibriSpeech", "init_args": arguments}
+    with pytest.raises(InputError, match="not a folder in --data"):
+        card_data(model, str(tmp_path))
+
+
+def test_a_card_may_leave_out_the_arguments_of_its_data(released):
+    model = vitspeech.load(released)
+    model.card["data"], model.labels = {"class_path": "vitspeech.Shapes", "init_args": None}, list(Shapes.labels)
+    assert card_data(model, None).count == Shapes().count
 
 
 @pytest.mark.parametrize(

@@ -257,12 +257,23 @@ def test_a_broken_card_is_named(released, text, reason):
 
 def test_saving_replaces_a_model_whole(released):
     model = vitspeech.load(released)
-    (released / "stray.txt").touch()
+    (released / "errors.txt").touch()  # of the model before
     model.card["name"] = "second"
     checkpoint.save(model, released)
     assert {path.name for path in released.iterdir()} == {"model.safetensors", "config.yaml", "card.json"}
     assert vitspeech.load(released).card["name"] == "second"
     assert load_file(released / "model.safetensors").keys() == model.network.state_dict().keys()
+
+
+def test_saving_keeps_the_users_own_files_beside_a_model(released):
+    model = vitspeech.load(released)
+    (released / ".git/refs").mkdir(parents=True)
+    (released / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    (released / "notes.md").write_text("mine\n")
+    (released / "link").symlink_to("nowhere")
+    checkpoint.save(model, released)
+    assert (released / ".git/HEAD").read_text() == "ref: refs/heads/main\n" and (released / ".git/refs").is_dir()
+    assert (released / "notes.md").read_text() == "mine\n" and (released / "link").is_symlink()
 
 
 def test_a_small_number_in_a_card_stays_a_number(released):

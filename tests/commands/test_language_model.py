@@ -7,6 +7,7 @@ from running import one_line
 from tiny import TINY_SEQUENCES
 
 import vitspeech
+from vitspeech.commands.language_model import read_lines
 from vitspeech.decoding.language import arpa
 
 DATA = [argument for argument in TINY_SEQUENCES if argument.startswith("--data")]
@@ -55,6 +56,12 @@ def test_other_text_is_counted(command, tmp_path, finished_recognizer_run):
     text.write_text(f"{one} {other}\n\n{one} supercalifragilistic\n")
     message = one_line(command("language-model", CONFIG, tmp_path / "new.arpa", *DATA, "--text", text))
     assert "text.txt: line 3: 'supercalifragilistic'" in message and not (tmp_path / "new.arpa").exists()
+
+
+def test_a_byte_order_mark_is_no_part_of_a_word(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_bytes(b"\xef\xbb\xbfthe cat\n")
+    assert [words for _, words in read_lines(text, str.split)] == [["the", "cat"]]
 
 
 def test_other_text_is_written_as_the_transcripts_are(command, tmp_path):

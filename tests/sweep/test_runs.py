@@ -233,3 +233,7 @@ def test_an_interrupted_sweep_ends_its_run(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         train_in_process(["--run=x"], tmp_path / "log")
     assert ended.exists() and time.monotonic() - begun < 10 and threading.active_count() < 10
+
+
+def test_a_folder_with_seed_in_its_name_is_taken_anew():
+    assert where_to_run(["--data.root=/mnt/seeds/data"]) == ["--data.root=/mnt/seeds/data"]

@@ -5,12 +5,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from arguments import nested
+from PIL import Image
 from tiny import TINY
 from torch import nn
 from torch.nn import functional as F
 
 from vitspeech.attention import SelfAttentivePooling
 from vitspeech.data import Items
+from vitspeech.errors import InputError
 from vitspeech.models import ViT
 from vitspeech.tasks import Classification
 from vitspeech.training.cli import TrainingCLI
@@ -62,6 +64,18 @@ def test_the_sample_of_clips_is_augmented_as_in_training_and_that_of_images_is_n
     assert len(found) == 2000
     drawn = found - 23 if items == "clips" else 8 * found
     assert drawn[0] == 0 and drawn[-1] == 4999
+
+
+def test_one_class_is_refused_before_a_run_is_created(tmp_path):
+    for number in range(12):
+        file = tmp_path / f"data/train/ape/{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (32, 32), (number, 0, 0)).save(file)
+    data = ["--data=vitspeech.ImageFolder", f"--data.root={tmp_path / 'data'}", "--data.image=32", "--data.batch=4"]
+    others = [option for option in TINY if not option.startswith("--data")]
+    with pytest.raises(InputError, match="the data has one class, 'ape'"):
+        TrainingCLI([*others, *data, f"--run={tmp_path / 'run'}"]).train()
+    assert not (tmp_path / "run").exists()
 
 
 def test_shares_are_checked_by_name():

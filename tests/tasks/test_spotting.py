@@ -1,5 +1,7 @@
 """Training on rows of clips: the logits of a clip are those that a stream averages."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -78,3 +80,11 @@ def test_numbers_out_of_range_are_refused(arguments, reason):
 def test_networks_without_logits_of_tokens_are_refused():
     with pytest.raises(InputError, match="use SpeechClassifier"):
         Spotting(vitspeech.SpeechCNN(4))
+
+
+def test_rejection_needs_the_labels_unknown_and_silence(clips):
+    labels = SimpleNamespace(labels=["yes", "no", "up", "down"])
+    task(network()).take_labels(labels)
+    with pytest.raises(InputError, match="rejection=3: the last labels must be unknown and silence, not up, down"):
+        task(network(), rejection=3).take_labels(labels)
+    task(network(), rejection=3).take_labels(SimpleNamespace(labels=["yes", "no", "unknown", "silence"]))

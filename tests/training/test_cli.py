@@ -284,6 +284,13 @@ def test_resuming_a_finished_run_says_so_and_changes_nothing(finished_run, capsy
     assert {path: path.stat().st_mtime_ns for path in finished_run.rglob("*")} == before
 
 
+def test_a_run_is_not_resumed_in_another_folder(finished_run, tmp_path):
+    again = shutil.copytree(finished_run, tmp_path / "again", ignore=shutil.ignore_patterns("model"))
+    with pytest.raises(ValueError, match=r"resumed in its own folder, .*again; leave out --run"):
+        TrainingCLI([f"--resume={again}", f"--run={tmp_path / 'other'}"])
+    TrainingCLI([f"--resume={again}", f"--run={again}"])
+
+
 @pytest.mark.parametrize(
     "wrong", ["--model.network.classes=7", "--data.init_args.batch=5000", "--model.network.init_args.width=15"]
 )

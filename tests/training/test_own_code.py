@@ -88,6 +88,8 @@ def test_code_of_ones_own_is_trained_and_released_once_it_is_trusted(folder, cap
     assert released["task"] == "mine.Smoothed" and released["network"]["class_path"] == "mine.Net"
     card = json.loads(Path("run/model/card.json").read_text())
     assert next(iter(card["metrics"])) == "own_metric" and card["data"]["class_path"] == "mine.Stripes"
+    train(["--config=mine.yaml", "--trust", "mine", "--run=student", "--model.distillation.teachers=run"])
+    assert json.loads(Path("student/model/card.json").read_text())["teachers"] == ["run"]
 
 
 @pytest.mark.parametrize(

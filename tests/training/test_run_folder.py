@@ -31,8 +31,8 @@ def a_broken_link(path: Path) -> None:
     path.symlink_to("nowhere")
 
 
-def test_the_names_are_all_that_a_finished_run_has(finished_run, finished_transcriber_run):
-    for run in (finished_run, finished_transcriber_run):
+def test_the_names_are_all_that_a_finished_run_has(finished_run, finished_transcriber_run, finished_masked_run):
+    for run in (finished_run, finished_transcriber_run, finished_masked_run):
         assert {path.name for path in run.iterdir()} <= set(NAMES)
 
 

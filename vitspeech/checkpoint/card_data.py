@@ -18,6 +18,8 @@ from vitspeech.trust import check_trusted, import_trusted, is_known
 
 USERS_OWN = {"root", "download", "workers", "storage", "broken", "speech"}  # arguments of data that a card never has
 
+FOLDERS = {"recordings", "train", "validation", "test"}  # arguments of data that name folders in its root
+
 
 def card_data(model: Model, root: str | None, changes: Mapping[str, Any] | None = None) -> InMemoryData:
     """Build the data set that a model's card names, with its files under `root`.
@@ -38,7 +40,7 @@ def card_data(model: Model, root: str | None, changes: Mapping[str, Any] | None 
     if "data" not in model.card:
         raise InputError("the card names no data set")
     description = model.card["data"]
-    description = {**description, "init_args": description.get("init_args", {}) | dict(changes or {})}
+    description = {**description, "init_args": (description.get("init_args") or {}) | dict(changes or {})}
     data = build_data(description, InMemoryData, root, model.trust)
     if "merges" in model.preprocessing:  # the pieces are those of the model, whatever transcripts there are
         data.labels, data.pieces = list(model.labels), Pieces(model.labels, model.preprocessing["merges"])
@@ -102,8 +104,10 @@ def build_data(description: dict[str, Any], kind: type, root: str | None, trust:
     for argument, value in arguments.items():
         if argument in USERS_OWN:
             raise InputError(f"the card's data has {argument}={shown(value)}, which is not for a card to say")
-    if not is_inside(arguments.get("recordings")):
-        raise InputError(f"the card's data has recordings={shown(arguments['recordings'])}, not a folder in --data")
+    for argument in arguments.keys() & FOLDERS:
+        value = arguments[argument]
+        if not all(map(is_inside, value if isinstance(value, list) else [value])):
+            raise InputError(f"the card's data has {argument}={shown(value)}, not a folder in --data")
     if "source" in arguments:
         if not is_class(arguments["source"]):
             raise InputError(f"the card's source={shown(arguments['source'])} has no class_path")

@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from vitspeech.checkpoint.hub import CARD, CONFIG, WEIGHTS, fetch, on_hub
+from vitspeech.checkpoint.items import TRAINING_ITEMS
 from vitspeech.checkpoint.network import (
     build_bounded,
     check_classes,
@@ -40,6 +41,11 @@ from vitspeech.trust import check_config as check_trust
 from vitspeech.trust import import_modules
 from vitspeech.writing import sync
 
+RUN_FILES = (  # what a run says about training and errors; a model has some of them
+    *("learning_curves.png", "confusion_matrix.png", "classes.csv", "errors.txt", "speakers.csv", "lengths.csv"),
+    *("errors.png", "cross_attention.png", "masked_speech.png", TRAINING_ITEMS),
+)
+OF_MODEL = {WEIGHTS, CONFIG, CARD, "README.md", "SHA256SUMS", *RUN_FILES}  # replaced or removed with the model
 HALF = "float16"  # of a card's `weights`: parameters are stored in half precision, and computed with in single
 
 
@@ -78,6 +84,8 @@ class Model:
 def save(model: Model, folder: str | Path, manifests: Sequence[str | Path] = ()) -> None:
     """Write a released model, replacing the one in `folder`. If it fails, `folder` is unchanged.
 
+    Files of your own in `folder` stay, such as those of a git repository.
+
     Args:
         model: The model.
         folder: Where to write it.
@@ -112,6 +120,7 @@ def save(model: Model, folder: str | Path, manifests: Sequence[str | Path] = ())
     for name in (WEIGHTS, CONFIG, CARD):
         sync(draft / name)
     if folder.exists():
+        copy_others(folder, draft)
         folder.rename(before)
     try:
         draft.rename(folder)
@@ -120,6 +129,17 @@ def save(model: Model, folder: str | Path, manifests: Sequence[str | Path] = ())
             before.rename(folder)
         raise
     shutil.rmtree(before, ignore_errors=True)
+
+
+def copy_others(folder: Path, draft: Path) -> None:
+    """Copy the user's own files and folders, and links as links, from the folder of a model to its draft."""
+    for entry in folder.iterdir():
+        if entry.name in OF_MODEL or entry.suffix == ".jsonl":
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, draft / entry.name, symlinks=True)
+        else:
+            shutil.copy2(entry, draft / entry.name, follow_symlinks=False)
 
 
 def finite(value: Any) -> Any:

@@ -11,15 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from vitspeech.checkpoint.folder import CARD, HALF, Model, load, save
-from vitspeech.checkpoint.items import TRAINING_ITEMS
+from vitspeech.checkpoint.folder import CARD, HALF, RUN_FILES, Model, load, save
 from vitspeech.checkpoint.models_table import read_card
 from vitspeech.checkpoint.seeds import add_seeds, read_recipe, result
 from vitspeech.data.files import write_text
 from vitspeech.errors import InputError
-
-FILES = ("learning_curves.png", "confusion_matrix.png", "classes.csv", "errors.txt", TRAINING_ITEMS)  # a run has some
-FILES += ("speakers.csv", "lengths.csv", "errors.png", "cross_attention.png")
 
 
 def release(
@@ -58,7 +54,7 @@ def release(
         seeds = ", ".join(map(str, left_out))
         warnings.warn(f"{folder}: the model before had seeds that this one has not: {seeds}", stacklevel=2)
     save(first, folder, sorted(first.folder.glob("*.jsonl")))
-    for file in (Path(run) / name for name in FILES):
+    for file in (Path(run) / name for name in RUN_FILES):
         if file.exists():
             shutil.copy(file, folder)
     return first.card

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model.network.to(device)
     overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}
     overrides = {name: value for name, value in overrides.items() if value is not None}
-    search = vitspeech.Search(**model.card["metrics"].get("search", {}) | overrides | language)
+    search = vitspeech.Search(**model.card.get("metrics", {}).get("search", {}) | overrides | language)
     check_search(model, search)
     if options.test and not model.card.get("data", {}).get("class_path", "").endswith(".LibriSpeech"):
         raise InputError("--test is for models of LibriSpeech")
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.report.mkdir(parents=True, exist_ok=True)
         print(report.write(options.report))
     name, value = report.headline
-    on_card = model.card["metrics"].get(name)
+    on_card = model.card.get("metrics", {}).get(name)
     on_card = f"{on_card:.4f}" if isinstance(on_card, int | float) else repr(on_card)
     other = options.split != "test" or options.test
     print(f"{report.text}; the card says {on_card}" + " of its test set" * bool(other))

@@ -120,7 +120,7 @@ def read_lines(path: Path, words_of: Callable[[str], list[str]]) -> Iterator[tup
     """
     from vitspeech.errors import InputError
 
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:
         try:
             for number, line in enumerate(file, 1):
                 if words := words_of(line):

@@ -41,8 +41,8 @@ def hashed_splits(keys: Sequence[str], held_out: Sequence[str], root: Path) -> l
     Whether an item is held out depends on its key alone, as in Speech Commands (Warden 2018, arXiv:1804.03209),
     so it stays where it is when others are added or removed. Items of one key stay together.
 
-    There is one exception, for sets of few keys: a split that no key falls into gets the key nearest to it. Such a set
-    may change when it grows, until a key falls into each split by itself.
+    There is one exception, for sets of few keys: a split that no key falls into gets the one with the smallest hash
+    in the largest split. Such a set may change when it grows, until a key falls into each split by itself.
 
     Args:
         keys: The speaker of each item if known, else its path relative to the root (`relative_name`).

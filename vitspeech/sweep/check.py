@@ -109,4 +109,5 @@ def where_to_run(options: list[str]) -> list[str]:
 
     All others are in its config.
     """
-    return [option for option in options if RUN_ONLY.search(re.sub(r"^--|=.*", "", option)) and "seed" not in option]
+    keys = {option: re.sub(r"^--|=.*", "", option) for option in options}
+    return [option for option in options if RUN_ONLY.search(keys[option]) and "seed" not in keys[option]]

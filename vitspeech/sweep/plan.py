@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_seed
 from vitspeech.training.configs import config_folder, find_config
 
 LONGEST_NAME = 80  # characters of a config's name or a value in the name of a folder
-MOST_SEED = 2**32 - 1  # of NumPy
 
 
 @dataclass(frozen=True)
@@ -135,8 +134,7 @@ def check_seeds(seeds: Sequence[int]) -> None:
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"--seeds {' '.join(map(str, seeds))}: name different seeds, at least one")
     for seed in seeds:
-        if not 0 <= seed <= MOST_SEED:
-            raise InputError(f"--seeds {seed}: a seed is a number from 0 to {MOST_SEED}")
+        check_seed("--seeds", seed)
 
 
 def config_names(configs: Sequence[str]) -> list[str]:

@@ -70,8 +70,10 @@ class Classification(Task):
 
     def take_labels(self, data: lightning.LightningDataModule) -> None:
         super().take_labels(data)
+        if len(self.labels) < 2:
+            raise InputError(f"the data has one class, {self.labels[0]!r}; classification needs two or more")
         if self.distillation is not None and self.teachers is None:
-            self.teachers = Teachers(self.distillation, data.labels, data.preprocessing)
+            self.teachers = Teachers(self.distillation, data.labels, data.preprocessing, self.trust)
 
     def setup(self, stage: str) -> None:
         super().setup(stage)

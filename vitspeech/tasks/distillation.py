@@ -49,6 +49,7 @@ class Teachers:
         settings: The settings.
         labels: Of the data, in order.
         preprocessing: Of the data.
+        trust: Modules of your own whose classes the teachers use.
 
     Raises:
         FileNotFoundError: If a teacher is missing.
@@ -58,10 +59,16 @@ class Teachers:
         sha256: Of the weights of each teacher.
     """
 
-    def __init__(self, settings: Distillation, labels: Sequence[str], preprocessing: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        settings: Distillation,
+        labels: Sequence[str],
+        preprocessing: dict[str, Any],
+        trust: Sequence[str] = (),
+    ) -> None:
         self.settings = settings
         folders = [settings.teachers] if isinstance(settings.teachers, str) else settings.teachers
-        models = [find_teacher(folder, labels, preprocessing) for folder in folders]
+        models = [find_teacher(folder, labels, preprocessing, trust) for folder in folders]
         self.networks, self.sha256 = [model.network for model in models], [model.card["sha256"] for model in models]
 
     def loss(self, inputs: Tensor, logits: Tensor) -> Tensor:
@@ -79,14 +86,14 @@ class Teachers:
         return F.softmax(network(inputs).float() / self.settings.temperature, dim=-1)
 
 
-def find_teacher(folder: str, labels: Sequence[str], preprocessing: dict[str, Any]) -> Model:
+def find_teacher(folder: str, labels: Sequence[str], preprocessing: dict[str, Any], trust: Sequence[str]) -> Model:
     """Load a teacher, and check that it fits the data.
 
     Raises:
         FileNotFoundError: If it is missing.
         InputError: If it is broken, or has other labels or inputs.
     """
-    model = load(folder)
+    model = load(folder, trust=trust)
     if model.labels != list(labels):
         raise InputError(f"teacher {folder}: its labels are not those of the data, in their order")
     for name, value in preprocessing.items():

@@ -6,6 +6,7 @@ Shapes: B batch, R clips per row, N samples of a clip, T tokens of a row, C clas
 import math
 from typing import Any
 
+import lightning
 import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from torch.nn import functional as F
 from vitspeech.errors import InputError, check_number
 from vitspeech.tasks.classification import Classification
 
-NO_KEYWORDS = 2  # the last labels, `unknown` and `silence`, are no keywords
+NO_KEYWORDS = ["unknown", "silence"]  # the last labels
 
 
 class Spotting(Classification):
@@ -29,15 +30,17 @@ class Spotting(Classification):
     a keyword, and which one (or which of the two others). `rejection` is the weight of the first one.
 
     Args:
-        network: A speech classifier with mean pooling, whose labels end with `unknown` and `silence`.
+        network: A speech classifier with mean pooling.
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
         clips_per_row: Clips in a row, R. A batch that it does not divide has shorter rows.
-        rejection: Weight of the question whether there is a keyword; 1 is the plain cross-entropy.
+        rejection: Weight of the question whether there is a keyword; 1 is the plain cross-entropy. Other values need
+            labels that end with `unknown` and `silence`.
         **classification: The other arguments of `Classification`: `label_smoothing`, `distillation` (teachers hear
             single clips), `warmup`, `decay`, `compile`.
 
     Raises:
-        InputError: If a number is out of range, or the network has no logits of single tokens.
+        InputError: If a number is out of range, or the network has no logits of single tokens; in training, if
+            `rejection` is not 1 and the labels of the data do not end with `unknown` and `silence`.
     """
 
     def __init__(
@@ -56,6 +59,12 @@ class Spotting(Classification):
             raise InputError(f"Spotting: {type(network).__name__} has no logits of single tokens; use SpeechClassifier")
         self.clips_per_row, self.rejection = clips_per_row, rejection
 
+    def take_labels(self, data: lightning.LightningDataModule) -> None:
+        super().take_labels(data)
+        if self.rejection != 1 and self.labels[-len(NO_KEYWORDS) :] != NO_KEYWORDS:
+            last = ", ".join(self.labels[-len(NO_KEYWORDS) :])
+            raise InputError(f"rejection={self.rejection}: the last labels must be unknown and silence, not {last}")
+
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         clips, labels = batch
         logits = self.clip_logits(clips)
@@ -64,7 +73,7 @@ class Spotting(Classification):
         loss = F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing)
         if self.rejection == 1:
             return self.distilled(loss, clips, logits)
-        split = (logits.shape[-1] - NO_KEYWORDS, NO_KEYWORDS)
+        split = (logits.shape[-1] - len(NO_KEYWORDS), len(NO_KEYWORDS))
         words, others = (part.logsumexp(-1) for part in logits.float().split(split, dim=-1))
         is_word = (labels < split[0]).float()
         rejection = F.binary_cross_entropy_with_logits(words - others, is_word)

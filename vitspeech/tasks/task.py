@@ -47,6 +47,7 @@ class Task(lightning.LightningModule):
 
     Attributes:
         starting_weights: Weights by their names that the network gets after `initialize`; the command line sets them.
+        trust: Modules of your own whose classes models that it learns from may use; the command line sets them.
         monitor: The validation metric by which the best checkpoint is chosen.
         mode: `max` or `min`: whether higher or lower values of it are better.
 
@@ -56,6 +57,7 @@ class Task(lightning.LightningModule):
 
     monitor, mode = "val_accuracy", "max"
     starting_weights: Mapping[str, Tensor] | None = None
+    trust: Sequence[str] = ()
     noted: tuple[Tensor, int | None, int | None] | None = None  # whether the losses to be checked are finite; steps
 
     def __init__(

@@ -59,7 +59,8 @@ def prepare(arguments: Sequence[str]) -> Arguments:
 
     Raises:
         FileNotFoundError: If a config or the run to resume does not exist.
-        InputError: If a config has the shape of an earlier version, or names a class of a module that is not trusted.
+        InputError: If a config has the shape of an earlier version, or names a class of a module that is not trusted;
+            if the folder of the run cannot be written, or is not that of the run to resume.
     """
     runs, rest = take_option(arguments, "--run")
     resumes, rest = take_option(rest, "--resume")
@@ -68,7 +69,8 @@ def prepare(arguments: Sequence[str]) -> Arguments:
     for name in trust:
         if not MODULE_NAME.fullmatch(name):
             raise InputError(f"--trust {name}: is not the name of a module, such as mine or mine.networks")
-    resume = resumes[-1] if resumes else None
+    run, resume = (values[-1] if values else None for values in (runs, resumes))
+    check_run(run, resume)
     if resume is not None:
         rest = [f"--config={resumed_config(resume)}", *rest]
     expanded, configs = expand_configs(rest)
@@ -77,7 +79,20 @@ def prepare(arguments: Sequence[str]) -> Arguments:
     init_from, expanded = take_option(expanded, "--init_from")
     folder = init_from[-1] if init_from else named_folder(config_files(expanded))
     expanded += [f"--init_from={folder}"] if folder else []
-    return Arguments(expanded, configs, runs[-1] if runs else None, resume, trust)
+    return Arguments(expanded, configs, run, resume, trust)
+
+
+def check_run(run: str | None, resume: str | None) -> None:
+    """Check the folder of a new run, and that of a run to resume, which is resumed in its own folder.
+
+    Raises:
+        InputError: If both are given and differ, or a path is not UTF-8.
+    """
+    for option, folder in (("--run", run), ("--resume", resume)):
+        if folder is not None and not folder.isprintable():  # a file name that is not UTF-8 has surrogates
+            raise InputError(f"{option} {folder!a}: has characters that cannot be printed; name another folder")
+    if run is not None and resume is not None and Path(run).resolve() != Path(resume).resolve():
+        raise InputError(f"--run {run}: a run is resumed in its own folder, {resume}; leave out --run")
 
 
 def take_option(arguments: Sequence[str], option: str, *, many: bool = False) -> tuple[list[str], list[str]]:

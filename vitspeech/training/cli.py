@@ -20,14 +20,14 @@ from torch import nn
 
 from vitspeech.checkpoint.items import add_training_items
 from vitspeech.data.module import InMemoryData
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_seed
 from vitspeech.provenance import provenance
 from vitspeech.tasks import Task
 from vitspeech.tasks.sharding import is_sharded, whole_weights
 from vitspeech.training import run_folder
 from vitspeech.training.arguments import foreign_modules, prepare, take_option
 from vitspeech.training.checkpoints import LAST, PREVIOUS, checkpoints
-from vitspeech.training.config_border import check_objects, check_strategy, config_errors, trainer_errors
+from vitspeech.training.config_border import check_objects, check_trainer, config_errors, trainer_errors
 from vitspeech.training.endings import clear_ending
 from vitspeech.training.init_from import find_weights, keep
 from vitspeech.training.lock import RunLock
@@ -130,6 +130,7 @@ class TrainingCLI(LightningCLI):
             line = readable(str(error))
             print(f"{PROGRAM}: {file + ': ' if file else ''}{line}{suggestion(parser, line)}", file=sys.stderr)
             sys.exit(1 if file else 2)  # 1 for bad input in a file, 2 for wrong usage
+        check_seed("seed_everything", self.config.seed_everything)
         check_objects(self.config, self.arguments.trust)
 
     def instantiate_classes(self) -> None:
@@ -143,6 +144,7 @@ class TrainingCLI(LightningCLI):
         self.config_init = self.instantiate(others)
         self.config_init["data"] = self.datamodule
         self.model = self.config_init.model
+        self.model.trust = self.arguments.trust
         self.trainer = self.instantiate_trainer()
 
     def instantiate(self, config: Namespace) -> Namespace:
@@ -169,7 +171,7 @@ class TrainingCLI(LightningCLI):
         ]
         with config_errors("trainer"):
             trainer = super().instantiate_trainer(logger=False, **kwargs)
-        check_strategy(trainer)
+        check_trainer(trainer)
         return trainer
 
     def train(self) -> None:
@@ -221,11 +223,10 @@ class TrainingCLI(LightningCLI):
 
     def open_folder(self) -> Path:
         """The folder of the run, which this process holds from here on."""
-        given = self.arguments
-        if given.resume:
-            return Path(given.resume)
-        origin = self.origin() | self.learned_from()
-        return run_folder.start(given.run, given.configs, self.resolved_config(), origin, self.lock)
+        if self.arguments.resume:
+            return Path(self.arguments.resume)
+        run, configs, origin = self.arguments.run, self.arguments.configs, self.origin() | self.learned_from()
+        return run_folder.start(run, configs, self.resolved_config(), origin, self.lock)
 
     def resolved_config(self) -> str:
         """The config as YAML, with what follows from it as comments."""
@@ -279,8 +280,7 @@ class TrainingCLI(LightningCLI):
                 callback.on_train_end(self.trainer, self.model)
         config = run_folder.model_config(self.run.folder)
         network, config = self.model.trained_model(self.final_network(), config)
-        network = network.eval().float().to(self.trainer.strategy.root_device)
-        share_network(network)
+        share_network(network := network.eval().float().to(self.trainer.strategy.root_device))
         progress = (bar := self.trainer.progress_bar_callback) is not None and getattr(bar, "is_enabled", True)
         report = self.model.evaluate(network, self.datamodule, progress=progress)
         if not self.trainer.is_global_zero:

@@ -76,6 +76,20 @@ def check_object(value: Any, trust: Sequence[str], key: str) -> None:
         raise InputError(f"{key}: {name} is not a part of a run, such as a network, an optimizer or a callback")
 
 
+def check_trainer(trainer: lightning.Trainer) -> None:
+    """Refuse a trainer that would not train on the batches of the data, and strategies that a run cannot have.
+
+    Raises:
+        InputError: If it is one of these.
+    """
+    for name in ("max_epochs", "max_steps", "limit_train_batches"):
+        if getattr(trainer, name) == 0:
+            raise InputError(f"trainer.{name}=0: nothing would be trained")
+    if trainer.overfit_batches:
+        raise InputError("trainer.overfit_batches: its batches are not those of the data; use limit_train_batches")
+    check_strategy(trainer)
+
+
 def check_strategy(trainer: lightning.Trainer) -> None:
     """Refuse strategies that end without the trained weights, what does not go together, and too many processes.
 

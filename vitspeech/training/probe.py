@@ -9,7 +9,6 @@ FOLDER/probe.json               rows, settings, commit and hardware
 FOLDER/probe.png                accuracy against distance
 """
 
-import json
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -21,6 +20,7 @@ from matplotlib.figure import Figure
 from vitspeech.checkpoint.folder import CARD, CONFIG, read_mapping
 from vitspeech.data import TwoMarks
 from vitspeech.data.files import write_json
+from vitspeech.documents import read_json
 from vitspeech.errors import InputError
 from vitspeech.plots.style import COLORS, DASHES, MARKERS
 from vitspeech.training.cli import TrainingCLI
@@ -71,7 +71,7 @@ def probe_distance(
     contents = {name: [read_config(part) for part in config_chain(file)] for name, file in experiments.items()}
     settings = {"configs": contents, "overrides": list(overrides)}
     report_file = folder / "probe.json"
-    if report_file.exists() and json.loads(report_file.read_text())["settings"] != settings:
+    if report_file.exists() and read_json(report_file).get("settings") != settings:
         raise FileExistsError(f"{report_file}: of other configs or overrides; name another folder")
     for file in files:  # refuses what is wrong in a config or an override before anything is written
         distance = f"--data.init_args.distance={distances[0]}"

@@ -13,10 +13,10 @@ RUN/learning_curves.png
 RUN/confusion_matrix.png and classes.csv, or errors.txt: the errors on the test set
 RUN/speakers.csv, lengths.csv and errors.png: of transcripts, error rates by speaker and by length
 RUN/lengths.csv and cross_attention.png: for symbols, accuracy by length, and what the decoder attends to
+RUN/masked_speech.png    of pre-training: what the network predicts for masked speech
 RUN/.lock                while the run is trained: which process does it
 """
 
-import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -28,12 +28,13 @@ import yaml
 from torch import nn
 
 from vitspeech import checkpoint
+from vitspeech.checkpoint.folder import RUN_FILES
 from vitspeech.checkpoint.hub import PREFIX as HUB
 from vitspeech.checkpoint.items import TRAINING_ITEMS, split_checksums
-from vitspeech.checkpoint.release import FILES
 from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_sequences import own_manifests
+from vitspeech.documents import read_json
 from vitspeech.errors import InputError
 from vitspeech.evaluation import Report
 from vitspeech.plots.curves import draw_learning_curves
@@ -46,7 +47,7 @@ CONFIG = "config.yaml"
 INIT_FROM = "init_from.json"
 STARTED = (CONFIG, "run.json", INIT_FROM, TRAINING_ITEMS, METRICS, LOCK)  # files of a run before its first checkpoint
 NAMES = dict.fromkeys(
-    (CONFIG, "run.json", INIT_FROM, METRICS, "logs", LAST, BEST, PREVIOUS, "model", *FILES)
+    (CONFIG, "run.json", INIT_FROM, METRICS, "logs", LAST, BEST, PREVIOUS, "model", *RUN_FILES)
 )  # not LOCK
 # Arguments of data that a card does not repeat: they matter in training, or on one machine, only.
 TRAINING_ONLY = set("root batch batch_s augment download workers storage broken speech".split())
@@ -137,7 +138,7 @@ def resume(run: str | Path, config: str, origin: dict[str, Any]) -> Path:
             draft.unlink()
     write_text(config, folder / CONFIG)
     file = folder / "run.json"
-    write_json(with_start(json.loads(file.read_text()) if file.exists() else None, origin), file)
+    write_json(with_start(read_json(file) if file.exists() else None, origin), file)
     return folder
 
 
@@ -152,7 +153,7 @@ def check_learned_from(run: str | Path, sums: dict[str, Any]) -> None:
         InputError: If there was another model in a folder when the run began.
     """
     file = Path(run, "run.json")
-    before = json.loads(file.read_text()) if file.exists() else {}
+    before = read_json(file) if file.exists() else {}
     for key, kind in (
         ("starts_from_sha256", "the model that it starts from has"),
         ("teachers_sha256", "its teachers have"),
@@ -230,7 +231,7 @@ def write_results(
         **getattr(network, "context_ms", {}),
         "seeds": [config["seed_everything"]],
         "minutes": round(minutes, 1),
-        **json.loads((run / "run.json").read_text()),
+        **read_json(run / "run.json"),
     }
     draw_learning_curves(read_metrics((run / METRICS).read_text()), run / "learning_curves.png")
     errors = report.write(run)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from jsonargparse import Namespace
 
+from vitspeech.checkpoint.schema import check_labels
 from vitspeech.data.module import InMemoryData, read_labels
 from vitspeech.errors import InputError
 from vitspeech.tasks import Task, find_task
@@ -25,11 +26,13 @@ def fill_sizes(config: Namespace, data: InMemoryData, trust: Sequence[str]) -> N
 
 
 def check_sizes(config: Namespace, task: Task, data: InMemoryData) -> None:
-    """Refuse a number of classes or units that the data does not have, before a run is created.
+    """Refuse labels that a model cannot have, and a number of classes or units that the data does not have.
 
     Raises:
-        InputError: If the config gives a network of vitspeech such a number.
+        InputError: If a label is there twice or not one line of text, or if the config gives a network of vitspeech
+            another number of classes or units.
     """
+    check_labels(list(data.labels))
     network = config.model.init_args.get("network")
     if not str(getattr(network, "class_path", "")).startswith("vitspeech."):
         return

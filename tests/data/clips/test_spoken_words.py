@@ -8,6 +8,7 @@ import torch
 from vitspeech.data.audio.synthesis import voices_of
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.spoken_words import OTHERS, WORDS, SpokenWords, save_example
+from vitspeech.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +128,9 @@ def test_each_split_has_its_own_part_of_the_noise():
         1
     }
     assert torch.equal(torch.cat([found["hiss"] for found in parts]), pink_noise(16_000))
+
+
+@pytest.mark.parametrize("label", ["unknown", "silence"])
+def test_a_word_is_not_a_label_of_other_clips(label):
+    with pytest.raises(InputError, match="or one is unknown or silence"):
+        SpokenWords(["yes", label])

@@ -113,3 +113,12 @@ def test_a_broken_test_picture_is_named_before_training(tmp_path):
     (tmp_path / "test/b/x.png").write_bytes(b"no picture")
     with pytest.raises(ValueError, match=r"test/b/x\.png: not a picture"):
         ImageFolder(str(tmp_path), image=8, batch=1).setup("fit")
+
+
+def test_hidden_files_and_folders_are_no_pictures_and_no_classes(tmp_path):
+    fill(tmp_path / "train", {"ape": 5, "bee": 5, ".thumbs": 1})
+    (tmp_path / "train/ape/._0.png").write_bytes(b"resource fork")
+    data = ImageFolder(str(tmp_path))
+    data.setup("fit")
+    assert data.labels == ["ape", "bee"]
+    assert not [name for names in data.item_names().values() for name in names if "/." in name]

@@ -167,6 +167,14 @@ def shard_with(folder: Path, **values) -> Path:
             "`input` is not numbers of a type and shape",
         ),
         (
+            partial(changed, input={"kind": "numbers", "dtype": "uint8", "shape": [0]}),
+            "`input` is not numbers of a type and shape",
+        ),
+        (
+            partial(changed, input={"kind": "numbers", "dtype": "uint8", "shape": [-1, -1]}),
+            "`input` is not numbers of a type and shape",
+        ),
+        (
             partial(changed, input={"kind": "numbers", "dtype": "uint8", "shape": [7]}),
             r"an item .* has 3,072 bytes, .* shape \(7,\)",
         ),

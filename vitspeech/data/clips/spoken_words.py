@@ -22,7 +22,7 @@ from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import SILENCE, UNKNOWN, noise_part
 from vitspeech.data.clips.speech_commands import MOST_EXTRA
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
-from vitspeech.errors import InputError, check_number
+from vitspeech.errors import InputError, check_number, check_seed
 
 WORDS = ("yes", "no", "up", "down", "left", "right", "stop", "go")
 OTHERS = (
@@ -50,8 +50,8 @@ class SpokenWords(WaveformData, WordSource):
 
     Raises:
         MissingExtraError: If the extra `spoken` is not installed.
-        InputError: If `words` is empty, has a word twice or one that cannot be pronounced, `count` is below 50, or
-            `unknown` or `silence` is negative.
+        InputError: If `words` is empty, has a word twice, one that cannot be pronounced, or `unknown` or `silence`;
+            if `count` is below 50, `drawn_from` is no seed, or `unknown` or `silence` is negative.
     """
 
     def __init__(
@@ -68,9 +68,10 @@ class SpokenWords(WaveformData, WordSource):
     ) -> None:
         super().__init__(seconds=1.0, batch=batch, augment=augment, seed=seed)
         self.words = list(words)
-        if not self.words or len(set(self.words)) < len(self.words):
-            raise InputError(f"words={self.words}: none given, or one given twice")
+        if not self.words or len(set(self.words)) < len(self.words) or {UNKNOWN, SILENCE} & set(self.words):
+            raise InputError(f"words={self.words}: none given, one given twice, or one is {UNKNOWN} or {SILENCE}")
         check_number("count", count, 50)
+        check_seed("drawn_from", drawn_from)
         check_number("unknown", unknown, 0, MOST_EXTRA)
         check_number("silence", silence, 0, MOST_EXTRA)
         self.count, self.drawn_from = count, drawn_from

@@ -69,7 +69,7 @@ class ImageFolder(ImageData):
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root}: no such folder")
         self.train_folder = self.root / "train" if (self.root / "train").is_dir() else self.root
-        self.labels = sorted(folder.name for folder in self.train_folder.iterdir() if folder.is_dir())
+        self.labels = [folder.name for folder in class_folders(self.train_folder)]
         if not self.labels:
             folder = self.train_folder
             raise FileNotFoundError(f"{folder}: no class folders; put each class's pictures in its own folder")
@@ -107,11 +107,12 @@ class ImageFolder(ImageData):
     def list_pictures(self, folder: Path) -> tuple[list[Path], Tensor]:
         """List the pictures of each class folder with their labels."""
         files, labels = [], []
-        for class_folder in sorted(path for path in folder.iterdir() if path.is_dir()):
+        for class_folder in class_folders(folder):
             if class_folder.name not in self.labels:
                 classes = ", ".join(self.labels)
                 raise InputError(f"{class_folder}: a class that training does not have; known: {classes}")
-            pictures = sorted(file for file in class_folder.iterdir() if file.suffix.lower() in ENDINGS)
+            found = (file for file in class_folder.iterdir() if file.suffix.lower() in ENDINGS)
+            pictures = sorted(file for file in found if not file.name.startswith("."))  # such as `._1.jpg` of macOS
             if not pictures:
                 raise InputError(f"{class_folder}: no pictures in this class ({', '.join(sorted(ENDINGS))})")
             files += pictures
@@ -144,6 +145,11 @@ class ImageFolder(ImageData):
     def packed(self, split: str) -> Items:
         rows = self.pack.rows(split, partial(decode_picture, side=self.image))
         return Items(rows, self.pack.item_labels(split))
+
+
+def class_folders(folder: Path) -> list[Path]:
+    """The folders of the classes in a folder, sorted by name, without hidden ones."""
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 class PictureRows(FileRows):

@@ -17,7 +17,7 @@ from torchvision.io import write_png
 from vitspeech.data.batches import Items
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_seed
 
 LABELS = ("circle", "ring", "square", "triangle", "star", "cross", "crescent", "heart", "bar", "semicircle")
 CONTRAST = 0.6  # distance between the colors of shape and background, in RGB of 0..1
@@ -36,7 +36,7 @@ class Shapes(ImageData):
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
-        InputError: If `count` is below 50.
+        InputError: If `count` is below 50, or `drawn_from` is no seed.
     """
 
     labels = list(LABELS)
@@ -54,6 +54,7 @@ class Shapes(ImageData):
         super().__init__(batch=batch, augment=augment, seed=seed)
         if count < 50:
             raise InputError(f"count={count} is below 50")
+        check_seed("drawn_from", drawn_from)
         self.count, self.drawn_from = count, drawn_from
 
     def read(self, split: str) -> Dataset:

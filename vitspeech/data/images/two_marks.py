@@ -18,7 +18,7 @@ from vitspeech.data.batches import Items
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.shapes import LABELS, SPLITS, contrasting_color, coverage, texture
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_seed
 
 CRESCENT, DOT = LABELS.index("crescent"), LABELS.index("circle")
 CRESCENT_RADIUS, DOT_RADIUS = 3.4, 1.75  # px
@@ -43,8 +43,8 @@ class TwoMarks(ImageData):
         seed: The run's seed; the command line sets it to `seed_everything`.
 
     Raises:
-        InputError: If the marks would touch or the dot would leave the picture at this distance, or if `count` is
-            below 50.
+        InputError: If the marks would touch or the dot would leave the picture at this distance, if `count` is below
+            50, or if `drawn_from` is no seed.
     """
 
     labels = ["away", "towards"]
@@ -65,6 +65,7 @@ class TwoMarks(ImageData):
             raise InputError(f"distance={distance} px is not within {NEAREST} .. {FARTHEST}")
         if count < 50:
             raise InputError(f"count={count} is below 50")
+        check_seed("drawn_from", drawn_from)
         self.distance, self.count, self.drawn_from = distance, count, drawn_from
 
     def read(self, split: str) -> Dataset:

@@ -3,7 +3,7 @@
 FOLDER/pack.json             the data set, its labels and preprocessing, and each file with its SHA-256
 FOLDER/train-00000.arrow     shards of a split: record batches of `rows_per_batch` items (Arrow IPC, uncompressed)
 FOLDER/train.index.arrow     what describes the items of a split, without their inputs
-FOLDER/noise.arrow           the noise that augmentation mixes in, for clips and utterances
+FOLDER/noise.arrow           the noise that augmentation mixes in, for clips
 
 An input is the bytes of a picture's file, the pixels of a picture in memory (uint8), or samples (int16).
 """
@@ -88,8 +88,8 @@ def check_description(description: dict[str, Any], place: str) -> None:
     form = description["input"]
     if form != {"kind": "file"}:
         check_keys(form, NUMBERS, f"{place}: `input`")
-        whole = all(type(size) is int and size >= -1 for size in form["shape"])
-        if form["kind"] != "numbers" or form["dtype"] not in DTYPES or not whole:
+        whole = all(type(size) is int and (size > 0 or size == -1) for size in form["shape"])
+        if form["kind"] != "numbers" or form["dtype"] not in DTYPES or not whole or form["shape"].count(-1) > 1:
             raise InputError(f"{place}: `input` is not numbers of a type and shape that a pack has")
     splits = description["splits"]
     if description["complete"] and splits.keys() != set(SPLITS):

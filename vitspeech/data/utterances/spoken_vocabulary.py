@@ -13,7 +13,7 @@ from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import noise_part
 from vitspeech.data.clips.spoken_words import split_generator, synthesize_clips
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
-from vitspeech.errors import InputError, check_number
+from vitspeech.errors import InputError, check_number, check_seed
 
 
 class SpokenVocabulary(WordSource):
@@ -31,8 +31,8 @@ class SpokenVocabulary(WordSource):
 
     Raises:
         MissingExtraError: If clips are synthesized and the extra `spoken` is not installed.
-        InputError: If `train_words` is not within 1000 .. 5000, `count` is below it, or `held_out` is below 100, the
-            number of words of validation and of test.
+        InputError: If `train_words` is not within 1000 .. 5000, `count` is below it, `held_out` is below 100, the
+            number of words of validation and of test, or `drawn_from` is no seed.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class SpokenVocabulary(WordSource):
             raise InputError(f"count={count} is below train_words={train_words}, one clip per word")
         held_out = count // 10 if held_out is None else held_out
         check_number("held_out", held_out, SPLITS["test"])
+        check_seed("drawn_from", drawn_from)
         self.counts = {"train": count, "validation": held_out, "test": held_out}
         self.drawn_from = drawn_from
         further = further_words()[: train_words - SPLITS["train"]]
