@@ -166,3 +166,9 @@ def test_added_sinusoidal_positions_and_either_norm_stream_as_the_whole_sequence
 def test_learned_positions_cannot_be_streamed():
     with pytest.raises(ValueError, match="learned positions end after their table"):
         Encoder(16, {"depth": 1, "heads": 2, "right": 0}, positions="learned").eval().stream()
+
+
+def test_a_stream_keeps_no_graph():
+    stream = EncoderStream(encoder(left=3, right=1))
+    x = torch.randn(1, 5, WIDTH, dtype=torch.float64)
+    assert not stream.push(x).requires_grad and not stream.flush(x).requires_grad

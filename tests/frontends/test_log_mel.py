@@ -3,6 +3,7 @@
 Shapes: B = 3 waveforms, M = 23 mel bins, W = 400 samples a frame, H = 160 from frame to frame.
 """
 
+import copy
 from math import log10
 
 import numpy
@@ -12,6 +13,7 @@ from torch.nn.functional import pad
 from torch.testing import assert_close
 from torchaudio.transforms import MelSpectrogram
 
+from vitspeech.errors import InputError
 from vitspeech.frontends import LogMel
 from vitspeech.frontends.log_mel import SLICE
 
@@ -305,3 +307,17 @@ def test_no_warning_where_every_filter_has_a_line(recwarn):
 def test_a_floor_at_or_above_the_sound_is_refused(floor_db):
     with pytest.raises(ValueError, match=f"floor_db={floor_db} is not above 0"):
         LogMel(floor_db=floor_db)
+
+
+def test_integer_samples_are_refused():
+    samples = (noise() * 32768).short()
+    for call in (LogMel(), LogMel().fit):
+        with pytest.raises(InputError, match=r"samples are torch\.int16, not floats within"):
+            call(samples)
+
+
+def test_window_and_filters_survive_an_empty_copy_on_the_meta_device():
+    front_end = LogMel()
+    empty = copy.deepcopy(front_end).to("meta").to_empty(device="cpu")
+    empty.load_state_dict(front_end.state_dict())
+    assert torch.equal(empty(noise()), front_end(noise()))

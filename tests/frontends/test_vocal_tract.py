@@ -57,3 +57,11 @@ def test_tokens_are_warped_in_training_alone():
 def test_a_reach_above_one_is_refused():
     with pytest.raises(InputError, match=r"vocal_tract=1\.5"):
         SpeechTokens(16, vocal_tract=1.5)
+
+
+@pytest.mark.filterwarnings("ignore:.* contain no line of the spectrum")
+@pytest.mark.parametrize("mels, reason", [(1, "needs mels=2 or more"), (128, "use fewer than mels=128")])
+def test_filters_without_a_center_are_refused(mels, reason):
+    with pytest.raises(InputError, match=reason):
+        SpeechTokens(32, mels=mels, vocal_tract=0.1)
+    SpeechTokens(32, mels=mels)

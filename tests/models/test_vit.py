@@ -155,6 +155,12 @@ def test_sizes_that_do_not_divide_are_errors_that_name_them():
         vit(heads=3)
 
 
+@pytest.mark.parametrize("heads", [0, 5])
+def test_heads_are_checked_before_rotary_positions(heads):
+    with pytest.raises(ValueError, match=f"heads={heads} does not divide width=24"):
+        ViT(3, 16, 4, width=24, encoder={"heads": heads}, positions="rotary_2d")
+
+
 def test_image_of_another_size_is_an_error_that_names_both():
     with pytest.raises(ValueError, match=r"\(3, 3, 16, 16\) are not \(batch, 3, 12, 12\)"):
         vit()(torch.zeros(3, 3, 16, 16))

@@ -69,8 +69,7 @@ class MultiHeadAttention(nn.Module):
         positions: Literal["relative", "rotary"] | nn.Module | None = None,
     ) -> None:
         super().__init__()
-        if heads < 1 or width % heads:
-            raise InputError(f"heads={heads} does not divide width={width}")
+        check_heads(heads, width)
         check_context(left, right)
         self.heads = heads
         self.left, self.right = left, right
@@ -228,3 +227,13 @@ def make_positions(positions: str | nn.Module | None, width: int) -> tuple[Rotar
         raise InputError(f"positions={type(positions).__name__} has no effect in attention; use {list(IN_ATTENTION)}")
     rotary = positions if isinstance(positions, Rotary) else None
     return rotary, positions if rotary is None else None
+
+
+def check_heads(heads: int, width: int) -> None:
+    """Check that the heads divide the model width.
+
+    Raises:
+        InputError: If they do not.
+    """
+    if heads < 1 or width % heads:
+        raise InputError(f"heads={heads} does not divide width={width}")

@@ -27,7 +27,8 @@ class EncoderStream:
 
     The first output comes with token Σ right (over the blocks and their convolutions), then one with every token;
     `flush` returns the rest.
-    With a limited `left` in every block, memory and time per token are constant; with `left=None` they grow.
+    With a limited `left` in every block, memory and time per token are constant; with `left=None` they grow. Outputs
+    have no gradients.
 
     Args:
         encoder: In evaluation mode, with a limited `right` in every block.
@@ -54,6 +55,7 @@ class EncoderStream:
         self.blocks = [BlockStream(block) for block in self.encoder.blocks]
         self.position = 0
 
+    @torch.no_grad()
     def push(self, x: Tensor) -> Tensor:
         """Push the next tokens and return the outputs that have become final: (B, T, D) -> (B, T', D)."""
         final = []
@@ -66,6 +68,7 @@ class EncoderStream:
             final.append(self.encoder.norm(part))
         return final[0] if len(final) == 1 else torch.cat(final, dim=1)
 
+    @torch.no_grad()
     def flush(self, like: Tensor) -> Tensor:
         """End the sequence: return the remaining outputs and restart.
 

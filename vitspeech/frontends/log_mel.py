@@ -7,7 +7,8 @@ Shapes: B batch, N samples, F frames, M mel bins, W samples per frame, H hop in 
 
 import math
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import torch
 import torchaudio
@@ -49,7 +50,7 @@ class LogMel(nn.Module):
         (B, N) -> (B, F, M) with F = 1 + (N - W) // H; no frame if N is below W
 
     Raises:
-        InputError: If a number is out of its range.
+        InputError: If a number is out of its range, or samples are integers.
 
     Warns:
         UserWarning: If filters are so narrow that they contain no line of the spectrum: their bins are constant.
@@ -93,13 +94,22 @@ class LogMel(nn.Module):
                 "mels or a longer window_ms",
                 stacklevel=2,
             )
-        self.register_buffer("window", torch.hann_window(self.window_samples), persistent=False)
-        self.register_buffer("filters", filters, persistent=False)
+        # Not part of the state dictionary: they follow from the configuration.
+        self.exact = {"window": torch.hann_window(self.window_samples), "filters": filters}
+        for name, tensor in self.exact.items():
+            self.register_buffer(name, tensor, persistent=False)
         self.register_buffer("floor", torch.tensor(epsilon))
         self.register_buffer("mean", torch.zeros(mels))
         self.register_buffer("std", torch.ones(mels))
 
+    def _apply(self, convert: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(convert, recurse)
+        for name, tensor in self.exact.items():  # `to_empty` leaves them without values
+            setattr(self, name, tensor.to(getattr(self, name)))
+        return self
+
     def forward(self, waveforms: Tensor) -> Tensor:
+        check_samples(waveforms)
         # The energies of speech exceed the range of half precision, which autocast would use for the filters.
         with torch.autocast(waveforms.device.type, enabled=False):
             return self.log_energies(waveforms.to(self.window.dtype)).sub_(self.mean).div_(self.std)
@@ -143,6 +153,7 @@ class LogMel(nn.Module):
     @torch.no_grad()
     def fit(self, waveforms: Tensor) -> None:
         """Set floor, mean and std from a sample of training waveforms (B, N), as training feeds them: augmented."""
+        check_samples(waveforms)
         energies = self.energies(waveforms)
         level = energies.mean(dtype=torch.double)
         self.floor.copy_((level * 10 ** (-self.floor_db / 10)).clamp(min=self.epsilon))
@@ -154,3 +165,13 @@ class LogMel(nn.Module):
         # Weights saved before there was a floor were trained with epsilon in its place.
         state_dict.setdefault(f"{prefix}floor", torch.full_like(self.floor, self.epsilon))
         super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def check_samples(waveforms: Tensor) -> None:
+    """Refuse integer samples, which are not within ±1.
+
+    Raises:
+        InputError: If they are integers.
+    """
+    if not waveforms.is_floating_point():
+        raise InputError(f"samples are {waveforms.dtype}, not floats within ±1; divide int16 samples by 32768")

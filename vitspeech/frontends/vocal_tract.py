@@ -6,7 +6,7 @@ Shapes: B batch, F frames, M mel bins.
 import torch
 from torch import Tensor, nn
 
-from vitspeech.errors import check_fraction
+from vitspeech.errors import InputError, check_fraction
 
 HIGHEST_FORMANT_HZ = 4800.0
 
@@ -27,12 +27,19 @@ class VocalTractPerturbation(nn.Module):
         (B, F, M) -> (B, F, M)
 
     Raises:
-        InputError: If `reach` is not within 0 .. 1.
+        InputError: If `reach` is not within 0 .. 1, or not 0 with one filter or filters without a line.
     """
 
     def __init__(self, reach: float, centers_hz: Tensor, sample_rate_hz: int) -> None:
         super().__init__()
         check_fraction("vocal_tract", reach)
+        if reach and len(centers_hz) < 2:
+            raise InputError(f"vocal_tract={reach} interpolates between mel filters, so it needs mels=2 or more")
+        if reach and not centers_hz.isfinite().all():
+            raise InputError(
+                f"vocal_tract={reach} needs a line of the spectrum in every mel filter; use fewer than "
+                f"mels={len(centers_hz)}, or a longer window_ms"
+            )
         self.reach, self.limit_hz = reach, sample_rate_hz / 2
         self.register_buffer("centers_hz", centers_hz.float(), persistent=False)
 

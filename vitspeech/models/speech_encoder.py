@@ -74,6 +74,8 @@ class SpeechEncoder(nn.Module):
         Raises:
             InputError: If an utterance is too short for a token, or the lengths do not match the waveforms.
         """
+        if waveforms.ndim != 2:
+            raise InputError(f"waveforms of shape {tuple(waveforms.shape)} are not (batch, samples)")
         lengths = None if lengths is None else lengths.cpu()
         samples = [waveforms.shape[1]] if lengths is None else lengths.tolist()
         if lengths is not None and (lengths.shape != waveforms.shape[:1] or max(samples) > waveforms.shape[1]):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import Encoder, EncoderConfig, FixedPositions, LearnedPositions, Rotary2d, sinusoidal_2d
+from vitspeech.attention.multihead import check_heads
 from vitspeech.attention.pooling import ClassToken, make_pooling
 from vitspeech.attention.positions import IN_ATTENTION
 from vitspeech.attention.scores import named
@@ -73,7 +74,8 @@ class ViT(nn.Module):
         self.pooling = make_pooling(pooling, width)
         if positions == "rotary_2d":
             grid, leading = self.patches.grid, int(isinstance(self.pooling, ClassToken))
-            in_attention = Rotary2d(width // EncoderConfig.of(encoder).heads, grid, grid, leading)
+            check_heads(heads := EncoderConfig.of(encoder).heads, width)
+            in_attention = Rotary2d(width // heads, grid, grid, leading)
         self.encoder = Encoder(width, encoder, positions=in_attention)
         self.head = nn.Linear(self.pooling.factor * width, classes) if classes else nn.Identity()
 

@@ -113,6 +113,7 @@ class WindowStream:
         """Discard all state: the next token is the first of a sequence."""
         self.kept: Tensor | None = None
 
+    @torch.no_grad()
     def push(self, x: Tensor) -> Tensor:
         """Push the next tokens and return the outputs that have become final: (B, T, D) -> (B, T', D)."""
         if not x.shape[1]:
@@ -125,6 +126,7 @@ class WindowStream:
             return x[:, :0]
         return self.outputs(tokens)
 
+    @torch.no_grad()
     def flush(self, like: Tensor) -> Tensor:
         """End the sequence: return the remaining outputs and restart: (B, any, D) -> (B, up to right, D)."""
         kept, (left, right) = self.kept, self.encoder.reach

@@ -151,6 +151,7 @@ class RecurrentStream:
         """Discard all state: the next token is the first of a sequence."""
         self.states: list[State] = [None] * len(self.encoder.blocks)
 
+    @torch.no_grad()
     def push(self, x: Tensor) -> Tensor:
         """Push the next tokens and return their outputs: (B, T, D) -> (B, T, D)."""
         if not x.shape[1]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from vitspeech.attention import MultiHeadAttention
+from vitspeech.attention import ConvolutionModule, MultiHeadAttention
 from vitspeech.frontends import LinearPatches
 from vitspeech.frontends.frames import StackedFrames
 from vitspeech.receptive.fields.theoretical import GraphReader, Span, read_graph
@@ -230,6 +230,28 @@ def test_a_side_without_a_limit_is_infinite(left, right):
     low, high = boxes(reader.field(output, source, (17, 0)))[0]
     assert low == (-inf if left is None else 17 - left)
     assert high == (inf if right is None else 17 + right)
+
+
+@pytest.mark.parametrize("options", [{"normalizer": "relu"}, {"score": "additive"}])
+def test_attention_without_a_window_sees_everything_whatever_its_operations(options):
+    network, source = MultiHeadAttention(6, 2, **options), torch.rand(1, 31, 6, requires_grad=True)
+    with read_graph(network) as reader:
+        output = network(source)
+    assert boxes(reader.field(output, source, (17, 0)))[0] == (-inf, inf)
+
+
+def test_attention_to_another_sequence_is_read_from_its_operations():
+    network, source = MultiHeadAttention(6, 2), torch.rand(1, 31, 6, requires_grad=True)
+    with read_graph(network) as reader:
+        output = network(torch.rand(1, 9, 6, requires_grad=True), source)
+    assert reader.field(output, source, (4, 0)) is not None
+
+
+def test_a_convolution_module_sees_its_tokens_before_and_after():
+    network, source = ConvolutionModule(6, 5, right=1), torch.rand(1, 31, 6, requires_grad=True)
+    with read_graph(network) as reader:
+        output = network(source)
+    assert boxes(reader.field(output, source, (17, 0)))[0] == (17 - 3, 17 + 1)
 
 
 def test_patches_and_stacked_frames_see_what_they_are_cut_from():

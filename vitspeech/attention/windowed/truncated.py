@@ -16,6 +16,7 @@ from vitspeech.attention.scores import NORMALIZERS, ScaledDot, Score, named
 from vitspeech.attention.windowed import flex, pairwise
 from vitspeech.attention.windowed.blocks import BLOCK
 from vitspeech.attention.windowed.blockwise import Blockwise, Window
+from vitspeech.errors import check_fraction
 
 
 def truncated_attention(
@@ -57,9 +58,11 @@ def truncated_attention(
         to nothing
 
     Raises:
-        ValueError: If a context is negative, shapes do not match, or `normalizer` is unknown.
+        ValueError: If a context is negative, shapes do not match, `normalizer` is unknown, or `dropout` is not within
+            0 .. 1.
     """
     check_context(left, right)
+    check_fraction("dropout", dropout)
     named(NORMALIZERS, "normalizer", normalizer)
     if query.ndim != 4 or key.shape != query.shape or value.shape[:3] != query.shape[:3] or value.ndim != 4:
         shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"

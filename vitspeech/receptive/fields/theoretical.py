@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from vitspeech.attention import MultiHeadAttention
+from vitspeech.attention import ConvolutionModule, MultiHeadAttention
 from vitspeech.frontends import LinearPatches
 from vitspeech.frontends.frames import StackedFrames
 from vitspeech.models.window_mlp import Window
@@ -153,8 +153,8 @@ def rule_of_module(module: nn.Module) -> Rule | None:
     if isinstance(module, nn.RNNBase):
         ahead = None if module.bidirectional else 0
         return lambda spans: (spans[0].through_window(None, ahead), spans[1].through_window(None, None))
-    is_window = isinstance(module, Window)  # its kernel is not centered on the token, unless it is symmetric
-    if is_window or (isinstance(module, MultiHeadAttention) and not (module.left is None and module.right is None)):
+    # The kernels of convolutions over a window are not centered on the token, unless they are symmetric.
+    if isinstance(module, Window | ConvolutionModule | MultiHeadAttention):
         return lambda spans: (spans[0].through_window(module.left, module.right), spans[1].through_window(None, None))
     return None
 
@@ -189,8 +189,11 @@ class GraphReader:
         """The inputs of a node; for the output of a module with a rule of its own, the module's input."""
         return [self.modules[node][1]] if node in self.modules else inputs_of(node)
 
-    def register(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor | tuple[Tensor, Any]) -> None:
+    def register(self, module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Any) -> None:
         """A forward hook that registers a module with a rule of its own; the state of a recurrent layer is left out."""
+        sources = (*inputs[1:], options.get("source")) if isinstance(module, MultiHeadAttention) else ()
+        if any(source is not None for source in sources):
+            return  # attention to another sequence has two inputs, which its operations tell
         rule = rule_of_module(module)
         output = output[0] if isinstance(output, tuple) else output
         # Packed sequences are not tensors; their padding has no place on a grid.
@@ -202,7 +205,8 @@ class GraphReader:
 def read_graph(network: nn.Module) -> Iterator[GraphReader]:
     """A context in which forward passes of the network can be read by the `GraphReader` afterwards."""
     reader = GraphReader()
-    handles = [module.register_forward_hook(reader.register) for module in network.modules() if rule_of_module(module)]
+    modules = filter(rule_of_module, network.modules())
+    handles = [module.register_forward_hook(reader.register, with_kwargs=True) for module in modules]
     try:
         yield reader
     finally:
