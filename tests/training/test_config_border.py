@@ -99,7 +99,7 @@ EMA = "--trainer.callbacks+=lightning.pytorch.callbacks.EMAWeightAveraging"
         (["--seed_everything=-1"], "seed_everything=-1: a seed is a number from 0 to 4294967295"),
         (["--seed_everything=99999999999999999999"], "a seed is a number from 0"),
         (["--data.drawn_from=100000000000000000000"], "drawn_from=100000000000000000000: a seed is a number from 0"),
-        (["--run=bad-\udcff"], r"--run 'bad-\udcff': has characters that cannot be printed"),
+        (["--run=bad-\udcff"], r"--run 'bad-\udcff': not UTF-8; name another folder"),
         pytest.param(
             ["--config=trainer/gpu"],
             "trainer: ",

@@ -60,7 +60,7 @@ def prepare(arguments: Sequence[str]) -> Arguments:
     Raises:
         FileNotFoundError: If a config or the run to resume does not exist.
         InputError: If a config has the shape of an earlier version, or names a class of a module that is not trusted;
-            if the folder of the run cannot be written, or is not that of the run to resume.
+            if the path of the run is not UTF-8, or not that of the run to resume.
     """
     runs, rest = take_option(arguments, "--run")
     resumes, rest = take_option(rest, "--resume")
@@ -89,8 +89,10 @@ def check_run(run: str | None, resume: str | None) -> None:
         InputError: If both are given and differ, or a path is not UTF-8.
     """
     for option, folder in (("--run", run), ("--resume", resume)):
-        if folder is not None and not folder.isprintable():  # a file name that is not UTF-8 has surrogates
-            raise InputError(f"{option} {folder!a}: has characters that cannot be printed; name another folder")
+        try:
+            (folder or "").encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{option} {folder!a}: not UTF-8; name another folder") from None
     if run is not None and resume is not None and Path(run).resolve() != Path(resume).resolve():
         raise InputError(f"--run {run}: a run is resumed in its own folder, {resume}; leave out --run")
 
