@@ -351,8 +351,8 @@ def test_memory_is_refused_before_it_is_taken():
 
 
 DATA = {
-    "a folder": ({"root": "/etc"}, "root='/etc', which is not for a card to say"),
-    "a download": ({"download": True}, "download=True, which is not for a card to say"),
+    "a folder": ({"root": "/etc"}, "root='/etc', which a card must not set"),
+    "a download": ({"download": True}, "download=True, which a card must not set"),
     "a text": ({"count": "x"}, "count='x' is not int"),
     "a list": ({"count": [1]}, r"count=\[1\] is not int"),
     "endless": ({"count": 10**12}, "count=10+ is above 10,000,000"),

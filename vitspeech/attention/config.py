@@ -56,7 +56,8 @@ class EncoderConfig(Config):
         convolution: Kernel size in tokens of a convolution module between attention and MLP (`ConvolutionModule`,
             Gulati et al. 2020, arXiv:2005.08100); 0 has none.
         convolution_right: Tokens of the kernel after the current one, which add to the look-ahead, one number or a
-            list. `None` is half the kernel in a block with an unlimited `right`, and 0 in the others.
+            list. `None` is half the kernel in a block with an unlimited `right`, and 0 in the others. Unused without
+            `convolution`.
     """
 
     depth: int = 6

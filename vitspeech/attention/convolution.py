@@ -122,7 +122,7 @@ def attention_from_convolution(convolution: nn.Conv2d) -> QuadraticAttention:
         convolution: With any kernel, dilation and zero padding.
 
     Raises:
-        InputError: If it has a stride, groups, or another padding than zeros.
+        InputError: If it has a stride, groups, or padding other than zeros.
     """
     for name, supported in (("stride", (1, 1)), ("groups", 1), ("padding_mode", "zeros")):
         value = getattr(convolution, name)

@@ -20,7 +20,7 @@ class ConvolutionModule(nn.Module):
     Args:
         width: Model width D.
         kernel: Tokens that the convolution covers, K.
-        right: Tokens of these after the current one: its look-ahead. The other K - 1 - `right` are before it.
+        right: How many of these follow the current token: its look-ahead. The other K - 1 - `right` precede it.
 
     Attributes:
         left: Tokens before the current one.

@@ -248,7 +248,7 @@ def check_source(source: Tensor, x: Tensor) -> None:
     """Check that source and x have the same batch size and width.
 
     Raises:
-        ValueError: If they have not.
+        ValueError: If they do not.
     """
     if source.ndim != 3 or source.shape[0] != x.shape[0] or source.shape[2] != x.shape[2]:
         raise ValueError(

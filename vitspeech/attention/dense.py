@@ -30,7 +30,7 @@ def attend(
         query: Queries, prepared by the score.
         key: Keys, prepared by the score.
         value: Values.
-        mask: True where attention is allowed; `None` allows everything.
+        mask: True where attention is allowed, broadcast to (B, H, T, S); `None` allows everything.
         scale: Factor of the dot products; `None` is 1/√K.
         energy: v of the additive score (H, K), which replaces the dot product.
         normalizer: `softmax` or `relu`.
@@ -118,7 +118,7 @@ def attend_fused(
 ) -> Tensor:
     """softmax(QKᵀ · scale)V by PyTorch's fused kernel, which does not store the weights.
 
-    `causal` replaces a mask: no query attends to a later key.
+    `mask` is as in `attend`. `causal` replaces it: no query attends to a later key.
 
     Shape:
         (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K)

@@ -131,7 +131,7 @@ class Encoder(nn.Module):
         return self.outputs(x, padding, [len(self.blocks)])[0]
 
     def outputs(self, x: Tensor, padding: Tensor | None, depths: Sequence[int]) -> list[Tensor]:
-        """The outputs after so many blocks each, with the last layer norm: (B, T, D) -> a list of (B, T, D).
+        """The outputs after each number of blocks in `depths`, with the last norm: (B, T, D) -> a list of (B, T, D).
 
         Args:
             x: As in `forward`.

@@ -187,7 +187,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """The layer's output (B, T, D) for prepared queries over cached keys and values; see `attend_prepared`.
 
-        `fused` uses PyTorch's fused kernel where it applies: fewer operations, which exported graphs do not have.
+        `fused` uses PyTorch's fused kernel where it applies: fewer operations, but not available in exported graphs.
         """
         dropout = self.dropout if self.training else 0.0
         if fused and self.relative is None and self.score.energy is None and self.normalizer == "softmax":

@@ -146,7 +146,11 @@ class LearnedPositions(nn.Module):
 
 
 def rows_for(x: Tensor, table: Tensor, first: int = 0) -> Tensor:
-    """The rows of the table from `first` on, one for each token of `x`."""
+    """The rows of the table from `first` on, one for each token of `x`: (…, T, D), (P, D) -> (T, D).
+
+    Raises:
+        InputError: If the table has too few.
+    """
     end = first + x.shape[-2]
     if end > table.shape[0]:
         raise InputError(f"a sequence of {end} tokens is longer than the {table.shape[0]} positions")
@@ -217,7 +221,7 @@ def real_dtype(x: Tensor) -> torch.dtype:
 def rotations(tokens: int, width: int, first: int, like: Tensor) -> Tensor:
     """cos φ + i sin φ of the angles φ of all pairs at positions `first`, `first` + 1, …, for `like`: (T, K / 2).
 
-    They are rows of cached pages, which all layers share, as do the sequences of a stream and of other lengths.
+    They are rows of cached pages, shared by all layers, the pushes of a stream, and sequences of different lengths.
     """
     low, high = first // PAGE, -(-(first + tokens) // PAGE)
     return pages(low, high, width, like.device, real_dtype(like))[first - low * PAGE : first - low * PAGE + tokens]

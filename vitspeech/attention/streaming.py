@@ -194,7 +194,7 @@ class Stored:
     """The last tokens of a sequence, in a buffer that only moves when it is full.
 
     Args:
-        size: Tokens of the buffer. Where twice as many as are to be stored are more, it has that size until it is full.
+        size: Minimum size of the buffer in tokens. A new buffer has room for at least twice the tokens to be stored.
 
     Shape:
         (B, H, T, K)

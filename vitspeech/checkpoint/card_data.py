@@ -56,7 +56,7 @@ def card_data(model: Model, root: str | None, changes: Mapping[str, Any] | None 
 
 
 def is_inside(folder: Any) -> bool:
-    """Whether a name, if there is one, is that of a folder in another one, whatever that is."""
+    """Whether a folder's path is relative and has no `..`, so that it stays in its parent; true if it is no text."""
     return not isinstance(folder, str) or not (Path(folder).is_absolute() or ".." in Path(folder).parts)
 
 
@@ -103,7 +103,7 @@ def build_data(description: dict[str, Any], kind: type, root: str | None, trust:
     arguments = dict(description.get("init_args") or {})
     for argument, value in arguments.items():
         if argument in USERS_OWN:
-            raise InputError(f"the card's data has {argument}={shown(value)}, which is not for a card to say")
+            raise InputError(f"the card's data has {argument}={shown(value)}, which a card must not set")
     for argument in arguments.keys() & FOLDERS:
         value = arguments[argument]
         if not all(map(is_inside, value if isinstance(value, list) else [value])):

@@ -40,6 +40,7 @@ def release(
         The card.
 
     Raises:
+        FileExistsError: If the folder holds something else than a model.
         FileNotFoundError: If a run is not finished.
         InputError: If the config of another run differs in more than seeds may (see `add_seeds`), the seeds are not
             all different, or a weight is too large for half precision.
@@ -52,7 +53,7 @@ def release(
     add_seeds(first.card, [(path, model.card) for path, model in zip(others, rest, strict=True)], run)
     if left_out := sorted(released_seeds(folder) - set(first.card["seeds"])):
         seeds = ", ".join(map(str, left_out))
-        warnings.warn(f"{folder}: the model before had seeds that this one has not: {seeds}", stacklevel=2)
+        warnings.warn(f"{folder}: the previous model had seeds that this one does not have: {seeds}", stacklevel=2)
     save(first, folder, sorted(first.folder.glob("*.jsonl")))
     for file in (Path(run) / name for name in RUN_FILES):
         if file.exists():

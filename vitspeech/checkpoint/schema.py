@@ -1,7 +1,7 @@
 """What a released model's card and configuration may contain: everything that is read from them is checked here first.
 
-The sums on a card find accidents. They are no protection against somebody who alters a model on purpose and computes
-them again; that is what these checks are for, together with those of `network.py`.
+The checksums on a card detect accidental changes. They do not protect against somebody who alters a model on purpose
+and computes them again. These checks do, together with those of `network.py`.
 """
 
 import re

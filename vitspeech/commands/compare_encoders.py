@@ -9,7 +9,7 @@ connected window (configs/encoders). They are trained as by `vitspeech sweep`: F
 command resumes, finished runs count, and FOLDER gets the files of a sweep. Then the cost of each encoder is measured on
 this machine; nothing else should run meanwhile.
 
-FOLDER/encoders.md, encoders.csv, encoders.json   for each encoder: accuracy ± sd over the seeds, difference to the
+FOLDER/encoders.md, encoders.csv, encoders.json   for each encoder: accuracy ± sd over the seeds, difference from the
                                                   first one, parameters, FLOPs, clips/s in training and inference,
                                                   streaming delay and real-time factor, effective field, path length
 FOLDER/encoders.png                               accuracy against clips/s, with the delay of those that stream

@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = command_line.parser("export", __doc__)
     parser.add_argument("checkpoint", metavar="MODEL", help="folder of a released model or a finished run")
     parser.add_argument("folder", metavar="FOLDER", help="a new folder")
-    offline = "export a speech classifier that can be streamed for whole clips"
+    offline = "export a streamable speech classifier as one for whole clips"
     parser.add_argument("--offline", action="store_true", help=offline)
     stream = "refuse a model that can't be streamed; without this, it is exported for whole clips"
     parser.add_argument("--stream", action="store_true", help=stream)

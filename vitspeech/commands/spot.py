@@ -34,9 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         default="test",
         help="of words and speech (default test)",
     )
-    parser.add_argument("--hours", type=float, metavar="H", help="hear at most so much speech (default: all)")
+    parser.add_argument("--hours", type=float, metavar="H", help="hear at most H hours of speech (default: all)")
     parser.add_argument(
-        "--clips", type=int, metavar="N", help="at most so many keywords, and other words (default: all)"
+        "--clips", type=int, metavar="N", help="hear at most N keywords, and N other words (default: all)"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the order of words, pauses and noise (default 0)")
     command_line.add_trust(parser)

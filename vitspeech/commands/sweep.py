@@ -16,7 +16,7 @@ to a folder. A run in the folder that differs in its config is refused before th
 When a run fails, the others go on; the last lines say which failed and why, and the exit status is 1.
 
 FOLDER/sweep.csv    a row for each run: variant, varied values, seed, every test metric, parameters, minutes
-FOLDER/table.md     mean ± standard deviation over the seeds of each variant, and its difference to the first variant,
+FOLDER/table.md     mean ± standard deviation over the seeds of each variant, and its difference from the first variant,
                     paired by seed, with a 95 % interval
 FOLDER/sweep.json   both, with the configs and varied values
 FOLDER/sweep.png    a dot for each seed, with mean and standard deviation; a line if one numeric key is varied

@@ -56,9 +56,9 @@ def walk_folder(folder: Path, endings: Collection[str]) -> Iterator[Path]:
     """The files with one of the endings below a folder, sorted by path; hidden files are left out.
 
     The files and folders in a folder are sorted by name together, which is the order of sorted paths. Links to folders
-    are followed where they stand. Each folder is entered once: a link is left out if it leads above the folder, or into
-    it, where the walk comes by anyway, or to what was reached by a link before. The names in one folder and in those
-    above it are in memory at a time.
+    are followed where they stand. Each folder is entered once: a link is left out if it leads above the folder, or to a
+    place inside it, which the walk reaches anyway, or to the target of an earlier link. The names in one folder and in
+    those above it are in memory at a time.
     """
     above = {str(parent) for parent in folder.resolve().parents}
     reached = [os.path.realpath(folder)]  # and where links led to; everything below these is walked

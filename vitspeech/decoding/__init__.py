@@ -1,1 +1,1 @@
-"""Decoding: from log-probabilities to sequences of units, for CTC and for autoregressive decoders. Pure torch."""
+"""Decoding: from log-probabilities to sequences of units, for CTC and for autoregressive decoders."""

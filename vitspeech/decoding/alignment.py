@@ -60,7 +60,11 @@ def tokens_needed(units: Sequence[int]) -> int:
 
 
 def validated(log_probs: Tensor, classes: int | None = None) -> numpy.ndarray:
-    """Validate log-probabilities (T, C) and convert them to double precision, for sums over long utterances."""
+    """Validate log-probabilities (T, C) and convert them to double precision, for sums over long utterances.
+
+    Raises:
+        ValueError: If the shape is another, C is not `classes`, or values are NaN or above 0.
+    """
     if log_probs.ndim != 2 or not log_probs.shape[1]:
         raise ValueError(f"log_probs of shape {tuple(log_probs.shape)} are not (T tokens, C classes)")
     if classes is not None and log_probs.shape[1] != classes:

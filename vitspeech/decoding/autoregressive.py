@@ -121,7 +121,8 @@ def beam_search(
             step's log-probabilities are ignored.
 
     Raises:
-        InputError: If a number is out of range, or there is a weight without a scorer or with one of another batch.
+        InputError: If a number is out of range.
+        ValueError: If there is a weight without a scorer, or the scorer is of another batch size.
     """
     check_sizes(batch=batch, longest=longest, beam=beam)
     check_weights(length_penalty, ctc_weight, scorer, batch)
@@ -207,7 +208,8 @@ def check_weights(length_penalty: float, ctc_weight: float, scorer: PrefixScores
     """Check the weights and the scorer.
 
     Raises:
-        InputError: If a weight is out of range, or the scorer is missing or of another batch size.
+        InputError: If a weight is out of range.
+        ValueError: If the scorer is missing or of another batch size.
     """
     if not length_penalty >= 0:
         raise InputError(f"length_penalty={length_penalty} is negative")

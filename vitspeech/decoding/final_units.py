@@ -79,7 +79,7 @@ def drop_others(search: PrefixBeamSearch, token: int) -> None:
 
 
 def holds(end: Link | None, link: Link) -> bool:
-    """Whether a path that ends in `end` has the unit `link`; no path, which `None` stands for, has all."""
+    """Whether the path that ends in `end` has the unit `link`; true if `end` is `None`, which stands for no path."""
     if end is None:
         return True
     while end.count > link.count:

@@ -8,8 +8,8 @@ Everything is stated here, so that a decoder in another language can be tested a
 2. A token belongs to the class of the highest smoothed posterior, if that is at least `token_probability`. `unknown`
    and `silence` are not words.
 3. A run of a word ends once `pause_s` has passed without a token of the word. Runs of different words may overlap.
-4. A run becomes a candidate, once, if it lasts `shortest_s`: when it ends, or is as long as a clip, or with the
-   recording.
+4. A run becomes a candidate, once, if it lasts `shortest_s`: when it ends, when it is as long as a clip, or when
+   the recording ends.
 5. The probability of a candidate is that of its word in a clip, as in training: the softmax of the clip's mean logits.
    Of the clips that end between the last token of the run and the newest token, the most probable one counts. A clip
    has the length of the training clips, or of the recording so far.
@@ -239,12 +239,12 @@ def select(
     """Apply the thresholds and the refractory period to candidates of one recording, in the order of a decoder.
 
     The candidates are what a `KeywordDecoder` with thresholds and refractory period of 0 detects. The result is exactly
-    what a decoder with these settings detects, if they are equal otherwise. So misses and false alarms at all
+    what a decoder with these settings detects, if all other settings are the same. So misses and false alarms at all
     thresholds follow from one pass over the audio.
 
     Args:
         candidates: The candidates.
-        settings: Of which thresholds and refractory period are read.
+        settings: Only its thresholds and refractory period are used.
         last_end_s: End of the last detection before these candidates.
     """
     detections = []

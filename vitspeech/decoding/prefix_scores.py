@@ -70,7 +70,7 @@ class PrefixScores:
         return PrefixState(utterances, torch.full_like(utterances, -1), torch.full_like(in_blank, -torch.inf), in_blank)
 
     def extend(self, state: PrefixState) -> Tensor:
-        """Log-probabilities of each row's prefix extended by each unit, and in the last column of the transcript.
+        """Log-probabilities of each row's prefix extended by each unit, and of the prefix as the whole transcript.
 
         Column c is the sum over all transcripts that begin with the prefix followed by c. The last column is the
         probability of the prefix as the complete transcript. All columns sum to the probability of the prefix.

@@ -18,11 +18,11 @@ class SpottingSettings:
         thresholds: Minimum probability of a detection, 0 .. 1: of every word, or a mapping with that of each.
         refractory_s: Minimum time in seconds between the ends of two detections, of whichever words; 0 keeps all.
         smoothing_s: Duration over which the posteriors of tokens are averaged; at least one token.
-        token_probability: Smoothed posterior from which a token belongs to a word.
-        pause_s: A word ends once no token of it has followed for so long; at least one token.
+        token_probability: Minimum smoothed posterior for a token to belong to a word.
+        pause_s: A word ends after this many seconds without a token of it; at least one token.
         shortest_s: Minimum duration of a word, rounded up.
         used_probability: Probability from which the tokens of a candidate don't count for later ones.
-        least_fraction: Fraction of a clip's tokens by which a sum of logits is divided at least.
+        least_fraction: A sum of logits is divided by at least this fraction of a clip's tokens.
 
     Raises:
         InputError: If a number is out of its range; the message names it.

@@ -101,7 +101,7 @@ def tokens_of(network: nn.Module) -> tuple[list[int], int]:
     inner = network.network if isinstance(network, TimmModel) else network
     grid = getattr(getattr(inner, "patch_embed", None), "grid_size", None)
     if grid is None:
-        raise InputError(f"{name_of(network)}: which patch a token is is unknown, so its attention can't be exported")
+        raise InputError(f"{name_of(network)}: its attention can't be exported: its tokens can't be mapped to patches")
     return list(grid), getattr(inner, "num_prefix_tokens", 0)
 
 

@@ -93,7 +93,7 @@ def write_models(sources: Sequence[str | Path], folder: Path, load: Callable[[Pa
 
 
 def free_name(source: Path, taken: Sequence[str]) -> str:
-    """A name for a model in the page: that of its folder, of a run with the run's before, with a number if need be."""
+    """A unique name for a model: its folder's, PARENT-NAME if that is a number; with a number if it is taken."""
     source = Path(os.path.abspath(source))  # the name of a link, not of what it leads to
     name = f"{source.parent.name}-{source.name}" if source.name.isdigit() else source.name
     name = re.sub(r"[^\w.-]+", "-", name)  # it is a part of addresses

@@ -50,7 +50,7 @@ def export(
     Args:
         model: From `vitspeech.load`.
         folder: A new folder.
-        offline: Export a speech classifier that can be streamed for whole clips.
+        offline: Export a streamable speech classifier as one for whole clips.
         stream: Refuse a model that can't be streamed.
         attention: Add the attention weights of every block as further outputs.
         int8: Quantize the weights, if that costs at most half a point of accuracy on the test set of the card.
@@ -79,7 +79,7 @@ def export(
 
 
 def converted(kind: Kind) -> tuple[Kind, dict[str, "onnx.ModelProto"], dict[str, float]]:  # noqa: F821
-    """The graphs of a kind, or of the one that it names for the case that it fails, and what the gate found.
+    """The kind that was exported (`kind.otherwise` if `kind` fails), its graphs, and what the gate found.
 
     Raises:
         InputError: If there is no graph, or it computes something else.

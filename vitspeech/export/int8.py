@@ -1,8 +1,8 @@
 """Weights in 8 bits: a smaller graph, which is only accepted if it is about as accurate on a data set.
 
-Linear layers are quantized dynamically: their inputs get a scale when they come. A network without linear layers but
-the head is quantized statically: convolutions get the scales that they need for validation data. The front end stays in
-float: log-mel features and patches lose most (docs/export.md).
+Linear layers are quantized dynamically: the scale of their inputs is computed at run time. A network whose only
+linear layer is its head is quantized statically: the scales of its convolutions are calibrated on validation data. The
+front end stays in float: log-mel features and patches lose most (docs/export.md).
 """
 
 import contextlib
@@ -45,7 +45,7 @@ FILE = "model.onnx"
 
 @dataclass(frozen=True)
 class Measured:
-    """What one graph reaches.
+    """Accuracy, size and speed of one graph.
 
     Args:
         metric: Name of the main metric of the evaluation, such as `test_accuracy`.

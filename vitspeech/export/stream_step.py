@@ -1,7 +1,7 @@
 """A streaming speech model as one step: the next samples and a state in, one row of logits and the next state out.
 
 `AudioStream` grows and shrinks its tensors. A step has tensors of fixed shapes and no special cases, so that it is one
-graph: start, look-ahead and end of a recording are told by flags. A state of zeros begins a recording.
+graph: flags mark the start, the look-ahead and the end of a recording. A state of zeros begins a recording.
 
 Shapes: C classes, D model width, H heads, K head width, L past tokens of a block, R its look-ahead, M mel bins,
 F rows of logits of a token: one, or of a labeler one for each frame.
@@ -180,7 +180,7 @@ class BlockStep(nn.Module):
     The state has the last R tokens, which wait for their look-ahead, and a row for each of the last L + R: key, value
     and flag. Keys are stored without rotary positions, which are places in the window.
 
-    What a step costs is mostly the number of its operations: tokens are rows (1, D), for which a linear layer is one
+    The cost of a step is mostly its number of operations: tokens are rows (1, D), for which a linear layer is one
     operation, one layer computes keys and values, and the pairs that rotary positions rotate are put into two halves,
     which changes no product q·k.
     """

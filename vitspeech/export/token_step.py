@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TokenStep(nn.Module):
-    """The next token, and what the one after needs of the samples and of the frames.
+    """The next token, and the samples and frames that the token after it shares with it.
 
     Args:
         tokens: The front end of the network.

@@ -90,7 +90,7 @@ def normalized(norm: nn.Module, features: Tensor, counts: Tensor) -> Tensor:
     Args:
         norm: Batch norm of C channels, in training.
         features: Padded at the end.
-        counts: Number of valid positions of each row. On the host, so that a GPU is not waited for.
+        counts: Number of valid positions of each row. On the host, to avoid waiting for the GPU.
 
     Shape:
         (B, C, T), (B,) -> (B, C, T)

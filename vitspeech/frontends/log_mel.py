@@ -53,7 +53,7 @@ class LogMel(nn.Module):
         InputError: If a number is out of its range, or samples are integers.
 
     Warns:
-        UserWarning: If filters are so narrow that they contain no line of the spectrum: their bins are constant.
+        UserWarning: If filters are so narrow that they contain no FFT bin: their outputs are constant.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class LogMel(nn.Module):
         if not floor_db > 0:
             raise InputError(f"floor_db={floor_db} is not above 0")
         self.mels, self.sample_rate_hz, self.epsilon, self.floor_db = mels, sample_rate_hz, epsilon, floor_db
-        # A power of two is fast, and up to 124 mels fine enough that every filter contains a line of the spectrum.
+        # A power of two is fast, and up to 124 mels fine enough that every filter contains an FFT bin.
         self.transform = 2 ** (self.window_samples - 1).bit_length()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "At least one mel filterbank has all zero values")
@@ -90,7 +90,7 @@ class LogMel(nn.Module):
             )
         if empty := int((filters == 0).all(0).sum()):
             warnings.warn(
-                f"{empty} of {mels} mel filters contain no line of the spectrum, so their bins are constant; use fewer "
+                f"{empty} of {mels} mel filters contain no FFT bin, so their outputs are constant; use fewer "
                 "mels or a longer window_ms",
                 stacklevel=2,
             )

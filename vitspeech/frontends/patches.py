@@ -139,7 +139,11 @@ def stage_widths(patch: int, width: int, first: int | None = None) -> list[int]:
 
 
 def grid_side(image: int, patch: int) -> int:
-    """The number of patches along one side of the image."""
+    """The number of patches along one side of the image.
+
+    Raises:
+        InputError: If the patch does not divide the image.
+    """
     if patch < 1 or image % patch:
         raise InputError(f"patch={patch} does not divide image={image}")
     return image // patch

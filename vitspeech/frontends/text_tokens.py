@@ -25,6 +25,7 @@ class TextTokens(nn.Module):
 
     Raises:
         InputError: If a number is below 1.
+        ValueError: If symbols are not indices (B, N).
     """
 
     def __init__(self, symbols: int, width: int = 128) -> None:

@@ -14,9 +14,9 @@ HIGHEST_FORMANT_HZ = 4800.0
 class VocalTractPerturbation(nn.Module):
     """Warps the frequencies of each utterance in training by a random factor (Jaitly and Hinton 2013).
 
-    "Vocal Tract Length Perturbation (VTLP) improves speech recognition", sec. 3.1: frequency f gets the energy of G(f),
-    which is α f up to the formants at 4.8 kHz, and a line from there to half the sample rate, which stays. Here log-mel
-    bins are interpolated in place of moving the filters.
+    "Vocal Tract Length Perturbation (VTLP) improves speech recognition", sec. 3.1: frequency f gets the energy of G(f).
+    G(f) is α f up to 4.8 kHz · min(α, 1) / α, above the main formants, and linear from there to half the sample rate,
+    which stays. Here log-mel bins are interpolated in place of moving the filters.
 
     Args:
         reach: α is drawn from 1 - reach .. 1 + reach for each utterance; 0 warps nothing.
@@ -27,7 +27,7 @@ class VocalTractPerturbation(nn.Module):
         (B, F, M) -> (B, F, M)
 
     Raises:
-        InputError: If `reach` is not within 0 .. 1, or not 0 with one filter or filters without a line.
+        InputError: If `reach` is not within 0 .. 1, or above 0 with a single filter or with filters without an FFT bin.
     """
 
     def __init__(self, reach: float, centers_hz: Tensor, sample_rate_hz: int) -> None:
@@ -37,7 +37,7 @@ class VocalTractPerturbation(nn.Module):
             raise InputError(f"vocal_tract={reach} interpolates between mel filters, so it needs mels=2 or more")
         if reach and not centers_hz.isfinite().all():
             raise InputError(
-                f"vocal_tract={reach} needs a line of the spectrum in every mel filter; use fewer than "
+                f"vocal_tract={reach} needs an FFT bin in every mel filter; use fewer than "
                 f"mels={len(centers_hz)}, or a longer window_ms"
             )
         self.reach, self.limit_hz = reach, sample_rate_hz / 2

@@ -21,7 +21,7 @@ class TranscriberOutput(NamedTuple):
     Attributes:
         logits: Row i is for unit i, the row after the last unit for the end, which is class U (B, L + 1, U + 1).
         ctc_logits: One row per token; class U is the blank (B, T, U + 1). `None` without a CTC head.
-        tokens: Number of valid tokens of each input (B,), where the lengths are.
+        tokens: Number of valid tokens of each input (B,), on the device of the lengths.
     """
 
     logits: Tensor
@@ -114,7 +114,7 @@ class EncoderDecoder(nn.Module):
         return self.embedding_scale * self.embedding(units)
 
     def longest_output(self, tokens: int) -> int:
-        """The number of units at which a search ends the transcript of an input with this number of tokens.
+        """The maximum number of units of a transcript in a search, for an input with this number of tokens.
 
         A unit of speech takes at least one token.
         """

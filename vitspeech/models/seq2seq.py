@@ -63,7 +63,7 @@ class Seq2Seq(EncoderDecoder):
         self.add_decoder(units, decoder, encoder, positions=positions, tied=tied)
 
     def longest_output(self, tokens: int) -> int:
-        """Searches end an output without an end at twice the length of its input and a few units."""
+        """The maximum length of an output in a search: twice the length of its input, plus a few units."""
         return 2 * tokens + 8
 
     def encode(self, symbols: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:

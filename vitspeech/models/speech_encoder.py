@@ -56,8 +56,8 @@ class SpeechEncoder(nn.Module):
 
         Args:
             waveforms: Samples within ±1.
-            lengths: Number of samples of each utterance, if they are padded at the end; `None` uses full rows. They are
-                read, so keep them on the host: on a GPU this waits for all work before it.
+            lengths: Number of samples of each utterance, if they are padded at the end; `None` uses full rows. Keep
+                them on the host: their values are read, which on a GPU waits for all pending work.
 
         Shape:
             (B, N), (B,) or None -> (B, T, D), true for valid tokens (B, T) or None
@@ -132,7 +132,7 @@ def make_encoder(encoder: EncoderConfig | nn.Module, width: int, positions: Posi
         return Encoder(width, encoder, positions=positions)
     name = type(encoder).__name__
     if not all(hasattr(encoder, part) for part in ("width", "reach")):
-        raise InputError(f"encoder={name} is not an encoder: it has no width and reach, such as RecurrentEncoder has")
+        raise InputError(f"encoder={name} is not an encoder: it lacks width and reach, which RecurrentEncoder has")
     if encoder.width != width:
         raise InputError(f"encoder={name} has width={encoder.width}, but the tokens have width={width}")
     return encoder

@@ -28,8 +28,8 @@ class SpeechLabeler(SpeechEncoder):
         positions: As in `SpeechEncoder`.
 
     Shape:
-        samples within ±1 (B, N), lengths (B,) or None -> logits (B, F, classes), frames per utterance (B,), where
-        the lengths are
+        samples within ±1 (B, N), lengths (B,) or None -> logits (B, F, classes), frames per utterance (B,), on
+        the device of the lengths
 
     Raises:
         InputError: If the heads do not divide the width, a name is unknown, or an utterance is too short for a token.

@@ -26,8 +26,8 @@ class SpeechRecognizer(SpeechEncoder):
         positions: As in `SpeechEncoder`.
 
     Shape:
-        samples within ±1 (B, N), lengths (B,) or None -> logits (B, T, U + 1), tokens per utterance (B,), where the
-        lengths are
+        samples within ±1 (B, N), lengths (B,) or None -> logits (B, T, U + 1), tokens per utterance (B,), on the
+        device of the lengths
 
     Raises:
         InputError: If the heads do not divide the width, a name is unknown, or an utterance is too short for a token.
@@ -52,8 +52,8 @@ class SpeechRecognizer(SpeechEncoder):
         Args:
             waveforms: Samples within ±1 (B, N).
             lengths: Number of samples of each utterance (B,), if they are padded.
-            depths: Numbers of blocks of the attention encoder, ascending: the logits are a list, of the outputs after
-                so many blocks each. Intermediate CTC (Lee and Watanabe 2021, arXiv:2102.03216) needs them.
+            depths: Numbers of blocks of the attention encoder, ascending. The logits are then a list with one
+                entry for each number, as intermediate CTC needs them (Lee and Watanabe 2021, arXiv:2102.03216).
         """
         tokens, padding = self.valid_tokens(waveforms, lengths)
         counts = tokens.new_full((len(tokens),), tokens.shape[1]).long() if padding is None else None

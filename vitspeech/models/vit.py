@@ -37,8 +37,8 @@ class ViT(nn.Module):
         stem: `linear` projects each patch (`LinearPatches`); `convolutional` is one convolution for each halving of the
             image (`ConvolutionalPatches`); `whitened` is the beginning of `CNN` (`WhitenedPatches`), which makes the
             network a hybrid.
-        stem_width: Channels after the first halving of a stem of convolutions, which double up to D; `None` is the
-            number that reaches D with the last one.
+        stem_width: Channels after the first stage of a convolutional stem, doubled by each stage up to D; `None` is the
+            number that reaches D in the last stage.
         positions: `learned` or `sinusoidal` (2-D) are added to the patches; `rotary_2d` acts in attention and uses the
             distances in rows and columns (`Rotary2d`), `relative` and `rotary` the distance in raster order; `none`.
         pooling: `mean`, `class` (a class token), `self_attentive`, or a pooling module of width D, such as

@@ -1,4 +1,4 @@
-"""Recurrence under the contract of attention: an encoder and a decoder with LSTM or GRU layers."""
+"""An encoder and a decoder with LSTM or GRU layers, with the interface of those with attention."""
 
 from vitspeech.recurrence.decoder import RecurrentDecoder
 from vitspeech.recurrence.encoder import RecurrentEncoder

@@ -167,6 +167,6 @@ class RecurrentStream:
 
 
 def flip_index(padding: Tensor) -> Tensor:
-    """The places that reverse each sequence and leave its padding where it is: (B, T) -> (B, T)."""
+    """The indices that reverse each sequence and leave its padding where it is: (B, T) -> (B, T)."""
     places = torch.arange(padding.shape[1], device=padding.device)
     return torch.where(padding, padding.sum(1, keepdim=True) - 1 - places, places)

@@ -49,7 +49,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate of the decoder, and what it is by the truth of its stream.
+    """A candidate of the decoder, classified by the ground truth of its stream.
 
     Args:
         detection: Label, times and probability.
@@ -125,7 +125,7 @@ class Listener:
 
 
 def judged(detection: Detection, number: int, stream: Stream) -> Candidate:
-    """A detection with what it is by the truth of its stream, the stream's number `number`."""
+    """A detection, classified by the ground truth of its stream; `number` is that of the stream."""
     middle = (detection.start_s + detection.end_s) / 2
     ends = [recording.end_s for recording in stream.recordings]
     recording = next((place for place, end in enumerate(ends) if middle < end), len(ends) - 1)

@@ -33,8 +33,8 @@ class Plan:
         speech: Folder of continuous speech.
         sounds: Folder of sounds without speech; it is heard whole.
         split: `train`, `validation`, `test` or `all`, of words and speech.
-        hours: The most speech that is heard.
-        clips: The most clips of the model's words, and of other words.
+        hours: Maximum amount of speech, in hours; `None` is all.
+        clips: Maximum number of clips of the model's words, and of other words; `None` is all.
         seed: Of everything that is drawn at random.
 
     Raises:
@@ -107,7 +107,7 @@ def measure(model: Model, plan: Plan, *, with_others: bool = True) -> Measuremen
     Raises:
         FileNotFoundError: If a folder does not exist.
         InputError: If the model can't be streamed or transcribes, a folder has none of the model's words or no
-            recordings, nothing is there that alarms could be counted in, or a recording cannot be read.
+            recordings, there is no sound in which alarms can be counted, or a recording cannot be read.
     """
     listener = Listener(model)
     missing = [label for label in NO_WORDS if label not in model.labels]

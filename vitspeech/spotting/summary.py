@@ -110,7 +110,7 @@ def bound(hours: float) -> float | None:
 
 
 def delay(delays: list[float]) -> dict[str, float] | None:
-    """Median and 90 % point of delays; `None` with fewer than two words."""
+    """Median and 90th percentile of delays in seconds; `None` with fewer than two words."""
     if len(delays) < 2:
         return None
     return {"median": median(delays), "90_percent_below": quantiles(delays, n=10)[-1]}

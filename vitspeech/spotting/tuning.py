@@ -1,10 +1,10 @@
 """Thresholds with the fewest misses at a wanted rate of false alarms.
 
-The number of alarms above a threshold says little where there are few or none: a threshold just above the last alarm of
-an hour has one alarm an hour, not none, and twelve words with a threshold of their own have twelve. So the rate of a
-word's alarms above a threshold is estimated by peaks over threshold with exponential excesses (Pickands 1975,
-doi:10.1214/aos/1176343003): the logits of alarms above the k-th highest one are taken to be exponential, with one scale
-for all words.
+The number of alarms above a threshold says little where there are few or none. Just above the highest alarm of
+an hour, about one alarm is to be expected in the next hour, not none; with such a threshold for each of twelve words,
+about twelve. So the rate of a word's alarms above a threshold is estimated by peaks over threshold with exponential
+excesses (Pickands 1975, doi:10.1214/aos/1176343003): the logits of alarms above the k-th highest one are taken to be
+exponential, with one scale for all words.
 
 Shapes: W words of the model, S conditions with alarms, G steps of thresholds.
 """
@@ -140,7 +140,7 @@ def tail_rates(values: numpy.ndarray, scale: float, few: float) -> numpy.ndarray
     Args:
         values: The logits of the alarms, the highest first.
         scale: From `tail_scale`.
-        few: Alarms at a probability of one half, and below, that a word without any is taken to have.
+        few: Number of alarms assumed for a word without any, at probabilities of one half and below.
     """
     if not len(values):
         return few * numpy.exp(-numpy.maximum(STEPS, 0) / scale)

@@ -108,7 +108,7 @@ def score_cell(metric: str, average: float, deviation: float | None) -> str:
 
 
 def difference_cell(summary: Summary, first: Summary, metric: str) -> str:
-    """The difference to the first variant: `-0.52 [-1.10, +0.06], n = 3`."""
+    """The difference from the first variant: `-0.52 [-1.10, +0.06], n = 3`."""
     difference = summary.difference
     if difference is None:
         return "" if summary is first else "no common seed"

@@ -39,7 +39,7 @@ def find_weights(folder: str, task: Task, data: InMemoryData, trust: Sequence[st
 
     Raises:
         FileNotFoundError: If the model or a file of it is missing.
-        InputError: If it is broken, or shares no weights with the network or not its front end.
+        InputError: If it is broken, shares no weights with the network, or has a different front end.
     """
     found = transfer(load(folder, trust=trust), task.network, list(data.labels), data.preprocessing)
     task.starting_weights = found.weights

@@ -95,7 +95,7 @@ def progress_of(checkpoint: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def batches_of(trainer: Trainer) -> dict[str, float | None]:
-    """What the batches of an epoch follow from, besides the data."""
+    """The settings that determine the batches of an epoch, besides the data."""
     data = trainer.datamodule
     named = {"seed": data.seed, "items": len(data.train), "batch": data.batch, "accumulate": data.accumulate}
     return named | {"batch_s": getattr(data, "batch_s", None)}
@@ -106,7 +106,7 @@ def check_batches(checkpoint: Mapping[str, Any], trainer: Trainer) -> None:
     within_epoch = progress_of(checkpoint)[1] > 0
     saved, loss = checkpoint.get("batches"), checkpoint.get("epoch_loss")
     if not isinstance(saved, dict) or (within_epoch and getattr(loss, "shape", None) != (2,)):
-        raise InputError("is broken (it has not what the epoch's batches follow from)")
+        raise InputError("is broken (it lacks the settings that determine the epoch's batches)")
     expected = batches_of(trainer)
     if saved.get("seed") != expected["seed"]:
         raise InputError(f"was saved with seed_everything={saved.get('seed')}, not {expected['seed']}")
@@ -114,14 +114,14 @@ def check_batches(checkpoint: Mapping[str, Any], trainer: Trainer) -> None:
         if within_epoch and saved.get(name) != value:
             raise InputError(
                 f"was saved within an epoch with {name}={saved.get(name)}, not {value}: the rest of the epoch would be "
-                "other items"
+                "different items"
             )
 
 
 def check_weights(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     """Raise an `InputError` unless names and shapes are the expected ones."""
     if not isinstance(weights, dict):
-        raise InputError("is broken (the weights are no mapping)")
+        raise InputError("is broken (the weights are not a mapping)")
     if different := sorted(weights.keys() ^ expected.keys()):
         where = "the checkpoint" if different[0] in weights else "the config"
         raise InputError(f"is of another network (only that of {where} has {different[0]})")
@@ -140,7 +140,7 @@ def check_structure(value: Any, template: Any, name: str) -> None:
                 raise InputError(f"is broken ({name} has no {key})")
             check_structure(value[key], part, f"{name}.{key}")
     elif isinstance(template, int | float) and not isinstance(value, int | float):
-        raise InputError(f"is broken ({name} is no number)")
+        raise InputError(f"is broken ({name} is not a number)")
 
 
 def check_optimizer(checkpoint: Mapping[str, Any], task: Task) -> None:
@@ -149,12 +149,12 @@ def check_optimizer(checkpoint: Mapping[str, Any], task: Task) -> None:
     schedule = learning_rate(optimizer, steps=1, warmup_steps=0)
     states, schedules = (checkpoint[name] for name in LISTS)
     if len(states) != 1 or len(schedules) != 1:
-        raise InputError("is broken (it has not the state of one optimizer and one schedule)")
+        raise InputError("is broken (it does not have the state of one optimizer and one schedule)")
     check_structure(schedules[0], schedule.state_dict(), "lr_schedulers")
     check_structure(states[0], {"state": {}, "param_groups": None}, "optimizer_states")
     groups = states[0]["param_groups"]
     if not isinstance(groups, list) or not all(isinstance(group, dict) and "params" in group for group in groups):
-        raise InputError("is broken (the optimizer's groups are no list of groups)")
+        raise InputError("is broken (the optimizer's groups are not a list of groups)")
     expected = optimizer.state_dict()["param_groups"]
     if [group["params"] for group in groups] != [group["params"] for group in expected]:
         raise InputError("has other groups of parameters in its optimizer, as a run of an earlier version of vitspeech")

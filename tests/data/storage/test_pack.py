@@ -160,7 +160,7 @@ def shard_with(folder: Path, **values) -> Path:
         (partial(changed, complete=1), "`complete` is missing"),
         (partial(changed, files={}), "`files` are not those of a pack"),
         (partial(changed, rows_per_batch=0), "`rows_per_batch` is below 1"),
-        (partial(changed, rows_per_batch=7), r"train-0000\d\.arrow: has not the items that pack.json says"),
+        (partial(changed, rows_per_batch=7), r"train-0000\d\.arrow: does not have the items that pack.json lists"),
         (partial(changed, input={"kind": "numbers"}), "`dtype` is missing"),
         (
             partial(changed, input={"kind": "numbers", "dtype": "O", "shape": [3]}),

@@ -45,7 +45,7 @@ def kernel(device: str):
 def block_mask(query: Tensor, left: int, right: int, padding: Tensor | None) -> BlockMask:
     """The blocks of query-key pairs to compute. All layers and batches of a length share the tensors.
 
-    With padding every block is masked pair by pair, so that its blocks do not depend on it.
+    With padding, every block is masked pair by pair, so that the blocks do not depend on the padding.
     """
     blocks = window_blocks(query.shape[2], left, right, query.device, padding is not None)
     if padding is None:

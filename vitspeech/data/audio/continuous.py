@@ -84,7 +84,7 @@ def split_of_speaker(speaker: str) -> str:
 def occurrences(words: Sequence[str] | None, label: str) -> list[tuple[float, float]]:
     """Where a transcript has a label: as a whole word, or as a part between hyphens or apostrophes.
 
-    "one's" has "one"; "someone" has not. A label of several words must occur as such. Without a transcript it is taken
+    "one's" has "one"; "someone" does not. A label of several words must occur as such. Without a transcript it is taken
     not to be said.
 
     Returns:

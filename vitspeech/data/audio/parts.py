@@ -35,7 +35,7 @@ ZERO_CROSSINGS, CUTOFF = 6, 0.99
 class SequentialFile(SoundFile):
     """A file that is read from its beginning to its end.
 
-    After each read, `SoundFile` seeks the place where it is. An MP3 decoder loses what it knows of the frames before.
+    After each read, `SoundFile` seeks to its current position, which makes an MP3 decoder lose its state.
     """
 
     def seekable(self) -> bool:
@@ -108,8 +108,8 @@ class AudioParts:
 def resampled(parts: Iterable[Tensor], ratio: Fraction) -> Iterator[Tensor]:
     """Resample the parts of one recording to what torchaudio's `resample` makes of the whole: (N,) -> (N,).
 
-    `ratio.numerator` samples, a period, become `ratio.denominator` ones. The filter reaches into the periods around, so
-    that each stretch is resampled together with those, whose own samples are then left out.
+    `ratio.numerator` samples, a period, become `ratio.denominator` ones. The filter reaches into the neighboring
+    periods, so each stretch is resampled together with them, and their samples are then dropped from the result.
 
     Args:
         parts: The parts of the recording.

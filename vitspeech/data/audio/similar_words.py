@@ -1,8 +1,7 @@
 """Words that sound similar to keywords: what a keyword spotter must tell from them, and keywords that are too similar.
 
-Near-homophones are made by changing one phoneme of a keyword. Every word of any language that is one phoneme away is
-thus among them, as eSpeak says it, which no list of words provides; so the package needs none besides its own
-vocabulary.
+Near-homophones are made by changing one phoneme of a keyword. So they include every word, of any language, that is one
+phoneme away as eSpeak says it. No list of words covers these, so the package needs none besides its own vocabulary.
 """
 
 import hashlib
@@ -109,9 +108,9 @@ def changed_words(words: Sequence[str]) -> list[str]:
     """Each word with one phoneme changed, as phonemes for eSpeak: `[[s|t|'0|b]]` for `stop`.
 
     A consonant is replaced by another, a stressed vowel by one that is at least `OTHER_VOWEL` away, and a phoneme that
-    is not the last one is left out. What people vary without changing the word is not: unstressed vowels, vowels near
-    each other, which differ between accents, last consonants that they drop, and the pairs in `SAME_WORD`. Nothing is
-    added, since the word would be whole in the result.
+    is not the last one is left out. Sounds that people vary without changing the word stay as they are: unstressed
+    vowels, vowels near each other, which differ between accents, last consonants that they drop, and the pairs in
+    `SAME_WORD`. Nothing is added, since the word would be whole in the result.
     """
     changed = {}
     for spoken in stressed_phonemes(words):

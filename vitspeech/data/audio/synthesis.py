@@ -163,7 +163,11 @@ def synthesize(texts: Sequence[str], voices: Sequence[Voice]) -> list[Tensor]:
 
 @functools.cache
 def voices_of(split: str) -> tuple[tuple[str, str], ...]:
-    """The (language, variant) pairs of a split. Variants with the same formants are in the same split."""
+    """The (language, variant) pairs of a split. Variants with the same formants are in the same split.
+
+    Raises:
+        InputError: If the split is unknown.
+    """
     if split not in SPLITS:
         raise InputError(f"split {split!r} is unknown; known: {', '.join(SPLITS)}")
     speakers = [variant for variant in variants() if split_of(variant) == split]

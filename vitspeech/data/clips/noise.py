@@ -61,8 +61,8 @@ def synthesize(count: int, voices: Tensor, sample_rate_hz: int) -> Tensor:
 def filters(waveforms: Tensor, sample_rate_hz: int) -> Tensor:
     """A random filter for each clip (B, N): its response at each frequency of the spectrum, complex (B, N // 2 + 1).
 
-    It has a smooth part in decibels, and one resonance, narrow or wide, that makes a tone of hiss and a knock of a
-    click.
+    It has a smooth part in decibels, and one resonance, narrow or wide, which turns hiss into a tone and a
+    click into a knock.
     """
     samples = waveforms.shape[1]
     frequency_hz = torch.fft.rfftfreq(samples, 1 / sample_rate_hz, device=waveforms.device)

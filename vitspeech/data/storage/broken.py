@@ -27,7 +27,7 @@ def readable_files(
         most: The largest share of broken files.
 
     Returns:
-        The places of the files that can be read, and what `check` has returned for each of them.
+        The indices of the files that can be read, and what `check` returned for each of them.
 
     Raises:
         InputError: If there are more.

@@ -74,7 +74,7 @@ class Shards:
         if number not in self.open:
             shard = mapped(self.files[number], SCHEMA)
             if shard.num_record_batches != -(-items // self.rows_per_batch):
-                raise InputError(f"{self.files[number]}: has not the items that pack.json says")
+                raise InputError(f"{self.files[number]}: does not have the items that pack.json lists")
             if len(self.open) == MOST_OPEN:
                 self.open.popitem(last=False)
             self.open[number] = shard
@@ -89,7 +89,7 @@ def value(columns: pyarrow.RecordBatch, row: int, file: Path) -> memoryview:
     """
     _, offsets, content = columns.column(0).buffers()
     if not row < columns.num_rows or content is None or offsets.size < 8 * (row + 2):
-        raise InputError(f"{file}: has not the items that pack.json says")
+        raise InputError(f"{file}: does not have the items that pack.json lists")
     begin, end = memoryview(offsets)[8 * row : 8 * row + 16].cast("q")
     if not 0 <= begin <= end <= content.size:
         raise InputError(f"{file}: is broken (an item lies outside of it)")
@@ -111,7 +111,7 @@ def mapped(file: Path, schema: pyarrow.Schema | None = None) -> pyarrow.RecordBa
     except ARROW_ERRORS as error:
         raise broken(file, error) from None
     if schema is not None and not reader.schema.equals(schema):
-        raise InputError(f"{file}: has not the columns of a pack")
+        raise InputError(f"{file}: does not have the columns of a pack")
     return reader
 
 
@@ -167,7 +167,7 @@ class Pack:
 
     Raises:
         FileNotFoundError: If there is no pack, or one of its files is missing.
-        InputError: If it is not finished, or a file has not the size that it was written with.
+        InputError: If it is not finished, or a file does not have the size that it was written with.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -200,7 +200,7 @@ class Pack:
         """What describes the items of a split, mapped into memory as well.
 
         Raises:
-            InputError: If the file is broken, or has not the items of the split.
+            InputError: If the file is broken, or does not have the items of the split.
         """
         file = index_file(self.folder, split)
         try:

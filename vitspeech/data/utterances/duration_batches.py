@@ -24,13 +24,13 @@ class DurationBatches(Batches):
 
     Args:
         durations_s: Duration of each utterance in seconds (U,).
-        seconds: Most seconds of an optimizer step, with padding, in all processes together.
+        seconds: Maximum duration of an optimizer step in seconds, with padding, in all processes together.
         seed: The run's seed.
         accumulate: Batches of a process whose gradients are added up in an optimizer step.
         ranks: Number of processes; `None` is those of this run.
 
     Raises:
-        InputError: If the longest utterance does not leave one for each batch of each process, or there are too few.
+        InputError: If a step can't hold the longest utterance once per batch and process, or there are too few.
     """
 
     def __init__(

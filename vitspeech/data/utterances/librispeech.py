@@ -44,7 +44,7 @@ class LibriSpeech(RecordedData):
         test: Subsets of the test, such as `test-clean`.
         validation_speakers: Speakers of the training subsets that are held out for validation.
         test_speakers: Speakers of the training subsets that are held out for the test.
-        hours: Train on about so many hours: utterances of all speakers, chosen by a hash; `None` is all.
+        hours: Train on about this many hours: utterances of all speakers, chosen by a hash; `None` is all.
         units: What is recognized: `characters` (with a space between words), `pieces` of words (byte-pair units), or
             `words`.
         vocabulary: All words, or all characters including the space; `training` is those of the training transcripts.
@@ -140,7 +140,7 @@ class LibriSpeech(RecordedData):
 
     @cached_property
     def listed(self) -> dict[str, list[Recording]]:
-        """The recordings of each split, without those of a split that has a subset of its own that is missing."""
+        """The recordings of each split, except for splits whose own subset is missing."""
         splits = {
             split: [item for subset in subsets for item in list_subset(self.root / subset)]
             for split, subsets in self.subsets.items()

@@ -191,7 +191,7 @@ class RecordedData(UtteranceData):
             foreign |= self.foreign(recording.words)
         if foreign:
             names = ", ".join(map(repr, sorted(foreign)))
-            warnings.warn(f"held-out transcripts have characters that training has not: {names}", stacklevel=2)
+            warnings.warn(f"held-out transcripts have characters that training does not have: {names}", stacklevel=2)
         self.splits = splits
 
     def item_names(self) -> dict[str, list[str]]:

@@ -126,7 +126,7 @@ class WordSequences(UtteranceData):
         return sets or {"drawn": self.fixed_utterances("test", sampler)}
 
     def transcripts(self, split: str) -> list[list[str]]:
-        """The words of each utterance of a split; for training those of `count` utterances, of which it has no end."""
+        """The words of each utterance of a split; for training, which has no end, those of `count` utterances."""
         if split != "train":
             return super().transcripts(split)
         generator, sampler = numpy.random.default_rng(self.seed), self.sampler(split)

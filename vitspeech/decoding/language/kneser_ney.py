@@ -6,9 +6,10 @@ Chen and Goodman (1998), "An empirical study of smoothing techniques for languag
     γ(h) = (D1 N1(h) + D2 N2(h) + D3+ N3+(h)) / c(h·),
     D1 = 1 - 2 Y t2 / t1, D2 = 2 - 3 Y t3 / t2, D3+ = 3 - 4 Y t4 / t3, Y = t1 / (t1 + 2 t2),
 
-where ti n-grams of an order have the count i, and Ni(h) of those that begin with h. Counts of n-grams below the highest
-order are the numbers of different tokens before them, except for those that begin with <s>, which nothing precedes.
-The unigrams are interpolated with the uniform distribution. KenLM's `lmplz` does the same (Heafield et al. 2013).
+where ti is the number of n-grams of an order with the count i, and Ni(h) the number of those that begin with h. Counts
+of n-grams below the highest order are the numbers of different tokens before them, except for those that begin with
+<s>, which nothing precedes. The unigrams are interpolated with the uniform distribution. KenLM's `lmplz` does the same
+(Heafield et al. 2013).
 
 All counts of an order come from one sort, so that the time is that of `order` sorts of as many numbers as there are
 tokens.

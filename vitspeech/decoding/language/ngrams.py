@@ -85,7 +85,7 @@ class NgramModel:
         return self.advance(0, self.index[BEGIN])
 
     def links(self) -> tuple[numpy.ndarray, numpy.ndarray]:
-        """For each node that of its longest suffix in the model, and the state it leads to.
+        """For each node, the node of its longest suffix in the model, and the state that it leads to.
 
         A node that is not a context of any n-gram, and that has no back-off weight, gives the same probabilities as its
         suffix, and so it leads to the state of the suffix.
@@ -164,7 +164,7 @@ class NgramModel:
         return total
 
     def perplexity(self, utterances: Sequence[Sequence[int]]) -> float:
-        """exp(-log p / n) of some utterances with n tokens, of which each end is one."""
+        """exp(-log p / n) of some utterances with n tokens, including one end token per utterance."""
         count = sum(len(utterance) + 1 for utterance in utterances)
         return float(numpy.exp(-sum(map(self.score, utterances)) / count))
 

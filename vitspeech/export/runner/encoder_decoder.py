@@ -63,14 +63,22 @@ class Model:
         return self.read_symbols(given) if self.symbols else self.read_recording(given)
 
     def read_recording(self, path: str) -> numpy.ndarray:
-        """Read a recording of at most `LONGEST_S`."""
+        """Read a recording of at most `LONGEST_S`: int16 (N,).
+
+        Raises:
+            ValueError: As `read_sound`, or if it is longer.
+        """
         samples = read_sound(path, self.sample_rate_hz)
         if len(samples) > LONGEST_S * self.sample_rate_hz:
             raise ValueError(f"{path}: lasts {len(samples) / self.sample_rate_hz:.1f} s, above {LONGEST_S:g} s")
         return samples
 
     def read_symbols(self, text: str) -> numpy.ndarray:
-        """Read symbols, separated by spaces; if all are single characters, also without."""
+        """Read symbols, separated by spaces; if all are single characters, also without: indices (N,).
+
+        Raises:
+            ValueError: If there are none, or one is unknown.
+        """
         parts = list("".join(text.split())) if all(len(symbol) == 1 for symbol in self.symbols) else text.split()
         if not parts:
             raise ValueError(f"{text!r}: no symbols")

@@ -77,7 +77,11 @@ def check_same(graph: Any, folder: str | Path, about: dict[str, Any]) -> None:
 
 
 def check_file(path: str | Path) -> None:
-    """Refuse what is no file, or has no content."""
+    """Check that a file exists and has content.
+
+    Raises:
+        ValueError: If it does not.
+    """
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path}: a folder; give files")

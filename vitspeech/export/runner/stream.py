@@ -88,7 +88,7 @@ class Model:
         return numpy.concatenate([self.rows(silence[:0]), *rows])
 
     def step(self, samples: numpy.ndarray, valid: bool) -> list[numpy.ndarray]:
-        """One step of the graph: its row of logits, of a labeler F rows (F, C); none while the look-ahead fills."""
+        """One step of the graph: a row of logits, or F rows for a labeler (F, C); none while the look-ahead fills."""
         feeds = {"samples": samples[None], "valid": numpy.array([valid], numpy.float32), "state": self.state}
         logits, valid_out, self.state = self.graph.run(OUTPUTS, feeds)
         return [logits] if valid_out[0] > 0.5 else []
@@ -102,7 +102,7 @@ class Model:
 
 
 def decoder_of(about: dict):
-    """What makes words of logits: keyword spotting, or greedy decoding of CTC or of labels of frames."""
+    """The decoder that turns logits into words: keyword spotting, or greedy decoding of CTC or of frame labels."""
     times = {"hop_s": about["row_ms"] / 1000, "first_s": about["first_row_ms"] / 1000}
     if about["task"] != "classification":
         from unit_runs import UnitDecoder

@@ -113,8 +113,8 @@ def effective_fields(
 def differentiable_recurrence(network: nn.Module) -> Iterator[None]:
     """A context in which recurrent layers can be differentiated on a GPU.
 
-    cuDNN keeps what the gradient needs in training mode only, where a layer differs from evaluation mode by its
-    dropout, which is off here.
+    cuDNN stores what the backward pass needs only in training mode. There, recurrent layers differ from evaluation mode
+    only in their dropout, which is off here.
     """
     layers = [module for module in network.modules() if isinstance(module, nn.RNNBase)]
     before = [(layer.training, layer.dropout) for layer in layers]
