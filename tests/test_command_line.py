@@ -1,9 +1,13 @@
-"""What commands share: the device that `--device` names."""
+"""What commands share: the device that `--device` names, and their output."""
+
+import io
+import os
 
 import pytest
 import torch
 from running import one_line
 
+from vitspeech import command_line
 from vitspeech.command_line import find_device
 from vitspeech.errors import InputError
 
@@ -54,3 +58,10 @@ def test_a_device_is_checked_before_the_model_is_loaded(command, gpus, tmp_path,
     others = {"evaluate": (), "compare": ("-o", tmp_path / "report")}.get(verb, (tmp_path,))
     result = command(verb, tmp_path / "no model is read", *others, "--device", "cuda:7")
     assert one_line(result) == f"vitspeech {verb}: --device cuda:7: there is no such GPU; the only GPU is cuda:0"
+
+
+def test_names_that_are_not_utf_8_are_printed_as_they_are(monkeypatch):
+    output = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(output, "utf-8"))
+    command_line.run(lambda: print(os.fsdecode(b"bad\xff.jpg")), "vitspeech predict")
+    assert output.getvalue() == b"bad\xff.jpg\n"

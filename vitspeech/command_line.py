@@ -1,6 +1,7 @@
 """What commands share: their parser, and how they report errors: bad input in one line, a bug with its traceback."""
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -226,6 +227,8 @@ def run(command: Callable[[], None], name: str) -> None:
         command: Parses its arguments and does the work.
         name: Precedes each message; see `program`.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are not UTF-8 are printed as they are
     original = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"{name}: warning: {' '.join(str(message).split())}\n"
     if os.environ.get("VITSPEECH_TRACEBACK"):

@@ -1,6 +1,7 @@
 """`vitspeech stream`: words with times, false alarms, and models that cannot stream."""
 
 import re
+import signal
 
 import pytest
 import soundfile
@@ -10,7 +11,7 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech.checkpoint.folder import save
-from vitspeech.commands.stream import print_transcript
+from vitspeech.commands.stream import print_transcript, until_interrupt
 from vitspeech.decoding.units import Segment
 from vitspeech.inference.label_stream import LabelStream
 from vitspeech.samples import FOLDER
@@ -185,6 +186,19 @@ def test_an_interruption_clears_the_line_of_a_terminal(monkeypatch, capsys):
     with pytest.raises(KeyboardInterrupt):
         print_transcript(interrupted())
     assert capsys.readouterr().out == "left\r\x1b[K"
+
+
+def test_an_interruption_ends_the_recording_and_a_second_one_the_command():
+    before = signal.getsignal(signal.SIGINT)
+    parts = until_interrupt(iter("abc"))
+    assert next(parts) == "a"
+    signal.raise_signal(signal.SIGINT)
+    assert list(parts) == [] and signal.getsignal(signal.SIGINT) is before
+    parts = until_interrupt(iter("abc"))
+    next(parts)
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("term", [None, "dumb"])

@@ -10,6 +10,7 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech.checkpoint.folder import save
+from vitspeech.commands.transcribe import table_rows
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.inference.subtitles import to_subtitles
 from vitspeech.inference.transcribe import Transcript
@@ -222,6 +223,13 @@ def test_times_and_tables_give_words_or_units_on_request(command, spelling, word
     assert [line.partition(" s  ")[2] for line in lines[1:]] == expected
     command("transcribe", spelling, words, "--out", table, *option)
     assert [row["unit"] for row in csv.DictReader(table.read_text().splitlines())] == expected
+
+
+def test_units_without_times_have_rows_in_a_table_of_units():
+    said = Transcript("ab c", (), 0.0, (0, 1, 3, 2))
+    assert [row[1] for row in table_rows(Path("a.wav"), said, "abc ")] == ["a", "b", " ", "c"]
+    assert [row[1] for row in table_rows(Path("a.wav"), said, "")] == ["ab", "c"]
+    assert table_rows(Path("a.wav"), Transcript("", (), 0.0), "abc ") == [(Path("a.wav"), "", None, None, "ok")]
 
 
 def test_a_table_of_words_is_not_resumed_with_units(

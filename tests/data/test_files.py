@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vitspeech.data.files import find_files, walk_files, walk_folder, write_csv
+from vitspeech.data.files import find_files, walk_files, walk_folder, write_csv, write_text
 
 
 def test_a_table_is_read_back_as_it_was_given(tmp_path):
@@ -53,6 +53,8 @@ def test_a_folder_that_is_not_there_is_named_before_a_row_is_made(tmp_path):
 def test_a_table_names_files_whose_names_are_not_utf_8(tmp_path):
     write_csv(tmp_path / "table.csv", ["file"], [(os.fsdecode(b"bad\xff.jpg"),)])
     assert (tmp_path / "table.csv").read_text(encoding="utf-8").split() == ["file", r"bad\udcff.jpg"]
+    write_text(os.fsdecode(b"bad\xff.jpg"), tmp_path / "text")
+    assert (tmp_path / "text").read_text(encoding="utf-8") == r"bad\udcff.jpg"
 
 
 def test_a_folder_stands_for_its_files_and_those_of_linked_folders_but_not_hidden_ones(tmp_path):

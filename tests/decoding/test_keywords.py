@@ -224,6 +224,7 @@ def test_the_refractory_period_counts_from_the_end_of_the_last_detection():
         ({"token_probability": -0.1}, "token_probability=-0.1 is not within"),
         ({"used_probability": math.nan}, "used_probability=nan is not within"),
         ({"least_fraction": 1.5}, "least_fraction=1.5 is not within"),
+        ({"least_fraction": 0}, "least_fraction=0 divides a sum of no logits by 0"),
         ({"refractory_s": -1.0}, "refractory_s=-1.0 is not a number of seconds"),
         ({"smoothing_s": math.inf}, "smoothing_s=inf is not a number of seconds"),
         ({"pause_s": math.nan}, "pause_s=nan is not a number of seconds"),

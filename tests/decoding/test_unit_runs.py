@@ -49,6 +49,12 @@ def test_the_mean_probability_of_a_run_decides_however_it_is_cut_and_restored(se
     assert found([*other.push(rows), *other.flush()]) == expected(rows)  # nothing is left of the first recording
 
 
+@pytest.mark.parametrize("tokens", [[3, 1], [1, 3, 0], [3.0, 1.0, 0.0]])
+def test_what_is_no_state_is_refused(tokens):
+    with pytest.raises((TypeError, ValueError)):
+        decoder().restore({"tokens": numpy.array(tokens), "total": numpy.array(0.5)})
+
+
 def test_without_a_least_probability_every_long_run_is_a_unit():
     any_run = UnitDecoder(LABELS, hop_s=0.1, **TIMES)
     rows = logits(0)

@@ -126,6 +126,7 @@ def test_groups_without_trials_are_left_out():
     right, groups = torch.tensor([2, 0, 4]), ["a", "b", "c"]
     assert accuracy_interval(right, right, groups) == wilson_interval(1.0, 2)
     assert accuracy_interval(torch.tensor([1, 0]), torch.tensor([2, 0]), ["a", "b"]) == wilson_interval(0.5, 2)
+    assert accuracy_interval(torch.tensor([0.0]), torch.tensor([0.5]), None) == wilson_interval(0.0, 1)
 
 
 @pytest.mark.parametrize(

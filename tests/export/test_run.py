@@ -249,7 +249,9 @@ def test_a_state_that_is_missing_broken_or_of_another_model_is_refused(bare, exp
     state.write_bytes(b"")
     assert f"{state}: not the state of a model" in refused(bare, folder, TALK, "--load-state", state)
     parts = dict(numpy.load(tmp_path / "whole.npz"))
-    for change in ({"state": parts["state"][:, 1:]}, {"pending": parts["state"]}, {"decoder_runs": numpy.zeros(3)}):
+    unknown_word = {"decoder_runs": numpy.array([[99, 0, 1, numpy.nan]])}
+    changes = ({"state": parts["state"][:, 1:]}, {"pending": parts["state"]}, {"decoder_runs": numpy.zeros(3)})
+    for change in (*changes, unknown_word):
         numpy.savez(state, **parts | change)
         line = refused(bare, exported("speech-commands-causal"), TALK, "--load-state", state)
         assert f"{state}: a damaged state" in line

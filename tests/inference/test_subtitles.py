@@ -89,7 +89,13 @@ def test_a_cue_ends_at_a_pause_and_is_shown_for_a_second_unless_the_next_one_beg
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "00:00:00,000"), (59.9996, "00:01:00,000"), (3599.5, "00:59:59,500"), (400_000, "111:06:40,000")],
+    [
+        (-0.0025, "00:00:00,000"),
+        (0, "00:00:00,000"),
+        (59.9996, "00:01:00,000"),
+        (3599.5, "00:59:59,500"),
+        (400_000, "111:06:40,000"),
+    ],
 )
 def test_timestamps_are_rounded_and_have_hours(seconds, text):
     assert timestamp(seconds, ",") == text

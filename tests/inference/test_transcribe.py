@@ -14,7 +14,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import vitspeech
+from vitspeech.attention.positions import LearnedPositions
 from vitspeech.checkpoint.folder import Model
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.inference.transcribe import Search, Segment, is_transcribing, transcribe, transcribe_batch
 from vitspeech.models import SpeechLabeler, SpeechRecognizer, SpeechTranscriber
@@ -352,3 +354,15 @@ def test_a_broken_recording_is_reported_and_the_others_are_transcribed(recording
         found.append(path.name)
         assert transcript == expected[path]
     assert found == ["a.wav", "b.flac", "b2.wav", "c.ogg"]
+
+
+def test_a_recording_that_the_network_refuses_is_reported_and_the_others_are_transcribed(tmp_path):
+    for name, seconds in (("a", 1.0), ("b", 3.0), ("c", 1.0)):
+        soundfile.write(tmp_path / f"{name}.wav", numpy.zeros(int(16_000 * seconds)), 16_000)
+    released, found = model(build(dtype=torch.float32, positions=LearnedPositions(50, 12))), []
+    for path, transcript in transcribe(released, [tmp_path], on_error=lambda path, error: found.append(str(error))):
+        found.append((path.name, transcript.indices))
+    assert [name for name, _ in (found[0], found[2])] == ["a.wav", "c.wav"]
+    assert found[1] == f"{tmp_path / 'b.wav'}: a sequence of 98 tokens is longer than the 50 positions"
+    with pytest.raises(InputError, match=r"b\.wav: a sequence of 98 tokens"):
+        list(transcribe(released, [tmp_path]))

@@ -20,6 +20,8 @@ def test_wilsons_interval_by_hand():
     # z² = 3.8415; for 8 of 10: center (0.8 + 0.19207) / 1.38415, half width 1.95996 / 1.38415 · √(0.016 + 0.0096037).
     assert wilson_interval(0.8, 10) == pytest.approx((0.490162, 0.943318), abs=1e-5)
     assert wilson_interval(1.0, 10)[1] == pytest.approx(1)
+    ends = [(wilson_interval(0.0, count)[0], wilson_interval(1.0, count)[1]) for count in range(1, 1000)]
+    assert all(low >= 0 and high <= 1 and str(round(low, 4)) == "0.0" for low, high in ends)  # but for rounding
 
 
 def test_poisson_intervals_are_garwoods():

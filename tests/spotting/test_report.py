@@ -185,6 +185,9 @@ def test_a_keyword_called_all_has_its_threshold_in_the_table(report):
 def test_a_second_report_replaces_the_first_and_other_files_are_refused(report, tmp_path):
     check_report_folder(report)
     check_report_folder(tmp_path / "new")
+    (tmp_path / "alarms").mkdir()
+    with pytest.raises(InputError, match=r"has other files \(alarms\)"):
+        check_report_folder(tmp_path)
     (tmp_path / "thesis.txt").write_text("")
     with pytest.raises(InputError, match=r"has other files \(thesis.txt\)"):
         check_report_folder(tmp_path)

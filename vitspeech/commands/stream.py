@@ -14,9 +14,10 @@ writes, or the defaults. The first line of the output states them. --picture dra
 
 import os
 import shutil
+import signal
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ from typing import TYPE_CHECKING
 from vitspeech import command_line
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from vitspeech.decoding.keywords import Detection
     from vitspeech.decoding.spotting_settings import SpottingSettings
     from vitspeech.inference.transcribe import Segment
@@ -113,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     show = print_transcript if is_transcribing(model) else print_words
     hear = listener.live if is_transcribing(model) else listener.words
     if recording is None:
-        show(hear(listen(rate, PART_S)))
+        show(hear(until_interrupt(listen(rate, PART_S))))
         return
     start = time.perf_counter()
     count = show(hear(part for parts in recording for part in parts.split(round(PART_S * rate))))
@@ -126,6 +129,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.picture:
         draw_transcript(model, Path(options.file), options.picture, search=search)
         print(options.picture)
+
+
+def until_interrupt(parts: "Iterable[Tensor]") -> "Iterator[Tensor]":
+    """The parts until Ctrl-C, which ends the recording, so that its last words are decided. A second one interrupts."""
+    is_over = False
+
+    def end(*_: object) -> None:
+        nonlocal is_over
+        is_over = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        for part in parts:
+            if is_over:
+                return
+            yield part
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def operating_point(settings: "SpottingSettings", given: Collection[str], has_card: bool) -> str:

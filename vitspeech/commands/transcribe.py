@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with open_results(table, COLUMNS, model, options.paths, **options_of_table) as rows:
             unread = command_line.UnreadFiles("transcribe", rows)
             for path, transcript in results(on_error=unread.add, after=stopped_at(rows)):
-                rows.add(path, table_rows(path, transcript, options.units))
+                rows.add(path, table_rows(path, transcript, model.labels if options.units else ()))
         print(table)
     unread.exit()
     if options.picture:
@@ -162,12 +162,16 @@ def timed(transcript: "Transcript", units: bool) -> "tuple[Segment, ...]":
     return transcript.units if units else transcript.words
 
 
-def table_rows(path: Path, transcript: "Transcript", units: bool) -> list[tuple]:
-    """One row per word or unit, with empty times if they are unknown; an empty row if there are no words."""
+def table_rows(path: Path, transcript: "Transcript", units: Sequence[str]) -> list[tuple]:
+    """One row per word, or per unit if the names of the units are given, with empty times if they are unknown.
+
+    Without words there is one empty row.
+    """
     if transcript.units:
-        said = timed(transcript, units)
+        said = timed(transcript, bool(units))
         return [(path, one.label, one.start_s, one.end_s, "ok") for one in said] or [(path, "", None, None, "ok")]
-    return [(path, word, None, None, "ok") for word in transcript.text.split() or [""]]
+    said = [units[index] for index in transcript.indices] if units else transcript.text.split()
+    return [(path, name, None, None, "ok") for name in said or [""]]
 
 
 def check_subtitles(out: Path, form: str, is_one: bool) -> None:

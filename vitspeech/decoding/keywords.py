@@ -160,13 +160,21 @@ class KeywordDecoder:
         }
 
     def restore(self, state: Mapping[str, numpy.ndarray]) -> None:
-        """Go on from what `state` returned."""
-        self.posteriors, self.logits, self.is_free = (state[name] for name in ("posteriors", "logits", "is_free"))
-        self.count, self.last_end_s = int(state["count"]), float(state["last_end_s"])
-        self.oldest = self.count - len(self.logits)
+        """Go on from what `state` returned; a KeyError, TypeError or ValueError tells that it is something else."""
+        logits, runs, count = state["logits"], state["runs"], int(state["count"])
+        words, first, last, _ = runs.T
+        names = ("posteriors", "logits", "is_free")
+        shapes = [self.posteriors.shape, (len(logits), len(self.labels)), (len(logits),)]
+        of_this = shapes == [state[name].shape for name in names] and len(logits) <= count
+        is_run = numpy.isin(words, numpy.flatnonzero(self.is_word)) & (first >= 0) & (first <= last) & (last < count)
+        if not of_this or not is_run.all() or any(state[name].dtype != getattr(self, name).dtype for name in names):
+            raise ValueError("not a state of this decoder")
+        self.posteriors, self.logits, self.is_free = (state[name] for name in names)
+        self.count, self.last_end_s = count, float(state["last_end_s"])
+        self.oldest = count - len(logits)
         self.runs = {
             int(word): Run(int(first), int(last), None if math.isnan(probability) else probability)
-            for word, first, last, probability in state["runs"].tolist()
+            for word, first, last, probability in runs.tolist()
         }
 
     def selected(self, candidates: list[Detection]) -> list[Detection]:

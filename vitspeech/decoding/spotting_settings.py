@@ -22,7 +22,7 @@ class SpottingSettings:
         pause_s: A word ends after this many seconds without a token of it; at least one token.
         shortest_s: Minimum duration of a word, rounded up.
         used_probability: Probability from which the tokens of a candidate don't count for later ones.
-        least_fraction: A sum of logits is divided by at least this fraction of a clip's tokens.
+        least_fraction: A sum of logits is divided by at least this fraction of a clip's tokens, above 0.
 
     Raises:
         InputError: If a number is out of its range; the message names it.
@@ -45,6 +45,8 @@ class SpottingSettings:
             check_probability("threshold", self.thresholds)
         for name in ("token_probability", "used_probability", "least_fraction"):
             check_probability(name, getattr(self, name))
+        if self.least_fraction == 0:
+            raise InputError("least_fraction=0 divides a sum of no logits by 0; give a larger one")
         for name in ("refractory_s", "smoothing_s", "pause_s", "shortest_s"):
             value = getattr(self, name)
             if not is_number(value) or not 0 <= value <= LONGEST_S:

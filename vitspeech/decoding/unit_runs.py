@@ -3,6 +3,7 @@
 With CTC, the last class is the blank, which is no unit. Shapes: T tokens, C classes.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -88,6 +89,12 @@ class UnitDecoder:
         return {"tokens": tokens, "total": numpy.array(self.total)}
 
     def restore(self, state: Mapping[str, numpy.ndarray]) -> None:
-        """Go on from what `state` returned."""
-        self.count, self.first, self.newest = state["tokens"].tolist()
-        self.total = float(state["total"])
+        """Go on from what `state` returned.
+
+        Raises:
+            KeyError, TypeError, ValueError: If it is something else.
+        """
+        count, first, newest = map(operator.index, state["tokens"].tolist())
+        if not 0 <= first <= count:
+            raise ValueError("not a state of this decoder")
+        self.count, self.first, self.newest, self.total = count, first, newest, float(state["total"])

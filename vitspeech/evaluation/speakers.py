@@ -40,7 +40,7 @@ def accuracy_interval(correct: Tensor, totals: Tensor, groups: Sequence[Hashable
     Shape:
         (N,), (N,) -> low, high
     """
-    accuracy, trials = float(correct.sum() / totals.sum()), int(totals.sum())
+    accuracy, trials = float(correct.sum() / totals.sum()), max(int(totals.sum()), 1)
     if groups is None:
         return wilson_interval(accuracy, trials)
     correct, totals = group_sums(correct.double(), groups), group_sums(totals.double(), groups)

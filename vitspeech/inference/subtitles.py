@@ -96,7 +96,7 @@ def grouped(words: Iterable[Segment]) -> Iterator[Sequence[Segment]]:
 
 
 def timestamp(seconds: float, mark: str) -> str:
-    """Hours, minutes, seconds and milliseconds, with `mark` before the milliseconds: 00:01:02,345."""
-    milliseconds = round(1000 * seconds)
+    """Hours, minutes, seconds and milliseconds, with `mark` before the milliseconds: 00:01:02,345; at least 0."""
+    milliseconds = max(round(1000 * seconds), 0)
     minutes, rest = divmod(milliseconds, 60_000)
     return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{mark}{rest % 1000:03}"

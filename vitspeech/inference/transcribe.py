@@ -110,15 +110,11 @@ def transcribe(
     check_search(model, search)
     from vitspeech.inference.long_recordings import transcribe_long, why_not_streamed  # they import this module
 
-    device, refusal = next(model.network.parameters()).device, why_not_streamed(model)
+    refusal = why_not_streamed(model)
 
-    def run(_: list[Path], recordings: list[Tensor | AudioParts]) -> Iterator[Transcript | Exception]:
-        samples = [recording for recording in recordings if isinstance(recording, Tensor)]
-        found = iter(())
-        if samples:
-            lengths = torch.tensor([len(recording) for recording in samples], device=device)
-            waveforms = pad_sequence(samples, True).to(device) / 32768
-            found = iter(transcribe_batch(model.network, model.labels, waveforms, lengths, search))
+    def run(files: list[Path], recordings: list[Tensor | AudioParts]) -> Iterator[Transcript | Exception]:
+        both = zip(files, recordings, strict=True)
+        found = iter(transcribe_short(model, [item for item in both if isinstance(item[1], Tensor)], search))
         for recording in recordings:
             try:
                 is_short = isinstance(recording, Tensor)
@@ -148,6 +144,23 @@ def read_recording(path: Path, sample_rate_hz: int, refusal: str | None) -> Tens
         if refusal is not None:
             raise InputError(str(error).removesuffix(IN_PARTS) + refusal) from None
     return AudioParts(path, sample_rate_hz)
+
+
+def transcribe_short(
+    model: Model, recordings: Sequence[tuple[Path, Tensor]], search: Search | None
+) -> list[Transcript | InputError]:
+    """Transcribe recordings, int16 (N,) each, in one batch. For one that the network refuses, the error is returned."""
+    if not recordings:
+        return []
+    device = next(model.network.parameters()).device
+    lengths = torch.tensor([len(samples) for _, samples in recordings], device=device)
+    waveforms = pad_sequence([samples for _, samples in recordings], True).to(device) / 32768
+    try:
+        return transcribe_batch(model.network, model.labels, waveforms, lengths, search)
+    except InputError as error:
+        if len(recordings) == 1:
+            return [InputError(f"{recordings[0][0]}: {error}")]
+        return [result for one in recordings for result in transcribe_short(model, [one], search)]
 
 
 @torch.inference_mode()

@@ -20,7 +20,7 @@ def wilson_interval(proportion: float, count: int) -> tuple[float, float]:
     z = Z_95
     center = (proportion + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * math.sqrt(proportion * (1 - proportion) / count + z * z / (4 * count * count))
-    return center - half, center + half
+    return max(0.0, center - half), min(1.0, center + half)  # within 0 .. 1 but for rounding
 
 
 def bootstrap_indices(count: int, resamples: int, *, seed: int = 0) -> Tensor:

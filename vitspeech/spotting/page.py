@@ -30,9 +30,10 @@ def check_report_folder(folder: Path) -> None:
     """Refuse a folder with files of somebody else, which the report's files would be mixed with.
 
     Raises:
-        InputError: If it has a file that no report has.
+        InputError: If it has a file that no report has, or is no report.
     """
-    if folder.is_dir() and (others := sorted({file.name for file in folder.iterdir()} - FILES)):
+    names = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
+    if others := sorted(names - FILES) or sorted(names if JSON not in names else ()):
         raise InputError(f"-o {folder}: has other files ({others[0]}); name a new folder or one with an earlier report")
 
 
@@ -51,11 +52,12 @@ def write_report(
     Returns:
         The path of the page.
     """
-    (folder / ALARMS).mkdir(parents=True, exist_ok=True)
-    for file in (folder / ALARMS).glob("*.wav"):
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(compact(summary) + "\n", folder / JSON)  # first: it tells that the folder is a report
+    (folder / ALARMS).mkdir(exist_ok=True)
+    for file in (file for condition in TITLES for file in (folder / ALARMS).glob(f"{condition}-[0-9][0-9]*-*.wav")):
         file.unlink()
     write_tables(counts, folder)
-    write_text(compact(summary) + "\n", folder / JSON)
     drawing = io.BytesIO()
     draw_det(summary).savefig(drawing, format="png", dpi=DPI)
     (folder / DET).write_bytes(drawing.getvalue())

@@ -1,5 +1,6 @@
 """Reading recordings: any rate, channels and coding in, int16 of one channel out; broken files named."""
 
+import os
 import re
 import struct
 import sys
@@ -11,6 +12,7 @@ import soundfile
 import torch
 
 from vitspeech.data.audio import reading as audio
+from vitspeech.data.audio.parts import AudioParts
 from vitspeech.data.audio.reading import find_audio, fit_length, read_audio, read_clip, read_clips
 
 NOISE = numpy.random.default_rng(0).integers(-9000, 9000, 4801, dtype=numpy.int16)
@@ -308,3 +310,10 @@ def test_folders_are_searched_and_missing_paths_are_reported(tmp_path):
     (tmp_path / "void").mkdir()
     with pytest.raises(FileNotFoundError, match=r"void: no recording in this folder \(.*\.wav\)"):
         find_audio([tmp_path / "void"])
+
+
+def test_a_name_that_is_not_utf_8_is_read(tmp_path):
+    path = tmp_path / os.fsdecode(b"bad\xff.wav")
+    written(tmp_path / "good.wav").rename(path)
+    assert torch.equal(read_audio(path), torch.from_numpy(NOISE))
+    assert b"".join(part.numpy().tobytes() for part in AudioParts(path, 16_000)) == NOISE.tobytes()

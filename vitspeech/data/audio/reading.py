@@ -4,6 +4,7 @@ Shapes: N samples of a recording, F files, L samples per clip.
 """
 
 import io
+import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -142,7 +143,8 @@ def open_audio(path: Path, kind: type[SoundFile] = SoundFile) -> SoundFile:
     """
     if path.suffix.lower() == ".raw":  # SoundFile asks for its sample rate
         raise InputError(f"{path}: samples without a header; convert them to WAV")
-    recording = kind(path.absolute())  # libsndfile reads standard input for the name `-`
+    name = path.absolute()  # libsndfile reads standard input for the name `-`
+    recording = kind(os.fsencode(name) if os.name == "posix" else name)  # a `str` must be UTF-8 for SoundFile
     if recording.frames or recording.format not in ("WAV", "WAVEX"):
         return recording
     recording.close()

@@ -66,9 +66,11 @@ class Model:
         """Read a recording of at most `LONGEST_S`: int16 (N,).
 
         Raises:
-            ValueError: As `read_sound`, or if it is longer.
+            ValueError: As `read_sound`, or if it is longer, or shorter than one token.
         """
         samples = read_sound(path, self.sample_rate_hz)
+        if len(samples) < (shortest := self.about["window_samples"]):
+            raise ValueError(f"{path}: has {len(samples):,} samples, fewer than the {shortest:,} of one token")
         if len(samples) > LONGEST_S * self.sample_rate_hz:
             raise ValueError(f"{path}: lasts {len(samples) / self.sample_rate_hz:.1f} s, above {LONGEST_S:g} s")
         return samples
