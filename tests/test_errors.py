@@ -6,6 +6,7 @@ import typing
 
 import pytest
 import torch
+from arguments import nested
 
 import vitspeech
 from vitspeech.attention import EncoderConfig
@@ -36,7 +37,9 @@ def test_numbers_that_are_not_finite_are_refused(kind, name, hint, bad):
     }
     if "source" in needed:
         needed["source"] = vitspeech.SpokenWords()
-    with pytest.raises(InputError):
+    if kind is vitspeech.JointRecognition:
+        needed["network"] = vitspeech.SpeechTranscriber(2, **nested(ctc=True))
+    with pytest.raises(InputError, match=name):
         kind(**needed | {name: bad if hint is float else (bad, bad)})
 
 

@@ -6,7 +6,14 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from vitspeech.attention import MultiHeadAttention, RelativePositions, dense, kernels, multihead
+from vitspeech.attention import (
+    MultiHeadAttention,
+    RelativePositions,
+    dense,
+    kernels,
+    multihead,
+    truncated_attention,
+)
 from vitspeech.attention.kernels import Kernel, Request, choose_kernel, request_for
 from vitspeech.attention.scores import SCORES
 from vitspeech.attention.windowed.blocks import BLOCK
@@ -136,3 +143,10 @@ def test_the_layer_computes_by_the_chosen_kernel(kernel, function, monkeypatch):
     monkeypatch.setattr(multihead, "choose_kernel", lambda request: kernel)
     MultiHeadAttention(12, 2)(torch.randn(2, 7, 12))
     assert [name for name, call in calls.items() if call.called] == [function]
+
+
+def test_truncated_attention_of_short_sequences_has_dropout():
+    torch.manual_seed(0)
+    tokens = torch.randn(2, 3, 20, 4)
+    outputs = [truncated_attention(tokens, tokens, tokens, 3, 3, dropout=dropout) for dropout in (0.0, 0.0, 0.5, 0.5)]
+    assert torch.equal(*outputs[:2]) and not torch.equal(*outputs[1:3]) and not torch.equal(*outputs[2:])

@@ -61,6 +61,11 @@ def test_words_and_room_are_recorded_and_ready_for_training(command, hears, tmp_
     with pytest.warns(UserWarning, match="too few speakers"):
         items = data.read("test")
     assert set(items.labels.tolist()) == {0, 1, 3} and torch.equal(data.noise, torch.from_numpy(ROOM[: 8 * RATE]))
+    # The silence of the test is not from the training part of the noise.
+    room = numpy.fft.rfft(ROOM.astype(float), 2 * len(ROOM))
+    for clip in items.inputs[items.labels == 3].numpy():
+        matches = numpy.fft.irfft(room * numpy.fft.rfft(clip.astype(float), 2 * len(ROOM)).conj())[: len(ROOM)]
+        assert matches.argmax() >= 8 * RATE
 
 
 def test_bad_takes_are_named_and_asked_for_again(command, hears, tmp_path):

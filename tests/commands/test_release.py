@@ -60,6 +60,6 @@ def test_seeds_that_a_new_release_leaves_out_are_named(command, finished_run, tm
     assert command("release", finished_run, folder).stderr == ""
     card = json.loads((folder / "card.json").read_text())
     (folder / "card.json").write_text(json.dumps(card | {"seeds": [0, 2, 1]}))
-    with pytest.warns(UserWarning, match="shapes: the model before had seeds that this one has not: 1, 2$"):
+    with pytest.warns(UserWarning, match="shapes: the previous model had seeds that this one does not have: 1, 2$"):
         assert command("release", finished_run, folder).returncode == 0
     assert json.loads((folder / "card.json").read_text())["seeds"] == [0]

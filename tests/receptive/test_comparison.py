@@ -3,13 +3,20 @@
 Shapes: B inputs, F log-mel frames.
 """
 
+from dataclasses import replace
+from unittest.mock import Mock
+
 import pytest
 import torch
+from torch.testing import assert_close
 
 from vitspeech import checkpoint
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import SpeechClassifier, SpeechCNN
-from vitspeech.receptive.comparison import Plan, compare, logits_from_frames, planned_states
+from vitspeech.receptive import comparison
+from vitspeech.receptive.comparison import EXAMPLES, Plan, compare, logits_from_frames, planned_states
+from vitspeech.receptive.heads.relevance import at_head, rollout, token_relevance
+from vitspeech.receptive.heads.weights import attention_weights
 from vitspeech.receptive.sample import Sample, sample_for
 from vitspeech.receptive.subjects import subject
 
@@ -76,6 +83,21 @@ def test_heads_are_measured_in_pixels_between_tokens(pictures):
     assert result.heads.distance == pytest.approx(uniform.expand(2, 2).numpy(), rel=0.15)
 
 
+def test_examples_are_rollout_through_all_blocks_and_relevance_where_the_tokens_are(pictures):
+    result, sample = pictures
+    network, inputs = result.subject.model.network, result.subject.inputs(sample.first(EXAMPLES).raw)
+    with torch.no_grad(), attention_weights(network) as weights:
+        network(inputs)
+    values = {"rollout": at_head(network, inputs, rollout(weights)[-1]), "relevance": token_relevance(network, inputs)}
+    maps = {example.what: example.maps for example in result.examples}
+    assert maps.keys() == {"field", *values}
+    for what, tokens in values.items():
+        relative = tokens / tokens.amax(1, keepdim=True)
+        expected = relative.unflatten(1, (8, 8)).repeat_interleave(4, 1).repeat_interleave(4, 2)  # patches of 4 px
+        assert_close(maps[what], expected)
+        assert not torch.allclose(maps[what], expected.mT)
+
+
 def test_the_whole_picture_has_the_models_own_accuracy(pictures):
     result, sample = pictures
     with torch.no_grad():
@@ -92,6 +114,19 @@ def test_speech_is_measured_in_milliseconds_and_at_a_longer_clip(speech):
     assert all([layer.reach for layer in state.layers] == reach for state in speech.states)
     assert speech.heads.look_ahead.max() <= 80 and speech.heads.look_back.max() <= 320
     assert speech.visible.radii[:4] == [0, 2, 4, 6] and speech.visible.count == 4
+
+
+def test_the_visible_window_of_speech_is_around_the_middle_of_the_word(finished_speech_run, monkeypatch):
+    subjects = [subject(str(finished_speech_run))]
+    sample = replace(sample_for(subjects, None, 3), middles=torch.tensor([0, 4000, 15_999]))
+    measured = Mock()
+    monkeypatch.setattr(comparison, "visible_accuracy", measured)
+    network = subjects[0].model.network
+    comparison.measure_visible_accuracy(subjects[0], network, sample, 1)
+    log_mel, centers = network.tokens.log_mel, measured.call_args.kwargs["centers"]
+    frames = (16_000 - log_mel.window_samples) // log_mel.hop_samples  # the last one
+    expected = [0, (4000 - log_mel.window_samples / 2) / log_mel.hop_samples, frames]
+    assert centers.tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind, options", [(SpeechClassifier, {"encoder": {"depth": 1}}), (SpeechCNN, {"depth": 1})])

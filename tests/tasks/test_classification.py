@@ -116,3 +116,18 @@ def test_broken_validation_stops_before_the_weights_are_saved(tmp_path, monkeypa
     ):
         cli.train()
     assert not (run / "last.ckpt").exists()
+
+
+def test_validation_counts_items_alike_and_does_not_smooth_labels():
+    task, logged = Classification(nn.Identity(), label_smoothing=0.2), {}
+    task.labels = list("abc")
+    task.trainer = SimpleNamespace(datamodule=SimpleNamespace(labels=task.labels), current_epoch=0)
+    task.setup("validate")
+    task.log = lambda name, value, **_: logged.update({name: value})
+    logits = torch.tensor([[2.0, 0, 0], [2, 0, 0], [0, 2, 0], [2, 0, 0], [2, 0, 0.5]])
+    labels = torch.tensor([0, 0, 0, 1, 0])
+    task.validation_step((logits[:4], labels[:4]), 0)
+    task.validation_step((logits[4:], labels[4:]), 1)
+    loss = -logits.log_softmax(-1)[range(5), labels].mean()
+    assert logged["val_accuracy"].compute().item() == pytest.approx(3 / 5)
+    assert logged["val_loss"].compute().item() == pytest.approx(loss.item())

@@ -60,9 +60,12 @@ def test_a_transcriber_without_ctc_has_no_recognizer():
 def test_the_loss_is_that_of_transcription_and_transcripts_are_those_of_ctc():
     network, speech = transcriber(ctc=True), noise(SAID, LENGTHS)
     network.ctc_head.weight.data *= 20  # surer than at random, so that there are units between blanks
-    joint = task(network, ctc_weight=0.4)
-    both = task(network, Transcription, ctc_weight=0.4)
-    assert joint.loss(speech).item() == both.loss(speech).item()
+    joint = task(network, ctc_weight=0.4, label_smoothing=0.2)
+    both = task(network, Transcription, ctc_weight=0.4, label_smoothing=0.2)
+    plain = both.loss(speech).item()
+    assert joint.loss(speech).item() == plain
+    assert joint.train().loss(speech).item() == both.train().loss(speech).item() != plain  # smoothed in training only
+    joint.eval(), both.eval()
     loss, units = joint.loss_and_transcripts(*speech)
     assert loss.item() == both.loss_and_transcripts(*speech)[0].item()
     recognizer = vitspeech.Recognition(network.recognizer()).eval()

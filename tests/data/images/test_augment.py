@@ -1,9 +1,11 @@
 """Augmentation: what it may change and what it must leave."""
 
+import numpy
 import pytest
 import torch
 
 from vitspeech.data.images.augment import Augment, cut_out, translate
+from vitspeech.data.images.shapes import Shapes
 
 NOTHING = {"flip": False, "translate": 0}
 
@@ -87,3 +89,25 @@ def test_same_seed_gives_the_same_batch():
 def test_a_negative_number_is_refused_by_name(name):
     with pytest.raises(ValueError, match=f"{name}=-1 is not a number from 0"):
         Augment(**{name: -1})
+
+
+def test_cutmix_pastes_a_box_of_the_partner_and_shares_the_labels():
+    numpy.random.seed(0)
+    images = torch.arange(8.0)[:, None, None, None].expand(8, 3, 16, 16)
+    mixed, shares = Augment(**NOTHING, cutmix=1.0).mix(images, torch.arange(8), 8)
+    assert 0.1 < shares.max() < 0.9  # a box that is neither empty nor the whole image
+    for index, image in enumerate(mixed):
+        assert set(image.unique().tolist()) == {index, 7 - index}  # a batch meets its reverse
+        assert shares[index, index].item() == pytest.approx((image == index).float().mean().item())
+        assert shares[index].sum().item() == pytest.approx(1)
+
+
+def test_batches_of_training_are_cut_out_and_mixed():
+    data = Shapes(60, augment=Augment(**NOTHING, cutout=8))
+    data.setup("fit")
+    plain, labels = data.normalize(data.train.inputs), data.train.labels
+    changed = (cut := data.augment_batch(data.train.inputs, labels)[0]) != plain
+    assert changed.flatten(1).any(1).all() and (cut[changed] == 0).all()
+    data = Shapes(60, augment=Augment(**NOTHING, mixup=0.5))
+    data.setup("fit")
+    assert data.augment_batch(data.train.inputs, labels)[1].shape == (60, 10)

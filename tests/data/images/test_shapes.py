@@ -13,6 +13,8 @@ def test_the_same_number_draws_the_same_pictures():
     assert torch.equal(one.train.inputs, same.train.inputs)
     assert not torch.equal(one.train.inputs, other.train.inputs)
     assert not torch.equal(one.train.inputs[:12], one.validation.inputs)
+    assert not torch.equal(one.read("test").inputs, one.validation.inputs)
+    assert not torch.equal(one.read("test").inputs, other.validation.inputs)
 
 
 def test_pictures_have_the_promised_form():

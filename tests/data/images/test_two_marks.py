@@ -44,6 +44,8 @@ def test_the_same_number_draws_the_same_pictures():
     assert torch.equal(one.train.inputs, same.train.inputs) and torch.equal(one.train.labels, same.train.labels)
     assert not torch.equal(one.train.inputs, other.train.inputs)
     assert not torch.equal(one.train.inputs, one.validation.inputs[:60])
+    assert not torch.equal(one.read("test").inputs, one.validation.inputs)
+    assert not torch.equal(one.read("test").inputs, other.validation.inputs)
     assert one.train.inputs.shape == (60, 3, 32, 32) and one.train.inputs.dtype == torch.uint8
 
 

@@ -66,7 +66,7 @@ def test_the_labels_of_a_model_need_no_training_transcripts(tmp_path):
     card = {"data": {"class_path": "vitspeech.LibriSpeech", "init_args": arguments}}
     model = SimpleNamespace(card=card, labels=list(" 'efgilopst"), preprocessing={}, trust=(), folder=tmp_path)
     data = card_data(model, str(tmp_path))
-    with pytest.warns(UserWarning, match="characters that training has not: 'z'$"):
+    with pytest.warns(UserWarning, match="characters that training does not have: 'z'$"):
         test = data.read("test")
     assert data.labels == model.labels and test.units == [data.encode(["go", "oe"])] * 2
 

@@ -1,5 +1,6 @@
 """Recordings with transcripts: splits, batches, noise, what is wrong with them, and a run from them to a card."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -442,7 +443,7 @@ def test_a_character_that_only_held_out_transcripts_have_is_reported_and_left_ou
     fill(tmp_path, *(f"{a}{b}" for a in "abcdefgh" for b in "abcdefgh"))
     fill(tmp_path, "zab zz", name="validation", first=100)
     fill(tmp_path, "ab", name="test", first=200)
-    with pytest.warns(UserWarning, match="held-out transcripts have characters that training has not: 'z'$"):
+    with pytest.warns(UserWarning, match="held-out transcripts have characters that training does not have: 'z'$"):
         data = made(tmp_path, **units)
     assert data.validation.units == [data.encode(["ab"])] and data.validation.utterances[0].words == ["zab", "zz"]
     fill(tmp_path, "zz", name="validation", first=100)
@@ -538,3 +539,19 @@ def test_labeling_without_times_is_refused(config, tmp_path):
     (tmp_path / "labeling.yaml").write_text(yaml.safe_dump(settings))
     with pytest.raises(ValueError, match="words without times"):
         trained(tmp_path / "labeling.yaml", tmp_path / "run")
+
+
+@pytest.mark.parametrize("units", ["words", "characters"])
+def test_utterances_of_a_batch_are_joined_in_pairs(tmp_path, units):
+    augment = dataclasses.replace(PLAIN, noise_prob=0.0)
+    fill(filled(tmp_path), "go", "left", "stop", "go")
+    for prob, count in ((0.0, 4), (1.0, 2)):
+        data = made(tmp_path, units=units, augment=dataclasses.replace(augment, join_prob=prob))
+        speech, _ = data.train[torch.arange(4), 0]
+        batch = data.augment_batch(speech)
+        assert len(batch.waveforms) == len(batch.units) == count
+        said = [
+            "".join(data.labels[unit] + " " * (units == "words") for unit in row if unit >= 0) for row in batch.units
+        ]
+        assert sorted(" ".join(said).split()) == ["go", "go", "left", "stop"]
+        assert all(len(text.split()) == 4 // count for text in said)
