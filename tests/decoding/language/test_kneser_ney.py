@@ -9,6 +9,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as draw
+from nltk.lm import KneserNeyInterpolated
+from nltk.lm.preprocessing import padded_everygram_pipeline
 
 from vitspeech.decoding.language.kneser_ney import FALLBACK, discounts, estimate
 from vitspeech.decoding.language.ngrams import BEGIN, END, UNKNOWN
@@ -85,13 +87,10 @@ def test_a_token_that_never_occurred_is_possible_and_as_probable_as_the_unknown(
 
 
 def test_perplexity_is_near_that_of_another_library():
-    lm = pytest.importorskip("nltk.lm", reason="NLTK is not installed")
-    from nltk.lm.preprocessing import padded_everygram_pipeline
-
     generator = torch.Generator().manual_seed(0)
     words = [TEXT[place] for place in torch.randint(len(TEXT), (300,), generator=generator).tolist()]
     held_out = [TEXT[place] for place in torch.randint(len(TEXT), (60,), generator=generator).tolist()]
-    other = lm.KneserNeyInterpolated(3)
+    other = KneserNeyInterpolated(3)
     other.fit(*padded_everygram_pipeline(3, words))
     logs = [
         other.logscore(token, ([BEGIN, BEGIN, *word])[place : place + 2]) * math.log(2)
