@@ -136,7 +136,10 @@ BROKEN = {
         "was saved with momentum=0.5 of the optimizer, not ",
     ),
     "other seed": (altered(lambda saved: saved["batches"].update(seed=7)), "was saved with seed_everything=7, not 0"),
-    "no optimizers": (altered(lambda saved: saved["optimizer_states"].clear()), "not the state of one optimizer"),
+    "no optimizers": (
+        altered(lambda saved: saved["optimizer_states"].clear()),
+        "does not have the state of one optimizer",
+    ),
     "no schedule": (altered(lambda saved: saved["lr_schedulers"][0].clear()), "lr_schedulers has no"),
 }
 
