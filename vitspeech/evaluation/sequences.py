@@ -87,7 +87,7 @@ def metrics(aligned: Sequence[Alignment]) -> dict[str, Any]:
     low, high = wilson_interval(right, len(aligned))
     return {
         "sequence_accuracy": right,
-        "interval_95": [round(max(low, 0.0), 4), round(min(high, 1.0), 4)],
+        "interval_95": [round(low, 4), round(high, 4)],
         "symbol_error_rate": sum(alignment.errors for alignment in aligned) / symbols,
         "sequences": len(aligned),
         "symbols": symbols,

@@ -181,8 +181,7 @@ class Counts:
         if count < 2:
             return None
         if len(set(missed)) == 1:
-            low, high = wilson_interval(missed[0], count)
-            return max(low, 0.0), min(high, 1.0)
+            return wilson_interval(missed[0], count)
         values = torch.tensor(missed)
         return bootstrap_ratio_interval(values, torch.ones_like(values), resamples=RESAMPLES, groups=speakers)
 
