@@ -74,11 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m vitspeech.tables", description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="change nothing; exit with status 1 if a table is stale")
     options = parser.parse_args(arguments)
-    stale = [path for path in pages() if path.read_text() != updated(path.read_text())]
+    stale = [path for path in pages() if path.read_text("utf-8") != updated(path.read_text("utf-8"))]
     for path in stale:
         print(f"{path.relative_to(ROOT)}{': tables are out of date' if options.check else ''}")
         if not options.check:
-            path.write_text(updated(path.read_text()))
+            path.write_text(updated(path.read_text("utf-8")), "utf-8")
     if stale and options.check:
         sys.exit("run: python -m vitspeech.tables")
 
@@ -110,7 +110,7 @@ def markdown(header: Sequence[str], rows: Rows | Sequence[Sequence[str]]) -> lis
 
 def read(path: str) -> Any:
     """The content of a JSON file of the checkout."""
-    return json.loads((ROOT / path).read_text())
+    return json.loads((ROOT / path).read_text("utf-8"))
 
 
 def card(name: str) -> dict[str, Any]:

@@ -24,6 +24,8 @@ import vitspeech
 from vitspeech.data.audio.reading import read_clips
 from vitspeech.data.clips.folder import word_recordings
 from vitspeech.data.clips.silence import SILENCE, UNKNOWN
+from vitspeech.data.files import write_json
+from vitspeech.documents import read_json
 from vitspeech.metrics.intervals import bootstrap_ratio_interval
 
 WORDS, COUNTS, OTHERS = ("yes", "no", "stop", "two", "four"), (0, 10, 20, 50), 1500
@@ -50,13 +52,13 @@ def main() -> None:
             recordings = prepare(splits, options.own, count, options.output / f"recordings-{count}") if count else None
             train(options, run, recordings, [argument for argument in training if argument != "--"])
         if not (run / "own_words.json").exists():
-            (run / "own_words.json").write_text(json.dumps(accuracies(run, splits, options.own), indent=2) + "\n")
+            write_json(accuracies(run, splits, options.own), run / "own_words.json")
         report = options.output / f"spot-{count}"
         if not options.no_spot and not (report / "summary.json").exists():
             folders = ["--keywords", options.words, "--speech", options.speech, "--clips", options.clips]
             call("tune", run, "--alarms-per-hour", options.alarms_per_hour, *folders)
             call("spot", run, *folders, "-o", report)
-        rows.append((count, json.loads((run / "own_words.json").read_text())))
+        rows.append((count, read_json(run / "own_words.json")))
     for count, found in rows:
         print(count, json.dumps(found))
 

@@ -2,6 +2,8 @@
 
 import csv
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,13 @@ def test_a_table_names_files_whose_names_are_not_utf_8(tmp_path):
     assert (tmp_path / "table.csv").read_text(encoding="utf-8").split() == ["file", r"bad\udcff.jpg"]
     write_text(os.fsdecode(b"bad\xff.jpg"), tmp_path / "text")
     assert (tmp_path / "text").read_text(encoding="utf-8") == r"bad\udcff.jpg"
+
+
+def test_text_is_utf_8_in_a_locale_that_is_not(tmp_path):
+    code = "from vitspeech.data.files import write_text; write_text('91 \\xb1 1 %', 'text')"
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | locale, check=True)
+    assert (tmp_path / "text").read_text(encoding="utf-8") == "91 ± 1 %"
 
 
 def test_a_folder_stands_for_its_files_and_those_of_linked_folders_but_not_hidden_ones(tmp_path):

@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = shipped_configs()
     width = max(map(len, names))
     for name in names:
-        print(f"{name:{width}}  {summary((config_folder() / f'{name}.yaml').read_text())}")
+        text = (config_folder() / f"{name}.yaml").read_text("utf-8")
+        print(f"{name:{width}}  {summary(text)}")
 
 
 def summary(text: str) -> str:
@@ -55,7 +56,7 @@ def portable(path: Path) -> str:
         return f"extends: {name}{match['rest']}"
 
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8")
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8") from None
     return re.sub(r"^extends: *(?P<parent>[^\s#]+)(?P<rest>.*)$", named, text, flags=re.MULTILINE)

@@ -116,9 +116,9 @@ def check_regular(path: Path) -> None:
 
 
 def write_text(text: str, path: str | Path) -> None:
-    """Write a text file atomically; bytes of file names that are not UTF-8 become escapes, as in `write_csv`."""
+    """Write a UTF-8 text file atomically; bytes of file names that are not UTF-8 become escapes, as in `write_csv`."""
     with replacing(path) as draft:
-        draft.write_text(text, errors="backslashreplace")
+        draft.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(value: Any, path: str | Path) -> None:

@@ -10,7 +10,7 @@ from lightning import LightningDataModule
 from torch import nn
 from torch.utils.data import Dataset
 
-from vitspeech.data.files import sha256
+from vitspeech.data.files import sha256, write_text
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation import sequences
@@ -55,7 +55,7 @@ def evaluate(
         test_sets.append(one)
 
     def write(folder: Path) -> Path:
-        (folder / "errors.txt").write_text("\n".join(listings), encoding="utf-8")
+        write_text("\n".join(listings), folder / "errors.txt")
         write_breakdowns(test_sets, folder, main="characters" if characters else "words")
         return folder / "errors.txt"
 

@@ -10,7 +10,7 @@ from lightning import LightningDataModule
 from torch import nn
 from torch.utils.data import Dataset
 
-from vitspeech.data.files import write_csv
+from vitspeech.data.files import write_csv, write_text
 from vitspeech.data.symbols.batch import SymbolBatch
 from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import ItemTable, Report
@@ -52,7 +52,7 @@ def evaluate(
             drawn = longest(sequences.inputs, outputs)
 
     def write(folder: Path) -> Path:
-        (folder / "errors.txt").write_text("\n".join(listings))
+        write_text("\n".join(listings), folder / "errors.txt")
         write_csv(folder / "lengths.csv", COLUMNS, rows)
         names = data.preprocessing["symbols"], data.labels
         draw_alignments([align_symbols(network, *names, *pair) for pair in drawn], folder / "cross_attention.png")

@@ -70,7 +70,7 @@ def write_demo(
         for name in (name for names in EXAMPLES.values() for name in names):
             shutil.copyfile(SAMPLES / name, draft / "examples" / name)
         examples = {sense: [f"examples/{name}" for name in names] for sense, names in EXAMPLES.items()}
-        labels = [json.loads((draft / model["folder"] / METADATA).read_text())["labels"] for model in models]
+        labels = [json.loads((draft / model["folder"] / METADATA).read_text("utf-8"))["labels"] for model in models]
         tested = write_test_pictures(draft / "examples", labels, data)
         examples["images"] += [f"examples/{name}" for name in tested]
         write_json({"models": models, "examples": examples}, draft / "models.json")

@@ -24,7 +24,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
 from torch import nn
 
 from vitspeech import checkpoint
@@ -34,7 +33,7 @@ from vitspeech.checkpoint.items import TRAINING_ITEMS, split_checksums
 from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_sequences import own_manifests
-from vitspeech.documents import read_json
+from vitspeech.documents import read_json, read_text, read_yaml
 from vitspeech.errors import InputError
 from vitspeech.evaluation import Report
 from vitspeech.plots.curves import draw_learning_curves
@@ -118,7 +117,7 @@ def start(
         lock.acquire(folder)
     check_free(folder)
     try:
-        with (folder / CONFIG).open("x") as file:  # one process only can create it
+        with (folder / CONFIG).open("x", encoding="utf-8") as file:  # one process only can create it
             file.write(config)
     except FileExistsError:
         check_free(folder)
@@ -197,7 +196,7 @@ def next_folder(parent: Path) -> Path:
 
 def model_config(run: Path) -> dict[str, Any]:
     """The `model` of a run's config: `class_path` of the task, and its `init_args`."""
-    return yaml.safe_load((run / CONFIG).read_text())["model"]
+    return read_yaml(run / CONFIG)["model"]
 
 
 def write_results(
@@ -216,7 +215,7 @@ def write_results(
     Returns:
         The file with the errors on the test set.
     """
-    config = yaml.safe_load((run / CONFIG).read_text())
+    config = read_yaml(run / CONFIG)
     distillation = config["model"]["init_args"].get("distillation")
     card = {
         "name": model_name(str(run)),
@@ -233,7 +232,7 @@ def write_results(
         "minutes": round(minutes, 1),
         **read_json(run / "run.json"),
     }
-    draw_learning_curves(read_metrics((run / METRICS).read_text()), run / "learning_curves.png")
+    draw_learning_curves(read_metrics(read_text(run / METRICS)), run / "learning_curves.png")
     errors = report.write(run)
     names, network_config = list(data.labels), model["init_args"].get("network")
     saved = checkpoint.Model(network, names, data.preprocessing, card, network_config, task=model["class_path"])

@@ -28,6 +28,7 @@ from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.data.storage.rows import JoinedRows
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
+from vitspeech.documents import read_text
 from vitspeech.errors import InputError, check_number
 
 FOLDER, URL = "SpeechCommands", "speech_commands_v0.02"
@@ -222,7 +223,7 @@ def list_clips(folder: Path, words: Sequence[str]) -> dict[str, list[Path]]:
         listing = folder / list_name
         if not listing.is_file():
             raise FileNotFoundError(f"{listing}: missing; it lists the clips of the {split} split")
-        lines = enumerate(map(str.strip, listing.read_text().splitlines()), 1)
+        lines = enumerate(map(str.strip, read_text(listing).splitlines()), 1)
         names = {name: number for number, name in lines if name}
         for name, number in names.items():
             if name not in clips:
