@@ -414,6 +414,11 @@ def test_noise_goes_with_csv_files_too(tmp_path):
             "path,label\nno/1.wav,no\n",
             "line 2: {root}/no/1.wav is listed twice, first in {root}/train.csv: line 3",
         ),
+        (
+            "test",
+            "path,label\nno/../no/1.wav,no\n",
+            "line 2: {root}/no/../no/1.wav is listed twice, first in {root}/train.csv: line 3",
+        ),
     ],
 )
 def test_an_error_in_a_csv_is_reported_with_file_and_line(tmp_path, name, content, reason):

@@ -135,6 +135,12 @@ def test_splits_are_those_of_the_lists_and_labels_belong_to_their_clips(made_onc
     assert torch.equal(data.validation.inputs, data.read("validation").inputs)
 
 
+def test_hidden_files_of_macos_are_no_clips(root):
+    before = made(root).item_names()
+    (root / FOLDER / URL / "yes" / "._00000000_nohash_0.wav").write_bytes(b"attributes")
+    assert made(root).item_names() == before
+
+
 def test_a_list_decides_and_not_the_name(root):
     listing(root, "validation_list.txt", "no/00000003_nohash_0.wav", "yes/00000001_nohash_0.wav")
     listing(root, "testing_list.txt", "yes/00000000_nohash_0.wav")

@@ -159,12 +159,20 @@ def test_small_sets_have_small_batches(root, everyone_trains):
     assert keywords(root, batch=12).batch == 12
 
 
+def test_a_batch_of_its_own_choice_can_be_divided(root, everyone_trains):
+    data = keywords(root)
+    data.accumulate = 3
+    data.setup("fit")
+    assert data.batch == 15 and len(data.training_batches()) > 0
+
+
 def test_words_without_recordings_are_synthesized():
     data = Keywords(["lamp", "heating"], recordings=None, synthesized=10, spoken=0.5, others=0, altered=0.2)
     assert torch.bincount(data.read("train").labels).tolist() == [10, 10, 10 + 4, 2]
     test = data.read("test")
     assert torch.bincount(test.labels).tolist() == [2, 2, 0, 1] and not test.parts
     assert not set(test.speakers) & set(data.read("train").speakers)
+    assert len(data.noise) == 8 * SECOND  # the noise of validation and test is not in training
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])

@@ -92,6 +92,12 @@ def test_items_that_changed_since_packing_was_interrupted_are_noticed(tmp_path, 
         pack(Shapes(count=301), tmp_path / "pack", {"class_path": "Shapes"}, **OPTIONS)
 
 
+def test_items_that_changed_since_packing_ended_are_noticed(tmp_path):
+    written(tmp_path / "pack")
+    with pytest.raises(InputError, match="was begun with other items of train than there are now"):
+        pack(Shapes(count=301), tmp_path / "pack", {"class_path": "Shapes"}, **OPTIONS)
+
+
 def test_a_changed_byte_is_found(tmp_path):
     folder = written(tmp_path / "pack")
     assert check_pack(folder, progress=False) == 420

@@ -1,5 +1,6 @@
 """A data set gives the same batches from memory, from its files and from a pack."""
 
+import os
 import re
 import shutil
 from functools import partial
@@ -12,11 +13,21 @@ import torch
 from PIL import Image
 
 from vitspeech.checkpoint.card_data import build_data
-from vitspeech.data import AudioFolder, Cifar, ImageFolder, InMemoryData, Shapes, SpeechCommands, TranscribedAudio
+from vitspeech.data import (
+    AudioFolder,
+    Cifar,
+    ImageFolder,
+    InMemoryData,
+    LibriSpeech,
+    Shapes,
+    SpeechCommands,
+    TranscribedAudio,
+)
 from vitspeech.data.clips.speech_commands import FOLDER, URL
 from vitspeech.data.storage import pack as pack_writing
 from vitspeech.data.storage.data_set import pack
 from vitspeech.data.storage.packed import Pack
+from vitspeech.data.tables import to_text
 from vitspeech.errors import InputError
 
 RANDOM = numpy.random.default_rng(0)
@@ -267,6 +278,50 @@ def test_a_broken_file_costs_that_file_up_to_a_share(tmp_path, storage, which):
     assert torch.equal(ours[0], theirs[0]) and torch.equal(ours[1], theirs[1])
 
 
+def test_a_pack_leaves_out_a_broken_first_clip(tmp_path):
+    for number in range(50):
+        for word in ("ape", "bee"):
+            sound(tmp_path / "clips" / word / f"{number}.wav", 1800)
+    made = partial(AudioFolder, str(tmp_path / "clips"), seconds=0.1)
+    names = made().item_names()
+    (tmp_path / "clips" / names["train"][0]).write_bytes(b"")
+    data = made(storage="files", broken=0.05)
+    data.checks_files = False  # as `vitspeech pack` sets it
+    with pytest.warns(UserWarning, match="another item is taken in its place"):
+        pack(data, tmp_path / "pack", {}, progress=False)
+    assert Pack(tmp_path / "pack").item_names() == names | {"train": names["train"][1:]}
+
+
+def test_broken_files_that_reading_leaves_out_do_not_change_the_names_in_a_pack(tmp_path):
+    for number in range(100):
+        sound(tmp_path / "clips" / ("ape", "bee")[number % 2] / f"{number}.wav", 1800)
+    made = partial(AudioFolder, str(tmp_path / "clips"), seconds=0.1)
+    names = made().item_names()
+    (tmp_path / "clips" / names["validation"][0]).write_bytes(b"")
+    with pytest.warns(UserWarning, match="of validation cannot be read and are left out"):
+        folder = packed(partial(made, broken=0.2), tmp_path / "pack")
+    assert Pack(folder).item_names() == names | {"validation": names["validation"][1:]}
+
+
+def test_names_that_are_not_utf_8_are_packed_with_escapes(tmp_path):
+    for number in range(50):
+        file = tmp_path / "clips" / ("ape", "bee")[number % 2] / f"{number}.wav"
+        sound(file, 1800)
+        file.rename(file.with_name(os.fsdecode(b"%d\xe9.wav" % number)))
+    made = partial(AudioFolder, str(tmp_path / "clips"), seconds=0.1)
+    names = Pack(packed(made, tmp_path / "pack")).item_names()
+    assert names["train"][0] == to_text(made().item_names()["train"][0]) and names["train"][0].endswith(r"\udce9.wav")
+
+
+def test_utterances_of_librispeech_have_the_same_names_in_a_pack(tmp_path):
+    for speaker in (11, 12, 13):
+        chapter = tmp_path / "LibriSpeech" / "mini" / str(speaker) / "7"
+        sound(chapter / f"{speaker}-7-0000.flac", 1800)
+        (chapter / f"{speaker}-7.trans.txt").write_text(f"{speaker}-7-0000 GO\n")
+    made = partial(LibriSpeech, str(tmp_path), train=["mini"], validation_speakers=[12], test_speakers=[13])
+    assert Pack(packed(made, tmp_path / "pack")).item_names() == made().item_names()
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_test_item_that_breaks_later_is_not_replaced_but_named_in_one_line(kind, tmp_path, workers):
     root = tmp_path / "copy"
@@ -296,5 +351,8 @@ def test_a_file_that_breaks_later_is_replaced_by_another_item_of_its_batch(pictu
     with pytest.warns(UserWarning, match=r"2\.flac: .*another item is taken in its place"):
         speech_batch = data.train[torch.arange(4), 0][0]
     assert torch.equal(speech_batch.waveforms[[0, 1, 3]], whole.waveforms[[0, 1, 3]])
+    with pytest.warns(UserWarning, match=r"2\.flac: .*another item is taken in its place"):
+        alone = data.train[torch.tensor([2]), 0][0]  # there is no other in the batch
+    assert torch.equal(alone.waveforms[0, : alone.lengths[0]], whole.waveforms[3, : whole.lengths[3]])
     taken = [row for row in (0, 1, 3) if torch.equal(speech_batch.waveforms[2], whole.waveforms[row])]
     assert taken and torch.equal(speech_batch.units[2], whole.units[taken[0]])

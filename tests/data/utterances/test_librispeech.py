@@ -107,6 +107,23 @@ def test_hours_take_a_part_of_training_alone(tmp_path):
         made(tmp_path, hours=3)
 
 
+def test_hours_leave_broken_recordings_to_the_share_that_is_allowed(tmp_path):
+    write(tmp_path, speakers={speaker: "GO" for speaker in range(11, 21)})
+    file = chapter(tmp_path, 14) / "14-7-0000.flac"
+    file.write_bytes(b"")
+    hours = 1 / 3600  # of the 2.4 s
+    with pytest.raises(InputError, match=r"14-7-0000\.flac"):
+        made(tmp_path, hours=2.2 * hours)
+    with pytest.warns(UserWarning, match="1 of .* are left out"):
+        data = made(tmp_path, hours=2.2 * hours, broken=0.1)
+    assert len(data.train) == 15
+
+
+def test_hidden_files_of_macos_are_no_recordings(tmp_path):
+    (chapter(write(tmp_path)) / "._11-7-0000.flac").write_bytes(b"attributes")
+    assert len(made(tmp_path).train) == 4
+
+
 def test_pieces_are_learned_from_training_and_are_in_the_preprocessing(tmp_path):
     write(tmp_path, speakers={speaker: "THE QUICK BROWN FOX JUMPS OVER A LAZY DOG" for speaker in range(11, 19)})
     data = made(tmp_path, units="pieces", vocab_size=32)

@@ -114,7 +114,7 @@ def read_without(recording: Speech, words: Sequence[str]) -> Tensor:
 def read_transcripts(folder: Path) -> dict[str, tuple[str, ...]]:
     """The words of each recording that the folder's transcripts name."""
     words = {}
-    for file in sorted(folder.glob(f"*{TRANSCRIPTS}")):
+    for file in sorted(folder.glob(f"[!.]*{TRANSCRIPTS}")):
         for number, line in enumerate(read_text(file, most_bytes=MOST_BYTES).splitlines(), 1):
             name, _, text = line.strip().partition(" ")
             if name and not text.strip():

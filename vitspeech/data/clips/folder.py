@@ -164,9 +164,10 @@ def word_recordings(root: Path) -> dict[str, list[LabeledFile]]:
                 )
             if not item.file.is_file():
                 raise FileNotFoundError(f"{item.location}: {item.file} does not exist")
-            if item.file in first_locations:
-                raise InputError(f"{item.location}: {item.file} is listed twice, first in {first_locations[item.file]}")
-            first_locations[item.file] = item.location
+            file = item.file.resolve()
+            if file in first_locations:
+                raise InputError(f"{item.location}: {item.file} is listed twice, first in {first_locations[file]}")
+            first_locations[file] = item.location
     return hold_out(splits, root, of_every_word=True)
 
 

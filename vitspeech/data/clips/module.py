@@ -16,7 +16,7 @@ from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.module import FILES, TEST, InMemoryData, check_augment
-from vitspeech.data.storage.broken import readable_files
+from vitspeech.data.storage.broken import decodes, readable_files
 from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import check_number
 
@@ -102,7 +102,7 @@ class WaveformData(InMemoryData):
         """
         places = list(range(len(files)))
         if self.checks_files and (self.storage == FILES or self.broken):
-            check = check_audio if self.storage == FILES else read_clip
+            check = check_audio if self.storage == FILES else decodes(read_clip)
             places, _ = readable_files(files, check, split, self.broken)
             files = [files[place] for place in places]
         if self.storage == FILES:

@@ -211,7 +211,7 @@ def list_clips(folder: Path, words: Sequence[str]) -> dict[str, list[Path]]:
         FileNotFoundError: If a list or a word's folder is missing.
         InputError: If a list names a clip that does not exist, or a word's folder is empty.
     """
-    clips = {path.relative_to(folder).as_posix(): path for path in sorted(folder.glob("[!_]*/*.wav"))}
+    clips = {path.relative_to(folder).as_posix(): path for path in sorted(folder.glob("[!_]*/[!.]*.wav"))}
     words_with_clips = {name.partition("/")[0] for name in clips}
     for word in words:
         if not (folder / word).is_dir():

@@ -16,7 +16,7 @@ from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.reading import ENDINGS, check_picture, decode_picture, read_picture
 from vitspeech.data.module import FILES, TEST
 from vitspeech.data.splits import hashed_splits, relative_name
-from vitspeech.data.storage.broken import readable_files
+from vitspeech.data.storage.broken import decodes, readable_files
 from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import InputError
 
@@ -127,7 +127,7 @@ class ImageFolder(ImageData):
         files, labels = self.splits[split]
         in_files = self.storage == FILES or len(files) * 3 * self.image**2 > IN_MEMORY_BYTES
         if self.checks_files and (in_files or self.broken):
-            check = partial(check_picture, side=self.image) if in_files else self.read_file
+            check = partial(check_picture, side=self.image) if in_files else decodes(self.read_file)
             good, _ = readable_files(files, check, split, self.broken)
             files, labels = [files[place] for place in good], labels[good]
             self.splits[split] = files, labels

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from vitspeech.data.audio.continuous import Speech
 from vitspeech.data.audio.reading import fit_length, read_clips
 from vitspeech.data.audio.similar_words import check_words, spoken_negatives
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import Items, process
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.folder import LabeledFile, warn_of_few, word_recordings
 from vitspeech.data.clips.module import WaveformData
@@ -77,7 +77,8 @@ class Keywords(WaveformData):
         held_out_words: Other words whose recordings are in validation and test only, and which are not synthesized
             either: truly unknown words. Continuous speech may have them.
         speech_hours: Longest duration of the speech in training, in hours; `None` takes all.
-        batch: Clips per training batch, on each device; `None` gives an epoch eight batches of 16 to 128 clips.
+        batch: Clips of an optimizer step, on all devices together; `None` gives an epoch eight batches of 16 to 128
+            clips.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
 
@@ -206,8 +207,7 @@ class Keywords(WaveformData):
 
     def read(self, split: str) -> Dataset:
         noises = self.recorded_noise or {"pink": pink_noise(self.samples)}
-        if self.recorded_noise:
-            self.noise = torch.cat([noise_part(recording, "train") for recording in noises.values()])
+        self.noise = torch.cat([noise_part(recording, "train") for recording in noises.values()])
         speech = self.read_speech() if split == "train" else None  # first, so that errors come before words are spoken
         files = [*self.keyword_files(split), *self.other_files(split)]
         clips = [read_clips([item.file for item in files], self.samples, progress=f"reading {split}")]
@@ -278,7 +278,8 @@ class Keywords(WaveformData):
             made |= {SPEECH: self.count("speech_cuts"), PIECE: self.count("speech_pieces")}
         items = KeywordItems(clips, labels, speakers, made=made, words=len(self.words), speech=speech)
         if self.fits_batch:
-            self.batch = min(max(len(items) // BATCHES, SMALLEST), LARGEST, len(items))
+            size, parts = min(max(len(items) // BATCHES, SMALLEST), LARGEST, len(items)), process()[1] * self.accumulate
+            self.batch = max(size - size % parts, parts)
         return items
 
     @cached_property

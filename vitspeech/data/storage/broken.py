@@ -15,6 +15,15 @@ THREADS = 8  # which mostly wait for the disk
 AT_ONCE = 1000
 
 
+def decodes(read: Callable[[Path], Any]) -> Callable[[Path], None]:
+    """A check for `readable_files` that reads a whole file, and keeps nothing of it."""
+
+    def check(file: Path) -> None:
+        read(file)
+
+    return check
+
+
 def readable_files(
     files: Sequence[Path], check: Callable[[Path], Any], split: str, most: float = 0.0
 ) -> tuple[list[int], list[Any]]:

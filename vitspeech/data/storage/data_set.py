@@ -37,21 +37,23 @@ def pack(
         progress: Show a progress bar.
 
     Raises:
-        InputError: If the data set cannot be packed, the folder holds something else, or too many items are broken.
+        InputError: If the data set cannot be packed, the folder holds something else, such as a finished pack of other
+            items, or too many items are broken.
     """
     data.prepare_data()
+    data.check_names()
     dataset = data.read("train")
     about = {"data": source, "input": form(dataset), "items": data.items, "labels": list(data.labels)}
     about |= {"preprocessing": data.preprocessing}
     if hasattr(data, "heard_words"):
         about["heard_words"] = data.heard_words
     writer = PackWriter(folder, about, shard_mb=shard_mb, workers=workers, broken=data.broken, progress=progress)
-    if writer.complete:
-        return
-    names = data.item_names()
     for split in SPLITS:
         dataset = dataset if split == "train" else data.read(split)
-        writer.write(split, entries(dataset, names.get(split, ())))
+        # Reading a split may leave broken files out, and their names.
+        writer.write(split, entries(dataset, data.item_names().get(split, ())))
+    if writer.complete:
+        return
     if data.items == "clips":
         writer.write_noise(data.noise)
     writer.finish()
@@ -87,8 +89,8 @@ def entries(dataset: Items | RecordedUtterances, names: Any) -> Entries:
 
         def describe_utterance(index: int) -> dict[str, Any]:
             utterance = dataset.utterances[index]
-            transcript = " ".join(utterance.words)
-            return {"name": utterance.id, "speaker": utterance.speaker, "transcript": transcript, "label": None}
+            name, transcript = names[index] if names else utterance.id, " ".join(utterance.words)
+            return {"name": name, "speaker": utterance.speaker, "transcript": transcript, "label": None}
 
         return Entries(read_sound, describe_utterance, len(dataset))
 

@@ -27,6 +27,7 @@ from vitspeech.data.storage.format import (
 )
 from vitspeech.data.storage.packed import check_size, mapped
 from vitspeech.data.storage.rows import UNREADABLE
+from vitspeech.data.tables import to_text
 from vitspeech.errors import InputError
 from vitspeech.writing import replacing
 
@@ -109,7 +110,7 @@ class PackWriter:
         return self.description["complete"]
 
     def write(self, split: str, entries: Entries) -> None:
-        """Write the shards of a split that are missing, and then its index.
+        """Write the shards of a split that are missing, and then its index; nothing if the pack is complete.
 
         Raises:
             InputError: If more than the share `broken` of its items cannot be read, or an earlier start had others.
@@ -119,6 +120,8 @@ class PackWriter:
             raise InputError(
                 f"{self.folder}: was begun with other items of {split} than there are now; name another folder"
             )
+        if self.complete:
+            return
         shards = self.description["splits"].setdefault(split, [])
         broken = self.description["broken"].setdefault(split, [])
         place = shards[-1]["until"] if shards else 0
@@ -159,7 +162,9 @@ class PackWriter:
                     count = f"{len(broken):,} of {entries.count:,} items"
                     raise InputError(f"{count} cannot be read, above broken={self.broken:g}; {error}") from None
                 return
-            yield index + 1, {"input": content, "bytes": len(content)} | entries.describe(index)
+            described = entries.describe(index).items()
+            texts = {name: to_text(value) if isinstance(value, str) else value for name, value in described}
+            yield index + 1, {"input": content, "bytes": len(content)} | texts
 
         for index in range(start, entries.count):
             if len(ahead) == most:

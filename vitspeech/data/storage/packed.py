@@ -213,10 +213,6 @@ class Pack:
             raise InputError(f"{file}: has {table.num_rows:,} items, and pack.json says {items:,}")
         return table
 
-    def column(self, split: str, name: str) -> list[str]:
-        """One description of each item."""
-        return self.table(split).column(name).to_pylist()
-
     def item_labels(self, split: str) -> Tensor:
         """The index of each item's label (items,).
 

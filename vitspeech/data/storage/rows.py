@@ -14,6 +14,7 @@ from torch import Tensor
 from vitspeech.errors import InputError
 
 UNREADABLE = (InputError, OSError)
+MOST_SKIPPED = 16  # where so many items in a row cannot be read, the disk is likely the reason
 
 
 class FileRows:
@@ -49,37 +50,48 @@ class FileRows:
         Shape:
             (B,) -> (B, ...) and the indices of the rows that were read (B,)
         """
-        rows, read = readable(indices.tolist(), self.row, replace=self.replace)
+        rows, read = readable(indices.tolist(), self.row, len(self), replace=self.replace)
         return torch.stack(rows), torch.tensor(read)
 
 
 def readable(
-    indices: Sequence[int], read: Callable[[int], Any], *, replace: bool = True
+    indices: Sequence[int], read: Callable[[int], Any], count: int, *, replace: bool = True
 ) -> tuple[list[Any], list[int]]:
     """Read items; in place of one that cannot be read, another of the same batch is taken, with a warning.
+
+    If none of the batch can be read, the first of the next `MOST_SKIPPED` items that can be read is taken.
 
     Files are checked before training as far as their headers tell. So a file that breaks a batch costs only itself.
 
     Args:
         indices: Which items.
         read: Reads the item of an index.
+        count: The number of items.
         replace: Whether another item may be taken.
 
     Returns:
         The items, and the index of each.
 
     Raises:
-        InputError: If none of them can be read, or one cannot and is not to be replaced.
+        InputError: If none of them can be read, nor one of the next, or one cannot and is not to be replaced.
     """
     items, errors = {}, []
-    for index in indices:
+
+    def keep(index: int) -> None:
         try:
             items[index] = read(index)
         except UNREADABLE as error:
             if not replace:
                 raise InputError(str(error)) from None
             errors.append(error)
-            warnings.warn(f"{error}; another item is taken in its place", stacklevel=2)
+            warnings.warn(f"{error}; another item is taken in its place", stacklevel=3)
+
+    for index in indices:
+        keep(index)
+    for step in range(1, min(MOST_SKIPPED, count - 1) + 1):
+        if items:
+            break
+        keep((indices[-1] + step) % count)
     if not items:
         raise InputError(f"{errors[0]}; no item of this batch can be read")
     good = list(items)

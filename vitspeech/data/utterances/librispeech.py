@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from vitspeech.data.audio.reading import ENDINGS, check_audio
 from vitspeech.data.clips.folder import hold_out
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import digest
+from vitspeech.data.storage.rows import UNREADABLE
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.recorded import RecordedData
 from vitspeech.data.utterances.recordings import Recording
@@ -198,7 +200,8 @@ def list_subset(folder: Path) -> Iterator[Recording]:
     if not chapters:
         raise FileNotFoundError(f"{folder}: has no folders SPEAKER/CHAPTER")
     for chapter in chapters:
-        files = {path.stem: path for path in sorted(chapter.iterdir()) if path.suffix.lower() in ENDINGS}
+        found = (path for path in sorted(chapter.iterdir()) if path.suffix.lower() in ENDINGS)
+        files = {path.stem: path for path in found if not path.name.startswith(".")}  # such as `._1.flac` of macOS
         speaker = chapter.parent.name
         listing = chapter / f"{speaker}-{chapter.name}.trans.txt"
         transcripts = dict(read_transcripts(listing)) if files or listing.is_file() else {}
@@ -255,7 +258,8 @@ def some_hours(recordings: Sequence[Recording], hours: float) -> list[Recording]
         if seconds >= 3600 * hours:
             break
         chosen.add(item.id)
-        seconds += check_audio(item.file)
+        with suppress(*UNREADABLE):  # reading the split leaves it out or refuses it, as `broken` says
+            seconds += check_audio(item.file)
     else:
         if seconds < 3600 * hours:
             raise InputError(f"hours={hours:g}: training has {seconds / 3600:.2f} hours")

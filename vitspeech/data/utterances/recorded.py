@@ -17,7 +17,7 @@ from vitspeech.data.batches import Batches
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.module import FILES, TEST
 from vitspeech.data.splits import relative_name
-from vitspeech.data.storage.broken import readable_files
+from vitspeech.data.storage.broken import decodes, readable_files
 from vitspeech.data.storage.rows import FileSounds
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise, joined
 from vitspeech.data.utterances.batch import SpeechBatch
@@ -140,7 +140,7 @@ class RecordedData(UtteranceData):
         recordings = self.splits[split]
         seconds: list[float] = []
         if self.checks_files and (self.storage == FILES or self.broken):
-            check = check_audio if self.storage == FILES else read_clip
+            check = check_audio if self.storage == FILES else decodes(read_clip)
             places, seconds = readable_files([item.file for item in recordings], check, split, self.broken)
             recordings = self.splits[split] = [recordings[place] for place in places]
         units = [self.encode_known(recording.words) for recording in recordings]

@@ -66,7 +66,7 @@ class RecordedUtterances(Dataset):
 
     def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SpeechBatch, int]:
         indices, seed = batch
-        sounds, read = readable(indices.tolist(), self.sounds.__getitem__, replace=self.replace)
+        sounds, read = readable(indices.tolist(), self.sounds.__getitem__, len(self), replace=self.replace)
         return collate(sounds, [self.units[index] for index in read]), seed
 
 
