@@ -12,6 +12,7 @@ from tiny import TINY
 
 import vitspeech
 from vitspeech.checkpoint.card_data import card_data
+from vitspeech.data.module import InMemoryData
 from vitspeech.evaluation import Report
 from vitspeech.tasks import Classification
 from vitspeech.training.cli import TrainingCLI
@@ -37,6 +38,14 @@ def test_evaluate_gives_the_cards_number_again_for_every_task(request, command, 
     text, last = command("evaluate", run).stdout.splitlines()
     assert last == f"{name} {card['metrics'][name]:.4f}"
     assert text.endswith(f"; the card says {card['metrics'][name]:.4f}")
+
+
+def test_evaluate_measures_masked_prediction_on_validation(command, finished_masked_run, monkeypatch):
+    read = []
+    items_of = InMemoryData.items_of
+    monkeypatch.setattr(InMemoryData, "items_of", lambda self, split: read.append(split) or items_of(self, split))
+    result = command("evaluate", finished_masked_run, "--split", "validation")
+    assert result.returncode == 0 and {*read} == {"validation"}
 
 
 def test_evaluate_refuses_test_items_of_training(command, tmp_path):

@@ -121,6 +121,7 @@ def test_a_variant_is_a_safe_name_of_a_folder(tmp_path):
         (["shapes/vit"], [0, 1, 0], [], "--seeds 0 1 0: name different seeds"),
         (["shapes/vit"], [-1], [], "a seed is a number from 0"),
         (["shapes/vit"], [0], [("a.b", ["1"]), ("a.b", ["2"])], "--vary a.b: the key is there twice"),
+        (["shapes/vit"], [0], [("seed_everything", ["0", "1"])], "--vary seed_everything: name the seeds with --seeds"),
         (["shapes/vit"], [0], [("a.b", ["[1]", "1"])], "b=1: would be the folder of 2 variants"),
         (["shapes/vit"], [0], [(f"a.{'k' * 90}", ["1"] * 1), (f"b.{'l' * 170}", ["1"])], "is too long"),
     ],

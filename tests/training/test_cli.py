@@ -314,3 +314,13 @@ def test_a_task_that_does_not_fit_the_data_is_refused_before_there_is_a_run(tmp_
         arguments = [*TINY_SEQUENCES, "--model=vitspeech.Classification", f"--run={run}"]
         TrainingCLI(arguments).train()
     assert not run.exists()
+
+
+def test_loggers_and_checkpoints_of_the_users_own_are_written_too(tmp_path):
+    run, own = tmp_path / "run", tmp_path / "own"
+    logger = {"class_path": "lightning.pytorch.loggers.CSVLogger", "init_args": {"save_dir": str(own)}}
+    callback = {"class_path": "lightning.pytorch.callbacks.ModelCheckpoint", "init_args": {"filename": "mine"}}
+    parts = [f"--trainer.logger={json.dumps(logger)}", f"--trainer.callbacks={json.dumps([callback])}"]
+    TrainingCLI([*TINY, "--trainer.max_epochs=1", *parts, f"--run={run}"]).train()
+    assert "val_accuracy" in next(own.rglob("metrics.csv")).read_text()
+    assert (run / "metrics.csv").exists() and (run / "checkpoints/mine.ckpt").exists()

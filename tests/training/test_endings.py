@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import sys
 
 import pytest
 
@@ -41,6 +42,15 @@ def test_a_full_disk_says_where_and_how_to_continue():
         ending(OSError(errno.ENOSPC, "No space left on device", "run/last.ckpt"))
     with pytest.raises(FileNotFoundError, match="x"):
         ending(FileNotFoundError(errno.ENOENT, "No such file", "x"))
+
+
+def test_a_process_that_leaves_a_loss_to_the_first_one_to_report_is_not_interrupted(capsys):
+    with pytest.raises(SystemExit) as ended, clear_ending("vitspeech train", lambda: "command"):
+        try:
+            raise FloatingPointError("the loss is NaN at step 3")
+        except FloatingPointError:
+            sys.exit(1)
+    assert ended.value.code == 1 and not capsys.readouterr().err
 
 
 def test_a_loss_that_is_not_finite_is_not_to_be_resumed():

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from tiny import TINY, TINY_SEQUENCES, TINY_SPEECH
 
 import vitspeech
+from vitspeech.checkpoint.items import add_training_items, check_test_items
 from vitspeech.checkpoint.transfer import transfer
 from vitspeech.errors import InputError
 from vitspeech.tasks import Classification
@@ -205,3 +206,12 @@ def test_pictures_start_from_a_model_too(finished_run, tmp_path):
     TrainingCLI([*TINY, "--trainer.max_epochs=1", f"--init_from={finished_run}", f"--run={tmp_path / 'run'}"]).train()
     record = json.loads((tmp_path / "run" / "init_from.json").read_text())
     assert record["numbers"][0] == record["numbers"][1] and record["missing"] == record["unused"] == []
+
+
+def test_a_run_lists_what_the_model_that_it_starts_from_was_trained_on(finished_run, tmp_path):
+    source, run = tmp_path / "source", tmp_path / "run"
+    shutil.copytree(finished_run, source)
+    add_training_items(["test/ape/0.png"], source)
+    TrainingCLI([*TINY, "--trainer.max_epochs=1", f"--init_from={source}", f"--run={run}"]).train()
+    with pytest.raises(InputError, match=r"run: was trained on 1 of the 1 test items .*, first test/ape/0\.png"):
+        check_test_items({"test": ["test/ape/0.png"]}, {}, run)

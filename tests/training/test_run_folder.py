@@ -68,6 +68,13 @@ def test_training_into_such_a_folder_ends_before_anything_is_written(tmp_path, n
     assert entries(tmp_path) == before
 
 
+def test_a_config_that_cannot_be_written_does_not_block_the_folder(tmp_path, monkeypatch):
+    with pytest.raises(UnicodeEncodeError):  # stands for a full disk
+        start(str(tmp_path), [], "name: \udcff", {})
+    assert entries(tmp_path) == {}
+    start(str(tmp_path), [], "seed: 0", {})
+
+
 def test_a_run_that_cannot_start_removes_its_own_files_alone(tmp_path):
     a_file(tmp_path / "notes.txt")
     folder = start(str(tmp_path), [], "seed: 0", {})

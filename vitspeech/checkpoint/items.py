@@ -1,9 +1,9 @@
 """Which items a run was trained on: checksums for the card, and a list to find them in a test set.
 
-RUN/training_items.txt has one line per item that the run was ever trained on: the first 12 hexadecimal digits of the
-SHA-256 of its name and, if it is a file, its size in bytes, sorted. 100,000 items take 1.3 MB. Another data set may use
-the same names, such as `wavs/001.wav`; its files are taken for the same only if they have the same sizes, too. The
-checksums on the card are of names alone.
+RUN/training_items.txt has one line per item that the run, or the model that it starts from, was ever trained on: the
+first 12 hexadecimal digits of the SHA-256 of its name and, if it is a file, its size in bytes, sorted. 100,000 items
+take 1.3 MB. Another data set may use the same names, such as `wavs/001.wav`; its files are taken for the same only if
+they have the same sizes, too. The checksums on the card are of names alone.
 """
 
 import hashlib
@@ -42,7 +42,17 @@ def add_training_items(names: Iterable[str], run: Path, root: Path | None = None
         run: Folder of the run.
         root: The folder that the names are relative to; `None` if the items are not files.
     """
-    lines = training_items(run) | {digest(name, root) for name in names}
+    add_lines({digest(name, root) for name in names}, run)
+
+
+def add_items_of(model: Path, run: Path) -> None:
+    """Add the training items of the model that a run starts from to the list of the run."""
+    add_lines(items_of_model(model), run)
+
+
+def add_lines(lines: set[str], run: Path) -> None:
+    """Add lines to the list of a run."""
+    lines = training_items(run) | lines
     if 0 < len(lines) <= MOST_ITEMS:
         write_text("".join(f"{line}\n" for line in sorted(lines)), run / TRAINING_ITEMS)
 
@@ -62,6 +72,12 @@ def training_items(folder: Path) -> set[str]:
     if not all(map(LINE.fullmatch, lines)):
         raise InputError(f"{file}: not a list of training items; each line has {DIGITS} hexadecimal digits")
     return set(lines)
+
+
+def items_of_model(folder: Path) -> set[str]:
+    """As `training_items`, also for the `model/` of a run, whose list lies beside it."""
+    lines = training_items(folder)
+    return training_items(folder.resolve().parent) if not lines and folder.resolve().name == "model" else lines
 
 
 def digest(name: str, root: Path | None = None) -> str:
@@ -90,9 +106,7 @@ def check_test_items(
         InputError: If the model was trained on a test item, or the list of its training items is broken.
     """
     test = names.get("test", ())
-    trained = training_items(folder)
-    if not trained and folder.resolve().name == "model":
-        trained = training_items(folder.resolve().parent)
+    trained = items_of_model(folder)
     seen = [name for name in test if digest(name, root) in trained]
     if seen:
         compared = "names" if root is None else "names and sizes"

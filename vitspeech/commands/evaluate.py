@@ -66,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         card = model.card | {"splits": {}} if options.test else model.card  # another test set than the card's
         check_test_items(data.item_names(), card, folder, data.item_root)
     elif hasattr(data, "test_sets") and hasattr(data, "transcripts"):
-        data.test_sets = lambda: {"validation": data.items_of("validation")}
+        validation = data.items_of("validation")
+        data.test_sets = lambda: {"validation": validation}  # of what transcribes; other tasks read one loader
+        data.test_dataloader = lambda: data.evaluation_loader(validation)
     else:
         raise InputError(f"--split validation is for data with transcripts, not for {type(data).__name__}")
     report = find_task(model.task, model.trust).evaluate(model.network, data, search=search)

@@ -107,7 +107,9 @@ def derived_seed(*key: int) -> int:
 
 
 def check_division(count: int, batch: int, ranks: int, accumulate: int = 1) -> None:
-    """Check that processes can divide each optimizer step evenly, so that the mean of their losses is that of the step.
+    """Check that processes can divide each optimizer step evenly.
+
+    The mean of their losses is then that of the step, if the loss is a mean over items.
 
     Args:
         count: Number of training items.

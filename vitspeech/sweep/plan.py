@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vitspeech.errors import InputError, check_seed
+from vitspeech.sweep.arguments import OWN_OPTION
 from vitspeech.training.configs import config_folder, find_config
 
 LONGEST_NAME = 80  # characters of a config's name or a value in the name of a folder
@@ -110,6 +111,9 @@ def make_plan(
     keys = [key for key, _ in variations]
     if twice := [key for key, count in Counter(keys).items() if count > 1]:
         raise InputError(f"--vary {twice[0]}: the key is there twice; write all its values in one")
+    for key in keys:
+        if f"--{key}" in OWN_OPTION:
+            raise InputError(f"--vary {key}: {OWN_OPTION[f'--{key}']}")
     names, short = config_names(configs), distinct_ends([key.split(".") for key in keys], ".")
     variants = []
     for name, config in zip(names, configs, strict=True):

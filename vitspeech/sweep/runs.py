@@ -116,7 +116,7 @@ def train_in_process(arguments: Sequence[str], log: Path) -> str | None:
     """
     last: deque[str] = deque(maxlen=5)
     with (
-        log.open("a" if arguments[0].startswith("--resume") else "w") as file,
+        log.open("a" if arguments[0].startswith("--resume") else "w", encoding="utf-8") as file,
         subprocess.Popen(
             [*TRAIN, *arguments],
             stdin=subprocess.DEVNULL,

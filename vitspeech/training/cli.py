@@ -158,8 +158,8 @@ class TrainingCLI(LightningCLI):
         often = {name: self.config[name] for name in ("every_minutes", "every_steps")}
         saving = checkpoints(self.model.monitor, self.model.mode, **often)
         self.lock = RunLock()
-        self.run = OpenRun(self.open_folder, self.record_start, saving)
         given = self.config_init.trainer
+        self.run = OpenRun(self.open_folder, self.record_start, saving, given.logger)
         own = given.callbacks if isinstance(given.callbacks, list) else [given.callbacks]
         own_bar = any(isinstance(callback, ProgressBar) for callback in own)
         self.trainer_defaults["callbacks"] = [
@@ -171,7 +171,7 @@ class TrainingCLI(LightningCLI):
         ]
         with config_errors("trainer"):
             trainer = super().instantiate_trainer(logger=False, **kwargs)
-        check_trainer(trainer)
+        check_trainer(trainer, given.max_time)
         return trainer
 
     def train(self) -> None:

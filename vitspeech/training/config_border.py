@@ -76,12 +76,21 @@ def check_object(value: Any, trust: Sequence[str], key: str) -> None:
         raise InputError(f"{key}: {name} is not a part of a run, such as a network, an optimizer or a callback")
 
 
-def check_trainer(trainer: lightning.Trainer) -> None:
-    """Refuse a trainer that would not train on the batches of the data, and strategies that a run cannot have.
+def check_trainer(trainer: lightning.Trainer, max_time: Any = None) -> None:
+    """Refuse a trainer that would not train on the batches of the data, and what a run cannot have.
+
+    Args:
+        trainer: The trainer.
+        max_time: Its argument of this name, which it does not keep.
 
     Raises:
         InputError: If it is one of these.
     """
+    if max_time is not None:
+        raise InputError(
+            "trainer.max_time: it would end training before the learning rate has decayed; set max_epochs, or end the "
+            "run with SIGTERM and resume it"
+        )
     for name in ("max_epochs", "max_steps", "limit_train_batches"):
         if getattr(trainer, name) == 0:
             raise InputError(f"trainer.{name}=0: nothing would be trained")

@@ -39,7 +39,9 @@ def clear_ending(program: str, resume: Callable[[], str]) -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, stop) if main else None
     try:
         yield
-    except (KeyboardInterrupt, SystemExit):  # Lightning exits at Ctrl-C
+    except (KeyboardInterrupt, SystemExit) as ending:  # Lightning exits at Ctrl-C
+        if isinstance(ending.__context__, FloatingPointError):  # another process reports it, see `one_message`
+            raise
         command = resume()
         print(file=sys.stderr)  # ends the line of the progress bar
         print(f"{program}: interrupted{f'; continue with {command}' if command else ''}", file=sys.stderr)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vitspeech.checkpoint import load
+from vitspeech.checkpoint.items import add_items_of
 from vitspeech.checkpoint.transfer import Transfer, transfer
 from vitspeech.data.files import write_json
 from vitspeech.data.module import InMemoryData
@@ -47,6 +48,7 @@ def find_weights(folder: str, task: Task, data: InMemoryData, trust: Sequence[st
 
 
 def keep(found: Transfer, run: Path) -> None:
-    """Print what was taken, and write all of it into the folder of the run."""
+    """Print what was taken, and write all of it into the folder of the run, with what that model was trained on."""
     print(found.report())
+    add_items_of(Path(found.source), run)
     write_json(found.record(), run / INIT_FROM)

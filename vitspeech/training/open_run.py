@@ -1,13 +1,13 @@
 """The callback that ties a trainer to a run's folder: it opens the folder, and restores from it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from lightning.fabric.plugins.io import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from vitspeech.training.checkpoints import CheckpointFiles
 from vitspeech.training.metrics_log import METRICS, MetricsLog
@@ -23,7 +23,8 @@ class OpenRun(Callback):
         open_folder: Chooses the folder of the run and locks it; called in the first process only.
         record_start: Writes into the folder what is trained; called in the first process only, after the checkpoint of
             a resumed run is accepted, so that a run that cannot be resumed remains as it was.
-        checkpoints: Those that are saved in the folder.
+        checkpoints: Those that are saved in the folder. Others without a folder are saved in its `checkpoints/`.
+        logger: The trainer's argument: loggers of the user's own log as well.
 
     Attributes:
         folder: `None` until training starts.
@@ -32,9 +33,15 @@ class OpenRun(Callback):
     """
 
     def __init__(
-        self, open_folder: Callable[[], Path], record_start: Callable[[], None], checkpoints: Sequence[ModelCheckpoint]
+        self,
+        open_folder: Callable[[], Path],
+        record_start: Callable[[], None],
+        checkpoints: Sequence[ModelCheckpoint],
+        logger: Logger | Iterable[Logger] | bool | None = None,
     ) -> None:
         self.open_folder, self.record_start, self.checkpoints = open_folder, record_start, checkpoints
+        loggers = logger if isinstance(logger, Iterable) else [logger]
+        self.loggers = [given for given in loggers if isinstance(given, Logger)]
         self.folder: Path | None = None
         self.epochs_done = self.batches_done = 0
 
@@ -42,9 +49,12 @@ class OpenRun(Callback):
         self.folder = trainer.strategy.broadcast(self.open_folder() if trainer.is_global_zero else None)
         self.log = MetricsLog(self.folder / METRICS)
         version = str(sum(1 for _ in (self.folder / "logs").glob("*")))
-        trainer.loggers = [self.log, TensorBoardLogger(self.folder, name="logs", version=version)]
-        for checkpoint_callback in self.checkpoints:
-            checkpoint_callback.dirpath = str(self.folder.resolve())
+        trainer.loggers = [self.log, TensorBoardLogger(self.folder, name="logs", version=version), *self.loggers]
+        for callback in trainer.checkpoint_callbacks:
+            if callback in self.checkpoints:
+                callback.dirpath = str(self.folder.resolve())
+            elif isinstance(callback, ModelCheckpoint) and callback.dirpath is None:
+                callback.dirpath = str(self.folder.resolve() / "checkpoints")
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # not a plugin of the user's
             trainer.strategy.checkpoint_io = CheckpointFiles(
                 lambda checkpoint: check_checkpoint(checkpoint, pl_module, trainer), trainer.is_global_zero

@@ -8,7 +8,10 @@ import lightning
 import torch
 from jsonargparse import Namespace
 
+from vitspeech.errors import InputError
+
 PRECISIONS = inspect.signature(lightning.Trainer.__init__).parameters["precision"].annotation | Literal["auto"]
+NOT_SINGLE = ("bf16-true", "16-true", "64-true", "64")
 SLOWER = 1.2  # ratio of the times from which bfloat16 counts as slower
 ROWS, WIDTH = 1024, 256  # of the products that are timed
 REPEATS, SECONDS = 5, 0.1
@@ -38,8 +41,13 @@ def fill_precision(trainer: Namespace) -> str:
 
     Returns:
         A line for the user: what `auto` became, or that the given precision is slow on this CPU; else an empty text.
+
+    Raises:
+        InputError: If all weights would be in half or double precision: inputs are in single precision.
     """
     given, device = trainer.precision, device_type(trainer.accelerator)
+    if str(given) in NOT_SINGLE:
+        raise InputError(f"trainer.precision={given}: inputs are in fp32; known: auto, 32-true, bf16-mixed, 16-mixed")
     if given != "auto":
         ratio = bf16_ratio() if device == "cpu" and str(given).startswith("bf16") else 0.0
         return f"hint: {in_words(ratio)}; --trainer.precision 32-true may train faster" if ratio >= SLOWER else ""

@@ -117,10 +117,15 @@ def start(
         lock.acquire(folder)
     check_free(folder)
     try:
-        with (folder / CONFIG).open("x", encoding="utf-8") as file:  # one process only can create it
-            file.write(config)
+        file = (folder / CONFIG).open("x", encoding="utf-8")  # one process only can create it
     except FileExistsError:
         check_free(folder)
+        raise
+    try:
+        with file:
+            file.write(config)
+    except BaseException:  # a full disk or Ctrl-C: an empty config would block the folder
+        (folder / CONFIG).unlink()
         raise
     write_json(with_start(None, origin), folder / "run.json")
     return folder
