@@ -94,6 +94,8 @@ def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
     scores = SCORES["cosine"](3, 7)(query, torch.ones(1, 3, 4, 7))
     scores.sum().backward()
     assert (scores == 0).all() and query.grad.isfinite().all()
+    half = SCORES["cosine"](3, 7).half()
+    assert (half(torch.zeros(1, 3, 2, 7).half(), torch.ones(1, 3, 4, 7).half()) == 0).all()
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)

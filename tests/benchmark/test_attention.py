@@ -10,7 +10,7 @@ import torch
 from vitspeech.benchmark import attention
 from vitspeech.benchmark.attention import Settings
 from vitspeech.benchmark.measure import NotRunError
-from vitspeech.benchmark.variants import VARIANTS, Case, prepare, projected
+from vitspeech.benchmark.variants import PRODUCTS, VARIANTS, Case, prepare, projected
 
 TINY = {"batch": 1, "heads": 2, "width": 8, "left": 4, "right": 4, "repeats": 2}
 
@@ -140,11 +140,13 @@ def test_memory_has_its_rows_and_its_panel(monkeypatch, tmp_path):
         return {"extra_mib": float(case.tokens)} if name == "ours" else {"not_run": "failed: exit status -9"}
 
     monkeypatch.setattr(attention, "in_fresh_process", in_fresh_process)
-    settings = Settings(tokens=[16, 24], dtypes=["fp32"], variants=["full", "flex by hand"], **TINY)
+    settings = Settings(tokens=[16, 24], dtypes=["fp32"], variants=["full", "flex by hand", PRODUCTS], **TINY)
     report = attention.benchmark(settings, tmp_path / "a.json")
     assert asked == [("ours", 16), ("full", 16), ("ours", 24), ("full", 24)]  # none for what did not run before
     assert [row.get("extra_mib") for row in report["memory"]] == [16, None, None, 24, None, None]
-    assert "peak MiB" in attention.tables(report) and "full: failed: exit status -9" in attention.tables(report)
+    memory = attention.tables(report).partition("peak MiB")[2]
+    assert PRODUCTS not in memory and PRODUCTS in attention.tables(report)
+    assert "full" in memory and "full: failed: exit status -9" in attention.tables(report)
     assert (tmp_path / "a.png").stat().st_size > 20_000
 
 
@@ -163,3 +165,6 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="device=cuda: torch finds no CUDA device"):
         Settings(device="cuda")
+    for device in ("mps", "gpu"):
+        with pytest.raises(ValueError, match=f"device={device}: choose from cpu, cuda, cuda:N"):
+            Settings(device=device)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from vitspeech.benchmark.encoders import count_flops, measure_encoder, measure_encoders
+from vitspeech.benchmark.encoders import count_flops, known_path, measure_encoder, measure_encoders
 from vitspeech.benchmark.paths import path_length
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
@@ -89,6 +89,7 @@ def test_the_front_end_does_not_count_but_stem_and_head_do():
         ({"depth": 3, "heads": 2, "left": 8, "right": 8}, None),  # reaches back 24
         ({"depth": 3, "heads": 2, "left": [2, 20, 5], "right": 0}, 2),
         ({"depth": 3, "heads": 2, "left": [2, None, 5], "right": 0}, 1),
+        ({"depth": 5, "heads": 2, "left": 4, "right": 0, "convolution": 7}, 5),  # five convolutions of 6 back
         (RecurrentEncoder(8, 1), 25),
         (RecurrentEncoder(8, 4, cell="gru", bidirectional=False), 25),
         (WindowMLP(8, left=25, right=0), 1),
@@ -148,3 +149,10 @@ def test_wrong_settings_are_refused():
             measure_encoder(small, **settings)
     with pytest.raises(InputError, match="networks=0"):
         measure_encoders({})
+
+
+def test_the_path_of_an_encoder_of_the_users_own_is_unknown():
+    own = nn.Identity()
+    own.width, own.reach = 8, (0, 0)
+    own.forward = lambda x, padding=None: x
+    assert known_path(network(own)) == "unknown" and known_path(network(RecurrentEncoder(8, 1))) == 25

@@ -12,8 +12,11 @@ from torch.testing import assert_close
 from vitspeech.benchmark import speech
 from vitspeech.benchmark.speech import Settings
 from vitspeech.checkpoint.network import build
+from vitspeech.frontends import SpeechTokens
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.inference.stream import stream
+from vitspeech.models import SpeechClassifier, WindowMLP
+from vitspeech.recurrence import RecurrentEncoder
 from vitspeech.training.configs import config_chain
 
 TINY = {"batch": 2, "repeats": 2, "stream_minutes": 0.06}
@@ -117,6 +120,16 @@ def test_the_state_holds_waiting_samples_the_past_and_the_unfinished_token():
     assert speech.state_bytes(sound) == 4 * (tokens + 1280)
 
 
+@pytest.mark.parametrize("encoder", [RecurrentEncoder(8, 2, bidirectional=False), WindowMLP(8, left=4, right=2)])
+def test_the_state_of_other_encoders_is_counted_too(encoder):
+    sound = stream(SpeechClassifier(3, SpeechTokens(8, mels=5, stem="stacked", stride=4), encoder).eval())
+    empty = speech.state_bytes(sound)
+    sound.push(torch.zeros(16_000))
+    first = speech.state_bytes(sound)
+    sound.push(torch.zeros(16_000))
+    assert empty < first == speech.state_bytes(sound)
+
+
 def test_a_checkpoint_is_measured_without_other_networks(few, finished_speech_run, tmp_path):
     settings = Settings(**TINY, dtypes=["fp32"], checkpoint=str(finished_speech_run / "model"))
     report = speech.benchmark(settings, tmp_path / "speech.json")
@@ -131,7 +144,7 @@ def test_a_network_that_cannot_be_streamed_is_reported_with_the_reason(few, monk
     assert "its look-ahead is unlimited" in speech.table(report).splitlines()[-1] and report["complete"]
 
 
-def test_what_cannot_be_measured_is_an_error_that_names_it(finished_run, tmp_path):
+def test_what_cannot_be_measured_is_an_error_that_names_it(finished_run, finished_transcriber_run, tmp_path):
     for options, message in (
         ({"batch": 0}, "batch=0 is below 1"),
         ({"mels": 0}, "mels=0 is below 1"),
@@ -144,4 +157,6 @@ def test_what_cannot_be_measured_is_an_error_that_names_it(finished_run, tmp_pat
     path = tmp_path / "speech.json"
     with pytest.raises(ValueError, match="ViT does not take waveforms"):
         speech.benchmark(Settings(checkpoint=str(finished_run)), path)
+    with pytest.raises(ValueError, match="SpeechTranscriber writes unit by unit"):
+        speech.benchmark(Settings(checkpoint=str(finished_transcriber_run)), path)
     assert not path.exists()

@@ -27,6 +27,13 @@ def test_every_token_gives_a_logit_for_each_unit_and_the_blank(positions):
     assert logits.shape == (3, 25, 8) and tokens.tolist() == [25, 25, 25] and tokens.dtype == torch.long
 
 
+def test_counts_of_long_recordings_are_not_rounded_in_half_precision():
+    network, sound = recognizer(torch.float32), torch.randn(1, 156_080)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits, tokens = network(sound)
+    assert tokens.tolist() == [logits.shape[1]] and logits.shape[1] > 256 and logits.shape[1] % 2
+
+
 @pytest.mark.parametrize("contexts", [{}, {"left": 3, "right": [2, 0]}])
 @torch.no_grad()
 def test_rows_of_a_padded_utterance_are_those_of_the_utterance_alone(contexts):

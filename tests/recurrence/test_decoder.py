@@ -6,6 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from vitspeech import RecurrentDecoder, SpeechTokens, SpeechTranscriber
+from vitspeech.attention.scores import SCORES
 from vitspeech.decoding.autoregressive import beam_search
 
 LENGTHS = torch.tensor([9, 4, 1])
@@ -98,6 +99,7 @@ def test_selected_rows_go_on_as_they_would_alone(cell):
 
 def test_additive_attends_before_the_step_and_others_after_it():
     assert decoder(score="additive").attend_before
+    assert decoder(score=SCORES["additive"]).attend_before
     assert not decoder(score="general").attend_before
     assert not decoder(score="additive", attend="after").attend_before
 

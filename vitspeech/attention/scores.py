@@ -209,7 +209,8 @@ class Cosine(Score):
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         inverse = (-self.log_temperature).clamp(max=math.log(100)).exp()
-        return F.normalize(query, dim=-1) * inverse, F.normalize(key, dim=-1)
+        smallest = max(1e-12, torch.finfo(query.dtype).tiny)  # 1e-12, torch's default, is 0 in half precision
+        return F.normalize(query, dim=-1, eps=smallest) * inverse, F.normalize(key, dim=-1, eps=smallest)
 
 
 def compare(query: Tensor, key: Tensor, scale: float = 1.0, energy: Tensor | None = None) -> Tensor:

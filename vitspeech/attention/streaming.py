@@ -55,6 +55,11 @@ class EncoderStream:
         self.blocks = [BlockStream(block) for block in self.encoder.blocks]
         self.position = 0
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All that is stored."""
+        return [tensor for block in self.blocks for tensor in block.tensors]
+
     @torch.no_grad()
     def push(self, x: Tensor) -> Tensor:
         """Push the next tokens and return the outputs that have become final: (B, T, D) -> (B, T', D)."""

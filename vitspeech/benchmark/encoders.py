@@ -40,7 +40,8 @@ class EncoderCost:
         single_clips_per_second: Inference one clip at a time.
         delay_ms: From the first sample of a token to its output in a stream; `None` if it can't be streamed.
         real_time_factor: Time to stream 10 s of sound in pushes of 40 ms on one thread, divided by 10 s; or `None`.
-        path_length: Operations between two tokens one second apart, see `path_length`; `None` if there is no path.
+        path_length: Operations between two tokens one second apart, see `path_length`; `None` if there is no path,
+            `unknown` for an encoder of another kind.
     """
 
     parameters: int
@@ -50,7 +51,7 @@ class EncoderCost:
     single_clips_per_second: float
     delay_ms: float | None
     real_time_factor: float | None
-    path_length: int | None
+    path_length: int | str | None
 
 
 def measure_encoder(network: nn.Module, sample_rate_hz: int = 16000, **settings: object) -> EncoderCost:
@@ -122,10 +123,18 @@ def measure_encoders(
             single_clips_per_second=1 / took[name, "single"],
             delay_ms=network.context_ms["delay_ms"] if name in streams else None,
             real_time_factor=took[name, "stream"] / STREAM_S if name in streams else None,
-            path_length=path_length(network),
+            path_length=known_path(network),
         )
         for name, network in networks.items()
     }
+
+
+def known_path(network: nn.Module) -> int | str | None:
+    """The path length for `EncoderCost`."""
+    try:
+        return path_length(network)
+    except InputError:  # an encoder of the user's own
+        return "unknown"
 
 
 def count_flops(network: nn.Module, clips: Tensor) -> int:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import statistics
 import sys
 import time
@@ -61,13 +62,17 @@ def check_names(names: Iterable[str], known: Iterable[str]) -> None:
 
 
 def check_device(device: str) -> None:
-    """Check that a device exists.
+    """Check that a device exists, and that its work can be waited for.
 
     Raises:
-        InputError: If `device` is CUDA and torch finds no CUDA device.
+        InputError: If it is neither the CPU nor a CUDA device that torch finds.
     """
-    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+    if not re.fullmatch(r"cpu|cuda(:\d{1,4})?", device, re.ASCII):
+        raise InputError(f"device={device}: choose from cpu, cuda, cuda:N")
+    if device != "cpu" and not torch.cuda.is_available():
         raise InputError(f"device={device}: torch finds no CUDA device; use cpu")
+    if device != "cpu" and (torch.device(device).index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device={device}: torch finds {torch.cuda.device_count()} CUDA devices")
 
 
 def seconds_of(call: Call, device: str) -> float:

@@ -19,7 +19,8 @@ def path_length(network: nn.Module, seconds: float = 1.0) -> int | None:
     - an attention layer: 1 with full attention, ⌈n / left⌉ if all blocks see `left` tokens back (with different windows
       the fewest blocks that reach n);
     - a step of a recurrent layer: n;
-    - a convolution that reaches r = (kernel - 1) / 2 tokens back: ⌈n / r⌉;
+    - a convolution that reaches r tokens back, (kernel - 1) / 2 if it is centered: ⌈n / r⌉; so are the convolution
+      modules between attention and MLP;
     - a window MLP: 1.
 
     There is no path where the blocks of the network together do not reach back n tokens. The stem, in which neighboring
@@ -47,7 +48,8 @@ def steps_back(encoder: nn.Module | None) -> list[int | None]:
         InputError: If the encoder is of an unknown kind.
     """
     if isinstance(encoder, Encoder):
-        return encoder.left
+        modules = [block.convolution for block in encoder.blocks if block.convolution is not None]
+        return [*encoder.left, *(module.left for module in modules)]
     if isinstance(encoder, WindowMLP):
         return [encoder.reach[0]]
     if isinstance(encoder, SpeechCNN):

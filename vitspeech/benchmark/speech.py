@@ -32,6 +32,7 @@ from vitspeech.frontends import SpeechTokens
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.inference.stream import AudioStream, stream
 from vitspeech.models import SpeechClassifier, SpeechCNN
+from vitspeech.models.encoder_decoder import EncoderDecoder
 
 Note = Callable[[str], None]
 LOW_HZ, HIGH_HZ = 20.0, 7600.0
@@ -80,6 +81,8 @@ def networks(settings: Settings) -> dict[str, nn.Module]:
         network = load(settings.checkpoint).network
         if not hasattr(network, "tokens"):
             raise InputError(f"{settings.checkpoint}: {type(network).__name__} does not take waveforms")
+        if isinstance(network, EncoderDecoder):
+            raise InputError(f"{settings.checkpoint}: {type(network).__name__} writes unit by unit, which is not timed")
         return {Path(settings.checkpoint).resolve().name: network.to(settings.device)}
     tokens = partial(SpeechTokens, 128, mels=settings.mels, stride=4)
     windows = {"full": {}, "truncated": {"left": 8, "right": 2}, "causal": {"left": 8, "right": 0}}
@@ -162,9 +165,8 @@ def reading(settings: Settings, note: Note) -> dict[str, Any]:
 
 
 def state_bytes(sound: AudioStream) -> int:
-    """The size of the state of a stream: samples, and the waiting inputs and the past of each block."""
-    values = [sound.pending, *(value for block in sound.encoder.blocks for value in block.tensors)]
-    return sum(value.untyped_storage().nbytes() for value in values)
+    """The size of the state of a stream: samples, and the waiting inputs and the past of the encoder."""
+    return sum(value.untyped_storage().nbytes() for value in (sound.pending, *sound.encoder.tensors))
 
 
 def pushed(sound: AudioStream, samples: int, pushes: int, edge: int) -> tuple[numpy.ndarray, list[dict[str, int]]]:

@@ -4,6 +4,7 @@ Shapes: B batch, N samples, T tokens, D model width, S stride of the tokens in f
 F = T · S labeled frames.
 """
 
+import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import EncoderConfig
@@ -51,7 +52,7 @@ class SpeechLabeler(SpeechEncoder):
         encoded, padding = self.encode(waveforms, lengths)
         logits = self.frame_logits(encoded)
         if padding is None:
-            return logits, logits.new_full((len(logits),), logits.shape[1]).long()
+            return logits, torch.full((len(logits),), logits.shape[1], device=logits.device)
         return logits, self.tokens.count(lengths) * (logits.shape[1] // encoded.shape[1])
 
     def forward_frames(self, waveforms: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ Shapes: B batch, N samples, T tokens, D model width, U units.
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import EncoderConfig
@@ -56,8 +57,10 @@ class SpeechRecognizer(SpeechEncoder):
                 entry for each number, as intermediate CTC needs them (Lee and Watanabe 2021, arXiv:2102.03216).
         """
         tokens, padding = self.valid_tokens(waveforms, lengths)
-        counts = tokens.new_full((len(tokens),), tokens.shape[1]).long() if padding is None else None
-        counts = self.tokens.count(lengths) if counts is None else counts
+        if padding is None:
+            counts = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+        else:
+            counts = self.tokens.count(lengths)
         if depths is not None:
             return [self.frame_logits(encoded) for encoded in self.encoder.outputs(tokens, padding, depths)], counts
         return self.frame_logits(self.encoder(tokens) if padding is None else self.encoder(tokens, padding)), counts

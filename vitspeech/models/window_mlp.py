@@ -113,6 +113,11 @@ class WindowStream:
         """Discard all state: the next token is the first of a sequence."""
         self.kept: Tensor | None = None
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All that is stored."""
+        return [] if self.kept is None else [self.kept]
+
     @torch.no_grad()
     def push(self, x: Tensor) -> Tensor:
         """Push the next tokens and return the outputs that have become final: (B, T, D) -> (B, T', D)."""

@@ -33,14 +33,14 @@ class Difference:
         first: The number in the first measurement, in px or ms.
         second: The number in the second measurement.
         change: `first` − `second`.
-        ratio: `first` / `second`.
+        ratio: `first` / `second`; `None` if `second` may be 0 and `first` is not.
     """
 
     number: str
     first: Estimate
     second: Estimate
     change: Estimate
-    ratio: Estimate
+    ratio: Estimate | None
 
     @property
     def verdict(self) -> int:
@@ -101,8 +101,9 @@ class Pair:
 
 def difference(number: str, first: Tensor, second: Tensor) -> Difference:
     """From the resampled values of a number, (K,) each."""
-    ratio = torch.where(second > 0, first / second, 1.0)
-    return Difference(number, *map(estimate, (first, second, first - second, ratio)))
+    ratio = torch.where((first == 0) & (second == 0), 1.0, first / second)
+    ratio = estimate(ratio) if ratio.isfinite().all() else None
+    return Difference(number, *map(estimate, (first, second, first - second)), ratio)
 
 
 def pairs(results: Sequence[Result]) -> list[Pair]:

@@ -78,12 +78,13 @@ def switch_on_branches(network: nn.Module, inputs: Tensor, source: Layer) -> str
     values = {f"{float(parameters[name].detach().abs().max()):.0e}" for name in names}
     constant = "0" if values == {"0e+00"} else f"at most {max(values, key=float)}"
     drawn_anew = False
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(SEED)
+    generator = torch.Generator().manual_seed(SEED)
+    with torch.no_grad():
         for name in names:
             owner = network.get_submodule(name.rpartition(".")[0])
             if isinstance(owner, (nn.modules.conv._ConvNd, nn.Linear)) and parameters[name] is owner.weight:
-                nn.init.kaiming_uniform_(parameters[name], a=5**0.5)
+                drawn = torch.empty_like(parameters[name], device="cpu")  # the same on every device
+                parameters[name].copy_(nn.init.kaiming_uniform_(drawn, a=5**0.5, generator=generator))
                 drawn_anew = True
             else:
                 parameters[name].fill_(1.0)

@@ -86,7 +86,7 @@ class Subject:
         if trained and not self.trained:
             raise InputError(f"{self.name} has no trained weights here; --pretrained fetches those of timm")
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(SEED)
+            torch.default_generator.manual_seed(SEED)  # leaves those of GPUs as they are
             try:
                 network = self.build_timm(trained, int(size)) if self.model is None else self.rebuild(trained, size)
             except (ValueError, AssertionError) as error:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vitspeech.attention import MeanPooling, Score
 from vitspeech.attention.decoder import check_encoded, check_source
 from vitspeech.attention.dense import attend
-from vitspeech.attention.scores import make_score, named
+from vitspeech.attention.scores import Additive, make_score, named
 from vitspeech.errors import check_fraction, check_number
 from vitspeech.recurrence.encoder import CELLS, Cell
 
@@ -96,8 +96,8 @@ class RecurrentDecoder(nn.Module):
         if attend is not None:
             named(ATTEND, "attend", attend)
         self.width = width
-        self.attend_before = (attend or ("before" if score == "additive" else "after")) == "before"
         self.score = make_score(score, 1, width)
+        self.attend_before = (attend or ("before" if isinstance(self.score, Additive) else "after")) == "before"
         self.mean = MeanPooling()
         self.first_state = nn.Linear(width, depth * width)
         self.layers = CELLS[cell](2 * width, width, depth, batch_first=True)

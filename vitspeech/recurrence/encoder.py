@@ -151,6 +151,12 @@ class RecurrentStream:
         """Discard all state: the next token is the first of a sequence."""
         self.states: list[State] = [None] * len(self.encoder.blocks)
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All that is stored."""
+        parts = ((state,) if isinstance(state, Tensor) else state or () for state in self.states)
+        return [tensor for part in parts for tensor in part]
+
     @torch.no_grad()
     def push(self, x: Tensor) -> Tensor:
         """Push the next tokens and return their outputs: (B, T, D) -> (B, T, D)."""

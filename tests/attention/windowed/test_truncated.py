@@ -389,3 +389,27 @@ def test_module_under_autocast_works_in_every_score(kind):
         result.float().square().sum().backward()
         assert result.dtype == torch.bfloat16
         assert all(p.grad is not None and p.grad.isfinite().all() for p in ours.parameters()), options
+
+
+class Truncated(torch.nn.Module):
+    """`truncated_attention` in a module of the user's own."""
+
+    def __init__(self, score, relative):
+        super().__init__()
+        self.score, self.relative = score, relative
+
+    def forward(self, query, key, value):
+        return truncated_attention(query, key, value, 5, 2, score=self.score, relative=self.relative)
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+@pytest.mark.parametrize("name", SCORES)
+def test_an_exported_graph_equals_the_dense_mask_at_any_length(name, is_relative, monkeypatch):
+    monkeypatch.setattr(truncated, "choose_kernel", choose_kernel)
+    torch.manual_seed(0)
+    score, relative = SCORES[name](2, 3).double(), RelativePositions(3, 4).double() if is_relative else None
+    length = torch.export.Dim("length", min=2, max=4096)
+    inputs = [tensor.detach() for tensor in drawn(1, 2, 40, 3, 3, 3)]
+    exported = torch.export.export(Truncated(score, relative), tuple(inputs), dynamic_shapes=[{2: length}] * 3)
+    others = [tensor.detach() for tensor in drawn(1, 2, 70, 3, 3, 3, seed=1)]
+    assert_close(exported.module()(*others), dense(*others, 5, 2, score=score, relative=relative))

@@ -4,6 +4,7 @@ import base64
 import csv
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -169,6 +170,18 @@ def test_report_states_the_origin_of_its_numbers(pictures):
     measured = json.loads((pictures[1] / "metrics.json").read_text())
     assert measured["data"] == "5 validation images of Shapes" and measured["inputs"] == 3
     assert {"commit", "hardware", "versions"} <= set(measured)
+
+
+def test_heads_that_see_their_own_token_only_have_numbers_that_are_undefined(pictures, tmp_path):
+    heads = pictures[0][0].heads
+    measures = {name: getattr(heads, name).clone() for name in ("relative_distance", "entropy")}
+    for measure in measures.values():
+        measure[0] = torch.nan
+    results = [replace(pictures[0][0], heads=replace(heads, **measures))]
+    write_report(results, sample_for([results[0].subject], None, 5), PLAN, tmp_path)
+    attention = json.loads((tmp_path / "metrics.json").read_text())["models"][0]["attention"]
+    assert set(attention["entropy"][0]) == {None} and None not in attention["entropy"][1]
+    assert "nan" not in summary.attention(results[0])["mean attention entropy"]
 
 
 def test_names_are_escaped(pictures, tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitspeech.attention.dense import attend, attend_fused
+from vitspeech.attention.dense import attend, attend_fused, attend_pairs
 from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_padding, window_counts, window_mask
 from vitspeech.attention.relative import RelativePositions
@@ -35,7 +35,7 @@ def truncated_attention(
     """Attention of each query t to keys t-left .. t+right (Yeh et al. 2019, arXiv:1910.12977, sec. 2.3).
 
     The result equals attention with `window_mask`, at both ends of the sequence too. No kernel stores T x T numbers,
-    except for sequences of at most 1,024 tokens that are hardly longer than their window. `choose_kernel` decides how
+    except for sequences of at most 1,024 tokens that are hardly longer than their window, and in exported graphs. `choose_kernel` decides how
     it is computed: by blocks of queries on CPU; on CUDA by a compiled block-sparse kernel for softmax over dot products
     without dropout and relative positions, and by blocks otherwise; and by PyTorch's fused causal kernel for an
     unlimited past and no look-ahead, on CUDA or if the sequence is long. Relative positions are computed pair by pair
@@ -73,6 +73,10 @@ def truncated_attention(
     score = ScaledDot(heads, width) if score is None else score
     options = {"normalizer": normalizer, "relative": relative, "dropout": dropout}
     kernel = choose_kernel(request_for(key, value, score, **options, window=(left, right), padding=padding is not None))
+    if kernel in (Kernel.FUSED, Kernel.EXPLICIT):
+        mask = window_mask(tokens, tokens, left, right, query.device)
+        mask = mask if padding is None else mask & padding[:, None, None]
+        return attend_dense(query, key, value, mask, score, fused=kernel is Kernel.FUSED, **options)
     last = max(tokens - 1, 0)
     left, right = (last if context is None else min(context, last) for context in (left, right))
     if kernel is Kernel.PAIRWISE:
@@ -83,16 +87,41 @@ def truncated_attention(
         return flex.attend(query, key, value, left, right, padding, score.scale)
     if kernel is Kernel.FUSED_CAUSAL:
         return attend_fused(query, key, value, scale=score.scale, causal=True)
-    if kernel is Kernel.EXPLICIT:
-        mask = window_mask(tokens, tokens, left, right, query.device)
-        mask = mask if padding is None else mask & padding[:, None, None]
-        return attend(query, key, value, mask, scale=score.scale, **options)[0]
     energy, tables = score.energy, (None, None) if relative is None else (relative.key, relative.value)
     parameters = (None if table is None else table.to(value.dtype) for table in (energy, *tables))
     counts = window_counts(padding, tokens, left, right, query.device)
     options = {"scale": score.scale, "normalizer": normalizer, "dropout": dropout}
     window = make_window(left, right, padding, counts, value.dtype, **options)
     return blockwise(query, key, value, *parameters, window)
+
+
+def attend_dense(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    score: Score,
+    *,
+    fused: bool,
+    normalizer: str,
+    relative: RelativePositions | None,
+    dropout: float,
+) -> Tensor:
+    """Attention of every query over every key: of short sequences, and in exported graphs, of any length.
+
+    Args:
+        query: Queries, not prepared by the score.
+        key: Keys, not prepared by the score.
+        fused: Use PyTorch's fused kernel.
+    """
+    options = {"normalizer": normalizer, "relative": relative, "dropout": dropout}
+    if relative is not None and not score.linear_in_key:
+        query, key = query.to(value.dtype), key.to(value.dtype)
+        return attend_pairs(query, key, value, mask, score=score, **options)[0]
+    query, key = (part.to(value.dtype) for part in score.prepare(query, key))
+    if fused:
+        return attend_fused(query, key, value, mask, scale=score.scale, dropout=dropout)
+    return attend(query, key, value, mask, scale=score.scale, energy=score.energy, **options)[0]
 
 
 def make_window(

@@ -77,8 +77,7 @@ class Keywords(WaveformData):
         held_out_words: Other words whose recordings are in validation and test only, and which are not synthesized
             either: truly unknown words. Continuous speech may have them.
         speech_hours: Longest duration of the speech in training, in hours; `None` takes all.
-        batch: Clips of an optimizer step, on all devices together; `None` gives an epoch eight batches of 16 to 128
-            clips.
+        batch: Clips of an optimizer step, on all devices together; `None`: eight steps an epoch, of 16 to 128 clips.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
 

@@ -127,7 +127,7 @@ def set_log_axis(axes: Axes, lowest: float, highest: float, *, unlimited: bool) 
     axes.set_yscale("log", base=2)
     top = UNLIMITED * highest if unlimited else highest
     powers = [2.0**power for power in range(ceil(log2(lowest)), floor(log2(highest)) + 1)]
-    powers = powers[:: ceil(len(powers) / 6)]
+    powers = powers[:: ceil(len(powers) / 6)] if powers else [highest]
     if unlimited:
         powers = [power for power in powers if power <= top / 1.5]
     labels = [f"{power:g}" if power >= 1 else f"1/{1 / power:g}" for power in powers]

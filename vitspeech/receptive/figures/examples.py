@@ -97,7 +97,7 @@ def draw_clips(results: Sequence[Result], sample: Sample) -> Figure:
     panels = figure.subplots(rows, count, squeeze=False, sharex=True, sharey="row")
     subject, hop_ms = results[0].subject, results[0].main.layers[0].cell
     log_mel = subject.network(trained=subject.trained).tokens.log_mel
-    frames = log_mel(subject.inputs(sample.raw[:count], results[0].main.size)).numpy()
+    frames = log_mel(subject.inputs(sample.raw[:count], results[0].main.size)).cpu().numpy()
     for number, column in enumerate(panels.T):
         spectrum, edge = frames[number].T, (0, frames.shape[1] * hop_ms, 0, frames.shape[2])
         options = {"origin": "lower", "aspect": "auto", "extent": edge}

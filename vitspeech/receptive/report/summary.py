@@ -86,10 +86,13 @@ def attention(result: Result) -> dict[str, str]:
     if result.heads is None:
         return {}
     heads, unit = result.heads, length_unit(result)
-    distance, relative = float(heads.distance.mean()), float(heads.relative_distance.mean())
+    # The distance of a head without weights, and both ratios of one that sees its own token only, are undefined.
+    distance, relative, entropy = (
+        float(measure.nanmean()) for measure in (heads.distance, heads.relative_distance, heads.entropy)
+    )
     return {
         "mean attention distance": f"{distance:.3g} {unit} ({relative:.2f} × uniform)",
-        "mean attention entropy": f"{float(heads.entropy.mean()):.2f}",
+        "mean attention entropy": f"{entropy:.2f}",
     }
 
 
@@ -183,13 +186,15 @@ def larger_sentence(result: Result, pair: Pair, number: str, shape: str) -> str:
     within = next(found for found in pair.differences if found.number == number)
     low, high = (f"{end:,.3g}".replace("-", "−") for end in pair.window)
     unit, digits = length_unit(result), 0 if result.subject.takes_audio else 1
-    fixed, least, most = (f"{value:.2f}" for value in within.ratio)
-    return (
+    sentence = (
         f"On inputs {scale:g} times as large ({size_of(result, result.larger)}), the 90 % {shape} is "
         f"{length(larger.cumulative[number], unit, digits=digits)}, {ratio:.2f} times as large; that of a uniform "
-        f"field is {flat:.2f} times as large. Within the same offsets ({low} to {high} {unit}), the factor is {fixed} "
-        f"({least}–{most})."
+        f"field is {flat:.2f} times as large."
     )
+    if within.ratio is None:
+        return sentence
+    fixed, least, most = (f"{value:.2f}" for value in within.ratio)
+    return f"{sentence} Within the same offsets ({low} to {high} {unit}), the factor is {fixed} ({least}–{most})."
 
 
 def changes_in_words(pair: Pair, prefix: str, shape: str) -> str:

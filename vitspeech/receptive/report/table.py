@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any
 
+from vitspeech.checkpoint.folder import finite
 from vitspeech.receptive.comparison import Result, State
 from vitspeech.receptive.differences import MODELS, SIZE, TRAINING, Pair
 from vitspeech.receptive.estimates import Numbers
@@ -75,7 +76,7 @@ def model_json(result: Result) -> dict[str, Any]:
     }
     if result.heads is not None:
         heads = {name: getattr(result.heads, name) for name in HEAD_NUMBERS}
-        numbers = {name: measure.tolist() for name, measure in heads.items() if measure is not None}
+        numbers = {name: finite(measure.tolist()) for name, measure in heads.items() if measure is not None}
         values["attention"] = {"layers": result.heads.layers, **numbers}
     if result.visible is not None:
         cell = result.main.layers[0].cell
