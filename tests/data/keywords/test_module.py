@@ -159,13 +159,6 @@ def test_small_sets_have_small_batches(root, everyone_trains):
     assert keywords(root, batch=12).batch == 12
 
 
-def test_a_batch_of_its_own_choice_can_be_divided(root, everyone_trains):
-    data = keywords(root)
-    data.accumulate = 3
-    data.setup("fit")
-    assert data.batch == 15 and len(data.training_batches()) > 0
-
-
 def test_words_without_recordings_are_synthesized():
     data = Keywords(["lamp", "heating"], recordings=None, synthesized=10, spoken=0.5, others=0, altered=0.2)
     assert torch.bincount(data.read("train").labels).tolist() == [10, 10, 10 + 4, 2]

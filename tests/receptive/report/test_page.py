@@ -182,6 +182,9 @@ def test_heads_that_see_their_own_token_only_have_numbers_that_are_undefined(pic
     attention = json.loads((tmp_path / "metrics.json").read_text())["models"][0]["attention"]
     assert set(attention["entropy"][0]) == {None} and None not in attention["entropy"][1]
     assert "nan" not in summary.attention(results[0])["mean attention entropy"]
+    undefined = {name: torch.full_like(measure, torch.nan) for name, measure in measures.items()}
+    cells = summary.attention(replace(results[0], heads=replace(heads, **undefined)))
+    assert list(cells) == ["mean attention distance"] and "uniform" not in cells["mean attention distance"]
 
 
 def test_names_are_escaped(pictures, tmp_path):

@@ -34,12 +34,12 @@ def truncated_attention(
 ) -> Tensor:
     """Attention of each query t to keys t-left .. t+right (Yeh et al. 2019, arXiv:1910.12977, sec. 2.3).
 
-    The result equals attention with `window_mask`, at both ends of the sequence too. No kernel stores T x T numbers,
-    except for sequences of at most 1,024 tokens that are hardly longer than their window, and in exported graphs. `choose_kernel` decides how
-    it is computed: by blocks of queries on CPU; on CUDA by a compiled block-sparse kernel for softmax over dot products
-    without dropout and relative positions, and by blocks otherwise; and by PyTorch's fused causal kernel for an
-    unlimited past and no look-ahead, on CUDA or if the sequence is long. Relative positions are computed pair by pair
-    if the score is not linear in the key.
+    The result equals attention with `window_mask`, at both ends of the sequence too. No kernel stores T x T
+    numbers, except for sequences of at most 1,024 tokens that are hardly longer than their window, and in exported
+    graphs. `choose_kernel` decides how it is computed: by blocks of queries on CPU; on CUDA by a compiled
+    block-sparse kernel for softmax over dot products without dropout and relative positions, and by blocks
+    otherwise; and by PyTorch's fused causal kernel for an unlimited past and no look-ahead, on CUDA or if the
+    sequence is long. Relative positions are computed pair by pair if the score is not linear in the key.
 
     Args:
         query: Queries.

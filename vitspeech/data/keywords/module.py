@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from vitspeech.data.audio.continuous import Speech
 from vitspeech.data.audio.reading import fit_length, read_clips
 from vitspeech.data.audio.similar_words import check_words, spoken_negatives
-from vitspeech.data.batches import Items, process
+from vitspeech.data.batches import Items
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.folder import LabeledFile, warn_of_few, word_recordings
 from vitspeech.data.clips.module import WaveformData
@@ -277,8 +277,7 @@ class Keywords(WaveformData):
             made |= {SPEECH: self.count("speech_cuts"), PIECE: self.count("speech_pieces")}
         items = KeywordItems(clips, labels, speakers, made=made, words=len(self.words), speech=speech)
         if self.fits_batch:
-            size, parts = min(max(len(items) // BATCHES, SMALLEST), LARGEST, len(items)), process()[1] * self.accumulate
-            self.batch = max(size - size % parts, parts)
+            self.batch = min(max(len(items) // BATCHES, SMALLEST), LARGEST, len(items))
         return items
 
     @cached_property

@@ -1,7 +1,7 @@
 """The comparison as a table of its main results, and as sentences about each model."""
 
 from collections.abc import Callable, Sequence
-from math import isfinite
+from math import isfinite, isnan
 
 from vitspeech.receptive.comparison import Result, State
 from vitspeech.receptive.differences import MODELS, SIZE, TRAINING, Difference, Pair, pairs
@@ -90,9 +90,10 @@ def attention(result: Result) -> dict[str, str]:
     distance, relative, entropy = (
         float(measure.nanmean()) for measure in (heads.distance, heads.relative_distance, heads.entropy)
     )
+    compared = "" if isnan(relative) else f" ({relative:.2f} × uniform)"
     return {
-        "mean attention distance": f"{distance:.3g} {unit} ({relative:.2f} × uniform)",
-        "mean attention entropy": f"{entropy:.2f}",
+        "mean attention distance": f"{distance:.3g} {unit}{compared}",
+        **({} if isnan(entropy) else {"mean attention entropy": f"{entropy:.2f}"}),
     }
 
 
