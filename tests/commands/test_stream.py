@@ -188,7 +188,15 @@ def test_an_interruption_clears_the_line_of_a_terminal(monkeypatch, capsys):
     assert capsys.readouterr().out == "left\r\x1b[K"
 
 
-def test_an_interruption_ends_the_recording_and_a_second_one_the_command():
+@pytest.fixture
+def interruptible():
+    """Jobs in the background ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interruption_ends_the_recording_and_a_second_one_the_command(interruptible):
     before = signal.getsignal(signal.SIGINT)
     parts = until_interrupt(iter("abc"))
     assert next(parts) == "a"

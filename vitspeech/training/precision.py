@@ -11,7 +11,7 @@ from jsonargparse import Namespace
 from vitspeech.errors import InputError
 
 PRECISIONS = inspect.signature(lightning.Trainer.__init__).parameters["precision"].annotation | Literal["auto"]
-NOT_SINGLE = ("bf16-true", "16-true", "64-true", "64")
+HALF = ("bf16-true", "16-true")  # of all weights
 SLOWER = 1.2  # ratio of the times from which bfloat16 counts as slower
 ROWS, WIDTH = 1024, 256  # of the products that are timed
 REPEATS, SECONDS = 5, 0.1
@@ -43,10 +43,10 @@ def fill_precision(trainer: Namespace) -> str:
         A line for the user: what `auto` became, or that the given precision is slow on this CPU; else an empty text.
 
     Raises:
-        InputError: If all weights would be in half or double precision: inputs are in single precision.
+        InputError: If all weights would be in half precision: inputs are in single precision.
     """
     given, device = trainer.precision, device_type(trainer.accelerator)
-    if str(given) in NOT_SINGLE:
+    if given in HALF:
         raise InputError(f"trainer.precision={given}: inputs are in fp32; known: auto, 32-true, bf16-mixed, 16-mixed")
     if given != "auto":
         ratio = bf16_ratio() if device == "cpu" and str(given).startswith("bf16") else 0.0
