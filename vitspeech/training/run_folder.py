@@ -33,7 +33,7 @@ from vitspeech.checkpoint.items import TRAINING_ITEMS, split_checksums
 from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_sequences import own_manifests
-from vitspeech.documents import read_json, read_text, read_yaml
+from vitspeech.documents import read_json, read_yaml
 from vitspeech.errors import InputError
 from vitspeech.evaluation import Report
 from vitspeech.plots.curves import draw_learning_curves
@@ -237,7 +237,7 @@ def write_results(
         "minutes": round(minutes, 1),
         **read_json(run / "run.json"),
     }
-    draw_learning_curves(read_metrics(read_text(run / METRICS)), run / "learning_curves.png")
+    draw_learning_curves(read_metrics((run / METRICS).read_text("utf-8")), run / "learning_curves.png")
     errors = report.write(run)
     names, network_config = list(data.labels), model["init_args"].get("network")
     saved = checkpoint.Model(network, names, data.preprocessing, card, network_config, task=model["class_path"])

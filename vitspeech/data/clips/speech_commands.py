@@ -38,6 +38,7 @@ WORDS = tuple(
 )
 MOST_EXTRA = 100  # clips of `unknown` or `silence` per clip of a word
 SPLITS = ("train", "validation", "test")
+MOST_BYTES = 2**26  # of a list
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 
 
@@ -223,7 +224,7 @@ def list_clips(folder: Path, words: Sequence[str]) -> dict[str, list[Path]]:
         listing = folder / list_name
         if not listing.is_file():
             raise FileNotFoundError(f"{listing}: missing; it lists the clips of the {split} split")
-        lines = enumerate(map(str.strip, read_text(listing).splitlines()), 1)
+        lines = enumerate(map(str.strip, read_text(listing, most_bytes=MOST_BYTES).splitlines()), 1)
         names = {name: number for number, name in lines if name}
         for name, number in names.items():
             if name not in clips:
