@@ -185,7 +185,7 @@ def test_single_token_passes_value_and_output_projection():
 def test_precision_and_length_decide_how_it_is_computed_on_cpu(dtype, tokens, taken, monkeypatch):
     ways = {"attend": Mock(wraps=attend), "attend_fused": Mock(wraps=attend_fused)}
     for name, way in ways.items():
-        monkeypatch.setattr(multihead, name, way)
+        monkeypatch.setattr(f"vitspeech.attention.dense.{name}", way)
     ours, x = attention(width=6, heads=2), sequence(1, tokens, 6)
     expected = reference(ours)(x, x, x)[0]
     close = {"atol": 0.1, "rtol": 0.1} if dtype == torch.bfloat16 else {"atol": 1e-5, "rtol": 1e-5}

@@ -11,6 +11,44 @@ from vitspeech.attention.relative import RelativePositions
 from vitspeech.attention.scores import Score, compare, compare_pairs, weights_of
 
 
+def attend_dense(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    score: Score,
+    *,
+    fused: bool,
+    normalizer: str,
+    relative: RelativePositions | None,
+    dropout: float,
+) -> Tensor:
+    """Attention of every query over every key by the fused kernel or by `attend` or `attend_pairs`.
+
+    Args:
+        query: Queries, not prepared by the score.
+        key: Keys, not prepared by the score.
+        value: Values, whose dtype queries and keys get (autocast may have raised theirs).
+        mask: As in `attend`, as are the arguments below.
+        score: How queries and keys are compared.
+        fused: Use PyTorch's fused kernel.
+        normalizer: `softmax` or `relu`.
+        relative: Relative positions, whose vectors are added to keys and values.
+        dropout: Dropout probability of the weights.
+
+    Shape:
+        (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K)
+    """
+    options = {"normalizer": normalizer, "relative": relative, "dropout": dropout}
+    if relative is not None and not score.linear_in_key:
+        query, key = query.to(value.dtype), key.to(value.dtype)
+        return attend_pairs(query, key, value, mask, score=score, **options)[0]
+    query, key = (part.to(value.dtype) for part in score.prepare(query, key))
+    if fused:
+        return attend_fused(query, key, value, mask, scale=score.scale, dropout=dropout)
+    return attend(query, key, value, mask, scale=score.scale, energy=score.energy, **options)[0]
+
+
 def attend(
     query: Tensor,
     key: Tensor,

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from vitspeech.attention.dense import attend, attend_fused, attend_pairs
+from vitspeech.attention.dense import attend, attend_dense, attend_fused, attend_pairs
 from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_mask, check_padding, window_mask
 from vitspeech.attention.positions import IN_ATTENTION, Rotary
@@ -116,11 +116,7 @@ class MultiHeadAttention(nn.Module):
             )
         else:
             allowed = self.allowed(query, key, padding, mask)
-            if kernel is Kernel.FUSED:
-                query, key = self.prepared(query, key, value)
-                attended = attend_fused(query, key, value, allowed, scale=self.score.scale, dropout=dropout)
-            else:
-                attended, _ = self.attend(query, key, value, allowed, dropout)
+            attended = attend_dense(query, key, value, allowed, self.score, fused=kernel is Kernel.FUSED, **options)
         return self.output(self.joined(attended))
 
     def weights(
@@ -160,11 +156,9 @@ class MultiHeadAttention(nn.Module):
             query, key = self.score.prepare(query, key)
         return query.to(value.dtype), key.to(value.dtype)
 
-    def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, dropout: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        """Attention of every query over every key, written out: outputs (B, H, T, K) and weights (B, H, T, S)."""
-        return self.attend_prepared(*self.prepared(query, key, value), value, allowed, dropout=dropout)
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Attention of every query over every key without dropout: outputs (B, H, T, K) and weights (B, H, T, S)."""
+        return self.attend_prepared(*self.prepared(query, key, value), value, allowed)
 
     def attend_prepared(
         self,

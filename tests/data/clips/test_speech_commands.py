@@ -16,6 +16,7 @@ from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.speech_commands import FOLDER, URL, WORDS, SpeechCommands
 from vitspeech.data.module import default_root
+from vitspeech.errors import InputError
 
 SECOND = 16_000
 SPLITS = ("train", "validation", "test")
@@ -335,6 +336,29 @@ def test_a_download_is_fetched_once_and_only_when_asked_for(made_once, tmp_path,
         data.prepare_data()
     assert [url.rpartition("/")[2] for url in fetched] == ["speech_commands_v0.02.tar.gz"]
     assert values(data, "test") == expected("yes", "test")
+
+
+def test_an_interrupted_download_is_not_taken_for_the_data_set(made_once, tmp_path, monkeypatch):
+    def fetch(url, archive, hash_prefix):
+        with tarfile.open(archive, "w:gz") as tar:
+            tar.add(made_once / FOLDER / URL, ".")
+
+    def interrupted(archive, folder):
+        (Path(folder) / "yes").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("torchaudio.datasets.speechcommands.download_url_to_file", fetch)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("torchaudio.datasets.speechcommands._extract_tar", interrupted)
+        SpeechCommands(("yes",), str(tmp_path), download=True).prepare_data()
+    for download in (True, False):
+        with pytest.raises(InputError, match=rf"^{tmp_path}/{FOLDER}/{URL}: unpacking was interrupted.*delete"):
+            SpeechCommands(("yes",), str(tmp_path), download=download).prepare_data()
+    shutil.rmtree(tmp_path / FOLDER / URL)
+    data = SpeechCommands(("yes",), str(tmp_path), download=True, batch=3)
+    data.prepare_data()
+    assert values(data, "test") == expected("yes", "test")
+    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == [URL]
 
 
 @pytest.mark.parametrize("name, split", [("validation_list.txt", "validation"), ("testing_list.txt", "test")])

@@ -1,5 +1,7 @@
 """LibriSpeech's folders: splits, held-out speakers, transcripts, and what is wrong with them."""
 
+import shutil
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -74,6 +76,26 @@ def test_the_labels_of_a_model_need_no_training_transcripts(tmp_path):
 def test_a_subset_that_is_no_official_one_has_another_address(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"train-clean-5: .* or download it from https://www.openslr.org/31"):
         made(tmp_path, train=["train-clean-5"])
+
+
+def test_an_official_subset_is_downloaded_once_and_whole(tmp_path, monkeypatch):
+    downloads = []
+
+    def unpack(root, subset):
+        write(Path(root), subset)
+        downloads.append(subset)
+        if len(downloads) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("torchaudio.datasets.librispeech._download_librispeech", unpack)
+    data = partial(made, tmp_path, train=["dev-clean"], download=True)
+    with pytest.raises(KeyboardInterrupt):
+        data()
+    with pytest.raises(InputError, match=f"^{tmp_path}/LibriSpeech/dev-clean: unpacking was interrupted"):
+        data()
+    shutil.rmtree(tmp_path / "LibriSpeech/dev-clean")
+    assert speakers(data(), "train") == speakers(data(), "train") == [11, 11, 14, 14]
+    assert downloads == ["dev-clean"] * 2
 
 
 def test_subsets_are_splits(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitspeech.attention.dense import attend, attend_fused, attend_pairs
+from vitspeech.attention.dense import attend_dense, attend_fused
 from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_padding, window_counts, window_mask
 from vitspeech.attention.relative import RelativePositions
@@ -93,35 +93,6 @@ def truncated_attention(
     options = {"scale": score.scale, "normalizer": normalizer, "dropout": dropout}
     window = make_window(left, right, padding, counts, value.dtype, **options)
     return blockwise(query, key, value, *parameters, window)
-
-
-def attend_dense(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor,
-    score: Score,
-    *,
-    fused: bool,
-    normalizer: str,
-    relative: RelativePositions | None,
-    dropout: float,
-) -> Tensor:
-    """Attention of every query over every key: of short sequences, and in exported graphs, of any length.
-
-    Args:
-        query: Queries, not prepared by the score.
-        key: Keys, not prepared by the score.
-        fused: Use PyTorch's fused kernel.
-    """
-    options = {"normalizer": normalizer, "relative": relative, "dropout": dropout}
-    if relative is not None and not score.linear_in_key:
-        query, key = query.to(value.dtype), key.to(value.dtype)
-        return attend_pairs(query, key, value, mask, score=score, **options)[0]
-    query, key = (part.to(value.dtype) for part in score.prepare(query, key))
-    if fused:
-        return attend_fused(query, key, value, mask, scale=score.scale, dropout=dropout)
-    return attend(query, key, value, mask, scale=score.scale, energy=score.energy, **options)[0]
 
 
 def make_window(

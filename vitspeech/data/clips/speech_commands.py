@@ -1,6 +1,7 @@
 """Google Speech Commands (Warden 2018, arXiv:1804.03209) in torchaudio's folder layout."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from vitspeech.data.clips.silence import (
     read_noise,
     replace_silence,
 )
+from vitspeech.data.downloads import check_complete, download_folder
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.data.storage.rows import JoinedRows
@@ -65,7 +67,7 @@ class SpeechCommands(WaveformData, WordSource):
 
     Raises:
         InputError: If a word is not in the data set or is given twice, `unknown` or `silence` is negative, a word's
-            folder is empty, or a list names a clip that does not exist.
+            folder is empty, a list names a clip that does not exist, or a download was interrupted.
         FileNotFoundError: If the data set is not in `root`.
     """
 
@@ -103,8 +105,9 @@ class SpeechCommands(WaveformData, WordSource):
         if self.pack is not None:
             return
         if self.download:
-            self.root.mkdir(parents=True, exist_ok=True)
-            SPEECHCOMMANDS(self.root, url=URL, folder_in_archive=FOLDER, download=True)
+            options = {"url": URL, "folder_in_archive": FOLDER, "download": True}
+            download_folder(self.folder, partial(SPEECHCOMMANDS, self.root, **options))
+        check_complete(self.folder)
         if not self.folder.is_dir():
             raise FileNotFoundError(
                 f"{self.folder}: Speech Commands is missing; pass the folder that contains {FOLDER}/ by VITSPEECH_DATA "

@@ -3,14 +3,15 @@
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
-import torchaudio
+from torchaudio.datasets import LIBRISPEECH
 
 from vitspeech.data.audio.reading import ENDINGS, check_audio
 from vitspeech.data.clips.folder import hold_out
+from vitspeech.data.downloads import check_complete, download_folder
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import digest
 from vitspeech.data.storage.rows import UNREADABLE
@@ -114,14 +115,15 @@ class LibriSpeech(RecordedData):
 
         Raises:
             FileNotFoundError: If one is missing.
+            InputError: If the download of one was interrupted.
         """
         if self.pack is not None:
             return
         for split, subsets in self.subsets.items():
             for subset in subsets if self.download else ():
-                if subset in OFFICIAL and not (self.root / subset).is_dir():
-                    self.data_root.mkdir(parents=True, exist_ok=True)
-                    torchaudio.datasets.LIBRISPEECH(self.data_root, url=subset, download=True)
+                if subset in OFFICIAL:
+                    options = {"url": subset, "download": True}
+                    download_folder(self.root / subset, partial(LIBRISPEECH, self.data_root, **options))
             self.check_split(split)
 
     def check_split(self, split: str) -> None:
@@ -129,8 +131,10 @@ class LibriSpeech(RecordedData):
 
         Raises:
             FileNotFoundError: If one is missing.
+            InputError: If the download of one was interrupted.
         """
         for subset in self.subsets[split] or self.subsets["train"]:
+            check_complete(self.root / subset)
             if not (self.root / subset).is_dir():
                 known = ", ".join(sorted(path.name for path in self.root.glob("*/"))) or "none"
                 official = "download the official subsets with `vitspeech train ... --data.download true`"
