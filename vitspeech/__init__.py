@@ -1,4 +1,4 @@
-"""One multi-head attention core for images and speech.
+"""Attention models for images and speech: train, run and understand them.
 
 The names in `__all__` are the public interface: what configs, scripts and users import. Each is loaded on first use
 (PEP 562), so `import vitspeech` itself takes milliseconds and does not import torch.

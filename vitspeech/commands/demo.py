@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = command_line.parser("demo", __doc__)
     models = "folder of a released model, a finished run or an exported model"
     parser.add_argument("models", nargs="+", metavar="MODEL", help=models)
-    parser.add_argument("--port", type=int, help=f"of 127.0.0.1 (default: {PORT}; 0 takes a free one)")
+    parser.add_argument("--port", type=int, help=f"port on 127.0.0.1 (default {PORT}; 0 chooses a free one)")
     parser.add_argument("--out", metavar="FOLDER", help="write the page into a new folder, and do not serve it")
     runtime = "folder that has the files of onnxruntime-web, or the archive that `npm pack` writes"
     parser.add_argument("--runtime", metavar="PATH", help=runtime)

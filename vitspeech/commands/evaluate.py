@@ -1,4 +1,4 @@
-"""Measure a model on the data set and split that its card names; this reproduces the card's number.
+"""Measure a model on the data set and split that its card names; on the same files, this reproduces the card's number.
 
 A test set with items that the model was trained on is refused.
 
@@ -20,19 +20,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech evaluate`; the last line printed is the main metric and its value."""
     parser = command_line.parser("evaluate", __doc__)
     parser.add_argument("checkpoint", help="folder of a released model or a finished run")
-    parser.add_argument(
-        "--data", metavar="ROOT", help="folder of the data set, or a pack of it; default: VITSPEECH_DATA, else data"
-    )
+    data = "folder of the data set, or a pack of it; default: VITSPEECH_DATA, else data; required for your own data"
+    parser.add_argument("--data", metavar="ROOT", help=data)
     parser.add_argument("--beam", type=int, help="beam width for transcripts, 1 is greedy; default: as on the card")
     parser.add_argument("--ctc-weight", type=float, help="weight of CTC in a decoder's search; default: as on the card")
     out = "write a table with one row for each test item as well, .csv or .parquet"
     parser.add_argument("--out", type=Path, metavar="FILE", help=out)
-    split = "validation: the words of the validation split, on which weights of a search are chosen (default test)"
+    split = "the split to measure; validation is for choosing the weights of a search (default test)"
     test = "test on these subsets in place of those of the card, such as test-clean; for LibriSpeech"
     parser.add_argument("--test", nargs="+", metavar="SUBSET", help=test)
     parser.add_argument("--split", choices=("test", "validation"), default="test", help=split)
     command_line.add_language_model(parser)
-    report = "folder for the files about errors that the end of training writes as well: figures, tables, listings"
+    report = "write the report about errors (figures, tables, lists) into this folder, as at the end of training"
     parser.add_argument("--report", type=Path, metavar="FOLDER", help=report)
     command_line.add_device(parser)
     command_line.add_trust(parser)

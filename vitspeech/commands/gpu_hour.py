@@ -5,7 +5,7 @@ vitspeech gpu-hour -o FOLDER --only configs benchmark-vit      # these steps alo
 vitspeech gpu-hour --list                                      # the steps, their limits and commands
 vitspeech gpu-hour -o FOLDER --tiny                            # on the CPU with tiny settings, to try this command out
 
-The same command goes on where an earlier one ended: steps that succeeded are skipped, and unfinished trainings are
+Run the same command again to resume: steps that succeeded are skipped, and unfinished trainings are
 resumed. A step whose data is not there is skipped. FOLDER/summary.json is written after each step: its status,
 seconds, command and last line. FOLDER/NAME.log has its output, FOLDER/NAME.json the numbers of a benchmark, and
 FOLDER/NAME/ is the run of a training. The exit status is 1 if a step failed. Tests are those of a checkout.

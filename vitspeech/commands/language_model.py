@@ -6,9 +6,9 @@ vitspeech language-model mine.yaml words.arpa --words                 # of words
 vitspeech language-model mine.yaml more.arpa --text novels.txt        # of other text
 vitspeech language-model spoken_words/sequences characters.arpa --data.units characters
 
-The tokens are the units of the config's data. Validation and test transcripts are never counted. The smoothing is
-interpolated modified Kneser-Ney (Chen and Goodman 1998). Use the file with `transcribe`, `stream` and `evaluate`, by
---language-model; docs/language-models.md says how to choose the weights.
+The tokens are the units of the config's data, of which --data.KEY VALUE overrides a key. Validation and test
+transcripts are never counted. The smoothing is interpolated modified Kneser-Ney (Chen and Goodman 1998). Use the file
+with `transcribe`, `stream` and `evaluate`, by --language-model; docs/language-models.md says how to choose the weights.
 """
 
 import io

@@ -4,7 +4,8 @@ vitspeech pack speech_commands/truncated /fast/commands --data.root /slow
 vitspeech train --config speech_commands/truncated --data.storage /fast/commands
 vitspeech pack --check /fast/commands
 
-The first argument is a config, of which only `data` matters. The same command goes on if it was interrupted.
+The first argument is a config, of which only `data` matters; --data.KEY VALUE overrides a key. Run the same command
+again to resume after an interruption.
 """
 
 from collections.abc import Sequence

@@ -5,8 +5,8 @@ vitspeech predict checkpoints/vit-cifar10 photos/ --device cuda --out photos.par
 vitspeech predict checkpoints/speech-commands yes.wav recordings/
 vitspeech predict checkpoints/speech-commands yes.wav --attention yes.png
 
-A file that can't be read is reported and left out; the exit status is then 3. A table has its place once it is whole.
-Until then its rows are in FILE.partial (FILE.parts for Parquet), also after an interruption: --resume goes on there.
+A file that can't be read is reported and left out; the exit status is then 3. A table is moved to its place when
+it is complete. Until then its rows are in FILE.partial (FILE.parts for Parquet), and --resume continues from there.
 """
 
 import sys

@@ -5,8 +5,8 @@ vitspeech record lamp heating curtain --to recordings --speaker ben --count 20
 
 First the room is recorded, as background noise; then each word is shown, and has to be said within --seconds. Words
 come in rounds, shuffled. A take that is silent, clipped, too noisy, too short or cut is named and asked for again. The
-files are WORD/SPEAKER_nohash_NUMBER.wav. Ctrl-C keeps what is recorded, and the same command goes on from there. Needs
-the extra `live`.
+files are WORD/SPEAKER_nohash_NUMBER.wav. Ctrl-C keeps what is recorded, and the same command continues from there.
+Needs the extra `live`.
 """
 
 import itertools

@@ -1,14 +1,14 @@
 """Measure how often a keyword spotter misses its words, and how often it reports words that nobody said.
 
-vitspeech spot MODEL --speech LibriSpeech/ --keywords speech_commands_v0.02/ -o report/
+vitspeech spot MODEL --speech LibriSpeech/ --keywords SpeechCommands/speech_commands_v0.02/ -o report/
 vitspeech spot MODEL --speech LibriSpeech/ --keywords recordings/ --sounds kitchen/ -o report/
 vitspeech spot MODEL --keywords recordings/ -o report/ --split validation --clips 300
 
 --keywords is a folder of one folder per word, as for training: the model's words, which are said one after another
 with pauses, without noise and with noise at 20, 10 and 5 dB; other words test what the model does with words that it
-does not know. --speech is a folder of recordings in LibriSpeech's layout or any other; transcripts discount what has
-a word of the model. The report folder gets report.html, det.png, summary.json, all detections and words as CSV files,
-and the worst false alarms as sounds. docs/spotting.md states the protocol.
+does not know. --speech is a folder of recordings in LibriSpeech's layout or any other; detections of
+words that the transcript has are not counted. The report folder gets report.html, det.png, summary.json, all
+detections and words as CSV files, and the worst false alarms as sounds. docs/spotting.md states the protocol.
 """
 
 import time

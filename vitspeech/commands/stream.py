@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech stream`: one line per word, then the real-time factor."""
     parser = command_line.parser("stream", __doc__)
     parser.add_argument("checkpoint", help="folder of a released speech model or a finished run")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="recording: WAV, FLAC or OGG, any rate and length")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="recording: WAV, FLAC, OGG or MP3, of any length")
     parser.add_argument("--microphone", action="store_true", help="listen until Ctrl-C (needs the extra `live`)")
     spotting = parser.add_argument_group("models that spot single words")
     spotting.add_argument("--threshold", type=float, help="lowest probability of every word (default: the card's)")

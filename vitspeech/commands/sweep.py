@@ -13,14 +13,15 @@ The same command resumes an interrupted sweep: finished runs are skipped, also t
 for by hand with the same config, seed and folder, and an unfinished run is resumed. More seeds or configs can be added
 to a folder. A run in the folder that differs in its config is refused before the first training.
 
-When a run fails, the others go on; the last lines say which failed and why, and the exit status is 1.
+When a run fails, the others continue; the last lines say which failed and why, and the exit status is 1.
 
 FOLDER/sweep.csv    a row for each run: variant, varied values, seed, every test metric, parameters, minutes
 FOLDER/table.md     mean ± standard deviation over the seeds of each variant, and its difference from the first variant,
                     paired by seed, with a 95 % interval
 FOLDER/sweep.json   both, with the configs and varied values
 FOLDER/sweep.png    a dot for each seed, with mean and standard deviation; a line if one numeric key is varied
-FOLDER/progress.png the validation metric against the minutes of training
+FOLDER/progress.png the validation error against the minutes of training
+FOLDER/lengths.png  for sequence tasks: accuracy over the length
 
 Every other `--KEY VALUE` is an option of `vitspeech train` for every run, such as --data.root ROOT,
 --trainer.max_epochs 3, --data.init_args.words '[left, right]' or --config trainer/gpu (an overlay on every config).

@@ -21,15 +21,15 @@ curves, the confusion matrix or a list of errors, and the final model in the rel
   --help-all            every key, including the trainer's hundreds of lines
 
 A config has three parts, and each key is an argument of a constructor:
-  data      vitspeech.Cifar, ImageFolder, Shapes,             --data.help vitspeech.Cifar
+  data      vitspeech.Cifar, ImageFolder, Shapes, TwoMarks,   --data.help vitspeech.Cifar
             SpeechCommands, AudioFolder, SpokenWords, Keywords; several words: WordSequences,
-            LibriSpeech, TranscribedAudio
+            LibriSpeech, TranscribedAudio, SpokenVocabulary; sequences of symbols: SymbolTasks
   model     vitspeech.Classification, Spotting, Labeling, Recognition (CTC), Transcription (encoder-decoder),
             JointRecognition (CTC trained with a decoder) or
             MaskedPrediction (pre-training without transcripts) with
             network: vitspeech.ViT, CNN, TimmModel,           --model.network.help vitspeech.ViT
                      SpeechClassifier, SpeechCNN, SpeechLabeler, SpeechRecognizer, SpeechTranscriber,
-                     MaskedSpeechModel
+                     MaskedSpeechModel, Seq2Seq
             encoder: {{depth: 6, ...}}, or RecurrentEncoder,    --model.network.encoder.help vitspeech.RecurrentEncoder
                      WindowMLP; decoder: RecurrentDecoder
             optimizer of torch.optim or timm.optim, warmup, decay, compile, and the task's label_smoothing, ctc_weight

@@ -11,9 +11,9 @@ vitspeech transcribe checkpoints/spoken-words-ctc recordings/ --device cuda --ou
 vitspeech transcribe runs/symbols-reverse/0 --symbols "3 1 4 1 5" "2 7 1 8" --picture reverse.png
 
 A model that can be streamed (trained with CTC, with a limited look-ahead) takes recordings of any length, others up to
-one minute. A recording that can't be read is reported and left out; the exit status is then 3. A table has its place
-once it is whole. Until then its rows are in FILE.partial (FILE.parts for Parquet), also after an interruption: --resume
-goes on there.
+one minute. A recording that can't be read is reported and left out; the exit status is then 3. A table is moved to its
+place when it is complete. Until then its rows are in FILE.partial (FILE.parts for Parquet), and --resume continues from
+there.
 For the microphone use `vitspeech stream`.
 """
 

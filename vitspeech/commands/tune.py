@@ -1,12 +1,12 @@
 """Choose the thresholds of a keyword spotter for a wanted rate of false alarms, and write them into its card.
 
-vitspeech tune MODEL --alarms-per-hour 1 --speech LibriSpeech/ --keywords speech_commands_v0.02/
+vitspeech tune MODEL --alarms-per-hour 1 --speech LibriSpeech/ --keywords SpeechCommands/speech_commands_v0.02/
 vitspeech tune MODEL --alarms-per-hour 0.5 --others 10 --speech LibriSpeech/ --keywords recordings/ --sounds kitchen/
 vitspeech tune MODEL --alarms-per-hour 1 --speech LibriSpeech/ --keywords recordings/ --dry-run
 
-The thresholds of all words, and token probability, smoothing, minimum duration, pause and refractory period from a
-small grid, have the highest recall at which continuous speech and sounds have at most the wanted rate each. Other
-words do not count unless --others gives a rate for them. The words and the speech are of the validation split.
+Searches thresholds, and a small grid of the other settings (token probability, smoothing, minimum duration, pause,
+refractory period), for the highest recall at which speech and sounds each stay below the wanted rate. Other words do
+not count unless --others gives a rate for them. The words and the speech are of the validation split.
 docs/spotting.md says how the rate is estimated. The command prints a table of operating points, and writes the
 settings into card.json, where `stream` and `spot` find them.
 """

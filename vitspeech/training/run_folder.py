@@ -4,7 +4,7 @@ RUN/config.yaml          the resolved config
 RUN/run.json             commit, hardware, versions, precision; `resumed` has those of later starts where they differ
 RUN/logs/                TensorBoard logs, one folder for each start of the run
 RUN/last.ckpt best.ckpt  checkpoints of the last epoch and of the best one by the task's validation metric
-RUN/previous.ckpt        last.ckpt of the epoch before, until the run is finished
+RUN/previous.ckpt        the previous last.ckpt, until the run is finished
 RUN/model/               the final weights as a released model with their card; written last, so the run is finished
 RUN/init_from.json       with `--init_from`: which weights were taken from where
 RUN/training_items.txt   the training items, hashed, if the data set names its items
