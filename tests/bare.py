@@ -26,9 +26,8 @@ def make_bare(folder: Path) -> Path:
 def run(python: Path, *words: object, folder: Path | None = None) -> subprocess.CompletedProcess:
     """Run a script in another folder and an empty environment, in which nothing else can be found."""
     environment = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    return subprocess.run(
-        [python, *map(str, words)], cwd=folder or python.parent, env=environment, capture_output=True, text=True
-    )
+    options = {"cwd": folder or python.parent, "env": environment, "capture_output": True, "text": True}
+    return subprocess.run([python, *map(str, words)], errors="surrogateescape", **options)
 
 
 if __name__ == "__main__":

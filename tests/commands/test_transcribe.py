@@ -306,13 +306,20 @@ def test_wrong_options_of_subtitles_are_refused(command, finished_recognizer_run
     assert result.returncode == status and message in result.stderr and "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("option", ["--ctc-weight", "--length-penalty"])
+def test_options_of_encoder_decoders_are_refused_for_ctc(command, finished_recognizer_run, words, option):
+    result = command("transcribe", finished_recognizer_run, words, option, 0.5)
+    assert f"{option[2:].replace('-', '_')}: of encoder-decoders" in one_line(result) and not result.stdout
+
+
 def test_a_long_recording_is_transcribed_but_not_drawn(
     command, finished_recognizer_run, finished_transcriber_run, words, tmp_path, monkeypatch
 ):
     short = command("transcribe", finished_recognizer_run, words, "--beam", 1).stdout
     monkeypatch.setattr("vitspeech.data.audio.reading.LONGEST_S", 0.5)
     assert command("transcribe", finished_recognizer_run, words, "--beam", 1).stdout == short
-    result = command("transcribe", finished_recognizer_run, words, "--picture", tmp_path / "out.png")
-    assert "above 0.5 s; --picture draws no longer ones" in one_line(result) and not result.stdout
+    for option in ("--picture", "--attention"):
+        result = command("transcribe", finished_recognizer_run, words, option, tmp_path / "out.png")
+        assert f"above 0.5 s; {option} draws no longer ones" in one_line(result) and not result.stdout
     result = command("transcribe", finished_transcriber_run, words)
     assert "above 0.5 s; SpeechTranscriber can't be streamed" in one_line(result, status=3)

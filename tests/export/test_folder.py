@@ -8,6 +8,7 @@ import onnx
 import pytest
 import torch
 from onnx import numpy_helper
+from tiny import ROOT
 
 import vitspeech
 from vitspeech import SpeechClassifier, SpeechTokens
@@ -107,6 +108,12 @@ def test_classifiers_are_streams_if_their_rows_are_all_that_they_compute(encoder
             folders.check_streaming(model, offline=False)
         with pytest.raises(InputError, match="SpeechClassifier for whole clips is exported without attention weights"):
             folders.kind_of(model, offline=False, attention=True)
+
+
+@pytest.mark.parametrize("name", ["spoken-words-ctc", "spoken-words-labels", "spoken-words-attention", "vit-cifar10"])
+def test_offline_is_for_classifiers_of_clips(name):
+    with pytest.raises(InputError, match=r"--offline.* is for classifiers of clips of speech, and .* is none"):
+        folders.kind_of(vitspeech.load(ROOT / "checkpoints" / name), offline=True, attention=False)
 
 
 def test_without_onnx_runtime_the_extra_is_named(quick, finished_run, tmp_path, monkeypatch):

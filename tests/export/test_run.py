@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import shutil
 
@@ -255,6 +256,24 @@ def test_a_state_that_is_missing_broken_or_of_another_model_is_refused(bare, exp
         numpy.savez(state, **parts | change)
         line = refused(bare, exported("speech-commands-causal"), TALK, "--load-state", state)
         assert f"{state}: a damaged state" in line
+
+
+def test_a_state_that_cannot_be_saved_is_refused_before_the_recording_is_read(bare, exported, tmp_path):
+    line = refused(bare, exported("speech-commands-truncated"), TALK, "--save-state", tmp_path / "no" / "state.npz")
+    assert f"{tmp_path / 'no'} is not a folder that can be written to" in line
+
+
+def test_recordings_are_named_whatever_is_wrong_with_them(bare, exported, tmp_path):
+    whole, unknown = tmp_path / os.fsdecode(b"caf\xe9.wav"), tmp_path / "unknown.flac"
+    shutil.copy(TALK, whole)
+    soundfile.write(unknown, soundfile.read(TALK)[0], 16_000)
+    content = bytearray(unknown.read_bytes())
+    content[21] &= 0xF0  # the 36 bits of the number of samples, of which 0 is unknown
+    content[22:26] = bytes(4)
+    unknown.write_bytes(content)
+    result = run(bare, exported("speech-commands-truncated") / "run.py", whole, unknown)
+    assert result.returncode == 3 and f"{whole}:\n" in result.stdout and "left" in result.stdout
+    assert f"{unknown}: does not state its length" in result.stderr
 
 
 def test_a_state_that_is_not_saved_leaves_no_file(bare, exported, tmp_path):

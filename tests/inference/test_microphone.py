@@ -17,8 +17,8 @@ class PortAudioError(Exception):
 
 
 class FakeStream:
-    """Calls back three times on entry, with one reused buffer. `starts_s` are the times of the buffers' first samples,
-    `overflows` whether samples before them were discarded."""
+    """Calls back for each of `starts_s` on entry, with one reused buffer. These are the times of the buffers' first
+    samples; `overflows` says whether samples before them were discarded."""
 
     log = []
     starts_s = (7.0, 7.1, 7.2)
@@ -30,9 +30,9 @@ class FakeStream:
 
     def __enter__(self):
         buffer = numpy.zeros((self.blocksize, 1), numpy.int16)
-        for number in range(3):
+        for number, start_s in enumerate(self.starts_s):
             buffer[:] = number + 1
-            time = types.SimpleNamespace(inputBufferAdcTime=self.starts_s[number])
+            time = types.SimpleNamespace(inputBufferAdcTime=start_s)
             status = types.SimpleNamespace(input_overflow=self.overflows[number])
             self.callback(buffer, self.blocksize, time, status)
 
@@ -102,6 +102,23 @@ def test_a_clock_that_jumps_without_an_overflow_puts_nothing_in(microphone):
 def test_a_wrong_clock_does_not_fill_the_memory(microphone):
     microphone.starts_s, microphone.overflows = (7.0, 1e12, 1e12 + 0.1), (False, True, False)
     assert lengths_and_warnings(listen(16_000, 0.1), 3)[0] == [1600, -160_000, 1600]
+
+
+def test_a_machine_that_cannot_keep_up_is_told_so(microphone):
+    starts_s = [7 + 0.1 * number for number in range(100)]
+    microphone.starts_s, microphone.overflows = starts_s, (False,) * 100  # all are there at once
+    found, messages = lengths_and_warnings(listen(16_000, 0.1), 100)
+    assert found == [1600] * 100
+    assert messages == ["10 s behind the microphone: this machine can't keep up"]
+
+
+def test_a_microphone_that_cannot_be_started_is_reported_in_one_line(microphone, monkeypatch):
+    def fail(self):
+        raise PortAudioError("Error starting stream: Device unavailable")
+
+    monkeypatch.setattr(microphone, "__enter__", fail)
+    with pytest.raises(OSError, match="no microphone: Error starting stream: Device unavailable"):
+        next(listen(16_000, 0.1))
 
 
 def test_a_missing_microphone_is_reported_in_one_line(monkeypatch):

@@ -117,12 +117,33 @@ def test_a_clip_that_cannot_be_read_is_named_before_anything_is_heard(tmp_path):
 
 def test_only_the_clips_that_are_heard_are_opened_before(tmp_path, monkeypatch):
     opened, root = [], write_words(tmp_path)
-    monkeypatch.setattr("vitspeech.spotting.composition.duration_s", lambda file: opened.append(file.parent.name))
+    monkeypatch.setattr("vitspeech.spotting.composition.check_audio", lambda file: opened.append(file.parent.name))
     for with_others, words in ((True, ["cat"] * 5), (False, [])):
         opened.clear()
         _, others = word_streams(root, ["go", "stop"], "all", 5, 0, with_others=with_others)
         assert [word for word in opened if word == "cat"] == words and len(opened) == 5 + len(words)
         assert bool(others) == with_others
+
+
+@pytest.mark.parametrize("seconds", [0.05, 61])
+def test_a_word_that_is_too_short_or_too_long_is_named_before_anything_is_heard(tmp_path, seconds):
+    write(write_words(tmp_path) / "test/go/test0_nohash_7.wav", numpy.full(round(seconds * RATE_HZ), 0.1))
+    with pytest.raises(InputError, match=r"test/go/test0_nohash_7\.wav: lasts"):
+        word_streams(tmp_path, ["go"], "test", None, 0)
+
+
+def test_a_truncated_recording_is_named_before_anything_is_heard(tmp_path):
+    write(tmp_path / "a.wav", numpy.full(RATE_HZ, 0.1))
+    (tmp_path / "b.wav").write_bytes((tmp_path / "a.wav").read_bytes()[:9000])
+    with pytest.raises(InputError, match=r"b\.wav: truncated"):
+        sound_streams(tmp_path)
+
+
+def test_every_word_has_recordings_if_all_are_needed(tmp_path):
+    root = write_words(tmp_path)
+    assert word_streams(root, ["go", "left"], "test", None, 0)[0]
+    with pytest.raises(InputError, match=f"^{root} has no recordings of left in the split test"):
+        word_streams(root, ["go", "left"], "test", None, 0, every_word=True)
 
 
 def test_a_folder_without_the_models_words_is_refused(tmp_path):

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}
     overrides = {name: value for name, value in overrides.items() if value is not None}
     search = vitspeech.Search(**model.card.get("metrics", {}).get("search", {}) | overrides | language)
-    check_search(model, search)
+    check_search(model, search, overrides)
     if options.test and not model.card.get("data", {}).get("class_path", "").endswith(".LibriSpeech"):
         raise InputError("--test is for models of LibriSpeech")
     data = card_data(model, options.data, {"test": options.test, "test_speakers": []} if options.test else None)

@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.file is not None and Path(options.file).is_dir():
         raise InputError(f"{options.file}: a folder; give one recording")
     if options.picture:
-        check_drawn(options.file)
+        check_drawn(options.file, "--picture")
     beam = (8 if options.beam is None else options.beam) if language else 1
     search = vitspeech.Search(beam, **language)
     model = vitspeech.load(options.checkpoint, trust=options.trust)

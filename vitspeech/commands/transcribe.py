@@ -88,14 +88,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         check_subtitles(options.out, options.format, is_one)
     command_line.check_picture(options.picture, "--picture")
     command_line.check_picture(options.attention, "--attention")
-    if options.picture and not options.symbols:
+    if drawn and not options.symbols:
         from vitspeech.plots.spectrogram import check_drawn
 
-        check_drawn(options.paths[0])
+        check_drawn(options.paths[0], "--picture" if options.picture else "--attention")
 
     import vitspeech
     from vitspeech.inference.tables import open_results, stopped_at
-    from vitspeech.inference.transcribe import BATCH, settle
+    from vitspeech.inference.transcribe import BATCH, check_search, settle
     from vitspeech.plots.transcript import draw_transcript
     from vitspeech.plots.utterance_attention import check_drawable, draw_utterance_attention
 
@@ -108,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         transcribe_symbols(model, options.symbols, given, options.picture)
         return
     search = settle(vitspeech.Search(**given, **language), model.network, model.labels)
+    check_search(model, search, given)
     if options.attention:
         check_drawable(model)
     results = partial(vitspeech.transcribe, model, options.paths, search=search, batch=BATCH, progress=True)

@@ -59,9 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.dry_run:
         check_card(options.model)
     torch.set_num_threads(1)  # the stream's parts are too small for more
-    measurement = measure(
-        vitspeech.load(options.model, trust=options.trust), plan, with_others=options.others is not None
-    )
+    model = vitspeech.load(options.model, trust=options.trust)
+    measurement = measure(model, plan, with_others=options.others is not None, every_word=True)
     tuned = tune(measurement, wanted)
     print("\n".join(table(tuned, wanted)))
     choice = record(tuned, measurement, wanted)

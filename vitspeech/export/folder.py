@@ -104,6 +104,8 @@ def kind_of(model: Model, *, offline: bool, attention: bool) -> Kind:
         InputError: If it can't be.
     """
     name = type(model.network).__name__
+    if offline and "seconds" not in model.preprocessing:
+        raise InputError(f"offline (--offline) is for classifiers of clips of speech, and {name} is none; leave it out")
     if "image" in model.preprocessing:
         return image_kind(model, attention)
     if isinstance(model.network, EncoderDecoder):

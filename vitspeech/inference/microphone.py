@@ -3,11 +3,13 @@
 import queue
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import torch
 from torch import Tensor
 
 SHORTEST_GAP_S = 0.01  # below this, two readings of the microphone's clock differ by chance
+LATE_S = 2.0  # how much may wait until a warning says so
 LONGEST_GAP_S = 10.0  # above this, the clock is wrong or the machine was suspended
 
 
@@ -16,11 +18,13 @@ def listen(sample_rate_hz: int, part_s: float) -> Iterator[Tensor]:
 
     If the system discarded samples because they were not taken in time (an overflow), a warning says so and how often
     it happened, and silence takes their place, so that times in the stream stay right. The length of the silence is
-    measured by the microphone's clock and at most LONGEST_GAP_S; nothing is put in where there is no such clock.
+    measured by the microphone's clock and at most LONGEST_GAP_S; nothing is put in where there is no such clock. If
+    parts are taken more slowly than they come, they wait in memory; warnings say so from LATE_S on, and each time that
+    the delay has doubled.
 
     Raises:
         OSError: If `sounddevice` (the extra `live`) or its library PortAudio is not installed, or there is no
-            microphone.
+            microphone or it cannot be started.
     """
     try:
         import sounddevice
@@ -34,14 +38,18 @@ def listen(sample_rate_hz: int, part_s: float) -> Iterator[Tensor]:
         parts.put((torch.from_numpy(samples[:, 0].copy()), time.inputBufferAdcTime, status.input_overflow))
 
     options = {"samplerate": sample_rate_hz, "channels": 1, "dtype": "int16", "callback": enqueue}
-    try:
-        microphone = sounddevice.InputStream(blocksize=round(part_s * sample_rate_hz), **options)
-    except sounddevice.PortAudioError as error:
-        raise OSError(f"no microphone: {error}") from None
-    overflows, overflowed_before, expected_s = 0, False, None
-    with microphone:
+    overflows, overflowed_before, expected_s, late_s = 0, False, None, LATE_S
+    with ExitStack() as opened:
+        try:
+            opened.enter_context(sounddevice.InputStream(blocksize=round(part_s * sample_rate_hz), **options))
+        except sounddevice.PortAudioError as error:
+            raise OSError(f"no microphone: {error}") from None
         while True:
             samples, start_s, overflowed = parts.get()
+            if (waiting_s := parts.qsize() * part_s) >= late_s:
+                late_s = 2 * waiting_s
+                message = f"{waiting_s:.0f} s behind the microphone: this machine can't keep up"
+                warnings.warn(message, RuntimeWarning, stacklevel=2)
             # Samples may be missing before the part or within it; those show in the start of the next part.
             gap_s = start_s - expected_s if expected_s is not None and (overflowed or overflowed_before) else 0.0
             lost = round(min(gap_s, LONGEST_GAP_S) * sample_rate_hz) if gap_s >= SHORTEST_GAP_S else 0

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vitspeech.checkpoint.folder import Model
-from vitspeech.data.audio.reading import fit_length, read_clip, walk_audio, warn_of_levels
+from vitspeech.data.audio.reading import IN_PARTS, TooLongError, fit_length, read_clip, walk_audio, warn_of_levels
 from vitspeech.data.images.module import normalize
 from vitspeech.data.images.reading import read_picture, walk_pictures
 from vitspeech.errors import InputError
@@ -34,9 +34,9 @@ def predict(
 ) -> Iterator[Prediction]:
     """Classify images of any size and mode, or recordings of any sample rate.
 
-    Of a recording longer than the model's clips, the clip of most energy is classified. The network runs on the device
-    that it is on. Folders are walked, and files read in threads, while it runs: the first results of a large folder are
-    there at once, and memory does not grow with the number of files.
+    Of a recording longer than the model's clips, up to a minute, the clip of most energy is classified. The network
+    runs on the device that it is on. Folders are walked, and files read in threads, while it runs: the first results of
+    a large folder are there at once, and memory does not grow with the number of files.
 
     Args:
         model: From `vitspeech.load`; its preprocessing determines whether it takes images or audio.
@@ -84,7 +84,12 @@ def readers(preprocessing: dict[str, Any]) -> tuple[Callable[..., Iterator[Path]
 
 def read_fitted(path: Path, sample_rate_hz: int, seconds: float) -> Tensor:
     """Read a recording as a clip of that many seconds: int16 (N,)."""
-    return fit_length(read_clip(path, sample_rate_hz), round(seconds * sample_rate_hz))
+    try:
+        samples = read_clip(path, sample_rate_hz)
+    except TooLongError as error:
+        advice = "cut it, or use `vitspeech stream` with a model that can be streamed"
+        raise InputError(str(error).removesuffix(IN_PARTS) + advice) from None
+    return fit_length(samples, round(seconds * sample_rate_hz))
 
 
 def read_input(file: Path, preprocessing: dict[str, Any]) -> Tensor:

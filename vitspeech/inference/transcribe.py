@@ -3,7 +3,7 @@
 Shapes: B batch, N samples, T tokens, C classes (the last class is the blank or the end).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -239,12 +239,20 @@ def settle(search: Search | None, network: nn.Module, labels: Sequence[str]) -> 
     return (search or Search()).settled(labels, ctc=not is_autoregressive(network))
 
 
-def check_search(model: Model, search: Search | None) -> None:
-    """Refuse a language model that does not fit a model, before recordings are read.
+def check_search(model: Model, search: Search | None, given: Collection[str] = ()) -> None:
+    """Refuse a search that does not fit a model, before recordings are read.
+
+    Args:
+        model: The model.
+        search: The search.
+        given: Names of the parameters of the search that a user has set.
 
     Raises:
-        InputError: If its units are not those of the model, or the model has no CTC.
+        InputError: If the units of the language model are not those of the model, or the model has no CTC, or nothing
+            but CTC and a parameter of encoder-decoders is given.
     """
+    if (unused := sorted({"ctc_weight", "length_penalty"} & {*given})) and not is_autoregressive(model.network):
+        raise InputError(f"{', '.join(unused)}: of encoder-decoders; {type(model.network).__name__} has CTC alone")
     if search is not None and search.language_model is not None:
         if is_autoregressive(model.network):
             refuse_language_model(model.network, search)

@@ -37,8 +37,8 @@ def cell_borders(count: int, hop: int, window: int, rate_hz: int) -> numpy.ndarr
     return ((numpy.arange(count + 1) - 0.5) * hop + window / 2) / rate_hz
 
 
-def check_drawn(file: str) -> None:
-    """Refuse a recording that is too long for --picture, before it is read; other errors are reported then.
+def check_drawn(file: str, option: str) -> None:
+    """Refuse a recording that is too long for an option that draws it, before it is read; other errors come then.
 
     Raises:
         InputError: If it is.
@@ -46,7 +46,7 @@ def check_drawn(file: str) -> None:
     try:
         check_audio(Path(file))
     except TooLongError as error:
-        raise InputError(str(error).removesuffix(IN_PARTS) + "--picture draws no longer ones") from None
+        raise InputError(str(error).removesuffix(IN_PARTS) + f"{option} draws no longer ones") from None
     except (ValueError, OSError):
         pass
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torchaudio.functional import resample
 
-from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, read_audio, read_clip
+from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, check_audio, read_audio, read_clip
 from vitspeech.data.clips.folder import LabeledFile, word_recordings
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import NOISE, SILENCE, UNKNOWN, noise_files, noise_part
@@ -18,7 +18,7 @@ from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance
 from vitspeech.data.utterances.word_clips import WordClip, word_span
 from vitspeech.errors import InputError
-from vitspeech.spotting.streams import KEYWORDS, OTHERS, MakeStreams, Recording, SaidWord, Stream, duration_s
+from vitspeech.spotting.streams import KEYWORDS, OTHERS, MakeStreams, Recording, SaidWord, Stream
 
 PAUSE_S = (0.5, 2.0)  # before, between and after the words
 SNRS_DB = (math.inf, 20.0, 10.0, 5.0)  # of the keywords; infinite: no noise is added, as for other words
@@ -26,7 +26,14 @@ MOST_WORDS = 50  # of a stream
 
 
 def word_streams(
-    root: Path, labels: Sequence[str], split: str, clips: int | None, seed: int, *, with_others: bool = True
+    root: Path,
+    labels: Sequence[str],
+    split: str,
+    clips: int | None,
+    seed: int,
+    *,
+    with_others: bool = True,
+    every_word: bool = False,
 ) -> tuple[list[MakeStreams], list[MakeStreams]]:
     """The streams of the model's words at every noise level, and those of other words.
 
@@ -37,10 +44,12 @@ def word_streams(
         clips: The most clips of the model's words, and of other words; `None` takes all.
         seed: Of the choice of clips, their order, the pauses and the noise.
         with_others: Whether there are streams of other words.
+        every_word: Whether all words of the model are needed.
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        InputError: If it has none of the model's words in the split, or a clip of the streams cannot be read.
+        InputError: If it has none of the model's words in the split, or not all that are needed, or a clip of the
+            streams cannot be read.
     """
     splits = word_recordings(root)
     files = [item for name, items in splits.items() if split in (name, "all") for item in items]
@@ -53,9 +62,12 @@ def word_streams(
     noises = backgrounds(root, split)
     generator = numpy.random.default_rng(seed)
     groups, other_groups = grouped(wanted, clips, generator), grouped(others, clips, generator)
+    if every_word:
+        said = {item.label for group in groups for item in group}
+        refuse_missing(root, split, [label for label in labels if label not in said])
     for group in (*groups, *other_groups):
         for item in group:
-            duration_s(item.file)
+            check_audio(item.file)
     keywords = [
         composer(KEYWORDS, group, root, noises, SNRS_DB, [seed, 0, number]) for number, group in enumerate(groups)
     ]
@@ -64,6 +76,15 @@ def word_streams(
         for number, group in enumerate(other_groups)
     ]
     return keywords, fillers
+
+
+def refuse_missing(root: Path, split: str, missing: Sequence[str]) -> None:
+    """Raise an `InputError` if words have no recordings, so that no thresholds can be chosen for them."""
+    if missing:
+        words = ", ".join(missing)
+        raise InputError(
+            f"{root} has no recordings of {words} in the split {split}, which the thresholds need; record some"
+        )
 
 
 def grouped(

@@ -96,25 +96,25 @@ class Measurement:
         } | summary(counts, thresholds)
 
 
-def measure(model: Model, plan: Plan, *, with_others: bool = True) -> Measurement:
+def measure(model: Model, plan: Plan, *, with_others: bool = True, every_word: bool = False) -> Measurement:
     """Run a model over all streams of a plan. Progress is shown.
 
     Args:
         model: The model.
         plan: What is heard.
         with_others: Whether other words are heard.
+        every_word: Whether every word of the model must have recordings.
 
     Raises:
         FileNotFoundError: If a folder does not exist.
-        InputError: If the model can't be streamed or transcribes, a folder has none of the model's words or no
+        InputError: If the model can't be streamed or transcribes, a folder has none of the needed words or no
             recordings, there is no sound in which alarms can be counted, or a recording cannot be read.
     """
     listener = Listener(model)
     missing = [label for label in NO_WORDS if label not in model.labels]
     notes = [f"The model has no label {' and '.join(missing)}: it takes every sound for a word."] if missing else []
-    keywords, others = word_streams(
-        plan.keywords, listener.words, plan.split, plan.clips, plan.seed, with_others=with_others
-    )
+    options = {"with_others": with_others, "every_word": every_word}
+    keywords, others = word_streams(plan.keywords, listener.words, plan.split, plan.clips, plan.seed, **options)
     speech = speech_streams(plan.speech, plan.split, plan.hours, plan.seed) if plan.speech else []
     sounds = sound_streams(plan.sounds) if plan.sounds else []
     if with_others and not others:

@@ -7,6 +7,7 @@ from typing import Any
 
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
+from vitspeech.spotting.composition import refuse_missing
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.measure import Measurement, Plan, unsaid_words, words_of_all_speech
 from vitspeech.spotting.sentences import NAMES, number, percent, rate_text
@@ -66,11 +67,7 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
             speech has a word, or no thresholds reach the wanted rate; the message has the nearest one.
     """
     plan = measurement.plan
-    if missing := unsaid_words(measurement.listener.words, measurement.heard):
-        raise InputError(
-            f"{plan.keywords} has no recordings of {', '.join(missing)} in the split {plan.split}, which the "
-            "thresholds need; record some"
-        )
+    refuse_missing(plan.keywords, plan.split, unsaid_words(measurement.listener.words, measurement.heard))
     if OTHERS in wanted and all(item.stream.condition != OTHERS for item in measurement.heard):
         raise InputError(f"{plan.keywords} has no other words in the split {plan.split} to count false alarms in")
     if SPEECH in wanted and (said := words_of_all_speech(measurement.listener.words, measurement.heard)):

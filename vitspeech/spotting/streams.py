@@ -14,7 +14,7 @@ from soundfile import LibsndfileError
 from torch import Tensor
 
 from vitspeech.data.audio.continuous import Speech, list_speech, speech_split
-from vitspeech.data.audio.reading import open_audio, read_audio
+from vitspeech.data.audio.reading import check_header, open_audio, read_audio, unread
 from vitspeech.data.files import check_regular
 from vitspeech.data.splits import relative_name
 from vitspeech.errors import InputError
@@ -146,14 +146,15 @@ def duration_s(file: Path) -> float:
     """How long a recording lasts, by its header.
 
     Raises:
-        InputError: If it cannot be read.
+        InputError: If it cannot be read, as far as the header tells.
     """
     check_regular(file)
     try:
         with open_audio(file) as recording:
+            check_header(file, recording, None)
             return recording.frames / recording.samplerate
     except LibsndfileError as error:
-        raise InputError(f"{file}: not a recording that can be read ({error.error_string.strip(' .')})") from None
+        raise unread(file, error) from None
 
 
 def reader(condition: str, items: Sequence[Speech], root: Path) -> MakeStreams:

@@ -5,7 +5,7 @@ import { joined } from "./stream.js";
 const LATE_S = 0.5, LOST_S = 5; // behind the microphone: told; ended
 
 /**
- * A function that takes the next samples.
+ * `take(samples)` takes the next samples; `finish()` hears those that still wait, after the last ones.
  *   isCurrent(): whether the recording is still the newest one
  *   onstate(text): whether it keeps up
  *   onstep(): something was heard
@@ -14,7 +14,8 @@ const LATE_S = 0.5, LOST_S = 5; // behind the microphone: told; ended
 export function microphoneFeed(hearing, { isCurrent, onstate, onstep, onlost }) {
   const parts = [];
   let isBusy = false, waiting = 0;
-  return async (samples) => {
+  const finish = async () => { if (parts.length) await hearing.push(joined(parts.splice(0))); };
+  const take = async (samples) => {
     if (!isCurrent()) return;
     parts.push(samples);
     waiting += samples.length;
@@ -41,4 +42,5 @@ export function microphoneFeed(hearing, { isCurrent, onstate, onstep, onlost }) 
       isBusy = false;
     }
   };
+  return { take, finish };
 }

@@ -19,7 +19,7 @@ export async function mount(root, models, examples = []) {
 
 class SpeechPage {
   constructor(root, examples) {
-    this.model = this.hearing = this.microphone = null;
+    this.model = this.hearing = this.microphone = this.feed = null;
     this.run = 0; // counts recordings: what belongs to a former one stops
     this.lack = microphoneLack();
     this.view = new SpeechView();
@@ -140,7 +140,7 @@ class SpeechPage {
 
   async listen() {
     const run = this.begin(), hearing = this.hearing, isCurrent = () => run === this.run;
-    const take = microphoneFeed(hearing, {
+    const feed = microphoneFeed(hearing, {
       isCurrent,
       onstate: (text) => this.say(text),
       onstep: () => this.view.changed(),
@@ -149,9 +149,10 @@ class SpeechPage {
     const ended = () => { if (isCurrent()) this.stop("The microphone was removed or its permission taken back."); };
     this.say("Waiting for the microphone …");
     try {
-      const microphone = await listen(hearing.rate, take, ended);
+      const microphone = await listen(hearing.rate, feed.take, ended);
       if (!isCurrent()) return microphone.stop();
       this.microphone = microphone;
+      this.feed = feed;
       this.view.isLive = true;
       this.listenButton.textContent = "Stop";
       this.say("Listening …");
@@ -169,6 +170,7 @@ class SpeechPage {
     this.view.isLive = false;
     this.listenButton.textContent = "Use the microphone";
     const run = ++this.run, hearing = this.hearing;
-    hearing.end().then(() => { if (run === this.run) this.finish("Microphone"); }).catch((error) => this.fail(error));
+    this.feed.finish().then(() => hearing.end()).then(() => { if (run === this.run) this.finish("Microphone"); })
+      .catch((error) => this.fail(error));
   }
 }

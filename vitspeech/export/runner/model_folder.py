@@ -7,6 +7,7 @@ Shapes: N samples.
 
 import hashlib
 import json
+import os
 import re
 import shlex
 import sys
@@ -21,6 +22,7 @@ UNREAD_STATUS = 3
 SHORTEST_S = 0.1  # of a recording
 STATED_BYTES = re.compile(r"^ *(?:data|SSND|Data Size) *: (\d+) \(should be (\d+)\)", re.M)  # libsndfile's log
 UNKNOWN_BYTES = 0x7FFF0000  # a WAV written to a pipe states this or more: length unknown
+UNKNOWN_FRAMES = 2**63 - 1  # libsndfile's SF_COUNT_MAX, of other formats
 LOUDEST = 16.0  # decoders of lossy formats exceed ±1; floats beyond this are integers that were not scaled
 
 
@@ -103,8 +105,11 @@ def read_sound(path: str | Path, rate_hz: int) -> numpy.ndarray:
 
     check_file(path)
     try:
-        with soundfile.SoundFile(Path(path).absolute()) as recording:
+        name = Path(path).absolute()
+        with soundfile.SoundFile(os.fsencode(name) if os.name == "posix" else name) as recording:
             stated, its_rate_hz = STATED_BYTES.search(recording.extra_info), recording.samplerate
+            if recording.frames == UNKNOWN_FRAMES:
+                raise ValueError(f"{path}: does not state its length (written to a pipe?), so it cannot be read")
             samples = recording.read(dtype="float32", always_2d=True)
     except (RuntimeError, TypeError) as error:  # TypeError: samples without a header
         raise ValueError(f"{path}: not a recording that can be read ({error})") from None
@@ -180,6 +185,7 @@ def most_probable(labels: list[str], probabilities: numpy.ndarray, count: int = 
 
 def run_command(command: Callable[[], None]) -> None:
     """Run a command: a bad model and missing packages are one line on standard error, with exit status 1."""
+    sys.stdout.reconfigure(errors="surrogateescape")  # file names that are not UTF-8 are printed as they are
     try:
         command()
         sys.stdout.flush()

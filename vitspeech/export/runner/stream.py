@@ -15,6 +15,7 @@ From Python, with this folder on the path:
 """
 
 import argparse
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -126,6 +127,9 @@ def main() -> None:
     options, model = parser.parse_args(), Model()
     if (options.save_state or options.load_state) and (options.clip or len(options.files) > 1):
         parser.error("a state is for one recording, without --clip")
+    folder = Path(options.save_state or ".").absolute().parent
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise ValueError(f"--save-state {options.save_state}: {folder} is not a folder that can be written to")
     if options.clip and model.about["task"] != "classification":
         parser.error("--clip is for classifiers; this model has other outputs")
     for path, samples in read_each(options.files, lambda path: read_sound(path, model.sample_rate_hz)):
