@@ -14,7 +14,7 @@ import vitspeech
 from vitspeech.checkpoint.card_data import card_data
 from vitspeech.data.module import InMemoryData
 from vitspeech.evaluation import Report
-from vitspeech.tasks import Classification
+from vitspeech.tasks import Classification, Recognition, Transcription
 from vitspeech.training.cli import TrainingCLI
 
 
@@ -79,10 +79,36 @@ def test_evaluate_refuses_test_items_of_training(command, tmp_path):
         assert f"{folder}: was trained on 2 of the 2 test items (by their names and sizes), first train/" in message
 
 
-def test_evaluate_takes_another_search_than_the_cards(command, finished_recognizer_run):
-    result = command("evaluate", finished_recognizer_run, "--beam", 1)
+@pytest.mark.parametrize(
+    ("run", "task", "options", "expected"),
+    [
+        ("finished_recognizer_run", Recognition, ["--beam", 3], {"beam": 3}),
+        (
+            "finished_transcriber_run",
+            Transcription,
+            ["--beam", 2, "--ctc-weight", 0.25],
+            {"beam": 2, "ctc_weight": 0.25},
+        ),
+    ],
+)
+def test_evaluate_takes_another_search_than_the_cards(command, request, monkeypatch, run, task, options, expected):
+    evaluate, searches = task.evaluate, []
+
+    def spy(network, data, search):
+        searches.append(search)
+        return evaluate(network, data, search=search)
+
+    monkeypatch.setattr(task, "evaluate", spy)
+    result = command("evaluate", request.getfixturevalue(run), *options)
     assert result.returncode == 0 and result.stdout.splitlines()[-1].startswith("word_error_rate ")
+    assert [{name: getattr(search, name) for name in expected} for search in searches] == [expected]
+
+
+def test_evaluate_refuses_a_search_that_is_none(command, finished_recognizer_run):
     assert "beam=0" in one_line(command("evaluate", finished_recognizer_run, "--beam", 0))
+    assert "ctc_weight: of encoder-decoders" in one_line(
+        command("evaluate", finished_recognizer_run, "--ctc-weight", 0.5)
+    )
 
 
 def rows_of(command, run, table, *options):

@@ -25,6 +25,30 @@ def test_export_writes_a_folder_and_prints_the_difference(finished_speech_run, t
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [[], ["--offline"], ["--stream"], ["--attention"], ["--int8"], ["--attention", "--int8", "--data", "root"]],
+)
+def test_options_are_passed_on(finished_run, tmp_path, monkeypatch, arguments):
+    calls = []
+
+    def stop(model, folder, **options):
+        calls.append(options)
+        raise SystemExit(0)
+
+    monkeypatch.setattr("vitspeech.export.folder.export", stop)
+    with pytest.raises(SystemExit):
+        main(["export", str(finished_run), str(tmp_path / "out"), *arguments])
+    expected = {name: f"--{name}" in arguments for name in ("offline", "stream", "attention", "int8")}
+    assert calls == [expected | {"data": "root" if "--data" in arguments else None}]
+
+
+def test_a_model_that_cannot_be_streamed_is_refused_as_a_stream(finished_run, tmp_path):
+    with pytest.raises(SystemExit, match="ViT can't be streamed"):
+        main(["export", str(finished_run), str(tmp_path / "out"), "--stream"])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
     "arguments, message",
     [
         (["nothing", "out"], "nothing: missing"),
@@ -40,7 +64,14 @@ def test_bad_input_gets_one_line(finished_run, tmp_path, monkeypatch, arguments,
     assert message in stop.value.code and "\n" not in stop.value.code
 
 
-def test_data_without_int8_is_refused(finished_run, capsys):
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--data", "root"], "--data is for --int8"),
+        (["--offline", "--stream"], "give either --offline or --stream"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(finished_run, capsys, arguments, message):
     with pytest.raises(SystemExit) as stop:
-        main(["export", str(finished_run), "out", "--data", "root"])
-    assert stop.value.code == 2 and "--data is for --int8" in capsys.readouterr().err
+        main(["export", str(finished_run), "out", *arguments])
+    assert stop.value.code == 2 and message in capsys.readouterr().err

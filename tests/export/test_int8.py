@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy
 import onnx
@@ -83,6 +84,36 @@ def test_int8_that_costs_accuracy_is_refused(quick, finished_run, tmp_path, monk
     with pytest.raises(InputError, match=r"--int8 changes test_accuracy from .* by more than 0\.005"):
         export(vitspeech.load(finished_run), tmp_path / "vit", int8=True)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "after", "is_refused"),
+    [
+        ("word_error_rate", 0.05, 0.06, True),
+        ("word_error_rate", 0.05, 0.03, False),
+        ("test_accuracy", 0.90, 0.89, True),
+        ("test_accuracy", 0.90, 0.92, False),
+    ],
+)
+def test_a_fall_of_accuracy_and_a_rise_of_an_error_rate_are_refused(
+    finished_run, monkeypatch, metric, before, after, is_refused
+):
+    values = iter((before, after))
+    monkeypatch.setattr(int8, "measured", lambda *_: int8.Measured(metric, next(values), 1, 1.0))
+    monkeypatch.setattr(int8, "quantize", lambda graph, *_: graph)
+    monkeypatch.setattr(int8, "card_data", lambda *_: None)
+    kind = replace(kind_of(vitspeech.load(finished_run), offline=False, attention=False))
+    if is_refused:
+        with pytest.raises(InputError, match=f"--int8 changes {metric} from {before:.4f} to {after:.4f}"):
+            int8.to_int8(None, kind, onnx.ModelProto(), None)
+    else:
+        assert int8.to_int8(None, kind, onnx.ModelProto(), None)[1]["int8"][metric] == after
+
+
+def test_encoder_decoders_have_no_8_bits():
+    kind = SimpleNamespace(name="encoder-decoder")
+    with pytest.raises(InputError, match=r"--int8 is for .*, not for a model of the kind encoder-decoder"):
+        int8.to_int8(None, kind, onnx.ModelProto(), None)
 
 
 @torch.no_grad()

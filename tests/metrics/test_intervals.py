@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from vitspeech.metrics.intervals import (
+    RESAMPLES_AT_ONCE,
     bootstrap_indices,
     bootstrap_ratio_interval,
     group_sums,
@@ -53,6 +54,13 @@ def test_resamples_draw_every_item_and_are_reproducible():
 
 def test_a_percentile_interval_leaves_2_5_percent_on_either_side():
     assert percentile_interval(torch.arange(1001).double()) == pytest.approx((25, 975))
+
+
+def test_resamples_beyond_those_drawn_at_once_are_others():
+    generator = torch.Generator().manual_seed(0)
+    errors, words = torch.rand(50, generator=generator), torch.ones(50)
+    one, two = (bootstrap_ratio_interval(errors, words, resamples=times * RESAMPLES_AT_ONCE) for times in (1, 2))
+    assert one != two and one == pytest.approx(two, abs=0.02)
 
 
 def test_the_ratio_of_equal_items_has_no_spread():

@@ -7,7 +7,7 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from vitspeech.plots.confusion import draw_confusion_matrix
+from vitspeech.plots.confusion import LARGEST_MATRIX, MOST_NAMED, draw_confusion_matrix
 
 
 def drawn(monkeypatch, tmp_path, counts, labels):
@@ -67,5 +67,13 @@ def test_dollar_signs_are_no_mathematics_and_long_names_are_shortened(tmp_path, 
     assert shown == ["a$_{$", "$x$", "x" * 23 + "…"]
 
 
+def test_the_figure_of_many_classes_does_not_grow(tmp_path, monkeypatch):
+    classes = MOST_NAMED + 1
+    figure = drawn(monkeypatch, tmp_path, counts_of(classes), [f"c{number}" for number in range(classes)])
+    assert figure.get_figheight() == pytest.approx(LARGEST_MATRIX) and len(figure.axes) == 2
+    assert not figure.axes[0].get_xticklabels() and figure.axes[1].texts
+
+
 def test_one_class_is_drawn(tmp_path, monkeypatch):
-    drawn(monkeypatch, tmp_path, torch.tensor([[4]]), ["yes"])
+    figure = drawn(monkeypatch, tmp_path, torch.tensor([[4]]), ["yes"])
+    assert [text.get_text() for text in figure.axes[1].texts] == ["100.0"]

@@ -273,6 +273,11 @@ def test_blocks_that_are_not_before_the_last_are_refused(blocks):
         intermediate(0.3, blocks)
 
 
+def test_blocks_without_intermediate_ctc_are_refused():
+    with pytest.raises(InputError, match=r"intermediate_blocks=\[1\] has no effect without intermediate_ctc"):
+        intermediate(0.0, [1])
+
+
 def test_intermediate_ctc_needs_blocks_of_attention():
     network = SpeechRecognizer(3, SpeechTokens(12), encoder=RecurrentEncoder(12, bidirectional=False))
     with pytest.raises(InputError, match="the encoder of SpeechRecognizer has no blocks of attention"):

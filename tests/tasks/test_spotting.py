@@ -47,6 +47,23 @@ def test_a_clip_is_the_mean_of_its_tokens_in_the_stream(clips):
         torch.testing.assert_close(found[4 + row], logits[inside].mean(0), rtol=1e-4, atol=1e-5)
 
 
+def test_another_pooling_which_would_not_be_trained_is_refused():
+    tokens = vitspeech.SpeechTokens(width=16, mels=20)
+    net = vitspeech.SpeechClassifier(4, tokens, {"depth": 1, "heads": 2}, pooling="self_attentive")
+    with pytest.raises(InputError, match=r"SelfAttentivePooling .* only mean pooling"):
+        Spotting(net)
+
+
+def test_what_training_computes_is_compiled(clips, monkeypatch):
+    calls = []
+    monkeypatch.setattr(torch, "compile", lambda function: calls.append(function) or function)
+    net = network(left=4, right=2)
+    spotting = task(net, compile=True)
+    assert spotting.clip_logits(clips).equal(spotting.clip_logits(clips)) and calls == [net.forward_frames]
+    task(net).clip_logits(clips)
+    assert len(calls) == 1
+
+
 def test_the_clips_before_matter_within_a_row_and_not_across_rows(clips):
     spotting = task(network(left=4, right=0), clips_per_row=2)
     changed = clips.clone()

@@ -5,6 +5,7 @@ import io
 import os
 import pickle
 import shutil
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,17 @@ def hole(path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(path.stat().st_size // 2)
         file.write(bytes(4096))
+
+
+def one_bit(path: Path) -> None:
+    """Change one bit in the numbers of the largest tensor: torch loads such a file without an error."""
+    with zipfile.ZipFile(path) as archive:
+        part = max(archive.infolist(), key=lambda part: part.file_size)
+    content = bytearray(path.read_bytes())
+    lengths = struct.unpack("<HH", content[part.header_offset + 26 : part.header_offset + 30])  # of name and extra
+    content[part.header_offset + 30 + sum(lengths) + part.file_size // 2] ^= 1
+    path.write_bytes(content)
+    torch.load(path, weights_only=True)
 
 
 def other_zip(path: Path) -> None:
@@ -98,6 +110,7 @@ BROKEN = {
     "zeros": (zeros, "incomplete"),
     "garbage": (lambda path: path.write_bytes(os.urandom(70_000)), "incomplete"),
     "hole": (hole, "is broken"),
+    "one bit": (one_bit, r"is broken \(a checksum differs\)"),
     "text": (lambda path: path.write_text("last.ckpt was here\n"), "incomplete"),
     "other zip": (other_zip, "is broken"),
     "bomb": (bomb, "compressed"),

@@ -103,6 +103,7 @@ def test_code_of_ones_own_is_trained_and_released_once_it_is_trusted(folder, cap
         [*TINY, "--trainer.callbacks+=mine.Callback"],
         [*TINY, '--model.network={"class_path": "mine.Net"}'],
         ["--config=mine.yaml", "--trust=mines"],
+        ["--config=mine.yaml", "--trust=min"],
         ["--config=extending.yaml"],
     ],
 )

@@ -118,11 +118,21 @@ class Clocked:
         return answer
 
 
+def test_a_checkpoint_is_due_after_ten_minutes(monkeypatch):
+    minutes = TrainingCLI([*TINY]).config["every_minutes"]
+    last, trainer, now = LastCheckpoint(every_minutes=minutes), Clocked(1, 1), [5e6]
+    monkeypatch.setattr("vitspeech.training.checkpoints.time.monotonic", lambda: now[0])
+    last.note(trainer)
+    for seconds, is_due in ((0, False), (599, False), (600, True)):
+        now[0] = 5e6 + seconds
+        assert last.is_due(trainer) == is_due
+
+
 @pytest.mark.parametrize(("processes", "step", "asked"), [(1, 1, 1), (2, 1, 0), (2, ASK_EVERY, 1)])
 def test_processes_agree_on_the_time_now_and_then(processes, step, asked):
     last, trainer = LastCheckpoint(every_minutes=1e-9), Clocked(processes, step)
     assert last.is_due(trainer) == bool(asked) and trainer.asked == asked
-    assert not LastCheckpoint(every_minutes=1e5).is_due(trainer)
+    assert not LastCheckpoint(every_minutes=1e6).is_due(trainer)
 
 
 @pytest.mark.parametrize("number", [{"every_minutes": -1}, {"every_steps": -5}, {"every_minutes": float("nan")}])

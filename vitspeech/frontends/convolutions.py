@@ -6,6 +6,8 @@ Shapes: B batch, C channels, N image side.
 import torch
 from torch import Tensor, nn
 
+AT_ONCE = 100  # images whose patches are in memory
+
 
 class Whitening(nn.Conv2d):
     """A 2×2 convolution with fixed filters: the principal components of the patches of the training images.
@@ -24,8 +26,11 @@ class Whitening(nn.Conv2d):
     @torch.no_grad()
     def whiten(self, images: Tensor, floor: float = 5e-4) -> None:
         """Set the filters from images (B, 3, N, N); `floor` is added to the variance of each component."""
-        patches = images.float().unfold(2, 2, 1).unfold(3, 2, 1).permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1)
-        variances, components = torch.linalg.eigh(patches.T @ patches / len(patches))
+        covariance, count = torch.zeros(12, 12, device=images.device), 0
+        for part in images.float().split(AT_ONCE):
+            patches = part.unfold(2, 2, 1).unfold(3, 2, 1).permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1)
+            covariance, count = covariance + patches.T @ patches, count + len(patches)
+        variances, components = torch.linalg.eigh(covariance / count)
         scaled = (components / (variances + floor).sqrt()).T.reshape(-1, *self.weight.shape[1:])
         self.weight.copy_(torch.cat((scaled, -scaled)))
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from vitspeech.errors import InputError
 
 LOWEST_STD = 1.0  # nats, 4.3 dB: lower bound of the standard deviation of a bin
+LONGEST = 60  # seconds of a recording at once
 SLICE = 8  # seconds of audio at once, so that spectra stay in cache; of 1 to 128 s, 4 to 16 were fastest
 
 
@@ -123,14 +124,17 @@ class LogMel(nn.Module):
         """The energy of each mel bin in each frame: (B, N) -> (B, F, M)."""
         if waveforms.shape[-1] < self.window_samples:
             return waveforms.new_zeros(len(waveforms), 0, self.mels)
-        if waveforms.device.type != "cpu" or torch.compiler.is_compiling():  # a traced graph has any batch
-            return self.energies_at_once(waveforms)
-        clips = max(SLICE * self.sample_rate_hz // waveforms.shape[-1], 1)
-        return torch.cat([self.energies_at_once(part) for part in waveforms.split(clips)])
-
-    def energies_at_once(self, waveforms: Tensor) -> Tensor:
-        """As `energies`, for waveforms that fit into the cache together and have at least one frame."""
         frames = waveforms.unfold(-1, self.window_samples, self.hop_samples)
+        if waveforms.device.type != "cpu" or torch.compiler.is_compiling():  # a traced graph has any batch
+            return self.energies_of(frames)
+        clips, length = max(SLICE * self.sample_rate_hz // waveforms.shape[-1], 1), LONGEST * self.sample_rate_hz
+        if waveforms.shape[-1] > length:
+            parts = frames.split(length // self.hop_samples, dim=1)
+            return torch.cat([torch.cat([self.energies_of(part) for part in row.split(clips)]) for row in parts], dim=1)
+        return torch.cat([self.energies_of(part) for part in frames.split(clips)])
+
+    def energies_of(self, frames: Tensor) -> Tensor:
+        """The energies of frames that fit into the cache together: (B, F, W) -> (B, F, M)."""
         lines = torch.fft.rfft(frames * self.window, self.transform)
         return torch.addcmul(lines.real.square(), lines.imag, lines.imag) @ self.filters
 

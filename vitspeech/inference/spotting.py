@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.folder import Model
@@ -41,9 +41,7 @@ class WordSpotter:
         self.stream = stream(model)
         if not hasattr(model.network, "pooling"):
             raise InputError(f"{type(model.network).__name__} does not classify clips; use a SpeechClassifier")
-        if not isinstance(model.network.pooling, MeanPooling):
-            pooling = type(model.network.pooling).__name__
-            raise InputError(f"{pooling} can't be streamed: only mean pooling is an average of per-token logits")
+        check_pooling(model.network)
         self.labels = model.labels
         self.settings = settings or model.spotting or SpottingSettings()
         check_thresholds(self.settings, self.labels)
@@ -86,6 +84,17 @@ class WordSpotter:
         duration_s = self.samples / self.stream.sample_rate_hz
         self.restart()
         return [replace(found, decided_s=min(found.decided_s, duration_s)) for found in detections]
+
+
+def check_pooling(network: nn.Module) -> None:
+    """Check that the logits of a clip are the mean of the logits of its tokens.
+
+    Raises:
+        InputError: If the network has another pooling.
+    """
+    if not isinstance(network.pooling, MeanPooling):
+        pooling = type(network.pooling).__name__
+        raise InputError(f"{pooling} can't be streamed: only mean pooling is an average of per-token logits")
 
 
 def alarms_per_hour(alarms: int, seconds: float) -> tuple[float, float, float]:

@@ -14,12 +14,14 @@ from vitspeech.plots.style import BLUE, COUNTS, HIGHLIGHT_GRAY, plain
 LARGEST_CELL, SMALLEST_CELL, SMALLEST_MATRIX, LARGEST_MATRIX = 0.55, 0.17, 3.3, 11.0  # inches
 GAP, BARS, LINE, PAIRS = 0.15, 1.2, 0.22, 30  # inches, inches, inches, number
 LONGEST_NAME = 24  # characters
+MOST_NAMED = 150  # classes; the figure of more would need gigabytes
 
 
 def draw_confusion_matrix(counts: Tensor, labels: Sequence[str], output: Path, items: str = "images") -> None:
     """Draw the percentages of predicted labels for each true label.
 
-    Up to 40 classes, cells have numbers. Long names are shortened.
+    Up to 40 classes, cells have numbers. Long names are shortened. Above 150 classes, the names and accuracies of the
+    classes are left out, so that the figure does not grow.
 
     Args:
         counts: Number of items by true label (rows) and predicted label (columns).
@@ -28,7 +30,9 @@ def draw_confusion_matrix(counts: Tensor, labels: Sequence[str], output: Path, i
         items: What was counted, for the title.
     """
     names = [plain(label if len(label) <= LONGEST_NAME else f"{label[: LONGEST_NAME - 1]}…") for label in labels]
-    cell = max(min(LARGEST_CELL, LARGEST_MATRIX / len(names)), SMALLEST_CELL, SMALLEST_MATRIX / len(names))
+    is_named = len(names) <= MOST_NAMED
+    smallest = SMALLEST_CELL if is_named else 0
+    cell = max(min(LARGEST_CELL, LARGEST_MATRIX / len(names)), smallest, SMALLEST_MATRIX / len(names))
     side, font = cell * len(names), 9 if cell > 0.3 else 7.5
     figure = Figure(figsize=(side + BARS + 4, side))  # it grows by what is outside when it is saved
 
@@ -37,13 +41,14 @@ def draw_confusion_matrix(counts: Tensor, labels: Sequence[str], output: Path, i
 
     matrix = panel(0, side)
     draw_cells(matrix, counts, cell)
-    ticks = range(len(names))
+    ticks = range(len(names)) if is_named else ()
     rotation = {"rotation": 90 if cell < 0.5 else 45, "ha": "right", "rotation_mode": "anchor"}
-    matrix.set_xticks(ticks, names, fontsize=font, **rotation)
-    matrix.set_yticks(ticks, names, fontsize=font)
+    matrix.set_xticks(ticks, names if is_named else (), fontsize=font, **rotation)
+    matrix.set_yticks(ticks, names if is_named else (), fontsize=font)
     matrix.set(xlabel="predicted label", ylabel="true label")
     matrix.set_title(f"test {items}, % of each row (n = {counts.sum():,})", fontsize=11)
-    draw_accuracies(panel(side + GAP, BARS, sharey=matrix), counts, font)
+    if is_named:
+        draw_accuracies(panel(side + GAP, BARS, sharey=matrix), counts, font)
     draw_pairs(panel(side + 2 * GAP + BARS, 3), counts, names, side)
     figure.savefig(output, dpi=130, bbox_inches="tight")
 
@@ -52,7 +57,7 @@ def draw_cells(axes: Axes, counts: Tensor, cell: float) -> None:
     """Draw the matrix, with numbers if its cells, of `cell` inches, are large enough for them."""
     proportions, scale = (counts / counts.sum(1, keepdim=True).clamp(min=1)).numpy(), PowerNorm(0.5, 0, 1)
     axes.imshow(proportions, cmap=COUNTS, norm=scale)  # the root makes rare errors visible
-    if len(counts) > 1:
+    if 1 < len(counts) <= MOST_NAMED:
         borders = [place - 0.5 for place in range(1, len(counts))]
         axes.set_xticks(borders, minor=True)
         axes.set_yticks(borders, minor=True)

@@ -113,7 +113,7 @@ def delay(delays: list[float]) -> dict[str, float] | None:
     """Median and 90th percentile of delays in seconds; `None` with fewer than two words."""
     if len(delays) < 2:
         return None
-    return {"median": median(delays), "90_percent_below": quantiles(delays, n=10)[-1]}
+    return {"median": median(delays), "90_percent_below": quantiles(delays, n=10, method="inclusive")[-1]}
 
 
 def reached(counts: Counts, points: list[OperatingPoint], condition: int) -> dict[str, Any]:

@@ -40,8 +40,8 @@ class Recognition(UtteranceTask):
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
 
     Raises:
-        InputError: If `warmup` or `intermediate_ctc` is not within 0 .. 1, or the network has no such blocks; in
-            training, if an utterance is too short for its transcript.
+        InputError: If `warmup` or `intermediate_ctc` is not within 0 .. 1, the network has no such blocks, or they are
+            given without `intermediate_ctc`; in training, if an utterance is too short for its transcript.
     """
 
     monitor, mode = "val_error_rate", "min"
@@ -59,6 +59,8 @@ class Recognition(UtteranceTask):
         super().__init__(network, optimizer, **training)
         check_fraction("intermediate_ctc", intermediate_ctc)
         self.intermediate_ctc, self.depths = intermediate_ctc, None
+        if intermediate_blocks is not None and not intermediate_ctc:
+            raise InputError(f"intermediate_blocks={intermediate_blocks} has no effect without intermediate_ctc")
         if intermediate_ctc:
             self.depths = intermediate_depths(network, intermediate_blocks)
 

@@ -3,8 +3,11 @@
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
+
+# The methods of networks and their blocks that are called besides `forward`.
+METHODS = ("forward_frames", "encode", "forward_decoder", "forward_ctc", "start", "step")
 
 
 def shard(network: nn.Module, mesh: DeviceMesh) -> None:
@@ -16,8 +19,16 @@ def shard(network: nn.Module, mesh: DeviceMesh) -> None:
     """
     for modules in [module for module in network.modules() if isinstance(module, nn.ModuleList)]:
         for block in modules:
-            fully_shard(block, mesh=mesh)
-    fully_shard(network, mesh=mesh)
+            divide(block, mesh)
+    divide(network, mesh)
+
+
+def divide(module: nn.Module, mesh: DeviceMesh) -> None:
+    """Divide the weights of a module; they are gathered for `forward` and for the other methods that compute."""
+    fully_shard(module, mesh=mesh)
+    for name in METHODS:
+        if hasattr(module, name):
+            register_fsdp_forward_method(module, name)
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech.errors import InputError, check_number
+from vitspeech.inference.spotting import check_pooling
 from vitspeech.tasks.classification import Classification
 
 NO_KEYWORDS = ["unknown", "silence"]  # the last labels
@@ -39,8 +40,9 @@ class Spotting(Classification):
             single clips), `warmup`, `decay`, `compile`.
 
     Raises:
-        InputError: If a number is out of range, or the network has no logits of single tokens; in training, if
-            `rejection` is not 1 and the labels of the data do not end with `unknown` and `silence`.
+        InputError: If a number is out of range, the network has no logits of single tokens, or its pooling is not their
+            mean; in training, if `rejection` is not 1 and the labels of the data do not end with `unknown` and
+            `silence`.
     """
 
     def __init__(
@@ -57,7 +59,8 @@ class Spotting(Classification):
         check_number("rejection", rejection, 0, 100)
         if not hasattr(network, "forward_frames") or not hasattr(network, "pooling"):
             raise InputError(f"Spotting: {type(network).__name__} has no logits of single tokens; use SpeechClassifier")
-        self.clips_per_row, self.rejection = clips_per_row, rejection
+        check_pooling(network)
+        self.clips_per_row, self.rejection, self.compiled_frames = clips_per_row, rejection, None
 
     def take_labels(self, data: lightning.LightningDataModule) -> None:
         super().take_labels(data)
@@ -82,7 +85,10 @@ class Spotting(Classification):
     def clip_logits(self, clips: Tensor) -> Tensor:
         """The logits of clips in rows: (B, N) -> (B, C)."""
         per_row, samples = math.gcd(len(clips), self.clips_per_row), clips.shape[1]
-        logits = self.network.forward_frames(clips.reshape(-1, per_row * samples))
+        if self.compiled and self.compiled_frames is None:  # `network.compile` compiles its `forward` alone
+            self.compiled_frames = torch.compile(self.network.forward_frames)
+        forward_frames = self.compiled_frames or self.network.forward_frames
+        logits = forward_frames(clips.reshape(-1, per_row * samples))
         tokens = self.network.tokens
         first = torch.arange(logits.shape[1], device=clips.device) * tokens.hop_samples
         starts = torch.arange(per_row, device=clips.device)[:, None] * samples
