@@ -92,6 +92,7 @@ def test_evaluate_refuses_test_items_of_training(command, tmp_path):
     ],
 )
 def test_evaluate_takes_another_search_than_the_cards(command, request, monkeypatch, run, task, options, expected):
+    folder = request.getfixturevalue(run)
     evaluate, searches = task.evaluate, []
 
     def spy(network, data, search):
@@ -99,7 +100,7 @@ def test_evaluate_takes_another_search_than_the_cards(command, request, monkeypa
         return evaluate(network, data, search=search)
 
     monkeypatch.setattr(task, "evaluate", spy)
-    result = command("evaluate", request.getfixturevalue(run), *options)
+    result = command("evaluate", folder, *options)
     assert result.returncode == 0 and result.stdout.splitlines()[-1].startswith("word_error_rate ")
     assert [{name: getattr(search, name) for name in expected} for search in searches] == [expected]
 
