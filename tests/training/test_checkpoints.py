@@ -42,7 +42,8 @@ def hole(path: Path) -> None:
 def one_bit(path: Path) -> None:
     """Change one bit in the numbers of the largest tensor: torch loads such a file without an error."""
     with zipfile.ZipFile(path) as archive:
-        part = max(archive.infolist(), key=lambda part: part.file_size)
+        tensors = [part for part in archive.infolist() if "/data/" in part.filename]
+        part = max(tensors, key=lambda part: part.file_size)
     content = bytearray(path.read_bytes())
     lengths = struct.unpack("<HH", content[part.header_offset + 26 : part.header_offset + 30])  # of name and extra
     content[part.header_offset + 30 + sum(lengths) + part.file_size // 2] ^= 1
