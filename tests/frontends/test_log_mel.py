@@ -15,7 +15,7 @@ from torchaudio.transforms import MelSpectrogram
 
 from vitspeech.errors import InputError
 from vitspeech.frontends import LogMel
-from vitspeech.frontends.log_mel import SLICE
+from vitspeech.frontends.log_mel import LONGEST, SLICE
 
 WINDOW, HOP = 400, 160
 
@@ -321,3 +321,11 @@ def test_window_and_filters_survive_an_empty_copy_on_the_meta_device():
     empty = copy.deepcopy(front_end).to("meta").to_empty(device="cpu")
     empty.load_state_dict(front_end.state_dict())
     assert torch.equal(empty(noise()), front_end(noise()))
+
+
+def test_a_recording_longer_than_is_processed_at_once_has_the_same_frames():
+    log_mel, rate = LogMel(9), 16_000
+    waveforms = torch.randn(2, (LONGEST + 1) * rate, generator=torch.Generator().manual_seed(0))
+    found = log_mel.energies(waveforms)
+    frames = waveforms.unfold(-1, log_mel.window_samples, log_mel.hop_samples)
+    torch.testing.assert_close(found, log_mel.energies_of(frames), rtol=1e-4, atol=1e-5)
