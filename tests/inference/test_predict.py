@@ -8,6 +8,7 @@ from PIL import Image
 
 import vitspeech
 from vitspeech.data.images.shapes import save_example
+from vitspeech.errors import InputError
 
 
 @pytest.fixture
@@ -128,3 +129,9 @@ def test_silent_recordings_are_warned_of(finished_speech_run, recordings):
     soundfile.write(recordings / "silent.wav", numpy.zeros(16_000), 16_000)
     with pytest.warns(UserWarning, match=r"1 of 4 clips are silent .*silent\.wav"):
         assert len(list(vitspeech.predict(vitspeech.load(finished_speech_run), [recordings]))) == 4
+
+
+def test_a_recording_above_a_minute_is_refused_with_advice_that_fits_every_model(finished_speech_run, tmp_path):
+    soundfile.write(tmp_path / "long.wav", numpy.zeros(61 * 16_000), 16_000)
+    with pytest.raises(InputError, match="above 60 s; cut it, or use `vitspeech stream` with a model that can be"):
+        list(vitspeech.predict(vitspeech.load(finished_speech_run), [tmp_path / "long.wav"]))

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+from vitspeech.frontends.convolutions import AT_ONCE, Whitening
 from vitspeech.models import CNN
 
 BODIES = pytest.mark.parametrize("body, features", [("small", 13), ("resnet18", 512)])
@@ -153,3 +154,11 @@ def test_without_classes_features_are_returned(body, features):
     assert network(images()).shape == (3, features)
     expected = network.forward_head(network.forward_features(images()), pre_logits=True)
     assert torch.equal(network(images()), expected)
+
+
+def test_the_whitening_of_many_images_is_that_of_their_patches():
+    images = torch.randn(AT_ONCE + 3, 3, 5, 5, generator=torch.Generator().manual_seed(0))
+    whitening = Whitening()
+    whitening.whiten(images, floor=0.0)
+    outputs = torch.nn.functional.conv2d(images, whitening.weight)[:, :12].transpose(0, 1).flatten(1)
+    torch.testing.assert_close(outputs @ outputs.T / outputs.shape[1], torch.eye(12), rtol=0, atol=1e-3)
