@@ -5,7 +5,7 @@ import json
 import yaml
 
 
-def write_run(folder, accuracy=None, *, parameters=1000, minutes=1.5, **metrics):
+def write_run(folder, accuracy=None, *, parameters=1000, minutes=1.5, test_sum=None, **metrics):
     """A run's folder; finished if it has an accuracy."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(yaml.safe_dump({"seed_everything": int(folder.name.partition("-")[2])}))
@@ -13,4 +13,5 @@ def write_run(folder, accuracy=None, *, parameters=1000, minutes=1.5, **metrics)
         (folder / "model").mkdir()
         scores = {"test_accuracy": accuracy, "interval_95": [accuracy - 0.02, accuracy + 0.01], "clips": 100, **metrics}
         card = {"metrics": scores, "parameters": parameters, "minutes": minutes, "commit": "c0ffee", "hardware": "CPU"}
-        (folder / "model/card.json").write_text(json.dumps(card))
+        splits = {"splits": {"test": {"items": 100, "sha256": test_sum}}} if test_sum else {}
+        (folder / "model/card.json").write_text(json.dumps(card | splits))

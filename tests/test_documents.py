@@ -32,6 +32,7 @@ BROKEN_YAML = {
     "number": (f"a: {'9' * 10_000}\n", "line 1: a number that is too long"),
     "base 60": (f"a: 1{':59' * 100_000}\n", "line 1: a number that is too long"),
     "wrong tag": ("a: !!int x\n", "does not fit its tag"),
+    "empty number": ("a: !!int ''\n", "does not fit its tag"),
     "wrong date": ("a: !!timestamp x\n", "does not fit its tag"),
     "two documents": ("a: 1\n--- \nb: 2\n", "line 2: but found another document"),
     "control character": ("a: \0\n", "special characters are not allowed|control characters are not allowed"),

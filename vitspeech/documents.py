@@ -55,14 +55,14 @@ def read_yaml(path: str | Path) -> Any:
     return parse_yaml(read_text(path), str(path))
 
 
-def read_json(path: str | Path) -> Any:
+def read_json(path: str | Path, *, most_bytes: int = MOST_BYTES) -> Any:
     """The contents of a JSON file.
 
     Raises:
         FileNotFoundError: If it does not exist.
         InputError: If it cannot be read, see the top of this file.
     """
-    return parse_json(read_text(path), str(path))
+    return parse_json(read_text(path, most_bytes=most_bytes), str(path))
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
@@ -174,7 +174,7 @@ def parse_yaml(text: str, name: str) -> Any:
         raise InputError(f"{name}: cannot be read: {place}{error.problem or error.context}") from None
     except yaml.reader.ReaderError as error:
         raise InputError(f"{name}: cannot be read: {error.reason}") from None
-    except (ValueError, KeyError, AttributeError, OverflowError):  # `!!int x`, `!!bool x`, `!!timestamp x`
+    except (ValueError, LookupError, AttributeError, OverflowError):  # `!!int x`, `!!int`, `!!bool x`, `!!timestamp x`
         raise InputError(f"{name}: cannot be read: a value does not fit its tag") from None
 
 

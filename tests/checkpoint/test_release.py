@@ -66,6 +66,24 @@ def test_seeds_give_mean_and_deviation(finished_run, tmp_path):
     assert "92.00 ± 2.83 % (2)" in write_table(tmp_path / "out").read_text()
 
 
+def test_seeds_have_the_same_test_set(finished_run, tmp_path):
+    runs = [other_seed(finished_run, tmp_path, seed=seed, accuracy=0.5) for seed in (1, 2, 3)]
+    for run, digit in zip(runs, "112", strict=True):
+        change_card(run, splits={"test": {"items": 2, "sha256": digit * 64}})
+    first, same, other = runs
+    assert release(first, tmp_path / "x", [same, finished_run])["seeds"] == [1, 2, 0]  # generated items have no names
+    with pytest.raises(InputError, match=r"seed3: was tested on other items than .*seed1"):
+        release(first, tmp_path / "y", [other])
+
+
+def test_the_mean_is_of_metrics_that_all_seeds_have(finished_run, tmp_path):
+    first = other_seed(finished_run, tmp_path, seed=1, accuracy=0.90)
+    card = json.loads((first / "model/card.json").read_text())
+    change_card(first, metrics=card["metrics"] | {"unknown_accuracy": 0.5})
+    metrics = release(first, tmp_path / "x", [finished_run])["metrics"]
+    assert "test_accuracy_mean" in metrics and "unknown_accuracy_mean" not in metrics
+
+
 def test_half_precision_halves_the_file_and_measures_the_rounded_weights(finished_run, tmp_path):
     exact = release(finished_run, tmp_path / "exact")
     measured = []

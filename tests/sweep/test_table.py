@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import shutil
 
 import pytest
 from sweep_runs import write_run
@@ -103,6 +104,24 @@ def test_a_half_finished_sweep_says_what_is_missing(folder):
     record = json.loads((folder / "sweep.json").read_text())
     assert record["variants"]["cnn"] == {"config": "speech_commands/cnn", "varied": {}, "seeds": [0, 3]}
     assert sum(row["result"] is None for row in record["runs"]) == 2
+
+
+def test_runs_with_another_test_set_are_named(tmp_path):
+    for seed, test_sum in enumerate("aab"):
+        write_run(tmp_path / f"full/seed-{seed}", 0.9, test_sum=test_sum)
+    last = "Tested on other items than the first run: full, seed 2. Do not compare them with it."
+    assert tabulate(tmp_path, None)[-1] == last
+    shutil.rmtree(tmp_path / "full/seed-2")
+    assert "Tested on other" not in "".join(tabulate(tmp_path, None))
+
+
+def test_long_runs_and_large_sweeps_are_read(folder):
+    steps = "".join(f"0,{step},,0.5\n" for step in range(120_000))
+    (folder / "full/seed-0/metrics.csv").write_text(f"epoch,step,val_accuracy,train_loss\n{steps}0,9,0.5,\n")
+    tabulate(folder, None)
+    record = json.loads((folder / "sweep.json").read_text())
+    (folder / "sweep.json").write_text(json.dumps(record | {"runs": ["x" * 2**20]}))
+    assert "| full | 3 |" in "".join(tabulate(folder, None))
 
 
 def test_a_sweep_without_a_finished_run_has_no_figure(tmp_path):

@@ -81,7 +81,9 @@ class Model:
         return read_settings(self.card["spotting"]) if "spotting" in self.card else None
 
 
-def save(model: Model, folder: str | Path, manifests: Sequence[str | Path] = ()) -> None:
+def save(
+    model: Model, folder: str | Path, manifests: Sequence[str | Path] = (), reports: Sequence[str | Path] = ()
+) -> None:
     """Write a released model, replacing the one in `folder`. If it fails, `folder` is unchanged.
 
     Files of your own in `folder` stay, such as those of a git repository.
@@ -90,6 +92,7 @@ def save(model: Model, folder: str | Path, manifests: Sequence[str | Path] = ())
         model: The model.
         folder: Where to write it.
         manifests: Manifests of your own that its card names, which are copied into the folder.
+        reports: Files of its run that are copied into the folder, too; see `RUN_FILES`.
 
     Raises:
         FileExistsError: If `folder` holds something else.
@@ -117,6 +120,8 @@ def save(model: Model, folder: str | Path, manifests: Sequence[str | Path] = ())
     for manifest in manifests:
         shutil.copy(manifest, draft)
         add_checksum(draft / Path(manifest).name)
+    for report in reports:
+        shutil.copy(report, draft)
     for name in (WEIGHTS, CONFIG, CARD):
         sync(draft / name)
     if folder.exists():

@@ -1,7 +1,6 @@
 """Releasing a finished run."""
 
 import json
-import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -54,10 +53,8 @@ def release(
     if left_out := sorted(released_seeds(folder) - set(first.card["seeds"])):
         seeds = ", ".join(map(str, left_out))
         warnings.warn(f"{folder}: the previous model had seeds that this one does not have: {seeds}", stacklevel=2)
-    save(first, folder, sorted(first.folder.glob("*.jsonl")))
-    for file in (Path(run) / name for name in RUN_FILES):
-        if file.exists():
-            shutil.copy(file, folder)
+    reports = [file for name in RUN_FILES if (file := Path(run) / name).exists()]
+    save(first, folder, sorted(first.folder.glob("*.jsonl")), reports)
     return first.card
 
 

@@ -70,7 +70,7 @@ def add_seeds(card: dict[str, Any], others: Sequence[tuple[str | Path, dict[str,
 
     Raises:
         InputError: If the config of a run differs in more than `RUN_ONLY` and what `auto` precision chose, it started
-            or learned from other weights, or the seeds are not all different.
+            or learned from other weights or was tested on other items, or the seeds are not all different.
     """
     if others and not {"recipe", "runs"} <= card.keys():
         raise InputError(f"{name}: its card has no recipe to compare runs with; release the first run again")
@@ -83,6 +83,8 @@ def add_seeds(card: dict[str, Any], others: Sequence[tuple[str | Path, dict[str,
         for key in LEARNED_FROM:
             if key in card and key in other and card[key] != other[key]:
                 raise InputError(f"{run}: learned from other weights than {name} ({key} differs)")
+        if test_sum(card) != test_sum(other) and test_sum(card) and test_sum(other):
+            raise InputError(f"{run}: was tested on other items than {name}; train it again on the same data")
         runs.append({"precision": own.get(PRECISION)} | result(other))
     seeds = [run["seed"] for run in runs]
     if len(set(seeds)) < len(seeds):
@@ -96,15 +98,22 @@ def result(card: dict[str, Any]) -> dict[str, Any]:
     return {"seed": card["seeds"][0], "metrics": numbers, **{name: card[name] for name in FACTS if name in card}}
 
 
+def test_sum(card: dict[str, Any]) -> str:
+    """The checksum of the names of the test items; empty if the card has none."""
+    test = card["splits"].get("test") if isinstance(card.get("splits"), dict) else None
+    return str(test.get("sha256", "")) if isinstance(test, dict) else ""
+
+
 def is_result(name: str) -> bool:
     """Whether a metric is an accuracy, an F1 score or an error rate."""
     return name.endswith(("_accuracy", "_f1", "_error_rate"))
 
 
 def spread(metrics: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Mean and standard deviation over runs of every such metric; nothing of a single run."""
+    """Mean and standard deviation over runs of every such metric that all of them have; nothing of a single run."""
     statistics = {}
-    for name in [name for name in metrics[0] if is_result(name)] if len(metrics) > 1 else []:
+    shared = [name for name in metrics[0] if is_result(name) and all(name in others for others in metrics)]
+    for name in shared if len(metrics) > 1 else []:
         values = [run_metrics[name] for run_metrics in metrics]
         statistics |= {f"{name}_mean": round(mean(values), 6), f"{name}_sd": round(stdev(values), 6)}
     return statistics

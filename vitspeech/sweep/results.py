@@ -8,6 +8,7 @@ from typing import Any
 
 from vitspeech.checkpoint.folder import CARD, read_mapping
 from vitspeech.checkpoint.models_table import NAMES
+from vitspeech.checkpoint.seeds import test_sum
 from vitspeech.documents import read_json, read_text
 from vitspeech.errors import InputError
 from vitspeech.training.metrics_log import METRICS, read_metrics
@@ -16,6 +17,7 @@ from vitspeech.training.run_folder import is_finished
 FINISHED, UNFINISHED, NEW = "finished", "unfinished", "not started"
 SEED_FOLDER = re.compile(r"seed-(\d+)")
 VALIDATION = {"val_accuracy": "validation accuracy", "val_error_rate": "validation error rate"}
+MOST_BYTES = 2**28  # of a log or a record, which grow with the steps and the epochs of all runs
 SCORES = re.compile(r"(^|_)(accuracy|error_rate)$")
 
 
@@ -32,6 +34,7 @@ class Result:
         commit: The sources that it was trained with.
         hardware: The devices that it was trained on.
         precision: The trainer's, such as `32-true`; empty in cards of earlier versions.
+        test_sum: The checksum of the names of the test items; empty if the card has none.
         progress: The validation metric after each epoch, counted from 1, under its name; empty without one.
     """
 
@@ -42,6 +45,7 @@ class Result:
     commit: str = ""
     hardware: str = ""
     precision: str = ""
+    test_sum: str = ""
     progress: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
 
 
@@ -82,6 +86,7 @@ def read_result(run: Path) -> Result:
     main, progress = next(iter(metrics)), read_progress(run)
     metrics |= {name: curve[-1][1] for name, curve in progress.items()}
     origin = {name: str(card.get(name, "")) for name in ("commit", "hardware", "precision")}
+    origin["test_sum"] = test_sum(card)
     return Result(metrics, main, int(card["parameters"]), float(card["minutes"]), **origin, progress=progress)
 
 
@@ -95,7 +100,7 @@ def read_progress(run: Path) -> dict[str, list[tuple[int, float]]]:
     if not file.is_file():
         return {}
     try:
-        rows = read_metrics(read_text(file))
+        rows = read_metrics(read_text(file, most_bytes=MOST_BYTES))
         for name in VALIDATION:
             if curve := {int(row["epoch"]) + 1: float(row[name]) for row in rows if row.get(name)}:
                 return {name: sorted(curve.items())}
@@ -176,7 +181,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     file = folder / "sweep.json"
     if not file.exists():
         return {}
-    record = read_json(file)
+    record = read_json(file, most_bytes=MOST_BYTES)
     variants = record.get("variants") if isinstance(record, dict) else None
     if not isinstance(variants, dict) or not all(
         isinstance(variant, dict)

@@ -19,8 +19,8 @@ from vitspeech.sweep.summaries import Summary, main_metric, summarize
 
 NOTE = """\
 Mean ± sample standard deviation over n seeds. Differences are paired by seed, with the 95 % interval of Student's t
-over the n seeds that both variants have; those of accuracies and error rates are in percentage points. All runs are
-measured on the same test set, whose own sampling error is not included."""
+over the n seeds that both variants have; those of accuracies and error rates are in percentage points. The sampling
+error of the test set is not included."""
 
 
 def tabulate(folder: str | Path, plan: Plan | None = None) -> list[str]:
@@ -48,6 +48,8 @@ def tabulate(folder: str | Path, plan: Plan | None = None) -> list[str]:
     unfinished = [f"{row.variant}, seed {row.seed} ({row.state})" for row in rows if row.result is None]
     if unfinished:
         lines += ["", f"Without a result, {len(unfinished)} of {len(rows)} runs: {'; '.join(unfinished)}."]
+    if others := tested_on_others(rows):
+        lines += ["", f"Tested on other items than the first run: {'; '.join(others)}. Do not compare them with it."]
     write_runs(folder / "sweep.csv", rows, {name: variant["varied"] for name, variant in variants.items()})
     write_text("\n".join([*lines, "", NOTE]) + "\n", folder / "table.md")
     table = [asdict(summary) for summary in summaries]
@@ -74,6 +76,12 @@ def merged(record: dict[str, Any], plan: Plan | None) -> dict[str, Any]:
         variants[variant.name] = content
     overrides = [option for option in plan.overrides if not RUN_ONLY.search(option[2:].partition("=")[0])]
     return {"variants": variants | known, "overrides": overrides}
+
+
+def tested_on_others(rows: Sequence[Row]) -> list[str]:
+    """The runs whose test items have another checksum than those of the first run, as text."""
+    finished = [row for row in rows if row.result is not None and row.result.test_sum]
+    return [f"{row.variant}, seed {row.seed}" for row in finished if row.result.test_sum != finished[0].result.test_sum]
 
 
 def table_lines(summaries: Sequence[Summary], main: str) -> list[str]:
