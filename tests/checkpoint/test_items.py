@@ -6,6 +6,7 @@ import pytest
 
 from vitspeech.checkpoint import items
 from vitspeech.checkpoint.items import add_training_items, check_test_items, split_checksums, training_items
+from vitspeech.errors import InputError
 
 NAMES = {"train": ["yes/1.wav", "no/größe.wav"], "test": ["no/2.wav"]}
 
@@ -63,8 +64,18 @@ def test_files_of_another_data_set_with_the_same_names_are_not_refused(tmp_path)
             check_test_items({"test": names}, card, run, tmp_path / root)
 
 
+def test_files_are_compared_by_name_with_items_of_a_pack(tmp_path):
+    (tmp_path / "a.wav").write_bytes(b"123")
+    add_training_items(["a.wav"], tmp_path)  # of a pack, whose files are not here
+    with pytest.raises(InputError, match=r"trained on 1 of the 1 test items"):
+        check_test_items({"test": ["a.wav"]}, {}, tmp_path, tmp_path)
+
+
 def test_another_test_set_than_the_cards_is_said(tmp_path):
-    with pytest.warns(UserWarning, match="not the one of the card .items: 2 now, 1 then"):
+    card = {"splits": split_checksums(NAMES)}
+    with pytest.raises(InputError, match=r"not the one of the card \(items: 2 now, 1 then\)"):
+        check_test_items({"test": ["a", "b"]}, card, tmp_path, same=True)
+    with pytest.warns(UserWarning, match=r"not the one of the card \(items: 2 now, 1 then\)"):
         check_test_items({"test": ["a", "b"]}, {"splits": split_checksums(NAMES)}, tmp_path)
     check_test_items({}, {"splits": split_checksums(NAMES)}, tmp_path)  # generated items have no names
     check_test_items({"test": ["a"]}, {}, tmp_path)  # and early cards no checksums

@@ -1,6 +1,8 @@
 """The README.md of a released model: front matter that the hub reads, text that follows from card and configuration."""
 
 import json
+import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import torch
 
 import vitspeech
 from vitspeech.checkpoint.readme import front_matter, readme, results, training
+from vitspeech.commands import transcribe
 from vitspeech.commands.release import main
 from vitspeech.errors import InputError
 
@@ -153,6 +156,18 @@ def test_the_page_of_a_pretrained_model_promises_no_labels(finished_masked_run):
     assert front_matter(text)["pipeline_tag"] == "feature-extraction"
     assert "--init_from hf-hub:USER/" in text and "accuracy over codes of masked tokens" in text
     assert "vitspeech.stream" not in text and "labels above" not in text and "labels are" not in text
+
+
+def test_the_command_on_the_page_of_a_model_of_symbols_runs(finished_symbols_run, capsys):
+    command = re.search(r"vitspeech transcribe (hf-hub:\S+) (.*)", readme(vitspeech.load(finished_symbols_run)))
+    transcribe.main([str(finished_symbols_run), *shlex.split(command[2].replace("…", "0 1"))])
+    assert capsys.readouterr().out.startswith("0 1 -> ")
+
+
+def test_the_page_of_rounded_weights_says_which_results_are_not_theirs():
+    card = {"seeds": [0], "minutes": 12.3, "hardware": "CPU, 1 core", "commit": "abc", "weights": "float16"}
+    assert "the results are of the rounded ones." in training(card)
+    assert "rounded ones, those of the other seeds are of float32 weights." in training(card | {"seeds": [0, 1]})
 
 
 @pytest.mark.parametrize("delay_ms", [245.0, None])

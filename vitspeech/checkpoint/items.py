@@ -88,26 +88,32 @@ def digest(name: str, root: Path | None = None) -> str:
 
 
 def check_test_items(
-    names: Mapping[str, Sequence[str]], card: Mapping[str, Any], folder: Path, root: Path | None = None
+    names: Mapping[str, Sequence[str]],
+    card: Mapping[str, Any],
+    folder: Path,
+    root: Path | None = None,
+    *,
+    same: bool = False,
 ) -> None:
     """Check that a model was not trained on the items it is to be tested on, and that they are those of its card.
 
     Files are the same as in training if their names relative to the root and their sizes in bytes are. Their contents
-    are not read, so a renamed or copied file is not recognized. Items that are not files are compared by their names.
-    Warns if the names of the test set differ from the card's.
+    are not read, so a renamed or copied file is not recognized. Items that are not files, today or in training (of a
+    pack), are compared by their names. Warns if the names of the test set differ from the card's.
 
     Args:
         names: The names of the items of each split today; empty if the data set does not name its items.
         card: The model's card.
         folder: Folder of a run, its `model/`, or a released model.
         root: The folder that the names are relative to; `None` if the items are not files.
+        same: Refuse a test set whose names differ from the card's, in place of the warning.
 
     Raises:
-        InputError: If the model was trained on a test item, or the list of its training items is broken.
+        InputError: If the model was trained on a test item, the list of its training items is broken, or `same`.
     """
     test = names.get("test", ())
     trained = items_of_model(folder)
-    seen = [name for name in test if digest(name, root) in trained]
+    seen = [name for name in test if digest(name, root) in trained or digest(name) in trained]
     if seen:
         compared = "names" if root is None else "names and sizes"
         raise InputError(
@@ -116,7 +122,7 @@ def check_test_items(
         )
     expected = card.get("splits", {}).get("test")
     if test and expected and split_checksums({"test": test})["test"] != expected:
-        warnings.warn(
-            f"the test set is not the one of the card (items: {len(test):,} now, {expected['items']:,} then)",
-            stacklevel=2,
-        )
+        message = f"the test set is not the one of the card (items: {len(test):,} now, {expected['items']:,} then)"
+        if same:
+            raise InputError(message)
+        warnings.warn(message, stacklevel=2)

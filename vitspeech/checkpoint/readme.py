@@ -158,7 +158,7 @@ def use(model: Model, repository: str | None) -> str:
     """How to load and run it."""
     name = "hf-hub:" + (repository or f"USER/{model.card.get('name', 'NAME')}")
     if "symbols" in model.preprocessing:
-        call, command = 'vitspeech.transcribe_symbols(model, ["…"])', f"vitspeech transcribe --symbols {name} FILE"
+        call, command = 'vitspeech.transcribe_symbols(model, ["…"])', f'vitspeech transcribe {name} --symbols "…"'
     elif model.task in PRETRAINING:
         call, command = "model.network.encoder", f"vitspeech train --config mine.yaml --init_from {name}"
     elif model.task in TRANSCRIBING:
@@ -226,7 +226,9 @@ def training(card: dict[str, Any]) -> str:
     is_joint = card.get("recipe", {}).get("model.class_path") == "vitspeech.JointRecognition"
     facts += " It was trained together with a decoder, which is left out." if is_joint else ""
     facts += f" Distilled from {', '.join(card['teachers'])}." if "teachers" in card else ""
-    facts += " The weights were rounded to float16; the results are of the rounded ones." if "weights" in card else ""
+    if "weights" in card:
+        exact = ", those of the other seeds are of float32 weights" if others else ""
+        facts += f" The weights were rounded to float16; the results are of the rounded ones{exact}."
     checksums = " and checksums of its splits" if splits else ""
     return f"## Training\n\n{facts} `card.json` has the arguments of the data set{checksums}."
 

@@ -58,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.checkpoint.card_data import card_data
     from vitspeech.checkpoint.folder import CARD, load
     from vitspeech.checkpoint.hub import check_push, on_hub, push
+    from vitspeech.checkpoint.items import check_test_items
     from vitspeech.checkpoint.models_table import write_table
     from vitspeech.checkpoint.readme import check_readme, write_readme
     from vitspeech.checkpoint.release import release, release_seeds
@@ -75,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         def measure(model: "Model") -> dict[str, Any]:
             search = Search(**model.card["metrics"].get("search", {}))
             data = card_data(model, options.data)
+            check_test_items(data.item_names(), model.card, Path(options.run), data.item_root, same=True)
             reports.append(find_task(model.task, model.trust).evaluate(model.network, data, search=search))
             return reports[0].metrics
 
