@@ -27,13 +27,27 @@ def test_an_interrupted_run_says_how_to_continue(capsys):
     assert capsys.readouterr().err.strip() == "vitspeech train: interrupted"
 
 
-def test_sigterm_ends_a_run_as_ctrl_c_does(capsys):
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended, clear_ending("vitspeech train", lambda: "command"):
-        os.kill(os.getpid(), signal.SIGTERM)
-        signal.pause()
-    assert ended.value.code == 143 and "interrupted; continue with command" in capsys.readouterr().err
-    assert signal.getsignal(signal.SIGTERM) is before
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_sigterm_and_sighup_end_a_run_as_ctrl_c_does(capsys, number, status):
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as ended, clear_ending("vitspeech train", lambda: "command"):
+            os.kill(os.getpid(), number)
+            signal.pause()
+        assert ended.value.code == status and "interrupted; continue with command" in capsys.readouterr().err
+        assert signal.getsignal(number) == signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+
+
+def test_sighup_stays_ignored_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with clear_ending("vitspeech train", lambda: "command"):
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_full_disk_says_where_and_how_to_continue():

@@ -160,6 +160,8 @@ def test_a_resumed_run_does_not_read_the_model_again(finished_speech_run, tmp_pa
     monkeypatch.setattr(Classification, "loss", healthy)
     os.rename(source, tmp_path / "gone")
     TrainingCLI([f"--resume={run}"]).train()
+    with pytest.raises(InputError, match=f"init_from=other: {run} started from {source}; leave it out"):
+        TrainingCLI([f"--resume={run}", "--init_from=other"])
     assert (run / "init_from.json").exists()
     for name, tensor in weights(tmp_path / "whole").items():
         assert torch.equal(tensor, weights(run)[name]), name

@@ -189,4 +189,4 @@ def test_only_what_may_be_imported_counts_as_a_class(folder):
         "list": [{"class_path": "Short"}, "torch.nn.Linear", "os.system"],
     }
     assert list(named_classes(config)) == ["some.Thing", "mine.Net", "torch.nn.Linear", "os.system"]
-    check_classes(["--data.root=my.folder", "--run", "runs.old", "--model.warmup=0.5"], ())
+    check_classes(["--data.root=2026-02-30", "--data.root=my.folder", "--run", "runs.old", "--model.warmup=0.5"], ())

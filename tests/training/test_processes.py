@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from lightning.pytorch.plugins.environments import SLURMEnvironment
 from safetensors.torch import load_file
 from tiny import ROOT, TINY, TINY_SEQUENCES
 
 from vitspeech.errors import InputError
 from vitspeech.training.cli import TrainingCLI
 from vitspeech.training.processes import after_restart
+from vitspeech.training.trainer import Trainer
 
 ALIKE = [
     *TINY,
@@ -213,13 +215,24 @@ def test_tasks_of_slurm_train_one_run(tmp_path):
     assert (folder / "model/card.json").exists() and sum("test set, final weights" in text for text in outputs) == 1
 
 
-def test_a_restart_resumes_the_run_that_the_command_names(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "starter, count", [("torchrun", "TORCHELASTIC_RESTART_COUNT"), ("SLURM", "SLURM_RESTART_COUNT")]
+)
+def test_a_restart_resumes_the_run_that_the_command_names(tmp_path, monkeypatch, starter, count):
     new = ["--config=shapes/vit", f"--run={tmp_path}", "--trust=mine", "--trainer.max_epochs=3"]
     assert after_restart(new) == new
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    monkeypatch.setenv(count, "1")
     assert after_restart(new) == new  # nothing has been written yet
     (tmp_path / "config.yaml").touch()
     assert after_restart(new) == ["--resume", str(tmp_path), "--trust=mine"]
     assert after_restart([f"--resume={tmp_path}"]) == [f"--resume={tmp_path}"]
-    with pytest.raises(InputError, match="without --run it cannot be found"):
+    with pytest.raises(InputError, match=f"{starter} has .*without --run it cannot be found"):
         after_restart(["--config=shapes/vit"])
+
+
+def test_lightning_does_not_requeue_jobs_of_slurm(monkeypatch):
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}
+    for name, value in (slurm | {"SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"}).items():
+        monkeypatch.setenv(name, value)
+    environment = Trainer(accelerator="cpu", logger=False)._accelerator_connector.cluster_environment
+    assert isinstance(environment, SLURMEnvironment) and not environment.auto_requeue

@@ -60,7 +60,7 @@ def prepare(arguments: Sequence[str]) -> Arguments:
     Raises:
         FileNotFoundError: If a config or the run to resume does not exist.
         InputError: If a config has the shape of an earlier version, or names a class of a module that is not trusted;
-            if the path of the run is not UTF-8, or not that of the run to resume.
+            if the path of the run is not UTF-8, or not that of the run to resume, which started from other weights.
     """
     runs, rest = take_option(arguments, "--run")
     resumes, rest = take_option(rest, "--resume")
@@ -78,6 +78,8 @@ def prepare(arguments: Sequence[str]) -> Arguments:
     check_shape(expanded)
     init_from, expanded = take_option(expanded, "--init_from")
     folder = init_from[-1] if init_from else named_folder(config_files(expanded))
+    if resume is not None and folder != (started := named_folder([resumed_config(resume)])):
+        raise InputError(f"init_from={folder}: {resume} started from {started or 'random weights'}; leave it out")
     expanded += [f"--init_from={folder}"] if folder else []
     return Arguments(expanded, configs, run, resume, trust)
 
@@ -172,7 +174,7 @@ def check_classes(arguments: Sequence[str], trust: Sequence[str]) -> None:
         try:
             # Aliases may multiply, or lead back to themselves.
             content = parse_yaml(text, key) if "&" in text and "*" in text else yaml.safe_load(text)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError):  # a date that does not exist, such as 2026-02-30
             continue
         for name in named_classes({"class_path": content} if key.endswith("class_path") else content):
             check_trusted(name, trust)

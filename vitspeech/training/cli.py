@@ -33,10 +33,11 @@ from vitspeech.training.init_from import find_weights, keep
 from vitspeech.training.lock import RunLock
 from vitspeech.training.open_run import OpenRun
 from vitspeech.training.parser import Parser, plain_settings, readable, restrict_imports, suggestion, wrong_config
-from vitspeech.training.precision import Trainer, fill_precision
+from vitspeech.training.precision import fill_precision
 from vitspeech.training.processes import after_restart, divide_steps, leave, one_message, share_network
 from vitspeech.training.progress import Progress
 from vitspeech.training.sizes import check_sizes, fill_sizes
+from vitspeech.training.trainer import Trainer
 from vitspeech.trust import import_modules
 
 PROGRAM = "vitspeech train"
@@ -244,11 +245,8 @@ class TrainingCLI(LightningCLI):
 
     def learned_from(self) -> dict[str, Any]:
         """The checksums of the weights that training starts from, and of the teachers'."""
-        teachers = getattr(self.model, "teachers", None)
-        return {
-            **({"starts_from_sha256": self.transfer.sha256} if self.transfer else {}),
-            **({"teachers_sha256": teachers.sha256} if teachers else {}),
-        }
+        sources = {"starts_from_sha256": self.transfer, "teachers_sha256": getattr(self.model, "teachers", None)}
+        return {key: source.sha256 for key, source in sources.items() if source}
 
     def record_start(self) -> None:
         """Write into the folder of the run what is trained, and print it."""

@@ -17,8 +17,8 @@ FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", 
 def clear_ending(program: str, resume: Callable[[], str]) -> Iterator[None]:
     """End with one line if training is interrupted, its loss is not finite, or the disk is full.
 
-    SIGTERM, which schedulers send, is treated as Ctrl-C. Nothing is saved then; the last checkpoint remains. The exit
-    status is 128 plus the number of the signal, as in a shell.
+    SIGTERM, which schedulers send, and SIGHUP, which the end of a connection sends, are treated as Ctrl-C. Nothing is
+    saved then; the last checkpoint remains. The exit status is 128 plus the number of the signal, as in a shell.
 
     Args:
         program: The command, which precedes the line.
@@ -36,7 +36,9 @@ def clear_ending(program: str, resume: Callable[[], str]) -> Iterator[None]:
         raise KeyboardInterrupt
 
     main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, stop) if main else None
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # by nohup
+    numbers = [signal.SIGTERM, *([] if ignored else [signal.SIGHUP])] if main else []
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as ending:  # Lightning exits at Ctrl-C
@@ -58,5 +60,5 @@ def clear_ending(program: str, resume: Callable[[], str]) -> Iterator[None]:
         advice = f"; make room, then continue with {command}" if command else ""
         raise InputError(f"{file}{FULL[error.errno]}{advice}") from error
     finally:
-        if main:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

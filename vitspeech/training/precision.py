@@ -17,18 +17,6 @@ ROWS, WIDTH = 1024, 256  # of the products that are timed
 REPEATS, SECONDS = 5, 0.1
 
 
-class Trainer(lightning.Trainer):
-    """Lightning's trainer, whose `precision` may be `auto` in a config; `fill_precision` replaces it.
-
-    Args:
-        precision: One of Lightning's, `32-true` by default; `auto` is `bf16-mixed` where the hardware is fast in
-            it, else `32-true`.
-    """
-
-    def __init__(self, *args: Any, precision: PRECISIONS = None, **kwargs: Any) -> None:
-        super().__init__(*args, precision=precision, **kwargs)
-
-
 def fill_precision(trainer: Namespace) -> str:
     """Replace the precision `auto` in a config.
 

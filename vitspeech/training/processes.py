@@ -18,16 +18,20 @@ from vitspeech.training.run_folder import CONFIG
 
 
 def after_restart(arguments: Sequence[str]) -> Sequence[str]:
-    """The command line of processes that `torchrun --max-restarts` has started again: it resumes the run of `--run`.
+    """The command line of what `torchrun --max-restarts` or SLURM has started again: it resumes the run of `--run`.
+
+    SLURM starts a job again that was preempted or lost its machine.
 
     Raises:
         InputError: If neither `--run` nor `--resume` says which run that is.
     """
-    if not int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) or take_option(arguments, "--resume")[0]:
+    starters = {"torchrun": "TORCHELASTIC_RESTART_COUNT", "SLURM": "SLURM_RESTART_COUNT"}
+    starter = next((name for name, count in starters.items() if int(os.environ.get(count) or 0)), None)
+    if starter is None or take_option(arguments, "--resume")[0]:
         return arguments
     runs = take_option(arguments, "--run")[0]
     if not runs:
-        raise InputError("torchrun has started this run again, and without --run it cannot be found: name its folder")
+        raise InputError(f"{starter} has started this run again, and without --run it cannot be found: name its folder")
     if not (Path(runs[-1]) / CONFIG).is_file():
         return arguments
     trusted = take_option(arguments, "--trust", many=True)[0]
