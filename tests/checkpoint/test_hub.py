@@ -140,7 +140,9 @@ def test_without_the_extra_it_is_named(monkeypatch):
 
 def test_a_pushed_model_loads_from_the_address_that_is_returned(hub, tmp_path):
     folder = shutil.copytree(RELEASED, tmp_path / "mine")
-    (folder / ".hidden").write_text("not for others")
+    (folder / "notes").mkdir()
+    for name in (".hidden", "notes/.hidden"):
+        (folder / name).write_text("not for others")
     address = push(folder, "user/mine", private=True)
     assert address.startswith("hf-hub:user/mine@") and hub.private["user/mine"] is True
     assert set(hub.commits["user/mine"][-1]) == set(os.listdir(RELEASED))

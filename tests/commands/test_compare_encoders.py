@@ -1,12 +1,17 @@
 """`vitspeech compare-encoders`: its runs, other words, its table; one real comparison of tiny networks."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+import yaml
 from running import one_line
 from sweep_runs import write_run
 from tiny import TINY_SPEECH
 
+from vitspeech.checkpoint import card_data
 from vitspeech.commands import compare_encoders
+from vitspeech.receptive import sample
 from vitspeech.sweep import check, runs
 from vitspeech.sweep.encoders import EncoderRow
 
@@ -77,6 +82,17 @@ def test_a_dry_run_lists_the_runs(command, tmp_path, fake):
 def test_bad_input_is_one_line(command, tmp_path, line, message):
     assert message in one_line(command("compare-encoders", "-o", tmp_path / "new", *line))
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, root", [({"root": "a"}, "a"), ({"root": "a", "storage": "files"}, "a"), ({"storage": "pack"}, "pack")]
+)
+def test_the_clips_are_those_of_the_runs_pack(tmp_path, monkeypatch, arguments, root):
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"data": {"init_args": arguments}}))
+    raw = SimpleNamespace(raw=torch.ones(4, 16))
+    monkeypatch.setattr(sample, "validation_sample", lambda data, count: raw)
+    monkeypatch.setattr(card_data, "card_data", lambda model, root: SimpleNamespace(normalize=lambda raw: (root, raw)))
+    assert compare_encoders.validation_clips(None, tmp_path, 4) == (root, raw.raw)
 
 
 @pytest.mark.slow

@@ -105,6 +105,11 @@ def test_evaluate_takes_another_search_than_the_cards(command, request, monkeypa
     assert [{name: getattr(search, name) for name in expected} for search in searches] == [expected]
 
 
+def test_evaluate_refuses_another_test_set_for_validation(command, finished_recognizer_run):
+    options = ["--split", "validation", "--test", "test-clean"]
+    assert "--test: is for --split test" in one_line(command("evaluate", finished_recognizer_run, *options))
+
+
 def test_evaluate_refuses_a_search_that_is_none(command, finished_recognizer_run):
     assert "beam=0" in one_line(command("evaluate", finished_recognizer_run, "--beam", 0))
     assert "ctc_weight: of encoder-decoders" in one_line(

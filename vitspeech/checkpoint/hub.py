@@ -119,7 +119,7 @@ def push(folder: str | Path, repository: str, *, private: bool = False) -> str:
             repo_id=repository,
             folder_path=folder,
             commit_message=f"Release {Path(os.path.realpath(folder)).name}",
-            ignore_patterns=[".*"],
+            ignore_patterns=[".*", "*/.*"],
             delete_patterns=["*"],
         )
     return f"{PREFIX}{repository}@{commit.oid}"

@@ -164,10 +164,12 @@ def validation_clips(model: "Model", run: Path, count: int) -> "Tensor":
     """Validation clips of the data that a run was trained on, with words: samples within ±1 (B, N)."""
     from vitspeech.checkpoint.card_data import card_data
     from vitspeech.checkpoint.folder import read_mapping
+    from vitspeech.data.module import FILES, MEMORY
     from vitspeech.receptive.sample import validation_sample
 
     arguments = read_mapping(run / "config.yaml", ("data",))["data"].get("init_args") or {}
-    data = card_data(model, arguments.get("root"))
+    storage = arguments.get("storage", MEMORY)
+    data = card_data(model, arguments.get("root") if storage in (MEMORY, FILES) else storage)
     return data.normalize(validation_sample(data, count).raw)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vitspeech import command_line
+from vitspeech.errors import InputError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,13 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     language = command_line.language_settings(options)
     if options.report is not None:
         command_line.check_folder(options.report, "--report")
+    if options.test and options.split != "test":
+        raise InputError("--test: is for --split test")
 
     import vitspeech
     from vitspeech.checkpoint.card_data import card_data
     from vitspeech.checkpoint.hub import on_hub
     from vitspeech.checkpoint.items import check_test_items
     from vitspeech.data.tables import write_table
-    from vitspeech.errors import InputError
     from vitspeech.inference.transcribe import check_search
     from vitspeech.tasks import find_task
 

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech sweep`: prints the progress and the table."""
     parser = command_line.parser("sweep", __doc__, allow_abbrev=False)
     parser.add_argument("configs", nargs="*", metavar="CONFIG", help="files or names of shipped configs")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N", help="seeds of each (default 0)")
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", help="seeds of each (default 0)")
     vary = "a key of the config and its values; several keys give every combination"
     parser.add_argument("--vary", nargs="+", action="extend", default=[], metavar="KEY=A,B,C", help=vary)
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder of the runs and the results")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     own, overrides = split_options(sys.argv[2:] if arguments is None else arguments, OPTIONS)
     options = parser.parse_args(own)
     if options.table is not None:
-        if options.configs or overrides or options.vary or options.output:
+        if options.configs or overrides or options.vary or options.output or options.seeds or options.dry_run:
             raise InputError("--table FOLDER takes no configs and no other options")
         tabulate_again(options.table)
         return
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.sweep.sweep import exit_with, list_runs, sweep
 
     plan = make_plan(
-        options.configs, options.seeds, options.output, variations, overrides=overrides, trust=options.trust
+        options.configs, options.seeds or [0], options.output, variations, overrides=overrides, trust=options.trust
     )
     note = partial(print, flush=True)
     if options.dry_run:
