@@ -104,6 +104,12 @@ def test_what_is_kept_does_not_grow_with_the_sequence():
         return sum(tensor.untyped_storage().nbytes() for block in stream.blocks for tensor in block.tensors)
 
     sizes = []
+    for parts in (1, 40):
+        stream = EncoderStream(network)
+        stream.push(torch.randn(1, parts * PART + 2, WIDTH, dtype=torch.float64))  # the last two tokens wait
+        sizes.append(held())
+    assert sizes[1] < 2 * sizes[0]
+    stream, sizes = EncoderStream(network), []
     for _ in range(60):
         stream.push(torch.randn(1, 7, WIDTH, dtype=torch.float64))
         sizes.append(held())

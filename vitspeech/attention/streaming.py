@@ -64,9 +64,9 @@ class EncoderStream:
     def push(self, x: Tensor) -> Tensor:
         """Push the next tokens and return the outputs that have become final: (B, T, D) -> (B, T', D)."""
         final = []
-        # A copy: waiting views of `x` would keep all of it in memory.
-        for part in x.clone().split(PART, dim=1):
-            part = self.encoder.add_positions(part, self.position)
+        for part in x.split(PART, dim=1):
+            # A copy: waiting views of `x` would keep all of it in memory.
+            part = self.encoder.add_positions(part.clone(), self.position)
             self.position += part.shape[1]
             for block in self.blocks:
                 part = block.push(part)

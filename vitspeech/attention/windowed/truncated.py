@@ -50,7 +50,7 @@ def truncated_attention(
         padding: True for valid tokens; no query attends to the others.
         score: How queries and keys are compared; `None` is `ScaledDot`.
         normalizer: `softmax` or `relu`.
-        relative: Relative positions for keys and values.
+        relative: Relative positions for keys and values, which then have the same width, K = V.
         dropout: Dropout probability of the weights.
 
     Shape:
@@ -68,6 +68,8 @@ def truncated_attention(
         shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
         raise ValueError(f"{shapes} are not (B, H, T, K), (B, H, T, K) and (B, H, T, V)")
     batch, heads, tokens, width = query.shape
+    if relative is not None and not relative.width == width == value.shape[3]:
+        raise ValueError(f"relative positions of width {relative.width}, keys of {width}, values of {value.shape[3]}")
     if padding is not None:
         check_padding(padding, batch, tokens)
     score = ScaledDot(heads, width) if score is None else score
