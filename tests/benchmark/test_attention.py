@@ -54,7 +54,7 @@ def test_the_convolution_covers_the_window(left, right):
     assert output.shape == (1, 17, 3) and seen.nonzero().flatten().tolist() == list(range(8 - left, 8 + right + 1))
 
 
-@pytest.mark.parametrize("name", ["LSTM", "convolution"])
+@pytest.mark.parametrize("name", ["layer of ours", "LSTM", "convolution"])
 def test_gradients_of_the_parameters_are_part_of_the_backward(name):
     prepared = prepare(name, Case(11, batch=2, heads=1, width=5, left=2, right=2))
     results = prepared.forward_backward()

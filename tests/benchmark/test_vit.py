@@ -41,6 +41,10 @@ def test_two_steps_change_the_weights(name):
     assert sum(changed) >= 0.9 * len(changed)
 
 
+def test_timm_attends_over_as_many_tokens_as_ours():
+    assert vit.timm(TINY).pos_embed.shape[1] == (TINY.image // TINY.patch) ** 2
+
+
 def test_fused_attention_is_disabled_in_only_one_network():
     fused = [module.fused_attn for module in vit.timm(TINY).modules() if hasattr(module, "fused_attn")]
     unfused = [module.fused_attn for module in vit.timm_unfused(TINY).modules() if hasattr(module, "fused_attn")]

@@ -14,6 +14,7 @@ from vitspeech.plots.style import BLACK, BLUE, GRAY, GREEN, ORANGE, PURPLE, SKY_
 
 STYLES = {
     "ours": (BLUE, "o"),
+    "layer of ours": (BLUE, "h"),
     "products of ours": (BLUE, "."),
     "full": (BLACK, "s"),
     "dense mask": (PURPLE, "D"),

@@ -89,7 +89,7 @@ def seconds_of(call: Call, device: str) -> float:
 def synchronize(device: str) -> None:
     """Wait for a CUDA device; on CPU there is nothing to wait for."""
     if torch.device(device).type == "cuda":
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(device)
 
 
 def interleaved(

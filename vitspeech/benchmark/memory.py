@@ -31,11 +31,11 @@ def extra_mib(call: Call, device: str = "cpu") -> float:
     gc.collect()
     if torch.device(device).type == "cuda":
         synchronize(device)
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
         result = call()
         synchronize(device)
-        grown = torch.cuda.max_memory_allocated() - before
+        grown = torch.cuda.max_memory_allocated(device) - before
     else:
         before = settled()
         result = call()

@@ -1,6 +1,8 @@
 """The variants of the attention benchmark: ours, full attention, a dense mask, other packages, LSTM and convolution.
 
-All variants map a sequence to a sequence of the same width. Everything besides the inputs is built before timing.
+All variants map a sequence to a sequence of the same width. Everything besides the inputs is built before timing. The
+attention variants begin with queries, keys and values; the layers have their weights, and `layer of ours` is attention
+with its four projections, to be compared with LSTM and convolution.
 
 Shapes: B batch, T tokens, H heads, K head width, D = H · K.
 """
@@ -15,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from vitspeech.attention.multihead import MultiHeadAttention
 from vitspeech.attention.windowed.blocks import BLOCK, SCORES_AT_ONCE
 from vitspeech.attention.windowed.truncated import truncated_attention
 from vitspeech.benchmark.measure import DTYPES, NotRunError, not_installed
@@ -186,6 +189,12 @@ def varlen(case: Case) -> Callable[..., Tensor]:
     return attention
 
 
+def layer_of_ours(case: Case) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+    """This package's multi-head attention with its projections."""
+    module = MultiHeadAttention(case.heads * case.width, case.heads, left=case.left, right=case.right)
+    return module, module
+
+
 def lstm(case: Case) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
     """A unidirectional LSTM of the same width."""
     module = nn.LSTM(case.heads * case.width, case.heads * case.width, batch_first=True)
@@ -210,7 +219,7 @@ ATTENTION = {
     "flex by hand": flex_by_hand,
     "varlen": varlen,
 }
-LAYERS = {"LSTM": lstm, "convolution": convolution}
+LAYERS = {"layer of ours": layer_of_ours, "LSTM": lstm, "convolution": convolution}
 PRODUCTS = "products of ours"
 VARIANTS = (*ATTENTION, *LAYERS, PRODUCTS)
 

@@ -108,7 +108,7 @@ def ours(shape: Shape) -> nn.Module:
 
 
 def timm(shape: Shape) -> nn.Module:
-    """timm's `VisionTransformer`."""
+    """timm's `VisionTransformer`, with mean pooling."""
     return TimmViT(
         img_size=shape.image,
         patch_size=shape.patch,
@@ -116,6 +116,8 @@ def timm(shape: Shape) -> nn.Module:
         depth=shape.depth,
         num_heads=shape.heads,
         num_classes=shape.classes,
+        class_token=False,
+        global_pool="avg",
     )
 
 
@@ -130,7 +132,7 @@ def timm_unfused(shape: Shape) -> nn.Module:
 
 
 def torchvision(shape: Shape) -> nn.Module:
-    """torchvision's `VisionTransformer`."""
+    """torchvision's `VisionTransformer`, which always has a class token: one token more."""
     return TorchvisionViT(
         image_size=shape.image,
         patch_size=shape.patch,
