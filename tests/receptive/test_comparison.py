@@ -159,6 +159,15 @@ def test_attention_that_cannot_be_recomputed_is_reported_as_missing(tmp_path):
     assert [layer.name for layer in result.main.layers] == ["network.layers.0", "network.layers.1"]
 
 
+def test_a_trained_transformer_of_timm_is_measured_at_a_second_size(tmp_path):
+    small = {"img_size": 32, "patch_size": 8, "embed_dim": 12, "depth": 1, "num_heads": 2}
+    subjects = [of_timm(tmp_path / "vit", "vit_tiny_patch16_224", **small)]
+    (result,) = compare(subjects, sample_for(subjects, None, 4), PLAN)
+    assert result.missing == {}
+    assert [(state.trained, state.size) for state in result.states] == [(True, 32), (True, 48), (False, 32)]
+    assert result.larger.layers[-1].fields.grid == (6, 6)
+
+
 def test_an_untrained_network_of_timm_is_shown_as_it_is_before_training():
     raw = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     subjects = [subject("timm:resnet10t", size=32)]
@@ -186,7 +195,8 @@ def test_labels_that_are_not_the_samples_are_not_compared_with_them(pictures):
     result, sample = pictures
     renamed = Sample(sample.raw, sample.labels, [name.upper() for name in sample.names], None, sample.origin)
     (found,) = compare([result.subject], renamed, quick())
-    assert found.visible.whole == 1  # agreement with its own answers
+    assert found.visible.whole == 1 and found.visible.quantity == "agreement"  # with its own answers
+    assert result.visible.quantity == "accuracy"
 
 
 def test_states_begin_with_the_one_that_the_report_is_about(finished_run):

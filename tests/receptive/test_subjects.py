@@ -14,6 +14,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from vitspeech import checkpoint
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, TimmModel, ViT
 from vitspeech.receptive.fields.default_layers import default_layers, infer_layer
@@ -70,6 +71,28 @@ def test_learned_positions_are_interpolated_as_timm_does(released, options, size
     others = {name: tensor for name, tensor in network.state_dict().items() if name != "positions.table"}
     assert others.keys() == own.keys() - {"positions.table"}
     assert all(torch.equal(tensor, own[name]) for name, tensor in others.items())
+    assert network(noise(2, 3, size, size)).shape == (2, 3)
+
+
+SMALL = {"img_size": 24, "patch_size": 4, "embed_dim": 8, "depth": 1, "num_heads": 2}
+
+
+@pytest.mark.parametrize(
+    "options, prefix",
+    [
+        ({}, 1),
+        ({"reg_tokens": 2}, 3),
+        ({"no_embed_class": True}, 0),
+        ({"class_token": False, "global_pool": "avg"}, 0),
+    ],
+)
+@pytest.mark.parametrize("size", [36, 16])
+def test_learned_positions_of_timm_are_interpolated_without_those_of_class_tokens(released, options, prefix, size):
+    found = released("TimmModel", timm_name="vit_tiny_patch16_224", options=SMALL | options)
+    network, own = found.network(size=size), found.model.network.state_dict()["network.pos_embed"]
+    side = size // 4
+    patches = resample_abs_pos_embed(own[:, prefix:], [side, side], num_prefix_tokens=0)
+    assert torch.equal(network.network.pos_embed, torch.cat((own[:, :prefix], patches), 1))
     assert network(noise(2, 3, size, size)).shape == (2, 3)
 
 
@@ -133,6 +156,16 @@ def test_a_size_that_cannot_be_taken_is_one_line_with_model_and_size(released):
     with pytest.raises(ValueError) as refused:
         found.network(size=33)
     assert str(refused.value) == "vit can't take pictures of 33 px: patch=4 does not divide image=33"
+
+
+def test_a_parameter_of_another_shape_that_holds_no_positions_of_tokens_is_named(released):
+    small = {"img_size": 32, "embed_dim": 12, "depths": [1, 1], "num_heads": [1, 2], "window_size": 4}
+    found = released("TimmModel", PICTURES | {"image": 32}, timm_name="swin_tiny_patch4_window7_224", options=small)
+    with pytest.raises(InputError) as refused:  # the second stage has only 2 × 2 tokens for its windows of 4 × 4
+        found.network(size=16)
+    name = "network.layers.1.blocks.0.attn.relative_position_bias_table"
+    message = f"timmmodel can't take pictures of 16 px: {name} would have the shape (9, 2) instead of (49, 2)"
+    assert str(refused.value).startswith(message)
 
 
 def test_networks_of_timm_are_untrained_and_say_so():

@@ -84,7 +84,8 @@ class Result:
         parameters: Its number of parameters.
         states: The first is the one that the report is about: at the first size, trained if there are weights.
         heads: Measures of its attention heads in that state; distances in px or ms.
-        visible: Accuracy against the radius of the visible window, in px or log-mel frames.
+        visible: Accuracy against the radius of the visible window, in px or log-mel frames; agreement with the model's
+            own predictions if its labels are not those of the inputs.
         examples: Maps of the first inputs, in that state.
         missing: The reason for each missing measurement.
     """
@@ -243,7 +244,7 @@ def measure_heads(network: nn.Module, inputs: Tensor, state: State, *, in_time: 
 def measure_visible_accuracy(subject: Subject, network: nn.Module, sample: Sample, size: float) -> VisibleAccuracy:
     """Accuracy when only a window is visible, around the center of an image or the middle of a word.
 
-    If the model's labels are not those of the sample, its predictions for the whole inputs are the labels.
+    If the model's labels are not those of the sample, it is agreement with its predictions for the whole inputs.
     """
     labels = sample.labels if subject.labels is not None and subject.labels == sample.names else None
     inputs = subject.inputs(sample.raw, size)

@@ -2,7 +2,8 @@
 
 All models of a comparison are measured on the same inputs, and every number is resampled with the same draws of inputs
 (`estimates.py`). The interval of a difference is therefore that of the difference in each resample. Two measurements
-may see offsets as far as their units and their input size allow; only offsets that count in both are compared.
+may see offsets as far as their units and their input size allow; only offsets that count in both are compared. For
+speech these are times in ms, since models may differ in their hop and in their mel bins, all of which count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,11 +17,11 @@ from torch import Tensor
 from vitspeech.receptive.comparison import Result, State
 from vitspeech.receptive.estimates import Estimate, estimate
 from vitspeech.receptive.fields.extent import resampled
-from vitspeech.receptive.fields.field import common_window
 
 IN_IMAGE = ("side_50", "side_90")
 IN_TIME = ("back_90", "ahead_90", "span_50", "span_90")
 TRAINING, SIZE, MODELS = "training", "size", "models"
+MIXED = "one model has accuracy, the other agreement with its own predictions"
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Difference:
 
     Args:
         number: Its name, as in `extent` or `extent_in_time`; `keeps_90_X` is the radius of the visible window that
-            keeps 90 % of the accuracy with replacement X.
+            keeps 90 % of the accuracy, or of the agreement of both models, with replacement X.
         first: The number in the first measurement, in px or ms.
         second: The number in the second measurement.
         change: `first` − `second`.
@@ -65,12 +66,19 @@ class Pair:
     @cached_property
     def window(self) -> tuple[float, float]:
         """The first and the last offset, along the rows, that are compared, in px or ms."""
-        return tuple(self.first[1].layers[-1].cell * end for end in self.offsets[0])
+        return self.common(0)
 
-    @cached_property
-    def offsets(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """The offsets that count in both, in positions of the source."""
-        return common_window([state.layers[-1].fields.cumulative for _, state in (self.first, self.second)])
+    def common(self, axis: int) -> tuple[float, float]:
+        """The first and the last offset along an axis that count in both, in px or ms."""
+        layers = [state.layers[-1] for _, state in (self.first, self.second)]
+        ends = [[layer.cell * end for end in layer.fields.cumulative.window[axis]] for layer in layers]
+        return max(first for first, _ in ends), min(last for _, last in ends)
+
+    @property
+    def mixes_agreement(self) -> bool:
+        """Whether the visible windows of two models are left out, because only one has accuracy; see `MIXED`."""
+        visible = [result.visible for result, _ in (self.first, self.second)]
+        return None not in visible and visible[0].agreement != visible[1].agreement
 
     @cached_property
     def differences(self) -> list[Difference]:
@@ -83,13 +91,16 @@ class Pair:
     def measured(self, state: State) -> dict[str, Tensor]:
         """The resampled numbers of the last layer on the offsets that are compared."""
         last = state.layers[-1]
-        return resampled(last.fields.cumulative.within(self.offsets), last.measure)
+        field = last.fields.cumulative
+        rows = tuple(end / last.cell for end in self.window)
+        columns = field.window[1] if self.first[0].subject.takes_audio else self.common(1)
+        return resampled(field.within((rows, columns)), last.measure)
 
     def visible_differences(self) -> Iterator[Difference]:
-        """The differences of the visible windows, if both are measured on as many inputs."""
+        """The differences of the visible windows, if both are measured on as many inputs and in the same quantity."""
         results = (self.first[0], self.second[0])
         visible = [result.visible for result in results]
-        if None in visible or visible[0].count != visible[1].count:
+        if None in visible or visible[0].count != visible[1].count or self.mixes_agreement:
             return
         first, second = (
             {name: radii * result.main.layers[0].cell for name, radii in result.visible.resampled_keeps().items()}

@@ -13,6 +13,7 @@ from typing import Any
 import timm
 import torch
 from timm.data import resolve_data_config
+from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,11 +23,13 @@ from vitspeech.errors import InputError
 from vitspeech.models import SpeechTranscriber, TimmModel, ViT
 from vitspeech.receptive.fields.default_layers import default_layers
 from vitspeech.receptive.fields.layers import INPUT, Layer
+from vitspeech.receptive.heads.weights import unwrapped
 from vitspeech.receptive.initialization import initialize_from
 
 TIMM = "timm:"
 LARGEST_SIZE = 4096  # px
 SEED = 0  # for untrained weights
+POSITIONS = ("positions.table", "network.pos_embed")  # learned positions of our ViT (T, D), and of timm's (1, T, D)
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ class Subject:
             weights = self.model.network.state_dict()
             for name, tensor in network.state_dict().items():
                 if tensor.shape != weights[name].shape:
-                    weights[name] = interpolate_positions(weights[name], len(tensor))
+                    weights[name] = interpolate_positions(name, weights[name], tensor.shape, network)
             network.load_state_dict(weights)
         return network
 
@@ -232,8 +235,26 @@ def with_size(network: nn.Module, arguments: dict[str, Any], size: int) -> dict[
     return arguments
 
 
-def interpolate_positions(table: Tensor, tokens: int) -> Tensor:
-    """Interpolate the learned positions of a square of tokens for another number of tokens: (T, D) -> (tokens, D)."""
-    side, new_side = math.isqrt(len(table)), math.isqrt(tokens)
-    grid = table.T.unflatten(1, (side, side))[None]
-    return F.interpolate(grid, (new_side, new_side), mode="bicubic", antialias=True)[0].flatten(1).T.contiguous()
+def interpolate_positions(name: str, table: Tensor, shape: torch.Size, network: nn.Module) -> Tensor:
+    """Interpolate the learned positions of a square of tokens for another number of tokens, as timm does.
+
+    Args:
+        name: The parameter's name.
+        table: Its trained values, one of `POSITIONS`; in timm's networks those of class tokens and registers may lead.
+        shape: The shape for the other number of tokens.
+        network: The network with that number of tokens.
+
+    Raises:
+        InputError: If the parameter does not hold the positions of a square of tokens.
+    """
+    inner = unwrapped(network)
+    prefix = 0 if getattr(inner, "no_embed_class", False) else getattr(inner, "num_prefix_tokens", 0)
+    if name in POSITIONS and table.numel() == table.shape[-2:].numel():
+        side, new_side = (math.isqrt(max(sizes[-2] - prefix, 0)) for sizes in (table.shape, shape))
+        if (side**2 + prefix, new_side**2 + prefix) == (table.shape[-2], shape[-2]):
+            tokens = table.view(1, *table.shape[-2:])
+            return resample_abs_pos_embed(tokens, [new_side, new_side], num_prefix_tokens=prefix).reshape(shape)
+    raise InputError(
+        f"{name} would have the shape {tuple(shape)} instead of {tuple(table.shape)}, and only learned positions of "
+        "a square of tokens are interpolated"
+    )

@@ -384,6 +384,28 @@ def test_visible_ends_with_the_complete_input_and_marks_90_percent_of_its_accura
         ]
 
 
+def with_agreement(result):
+    return replace(result, visible=replace(result.visible, agreement=True))
+
+
+@pytest.mark.parametrize(
+    "figures, result, unit", [(image_figures, image_result, "px"), (speech_figures, speech_result, "ms")]
+)
+def test_agreement_is_not_called_accuracy(figures, result, unit):
+    own = "agreement with the model's own predictions for complete inputs"
+    alone = figures([with_agreement(result("foreign"))])["visible"]
+    assert alone.title.startswith("Agreement within a") and "90 % agreement" in alone.alt
+    assert not any("accuracy" in text.lower() for text in (alone.title, alone.alt, *labels(alone.figure)))
+    both = figures([result("labeled"), with_agreement(result("foreign"))])["visible"]
+    assert len(both.title) < 50 and f"For foreign, whose labels do not match the data, {own} is" in both.caption
+    assert both.figure.axes[0].get_ylabel() == "accuracy or agreement"
+    radius = "2.5 px" if unit == "px" else "24.0 ms"
+    assert "Full accuracy, highest first: labeled 80.0 %. Window" in both.alt
+    assert f"{own}, with the training mean outside, largest first: foreign {radius}." in both.alt
+    labeled = figures([result("labeled")])["visible"]
+    assert not any("agreement" in text for text in (labeled.title, labeled.caption, labeled.alt))
+
+
 def test_frequency_range_is_drawn_in_hz(speech):
     ranges, bins = speech["frequency"].figure.axes
     assert lines(ranges)[:2] == [[[0.5, 4], [1, 5]], [[0.5, 3000], [1, 3000]]]

@@ -162,12 +162,10 @@ def test_back_and_ahead_are_what_a_distance_is_made_of():
     assert directed_distances(shared(window_mask(23, 23, None, 0)), moments(23)[:, 0])[1].item() == 0
 
 
-def test_removing_class_tokens_divides_rows_by_what_is_left():
+def test_removing_class_tokens_leaves_the_weights_of_the_others():
     weights = torch.tensor([[0.2, 0.3, 0.5], [0.5, 0.1, 0.4], [0.0, 0.25, 0.75]])[None, None]
-    assert_close(drop_class_tokens(weights, 1), torch.tensor([[0.2, 0.8], [0.25, 0.75]])[None, None])
-    assert drop_class_tokens(weights, 0) is weights
-    to_class_alone = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])[None, None]
-    assert_close(drop_class_tokens(to_class_alone, 1)[0, 0], torch.tensor([[0.0, 0.0], [0.5, 0.5]]))
+    assert_close(drop_class_tokens(weights, 1), torch.tensor([[0.1, 0.4], [0.25, 0.75]])[None, None])
+    assert_close(drop_class_tokens(weights, 0), weights)
     for number in (-1, 3):
         with pytest.raises(ValueError, match=f"class_tokens={number} of 3 tokens"):
             drop_class_tokens(weights, number)
@@ -220,6 +218,23 @@ def test_likeness_is_what_its_definition_gives_however_inputs_are_batched():
     numpy.testing.assert_allclose(made.compute(), expected, rtol=1e-10)
 
 
+def test_rows_of_zeros_are_left_out_of_the_likeness():
+    weights, places = attention(3, 2, 15, 15), grid(3, 5)
+    weights[0, 0, 4] = weights[2, 0, 7] = 0
+    weights[:, 1, 6:] = 0
+    array, used = weights.numpy(), weights.numpy().any(-1)
+    for head in range(2):
+        by_shift = {}
+        for b, q, k in product(range(3), range(15), range(15)):
+            if used[b, head, q]:
+                shift = (k // 5 - q // 5, k % 5 - q % 5)
+                by_shift.setdefault(shift, []).append(array[b, head, q, k])
+        unexplained = sum(((numpy.array(group) - numpy.mean(group)) ** 2).sum() for group in by_shift.values())
+        expected = 1 - unexplained / ((array[:, head][used[:, head]] - 1 / 15) ** 2).sum()
+        assert likeness(weights, places)[head].item() == pytest.approx(expected)
+    assert likeness(torch.zeros(2, 1, 15, 15), places).isnan().all()
+
+
 def vit(**options):
     torch.manual_seed(0)
     return ViT(7, 12, 4, **nested(**{"width": 30, "depth": 2, "heads": 3} | options)).double().eval()
@@ -244,6 +259,19 @@ def test_head_measures_are_those_of_every_layer_and_head_over_all_images(pooling
         assert_close(found.relative_distance[number], relative_distance(layer, places, seen).mean(0))
         assert_close(found.entropy[number], entropy(layer, seen).mean(0))
         assert_close(found.convolution_likeness[number], likeness(layer, places, seen))
+
+
+def test_rows_of_relu_attention_are_divided_by_their_sum_before_the_likeness():
+    network, places = vit(normalizer="relu", pooling="mean"), grid(3, 3, 4)
+    images = torch.randn(5, 3, 12, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = head_measures(network, images, places, batch=2)
+    with attention_weights(network) as weights:
+        network(images)
+    for number, layer in enumerate(weights.values()):
+        sums = layer.detach().sum(-1, keepdim=True)
+        normalized = layer.detach() / sums.where(sums > 0, 1)
+        assert_close(found.convolution_likeness[number], likeness(normalized, places))
+        assert (found.convolution_likeness[number] - likeness(layer.detach(), places)).abs().min() > 0.01
 
 
 def test_truncated_speech_is_measured_by_its_window():

@@ -96,8 +96,12 @@ def test_without_labels_it_is_agreement_with_the_answers_to_whole_inputs():
     answer = network(7, 8)
     found = visible_accuracy(answer, inputs, None, [2.5], batch=7)
     assert found.whole == 1 and found.nothing.keys() == set(REPLACEMENTS)
+    assert found.quantity == "agreement" and found.whole_interval == (1, 1)  # by construction, not estimated
     labeled = visible_accuracy(answer, inputs, answer(inputs).argmax(1), [2.5], batch=7)
     assert found.radii == labeled.radii and found.accuracy == labeled.accuracy
+    assert labeled.quantity == "accuracy" and labeled.whole_interval == wilson_interval(1, COUNT)
+    for name, curve in found.interval.items():
+        assert curve[:-1] == labeled.interval[name][:-1] and curve[-1] == (1, 1)
     assert all(torch.equal(rows, labeled.correct[name]) for name, rows in found.correct.items())
     assert 0 < found.accuracy["blur"][1] < 1
 

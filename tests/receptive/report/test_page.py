@@ -11,11 +11,13 @@ import pytest
 import torch
 
 from vitspeech.receptive.comparison import Plan, compare
-from vitspeech.receptive.differences import MODELS, SIZE, TRAINING, difference, pairs
+from vitspeech.receptive.differences import MIXED, MODELS, SIZE, TRAINING, difference, pairs
 from vitspeech.receptive.figures.examples import unit_times_ms
+from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy
 from vitspeech.receptive.report import summary
 from vitspeech.receptive.report.page import write_report
-from vitspeech.receptive.report.table import COLUMNS, unit_of
+from vitspeech.receptive.report.table import COLUMNS, as_json, differences_json, unit_of
+from vitspeech.receptive.report.table import rows as rows_of_csv
 from vitspeech.receptive.sample import sample_for
 from vitspeech.receptive.subjects import subject
 
@@ -265,6 +267,47 @@ def test_the_window_that_keeps_the_accuracy_has_an_interval(pictures):
     for row, (name, kept) in zip(rows, results[0].visible.keeps().items(), strict=True):
         assert stored[name] == [float(row[end]) for end in ("value", "low", "high")] == list(kept)
         assert kept.low <= kept.value <= kept.high
+
+
+def test_agreement_of_a_model_without_matching_labels_is_not_reported_as_accuracy(pictures):
+    vit = pictures[0][0]
+    foreign = replace(
+        vit,
+        subject=replace(vit.subject, name="foreign"),
+        visible=VisibleAccuracy(vit.visible.radii, vit.visible.correct, agreement=True),
+    )
+    results = [vit, foreign]
+    compared = pairs(results)
+    columns, rows = summary.table(results)
+    cells = [dict(zip(columns, row, strict=True)) for row in rows]
+    kept = "window radius for 90 % agreement with its own predictions (px)"
+    assert [row["accuracy on these inputs"] == "–" for row in cells] == [False, True]
+    assert [row[kept] == "–" for row in cells] == [True, False]
+    assert "The accuracy on complete inputs is" in summary.sentences(vit)[-1]
+    assert summary.sentences(foreign)[-1].startswith(
+        "Its labels do not match the data. 90 % of its predictions for complete inputs stay the same if the model is"
+    )
+    visible = [model["visible"] for model in as_json(results)]
+    assert [("accuracy" in part, "agreement" in part) for part in visible] == [(True, False), (False, True)]
+    assert all(curve[-1] == (1, 1) for curve in visible[1]["interval_95"].values())
+    table = [dict(zip(COLUMNS, row, strict=True)) for row in rows_of_csv(results, compared)]
+    for name, quantity in ((vit.subject.name, "accuracy"), ("foreign", "agreement")):
+        found = [row for row in table if row["model"] == name and row["of"].startswith("visible")]
+        assert {row["number"] for row in found} == {quantity, "keeps_90"} and len({row["note"] for row in found}) == 1
+        assert ("agreement with the model's own predictions" in found[0]["note"]) == (name == "foreign")
+    # Windows for accuracy and for agreement are not compared.
+    of_models = differences_json(compared)[-1]
+    assert of_models["numbers"].keys() == {"side_50", "side_90"} and of_models["not_compared"] == MIXED
+    assert summary.model_differences(compared)[1][-1][1:] == ["window", "–", "–", "–", f"not compared: {MIXED}"]
+
+
+def test_windows_are_compared_between_two_models_with_agreement(pictures):
+    vit = pictures[0][0]
+    foreign = replace(vit, visible=VisibleAccuracy(vit.visible.radii, vit.visible.correct, agreement=True))
+    names = [row[1] for row in summary.model_differences(pairs([foreign, foreign]))[1]]
+    assert names[2:] == [f"window for 90 % agreement, {name}" for name in ("mean", "blur", "shuffle")]
+    names = [row[1] for row in summary.model_differences(pairs([vit, vit]))[1]]
+    assert names[2:] == [f"window, {name}" for name in ("mean", "blur", "shuffle")]
 
 
 @pytest.mark.parametrize(

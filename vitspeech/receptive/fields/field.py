@@ -18,6 +18,7 @@ ROUNDING = 1e-4  # fraction of the energy that may lie outside of the theoretica
 # times that of an offset that all of them see. Up to 4 × 4 units count to the corners of what they see; of more units,
 # offsets that hardly any unit sees are left out.
 LEAST_COVERAGE = 1 / 16
+TOLERANCE = 1e-3  # in positions: for offsets that were converted from ms
 
 Window = tuple[tuple[float, float], tuple[float, float]]
 
@@ -89,7 +90,8 @@ class Field:
     def within(self, window: Window) -> "Field":
         """The field on the offsets of a window alone."""
         (top, bottom), (left, right) = window
-        rows, columns = (self.rows >= top) & (self.rows <= bottom), (self.columns >= left) & (self.columns <= right)
+        rows = (self.rows > top - TOLERANCE) & (self.rows < bottom + TOLERANCE)
+        columns = (self.columns > left - TOLERANCE) & (self.columns < right + TOLERANCE)
         inside = rows[:, None] & columns
         return replace(self, energy=self.energy * inside, coverage=self.coverage * inside)
 
@@ -102,12 +104,6 @@ class Field:
         if len(self.units) > 1:
             raise InputError(f"the fields of {len(self.units)} units are averaged; measure one")
         return self.energy[:, self.counted.any(1)][:, :, self.counted.any(0)]
-
-
-def common_window(fields: Sequence[Field]) -> Window:
-    """The offsets that count in all of the fields, along rows and along columns."""
-    windows = [field.window for field in fields]
-    return tuple((max(w[axis][0] for w in windows), min(w[axis][1] for w in windows)) for axis in (0, 1))
 
 
 @dataclass(frozen=True)

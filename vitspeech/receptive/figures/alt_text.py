@@ -6,7 +6,7 @@ The texts are generated from the results, so they stay true when the models chan
 from collections.abc import Callable, Sequence
 
 from vitspeech.receptive.comparison import Result, State
-from vitspeech.receptive.figures.visible import KEPT, OUTSIDE
+from vitspeech.receptive.figures.visible import KEPT, OUTSIDE, quantity
 
 Value = Callable[[Result], float | None]
 
@@ -140,9 +140,11 @@ def percent(value: Value) -> Value:
 
 
 def visible_alt(results: Sequence[Result], unit: str) -> str:
-    """For the accuracy when only a window is visible."""
+    """For the accuracy when only a window is visible; models with agreement are ranked apart."""
     measured = [result for result in results if result.visible is not None]
     name = next(iter(measured[0].visible.accuracy))
+    agreement = [result for result in measured if result.visible.agreement]
+    others = [result for result in results if result.visible is None or not result.visible.agreement]
 
     def full(result: Result) -> float | None:
         return None if result.visible is None else 100 * result.visible.whole
@@ -151,11 +153,19 @@ def visible_alt(results: Sequence[Result], unit: str) -> str:
         radii = {} if result.visible is None else result.visible.keeps(KEPT)
         return radii[name].value * result.main.layers[0].cell if name in radii else None
 
-    return (
-        "Curves of accuracy rising with the size of the visible window. Full accuracy, highest first: "
-        f"{ranked(results, full, '%')}. Window radius for {100 * KEPT:.0f} % of it with the {OUTSIDE.get(name, name)} "
-        f"outside, largest first: {ranked(results, radius, unit)}."
-    )
+    window, outside = f"Window radius for {100 * KEPT:.0f} %", f"with the {OUTSIDE.get(name, name)} outside"
+    text = f"Curves of {quantity(results)} rising with the size of the visible window."
+    if others:
+        text += (
+            f" Full accuracy, highest first: {ranked(others, full, '%')}. {window} of it {outside}, largest first: "
+            f"{ranked(others, radius, unit)}."
+        )
+    if agreement:
+        text += (
+            f" {window} agreement with the model's own predictions for complete inputs, {outside}, largest first: "
+            f"{ranked(agreement, radius, unit)}."
+        )
+    return text
 
 
 def frequency_alt(results: Sequence[Result]) -> str:

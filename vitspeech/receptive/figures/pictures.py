@@ -40,7 +40,7 @@ from vitspeech.receptive.figures.layout import (
     zero_init_note,
 )
 from vitspeech.receptive.figures.states import Mark, draw_states
-from vitspeech.receptive.figures.visible import draw_visible
+from vitspeech.receptive.figures.visible import agreement_note, draw_visible, quantity
 
 ROUNDING = 1e-6  # fraction of the energy
 OUTLINES = {"theoretical field": (SKY_BLUE, "-"), "square with 90 % of the energy": (WHITE, "--")}
@@ -120,12 +120,11 @@ def image_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
     if any(result.visible is not None for result in results):
         figures["visible"] = CaptionedFigure(
             draw_visible(results, unit="px", window="half side of the visible window"),
-            "Accuracy when only a window is visible",
-            "Accuracy when only a centered square window of the image is visible, against half its side in px, with "
-            "95 % intervals; the last point is the complete image. The panels differ in what replaces the rest. The "
-            "tick on a curve marks the window from which on the model keeps 90 % of its accuracy on complete images. "
-            "For a model whose labels do not match the data, accuracy is agreement with its own output on complete "
-            "images." + main_note,
+            f"{quantity(results).capitalize()} within a visible window",
+            f"{quantity(results).capitalize()} when only a centered square window of the image is visible, against "
+            "half its side in px, with 95 % intervals; the last point is the complete image. The panels differ in what "
+            "replaces the rest. The tick on a curve marks the window from which on 90 % of its value for complete "
+            "images is kept." + agreement_note(results) + main_note,
             alt_text.visible_alt(results, "px"),
         )
     return figures

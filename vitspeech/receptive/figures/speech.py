@@ -37,7 +37,7 @@ from vitspeech.receptive.figures.layout import (
     zero_init_note,
 )
 from vitspeech.receptive.figures.states import Mark, draw_states
-from vitspeech.receptive.figures.visible import draw_visible
+from vitspeech.receptive.figures.visible import agreement_note, draw_visible, quantity
 
 TICKS_HZ = (250, 1000, 4000)
 RANGE_HZ = (50, 100, 200, 500, 1000, 2000, 5000)
@@ -130,12 +130,11 @@ def speech_figures(results: Sequence[Result]) -> dict[str, CaptionedFigure]:
     if any(result.visible is not None for result in results):
         figures["visible"] = CaptionedFigure(
             draw_visible(results, unit="ms", window="half length of the audible window around the word's middle"),
-            "Accuracy when only a window is audible",
-            "Accuracy when only a window around the middle of the word is audible, against half its length in ms, with "
-            "95 % intervals; the last point is the complete clip. The panels differ in what replaces the rest. The "
-            "tick on a curve marks the window from which on the model keeps 90 % of its accuracy on complete clips. "
-            "For a model whose labels do not match the data, accuracy is agreement with its own output on complete "
-            "clips." + main_note,
+            f"{quantity(results).capitalize()} within an audible window",
+            f"{quantity(results).capitalize()} when only a window around the middle of the word is audible, against "
+            "half its length in ms, with 95 % intervals; the last point is the complete clip. The panels differ in "
+            "what replaces the rest. The tick on a curve marks the window from which on 90 % of its value for complete "
+            "clips is kept." + agreement_note(results) + main_note,
             alt_text.visible_alt(results, "ms"),
         )
     return figures

@@ -1,4 +1,4 @@
-"""Accuracy when only a window of the input is visible: one panel per replacement, one line per model."""
+"""Accuracy or agreement when only a window of the input is visible: one panel per replacement, one line per model."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ BEYOND = 1.2  # x position of the complete inputs, relative to the largest radiu
 
 @readable
 def draw_visible(results: Sequence[Result], *, unit: str, window: str) -> Figure:
-    """The accuracy of every measured model with the band of its intervals.
+    """The accuracy or agreement of every measured model with the band of its intervals.
 
     Args:
         results: The models, at least one with `visible`.
@@ -38,12 +38,28 @@ def draw_visible(results: Sequence[Result], *, unit: str, window: str) -> Figure
     steps = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(0, largest)
     ticks = [tick for tick in steps if tick <= 0.9 * largest]
     panels[0].set_xticks([*ticks, BEYOND * largest], [*(f"{tick:g}" for tick in ticks), "all"])
-    panels[0].set_ylabel("accuracy")
+    panels[0].set_ylabel(quantity(results))
     figure.supxlabel(f"{window} ({unit})", fontsize="medium")
     threshold = Line2D([], [], color=DARK_GRAY, marker="|", markersize=16, markeredgewidth=2, linestyle="")
-    threshold.set_label(f"{100 * KEPT:.0f} % of the full accuracy")
+    threshold.set_label(f"{100 * KEPT:.0f} % of the full {quantity(results)}")
     add_legend(figure, models, threshold)
     return figure
+
+
+def quantity(results: Sequence[Result]) -> str:
+    """What the curves show: accuracy, agreement, or either."""
+    return " or ".join(sorted({result.visible.quantity for result in results if result.visible is not None}))
+
+
+def agreement_note(results: Sequence[Result]) -> str:
+    """A sentence for the caption on the models without matching labels; empty if there are none."""
+    names = [result.subject.name for result in results if result.visible is not None and result.visible.agreement]
+    if not names:
+        return ""
+    return (
+        f" For {', '.join(names)}, whose labels do not match the data, agreement with the model's own predictions for "
+        "complete inputs is shown instead of accuracy."
+    )
 
 
 def radii_of(result: Result) -> numpy.ndarray:
@@ -52,7 +68,7 @@ def radii_of(result: Result) -> numpy.ndarray:
 
 
 def draw_curve(axes: Axes, result: Result, name: str, style: SeriesStyle, complete: float) -> None:
-    """Draw one model's accuracy for one replacement, and a tick where it reaches `KEPT` of the full accuracy.
+    """Draw one model's curve for one replacement, and a tick where it reaches `KEPT` of its full value.
 
     Args:
         axes: The panel.

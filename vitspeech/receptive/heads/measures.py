@@ -30,7 +30,8 @@ class HeadMeasures:
         distance: `mean_distance`.
         relative_distance: `relative_distance`; 1 for uniform attention.
         entropy: `entropy`; 1 for uniform attention, 0 for a single key.
-        convolution_likeness: `ConvolutionLikeness`; 1 if the same kernel applies at every position.
+        convolution_likeness: `ConvolutionLikeness` of the normalized rows; 1 if the same kernel applies at every
+            position.
         diagonality: `diagonality`; 1 if each token attends to itself only. `None` if positions are not times.
         look_back: The part of `distance` due to keys in the past; `None` if positions are not times.
         look_ahead: The part due to keys in the future; `look_back + look_ahead` is `distance`.
@@ -81,7 +82,7 @@ def head_measures(
             layers = []
             for name, layer in weights.items():
                 allowed = allowed_pairs(network.get_submodule(name), tokens, class_tokens)
-                layer = drop_class_tokens(layer, class_tokens)
+                layer = normalize_rows(drop_class_tokens(layer, class_tokens))
                 likeness.setdefault(name, ConvolutionLikeness(positions, allowed)).update(layer)
                 layers.append(measures(layer, positions, allowed))
             batches.append({name: torch.stack([layer[name] for layer in layers]) for name in layers[0]})
@@ -104,7 +105,7 @@ def measures(weights: Tensor, positions: Tensor, allowed: Tensor | None) -> dict
 
 
 def drop_class_tokens(weights: Tensor, class_tokens: int) -> Tensor:
-    """Remove the rows and columns of class tokens and divide each row by its sum; unchanged without class tokens.
+    """Remove the rows and columns of class tokens; rows may then sum to less than 1.
 
     Shape:
         (B, H, T, T) -> (B, H, T - class_tokens, T - class_tokens)
@@ -114,7 +115,7 @@ def drop_class_tokens(weights: Tensor, class_tokens: int) -> Tensor:
     """
     if not 0 <= class_tokens < weights.shape[-1]:
         raise InputError(f"class_tokens={class_tokens} of {weights.shape[-1]} tokens leaves none with a position")
-    return normalize_rows(weights[..., class_tokens:, class_tokens:]) if class_tokens else weights
+    return weights[..., class_tokens:, class_tokens:]
 
 
 def mean_distance(weights: Tensor, positions: Tensor) -> Tensor:
@@ -188,9 +189,10 @@ class ConvolutionLikeness:
     """How well one kernel, the same at every position, explains a head: 1 − Σ (A − K[k − q])² / Σ (A − U)².
 
     K(δ) is the mean of A over all inputs and pairs with k − q = δ; U is uniform attention over the keys a query may
-    attend to. The value is 1 for a convolution and 0 for a head that a kernel explains no better than U. It may be
-    negative where windows are truncated at a border, which no kernel explains. Heads that are uniform up to rounding
-    have 1, since a constant kernel explains them.
+    attend to. Rows of A that are all zero are left out of the sums; a head without other rows has NaN. The value is 1
+    for a convolution and 0 for a head that a kernel explains no better than U. It may be negative where windows are
+    truncated at a border, which no kernel explains. Heads that are uniform up to rounding have 1, since a constant
+    kernel explains them.
 
     Args:
         positions: The centers of the tokens on a grid (T, A).
@@ -199,26 +201,32 @@ class ConvolutionLikeness:
 
     def __init__(self, positions: Tensor, allowed: Tensor | None = None) -> None:
         self.shift = relative_positions(positions).flatten()
-        self.pairs = self.shift.bincount()
-        self.uniform = uniform_attention(positions, allowed).flatten()
-        self.inputs, self.by_shift, self.squares, self.from_uniform, self.precision = 0, 0.0, 0.0, 0.0, 0.0
+        self.shifts = int(self.shift.max()) + 1
+        self.uniform = uniform_attention(positions, allowed)
+        self.by_shift, self.pairs, self.squares, self.from_uniform, self.of_uniform = 0.0, 0.0, 0.0, 0.0, 0.0
+        self.precision = 0.0
 
     def update(self, weights: Tensor) -> None:
         """Add a batch of inputs (B, H, T, T)."""
-        exact = weights.double().flatten(2)
-        sums = exact.new_zeros(weights.shape[1], len(self.pairs))
-        self.by_shift = self.by_shift + sums.index_add_(1, self.shift, exact.sum(0))
-        self.squares = self.squares + exact.square().sum((0, 2))
-        self.from_uniform = self.from_uniform + (exact - self.uniform).square().sum((0, 2))
-        self.inputs += len(weights)
+        exact = weights.double()
+        rows = exact.any(-1).double()  # 0 for rows that are all zero
+        self.by_shift = self.by_shift + self.sum_by_shift(exact.sum(0))
+        self.pairs = self.pairs + self.sum_by_shift(rows.sum(0)[..., None].expand_as(exact[0]))
+        self.squares = self.squares + exact.square().sum((0, 2, 3))
+        self.from_uniform = self.from_uniform + (rows * (exact - self.uniform).square().sum(-1)).sum((0, 2))
+        self.of_uniform = self.of_uniform + rows.sum(0) @ self.uniform.square().sum(-1)
         self.precision = torch.finfo(weights.dtype).eps
+
+    def sum_by_shift(self, values: Tensor) -> Tensor:
+        """The sum over pairs of query and key with the same k − q: (H, T, T) -> (H, shifts)."""
+        return values.new_zeros(len(values), self.shifts).index_add_(1, self.shift, values.flatten(1))
 
     def compute(self) -> Tensor:
         """The likeness of each head over all inputs added: (H,)."""
-        explained = (self.by_shift.square() / (self.inputs * self.pairs).clamp(min=1)).sum(-1)
+        explained = (self.by_shift.square() / self.pairs.clamp(min=1)).sum(-1)
         likeness = 1 - (self.squares - explained).clamp(min=0) / self.from_uniform
-        rounding = self.inputs * (ROUNDING * self.precision * self.uniform).square().sum()
-        return likeness.masked_fill(self.from_uniform <= rounding, 1)
+        rounding = (ROUNDING * self.precision) ** 2 * self.of_uniform
+        return likeness.masked_fill((self.from_uniform <= rounding) & (self.of_uniform > 0), 1)
 
 
 def relative_positions(positions: Tensor) -> Tensor:

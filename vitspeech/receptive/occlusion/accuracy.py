@@ -28,10 +28,18 @@ class VisibleAccuracy:
         radii: Increasing from 0, where everything is hidden, to the smallest radius at which nothing is.
         correct: For each replacement, whether the prediction for each input is right at each radius, bool (S, N); the
             last row is that of the whole inputs.
+        agreement: Whether "right" means equal to the model's own prediction for the whole input, not to a label; then
+            every "accuracy" here is an agreement, and `whole` is 1 by construction.
     """
 
     radii: list[float]
     correct: dict[str, Tensor]
+    agreement: bool = False
+
+    @property
+    def quantity(self) -> str:
+        """What is measured: `accuracy` or `agreement`."""
+        return "agreement" if self.agreement else "accuracy"
 
     @property
     def count(self) -> int:
@@ -61,12 +69,15 @@ class VisibleAccuracy:
     @property
     def interval(self) -> dict[str, list[tuple[float, float]]]:
         """The 95 % confidence interval of each accuracy (Wilson 1927)."""
-        return {name: [wilson_interval(value, self.count) for value in curve] for name, curve in self.accuracy.items()}
+        return {
+            name: [*(wilson_interval(value, self.count) for value in curve[:-1]), self.whole_interval]
+            for name, curve in self.accuracy.items()
+        }
 
     @property
     def whole_interval(self) -> tuple[float, float]:
-        """The 95 % confidence interval of `whole`."""
-        return wilson_interval(self.whole, self.count)
+        """The 95 % confidence interval of `whole`; agreement on whole inputs is 1 without uncertainty."""
+        return (1.0, 1.0) if self.agreement else wilson_interval(self.whole, self.count)
 
     def keeps(self, fraction: float = 0.9) -> Numbers:
         """The radius above which the accuracy stays at or above a fraction of `whole`, for each replacement.
@@ -113,7 +124,7 @@ def visible_accuracy(
         model: In evaluation mode; returns logits, of which the highest is the prediction.
         inputs: Normalized floats: images, or log-mel frames as images with one channel.
         labels: `None` uses the predictions for the whole inputs as labels, for models whose classes are not those of
-            the data. The accuracy is then the agreement with them, and `whole` is 1.
+            the data. The result is then the agreement with them (`VisibleAccuracy.agreement`), and `whole` is 1.
         radii: Increasing, in rows and columns; 0 and the whole input are always added. In images with an even side, the
             distances from the center are n + 1/2; radii of that form include exactly the positions up to there.
         replacements: Some of `REPLACEMENTS`.
@@ -152,7 +163,8 @@ def visible_accuracy(
             correct[name].append(torch.stack([*rows, whole]).cpu())
         if progress is not None:
             progress(len(part))
-    return VisibleAccuracy([*partial_radii, extent], {name: torch.cat(parts, 1) for name, parts in correct.items()})
+    joined = {name: torch.cat(parts, 1) for name, parts in correct.items()}
+    return VisibleAccuracy([*partial_radii, extent], joined, agreement=labels is None)
 
 
 def last_crossing(radii: Tensor, curves: Tensor, fraction: float) -> Tensor:

@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from math import isfinite, isnan
 
 from vitspeech.receptive.comparison import Result, State
-from vitspeech.receptive.differences import MODELS, SIZE, TRAINING, Difference, Pair, pairs
+from vitspeech.receptive.differences import MIXED, MODELS, SIZE, TRAINING, Difference, Pair, pairs
 from vitspeech.receptive.estimates import Estimate
 from vitspeech.receptive.figures.visible import OUTSIDE
 from vitspeech.receptive.report.table import length_unit
+
+KEPT_OF = {"accuracy": "of the accuracy", "agreement": "agreement with its own predictions"}
 
 Row = list[str]
 
@@ -98,18 +100,19 @@ def attention(result: Result) -> dict[str, str]:
 
 
 def accuracy(result: Result) -> dict[str, str]:
-    """The cells for accuracy and for the visible window that keeps 90 % of it."""
+    """The cells for accuracy and for the visible window that keeps 90 % of it; without labels, of the agreement."""
     if result.visible is None:
         return {}
+    kept = {f"window radius for 90 % {KEPT_OF[result.visible.quantity]} ({length_unit(result)})": kept_radii(result)}
+    if result.visible.agreement:
+        return kept
     low, high = result.visible.whole_interval
-    return {
-        "accuracy on these inputs": f"{100 * result.visible.whole:.1f} % ({100 * low:.1f}–{100 * high:.1f})",
-        f"window radius for 90 % of the accuracy ({length_unit(result)})": kept_radii(result),
-    }
+    whole = f"{100 * result.visible.whole:.1f} % ({100 * low:.1f}–{100 * high:.1f})"
+    return {"accuracy on these inputs": whole} | kept
 
 
 def kept_radii(result: Result, unit: str = "", outside: str = "") -> str:
-    """The window radius that keeps 90 % of the accuracy, for each replacement of the rest."""
+    """The window radius that keeps 90 % of the accuracy or agreement, for each replacement of the rest."""
     cell, digits = result.main.layers[0].cell, 0 if result.subject.takes_audio else 1
     radii = {
         OUTSIDE.get(name, name): length(Estimate(*(cell * end for end in radius)), unit, digits=digits)
@@ -152,10 +155,11 @@ def sentences(result: Result) -> list[str]:
         )
     if result.visible is not None:
         window = "around the middle of the word, of half length" if speech else "around the center, of half side"
-        texts.append(
-            f"The accuracy on complete inputs is {100 * result.visible.whole:.1f} %. 90 % of it is kept if the model "
-            f"is given only a window {window} {kept_radii(result, length_unit(result), ' outside')}."
-        )
+        kept = f"The accuracy on complete inputs is {100 * result.visible.whole:.1f} %. 90 % of it is kept"
+        if result.visible.agreement:
+            kept = "Its labels do not match the data. 90 % of its predictions for complete inputs stay the same"
+        radii = kept_radii(result, length_unit(result), " outside")
+        texts.append(f"{kept} if the model is given only a window {window} {radii}.")
     return texts
 
 
@@ -226,11 +230,15 @@ def model_differences(compared: Sequence[Pair]) -> tuple[Row, list[Row]]:
         names = " and ".join(result.subject.name for result, _ in (pair.first, pair.second))
         low, high = (f"{end:,.3g}".replace("-", "−") for end in pair.window)
         for d in pair.differences:
-            kept = d.number.startswith("keeps_90_")
-            name = f"window, {d.number[9:]}" if kept else f"{d.number}, {low} to {high} {unit}"
+            name = f"{d.number}, {low} to {high} {unit}"
+            if d.number.startswith("keeps_90_"):
+                agreement = " for 90 % agreement" if pair.first[0].visible.agreement else ""
+                name = f"window{agreement}, {d.number[9:]}"
             result = {1: "first larger", -1: "first smaller", 0: "no difference found"}[d.verdict]
             both = [length(number, unit, digits=digits) for number in (d.first, d.second)]
             rows.append([names, name, *both, signed(d.change, unit, digits=digits), result])
+        if pair.mixes_agreement:
+            rows.append([names, "window", "–", "–", "–", f"not compared: {MIXED}"])
     return headings, rows
 
 

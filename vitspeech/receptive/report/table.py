@@ -6,7 +6,7 @@ from typing import Any
 
 from vitspeech.checkpoint.folder import finite
 from vitspeech.receptive.comparison import Result, State
-from vitspeech.receptive.differences import MODELS, SIZE, TRAINING, Pair
+from vitspeech.receptive.differences import MIXED, MODELS, SIZE, TRAINING, Pair
 from vitspeech.receptive.estimates import Numbers
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 
@@ -22,6 +22,7 @@ OF = {
 }
 UNIFORM_OF = {"cumulative_cut": "cumulative", "block_cut": "block"}  # others have their own uniform field
 AS_INITIALIZED = "as initialized, residual branches off"
+NOTES = {"accuracy": "", "agreement": "agreement with the model's own predictions for complete inputs"}
 HEAD_NUMBERS = (
     "distance",
     "relative_distance",
@@ -41,6 +42,7 @@ DIMENSIONLESS = (
     "convolution_likeness",
     "diagonality",
     "accuracy",
+    "agreement",
     "effective_bins",
 )
 
@@ -65,7 +67,7 @@ def as_json(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def model_json(result: Result) -> dict[str, Any]:
-    """The measurements of one model."""
+    """The measurements of one model; `visible` has `agreement` in place of `accuracy` if the labels do not match."""
     subject, unit = result.subject, length_unit(result)
     values = {
         "name": subject.name,
@@ -83,7 +85,7 @@ def model_json(result: Result) -> dict[str, Any]:
         values["visible"] = {
             "inputs": result.visible.count,
             f"radii_{unit}": [radius * cell for radius in result.visible.radii],
-            "accuracy": result.visible.accuracy,
+            result.visible.quantity: result.visible.accuracy,
             "interval_95": result.visible.interval,
             f"keeps_90_{unit}": {
                 name: [cell * end for end in radius] for name, radius in result.visible.keeps().items()
@@ -123,7 +125,10 @@ def layer_json(layer: LayerNumbers) -> dict[str, Any]:
 
 
 def differences_json(compared: Sequence[Pair]) -> list[dict[str, Any]]:
-    """The paired differences; a ratio is the first number divided by the second."""
+    """The paired differences; a ratio is the first number divided by the second.
+
+    `not_compared` is the reason why the visible windows of two models are left out.
+    """
     return [
         {
             "kind": pair.kind,
@@ -134,6 +139,7 @@ def differences_json(compared: Sequence[Pair]) -> list[dict[str, Any]]:
                 d.number: {"first": d.first, "second": d.second, "difference": d.change, "ratio": d.ratio}
                 for d in pair.differences
             },
+            **({"not_compared": MIXED} if pair.mixes_agreement else {}),
         }
         for pair in compared
     ]
@@ -186,19 +192,20 @@ def attention_rows(result: Result) -> Iterator[tuple]:
 
 
 def visible_rows(result: Result) -> Iterator[tuple]:
-    """The accuracy for each visible window, and the window that keeps 90 % of it."""
+    """The accuracy or agreement for each visible window, and the window that keeps 90 % of it."""
     if result.visible is None:
         return
+    quantity, note = result.visible.quantity, NOTES[result.visible.quantity]
     unit, cell = length_unit(result), result.main.layers[0].cell
     place = (result.subject.name, result.main.trained, result.main.size, "", "")
     for name, accuracies in result.visible.accuracy.items():
         intervals = result.visible.interval[name]
         for radius, value, interval in zip(result.visible.radii, accuracies, intervals, strict=True):
             window = f"visible within {radius * cell:g} {unit}, {name} outside"
-            yield *place, window, "accuracy", value, *interval, "", "1", ""
+            yield *place, window, quantity, value, *interval, "", unit_of(quantity, unit), note
     for name, radius in result.visible.keeps().items():
         estimate = (cell * end for end in radius)
-        yield *place, f"visible window, {name} outside", "keeps_90", *estimate, "", unit, ""
+        yield *place, f"visible window, {name} outside", "keeps_90", *estimate, "", unit, note
 
 
 def difference_rows(pair: Pair) -> Iterator[tuple]:
@@ -213,5 +220,7 @@ def difference_rows(pair: Pair) -> Iterator[tuple]:
     place = (result.subject.name, state.trained, state.size, state.layers[-1].name, "")
     low, high = pair.window
     for found in pair.differences:
-        within = "" if found.number.startswith("keeps") else f", within {low:g} to {high:g} {unit}"
-        yield *place, f"minus {subtracted}{within}", found.number, *found.change, "", unit, ""
+        within, note = f", within {low:g} to {high:g} {unit}", ""
+        if found.number.startswith("keeps"):
+            within, note = "", NOTES[result.visible.quantity]
+        yield *place, f"minus {subtracted}{within}", found.number, *found.change, "", unit, note
