@@ -62,6 +62,15 @@ def test_the_same_command_goes_on(tmp_path, pictures):
         pack.main([config, str(tmp_path / "pack"), *data, "--data.image=24"])
 
 
+def test_a_pack_is_not_packed_again(tmp_path, pictures):
+    config, *data = pictures
+    pack.main([config, str(tmp_path / "pack"), *data])
+    message = f"storage={tmp_path / 'pack'}: is already a pack; add --data.storage memory to read the files"
+    with pytest.raises(InputError, match=message):
+        pack.main([config, str(tmp_path / "again"), *data, f"--data.storage={tmp_path / 'pack'}"])
+    assert not (tmp_path / "again").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

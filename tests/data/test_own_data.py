@@ -2,8 +2,10 @@
 trained on."""
 
 import inspect
+import re
 import sys
 import textwrap
+from pathlib import Path
 
 import lightning
 import pytest
@@ -56,6 +58,16 @@ class Recognizer(Classifier):
         logits = self(speech)
         frames = ((speech.lengths - 400) // 200 + 1).clamp(max=logits.shape[1])
         return F.ctc_loss(logits.transpose(0, 1), speech.units, frames, (speech.units >= 0).sum(1), blank=2)
+
+
+def test_the_example_of_the_guide_has_the_same_items_whenever_it_is_read_and_others_in_each_split():
+    guide = (Path(__file__).parents[2] / "docs/guides/data.md").read_text()
+    names = {}
+    exec(re.search(r"`mine\.py`:\n\n```python\n(.*?)```", guide, re.DOTALL)[1], names)
+    data = names["Brightness"](batch=64)
+    items = {split: data.read(split).inputs for split in ("train", "validation", "test")}
+    assert all(torch.equal(inputs, data.read(split).inputs) for split, inputs in items.items())
+    assert not torch.equal(items["validation"][:100], items["test"][:100])
 
 
 def code_in(docstring):

@@ -55,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     data = cli.datamodule
     if "storage" not in cli.config.data.init_args:
         raise InputError(f"{type(data).__name__} has no argument `storage`: its items need no pack")
+    if data.pack is not None:
+        raise InputError(f"storage={data.storage}: is already a pack; add --data.storage memory to read the files")
     if data.storage == MEMORY and data.reads_files:
         data.storage, data.checks_files = FILES, False  # each is read once, item by item
     source = test_set(yaml.safe_load(cli.resolved_config())["data"])

@@ -1,13 +1,20 @@
-"""Data sets that torchaudio downloads and unpacks: what an interruption leaves is not taken for the data set."""
+"""Data sets that torchaudio and torchvision download and unpack: by one process at a time.
 
-from collections.abc import Callable
+What an interruption leaves is not taken for the data set.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from vitspeech.data.locks import locked
 from vitspeech.errors import InputError
 
 
 def download_folder(folder: Path, download: Callable[[], object]) -> None:
     """Download and unpack a folder unless it is there; a file beside it says that this is not finished.
+
+    Several processes may call this at once: one of them downloads, and the others wait.
 
     Args:
         folder: The folder that `download` creates.
@@ -16,25 +23,38 @@ def download_folder(folder: Path, download: Callable[[], object]) -> None:
     Raises:
         InputError: If the folder is there, but was not completely unpacked.
     """
-    check_complete(folder)
-    if folder.is_dir():
+    if folder.is_dir() and not unfinished(folder).exists():
         return
+    with downloading(folder):
+        check_complete(folder)
+        if folder.is_dir():  # another process has downloaded it in the meantime
+            return
+        unfinished(folder).touch()
+        download()
+        unfinished(folder).unlink(missing_ok=True)
+
+
+@contextmanager
+def downloading(folder: Path) -> Iterator[None]:
+    """Wait until no other process is within this context for the same folder, which it may have completed."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished(folder).touch()
-    download()
-    unfinished(folder).unlink()
+    file = folder.with_name(f".{folder.name}.lock")
+    with locked(file, wait=True):
+        yield
+        file.unlink(missing_ok=True)  # not after an error: of the processes that wait for it, one has to go on
 
 
 def check_complete(folder: Path) -> None:
     """Check that a folder was not left by an interrupted `download_folder`.
 
     Raises:
-        InputError: If it was.
+        InputError: If it was, or another process is unpacking it.
     """
     if folder.is_dir() and unfinished(folder).exists():
         raise InputError(
-            f"{folder}: unpacking was interrupted, so files are missing; delete this folder and start again with "
-            f"`--data.download true`, or delete only {unfinished(folder).name} beside it if you have completed it"
+            f"{folder}: unpacking was interrupted, so files are missing; unless another process is unpacking it now, "
+            "delete this folder and start again with `--data.download true`, or delete only "
+            f"{unfinished(folder).name} beside it if you have completed it"
         )
 
 

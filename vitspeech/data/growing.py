@@ -7,7 +7,6 @@ rows.csv.partial.json   the state: what the rows are made from, the inputs done,
 rows.parquet.parts/     the same for Parquet: files with some of the rows each, and `state.json`
 """
 
-import fcntl
 import json
 import os
 import stat
@@ -16,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vitspeech.data.locks import lock
 from vitspeech.data.tables import Columns, Row
 from vitspeech.documents import read_json
 from vitspeech.errors import InputError
@@ -135,12 +135,7 @@ class GrowingTable:
         if not self.is_body(os.lstat(self.body).st_mode):
             raise InputError(f"{self.body}: is not what an interrupted run leaves; rename or remove it")
         self.file = os.open(self.body, os.O_NOFOLLOW | (os.O_RDONLY if self.body.is_dir() else os.O_RDWR))
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{self.body}: another process is writing it") from None
-        except OSError:
-            pass  # a file system without locks
+        lock(self.file, self.body)
 
     def close(self) -> None:
         """Close the body."""

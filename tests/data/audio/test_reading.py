@@ -13,7 +13,7 @@ import torch
 
 from vitspeech.data.audio import reading as audio
 from vitspeech.data.audio.parts import AudioParts
-from vitspeech.data.audio.reading import find_audio, fit_length, read_audio, read_clip, read_clips
+from vitspeech.data.audio.reading import check_audio, find_audio, fit_length, read_audio, read_clip, read_clips
 
 NOISE = numpy.random.default_rng(0).integers(-9000, 9000, 4801, dtype=numpy.int16)
 
@@ -60,6 +60,25 @@ def test_sixteen_bits_are_read_as_they_are(tmp_path, name, subtype):
     read = read_audio(written(tmp_path / name, subtype=subtype))
     assert read.dtype == torch.int16 and read.tolist() == NOISE.tolist()
     read.zero_()  # memory of its own, that may be written
+
+
+@pytest.mark.parametrize(
+    ("rate_hz", "frames"),
+    [
+        (16_000, 4801),
+        (8_000, 4801),
+        (11_025, 4802),
+        (22_050, 4803),
+        (32_001, 4804),
+        (44_099, 4805),
+        (48_000, 4801),
+        (44_100, 441 * 30 + 328),  # 1/441 above a whole number of samples at 16 kHz
+        (44_100, 441 * 4000 + 328),  # as well, which single precision does not tell from the whole number
+    ],
+)
+def test_the_duration_in_the_header_is_that_of_the_samples_that_are_read(tmp_path, rate_hz, frames):
+    file = written(tmp_path / "a.wav", numpy.zeros(frames, numpy.int16), rate_hz)
+    assert check_audio(file) == len(read_clip(file)) / 16_000
 
 
 def test_a_chunk_before_the_samples_changes_nothing(tmp_path):

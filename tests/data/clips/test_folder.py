@@ -11,7 +11,7 @@ import torch
 from vitspeech.data.clips import folder as audio_folder
 from vitspeech.data.clips import module as clips
 from vitspeech.data.clips.augment import WaveformAugment
-from vitspeech.data.clips.folder import AudioFolder, warn_of_few, word_recordings
+from vitspeech.data.clips.folder import AudioFolder, splits_of_words, warn_of_few, word_recordings
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.splits import percentage
 from vitspeech.errors import InputError
@@ -75,6 +75,34 @@ def test_what_is_drawn_is_the_same_whatever_the_seed_and_from_all_over_the_set(t
     for split in ("train", "validation", "test"):
         assert values(one, split) == values(other, split)
     assert set(one.read("validation").labels.tolist()) == {0, 1}
+
+
+class Word(str):
+    """A word that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Word.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_the_time_to_split_grows_with_the_recordings_not_with_words_times_recordings(tmp_path):
+    labels = [Word(f"word{number // 3}") for number in range(1500)]
+    splits = splits_of_words([f"{number}.wav" for number in range(1500)], labels, ["validation", "test"], tmp_path)
+    assert splits.count("validation") == splits.count("test") == 500
+    assert Word.compared < 10 * len(labels)
+
+
+def test_labels_are_not_searched_for_each_recording(tmp_path):
+    class Labels(list):
+        def index(self, *arguments):
+            raise AssertionError("searched")
+
+    data = AudioFolder(str(fill(tmp_path, {"yes": 30, "zero": 20})), seconds=0.1)
+    data.labels = Labels(data.labels)
+    assert set(data.read("train").labels.tolist()) == {0, 1}
 
 
 def test_labels_belong_to_their_recordings(tmp_path):

@@ -1,6 +1,8 @@
 """CIFAR: the real files if they exist, and a clear message if they do not."""
 
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import torch
 
 from vitspeech.data.images.cifar import LABELS, Cifar
 from vitspeech.data.module import default_root
+from vitspeech.errors import InputError
 
 
 def test_a_missing_set_is_reported_with_the_search_path_and_how_to_get_it(tmp_path):
@@ -18,6 +21,50 @@ def test_a_missing_set_is_reported_with_the_search_path_and_how_to_get_it(tmp_pa
 def test_only_ten_or_a_hundred_classes_exist():
     with pytest.raises(ValueError, match="classes=20; CIFAR has 10 or 100"):
         Cifar(20)
+
+
+class Reader:
+    """In place of torchvision's `CIFAR10`: its download is an empty folder, and takes a while."""
+
+    base_folder = "cifar-10-batches-py"
+    downloads = 0
+
+    def __init__(self, root, train=True, download=False):
+        folder = Path(root, self.base_folder)
+        if download and not folder.is_dir():
+            type(self).downloads += 1
+            time.sleep(0.2)
+            self.unpack(folder)
+        if not folder.is_dir():
+            raise RuntimeError("Dataset not found or corrupted. You can use download=True to download it")
+
+    def unpack(self, folder):
+        folder.mkdir()
+
+
+class BrokenReader(Reader):
+    """Downloads what is not the published file."""
+
+    def unpack(self, folder):
+        raise RuntimeError("File not found or corrupted.")
+
+
+def cifar(root: Path, reader: type) -> Cifar:
+    data = Cifar(10, str(root), download=True)
+    data.reader = reader
+    return data
+
+
+def test_of_two_processes_one_downloads_and_the_other_waits(tmp_path):
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(Cifar.prepare_data, [cifar(tmp_path / "new", Reader) for _ in range(2)]))
+    assert Reader.downloads == 1 and [file.name for file in (tmp_path / "new").iterdir()] == [Reader.base_folder]
+
+
+def test_a_broken_download_is_reported_in_one_line(tmp_path):
+    message = rf"^{tmp_path}/cifar-10-batches-py: .*CIFAR-10 failed \(File not found or corrupted\); start again$"
+    with pytest.raises(InputError, match=message):
+        cifar(tmp_path, BrokenReader).prepare_data()
 
 
 def test_labels_are_known_without_the_files(tmp_path):

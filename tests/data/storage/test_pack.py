@@ -71,6 +71,29 @@ def test_a_pack_that_was_interrupted_ends_as_one_that_was_not(tmp_path, monkeypa
     assert {file: file.stat().st_mtime_ns for file in (tmp_path / "again").iterdir()} == before
 
 
+def test_a_pack_that_is_not_finished_does_not_pass_a_check(tmp_path):
+    folder = changed(written(tmp_path / "pack"), complete=False, files={})
+    with pytest.raises(InputError, match="is not finished; run the same `vitspeech pack` again"):
+        check_pack(folder, progress=False)
+
+
+def test_two_processes_do_not_write_one_pack(tmp_path, monkeypatch):
+    folder, refused, original = tmp_path / "pack", [], PackWriter.write_shard
+
+    def write_shard(self, file, rows):
+        if not refused:
+            (folder / ".train-00000.arrow.0123.draft").write_bytes(b"half a shard")
+            with pytest.raises(InputError, match="pack: another process is writing it") as caught:
+                written(folder)
+            refused.append(caught)
+            (folder / ".train-00000.arrow.0123.draft").unlink()  # was left alone
+        return original(self, file, rows)
+
+    monkeypatch.setattr(PackWriter, "write_shard", write_shard)
+    assert refused == [] and check_pack(written(folder), progress=False) == 420 and refused
+    written(folder)  # is locked no more
+
+
 def test_a_folder_of_something_else_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"holds a pack with shard_mb=0\.2, not 0\.3"):
         written(written(tmp_path / "pack"), shard_mb=0.3)

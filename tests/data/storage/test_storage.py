@@ -34,9 +34,9 @@ RANDOM = numpy.random.default_rng(0)
 NOISE = "_background_noise_"
 
 
-def sound(path: Path, samples: int) -> None:
+def sound(path: Path, samples: int, rate_hz: int = 16_000) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    soundfile.write(path, RANDOM.integers(-9000, 9000, samples).astype(numpy.int16), 16_000)
+    soundfile.write(path, RANDOM.integers(-9000, 9000, samples).astype(numpy.int16), rate_hz)
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +148,27 @@ def test_batches_by_duration_are_the_same_from_memory_files_and_a_pack(speech, t
     )
     with pytest.raises(InputError, match=r"batch_s=0\.2 does not hold the longest utterance"):
         batches(made(batch_s=0.2))
+    lines = {data.describe_batches()}
+    data.accumulate = 2  # changes no optimizer step
+    assert len(data.training_batches()) % 2 == 0 and {data.describe_batches()} == lines
+
+
+def test_batches_by_duration_are_the_same_of_recordings_of_all_rates(tmp_path):
+    rates_hz, rows = (8_000, 11_025, 16_000, 22_050, 32_001, 44_100, 48_000), []
+    for number in range(56):
+        sound(tmp_path / f"{number}.wav", 5000 + 13 * number, rates_hz[number % 7])
+        rows.append(f"{number}.wav,go")
+    sound(tmp_path / "longest.wav", 76_800)
+    for split, its_rows in (("train", ["longest.wav,go", *rows[6:]]), ("validation", rows[:3]), ("test", rows[3:6])):
+        (tmp_path / f"{split}.csv").write_text("\n".join(["path,transcript", *its_rows]) + "\n")
+    made = partial(TranscribedAudio, str(tmp_path), batch_s=4.8)
+    memory, files, from_pack = made(), made(storage="files"), made(storage=str(packed(made, tmp_path / "pack")))
+    expected = batches(memory)
+    same(expected, batches(files))
+    same(expected, batches(from_pack))
+    for data in (memory, files, from_pack):
+        assert data.train.seconds.dtype == torch.float64 and data.train.seconds.max() == 4.8
+        assert torch.equal(data.train.seconds, memory.train.seconds)
 
 
 def test_a_pack_needs_no_other_files(kind, tmp_path):

@@ -75,6 +75,20 @@ def test_a_budget_below_the_longest_utterance_is_refused(options, message):
         made(**options)
 
 
+def test_the_budget_that_a_message_advises_is_enough():
+    durations = torch.full((6,), 15.2, dtype=torch.float64)
+    with pytest.raises(InputError, match=r"take at least 16$"):
+        DurationBatches(durations, 15.0)
+    assert len(DurationBatches(durations, 16.0)) == 6
+
+
+@pytest.mark.parametrize(("duration_s", "ranks"), [(4.8, 1), (1.1, 3), (0.7, 7)])
+def test_a_budget_of_just_the_longest_utterances_is_enough(duration_s, ranks):
+    durations = torch.full((2 * ranks,), duration_s, dtype=torch.float64)
+    budget = round(ranks * duration_s, 1)
+    assert [len(step) for step in DurationBatches(durations, budget, ranks=ranks).steps(0)] == [ranks] * 2
+
+
 def test_a_few_utterances_of_one_duration_are_batches_too():
     batches = DurationBatches(torch.full((5,), 2.0), 4.0)
     assert sorted(len(part) for part, _ in batches) == [1, 2, 2] and batches.padding() == pytest.approx(0)

@@ -451,6 +451,20 @@ def test_a_character_that_only_held_out_transcripts_have_is_reported_and_left_ou
         made(tmp_path, **units)
 
 
+@pytest.mark.parametrize(
+    "units", [{"units": "characters", "vocabulary": "training"}, {"units": "pieces", "vocab_size": 30}]
+)
+def test_units_are_not_learned_from_the_rows_that_are_held_out(tmp_path, units):
+    said = [f"{a}{b}" for a in "abcdefgh" for b in "abcdefgh"]
+    held_out = values(made(fill(tmp_path, *said)), "test")[0] - 1000
+    said[held_out] = "zab"
+    fill(tmp_path, *said)
+    with pytest.warns(UserWarning, match="held-out transcripts have characters that training does not have: 'z'$"):
+        data = made(tmp_path, **units)
+    assert "z" not in "".join(data.labels)
+    assert held_out + 1000 in values(data, "test")
+
+
 def test_transcripts_as_written_have_composed_letters(tmp_path):
     fill(tmp_path, "e\u0301te\u0301", "\u00c9", *"abcdf")
     fill(fill(tmp_path, "a", name="validation", first=100), "b", name="test", first=200)

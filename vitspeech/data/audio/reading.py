@@ -4,6 +4,7 @@ Shapes: N samples of a recording, F files, L samples per clip.
 """
 
 import io
+import math
 import os
 import re
 import warnings
@@ -120,6 +121,12 @@ def resampling_ratio(rate_hz: int, sample_rate_hz: int) -> Fraction:
     return Fraction(rate_hz, sample_rate_hz).limit_denominator(1000)
 
 
+def resampled_length(frames: int, rate_hz: int, sample_rate_hz: int = SAMPLE_RATE_HZ) -> int:
+    """The number of samples that `read_audio` makes of so many frames; torchaudio rounds in single precision."""
+    ratio = resampling_ratio(rate_hz, sample_rate_hz)
+    return frames if ratio == 1 else math.ceil(numpy.float32(frames * ratio.denominator / ratio.numerator))
+
+
 def to_int16(mono: Tensor) -> Tensor:
     """Floats within ±1 as int16 samples; those beyond are clamped."""
     return (mono * (FULL_SCALE + 1)).round().clamp(-FULL_SCALE - 1, FULL_SCALE).to(torch.int16)
@@ -209,7 +216,7 @@ def check_audio(path: Path) -> float:
     """Refuse a file whose header is not that of a recording of SHORTEST_S to LONGEST_S seconds; it is not decoded.
 
     Returns:
-        The duration in seconds.
+        The duration in seconds, that of the samples of `read_clip`.
 
     Raises:
         FileNotFoundError, InputError: As `read_clip` does, as far as the header tells.
@@ -218,7 +225,7 @@ def check_audio(path: Path) -> float:
     try:
         with open_audio(path) as recording:
             check_header(path, recording, LONGEST_S)
-            duration_s = recording.frames / recording.samplerate
+            duration_s = resampled_length(recording.frames, recording.samplerate) / SAMPLE_RATE_HZ
             check_shortest(path, duration_s)
             return duration_s
     except LibsndfileError as error:

@@ -1,7 +1,7 @@
 """Audio files in one folder per word, or listed in CSV files: WAV, FLAC, OGG or MP3, any rate, mono or stereo."""
 
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -112,7 +112,8 @@ class AudioFolder(WaveformData):
         self.prepare()
         clips, places = self.clips_of([item.file for item in self.splits[split]], split)
         recordings = self.splits[split] = [self.splits[split][place] for place in places]
-        labels = torch.tensor([self.labels.index(item.label) for item in recordings])
+        indices = {label: index for index, label in enumerate(self.labels)}
+        labels = torch.tensor([indices[item.label] for item in recordings])
         return Items(clips, labels, known_speakers(recordings))
 
     def item_names(self) -> dict[str, list[str]]:
@@ -211,13 +212,15 @@ def splits_of_words(names: Sequence[str], labels: Sequence[str], held_out: Seque
         held_out: The splits to hold out.
         root: Folder of the recordings, for messages.
     """
-    counts = Counter(labels)
-    if max(counts.values()) <= len(held_out):
+    names_of_words = defaultdict(list)
+    for name, label in zip(names, labels, strict=True):
+        names_of_words[label].append(name)
+    if max(map(len, names_of_words.values())) <= len(held_out):
         return hashed_splits(names, held_out, root)
     splits = {name: split_at(percentage(name), held_out) for name in names}
-    for word in (word for word, count in counts.items() if count > len(held_out)):
-        of_word = [name for name, label in zip(names, labels, strict=True) if label == word]
-        splits |= dict(zip(of_word, hashed_splits(of_word, held_out, root), strict=True))
+    for of_word in names_of_words.values():
+        if len(of_word) > len(held_out):
+            splits |= dict(zip(of_word, hashed_splits(of_word, held_out, root), strict=True))
     return [splits[name] for name in names]
 
 

@@ -101,7 +101,12 @@ class SpeechCommands(WaveformData, WordSource):
         self.left_out: set[Path] = set()  # broken files
 
     def prepare_data(self) -> None:
-        """Download the data set if asked to, and check that it exists; runs in one process per machine."""
+        """Download the data set if asked to, and check that it exists; every process of a run calls this.
+
+        Raises:
+            FileNotFoundError: If it is missing.
+            InputError: If a download was interrupted.
+        """
         if self.pack is not None:
             return
         if self.download:

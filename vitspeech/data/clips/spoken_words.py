@@ -41,8 +41,8 @@ class SpokenWords(WaveformData, WordSource):
         count: Number of training clips of words; validation and test have a fifth of it each.
         unknown: Number of clips labeled `unknown` per clip of a word, of words that are not in `words`; 0 omits the
             label.
-        silence: Number of clips labeled `silence` per clip of a word: pink noise, from inaudible to loud; 0 omits the
-            label.
+        silence: Number of clips labeled `silence` per clip of a word: pink noise, from inaudible to loud, which each
+            split has its own part of; 0 omits the label.
         drawn_from: Seed of the synthesized clips, independent of the run's seed.
         batch: Clips of an optimizer step, on all devices together.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
@@ -92,7 +92,7 @@ class SpokenWords(WaveformData, WordSource):
             texts.append(others[index])
         voices, sounds = zip(*synthesize_split(texts, split, generator), strict=True)
         words = torch.stack([fit_length(sound, self.samples) for sound in sounds])
-        clips = torch.cat((words, noise_clips(silence_count, self.samples, generator)))
+        clips = torch.cat((words, noise_clips(silence_count, self.samples, split, generator)))
         speakers = [speaker(voice) for voice in voices] + ["hiss"] * silence_count
         return Items(clips, torch.tensor(labels + [len(self.labels) - 1] * silence_count), speakers)
 
@@ -143,9 +143,9 @@ def speaker(voice: Voice) -> str:
     return f"{voice.language}+{voice.variant}"
 
 
-def noise_clips(count: int, samples: int, generator: torch.Generator) -> Tensor:
-    """Cut clips of pink noise, from inaudible to loud: int16 (count, samples)."""
-    noise = pink_noise(samples)
+def noise_clips(count: int, samples: int, split: str, generator: torch.Generator) -> Tensor:
+    """Cut clips of the split's part of pink noise, from inaudible to loud: int16 (count, samples)."""
+    noise = noise_part(pink_noise(10 * samples), split)  # validation and test have ten clips' length each
     starts = torch.randint(0, len(noise) - samples + 1, (count, 1), generator=generator)
     loudness = 10 ** (-2 * torch.rand(count, 1, generator=generator)) * torch.rand(count, 1, generator=generator)
     return (noise[starts + torch.arange(samples)] * loudness).round().to(torch.int16)

@@ -1,5 +1,6 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky 2009) in torchvision's folder layout."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -7,6 +8,7 @@ from torch.utils.data import Dataset
 from torchvision.datasets import CIFAR10, CIFAR100
 
 from vitspeech.data.batches import Items
+from vitspeech.data.downloads import downloading
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.module import default_root
@@ -71,12 +73,34 @@ class Cifar(ImageData):
         self.validation_count, self.download = validation, download
 
     def prepare_data(self) -> None:
-        """Check the MD5 of every file, or download the data set if asked to; runs in one process per machine."""
+        """Check the MD5 of every file, or download the data set if asked to; every process of a run calls this.
+
+        Raises:
+            FileNotFoundError: If it is missing, or a file was altered.
+            InputError: If the download is incomplete.
+        """
         if self.pack is not None:
             return
-        if self.download:
-            self.reader(self.root, download=True)
-        self.official_split("test")
+        try:
+            self.official_split("test")
+        except FileNotFoundError:
+            if not self.download:
+                raise
+            self.fetch()
+
+    def fetch(self) -> None:
+        """Download and unpack the data set, in one process at a time.
+
+        Raises:
+            InputError: If what was downloaded is not the published file.
+        """
+        folder = Path(self.root, self.reader.base_folder).expanduser()
+        try:
+            with downloading(folder):
+                self.reader(self.root, download=True)  # only reads what another process has unpacked in the meantime
+        except RuntimeError as error:
+            reason = str(error).strip(" .")
+            raise InputError(f"{folder}: downloading CIFAR-{self.classes} failed ({reason}); start again") from None
 
     def read(self, split: str) -> Dataset:
         official = self.official_split(split)

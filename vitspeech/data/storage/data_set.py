@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vitspeech.data.batches import Items
+from vitspeech.data.locks import locked
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.storage.format import SPLITS
 from vitspeech.data.storage.pack import Entries, PackWriter
@@ -38,7 +39,7 @@ def pack(
 
     Raises:
         InputError: If the data set cannot be packed, the folder holds something else, such as a finished pack of other
-            items, or too many items are broken.
+            items, another process is writing it, or too many items are broken.
     """
     data.prepare_data()
     data.check_names()
@@ -47,16 +48,18 @@ def pack(
     about |= {"preprocessing": data.preprocessing}
     if hasattr(data, "heard_words"):
         about["heard_words"] = data.heard_words
-    writer = PackWriter(folder, about, shard_mb=shard_mb, workers=workers, broken=data.broken, progress=progress)
-    for split in SPLITS:
-        dataset = dataset if split == "train" else data.read(split)
-        # Reading a split may leave broken files out, and their names.
-        writer.write(split, entries(dataset, data.item_names().get(split, ())))
-    if writer.complete:
-        return
-    if data.items == "clips":
-        writer.write_noise(data.noise)
-    writer.finish()
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        writer = PackWriter(folder, about, shard_mb=shard_mb, workers=workers, broken=data.broken, progress=progress)
+        for split in SPLITS:
+            dataset = dataset if split == "train" else data.read(split)
+            # Reading a split may leave broken files out, and their names.
+            writer.write(split, entries(dataset, data.item_names().get(split, ())))
+        if writer.complete:
+            return
+        if data.items == "clips":
+            writer.write_noise(data.noise)
+        writer.finish()
 
 
 def form(dataset: Dataset) -> dict[str, Any]:

@@ -70,6 +70,19 @@ def read_description(folder: Path) -> dict[str, Any]:
     return description
 
 
+def read_finished(folder: Path) -> dict[str, Any]:
+    """The contents of `pack.json` of a pack that is complete.
+
+    Raises:
+        FileNotFoundError, InputError: As `read_description` does.
+        InputError: If the pack is not finished.
+    """
+    description = read_description(folder)
+    if not description["complete"]:
+        raise InputError(f"{folder}: is not finished; run the same `vitspeech pack` again")
+    return description
+
+
 def check_description(description: dict[str, Any], place: str) -> None:
     """Check the types and ranges of what `pack.json` says, and that it names files of the pack only.
 

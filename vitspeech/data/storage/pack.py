@@ -23,6 +23,7 @@ from vitspeech.data.storage.format import (
     files_of,
     index_file,
     read_description,
+    read_finished,
     shard_file,
 )
 from vitspeech.data.storage.packed import check_size, mapped
@@ -52,6 +53,8 @@ class Entries:
 
 class PackWriter:
     """Writes the splits of a data set into a folder, and goes on with what an interrupted start has written.
+
+    The caller has locked the folder (`locked`): drafts in it are taken for those of a start that was killed.
 
     Args:
         folder: The pack; it is created if it is missing.
@@ -249,9 +252,9 @@ def check_pack(folder: Path, *, progress: bool = True) -> int:
 
     Raises:
         FileNotFoundError: If the pack or a file of it is missing.
-        InputError: If a file is not as it was written; the message names it.
+        InputError: If the pack is not finished, or a file is not as it was written; the message names it.
     """
-    description = read_description(folder)
+    description = read_finished(folder)
     for name, (size, checksum) in tqdm(files_of(description).items(), "checking", disable=not progress, leave=False):
         check_size(folder / name, size)
         if sha256(folder / name) != checksum:

@@ -18,7 +18,7 @@ import pyarrow
 import torch
 from torch import Tensor
 
-from vitspeech.data.storage.format import DESCRIPTION, NOISE, SCHEMA, files_of, index_file, read_description
+from vitspeech.data.storage.format import DESCRIPTION, NOISE, SCHEMA, files_of, index_file, read_finished
 from vitspeech.errors import InputError
 
 ARROW_ERRORS = (pyarrow.ArrowException, OSError)  # what Arrow raises for a broken file
@@ -172,9 +172,7 @@ class Pack:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.description = read_description(self.folder)
-        if not self.description["complete"]:
-            raise InputError(f"{self.folder}: is not finished; run the same `vitspeech pack` again")
+        self.description = read_finished(self.folder)
         self.labels, self.preprocessing = self.description["labels"], self.description["preprocessing"]
         self.heard_words = self.description.get("heard_words")
         for name, (size, _) in files_of(self.description).items():

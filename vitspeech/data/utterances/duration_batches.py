@@ -3,6 +3,7 @@
 Shapes: U utterances.
 """
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -39,17 +40,17 @@ class DurationBatches(Batches):
         super().__init__(len(durations_s), 1, seed=seed, shuffle=False, ranks=ranks)
         self.durations_s, self.seconds, self.accumulate = durations_s.double(), seconds, accumulate
         self.shuffle, parts, longest = True, self.ranks * accumulate, float(durations_s.max())
-        if seconds < parts * longest:
+        if fitting(seconds, longest) < parts:
             share = f" for each of {parts} parts of an optimizer step" if parts > 1 else ""
             raise InputError(
                 f"batch_s={seconds:g} does not hold the longest utterance, {longest:.1f} s,{share or ' at all'}: take "
-                f"at least {parts * longest:.0f}"
+                f"at least {math.ceil(parts * longest)}"
             )
         order = self.durations_s.argsort(stable=True)
         mean_batch = max(seconds / float(self.durations_s.mean()), 1.0)
         buckets = min(MOST_BUCKETS, max(1, int(len(order) / mean_batch / BATCHES_PER_BUCKET)))
         self.buckets = order.tensor_split(buckets)
-        self.sizes = [max(int(seconds / float(self.durations_s[bucket[-1]])), 1) for bucket in self.buckets]
+        self.sizes = [fitting(seconds, float(self.durations_s[bucket[-1]])) for bucket in self.buckets]
         self.counts = [-(-len(bucket) // size) for bucket, size in zip(self.buckets, self.sizes, strict=True)]
         smallest = min(len(bucket) // count for bucket, count in zip(self.buckets, self.counts, strict=True))
         if smallest < parts:
@@ -81,6 +82,11 @@ class DurationBatches(Batches):
         """The share of padding in the batches of the first epoch, before a process divides them."""
         spent = sum(float(self.durations_s[step].max()) * len(step) for step in self.steps(0))
         return 1 - float(self.durations_s.sum()) / spent
+
+
+def fitting(seconds: float, duration_s: float) -> int:
+    """How many utterances of a duration fit into so many seconds: three of 1.1 s into 3.3 s, whatever rounding says."""
+    return int(seconds / duration_s + 1e-9)
 
 
 def padding_in_random_order(durations_s: Tensor, batch: int) -> float:

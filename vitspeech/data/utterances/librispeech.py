@@ -111,7 +111,7 @@ class LibriSpeech(RecordedData):
         self.root = self.item_root = self.data_root / FOLDER
 
     def prepare_data(self) -> None:
-        """Download subsets if asked to, and check that all exist; runs in one process per machine.
+        """Download subsets if asked to, and check that all exist; every process of a run calls this.
 
         Raises:
             FileNotFoundError: If one is missing.

@@ -74,7 +74,7 @@ class PackedUtterances(Dataset):
 
     @property
     def seconds(self) -> Tensor:
-        """The duration of each utterance in seconds (utterances,)."""
+        """The duration of each utterance in seconds, in double precision (utterances,)."""
         samples = self.pack.table(self.split).column("bytes").to_numpy() // 2
         return torch.from_numpy(samples / self.pack.preprocessing["sample_rate_hz"])
 

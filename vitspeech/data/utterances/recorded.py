@@ -146,7 +146,8 @@ class RecordedData(UtteranceData):
         units = [self.encode_known(recording.words) for recording in recordings]
         if self.storage == FILES:
             sounds = FileSounds([item.file for item in recordings], read_clip)
-            return RecordedUtterances(recordings, sounds, units, torch.tensor(seconds), replace=split != TEST)
+            durations_s = torch.tensor(seconds, dtype=torch.float64)
+            return RecordedUtterances(recordings, sounds, units, durations_s, replace=split != TEST)
         return RecordedUtterances(recordings, read_recordings(recordings, split), units)
 
     def encode_known(self, words: Sequence[str]) -> list[int]:
@@ -234,9 +235,10 @@ class RecordedData(UtteranceData):
         if self.batch_s is None:
             return ""
         batches = self.training_batches()
-        random = padding_in_random_order(self.train.seconds, max(len(self.train) // len(batches), 1))
+        count = len(batches) // self.accumulate  # of optimizer steps
+        random = padding_in_random_order(self.train.seconds, max(len(self.train) // count, 1))
         return (
-            f"{len(batches):,} batches of up to {self.batch_s:g} s, {batches.padding():.1%} of it padding (in random "
+            f"{count:,} batches of up to {self.batch_s:g} s, {batches.padding():.1%} of it padding (in random "
             f"order: {random:.1%})"
         )
 

@@ -40,7 +40,16 @@ class Recording:
 
 
 class RecordedUtterances(Dataset):
-    """Recorded utterances of variable length, int16, in memory or in files; indexed by (indices, seed)."""
+    """Recorded utterances of variable length, int16, in memory or in files; indexed by (indices, seed).
+
+    Args:
+        utterances: The recordings.
+        sounds: The samples of each, int16 (N,).
+        units: The label indices of each transcript.
+        seconds: The duration of each in seconds, in double precision (utterances,); `None` is that of `sounds`, which
+            are then all read.
+        replace: Whether another utterance stands for one that cannot be read.
+    """
 
     def __init__(
         self,
@@ -53,7 +62,9 @@ class RecordedUtterances(Dataset):
     ) -> None:
         self.replace = replace
         self.utterances, self.sounds, self.units = utterances, sounds, units
-        self.seconds = torch.tensor([len(sound) / SAMPLE_RATE_HZ for sound in sounds]) if seconds is None else seconds
+        if seconds is None:
+            seconds = torch.tensor([len(sound) / SAMPLE_RATE_HZ for sound in sounds], dtype=torch.float64)
+        self.seconds = seconds
 
     @property
     def speakers(self) -> list[list[str]] | None:

@@ -5,6 +5,7 @@ Shapes: N samples, A samples of background noise.
 
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,10 +40,12 @@ class TranscribedAudio(RecordedData):
     Args:
         root: The folder described above.
         units: What is recognized: `words`, `characters` (with a space between words), or `pieces` of words (byte-pair
-            units), which can write any word of the characters in train.csv.
-        vocabulary: All words, or all characters including the space, that transcripts may contain; `training` is those
-            of train.csv. `None` is the words of train.csv, or the space, the apostrophe and the letters a to z.
-        vocab_size: Number of pieces, learned from train.csv.
+            units), which can write any word of the characters in training transcripts.
+        vocabulary: All words, or all characters including the space, that transcripts may contain; `training` is the
+            words of train.csv, or the characters of the training transcripts. `None` is the words of train.csv, or the
+            space, the apostrophe and the letters a to z. Words include those of rows that are held out.
+        vocab_size: Number of pieces, learned from the training transcripts: the rows of train.csv that are not held
+            out.
         text: `as_written` takes transcripts as they are. `plain` converts them to lower case without punctuation; see
             `plain_text`.
         batch: Utterances of an optimizer step, on all devices together.
@@ -89,14 +92,24 @@ class TranscribedAudio(RecordedData):
 
     def list_splits(self) -> dict[str, list[Recording]]:
         """The rows of the CSV files; some of training are held out for a split without one."""
-        splits = {split: list(list_recordings(source, self.words_of)) for split, source in self.sources.items()}
-        return hold_out(splits, self.root)
+        others = {split: source for split, source in self.sources.items() if split != "train"}
+        return self.divided | {split: list(list_recordings(source, self.words_of)) for split, source in others.items()}
+
+    @cached_property
+    def divided(self) -> dict[str, list[Recording]]:
+        """The rows of train.csv: those of training, and those held out for each split without a CSV file."""
+        rows = list(list_recordings(self.sources["train"], self.words_of))
+        splits = hold_out({split: [] for split in self.sources} | {"train": rows}, self.root)
+        return {split: items for split, items in splits.items() if split == "train" or split not in self.sources}
 
     def words_of(self, text: str) -> list[str]:
         return (plain_text(text) if self.text == "plain" else unicodedata.normalize("NFC", text)).split()
 
     def training_transcripts(self) -> Iterator[list[str]]:
-        return (recording.words for recording in list_recordings(self.sources["train"], self.words_of))
+        """The words of each row of train.csv; without those of held-out rows unless words are recognized."""
+        words = self.units == "words"
+        rows = list_recordings(self.sources["train"], self.words_of) if words else self.divided["train"]
+        return (recording.words for recording in rows)
 
 
 def list_recordings(listing: Path, words_of: Callable[[str], list[str]]) -> Iterator[Recording]:

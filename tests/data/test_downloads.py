@@ -1,0 +1,64 @@
+"""Downloading a folder: several processes at once, and errors."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from vitspeech.data import downloads
+from vitspeech.data.downloads import download_folder
+
+DURATION_S = 0.3
+
+
+@pytest.mark.parametrize("begins_with_the_folder", [True, False])
+def test_a_process_that_starts_while_another_unpacks_waits_for_it(tmp_path, begins_with_the_folder):
+    folder, begun, starts = tmp_path / "sets" / "words", Event(), []
+
+    def download():
+        starts.append(1)
+        if begins_with_the_folder:
+            folder.mkdir()
+        begun.set()
+        time.sleep(DURATION_S)
+        folder.mkdir(exist_ok=begins_with_the_folder)
+        (folder / "clip.wav").touch()
+
+    def found():
+        download_folder(folder, download)
+        return [file.name for file in folder.iterdir()]
+
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(found)
+        assert begun.wait(10)
+        assert threads.submit(found).result(10) == first.result(10) == ["clip.wav"]
+    assert len(starts) == 1 and list(folder.parent.iterdir()) == [folder]
+
+
+def test_if_a_download_fails_a_process_that_waits_goes_on(tmp_path):
+    folder, begun, starts = tmp_path / "words", Event(), []
+
+    def download():
+        starts.append(1)
+        begun.set()
+        time.sleep(DURATION_S)
+        if len(starts) == 1:
+            raise OSError("no network")
+        folder.mkdir()
+
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(download_folder, folder, download)
+        assert begun.wait(10)
+        second = threads.submit(download_folder, folder, download)
+        with pytest.raises(OSError, match="no network"):
+            first.result(10)
+        second.result(10)
+    assert len(starts) == 2 and list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_folder_that_is_there_is_not_locked(tmp_path, monkeypatch):
+    """Its parent may be read-only."""
+    (tmp_path / "words").mkdir()
+    monkeypatch.setattr(downloads, "locked", pytest.fail)
+    download_folder(tmp_path / "words", pytest.fail)
