@@ -9,7 +9,7 @@ they have the same sizes, too. The checksums on the card are of names alone.
 import hashlib
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def split_checksums(names: Mapping[str, Sequence[str]]) -> dict[str, dict[str, A
     }
 
 
-def add_training_items(names: Iterable[str], run: Path, root: Path | None = None) -> None:
+def add_training_items(names: Sequence[str], run: Path, root: Path | None = None) -> None:
     """Add training items to the list of a run, which may have been started with others before.
 
     No list is written if there are no names, or more than `MOST_ITEMS`.
@@ -42,7 +42,8 @@ def add_training_items(names: Iterable[str], run: Path, root: Path | None = None
         run: Folder of the run.
         root: The folder that the names are relative to; `None` if the items are not files.
     """
-    add_lines({digest(name, root) for name in names}, run)
+    if len(names) <= MOST_ITEMS:
+        add_lines({digest(name, root) for name in names}, run)
 
 
 def add_items_of(model: Path, run: Path) -> None:
