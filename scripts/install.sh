@@ -4,11 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3.11}
-command -v "$python" >/dev/null || python=python3
+[ -n "${PYTHON:-}" ] || command -v "$python" >/dev/null || python=python3
+command -v "$python" >/dev/null || { echo "$python is not installed; set PYTHON to a Python 3.11 or newer" >&2; exit 1; }
 stamp=.venv/.installed${1:+-$1}
 if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON")'
-  [ -x .venv/bin/python ] || "$python" -m venv .venv
+  .venv/bin/python -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear .venv  # also after one that failed
   echo "installing vitspeech into .venv (torch is large: a few minutes the first time)"
   .venv/bin/python -m pip install -qq --disable-pip-version-check -e ".${1:+[$1]}"
   touch "$stamp"

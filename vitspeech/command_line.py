@@ -101,7 +101,8 @@ def add_table(parser: argparse.ArgumentParser, columns: Iterable[str]) -> None:
     """Add `--out`, `--csv` and `--resume`, which `find_table` checks, for a table with these columns."""
     out = f"write a table instead, .csv or .parquet: {', '.join(columns)}"
     parser.add_argument("--out", type=Path, metavar="FILE", help=out)
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="the same as --out; CSV whatever the ending")
+    csv = "the same as --out; CSV whatever the ending, except .parquet"
+    parser.add_argument("--csv", type=Path, metavar="FILE", help=csv)
     parser.add_argument("--resume", action="store_true", help="resume the table of an interrupted command")
 
 

@@ -26,7 +26,7 @@ def test_steps_have_a_status_and_a_log_each(tmp_path):
         Step("good", ["-c", "print('7 passed')"], 1),
         Step("bad", ["-c", "raise SystemExit('no kernel image')"], 1),
         Step("long", ["-c", OUT_OF_TIME], 0.02),
-        Step("without data", ["-c", "1"], 1, needs="cifar-10-batches-py"),
+        Step("without data", ["-c", "1"], 1, needs=("cifar-10-batches-py",)),
     )
     assert statuses == {"good": "done", "bad": "failed", "long": "out of time", "without data": "skipped"}
     assert status == 1 and summary["good"]["last"] == "7 passed" and summary["bad"]["last"] == "no kernel image"
@@ -77,8 +77,11 @@ def test_the_plan_begins_with_what_finds_errors_and_names_configs_that_exist(com
     steps = gpu_hour.plan(Path("out"), Path("data"))
     for step in steps:
         configs = {value for key, value in zip(step.command, step.command[1:], strict=False) if key == "--config"}
-        assert configs <= {*shipped_configs()} and (step.needs is not None) == (step.run is not None)
-    assert {name.split("/")[0] for name in shipped_configs()} >= gpu_hour.NEEDS.keys()
+        assert configs <= {*shipped_configs()} and bool(step.needs) == (step.run is not None)
+    groups = {name.split("/")[0] for name in shipped_configs()}
+    assert groups | {*shipped_configs()} >= gpu_hour.NEEDS.keys()
+    assert gpu_hour.needs_of("librispeech/960h") == ("LibriSpeech/train-other-500",)
+    assert gpu_hour.needs_of("librispeech/lstm") == ("LibriSpeech/train-clean-5",)
 
 
 def test_unknown_steps_and_a_missing_folder_are_named(command, tmp_path):

@@ -29,15 +29,17 @@ from vitspeech.training.configs import shipped_configs
 TESTS = Path(__file__).resolve().parents[2] / "tests"  # of a checkout
 SPARE_S = 20  # kept at the end of the budget
 GRACE_S = 30  # for a step that was told to stop
-NEEDS = {  # the folder under ROOT that a group of configs reads
-    "cifar10": "cifar-10-batches-py",
-    "cifar100": "cifar-100-python",
-    "encoders": "SpeechCommands",
-    "keywords": "SpeechCommands",
-    "librispeech": "LibriSpeech",
-    "speech_commands": "SpeechCommands",
-    "windows": "SpeechCommands",
-    "word_sequences": "SpeechCommands",
+NEEDS = {  # the folders under ROOT that a group of configs reads, or a config
+    "cifar10": ("cifar-10-batches-py",),
+    "cifar100": ("cifar-100-python",),
+    "encoders": ("SpeechCommands",),
+    "keywords": ("SpeechCommands", "LibriSpeech/train-clean-5"),
+    "librispeech": ("LibriSpeech/train-clean-5",),
+    "librispeech/960h": ("LibriSpeech/train-other-500",),
+    "librispeech/train-clean-100": ("LibriSpeech/train-clean-100",),
+    "speech_commands": ("SpeechCommands",),
+    "windows": ("SpeechCommands",),
+    "word_sequences": ("SpeechCommands",),
 }
 OVERLAYS = {  # what is not trained alone, and the config that it is for
     "cifar10/distilled": "cifar10/hybrid",
@@ -53,15 +55,20 @@ class Step:
         name: Its name, and that of its files.
         command: Arguments of the Python interpreter.
         minutes: The most it may take.
-        needs: The folder under ROOT that it reads, if any.
+        needs: The folders under ROOT that it reads.
         run: The folder of a training, which is resumed.
     """
 
     name: str
     command: list[str]
     minutes: float
-    needs: str | None = None
+    needs: tuple[str, ...] = ()
     run: Path | None = None
+
+
+def needs_of(config: str) -> tuple[str, ...]:
+    """The folders under ROOT that a config reads."""
+    return NEEDS.get(config) or NEEDS.get(config.split("/")[0], ())
 
 
 def plan(out: Path, data: Path, *, tiny: bool = False) -> list[Step]:
@@ -84,7 +91,7 @@ def plan(out: Path, data: Path, *, tiny: bool = False) -> list[Step]:
         configs = [config, *(["trainer/cpu", "trainer/smoke"] if tiny else overlays)]
         named = [word for name in configs for word in ("--config", name)]
         command = ["-m", "vitspeech", "train", *named, "--run", str(run)]
-        return Step(run.name, command, minutes, NEEDS[config.split("/")[0]], run)
+        return Step(run.name, command, minutes, needs_of(config), run)
 
     configs = ["-m", "vitspeech", "gpu-hour", "--configs", "-o", str(out), "--data", str(data), *["--tiny"] * tiny]
     few = ("--repeats", "1", "--dtypes", "fp32") if tiny else ()
@@ -129,8 +136,8 @@ def run_all(steps: Sequence[Step], out: Path, data: Path, minutes: float, note: 
         if summary.get(step.name, {}).get("status") == "done":
             continue
         left = end - time.monotonic()
-        if step.needs and not (data / step.needs).exists():
-            result = {"status": "skipped", "last": f"needs {step.needs} in {data}"}
+        if missing := [folder for folder in step.needs if not (data / folder).exists()]:
+            result = {"status": "skipped", "last": f"needs {missing[0]} in {data}"}
         elif left < SPARE_S:
             result = {"status": "no time left"}
         else:
@@ -187,11 +194,11 @@ def try_configs(out: Path, data: Path, note: Callable[[str], None], *, tiny: boo
     names = names[:: 20 if tiny else 1]
     modes = ["eager"] if tiny else ["eager", "compiled"]  # one after the other: compilation takes most of the time
     for mode, name in itertools.product(modes, names):
-        key, needs = f"{name}, {mode}", NEEDS.get(name.split("/")[0])
+        key = f"{name}, {mode}"
         if results.get(key, "").startswith("ok"):
             continue
-        if needs and not (data / needs).exists():
-            results[key] = f"skipped: needs {needs} in {data}"
+        if missing := [folder for folder in needs_of(name) if not (data / folder).exists()]:
+            results[key] = f"skipped: needs {missing[0]} in {data}"
             continue
         run = out / "tried" / key.replace("/", "-")
         shutil.rmtree(run, ignore_errors=True)  # of an earlier attempt
