@@ -21,7 +21,7 @@ LABELS = {
     "speech-commands-truncated": {"go": 0.8936, "unknown": 0.0216, "down": 0.0111},
 }
 TRANSCRIPTS = {
-    "librispeech-5h-ctc": ("lafhd raht do", -6.893),
+    "librispeech-5h-ctc": ("lafted right ti", -5.347),
     "spoken-words-attention": ("left right go", -0.1035),
     "spoken-words-ctc": ("left right go", -0.9667),
 }
