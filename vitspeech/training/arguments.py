@@ -174,6 +174,8 @@ def check_classes(arguments: Sequence[str], trust: Sequence[str]) -> None:
         try:
             # Aliases may multiply, or lead back to themselves.
             content = parse_yaml(text, key) if "&" in text and "*" in text else yaml.safe_load(text)
+        except InputError:
+            raise
         except (yaml.YAMLError, ValueError):  # a date that does not exist, such as 2026-02-30
             continue
         for name in named_classes({"class_path": content} if key.endswith("class_path") else content):
