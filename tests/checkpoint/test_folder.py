@@ -270,10 +270,12 @@ def test_saving_keeps_the_users_own_files_beside_a_model(released):
     (released / ".git/refs").mkdir(parents=True)
     (released / ".git/HEAD").write_text("ref: refs/heads/main\n")
     (released / "notes.md").write_text("mine\n")
+    (released / "answers.jsonl").write_text("{}\n")
     (released / "link").symlink_to("nowhere")
     checkpoint.save(model, released)
     assert (released / ".git/HEAD").read_text() == "ref: refs/heads/main\n" and (released / ".git/refs").is_dir()
     assert (released / "notes.md").read_text() == "mine\n" and (released / "link").is_symlink()
+    assert (released / "answers.jsonl").read_text() == "{}\n"  # no manifest of the model
 
 
 def test_a_small_number_in_a_card_stays_a_number(released):

@@ -12,7 +12,7 @@ import vitspeech
 from vitspeech.checkpoint.card_data import card_data
 from vitspeech.checkpoint.folder import save
 from vitspeech.checkpoint.models_table import percentages, table, write_table
-from vitspeech.checkpoint.readme import readme
+from vitspeech.checkpoint.readme import readme, write_readme
 from vitspeech.checkpoint.release import release, release_seeds
 from vitspeech.errors import InputError
 
@@ -365,3 +365,20 @@ def test_seeds_that_cannot_be_added_leave_the_card(finished_run, tmp_path):
     (folder / "card.json").write_text(json.dumps(card))
     with pytest.raises(InputError, match="has no recipe to compare runs with; release the first run again"):
         release_seeds(folder, [other_seed(finished_run, tmp_path, seed=2, accuracy=0.5)])
+
+
+def test_other_tables_of_a_readme_stay(finished_run, tmp_path):
+    release(finished_run, tmp_path / "model")
+    other = "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
+    (tmp_path / "README.md").write_text(f"# Mine\n\n| model | old |\n|---|---|\n| x | y |\n\nText.\n\n{other}")
+    text = write_table(tmp_path).read_text()
+    assert text.endswith(f"\nText.\n\n{other}") and "| x | y |" not in text and "| `model` |" in text
+    assert write_table(tmp_path).read_text() == text
+
+
+def test_a_card_without_what_the_readme_shows_is_one_line(finished_run, tmp_path):
+    release(finished_run, tmp_path / "model")
+    model = vitspeech.load(tmp_path / "model")
+    del model.card["minutes"], model.card["split"]
+    with pytest.raises(InputError, match=r"card\.json: has no split, minutes, which README\.md shows"):
+        write_readme(model, tmp_path / "model")

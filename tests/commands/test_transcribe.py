@@ -10,7 +10,7 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech.checkpoint.folder import save
-from vitspeech.commands.transcribe import table_rows
+from vitspeech.commands.transcribe import inside, table_rows
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.inference.subtitles import to_subtitles
 from vitspeech.inference.transcribe import Transcript
@@ -270,6 +270,14 @@ def test_subtitles_of_a_folder_keep_its_folders(command, finished_recognizer_run
     expected = [out / name for name in ("a.srt", "b.c.srt", "monday/a.srt", "words.srt")]
     assert result.returncode == 0 and result.stdout.splitlines() == [str(path) for path in expected]
     assert sorted(out.rglob("*.*")) == expected and len({path.read_text() for path in expected}) == 1
+
+
+def test_subtitles_stay_in_their_folder():
+    assert inside(Path("../other/a.wav"), ["."]) == Path("a.wav")
+    assert inside(Path("talks/../other/a.wav"), ["talks"]) == Path("a.wav")
+    assert inside(Path("talks/../other/x/a.wav"), ["talks", "talks/../other"]) == Path("x/a.wav")
+    assert inside(Path("talks/monday/a.wav"), ["talks"]) == Path("monday/a.wav")
+    assert inside(Path("talks/monday/a.wav"), ["talks/monday/a.wav"]) == Path("a.wav")
 
 
 def test_recordings_of_one_name_do_not_replace_each_others_subtitles(command, finished_recognizer_run, words, tmp_path):

@@ -9,6 +9,7 @@ from math import log10
 import numpy
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import pad
 from torch.testing import assert_close
 from torchaudio.transforms import MelSpectrogram
@@ -329,3 +330,11 @@ def test_a_recording_longer_than_is_processed_at_once_has_the_same_frames():
     found = log_mel.energies(waveforms)
     frames = waveforms.unfold(-1, log_mel.window_samples, log_mel.hop_samples)
     torch.testing.assert_close(found, log_mel.energies_of(frames), rtol=1e-4, atol=1e-5)
+
+
+def test_other_weights_leave_a_fitted_floor_as_it_is():
+    front_end = LogMel(23)
+    front_end.fit(noise())
+    floor = front_end.floor.clone()
+    nn.ModuleDict({"front": front_end}).load_state_dict({"other.weight": torch.zeros(2)}, strict=False)
+    assert floor != front_end.epsilon and front_end.floor == floor

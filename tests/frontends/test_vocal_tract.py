@@ -65,3 +65,13 @@ def test_filters_without_a_center_are_refused(mels, reason):
     with pytest.raises(InputError, match=reason):
         SpeechTokens(32, mels=mels, vocal_tract=0.1)
     SpeechTokens(32, mels=mels)
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_half_the_sample_rate_stays_at_other_rates(factor):
+    centers = torch.linspace(100, 4000, 40)
+    places = VocalTractPerturbation(0.1, centers, 8_000).places(torch.tensor([[factor]]))[0]
+    source = 100 + places * 100
+    expected = torch.tensor([by_hand(float(center), factor, 4000.0, 2400.0) for center in centers]).clamp(min=100)
+    assert_close(source, expected, atol=0.5, rtol=1e-4)
+    assert places[-1] == 39

@@ -136,3 +136,15 @@ def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     with pytest.raises(OSError, match=r"vitspeech\[live\]"):
         next(listen(16_000, 0.1))
+
+
+def test_a_microphone_that_stops_is_reported(microphone, monkeypatch):
+    monkeypatch.setattr("vitspeech.inference.microphone.SILENT_S", 0.01)
+    asked = iter((True, True, False))
+    monkeypatch.setattr(microphone, "active", property(lambda self: next(asked)), raising=False)
+    parts = listen(16_000, 0.01)
+    for _ in microphone.starts_s:
+        next(parts)
+    with pytest.raises(OSError, match="the microphone stopped"):
+        next(parts)
+    assert microphone.log[-1] == "closed" and not list(asked)

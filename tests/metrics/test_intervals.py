@@ -97,3 +97,10 @@ def test_intervals_over_groups_cover_the_truth_and_intervals_over_items_do_not()
     # 95 % nominally; a share of 200 trials has a standard error of 1.5 %.
     assert covered["speakers"] / trials > 0.90
     assert covered["words"] / trials < 0.80
+
+
+def test_without_errors_the_interval_of_a_rate_is_wilsons():
+    errors, words = torch.zeros(6), torch.full((6,), 5.0)
+    assert bootstrap_ratio_interval(errors, words, resamples=100) == wilson_interval(0.0, 6)
+    groups = ["a", "a", "b", "b", "c", "c"]
+    assert bootstrap_ratio_interval(errors, words, resamples=100, groups=groups) == wilson_interval(0.0, 3)

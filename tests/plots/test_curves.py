@@ -24,3 +24,12 @@ def test_curves_show_the_error_rate_if_there_is_one(tmp_path, monkeypatch):
     calls.clear()
     draw_learning_curves([{"epoch": "0", "val_loss": "1", "val_accuracy": ".5"}], tmp_path / "a.png")
     assert calls == [(1.0,), (0.5,), "loss (nats)", "accuracy"]
+
+
+def test_several_validations_in_an_epoch_are_spread_over_it(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(Axes, "plot", lambda axes, epochs, values, **style: calls.append((epochs, values)))
+    monkeypatch.setattr(Axes, "legend", lambda axes: None)
+    rows = [{"epoch": str(number // 2), "val_loss": str(number), "val_accuracy": ".5"} for number in range(4)]
+    draw_learning_curves(rows, tmp_path / "a.png")
+    assert calls[0] == ((0.5, 1.0, 1.5, 2.0), (0.0, 1.0, 2.0, 3.0))

@@ -17,7 +17,7 @@ from vitspeech.spotting.listening import Heard, judged
 from vitspeech.spotting.measure import Plan, measure
 from vitspeech.spotting.settings_search import table, tune, wanted_rates
 from vitspeech.spotting.streams import Recording, SaidWord, Stream
-from vitspeech.spotting.tuning import choose
+from vitspeech.spotting.tuning import STEPS, alarm_rates, choose, tail_rates
 
 WORDS = [f"word{number}" for number in range(12)]
 HOURS, AT_HALF, SCALE = 1.0, 40.0, 1.2  # alarms an hour of each word above a probability of 0.5; scale of their logits
@@ -68,6 +68,25 @@ def test_the_wanted_rate_holds_in_speech_that_was_not_heard():
 def test_without_any_alarm_a_rate_of_one_in_the_hours_heard_is_expected_to_hold():
     choice = choose(drawn(0, at_half=0.0), {"speech": 1.0})
     assert choice.recall > 0.95 and 0 < choice.expected["speech"] <= 1.0
+
+
+@pytest.mark.parametrize("logit", [-12.0, -math.inf])
+def test_an_improbable_alarm_changes_no_rate(logit):
+    counts = drawn(0)
+    is_spared = (counts.condition == 0) & (counts.label == 3)
+    ranks = numpy.cumsum(is_spared) * is_spared  # two alarms of one word; those that are replaced are far below
+    probable = numpy.where(ranks == 1, 3.0, numpy.where(ranks == 2, 1.0, -50.0))
+    counts.logit = numpy.where(is_spared, probable, counts.logit)
+    before = alarm_rates(counts)
+    assert before[0, 3, STEPS == 0] == 2 and (before[0, 3, STEPS <= 1] >= 2).all()
+    counts.logit[ranks == 3] = logit
+    assert numpy.array_equal(alarm_rates(counts), before)
+
+
+def test_the_expected_alarms_are_never_fewer_than_those_counted():
+    values = numpy.array([3.0, 1.0, -3.9])
+    counted = (values[None] >= STEPS[:, None]).sum(1)
+    assert (tail_rates(values, 0.5, 0.1) >= counted).all()
 
 
 def test_a_higher_rate_gives_a_higher_recall():

@@ -1,6 +1,8 @@
 """`vitspeech gpu-hour`, tried on the CPU: its budget, its summary, and that it goes on where it ended."""
 
 import json
+import signal
+import subprocess
 from argparse import Namespace
 from pathlib import Path
 
@@ -141,3 +143,19 @@ def test_the_command_writes_a_summary(command, tmp_path):
     result = command("gpu-hour", "-o", tmp_path, "--tiny", "--only", "cifar10-vit-gpu", "--data", tmp_path)
     assert result.returncode == 0 and "cifar10-vit-gpu: skipped" in result.stdout
     assert json.loads((tmp_path / "summary.json").read_text())["cifar10-vit-gpu"]["status"] == "skipped"
+
+
+def test_an_interrupted_step_is_told_to_stop(tmp_path, monkeypatch):
+    started = []
+
+    class Interrupted(subprocess.Popen):
+        def wait(self, timeout=None):
+            started.append(self)
+            if len(started) == 1:
+                raise KeyboardInterrupt
+            return super().wait(timeout)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gpu_hour.run(Step("long", ["-c", OUT_OF_TIME], 1), tmp_path / "long.log", 60, tmp_path)
+    assert started[0].returncode == -signal.SIGTERM

@@ -217,3 +217,13 @@ def test_a_run_lists_what_the_model_that_it_starts_from_was_trained_on(finished_
     TrainingCLI([*TINY, "--trainer.max_epochs=1", f"--init_from={source}", f"--run={run}"]).train()
     with pytest.raises(InputError, match=r"run: was trained on 1 of the 1 test items .*, first test/ape/0\.png"):
         check_test_items({"test": ["test/ape/0.png"]}, {}, run)
+
+
+def test_the_head_of_a_labeler_of_other_words_is_new(finished_labeler_run):
+    model = vitspeech.load(finished_labeler_run)
+    assert (
+        model.network.head.out_features == model.network.stride * (len(model.labels) + 1) and model.network.stride > 1
+    )
+    assert "head.weight" in transfer(model, model.network, model.labels, model.preprocessing).taken
+    found = transfer(model, model.network, model.labels[::-1], model.preprocessing)
+    assert "head.weight (other labels)" in found.other_shapes and "head.weight" not in found.weights

@@ -33,7 +33,7 @@ from vitspeech.checkpoint.network import (
 from vitspeech.checkpoint.schema import check_card, check_config, check_numbers
 from vitspeech.checkpoint.upgrade import FORMAT, upgraded_config, upgraded_weights
 from vitspeech.data.files import sha256
-from vitspeech.data.utterances.manifest import add_checksum
+from vitspeech.data.utterances.manifest import CHECKSUMS, add_checksum, read_checksums
 from vitspeech.decoding.spotting_settings import SpottingSettings, check_thresholds, read_settings
 from vitspeech.documents import read_json, read_yaml
 from vitspeech.errors import InputError
@@ -45,7 +45,7 @@ RUN_FILES = (  # what a run says about training and errors; a model has some of 
     *("learning_curves.png", "confusion_matrix.png", "classes.csv", "errors.txt", "speakers.csv", "lengths.csv"),
     *("errors.png", "cross_attention.png", "masked_speech.png", TRAINING_ITEMS),
 )
-OF_MODEL = {WEIGHTS, CONFIG, CARD, "README.md", "SHA256SUMS", *RUN_FILES}  # replaced or removed with the model
+OF_MODEL = {WEIGHTS, CONFIG, CARD, "README.md", CHECKSUMS, *RUN_FILES}  # replaced or removed with the model
 HALF = "float16"  # of a card's `weights`: parameters are stored in half precision, and computed with in single
 
 
@@ -138,8 +138,9 @@ def save(
 
 def copy_others(folder: Path, draft: Path) -> None:
     """Copy the user's own files and folders, and links as links, from the folder of a model to its draft."""
+    of_model = {*OF_MODEL, *read_checksums(folder / CHECKSUMS)}  # the latter are its manifests
     for entry in folder.iterdir():
-        if entry.name in OF_MODEL or entry.suffix == ".jsonl":
+        if entry.name in of_model:
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.copytree(entry, draft / entry.name, symlinks=True)

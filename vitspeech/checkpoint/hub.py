@@ -171,6 +171,6 @@ def one_line_errors(name: str | Path, repository: str, revision: str | None) -> 
         raise InputError(f"{name}: {reason}") from None
     except errors.EntryNotFoundError:
         raise InputError(f"{name}: not a released model of vitspeech: it has no {CARD}") from None
-    except (errors.HFValidationError, errors.HTTPError, errors.OfflineModeIsEnabled) as error:
+    except (errors.HFValidationError, errors.HTTPError, errors.OfflineModeIsEnabled, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"{name}: the hub refused, or cannot be reached: {reason}") from None

@@ -1,6 +1,7 @@
 """The table of released models, from their cards."""
 
 from collections.abc import Sequence
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def write_table(folder: Path) -> Path:
     readme = folder / "README.md"
     text = read_text(readme) if readme.exists() else "# Released models\n"
     introduction, header, rest = text.partition("\n| model |")
-    after = [line for line in rest.splitlines()[1:] if not line.startswith("|")]
+    after = dropwhile(lambda line: line.startswith("|"), rest.splitlines()[1:])
     marked = introduction.endswith("-->")  # the table stands between the marks of vitspeech.tables
     before = introduction if header and marked else f"{introduction.rstrip()}\n"
     write_text("\n".join([before, *table(cards), *after]) + "\n", readme)

@@ -10,13 +10,14 @@ from typing import Any
 
 import yaml
 
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.folder import CARD, Model
 from vitspeech.checkpoint.seeds import OF_AUTO
 from vitspeech.data.files import write_text
 from vitspeech.documents import read_text
 from vitspeech.errors import InputError
 
 README = "README.md"
+SHOWN = ("metrics", "split", "parameters", "seeds", "minutes", "hardware", "commit")  # of a card
 LIBRARY = "vitspeech"
 METRICS = {  # of a card: how the hub calls them, and how they are spelled here
     "test_accuracy": ("accuracy", "accuracy"),
@@ -49,8 +50,13 @@ def write_readme(
         folder: Its folder.
         license: SPDX name of the license of the weights, such as `apache-2.0`.
         repository: `user/name` on the hub, for the line that loads it.
+
+    Raises:
+        InputError: If the card lacks what README.md shows.
     """
     file = Path(folder, README)
+    if missing := [key for key in SHOWN if key not in model.card]:
+        raise InputError(f"{Path(folder, CARD)}: has no {', '.join(missing)}, which {README} shows")
     write_text(readme(model, license, repository), file)
     return file
 

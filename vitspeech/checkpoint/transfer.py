@@ -131,8 +131,13 @@ def weights_for(network: nn.Module, source: nn.Module) -> dict[str, Tensor]:
 
 
 def is_of_labels(name: str, tensor: Tensor, labels: Sequence[str]) -> bool:
-    """Whether a tensor has a row for each label, and perhaps one more, such as that of the blank."""
-    return tensor.dim() > 0 and bool(OF_LABELS & set(name.split("."))) and len(tensor) - len(labels) in (0, 1)
+    """Whether a tensor has a row for each label, and perhaps one more, such as that of the blank.
+
+    The head of a `SpeechLabeler` has such rows for each frame of a token.
+    """
+    if tensor.dim() == 0 or not OF_LABELS & set(name.split(".")):
+        return False
+    return len(tensor) == len(labels) or len(tensor) % (len(labels) + 1) == 0
 
 
 def check_front_end(model: Model, network: nn.Module, preprocessing: Mapping[str, Any]) -> None:

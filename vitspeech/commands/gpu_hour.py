@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     from vitspeech.data.module import default_root
     from vitspeech.sweep.gpu_hour import plan, run_all, try_configs
+    from vitspeech.training.endings import clear_ending
 
     data, note = Path(default_root(options.data)), partial(print, flush=True)
     if options.configs:
@@ -50,4 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{step.name:25} {step.minutes:3.0f} min  {' '.join(step.command)}")
         return
     command_line.check_folder(options.output)
-    sys.exit(run_all(steps, options.output, data, options.minutes, note))
+    with clear_ending("vitspeech gpu-hour", lambda: "the same command"):
+        failed = run_all(steps, options.output, data, options.minutes, note)
+    sys.exit(failed)

@@ -92,6 +92,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{folder}: wrote {written if options.folder is None else files}")
     print(json.dumps(model.card["metrics"]))
     if options.table:
-        print(f"{write_table(folder.parent)}: wrote the table of models")
+        print(f"{write_table(folder.absolute().parent)}: wrote the table of models")
     if options.push:
         print(push(folder, options.push, private=options.private))

@@ -227,5 +227,5 @@ def write_subtitles(
 
 def inside(path: Path, named: Sequence[str]) -> Path:
     """The path of a file inside the folder that the user named, or else its name."""
-    folder = next((Path(name) for name in named if path != Path(name) and path.is_relative_to(name)), path.parent)
-    return path.relative_to(folder)
+    within = (path.relative_to(name) for name in named if path != Path(name) and path.is_relative_to(name))
+    return next((place for place in within if ".." not in place.parts), Path(path.name))

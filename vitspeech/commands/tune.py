@@ -35,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--split", choices=splits, default="validation", help="of words and speech (default validation)"
     )
-    parser.add_argument("--hours", type=float, metavar="H", help="hear at most H hours of speech (default: all)")
+    parser.add_argument(
+        "--hours", type=float, metavar="H", help="hear about H hours of speech, in whole recordings (default: all)"
+    )
     parser.add_argument(
         "--clips", type=int, metavar="N", help="hear at most N keywords, and N other words (default: all)"
     )

@@ -126,8 +126,8 @@ def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "Mod
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
 
     # Of a network of convolutions the head alone is not worth it.
-    products = [node for node in weighted_nodes(graph, kind) if node.op_type in ("MatMul", "Gemm")]
-    is_linear = any(".head/" not in node.name for node in products)
+    types = [node.op_type for node in weighted_nodes(graph, kind)]
+    is_linear = types.count("MatMul") + types.count("Gemm") > 1 or "Conv" not in types
     graph = with_products(graph) if is_linear else graph
     wanted = "MatMul" if is_linear else "Conv"
     nodes = [node.name for node in weighted_nodes(graph, kind) if node.op_type == wanted]

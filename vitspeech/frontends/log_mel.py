@@ -167,7 +167,8 @@ class LogMel(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         # Weights saved before there was a floor were trained with epsilon in its place.
-        state_dict.setdefault(f"{prefix}floor", torch.full_like(self.floor, self.epsilon))
+        if f"{prefix}mean" in state_dict:
+            state_dict.setdefault(f"{prefix}floor", torch.full_like(self.floor, self.epsilon))
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from vitspeech.errors import InputError, check_fraction
 
-HIGHEST_FORMANT_HZ = 4800.0
+HIGHEST_FORMANT = 0.6  # of half the sample rate: 4.8 kHz at 16 kHz
 
 
 class VocalTractPerturbation(nn.Module):
@@ -16,7 +16,8 @@ class VocalTractPerturbation(nn.Module):
 
     "Vocal Tract Length Perturbation (VTLP) improves speech recognition", sec. 3.1: frequency f gets the energy of G(f).
     G(f) is α f up to 4.8 kHz · min(α, 1) / α, above the main formants, and linear from there to half the sample rate,
-    which stays. Here log-mel bins are interpolated in place of moving the filters.
+    which stays. At other sample rates than 16 kHz, the same fraction takes the place of 4.8 kHz. Here log-mel bins are
+    interpolated in place of moving the filters.
 
     Args:
         reach: α is drawn from 1 - reach .. 1 + reach for each utterance; 0 warps nothing.
@@ -51,7 +52,7 @@ class VocalTractPerturbation(nn.Module):
 
     def places(self, factors: Tensor) -> Tensor:
         """The place between mel bins that each bin takes its energy from: factors (B, 1) -> (B, M), from 0 to M - 1."""
-        knee = HIGHEST_FORMANT_HZ * factors.clamp(max=1) / factors
+        knee = HIGHEST_FORMANT * self.limit_hz * factors.clamp(max=1) / factors
         above = (self.limit_hz - factors * knee) / (self.limit_hz - knee) * (self.limit_hz - self.centers_hz)
         source = torch.where(self.centers_hz <= knee, factors * self.centers_hz, self.limit_hz - above)
         right = torch.searchsorted(self.centers_hz, source.contiguous()).clamp(1, len(self.centers_hz) - 1)

@@ -59,8 +59,10 @@ def run_in_batches(
         after: Leave out the files up to this position.
 
     Raises:
-        InputError: If the file at the position `after` is another one now.
+        InputError: If `batch` is below 1, or the file at the position `after` is another one now.
     """
+    if batch < 1:
+        raise InputError(f"batch={batch} is below 1")
     found = skipped(iter(files), after) if after else iter(files)
     waiting: deque[tuple[Path, Future[Read]]] = deque()
     readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")

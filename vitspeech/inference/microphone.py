@@ -10,6 +10,7 @@ from torch import Tensor
 
 SHORTEST_GAP_S = 0.01  # below this, two readings of the microphone's clock differ by chance
 LATE_S = 2.0  # how much may wait until a warning says so
+SILENT_S = 1.0  # after a part is due, until the stream is asked whether it still runs
 LONGEST_GAP_S = 10.0  # above this, the clock is wrong or the machine was suspended
 
 
@@ -23,8 +24,8 @@ def listen(sample_rate_hz: int, part_s: float) -> Iterator[Tensor]:
     the delay has doubled.
 
     Raises:
-        OSError: If `sounddevice` (the extra `live`) or its library PortAudio is not installed, or there is no
-            microphone or it cannot be started.
+        OSError: If `sounddevice` (the extra `live`) or its library PortAudio is not installed, there is no microphone,
+            it cannot be started, or it stops.
     """
     try:
         import sounddevice
@@ -41,11 +42,17 @@ def listen(sample_rate_hz: int, part_s: float) -> Iterator[Tensor]:
     overflows, overflowed_before, expected_s, late_s = 0, False, None, LATE_S
     with ExitStack() as opened:
         try:
-            opened.enter_context(sounddevice.InputStream(blocksize=round(part_s * sample_rate_hz), **options))
+            stream = sounddevice.InputStream(blocksize=round(part_s * sample_rate_hz), **options)
+            opened.enter_context(stream)
         except sounddevice.PortAudioError as error:
             raise OSError(f"no microphone: {error}") from None
         while True:
-            samples, start_s, overflowed = parts.get()
+            try:
+                samples, start_s, overflowed = parts.get(timeout=part_s + SILENT_S)
+            except queue.Empty:
+                if stream.active:
+                    continue
+                raise OSError("the microphone stopped; is it still connected?") from None
             if (waiting_s := parts.qsize() * part_s) >= late_s:
                 late_s = 2 * waiting_s
                 message = f"{waiting_s:.0f} s behind the microphone: this machine can't keep up"

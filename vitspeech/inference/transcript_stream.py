@@ -105,6 +105,7 @@ class TranscriptStream:
 
     The logits are those of the full recording (`AudioStream`), and the search continues from push to push. After
     `flush` the transcript therefore equals that of `vitspeech.transcribe`, regardless of how the samples were split.
+    With a beam above 1 they may differ for recordings above five minutes, in which `transcribe` drops hypotheses.
     Greedy search changes at most the end of the last unit and appends others; beam search may still change earlier
     units.
 

@@ -47,6 +47,8 @@ def bootstrap_ratio_interval(
 
     Items of one group, for example the words of one speaker, are not independent, so whole groups are resampled
     (cluster bootstrap; Davison and Hinkley 1997, sec. 3.8). With fewer than about 20 groups the interval is too narrow.
+    If all numerators are zero, resamples do not vary; the interval is then that of Wilson with one trial for each item
+    or group.
 
     Args:
         numerators: For example errors.
@@ -59,6 +61,8 @@ def bootstrap_ratio_interval(
     """
     if groups is not None:
         numerators, denominators = group_sums(numerators, groups), group_sums(denominators, groups)
+    if not numerators.any():
+        return wilson_interval(0.0, len(numerators))
     ratios = []
     for start in range(0, resamples, RESAMPLES_AT_ONCE):
         rows = bootstrap_indices(len(numerators), min(RESAMPLES_AT_ONCE, resamples - start), seed=start)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech.attention import Decoder, DecoderConfig, EncoderConfig
+from vitspeech.attention.positions import LearnedPositions
 from vitspeech.errors import InputError
 from vitspeech.models.speech_encoder import Positions
 
@@ -118,7 +119,12 @@ class EncoderDecoder(nn.Module):
 
         A unit of speech takes at least one token.
         """
-        return tokens
+        return self.within_positions(tokens)
+
+    def within_positions(self, units: int) -> int:
+        """A number of units, limited to what a decoder with learned positions can output."""
+        positions = getattr(self.decoder, "positions", None)
+        return min(units, len(positions.table) - 1) if isinstance(positions, LearnedPositions) else units
 
     def start(self, encoded: Tensor, padding: Tensor | None = None) -> Any:
         """The decoder's cache before the first step, whose units are `start_unit`, from the outputs of `encode`."""

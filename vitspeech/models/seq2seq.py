@@ -64,7 +64,7 @@ class Seq2Seq(EncoderDecoder):
 
     def longest_output(self, tokens: int) -> int:
         """The maximum length of an output in a search: twice the length of its input, plus a few units."""
-        return 2 * tokens + 8
+        return self.within_positions(2 * tokens + 8)
 
     def encode(self, symbols: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encoded symbols, and a mask of the valid ones.

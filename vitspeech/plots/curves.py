@@ -31,8 +31,16 @@ def draw_learning_curves(rows: Sequence[dict[str, str]], output: Path) -> None:
 
 
 def draw_curve(axes: Axes, rows: Sequence[dict[str, str]], name: str, label: str, color: str) -> None:
-    """Draw one metric against the epoch, unless no row has it."""
-    points = [(int(row["epoch"]) + 1, float(row[name])) for row in rows if row.get(name)]
+    """Draw one metric against the epoch, unless no row has it; several values in an epoch are spread over it."""
+    values: dict[int, list[float]] = {}
+    for row in rows:
+        if row.get(name):
+            values.setdefault(int(row["epoch"]), []).append(float(row[name]))
+    points = [
+        (epoch + number / len(inside), value)
+        for epoch, inside in values.items()
+        for number, value in enumerate(inside, start=1)
+    ]
     if points:
         marker = "o" if len(points) < MARKED_POINTS else None
         axes.plot(*zip(*points, strict=True), color=color, label=label, marker=marker)

@@ -64,7 +64,10 @@ def word_streams(
     groups, other_groups = grouped(wanted, clips, generator), grouped(others, clips, generator)
     if every_word:
         said = {item.label for group in groups for item in group}
-        refuse_missing(root, split, [label for label in labels if label not in said])
+        there = {item.label for item in wanted}
+        refuse_missing(root, split, [label for label in labels if label not in there])
+        if left_out := [label for label in labels if label not in said]:
+            raise InputError(f"--clips {clips} leaves out {', '.join(left_out)}, which the thresholds need; raise it")
     for group in (*groups, *other_groups):
         for item in group:
             check_audio(item.file)

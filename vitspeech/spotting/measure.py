@@ -33,7 +33,7 @@ class Plan:
         speech: Folder of continuous speech.
         sounds: Folder of sounds without speech; it is heard whole.
         split: `train`, `validation`, `test` or `all`, of words and speech.
-        hours: Maximum amount of speech, in hours; `None` is all.
+        hours: Hours of speech, up to the end of the recording that reaches them; `None` is all.
         clips: Maximum number of clips of the model's words, and of other words; `None` is all.
         seed: Of everything that is drawn at random.
 
@@ -136,9 +136,9 @@ def measure(model: Model, plan: Plan, *, with_others: bool = True, every_word: b
     ]
     if missing := unsaid_words(listener.words, heard):
         words = ", ".join(missing)
-        notes.append(
-            f"{plan.keywords} has no recordings of {words} in the split {plan.split}; misses are not measured."
-        )
+        where = f"{plan.keywords} has no recordings of {words} in the split {plan.split}"
+        reason = f"--clips {plan.clips} leaves out {words}, or there are no recordings" if plan.clips else where
+        notes.append(f"{reason}; misses are not measured.")
     return Measurement(plan, listener, heard, notes)
 
 

@@ -109,11 +109,15 @@ def word_recalls(counts: Counts) -> numpy.ndarray:
 
 
 def alarm_rates(counts: Counts) -> numpy.ndarray:
-    """The expected false alarms an hour of each word at each step: (S, W, G)."""
+    """The expected false alarms an hour of each word at each step: (S, W, G).
+
+    Alarms below the lowest step say nothing of the others, and are left out.
+    """
     rates = numpy.zeros((len(counts.conditions), len(counts.words), len(STEPS)))
+    is_counted = counts.logit >= STEPS[0]
     for condition in range(len(counts.conditions)):
         logits = [
-            numpy.sort(counts.logit[(counts.condition == condition) & (counts.label == word)])[::-1]
+            numpy.sort(counts.logit[is_counted & (counts.condition == condition) & (counts.label == word)])[::-1]
             for word in range(len(counts.words))
         ]
         scale = tail_scale(logits)
@@ -135,7 +139,8 @@ def tail_scale(logits: Sequence[numpy.ndarray]) -> float:
 
 
 def tail_rates(values: numpy.ndarray, scale: float, few: float) -> numpy.ndarray:
-    """The expected number of alarms at or above each step: counted below the tail, fitted in it: (G,).
+    """The expected number of alarms at or above each step: counted below the tail, at least the count in it: (G,).
+
 
     Args:
         values: The logits of the alarms, the highest first.
@@ -147,4 +152,4 @@ def tail_rates(values: numpy.ndarray, scale: float, few: float) -> numpy.ndarray
     tail = min(TAIL, len(values))
     fitted = tail * numpy.exp(-(STEPS - values[tail - 1]) / scale)
     counted = (values[None] >= STEPS[:, None]).sum(1)
-    return numpy.where(values[tail - 1] >= STEPS, counted, fitted)
+    return numpy.where(values[tail - 1] >= STEPS, counted, numpy.maximum(fitted, counted))

@@ -53,7 +53,8 @@ def cut(counts: Counts, candidate: Candidate, rate_hz: int) -> Alarm:
     heard, found = counts.heard[candidate.stream], candidate.detection
     stream, recording = heard.stream, heard.stream.recordings[candidate.recording]
     first_s = max(found.start_s - MARGIN_S, 0.0)
-    samples = samples_again(heard, rate_hz)[round(first_s * rate_hz) : round((found.end_s + MARGIN_S) * rate_hz)]
+    part = slice(round(first_s * rate_hz), round((found.end_s + MARGIN_S) * rate_hz))
+    samples = samples_again(heard, rate_hz)[part].clone()  # a view would keep the stream in memory
     said, place = " ".join(recording.words or ()), f"{recording.name} at {found.start_s - recording.start_s:.1f} s"
     if stream.condition == OTHERS:
         word = stream.words[candidate.word] if candidate.word >= 0 else None

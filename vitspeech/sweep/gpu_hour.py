@@ -160,12 +160,10 @@ def run(step: Step, log: Path, seconds: float, data: Path) -> dict[str, Any]:
             status = "failed" if process.wait(seconds) else "done"
         except subprocess.TimeoutExpired:
             status = "out of time"
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(GRACE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            terminate(process)
+        except BaseException:  # Ctrl-C and SIGTERM
+            terminate(process)
+            raise
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     last = lines[-1].rpartition("\r")[2][:300] if lines else ""
     return {
@@ -174,6 +172,16 @@ def run(step: Step, log: Path, seconds: float, data: Path) -> dict[str, Any]:
         "command": " ".join(command),
         "last": last,
     }
+
+
+def terminate(process: "subprocess.Popen[bytes]") -> None:
+    """Tell a process to stop, and kill it if it doesn't."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def try_configs(out: Path, data: Path, note: Callable[[str], None], *, tiny: bool = False) -> int:

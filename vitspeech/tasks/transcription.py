@@ -17,6 +17,7 @@ from vitspeech.decoding.autoregressive import greedy
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.inference.transcribe import longest_output
 from vitspeech.tasks.recognition import Recognition
+from vitspeech.tasks.sharding import is_sharded, processes
 
 
 class Transcription(Recognition):
@@ -92,7 +93,17 @@ class Transcription(Recognition):
         return loss, self.greedy_transcripts(encoded, padding)
 
     def greedy_transcripts(self, encoded: Tensor, padding: Tensor) -> list[tuple[int, ...]]:
-        """The units of each utterance by greedy search with the decoder: (B, T, D), (B, T) -> B transcripts."""
+        """The units of each utterance by greedy search with the decoder: (B, T, D), (B, T) -> B transcripts.
+
+        Raises:
+            InputError: If several processes have divided the weights: their transcripts end after different numbers of
+                steps, and in each step they wait for one another.
+        """
+        if processes() > 1 and is_sharded(self.network):
+            raise InputError(
+                f"{type(self).__name__} can't divide its weights among processes, whose transcripts end at different "
+                "steps; train it with --config trainer/ddp"
+            )
         longest = longest_output(self.network, encoded.shape[1])
         sizes = {"start": self.network.start_unit, "batch": len(encoded), "longest": longest}
         hypotheses = greedy(self.network.step, self.network.start(encoded, padding), **sizes)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from vitspeech.errors import InputError
+from vitspeech.tasks.sharding import processes
 from vitspeech.tasks.task import Task
 
 SAMPLED = 256  # utterances that a network is initialized from
@@ -56,10 +57,13 @@ class UtteranceTask(Task):
 def length_groups(batch: tuple[Tensor, ...]) -> Iterator[tuple[Any, ...]]:
     """Split a batch into groups of utterances of similar length, each padded only to its own longest utterance.
 
-    There are at most `GROUPS`, of at least `SMALLEST_GROUP` utterances, or one; inputs up to `SHORT` are one group.
+    There are at most `GROUPS`, of at least `SMALLEST_GROUP` utterances, or one; inputs up to `SHORT` are one group. So
+    are those of several processes: they wait for one another in each forward pass (synchronized batch norm, FSDP), so
+    all of them need the same number of passes, though their batches may differ in size.
     """
     waveforms, lengths, units, spans = batch
-    groups = min(GROUPS, max(len(lengths) // SMALLEST_GROUP, 1)) if waveforms.shape[1] > SHORT else 1
+    is_divided = waveforms.shape[1] > SHORT and processes() == 1
+    groups = min(GROUPS, max(len(lengths) // SMALLEST_GROUP, 1)) if is_divided else 1
     for rows in lengths.argsort().tensor_split(groups):
         longest = max(lengths[rows].tolist())
         most_units, most_words = (max(mask.sum(1).tolist()) for mask in (units[rows] >= 0, spans[rows, :, 1] > 0))

@@ -3,7 +3,7 @@
 import { AttentionMap } from "./attention_map.js";
 import { openCamera } from "./camera.js";
 import { dropZone, element, fileButton, tell } from "./main.js";
-import { decoded, fitted, opaque } from "./picture_pixels.js";
+import { decoded, fitted, opaque, sizeOf } from "./picture_pixels.js";
 import { open } from "./runtime.js";
 
 const PREVIEW = 320; // side in pixels
@@ -93,15 +93,15 @@ export async function mount(root, models, examples = []) {
       if (!squares.has(side)) squares.set(side, fitted(pixels, width, height, side));
       return squares.get(side);
     };
-    const side = Math.min(width, height), context = preview.getContext("2d");
+    const [wide, high] = sizeOf(picture), side = Math.min(wide, high), context = preview.getContext("2d");
     const shows = [];
     for (const panel of panels) if (panel.model) shows.push(await panel.classify(square));
     if (number !== latest) return;
     context.putImageData(new ImageData(PREVIEW, PREVIEW), 0, 0);
     context.drawImage(picture, ...sourceSquare(picture), 0, 0, PREVIEW, PREVIEW);
     preview.setAttribute("aria-label", `Center square of ${name}`);
-    const cut = width === height ? "" : `; its center square of ${side} × ${side} is used`;
-    caption.textContent = `${name}, ${width} × ${height} pixels${cut}`;
+    const cut = wide === high ? "" : `; its center square of ${side} × ${side} is used`;
+    caption.textContent = `${name}, ${wide} × ${high} pixels${cut}`;
     for (const show of shows) show();
     root.dataset.shown = name;
   }
@@ -187,7 +187,7 @@ export async function mount(root, models, examples = []) {
 
 /** The center square of a picture: left, top, width, height. */
 function sourceSquare(picture) {
-  const [width, height] = [picture.videoWidth ?? picture.width, picture.videoHeight ?? picture.height];
+  const [width, height] = sizeOf(picture);
   const side = Math.min(width, height);
   return [(width - side) / 2, (height - side) / 2, side, side];
 }

@@ -104,12 +104,21 @@ export async function decoded(file) {
 }
 
 /**
+ * Width and height of a picture, in pixels.
+ * @param {ImageBitmap|HTMLVideoElement} picture
+ * @returns {[number, number]}
+ */
+export function sizeOf(picture) {
+  return [picture.videoWidth ?? picture.width, picture.videoHeight ?? picture.height];
+}
+
+/**
  * The pixels of a picture over white; above `MOST_PIXELS` the browser scales it down.
  * @param {ImageBitmap|HTMLVideoElement} picture
  * @returns {{pixels: Uint8ClampedArray, width: number, height: number}} pixels (height, width, 4)
  */
 export function opaque(picture) {
-  const [width, height] = [picture.videoWidth ?? picture.width, picture.videoHeight ?? picture.height];
+  const [width, height] = sizeOf(picture);
   const scale = Math.min(1, Math.sqrt(MOST_PIXELS / (width * height)));
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(Math.floor(width * scale), 1);

@@ -91,8 +91,9 @@ class SpeechPage {
     this.stop();
     tell("");
     this.clear();
-    this.hearing = new Hearing(this.model, (words) => this.view.list(words));
-    this.view.hear(this.hearing);
+    const hearing = new Hearing(this.model, (words) => { if (this.hearing === hearing) this.view.list(words); });
+    this.hearing = hearing;
+    this.view.hear(hearing);
     return ++this.run;
   }
 
@@ -169,8 +170,10 @@ class SpeechPage {
     this.microphone = null;
     this.view.isLive = false;
     this.listenButton.textContent = "Use the microphone";
-    const run = ++this.run, hearing = this.hearing;
-    this.feed.finish().then(() => hearing.end()).then(() => { if (run === this.run) this.finish("Microphone"); })
-      .catch((error) => this.fail(error));
+    const run = ++this.run, hearing = this.hearing, isCurrent = () => run === this.run;
+    this.feed.finish()
+      .then(() => (isCurrent() ? hearing.end() : null))  // the model has one stream: it may hear the next recording
+      .then(() => { if (isCurrent()) this.finish("Microphone"); })
+      .catch((error) => { if (isCurrent()) this.fail(error); });
   }
 }
