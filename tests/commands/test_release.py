@@ -21,6 +21,14 @@ def test_release_writes_the_table_when_asked(command, finished_run, tmp_path):
     assert "| `shapes` |" in (tmp_path / "checkpoints/README.md").read_text()
 
 
+def test_the_table_of_the_current_folder_is_beside_it(command, finished_run, tmp_path, monkeypatch):
+    command("release", finished_run, tmp_path / "checkpoints/shapes")
+    monkeypatch.chdir(tmp_path / "checkpoints/shapes")
+    assert command("release", ".", "--table").returncode == 0
+    assert "| `shapes` |" in (tmp_path / "checkpoints/README.md").read_text()
+    assert "| model |" not in (tmp_path / "checkpoints/shapes/README.md").read_text()
+
+
 def test_release_in_half_precision_measures_again(command, finished_run, tmp_path):
     result = command("release", finished_run, tmp_path / "shapes", "--half")
     assert result.returncode == 0 and "confusion_matrix.png" in result.stdout

@@ -144,6 +144,8 @@ def test_every_word_has_recordings_if_all_are_needed(tmp_path):
     assert word_streams(root, ["go", "left"], "test", None, 0)[0]
     with pytest.raises(InputError, match=f"^{root} has no recordings of left in the split test"):
         word_streams(root, ["go", "left"], "test", None, 0, every_word=True)
+    with pytest.raises(InputError, match=r"^--clips 1 leaves out (go|stop), which the thresholds need; raise it"):
+        word_streams(root, ["go", "stop"], "test", 1, 0, every_word=True)
 
 
 def test_a_folder_without_the_models_words_is_refused(tmp_path):
