@@ -56,12 +56,15 @@ def test_log_mel_filters_of_a_stream_stay_in_float(finished_speech_run):
     assert any(node.op_type == "MatMulInteger" for node in quantized.graph.node)
 
 
-def test_convolutions_of_a_cnn_have_8_bits_and_the_first_one_has_not(finished_run):
+@pytest.mark.parametrize("head", ["head", "fc"])
+def test_convolutions_of_a_cnn_have_8_bits_and_the_first_one_has_not(finished_run, head):
     run = vitspeech.load(finished_run)
     model = replace(run, network=vitspeech.CNN(len(run.labels), widths=(8, 8, 8)).eval())
     kind = kind_of(model, offline=False, attention=False)
     graph = kind.graphs["model.onnx"]
     before = to_onnx(graph.module, graph.inputs, graph.outputs, graph.dynamic)
+    for node in before.graph.node:
+        node.name = node.name.replace("head/", f"{head}/")  # of networks of timm and of one's own
     quantized = int8.quantize(before, kind, card_data(run, None))
     is_8_bit = {tensor.name: tensor.data_type == onnx.TensorProto.INT8 for tensor in quantized.graph.initializer}
     made_by = {output: node for node in quantized.graph.node for output in node.output}
