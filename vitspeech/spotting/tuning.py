@@ -139,8 +139,7 @@ def tail_scale(logits: Sequence[numpy.ndarray]) -> float:
 
 
 def tail_rates(values: numpy.ndarray, scale: float, few: float) -> numpy.ndarray:
-    """The expected number of alarms at or above each step: counted below the tail, at least the count in it: (G,).
-
+    """The expected number of alarms at or above each step: counted below the tail, fitted or counted in it: (G,).
 
     Args:
         values: The logits of the alarms, the highest first.
