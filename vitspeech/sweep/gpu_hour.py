@@ -10,7 +10,6 @@ FOLDER/NAME/          the run of a training
 import itertools
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from vitspeech.data.files import write_json
 from vitspeech.documents import read_json
+from vitspeech.sweep.runs import end
 from vitspeech.training.cli import TrainingCLI
 from vitspeech.training.configs import shipped_configs
 
@@ -130,12 +130,12 @@ def run_all(steps: Sequence[Step], out: Path, data: Path, minutes: float, note: 
         1 if a step failed, else 0.
     """
     out.mkdir(parents=True, exist_ok=True)
-    file, end = out / "summary.json", time.monotonic() + 60 * minutes - SPARE_S
+    file, deadline = out / "summary.json", time.monotonic() + 60 * minutes - SPARE_S
     summary = read_json(file) if file.exists() else {}
     for step in steps:
         if summary.get(step.name, {}).get("status") == "done":
             continue
-        left = end - time.monotonic()
+        left = deadline - time.monotonic()
         if missing := [folder for folder in step.needs if not (data / folder).exists()]:
             result = {"status": "skipped", "last": f"needs {missing[0]} in {data}"}
         elif left < SPARE_S:
@@ -160,9 +160,9 @@ def run(step: Step, log: Path, seconds: float, data: Path) -> dict[str, Any]:
             status = "failed" if process.wait(seconds) else "done"
         except subprocess.TimeoutExpired:
             status = "out of time"
-            terminate(process)
+            end(process, GRACE_S)
         except BaseException:  # Ctrl-C and SIGTERM
-            terminate(process)
+            end(process, GRACE_S)
             raise
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     last = lines[-1].rpartition("\r")[2][:300] if lines else ""
@@ -172,16 +172,6 @@ def run(step: Step, log: Path, seconds: float, data: Path) -> dict[str, Any]:
         "command": " ".join(command),
         "last": last,
     }
-
-
-def terminate(process: "subprocess.Popen[bytes]") -> None:
-    """Tell a process to stop, and kill it if it doesn't."""
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def try_configs(out: Path, data: Path, note: Callable[[str], None], *, tiny: bool = False) -> int:

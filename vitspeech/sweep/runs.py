@@ -142,11 +142,11 @@ def train_in_process(arguments: Sequence[str], log: Path) -> str | None:
     return None if status == 0 else failure(status, list(last))
 
 
-def end(process: subprocess.Popen) -> None:
-    """End a process as by SIGTERM, or by SIGKILL if it does not end."""
+def end(process: subprocess.Popen, seconds: float = END_S) -> None:
+    """End a process by SIGTERM, or by SIGKILL if it does not end within some seconds."""
     process.terminate()
     try:
-        process.communicate(timeout=END_S)
+        process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
