@@ -7,6 +7,7 @@ from running import one_line
 from tiny import TINY_SEQUENCES
 
 import vitspeech
+from vitspeech.commands.evaluate import search_on_card
 from vitspeech.commands.language_model import read_lines
 from vitspeech.decoding.language import arpa
 
@@ -107,6 +108,19 @@ def test_commands_take_the_language_model(command, words_model, finished_recogni
     assert [line.split()[-1] for line in lines] == expected.text.split()
     evaluated = command("evaluate", finished_recognizer_run, "--split", "validation", *options, "--length-bonus", 1)
     assert evaluated.returncode == 0 and "validation: word_error_rate" in evaluated.stdout
+
+
+@pytest.mark.parametrize(
+    ("beam", "language", "expected"),
+    [
+        (1, {}, {"beam": 1, "ctc_weight": 0.5}),
+        (1, {"language_model": "words.arpa"}, {"ctc_weight": 0.5}),
+        (16, {"language_model": "words.arpa"}, {"beam": 16, "ctc_weight": 0.5}),
+    ],
+)
+def test_evaluation_with_a_language_model_is_not_greedy(beam, language, expected):
+    card = {"metrics": {"search": {"beam": beam, "ctc_weight": 0.5}}}
+    assert search_on_card(card, language) == expected and card["metrics"]["search"]["beam"] == beam
 
 
 def test_a_language_model_that_does_not_fit_is_refused_in_one_line(

@@ -10,8 +10,9 @@ vitspeech evaluate checkpoints/spoken-words-ctc --report errors           # as a
 vitspeech evaluate checkpoints/librispeech-5h-ctc --data ROOT --test test-clean
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from vitspeech import command_line
 from vitspeech.errors import InputError
@@ -21,7 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech evaluate`; the last line printed is the main metric and its value."""
     parser = command_line.parser("evaluate", __doc__)
     parser.add_argument("checkpoint", help="folder of a released model or a finished run")
-    data = "folder of the data set, or a pack of it; default: VITSPEECH_DATA, else data; required for your own data"
+    data = "folder of the data set, or a pack of it; required for data in your own folders"
+    data += "; default: VITSPEECH_DATA, else data"
     parser.add_argument("--data", metavar="ROOT", help=data)
     parser.add_argument("--beam", type=int, help="beam width for transcripts, 1 is greedy; default: as on the card")
     parser.add_argument("--ctc-weight", type=float, help="weight of CTC in a decoder's search; default: as on the card")
@@ -57,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model.network.to(device)
     overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}
     overrides = {name: value for name, value in overrides.items() if value is not None}
-    search = vitspeech.Search(**model.card.get("metrics", {}).get("search", {}) | overrides | language)
+    search = vitspeech.Search(**search_on_card(model.card, language) | overrides | language)
     check_search(model, search, overrides)
     if options.test and not model.card.get("data", {}).get("class_path", "").endswith(".LibriSpeech"):
         raise InputError("--test is for models of LibriSpeech")
@@ -88,3 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     other = options.split != "test" or options.test
     print(f"{report.text}; the card says {on_card}" + " of its test set" * bool(other))
     print(f"{name} {value:.4f}")
+
+
+def search_on_card(card: Mapping[str, Any], language: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `vitspeech.Search` on a card; with a language model without the beam of a greedy search."""
+    search = dict(card.get("metrics", {}).get("search", {}))
+    if language and search.get("beam") == 1:
+        del search["beam"]
+    return search
