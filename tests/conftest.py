@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from filelock import FileLock
@@ -18,6 +19,8 @@ from vitspeech.data.images.shapes import save_example
 from vitspeech.training.cli import TrainingCLI
 
 torch.set_num_threads(1)
+hypothesis.settings.register_profile("suite", deadline=None)  # other processes may keep this machine busy
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -125,11 +125,20 @@ def test_a_released_labeler_is_as_accurate_as_its_card_says(path, monkeypatch):
     assert abs(values["word_f1"] - card["word_f1"]) < 0.06  # 806 words
 
 
+def values_of(part, name):
+    """Yield the values of a key anywhere in a report."""
+    if isinstance(part, dict):
+        yield from ([part[name]] if name in part else [])
+    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from values_of(value, name)
+
+
 @pytest.mark.parametrize("name", ["attention", "vit", "layer", "speech"])
 def test_every_benchmark_was_run_to_its_end_at_the_commit_that_the_page_names(name):
     report = json.loads((ROOT / f"docs/benchmark/{name}.json").read_text())
     assert report["complete"] and report["settings"]["repeats"] >= 7
-    assert all(cell["times"]["ours"]["repeats"] >= 7 for cell in report.get("cells", []))
+    repeats = list(values_of(report, "repeats"))
+    assert len(repeats) > 1 and min(repeats) >= 7
     assert f"commit {report['commit']}" in (ROOT / "docs/benchmarks.md").read_text()
 
 

@@ -1,7 +1,10 @@
 """The origin of a number: the hardware that was used, and every start of a run."""
 
+import subprocess
+
 import torch
 
+import vitspeech
 from vitspeech import provenance as module
 from vitspeech.provenance import hardware, provenance, with_start
 
@@ -29,5 +32,27 @@ def test_a_resumed_run_keeps_every_start_that_differs_from_the_one_before():
     assert record == starts[0] | {"resumed": [starts[2], starts[4]]}
 
 
-def test_the_commit_is_that_of_the_sources():
-    assert provenance()["commit"] == module.commit() != ""
+def test_the_commit_is_that_of_the_sources(tmp_path, monkeypatch):
+    def git(*arguments):
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        run = subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True)
+        return run.stdout.strip()
+
+    file = tmp_path / "package/vitspeech/provenance.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("first")
+    monkeypatch.setattr(module, "__file__", str(file))
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    assert provenance()["commit"] == f"vitspeech {vitspeech.__version__}"  # a wheel in somebody else's repository
+    (tmp_path / ".git").rename(tmp_path / "package/.git")
+    monkeypatch.chdir(tmp_path / "package")
+    tmp_path = tmp_path / "package"
+    git("reset", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "second")
+    git("tag", "v1")  # is not what a number comes from
+    assert provenance()["commit"] == git("rev-parse", "HEAD")[:12]
+    file.write_text("second")
+    assert provenance()["commit"] == git("rev-parse", "HEAD")[:12] + "-dirty"

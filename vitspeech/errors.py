@@ -49,7 +49,7 @@ def check_seed(name: str, seed: int) -> None:
     Raises:
         InputError: If it is not within 0 .. 2³² - 1.
     """
-    if not 0 <= seed <= MOST_SEED:
+    if isinstance(seed, bool) or not 0 <= seed <= MOST_SEED:
         raise InputError(f"{name}={seed}: a seed is a number from 0 to {MOST_SEED}")
 
 

@@ -10,6 +10,7 @@ import vitspeech
 from vitspeech.commands.evaluate import search_on_card
 from vitspeech.commands.language_model import read_lines
 from vitspeech.decoding.language import arpa
+from vitspeech.tasks import Recognition
 
 DATA = [argument for argument in TINY_SEQUENCES if argument.startswith("--data")]
 CONFIG = "spoken_words/sequences"
@@ -98,15 +99,25 @@ def test_an_output_that_cannot_be_written_is_refused(command, tmp_path):
     assert command("language-model", CONFIG, tmp_path / "out.arpa", "--ordr", 2).returncode == 2
 
 
-def test_commands_take_the_language_model(command, words_model, finished_recognizer_run, words):
+def test_commands_take_the_language_model(command, words_model, finished_recognizer_run, words, monkeypatch):
+    def spy(network, data, search):
+        evaluated_with.append((search, list(data.test_sets())))
+        return evaluate(network, data, search=search)
+
     file, _ = words_model
     model, options = vitspeech.load(finished_recognizer_run), ["--language-model", file, "--language-weight", 3]
     search = vitspeech.Search(language_model=file, language_weight=3)
     ((_, expected),) = vitspeech.transcribe(model, [words], search=search)
+    ((_, without),) = vitspeech.transcribe(model, [words])
+    assert expected.text != without.text
     assert command("transcribe", finished_recognizer_run, words, *options).stdout == f"{words}: {expected.text}\n"
     lines = command("stream", finished_recognizer_run, words, *options).stdout.splitlines()[1:-1]
     assert [line.split()[-1] for line in lines] == expected.text.split()
+    evaluate, evaluated_with = Recognition.evaluate, []
+    monkeypatch.setattr(Recognition, "evaluate", spy)
     evaluated = command("evaluate", finished_recognizer_run, "--split", "validation", *options, "--length-bonus", 1)
+    ((used, test_sets),) = evaluated_with
+    assert (used.language_weight, used.length_bonus, test_sets) == (3, 1, ["validation"]) and used.language_model
     assert evaluated.returncode == 0 and "validation: word_error_rate" in evaluated.stdout
 
 

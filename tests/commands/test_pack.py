@@ -62,6 +62,19 @@ def test_the_same_command_goes_on(tmp_path, pictures):
         pack.main([config, str(tmp_path / "pack"), *data, "--data.image=24"])
 
 
+def test_a_pack_with_other_items_than_the_config_is_refused(tmp_path, pictures):
+    config, *data = pictures
+    pack.main([config, str(tmp_path / "pack"), *data])
+    file = tmp_path / "pack/pack.json"
+    description = json.loads(file.read_text())
+    description["data"]["init_args"] = {"image": 24, "gone": 1}  # as if other pictures had been packed
+    file.write_text(json.dumps(description))
+    arguments = [f"--config={config}", *data, f"--data.storage={tmp_path / 'pack'}", f"--run={tmp_path / 'run'}"]
+    with pytest.raises(InputError, match="pack: was packed with image=24; the config asks for 32"):
+        TrainingCLI(arguments).fit()
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_pack_is_not_packed_again(tmp_path, pictures):
     config, *data = pictures
     pack.main([config, str(tmp_path / "pack"), *data])

@@ -1,6 +1,7 @@
 """`vitspeech predict`: what it prints and writes, and how it fails."""
 
 import csv
+import itertools
 import os
 import signal
 import stat
@@ -183,9 +184,11 @@ def test_a_table_is_not_resumed_if_files_came_before(command, finished_run, thir
 
 def test_a_killed_command_is_resumed(command, finished_run, thirty, tmp_path, monkeypatch):
     def slow(path, side):
-        time.sleep(0.01)
+        if next(calls) == 20:
+            time.sleep(60)  # the kill comes before the end
         return read_picture(path, side)
 
+    calls = itertools.count()
     whole, table = tmp_path / "whole.csv", tmp_path / "out.csv"
     command("predict", finished_run, thirty, "--out", whole)
     monkeypatch.setattr("vitspeech.data.growing_formats.GrowingCsv.save_s", 0.0)
@@ -199,6 +202,7 @@ def test_a_killed_command_is_resumed(command, finished_run, thirty, tmp_path, mo
     body, end = table.with_name("out.csv.partial"), time.monotonic() + 20
     while not (body.exists() and body.read_bytes().count(b"\n") > 8) and time.monotonic() < end:
         time.sleep(0.002)
+    assert body.read_bytes().count(b"\n") > 8
     os.kill(process, signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
     with body.open("ab") as file:

@@ -12,6 +12,7 @@ from tiny import ROOT
 import vitspeech
 from vitspeech.checkpoint.folder import save
 from vitspeech.commands.stream import print_transcript, until_interrupt
+from vitspeech.data.audio.parts import AudioParts
 from vitspeech.decoding.units import Segment
 from vitspeech.inference.label_stream import LabelStream
 from vitspeech.metrics.intervals import poisson_interval
@@ -31,6 +32,34 @@ def test_stream_prints_words_with_their_times(command, finished_speech_run, word
     assert len(lines) > 2 and all(
         re.fullmatch(r" *\d+\.\d\d – \d+\.\d\d s  \w+ +[01]\.\d\d", line) for line in lines[1:-1]
     )
+
+
+@pytest.mark.parametrize(
+    ("run", "options"),
+    [
+        ("finished_speech_run", ["--threshold", "0.05", "--refractory", "0"]),
+        ("finished_recognizer_run", []),
+        ("finished_labeler_run", []),
+    ],
+)
+def test_the_microphone_is_heard_as_a_file_until_ctrl_c(command, request, words, tmp_path, monkeypatch, run, options):
+    def listen(sample_rate_hz, part_s):
+        for part in AudioParts(words, sample_rate_hz):
+            yield from part.split(round(part_s * sample_rate_hz))
+        signal.raise_signal(signal.SIGINT)
+        yield torch.zeros(1000, dtype=torch.int16)
+
+    folder = request.getfixturevalue(run)
+    if run == "finished_speech_run":
+        model, folder = vitspeech.load(folder), tmp_path / "sure"
+        with torch.no_grad():
+            model.network.head.weight.mul_(20)
+        save(model, folder)
+    first, *lines, _ = command("stream", folder, words, *options).stdout.splitlines()
+    monkeypatch.setattr("vitspeech.inference.microphone.listen", listen)
+    result = command("stream", folder, "--microphone", *options)
+    assert result.returncode == 0 and result.stdout.splitlines() == [first, *lines]
+    assert lines or run == "finished_labeler_run"
 
 
 def test_stream_takes_the_settings_of_the_card_and_says_so(command, finished_speech_run, words, tmp_path):
@@ -65,18 +94,20 @@ def test_stream_says_what_a_model_without_unknown_or_silence_does(
     assert message in result.stderr and len(result.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("threshold", [0.05, 0.999])
-def test_stream_counts_false_alarms_an_hour(command, finished_speech_run, words, tmp_path, threshold):
+def test_stream_counts_false_alarms_an_hour(command, finished_speech_run, words, tmp_path):
     model = vitspeech.load(finished_speech_run)
     with torch.no_grad():
         model.network.head.weight.mul_(20)
     save(model, tmp_path / "sure")
-    *lines, last = command(
-        "stream", tmp_path / "sure", words, "--threshold", threshold, "--no-words"
-    ).stdout.splitlines()
-    count, hours = len(lines) - 2, soundfile.info(words).duration / 3600
-    low, high = poisson_interval(count)
-    assert last == f"false alarms per hour: {count / hours:.1f} (95 % interval {low / hours:.1f} to {high / hours:.1f})"
+    hours, counts = soundfile.info(words).duration / 3600, []
+    for threshold in (0.05, 0.999):
+        result = command("stream", tmp_path / "sure", words, "--threshold", threshold, "--no-words")
+        *lines, last = result.stdout.splitlines()
+        counts.append(count := len(lines) - 2)
+        low, high = (bound / hours for bound in poisson_interval(count))
+        expected = f"false alarms per hour: {count / hours:.1f} (95 % interval {low:.1f} to {high:.1f})"
+        assert last == expected
+    assert counts[0] > counts[1]
 
 
 @pytest.mark.parametrize(

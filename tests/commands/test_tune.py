@@ -28,7 +28,10 @@ def model(finished_speech_run, tmp_path):
 
 def test_tune_writes_thresholds_into_the_card(command, model, folders, monkeypatch):
     def with_note(*args, **options):
-        return replace(measure(*args, **options), notes=["The model has no label unknown."])
+        heard.append(replace(measure(*args, **options), notes=["The model has no label unknown."]))
+        return heard[-1]
+
+    heard = []
 
     monkeypatch.setattr("vitspeech.spotting.measure.measure", with_note)
     rest = ("--keywords", folders[0], "--speech", folders[1], "--split", "all")
@@ -43,6 +46,16 @@ def test_tune_writes_thresholds_into_the_card(command, model, folders, monkeypat
     written = json.loads((model / "card.json").read_text())
     assert set(written["spotting"]["thresholds"]) == set(WORDS)
     assert written["spotting_choice"]["wanted_alarms_per_hour"] == {"speech": 50_000}
+    spotting = vitspeech.load(model).spotting
+    counts = heard[-1].counts(spotting)
+    point = counts.at(spotting.thresholds)
+    record = written["spotting_choice"]
+    assert record["split"] == "all" and record["seed"] == 0 and record["expected_alarms_per_hour"]["speech"] <= 50_000
+    alarms = counts.alarm_rate(point, counts.conditions.index("speech"))["alarms"]
+    assert record["counted"]["speech"]["alarms"] == alarms
+    assert record["missed"] == {
+        name: counts.miss_rate(point, level)["rate"] for level, name in enumerate(counts.levels)
+    }
     assert {key: written[key] for key in card} == card
     assert vitspeech.load(model).spotting.thresholds == written["spotting"]["thresholds"]
 

@@ -65,8 +65,8 @@ def test_processes_divide_an_evaluation_into_the_same_number_of_batches(monkeypa
     divided = parts(monkeypatch, ranks, count, batch, shuffle=False)
     assert len({len(batches) for batches in divided}) == 1
     assert all(len(indices) for batches in divided for indices, _ in batches)
-    items = [index for batches in divided for indices, _ in batches for index in indices.tolist()]
-    assert sorted(items) == list(range(count))
+    items = [[index for indices, _ in batches for index in indices.tolist()] for batches in divided]
+    assert items == [list(range(count))[rank::ranks] for rank in range(ranks)]
 
 
 def test_fewer_items_than_processes_are_refused(monkeypatch):

@@ -1,5 +1,6 @@
 """Downloading a folder: several processes at once, and errors."""
 
+import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -8,6 +9,7 @@ import pytest
 
 from vitspeech.data import downloads
 from vitspeech.data.downloads import download_folder
+from vitspeech.errors import InputError
 
 DURATION_S = 0.3
 
@@ -55,6 +57,16 @@ def test_if_a_download_fails_a_process_that_waits_goes_on(tmp_path):
             first.result(10)
         second.result(10)
     assert len(starts) == 2 and list(tmp_path.iterdir()) == [folder]
+
+
+def test_an_archive_that_is_incomplete_is_named(tmp_path):
+    def download():
+        raise tarfile.ReadError("unexpected end of data")
+
+    with pytest.raises(
+        InputError, match=r"words: downloading failed \(unexpected end of data\); delete what is incomplete"
+    ):
+        download_folder(tmp_path / "words", download)
 
 
 def test_a_folder_that_is_there_is_not_locked(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import random
+import re
 import signal
 import stat
 import time
@@ -174,7 +175,7 @@ def test_a_broken_state_is_one_line_and_without_one_there_are_no_rows(path, whol
     good = json.loads(state.read_text())
     for broken in ("{", "[]", json.dumps(good | {"inputs": -4}), json.dumps(good | {"size": "1"})):
         state.write_text(broken)
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match=re.escape(state.name)):
             grow(path, resume=True)
     state.write_text(json.dumps(good | {"size": 10_000}))
     with pytest.raises(InputError, match=r"(is missing|is shorter than 10,000 bytes); remove"):

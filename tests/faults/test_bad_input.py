@@ -190,7 +190,9 @@ BAD = {
         "predict m {picture}", "altered", copied(lambda m: (m / "model.safetensors").write_bytes(b""))
     ),
     "half of the weights": Bad("predict m {picture}", "not safetensors", weights_with(lambda b: b[: len(b) // 2])),
-    "weights with a huge header": Bad("predict m {picture}", "", weights_with(lambda b: b"\xff" * 8 + b[8:])),
+    "weights with a huge header": Bad(
+        "predict m {picture}", "not safetensors", weights_with(lambda b: b"\xff" * 8 + b[8:])
+    ),
     "a config that is a list": Bad(
         "predict m {picture}", "config.yaml", copied(lambda m: [(m / "config.yaml").write_text("[1]"), seal(m)])
     ),
@@ -214,7 +216,9 @@ BAD = {
     "a function of torch as a network": Bad(
         "predict m {picture}", "torch.hub.load", config_with("network", "class_path", value="torch.hub.load")
     ),
-    "a width that is a text": Bad("predict m {picture}", "m", config_with("network", "init_args", "width", value="x")),
+    "a width that is a text": Bad(
+        "predict m {picture}", "the network cannot be built", config_with("network", "init_args", "width", value="x")
+    ),
     "fewer labels than outputs": Bad("predict m {picture}", "labels", config_with("labels", value=["one"])),
     "a mean that is a text": Bad("predict m {picture}", "mean", config_with("preprocessing", "mean", value="x")),
     "an image of minus one": Bad("predict m {picture}", "image", config_with("preprocessing", "image", value=-1)),
@@ -258,7 +262,7 @@ BAD = {
     "a report in a circle": Bad("compare {run} -o loop", "loop is not a folder", link("loop", "loop")),
     "a released model that is a file": Bad("release {run} file", "file", write("file")),
     "a released model in a folder of other things": Bad("release {run} other", "other", write("other/mine.txt")),
-    "a released model here": Bad("release {run} .", "."),
+    "a released model here": Bad("release {run} .", "the current folder"),
     "an unfinished run": Bad("release empty new", "not a finished run", folder("empty")),
     "samples below a file": Bad("samples file/here", "file", write("file")),
     # Training: options
@@ -288,8 +292,8 @@ BAD = {
     "an image that the patches do not divide": Bad(f"{TRAIN} --model.network.init_args.image=33", "patch"),
     "an image of another size": Bad(f"{TRAIN} --model.network.init_args.image=16", "image"),
     "fewer classes than labels": Bad(f"{TRAIN} --model.network.init_args.classes=3", "classes=3"),
-    "a speech network for pictures": Bad(f"{TRAIN} --model.network=vitspeech.SpeechClassifier", ""),
-    "transcripts of pictures": Bad(f"{TRAIN} --model=vitspeech.Recognition", ""),
+    "a speech network for pictures": Bad(f"{TRAIN} --model.network=vitspeech.SpeechClassifier", "waveforms of shape"),
+    "transcripts of pictures": Bad(f"{TRAIN} --model=vitspeech.Recognition", "Recognition"),
     "a trusted module that does not exist": Bad(f"{TRAIN} --trust=no_such_module", "no_such_module"),
     "a trusted module that is no name": Bad(f"{TRAIN} --trust=-m", "-m"),
     # Training: folders and data

@@ -5,11 +5,15 @@ from matplotlib.axes import Axes
 from vitspeech.plots.curves import draw_learning_curves
 
 
-def test_learning_curves_are_drawn(tmp_path):
+def test_learning_curves_are_drawn(tmp_path, monkeypatch):
+    drawn, plot = [], Axes.plot
+    monkeypatch.setattr(
+        Axes, "plot", lambda axes, *values, **style: drawn.append(values[1]) or plot(axes, *values, **style)
+    )
     draw_learning_curves(
         [{"epoch": "0", "val_loss": "1", "val_accuracy": ".5", "train_loss_epoch": "2"}], tmp_path / "a.png"
     )
-    assert (tmp_path / "a.png").stat().st_size > 5000
+    assert drawn == [(2.0,), (1.0,), (0.5,)] and (tmp_path / "a.png").stat().st_size > 5000
 
 
 def test_curves_show_the_error_rate_if_there_is_one(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard
 from vitspeech.spotting.measure import Plan, heard_words, measure
 from vitspeech.spotting.page import check_report_folder, write_report
-from vitspeech.spotting.sentences import sentences, word_table
+from vitspeech.spotting.sentences import NAMES, main_table, sentences, word_table
 from vitspeech.spotting.streams import Recording, Stream
 from vitspeech.spotting.tables import recording_rows
 
@@ -91,6 +91,26 @@ def test_the_curve_can_be_computed_again_from_the_raw_detections(report):
             assert point["all"]["misses"][level]["missed"] == len(said) - len(found)
         curves.add((round(total, 3), len(found)))
     assert len(curves) > 5  # the curve moves
+
+
+def test_what_the_curve_reaches_is_in_the_summary_and_its_table(report):
+    summary = json.loads((report / "summary.json").read_text())
+    shown = {row[0]: row[1:] for row in main_table(summary)["rows"]}
+    best = []
+    for condition, levels in summary["reached"].items():
+        for level, values in levels.items():
+            points = [point["all"] for point in summary["curve"]]
+            pairs = [(p["alarms"][condition]["per_hour"], p["misses"][level]["rate"]) for p in points]
+            for limit, miss in values["misses_at_alarms_per_hour"].items():
+                assert miss == min((miss for rate, miss in pairs if rate <= float(limit)), default=None)
+                best.append(miss)
+            for limit, rate in values["alarms_per_hour_at_misses"].items():
+                assert rate == min((rate for rate, miss in pairs if miss <= float(limit)), default=None)
+                best.append(rate)
+            cells = shown[f"{NAMES[condition]}; {level}"]
+            misses = values["misses_at_alarms_per_hour"].values()
+            assert cells == ["–" if miss is None else f"{100 * miss:.1f} %" for miss in misses]
+    assert len(shown) == 12 and len({value for value in best if value is not None}) > 1
 
 
 def test_a_match_lies_on_its_word_and_an_extra_does_not(report):

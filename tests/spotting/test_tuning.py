@@ -11,11 +11,12 @@ from spotting_data import spotter, write_speech, write_words
 from vitspeech.decoding.keywords import Detection
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
+from vitspeech.spotting import settings_search
 from vitspeech.spotting.card import check_card, save_settings
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard, judged
 from vitspeech.spotting.measure import Plan, measure
-from vitspeech.spotting.settings_search import table, tune, wanted_rates
+from vitspeech.spotting.settings_search import GRID, Tuned, attempt, rank, table, tune, wanted_rates, with_refractory
 from vitspeech.spotting.streams import Recording, SaidWord, Stream
 from vitspeech.spotting.tuning import STEPS, alarm_rates, choose, tail_rates
 
@@ -117,6 +118,46 @@ def test_settings_are_chosen_with_thresholds_for_every_word(measurement):
     lines = table(tuned, wanted)
     assert "clean" in lines[0] and lines[-1].startswith("3000 ")
     assert sum("not reached" in line for line in lines) == 1 and "not reached" in lines[1]
+
+
+def test_no_token_probability_of_the_grid_is_better_than_the_one_chosen(measurement):
+    wanted = {"speech": 3000.0}
+    tuned = tune(measurement, wanted)
+    first = replace(measurement.listener.settings, refractory_s=0.0)
+    for value in GRID["token_probability"]:
+        assert rank(tuned, wanted) >= rank(
+            attempt(measurement, replace(first, token_probability=value), wanted), wanted
+        )
+
+
+@pytest.mark.parametrize("name", list(GRID))
+@pytest.mark.parametrize("place", [0, -1])
+def test_the_best_value_of_each_setting_is_chosen(measurement, monkeypatch, name, place):
+    best = GRID[name][place]
+    monkeypatch.setattr(settings_search, "rank", lambda tuned, wanted: getattr(tuned.settings, name) == best)
+    monkeypatch.setattr(settings_search, "with_refractory", lambda measurement, tuned: tuned)
+    chosen = tune(measurement, {}).settings
+    others = replace(chosen, thresholds={}, refractory_s=0.0, **{name: best})
+    assert others == replace(measurement.listener.settings, thresholds={}, refractory_s=0.0, **{name: best})
+    assert getattr(chosen, name) == best
+
+
+@pytest.mark.parametrize(("words_s", "expected"), [((2.0, 4.0), 0.3), ((2.0, 2.2), 0.0)])
+def test_a_refractory_period_is_taken_if_it_costs_no_word(words_s, expected):
+    nothing = torch.zeros(0, dtype=torch.int16)
+    speech = Stream("speech", "s", None, nothing, (Recording("s", "s", 0.0, 3600.0, None),))
+    words = list(zip(("go", "stop"), words_s, strict=True))
+    said = tuple(SaidWord(word, f"{start}", "c", start, start + 0.1) for word, start in words)
+    keywords = Stream("keywords", "k", math.inf, nothing, (Recording("k", "k", 0.0, 10.0, None),), said)
+    heard = [Heard(stream, stream.recordings[0].end_s, torch.zeros(0, 2), None) for stream in (speech, keywords)]
+    candidates = [judged(Detection("go", s, s + 0.1, 0.9, s + 0.2), 0, speech) for s in (1.0, 1.2)]  # one sound twice
+    candidates += [judged(Detection(word, s, s + 0.1, 0.9, s + 0.2), 1, keywords) for word, s in words]
+    counts = Counts(["go", "stop"], heard, candidates, 0.0)
+    choice = choose(counts, {})
+    assert choice.point.alarms.sum() == 2 and choice.point.found.sum() == 2
+    tuned = with_refractory(None, Tuned(SpottingSettings(choice.thresholds), choice, counts))
+    assert tuned.settings.refractory_s == expected
+    assert tuned.choice.point.alarms.sum() == (1 if expected else 2) and tuned.choice.point.found.sum() == 2
 
 
 def test_a_rate_that_no_threshold_reaches_names_the_nearest(measurement):

@@ -1,5 +1,7 @@
 """Training the runs of a sweep: what is skipped, resumed, refused, reported; interrupted and failing runs."""
 
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -237,3 +239,13 @@ def test_an_interrupted_sweep_ends_its_run(tmp_path, monkeypatch):
 
 def test_a_folder_with_seed_in_its_name_is_taken_anew():
     assert where_to_run(["--data.root=/mnt/seeds/data"]) == ["--data.root=/mnt/seeds/data"]
+
+
+def test_a_process_that_ignores_sigterm_is_killed():
+    code = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        runs.end(process, 0.2)
+    assert process.returncode == -signal.SIGKILL

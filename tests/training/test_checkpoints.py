@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import pickle
+import random
 import shutil
 import struct
 import zipfile
@@ -109,7 +110,7 @@ BROKEN = {
     "half": (halve, "incomplete"),
     "empty": (lambda path: os.truncate(path, 0), "is empty"),
     "zeros": (zeros, "incomplete"),
-    "garbage": (lambda path: path.write_bytes(os.urandom(70_000)), "incomplete"),
+    "garbage": (lambda path: path.write_bytes(random.Random(0).randbytes(70_000)), "incomplete"),
     "hole": (hole, "is broken"),
     "one bit": (one_bit, r"is broken \(a checksum differs\)"),
     "text": (lambda path: path.write_text("last.ckpt was here\n"), "incomplete"),

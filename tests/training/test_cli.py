@@ -36,6 +36,13 @@ AVERAGED = [
     "--trainer.callbacks+=lightning.pytorch.callbacks.EMAWeightAveraging",
     "--trainer.callbacks.decay=0.9",
 ]
+STOPPED = [
+    "--trainer.callbacks+=lightning.pytorch.callbacks.EarlyStopping",
+    "--trainer.callbacks.monitor=val_loss",
+    "--trainer.callbacks.min_delta=100",  # nothing is better than the first epoch
+    "--trainer.callbacks.patience=1",
+    "--trainer.max_epochs=5",
+]
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -172,6 +179,18 @@ def test_a_run_killed_after_its_last_epoch_still_tests_the_averaged_weights(tmp_
     TrainingCLI([f"--resume={run}"]).train()
     card = json.loads((run / "model/card.json").read_text())
     assert card["commit"] == "c0ffee" and card["resumed"] == [origin]
+    for name, tensor in before.items():
+        assert torch.equal(tensor, weights(run)[name]), name
+
+
+def test_a_run_killed_after_early_stopping_is_not_trained_on(tmp_path):
+    run = tmp_path / "stopped"
+    TrainingCLI([*TINY, *STOPPED, f"--run={run}"]).train()
+    before, metrics = weights(run), (run / "metrics.csv").read_text()
+    assert max(int(row["epoch"]) for row in csv.DictReader(metrics.splitlines())) == 1  # two of five epochs
+    shutil.rmtree(run / "model")
+    TrainingCLI([f"--resume={run}"]).train()
+    assert (run / "metrics.csv").read_text() == metrics
     for name, tensor in before.items():
         assert torch.equal(tensor, weights(run)[name]), name
 

@@ -98,6 +98,7 @@ EMA = "--trainer.callbacks+=lightning.pytorch.callbacks.EMAWeightAveraging"
         (["--trainer.overfit_batches=1"], "use limit_train_batches"),
         (["--trainer.max_time=00:01:00:00"], "trainer.max_time: it would end training before the learning rate"),
         (["--trainer.precision=bf16-true"], "trainer.precision=bf16-true: inputs are in fp32; known: auto, 32-true"),
+        (["--seed_everything=true"], "seed_everything=True: a seed is a number from 0 to 4294967295"),
         (["--seed_everything=-1"], "seed_everything=-1: a seed is a number from 0 to 4294967295"),
         (["--seed_everything=99999999999999999999"], "a seed is a number from 0"),
         (["--data.drawn_from=100000000000000000000"], "drawn_from=100000000000000000000: a seed is a number from 0"),

@@ -44,9 +44,11 @@ def test_encoder_statistics_and_rows_of_known_labels_are_taken(finished_speech_r
     labels = vitspeech.load(finished_speech_run).labels
     assert vitspeech.load(run).labels == ["go", "tree", "stop", "unknown", "silence"] and "go" in labels
     for row, label in enumerate(["go", "tree", "stop", "unknown", "silence"]):
-        is_taken = label in labels
-        assert torch.equal(ours["head.bias"][row], theirs["head.bias"][labels.index(label)]) if is_taken else True
-        assert torch.equal(ours["head.weight"][row], theirs["head.weight"][labels.index(label)]) if is_taken else True
+        if label in labels:
+            assert torch.equal(ours["head.bias"][row], theirs["head.bias"][labels.index(label)])
+            assert torch.equal(ours["head.weight"][row], theirs["head.weight"][labels.index(label)])
+        else:
+            assert not (ours["head.weight"][row] == theirs["head.weight"]).all(1).any()
     printed = capsys.readouterr().out
     assert f"starts from {finished_speech_run}/model: " in printed
     assert "rows of the head: taken go, stop, unknown, silence; new tree\n" in printed
@@ -202,6 +204,9 @@ def test_an_encoder_of_another_task_is_taken(finished_speech_run, tmp_path, caps
     arguments = [*TINY_SEQUENCES, "--trainer.max_epochs=1", "--model.network.init_args.encoder={left: 8, right: 2}"]
     TrainingCLI([*arguments, f"--init_from={finished_speech_run}", f"--run={tmp_path / 'run'}"]).train()
     assert "head.weight" in capsys.readouterr().out
+    taken = set(json.loads((tmp_path / "run/init_from.json").read_text())["taken"])
+    encoder = {name for name in weights(finished_speech_run) if name.startswith("encoder.")}
+    assert encoder and encoder <= taken and any(name.startswith("tokens.") for name in taken)
 
 
 def test_pictures_start_from_a_model_too(finished_run, tmp_path):

@@ -64,6 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.test and not model.card.get("data", {}).get("class_path", "").endswith(".LibriSpeech"):
         raise InputError("--test is for models of LibriSpeech")
     data = card_data(model, options.data, {"test": options.test, "test_speakers": []} if options.test else None)
+    if options.test and data.pack is not None:
+        raise InputError(
+            f"--test: {options.data} has the test set that it was packed with; name the folder of LibriSpeech"
+        )
     folder = model.folder if on_hub(options.checkpoint) else Path(options.checkpoint)
     if options.split == "test":
         card = model.card | {"splits": {}} if options.test else model.card  # another test set than the card's

@@ -3,6 +3,8 @@
 What an interruption leaves is not taken for the data set.
 """
 
+import tarfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +23,7 @@ def download_folder(folder: Path, download: Callable[[], object]) -> None:
         download: Downloads an archive and unpacks it.
 
     Raises:
-        InputError: If the folder is there, but was not completely unpacked.
+        InputError: If the folder is there, but was not completely unpacked, or the archive is incomplete.
     """
     if folder.is_dir() and not unfinished(folder).exists():
         return
@@ -30,7 +32,12 @@ def download_folder(folder: Path, download: Callable[[], object]) -> None:
         if folder.is_dir():  # another process has downloaded it in the meantime
             return
         unfinished(folder).touch()
-        download()
+        try:
+            download()
+        except (RuntimeError, EOFError, tarfile.TarError, zlib.error) as error:
+            raise InputError(
+                f"{folder}: downloading failed ({error}); delete what is incomplete in {folder.parent}, and start again"
+            ) from None
         unfinished(folder).unlink(missing_ok=True)
 
 

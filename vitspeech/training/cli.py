@@ -193,6 +193,8 @@ class TrainingCLI(LightningCLI):
         """Train, from the last checkpoint if there is one."""
         given = self.arguments
         self.model.check_data(self.datamodule)
+        if self.datamodule.pack is not None:
+            self.datamodule.pack.check_arguments(run_folder.test_set(self.config.data.as_dict())["init_args"])
         saved = [name for name in (LAST, PREVIOUS) if given.resume and Path(given.resume, name).exists()]
         source = None if saved else self.config.init_from
         self.transfer = source and find_weights(source, self.model, self.datamodule, given.trust)

@@ -71,10 +71,12 @@ class OpenRun(Callback):
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         checkpoint["metrics"] = self.log.text()
         checkpoint["batches"] = batches_of(trainer)
+        checkpoint["should_stop"] = trainer.should_stop
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self.log.restore(checkpoint["metrics"])
         self.epochs_done, self.batches_done = progress_of(checkpoint)
+        trainer.should_stop = checkpoint.get("should_stop", False)  # `EarlyStopping` has ended training
         trainer.datamodule.begin = self.epochs_done, self.batches_done
         if trainer.strategy.restore_checkpoint_after_setup:
             trainer.fit_loop._combined_loader = None  # made before the checkpoint was read

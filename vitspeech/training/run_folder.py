@@ -30,6 +30,7 @@ from vitspeech import checkpoint
 from vitspeech.checkpoint.folder import RUN_FILES
 from vitspeech.checkpoint.hub import PREFIX as HUB
 from vitspeech.checkpoint.items import TRAINING_ITEMS, split_checksums
+from vitspeech.checkpoint.seeds import without_folders
 from vitspeech.data.files import write_json, write_text
 from vitspeech.data.module import InMemoryData
 from vitspeech.data.utterances.word_sequences import own_manifests
@@ -268,7 +269,7 @@ def is_path(value: Any) -> bool:
 def test_set(data: dict[str, Any]) -> dict[str, Any]:
     """The configuration of a data set without what matters only in training, and without folders of this machine."""
     arguments = {
-        name: test_set(value) if isinstance(value, dict) and "class_path" in value else value
+        name: test_set(value) if isinstance(value, dict) and "class_path" in value else without_folders(value)
         for name, value in (data.get("init_args") or {}).items()
         if name not in TRAINING_ONLY and not is_path(value)
     }

@@ -87,9 +87,9 @@ def test_phonemes_are_spoken_as_the_word_is():
 
 def test_thousands_of_words_are_cheap():
     many = [first + middle + last for first in "bcdfghklmn" for middle in "aeiou" for last in ("tter", "x")]
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(spoken_negatives(KEYWORDS, 5000, [word + end for word in many for end in ("", "le", "ing")])) > 1200
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_words_that_sound_alike_are_refused():

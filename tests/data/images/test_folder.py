@@ -8,6 +8,7 @@ from PIL import Image
 
 from vitspeech.data.images import folder as image_folder
 from vitspeech.data.images.folder import ImageFolder
+from vitspeech.errors import InputError
 
 
 def fill(folder: Path, classes: dict[str, int]) -> Path:
@@ -27,6 +28,12 @@ def test_a_flat_folder_is_split_in_three_without_overlap(tmp_path):
     assert [len(splits[name][0]) for name in ("train", "validation", "test")] == [41, 4, 5]
     assert len({file for files, _ in splits.values() for file in files}) == 50
     assert data.train.inputs.shape == (41, 3, 8, 8)
+
+
+def test_a_class_whose_pictures_are_all_held_out_is_refused(tmp_path):
+    root = fill(tmp_path, {"train/ape": 30, "train/bet": 2})  # by their hashes, both are of the test
+    with pytest.raises(InputError, match="all pictures of bet are held out; add more"):
+        ImageFolder(str(root), image=8).setup("fit")
 
 
 def test_pictures_keep_their_splits_when_others_are_added(tmp_path):

@@ -60,11 +60,8 @@ def test_a_pack_that_was_interrupted_ends_as_one_that_was_not(tmp_path, monkeypa
         patch.setattr(PackWriter, "write_shard", stop)
         with pytest.raises(Stopped):
             written(tmp_path / "again")
-    if shards:
-        with pytest.raises(InputError, match="is not finished; run the same `vitspeech pack` again"):
-            Pack(tmp_path / "again")
-    else:
-        (tmp_path / "again/.train-00009.arrow.0123.draft").unlink()  # there is no pack.json that would claim it
+    with pytest.raises(InputError, match="is not finished; run the same `vitspeech pack` again"):
+        Pack(tmp_path / "again")
     assert contents(written(tmp_path / "again")) == whole
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "again").iterdir()}
     written(tmp_path / "again")  # it is complete
@@ -101,6 +98,26 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "mine/thesis.txt").touch()
     with pytest.raises(InputError, match="mine: holds other files"):
         written(tmp_path / "mine")
+
+
+def test_a_pack_without_items_is_begun_again_with_other_settings(tmp_path, monkeypatch):
+    def stop(self, file, rows):
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PackWriter, "write_shard", stop)
+        with pytest.raises(Stopped):
+            written(tmp_path / "pack", shard_mb=0.3)
+    assert check_pack(written(tmp_path / "pack"), progress=False) == 420
+
+
+def test_arguments_that_choose_items_are_compared(tmp_path):
+    source = {"class_path": "Shapes", "init_args": {"count": 300, "words": ["a", "b"], "older": 1}}
+    pack(Shapes(count=300), tmp_path / "pack", source, **OPTIONS)
+    made = Pack(tmp_path / "pack")
+    made.check_arguments({"count": 300, "words": ["a", "b"], "newer": None})
+    with pytest.raises(InputError, match=r"was packed with words=\['a', 'b'\]; the config asks for \['a'\]"):
+        made.check_arguments({"count": 300, "words": ["a"]})
 
 
 def test_items_that_changed_since_packing_was_interrupted_are_noticed(tmp_path, monkeypatch):
@@ -264,7 +281,10 @@ def test_items_that_cannot_be_read_are_left_out_up_to_a_share(tmp_path):
             writer.write(split, Entries(read, describe, 300))
         writer.finish()
 
-    write(tmp_path / "pack", 0.01)
+    with pytest.warns(
+        UserWarning, match=r"^3 of 300 items of \w+ cannot be read and are left out; first 3\.png: empty"
+    ):
+        write(tmp_path / "pack", 0.01)
     made = Pack(tmp_path / "pack")
     kept = [index for index in range(300) if index not in (3, 150, 299)]
     assert made.item_labels("train").tolist() == kept

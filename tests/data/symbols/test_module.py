@@ -105,6 +105,10 @@ def test_the_plus_sign_is_an_input_symbol_alone():
         ({"shortest": 11}, "shortest=11 is not a number from 1 to 10"),
         ({"longest": 1001}, "longest=1001 is not a number from 1 to 1000"),
         ({"longer": [12, 10]}, "longer=10 is not a number from 11 to 2000"),
+        (
+            {"task": "add", "symbols": 2, "longest": 4},
+            "there are only 256 inputs to learn from; use more symbols or longer",
+        ),
         ({"symbols": 2, "longest": 7}, "there are only 254 inputs to learn from; use more symbols or longer sequences"),
     ],
 )

@@ -416,6 +416,14 @@ def test_an_altered_manifest_is_refused_before_training(made, file):
             ask(made(manifests=[str(file)]))
 
 
+def test_test_utterances_without_a_manifest_are_composed_before_training(made, monkeypatch):
+    splits, sampler = [], WordSequences.sampler
+    monkeypatch.setattr(WordSequences, "sampler", lambda self, split: splits.append(split) or sampler(self, split))
+    data = made("fit")
+    assert splits.count("test") == 1
+    assert data.read("test") is data.test_sets()["drawn"] and splits.count("test") == 1
+
+
 def test_what_a_manifest_names_is_checked_before_training_and_read_once(made, file, monkeypatch):
     splits, sampler = [], WordSequences.sampler
     monkeypatch.setattr(WordSequences, "sampler", lambda self, split: splits.append(split) or sampler(self, split))

@@ -1,6 +1,7 @@
 """Writing a pack: item by item, so that a split need not fit into memory, and going on after an interruption."""
 
 import hashlib
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -89,13 +90,17 @@ class PackWriter:
         folder.mkdir(parents=True, exist_ok=True)
         for draft in folder.glob(".*.draft"):  # of a start that was killed
             draft.unlink()
+        if not self.complete:
+            self.save()  # a start that is killed before the first shard is complete can go on, too
 
     def go_on(self, written: dict[str, Any]) -> None:
-        """Take over the shards of an earlier start.
+        """Take over the shards of an earlier start, if there are any.
 
         Raises:
             InputError: If it was another data set.
         """
+        if not any(written["splits"].values()):
+            return
         for name in [name for name in self.description if name not in WRITTEN]:
             if written.get(name) != self.description[name]:
                 raise InputError(
@@ -146,6 +151,9 @@ class PackWriter:
                 self.save()
         if not shards:
             raise InputError(f"{self.folder}: no item of {split} can be read")
+        if broken:
+            count = f"{len(broken):,} of {entries.count:,} items of {split} cannot be read"
+            warnings.warn(f"{count} and are left out; first {broken[0]['error']}", stacklevel=2)
         self.write_index(split)
 
     def rows(

@@ -261,6 +261,22 @@ class Pack:
                     f"{self.folder}: was packed with {name}={self.preprocessing.get(name)}; the config asks for {value}"
                 )
 
+    def check_arguments(self, arguments: dict[str, Any]) -> None:
+        """Refuse a pack of other items than the config asks for, since its own are used, and the card names the config.
+
+        Args:
+            arguments: Those of the data set in the config that choose its items.
+
+        Raises:
+            InputError: If the pack was written with another value of one of them.
+        """
+        packed = self.description["data"].get("init_args", {})
+        for name in packed.keys() & arguments.keys():
+            if packed[name] != arguments[name]:
+                raise InputError(
+                    f"{self.folder}: was packed with {name}={packed[name]}; the config asks for {arguments[name]}"
+                )
+
 
 def check_size(file: Path, size: int) -> None:
     """Check that a file of a pack is there, as large as it was written.

@@ -83,7 +83,11 @@ class SymbolTasks(InMemoryData):
             check_number("longer", length, longest + 1, 2 * LONGEST)
         self.task, self.size, self.count, self.drawn_from = task, symbols, count, drawn_from
         self.lengths, self.longer = (shortest, longest), list(longer)
-        possible = sum(symbols**length for length in range(shortest, longest + 1)) ** (2 if task == "add" else 1)
+        lengths = range(shortest, longest + 1)
+        if task == "add":  # two numbers, which do not begin with 0
+            possible = sum((symbols - (length > 1)) * symbols ** (length - 1) for length in lengths) ** 2
+        else:
+            possible = sum(symbols**length for length in lengths)
         if possible < FEWEST_INPUTS:
             raise InputError(f"there are only {possible} inputs to learn from; use more symbols or longer sequences")
         self.labels = [str(number) for number in range(symbols)]

@@ -102,12 +102,8 @@ class WordSequences(UtteranceData):
         return SampledUtterances(sampler, self) if split == "train" else self.fixed_utterances(split, sampler)
 
     def check_test(self) -> None:
-        """Check that the words, clips and noise of the manifests exist. They are kept, so nothing is read twice.
-
-        Without manifests the test utterances are composed like those of training.
-        """
-        if self.manifests:
-            self.test_sets()
+        """Check that the words, clips and noise of the test utterances exist. They are kept and not read again."""
+        self.test_sets()
 
     def test_sets(self) -> dict[str, "FixedUtterances"]:
         """The test sets by the names of their manifests; without manifests one, called `drawn`."""
