@@ -95,7 +95,8 @@ class ImageFolder(ImageData):
             for split in ("train", *missing):
                 indices = [index for index, its_split in enumerate(assigned) if its_split == split]
                 splits[split] = [files[index] for index in indices], labels[indices]
-        if held_out := [name for index, name in enumerate(self.labels) if not (splits["train"][1] == index).any()]:
+        trained = set(splits["train"][1].tolist())
+        if held_out := [name for index, name in enumerate(self.labels) if index not in trained]:
             raise InputError(f"{self.root}: all pictures of {', '.join(held_out)} are held out; add more")
         return splits
 

@@ -271,10 +271,11 @@ class Pack:
             InputError: If the pack was written with another value of one of them.
         """
         packed = self.description["data"].get("init_args", {})
-        for name in packed.keys() & arguments.keys():
-            if packed[name] != arguments[name]:
+        for name, value in packed.items():
+            asked = arguments.get(name, value)
+            if asked != value:
                 raise InputError(
-                    f"{self.folder}: was packed with {name}={packed[name]}; the config asks for {arguments[name]}"
+                    f"{self.folder}: was packed with {name}={value!s:.200}; the config asks for {asked!s:.200}"
                 )
 
 
