@@ -65,3 +65,7 @@ def test_names_that_are_not_utf_8_are_printed_as_they_are(monkeypatch):
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(output, "utf-8"))
     command_line.run(lambda: print(os.fsdecode(b"bad\xff.jpg")), "vitspeech predict")
     assert output.getvalue() == b"bad\xff.jpg\n"
+
+
+def test_a_message_is_one_line_and_does_not_move_the_cursor():
+    assert command_line.one_line("a \n b\x1b[31m\x9b1m.wav \r\n café\udcff") == r"a b\x1b[31m\x9b1m.wav " + "café\udcff"

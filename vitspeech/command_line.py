@@ -212,8 +212,8 @@ class UnreadFiles:
 
 
 def one_line(text: object) -> str:
-    """The message of an error, or the name of a file, in one line."""
-    return " ".join(str(text).split())
+    """The message of an error, or the name of a file, in one line, with escapes for control characters."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], " ".join(str(text).split()))
 
 
 def run(command: Callable[[], None], name: str) -> None:

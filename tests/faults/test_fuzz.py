@@ -56,14 +56,14 @@ def fuzz(name: str, folder: Path, prepare: Callable[[Random], Callable[[], objec
                 warnings.simplefilter("ignore")
                 read()
         except (InputError, OSError) as error:
-            assert "\n" not in str(error).strip() and len(str(error)) < 2000
+            assert "\n" not in str(error).strip() and "\x1b" not in str(error) and len(str(error)) < 2000
             refused += 1
         except BaseException as error:
             raise AssertionError(f"{name}, case {number}: {type(error).__name__}: {error}") from error
         if time.monotonic() - start > SECONDS:
             break
     print(f"{name}: {number + 1} cases, {refused} refused")
-    assert "VITSPEECH_FUZZ" in os.environ or 0 < refused <= number
+    assert "VITSPEECH_FUZZ" in os.environ or 0 < refused <= max(number, 1000)  # of many, some can be read
 
 
 @pytest.fixture
@@ -275,6 +275,7 @@ def test_checkpoints(tmp_path, finished_run, monkeypatch):
     cli = TrainingCLI([f"--resume={finished_run}"])
     cli.datamodule.setup("fit")
     cli.trainer.strategy.connect(cli.model)
+    cli.trainer._data_connector.attach_datamodule(cli.model, cli.datamodule)
 
     def prepare(random):
         change = random.choice((mutated_bytes, mutated_archive, mutated_checkpoint))

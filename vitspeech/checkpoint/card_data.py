@@ -51,7 +51,8 @@ def card_data(model: Model, root: str | None, changes: Mapping[str, Any] | None 
         data.manifests = [find_manifest(name, folders) for name in data.manifests]
     if list(data.labels) != list(model.labels):
         names = sorted(set(data.labels) - set(model.labels)) or sorted(set(model.labels) - set(data.labels))
-        raise InputError(f"classes of the data and of the model differ: {', '.join(names) or 'in their order'}")
+        which = ", ".join(map(shown, names)) or "in their order"
+        raise InputError(f"classes of the data and of the model differ: {which}")
     return data
 
 
