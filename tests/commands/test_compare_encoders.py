@@ -107,3 +107,18 @@ def test_tiny_encoders_are_measured(command, tmp_path, finished_speech_run):
     row = next(line for line in result.stdout.splitlines() if line.startswith("| truncated | 1 |") and "/ " in line)
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert float(cells[4]) > 0 and int(cells[7]) > 85 and "no path" not in cells[8]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--clips", "1"], "--clips 1: an interval needs at least 2"),
+        (
+            ["--configs", "encoders/full", "windows/mlp-9"],
+            "windows/mlp-9: trains on the utterances of WordSequences; give configs of classifiers of clips",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_training(command, tmp_path, fake, arguments, message):
+    assert message in one_line(command("compare-encoders", "-o", tmp_path / "new", *arguments))
+    assert fake == [] and not (tmp_path / "new").exists()

@@ -11,6 +11,7 @@ import torch
 from torch.testing import assert_close
 
 from vitspeech import checkpoint
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models import SpeechClassifier, SpeechCNN
 from vitspeech.receptive import comparison
@@ -61,6 +62,30 @@ def test_a_second_size_that_cannot_be_taken_is_named_and_the_rest_is_there(pictu
     assert [(state.trained, state.size) for state in result.states] == [(True, 32), (False, 32)]
     assert result.main is result.states[0] and result.untrained is result.states[1] and result.larger is None
     assert result.heads is not None and result.visible is not None and len(result.examples) == 3
+
+
+def test_an_image_of_eight_pixels_is_measured(finished_run):
+    subjects = [subject(str(finished_run))]
+    (result,) = compare(subjects, sample_for(subjects, None, 4), quick(factors=(0.25,)))
+    assert len(result.states) == 2 and result.visible is not None
+
+
+def test_a_first_size_at_which_the_network_fails_is_named(finished_run, monkeypatch):
+    def fails(*_, **__):
+        raise RuntimeError("output size is too small")
+
+    monkeypatch.setattr(comparison, "measure_state", fails)
+    subjects = [subject(str(finished_run))]
+    with pytest.raises(InputError, match="32 px, trained: output size is too small"):
+        compare(subjects, sample_for(subjects, None, 4), quick())
+
+
+def test_speech_without_a_log_mel_front_end_is_refused(finished_speech_run, monkeypatch):
+    monkeypatch.setattr(comparison, "build_network", lambda *_, **__: (torch.nn.Conv1d(1, 1, 3), None))
+    one = subject(str(finished_speech_run))
+    raw = torch.zeros(2, 16_000, dtype=torch.int16)
+    with pytest.raises(InputError, match="Conv1d has no log-mel front end as `tokens`"):
+        comparison.measure_state(one, raw, ["body"], trained=True, size=1.0, cumulative_only=True)
 
 
 def test_every_state_has_the_layers_of_the_network(pictures):

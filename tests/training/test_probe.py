@@ -177,6 +177,12 @@ def test_the_picture_has_a_line_through_the_means_and_a_point_for_each_run(tmp_p
     assert sorted(line.get_ydata()[0] for line in points) == pytest.approx([60, 60, 70, 70, 80, 80, 90, 90])
 
 
+def test_six_configs_have_six_lines(tmp_path):
+    row = {"model": "ViT", "parameters": 9, "distance_px": 5, "seed": 0, "accuracy": 0.6, "interval": [0.5, 0.7]}
+    draw({"rows": [row | {"config": f"mine/{number}"} for number in range(6)]}, tmp_path / "probe.png")
+    assert (tmp_path / "probe.png").stat().st_size > 0
+
+
 def test_a_real_probe_broken_off_in_a_run_ends_as_one_left_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(two_marks, "EVALUATION_COUNT", 40)
     monkeypatch.chdir(tmp_path)

@@ -69,8 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.sweep.sweep import exit_with, list_runs, sweep
 
     measure.check_counts(batch=options.batch, repeats=options.repeats, clips=options.clips)
+    if options.clips < 2:
+        raise InputError("--clips 1: an interval needs at least 2")
     measure.check_device(options.device)
     plan = make_plan(options.configs, options.seeds, options.output, overrides=overrides, trust=options.trust)
+    for config in options.configs:
+        refuse_utterances(config)
     note = partial(print, flush=True)
     if options.dry_run:
         list_runs(plan, note)
@@ -93,6 +97,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             note(line)
         note(f"\n{', '.join(str(plan.folder / f'encoders.{ending}') for ending in ('md', 'csv', 'json', 'png'))}")
     exit_with("compare-encoders", failures, plan)
+
+
+def refuse_utterances(config: str) -> None:
+    """Raise an InputError if a config names a data set of utterances, of which no clips are taken."""
+    from vitspeech import data
+    from vitspeech.training.configs import config_chain, find_config, read_config
+
+    parts = [read_config(file).get("data") for file in config_chain(find_config(config))]
+    names = [part["class_path"] for part in parts if isinstance(part, dict) and "class_path" in part]
+    kind = getattr(data, str(names[-1]).rpartition(".")[2], None) if names else None
+    if isinstance(kind, type) and issubclass(kind, data.UtteranceData):
+        raise InputError(f"{config}: trains on the utterances of {kind.__name__}; give configs of classifiers of clips")
 
 
 def measure_all(

@@ -171,7 +171,9 @@ def measure(
             result.states.append(state)
         except (ValueError, AssertionError, RuntimeError) as error:  # raised by timm networks when they run
             if not result.states:
-                raise
+                if isinstance(error, InputError):
+                    raise
+                raise InputError(f"{subject.name}, {description}: {error}") from error
             result.missing[description] = str(error)
         finish_step()
     if not subject.trained:
@@ -210,6 +212,8 @@ def measure_state(
     """The fields of one model in one state; `cumulative_only` as in `effective_fields`."""
     inputs = subject.inputs(raw, size)
     network, zero_init = build_network(subject, inputs, size, trained=trained)
+    if subject.takes_audio and not hasattr(getattr(network, "tokens", None), "log_mel"):
+        raise InputError(f"{subject.name}: {type(network).__name__} has no log-mel front end as `tokens`")
     if names is None:
         layers = subject.layers(network, inputs)
     else:
@@ -251,7 +255,7 @@ def measure_visible_accuracy(subject: Subject, network: nn.Module, sample: Sampl
     if not subject.takes_audio:
         # Between the distances from the center of an even side, which are n + 1/2.
         radii = (torch.tensor(RADII) * inputs.shape[-1]).round().unique() - 0.5
-        return visible_accuracy(network, inputs, labels, radii.tolist())
+        return visible_accuracy(network, inputs, labels, radii[radii > 0].tolist())
     log_mel = network.tokens.log_mel
     with torch.no_grad():
         frames = log_mel(inputs)[:, None]

@@ -45,7 +45,7 @@ def probe_distance(
     Runs that are finished are not repeated, and interrupted runs are resumed.
 
     Args:
-        configs: Configs on `TwoMarks`, or on another data set with a `distance`: files or names of shipped ones.
+        configs: Configs on `TwoMarks`: files or names of shipped ones.
         distances: Distances between the marks, in pixels.
         folder: The folder for runs, `probe.json` and `probe.png`.
         seeds: Runs per config and distance. They differ in initialization and the order of images, not in the images.
@@ -140,7 +140,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
             100 * mean(row["accuracy"] for row in runs if row["distance_px"] == distance) for distance in distances
         ]
         label = f"{first['model']}, {first['parameters']:,} parameters ({name})"
-        axes.plot(distances, means, dashes, marker=marker, color=color, label=label)
+        axes.plot(distances, means, linestyle=dashes, marker=marker, color=color, label=label)
     axes.axhline(100 * CHANCE, color="0.4", linestyle=(0, (2, 3)), label="chance")
     axes.set(xlabel="distance between the two marks (px)", ylabel="accuracy on test pictures (%)")
     axes.set_xticks(sorted({row["distance_px"] for row in rows}))

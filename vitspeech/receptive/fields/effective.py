@@ -146,6 +146,7 @@ class Probe:
             return None
         grid = self.layer.grid(output)
         spans = [self.spans(origin, unit) for unit in self.units]
+        unread = any(self.read(origin, unit) is None for unit in self.units)
         shape = origin.grid(source).shape[2:]
         recentered = [True, not (origin.in_time and shape[1] > 1)]
         sides = [2 * size - 1 if moves else size for size, moves in zip(shape, recentered, strict=True)]
@@ -174,17 +175,27 @@ class Probe:
         )
         relative = tuple(Span(span.low - span.center, span.high - span.center, 0) for span in spans[0])
         coverage = seen / (len(self.units) * self.probes)
-        field = Field(canvas, coverage, rows, columns, relative, self.units, base, outside / max(total, 1e-300))
+        outside = outside / max(total, 1e-300)
+        field = Field(canvas, coverage, rows, columns, relative, self.units, base, outside, unread)
         return replace(field, energy=canvas / seen.clamp(min=1) * field.counted)
 
-    def spans(self, origin: Layer, unit: tuple[int, int]) -> Spans:
-        """The unit's theoretical field in `origin`; where the graph can't be read, everything, with its own center."""
+    def shapes(self, origin: Layer) -> tuple[torch.Size, torch.Size]:
+        """Rows and columns of this layer and of `origin`."""
+        layers = (self.layer, origin)
+        return tuple(layer.grid(self.outputs[layer.name]).shape[2:] for layer in layers)
+
+    def everything(self, origin: Layer, unit: tuple[int, int]) -> Spans:
+        """All of `origin`, around the place of the unit."""
+        here, there = self.shapes(origin)
+        return tuple(Span(-inf, inf, (unit[axis] + 0.5) * there[axis] / here[axis] - 0.5) for axis in (0, 1))
+
+    def read(self, origin: Layer, unit: tuple[int, int]) -> Spans | None:
+        """The unit's theoretical field in `origin`; `None` where the graph can't be read."""
         output, source = self.outputs[self.layer.name], self.outputs[origin.name]
-        here, there = self.layer.grid(output).shape[2:], origin.grid(source).shape[2:]
-        fallback = tuple(Span(-inf, inf, (unit[axis] + 0.5) * there[axis] / here[axis] - 0.5) for axis in (0, 1))
+        here, there = self.shapes(origin)
         spans = self.reader.field(output, source, unit)
         if spans is None:
-            return fallback
+            return None
         # Merging positions by reshaping (Swin) leaves no stride in the graph; the grid is then not centered.
         first, second = (self.reader.field(output, source, (number, number)) for number in (0, 1))
         for axis in (0,) if origin.in_time else (0, 1):
@@ -192,8 +203,12 @@ class Probe:
             grid_center = first[axis].center + stride * (here[axis] - 1) / 2
             # Symmetric padding and rows left over at the end move the center by less than half a stride.
             if abs(grid_center - (there[axis] - 1) / 2) >= stride / 2:
-                return fallback
+                return None
         return spans
+
+    def spans(self, origin: Layer, unit: tuple[int, int]) -> Spans:
+        """The unit's theoretical field in `origin`; where the graph can't be read, everything."""
+        return self.read(origin, unit) or self.everything(origin, unit)
 
     def central_units(self, origin: Layer, units: int) -> list[tuple[int, int]]:
         """At most `units` units whose centers lie in the middle half of `origin`; see `units.py`."""

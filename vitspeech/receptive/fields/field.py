@@ -38,6 +38,7 @@ class Field:
         units: The measured units as (row, column) of the layer.
         center: Row and column of the source at the center of the first unit.
         outside: Fraction of the energy outside the theoretical field; zero up to rounding if that field is right.
+        unread: Whether the graph could not be read, so that `theoretical` is everything.
     """
 
     energy: Tensor
@@ -48,11 +49,12 @@ class Field:
     units: list[tuple[int, int]]
     center: tuple[float, float]
     outside: float
+    unread: bool = False
 
     @property
     def known(self) -> bool:
-        """Whether the theoretical field is known: it contains all the energy, so no operation was misread."""
-        return self.outside < ROUNDING
+        """Whether the theoretical field is known: it was read and contains all the energy."""
+        return not self.unread and self.outside < ROUNDING
 
     @property
     def size(self) -> int:
