@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from vitspeech import checkpoint
 from vitspeech.data.images.module import normalize
 from vitspeech.errors import InputError
-from vitspeech.models import SpeechTranscriber, TimmModel, ViT
+from vitspeech.models import MaskedSpeechModel, SpeechTranscriber, TimmModel, ViT
 from vitspeech.receptive.fields.default_layers import default_layers
 from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.heads.weights import unwrapped
@@ -186,6 +186,10 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False, tru
             raise InputError(f"{name}: takes symbols; give a model that takes pictures or audio")
         if isinstance(model.network, SpeechTranscriber):
             raise InputError(f"{name}: SpeechTranscriber also takes a transcript; give a model that takes audio only")
+        if isinstance(model.network, MaskedSpeechModel):
+            raise InputError(
+                f"{name}: MaskedSpeechModel hides parts of its input; give a model that was trained from it"
+            )
         takes_audio = "sample_rate_hz" in model.preprocessing
         own_size = model.preprocessing.get("seconds", 1.0) if takes_audio else model.preprocessing["image"]
         labels = None if "units" in model.preprocessing else model.labels

@@ -5,7 +5,7 @@ Shapes: B inputs, I rows, J columns of offsets around the unit.
 
 from dataclasses import replace
 from functools import partial
-from math import inf, sqrt
+from math import inf, nan, sqrt
 
 import pytest
 import torch
@@ -249,6 +249,9 @@ def test_frequency_is_that_of_the_bins_share():
     approximately(alone, effective_bins=1, low_hz=500 + 600 * 0.05, high_hz=500 + 600 * 0.95)
     even = extent_in_frequency(in_time(SHARES, bins=(1.0, 1, 1, 1, 1)), centers)
     approximately(even, effective_bins=5, low_hz=200 * 0.25, high_hz=2300 + 1600 * 0.75)
+    centers[2] = nan  # a filter without an FFT bin, which lies between its neighbors
+    alone = extent_in_frequency(in_time(SHARES, bins=(0.0, 0, 1, 0, 0)), centers)
+    approximately(alone, effective_bins=1, low_hz=600 + 600 * 0.05, high_hz=600 + 600 * 0.95)
 
 
 # Intervals.

@@ -266,10 +266,20 @@ def test_patches_and_stacked_frames_see_what_they_are_cut_from():
     assert rows == Span(6, 8, 7) and (columns.low, columns.high) == (-inf, inf)
 
 
-def test_padding_shifts_the_field():
+@pytest.mark.parametrize("kind", [nn.MaxPool1d, nn.AvgPool1d])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(2, 2, 0), (3, 1, 0), (3, 2, 1)])
+def test_pooling_in_time_moves_in_time(kind, kernel, stride, padding):
+    frames = torch.rand(1, 4, 12, requires_grad=True)
+    rows, columns = GraphReader().field(kind(kernel, stride, padding)(frames), frames, (3, 0))
+    low = 3 * stride - padding
+    assert (rows.low, rows.high) == (low, low + kernel - 1) and (columns.low, columns.high) == (-inf, inf)
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate"])
+def test_padding_shifts_the_field(mode):
     class Padded(nn.Module):
         def forward(self, x):
-            return F.pad(x, (5, 1, 2, 7))
+            return F.pad(x, (5, 1, 2, 7), mode=mode)
 
     x = torch.randn(1, 1, 11, 13, requires_grad=True)
     network = Padded()

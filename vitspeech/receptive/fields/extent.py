@@ -16,6 +16,7 @@ J columns.
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -152,7 +153,9 @@ def extent_in_frequency(field: Field, centers_hz: Tensor) -> Numbers:
 def measure_frequency(field: Field, p: Tensor, *, centers_hz: Tensor) -> dict[str, Tensor]:
     """The numbers of `extent_in_frequency` for distributions over the offsets of a field: (K, P) -> (K,) each."""
     p = p.unflatten(1, (len(field.rows), -1)).sum(1)
-    centers = centers_hz.double().cpu()
+    bins, centers = numpy.arange(len(centers_hz)), centers_hz.double().cpu().numpy()
+    has_lines = numpy.isfinite(centers)  # a filter without an FFT bin has no center of its own
+    centers = torch.from_numpy(numpy.interp(bins, bins[has_lines], centers[has_lines]))
     midpoints = (centers[1:] + centers[:-1]) / 2
     lowest, highest = (2 * centers[0] - midpoints[0]).clamp(min=0), 2 * centers[-1] - midpoints[-1]
     upper_edges = torch.cat((midpoints, highest[None]))

@@ -95,16 +95,20 @@ def convolution_rule(node: Node) -> Rule:
 
 
 def pooling_rule(node: Node) -> Rule:
-    """From the node's settings."""
+    """From the node's settings. Pooling in time is pooling of images, to which an axis of one row was added before."""
     kernel = node._saved_kernel_size
     dilation = getattr(node, "_saved_dilation", [1] * len(kernel))
     # The stride of a pooling defaults to its kernel.
-    return kernel_rule(kernel, node._saved_stride or kernel, node._saved_padding, dilation)
+    settings = kernel, node._saved_stride or kernel, node._saved_padding, dilation
+    before = node.next_functions[0][0]
+    in_time = len(kernel) == 2 and kernel[0] == 1 and before is not None and before.name().startswith("Unsqueeze")
+    return kernel_rule(*(setting[1:] if in_time else setting for setting in settings))
 
 
 def padding_rule(node: Node) -> Rule:
     """Padding shifts positions; PyTorch lists the last axis, the columns, first."""
-    before = list(node._saved_pad[::2])[::-1]
+    pad = node._saved_pad if hasattr(node, "_saved_pad") else node._saved_padding  # of zeros, or of the input
+    before = list(pad[::2])[::-1]
     ones = [1] * len(before)
     return kernel_rule(ones, ones, before, ones)
 
@@ -124,6 +128,8 @@ RULES: dict[str, Callable[[Node], Rule]] = {
     "MaxPool2DWithIndicesBackward": pooling_rule,
     "AvgPool2DBackward": pooling_rule,
     "ConstantPadNdBackward": padding_rule,
+    "ReflectionPad": padding_rule,
+    "ReplicationPad": padding_rule,
     "MeanBackward1": mean_rule,
 } | dict.fromkeys(
     (
