@@ -261,7 +261,7 @@ def test_a_card_can_name_nothing_but_data_sets(finished_run):
 def test_classes_that_the_model_does_not_know_are_named(finished_run):
     model = vitspeech.load(finished_run)
     model.labels = [label for label in model.labels if label != "heart"]
-    with pytest.raises(ValueError, match="differ: heart"):
+    with pytest.raises(ValueError, match="differ: 'heart'"):
         card_data(model, None)
 
 
