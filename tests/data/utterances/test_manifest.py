@@ -160,7 +160,7 @@ def test_a_manifest_of_no_utterances_is_refused(tmp_path):
         (line(samples="20011"), "not supported between|unsupported operand"),
         (line(samples=None), "not supported between|unsupported operand"),
         (line(noise=[]), r"noise=\[\] is not a recording with its first sample"),
-        (line(noise="hiss"), "noise=hiss is not a recording"),
+        (line(noise="hiss"), "noise='hiss' is not a recording"),
         (line(noise=["hiss", -1]), r"noise=\['hiss', -1\] is not a recording"),
         (line(noise=["hiss", 1.5]), r"noise=\['hiss', 1.5\] is not a recording"),
         (line(snr_db="loud"), "must be real number"),

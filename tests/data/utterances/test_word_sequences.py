@@ -367,8 +367,8 @@ def test_a_manifest_that_comes_with_the_package_goes_by_its_name(made, file, mon
     ("changes", "message"),
     [
         ({"words": ["go", "banana", "stop"]}, "the word 'banana' is outside the vocabulary.*seven.*go.*stop"),
-        ({"clips": ["go/0", "go/7001", "stop/0"]}, "the clip go/.* is not in the test split"),
-        ({"noise": ["wind", 0]}, "the noise wind does not exist"),
+        ({"clips": ["go/0", "go/7001", "stop/0"]}, "the clip 'go/.*' is not in the test split"),
+        ({"noise": ["wind", 0]}, "the noise 'wind' does not exist"),
     ],
 )
 def test_what_the_source_has_not_is_named_with_its_line(made, file, changes, message):
@@ -383,7 +383,7 @@ def test_a_clip_of_another_split_is_named_with_its_line(made, source, file):
     other = next(clip for clip in source.word_clips("train") if clip.name not in known)
     utterance = read_manifest(file)[4]
     altered(file, 5, words=[other.word, *utterance.words[1:]], clips=[other.name, *utterance.clips[1:]])
-    with pytest.raises(ValueError, match=f"line 5: the clip {other.name} is not in the test split"):
+    with pytest.raises(ValueError, match=f"line 5: the clip '{other.name}' is not in the test split"):
         made(manifests=[str(file)]).read("test")
 
 
@@ -391,7 +391,7 @@ def test_a_clip_of_another_word_is_named_with_its_line(made, source, file):
     said = read_manifest(file)[2].words
     other = next(word for word in source.words if word != said[0])
     altered(file, 3, words=[other, *said[1:]])
-    with pytest.raises(ValueError, match=f"line 3: the clip {said[0]}/.* contains '{said[0]}', not '{other}'"):
+    with pytest.raises(ValueError, match=f"line 3: the clip '{said[0]}/.*' contains '{said[0]}', not '{other}'"):
         made(manifests=[str(file)]).read("test")
 
 
@@ -401,7 +401,7 @@ def test_a_cut_that_its_clip_does_not_hold_is_named_with_its_line(made, source, 
     cuts = [[1, length], *utterance.cuts[1:]]
     made(manifests=[str(altered(file, 2, cuts=cuts))]).read("test")
     altered(file, 2, cuts=[[2, length + 1], *utterance.cuts[1:]])
-    with pytest.raises(ValueError, match=f"line 2: the clip {utterance.clips[0]} is not .* or shorter than its cut"):
+    with pytest.raises(ValueError, match=f"line 2: the clip '{utterance.clips[0]}' is not .* or shorter than its cut"):
         made(manifests=[str(file)]).read("test")
 
 
@@ -430,7 +430,7 @@ def test_what_a_manifest_names_is_checked_before_training_and_read_once(made, fi
     data = made("fit", manifests=[str(file)])
     assert data.read("test") is data.test_sets()["three-or-four"] and splits.count("test") == 1
     altered(file, 2, noise=["wind", 0])
-    with pytest.raises(ValueError, match="line 2: the noise wind does not exist"):
+    with pytest.raises(ValueError, match="line 2: the noise 'wind' does not exist"):
         made("fit", manifests=[str(file)])
 
 

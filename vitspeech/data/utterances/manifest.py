@@ -102,14 +102,15 @@ def check_utterance(utterance: Utterance) -> None:
         raise InputError(f"words, clips, cuts and starts have different lengths: {', '.join(map(str, lengths))}")
     for word, (first, last), start in zip(utterance.words, utterance.cuts, utterance.starts, strict=True):
         if not 0 <= first < last or not 0 <= start <= utterance.samples - (last - first):
-            raise InputError(f"{word!r}, cut {first} to {last}, does not fit at {start} of {utterance.samples} samples")
+            cut = f"cut {first!r} to {last!r}"
+            raise InputError(f"{word!r}, {cut}, does not fit at {start!r} of {utterance.samples!r} samples")
     if [type(part) for part in utterance.noise] != [str, int] or not 0 <= utterance.noise[1] < LAST_SAMPLE:
-        raise InputError(f"noise={utterance.noise} is not a recording with its first sample")
+        raise InputError(f"noise={utterance.noise!r} is not a recording with its first sample")
     positions = (utterance.samples, *utterance.starts, *(position for cut in utterance.cuts for position in cut))
     if not all(isinstance(position, int) for position in positions) or not math.isfinite(utterance.snr_db):
-        raise InputError(f"a number of samples is not an integer, or snr_db={utterance.snr_db} is not finite")
+        raise InputError(f"a number of samples is not an integer, or snr_db={utterance.snr_db!r} is not finite")
     if utterance.samples > LONGEST_SAMPLES:
-        raise InputError(f"samples={utterance.samples} is above {LONGEST_SAMPLES:,}, ten minutes")
+        raise InputError(f"samples={utterance.samples!r} is above {LONGEST_SAMPLES:,}, ten minutes")
     if not all(isinstance(name, str) for name in (utterance.id, *utterance.words, *utterance.clips)):
         raise InputError("its id, a word or the name of a clip is not a text")
 

@@ -174,11 +174,12 @@ class WordSequences(UtteranceData):
                 )
             for word, clip, (_, last) in zip(utterance.words, utterance.clips, utterance.cuts, strict=True):
                 if clip not in sampler.clips or last > len(sampler.clips[clip].samples):
-                    raise InputError(f"{location}: the clip {clip} is not in the test split, or shorter than its cut")
+                    raise InputError(f"{location}: the clip {clip!r} is not in the test split, or shorter than its cut")
                 if sampler.clips[clip].word != word:
-                    raise InputError(f"{location}: the clip {clip} contains {sampler.clips[clip].word!r}, not {word!r}")
+                    said = sampler.clips[clip].word
+                    raise InputError(f"{location}: the clip {clip!r} contains {said!r}, not {word!r}")
             if utterance.noise[0] not in sampler.noises:
-                raise InputError(f"{location}: the noise {utterance.noise[0]} does not exist")
+                raise InputError(f"{location}: the noise {utterance.noise[0]!r} does not exist")
 
 
 class SampledUtterances(Dataset):
