@@ -145,8 +145,8 @@ class Probe:
         if cut and not shortcuts:
             return None
         grid = self.layer.grid(output)
-        spans = [self.spans(origin, unit) for unit in self.units]
-        unread = any(self.read(origin, unit) is None for unit in self.units)
+        found = [self.read(origin, unit) for unit in self.units]
+        spans = [one or self.everything(origin, unit) for one, unit in zip(found, self.units, strict=True)]
         shape = origin.grid(source).shape[2:]
         recentered = [True, not (origin.in_time and shape[1] > 1)]
         sides = [2 * size - 1 if moves else size for size, moves in zip(shape, recentered, strict=True)]
@@ -176,7 +176,7 @@ class Probe:
         relative = tuple(Span(span.low - span.center, span.high - span.center, 0) for span in spans[0])
         coverage = seen / (len(self.units) * self.probes)
         outside = outside / max(total, 1e-300)
-        field = Field(canvas, coverage, rows, columns, relative, self.units, base, outside, unread)
+        field = Field(canvas, coverage, rows, columns, relative, self.units, base, outside, unread=None in found)
         return replace(field, energy=canvas / seen.clamp(min=1) * field.counted)
 
     def shapes(self, origin: Layer) -> tuple[torch.Size, torch.Size]:
