@@ -63,7 +63,7 @@ def fuzz(name: str, folder: Path, prepare: Callable[[Random], Callable[[], objec
         if time.monotonic() - start > SECONDS:
             break
     print(f"{name}: {number + 1} cases, {refused} refused")
-    assert "VITSPEECH_FUZZ" in os.environ or 0 < refused <= max(number, 1000)  # of many, some can be read
+    assert "VITSPEECH_FUZZ" in os.environ or 0 < refused <= number
 
 
 @pytest.fixture
@@ -207,7 +207,8 @@ def test_manifests(tmp_path, monkeypatch):
     file = tmp_path / "own.jsonl"
 
     def prepare(random):
-        lines = [json.dumps(mutated_tree(utterance, random)) for utterance in good]
+        is_good = random.random() < 0.1  # a changed one is rarely valid, so that a short run has none
+        lines = [json.dumps(utterance if is_good else mutated_tree(utterance, random)) for utterance in good]
         content = "".join(f"{line}\n" for line in lines).encode()
         if random.random() < 0.2:
             content = mutated_bytes("".join(f"{json.dumps(utterance)}\n" for utterance in good).encode(), random)

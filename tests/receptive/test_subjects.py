@@ -325,7 +325,8 @@ def measured(network, inputs, layers, source=None, unread=()):
     for fields in found:
         for field in (fields.cumulative, fields.block):
             assert field.energy.isfinite().all() and float(field.energy.sum()) > 0
-            assert field.known or fields.layer.name in unread
+            assert field.outside < 1e-6 and (field.known or fields.layer.name in unread)
+        assert fields.cumulative.known == (fields.layer.name not in unread)
     return found
 
 
