@@ -2,6 +2,7 @@
 
 import io
 import os
+import warnings
 
 import pytest
 import torch
@@ -69,3 +70,9 @@ def test_names_that_are_not_utf_8_are_printed_as_they_are(monkeypatch):
 
 def test_a_message_is_one_line_and_does_not_move_the_cursor():
     assert command_line.one_line("a \n b\x1b[31m\x9b1m.wav \r\n café\udcff") == r"a b\x1b[31m\x9b1m.wav " + "café\udcff"
+
+
+def test_a_warning_is_one_line_and_does_not_move_the_cursor(capsys):
+    warning = ("two\nlines\x1b[2J", UserWarning, __file__, 1)
+    command_line.run(lambda: print(warnings.formatwarning(*warning), end=""), "vitspeech predict")
+    assert capsys.readouterr().out == "vitspeech predict: warning: two lines\\x1b[2J\n"

@@ -231,7 +231,7 @@ def run(command: Callable[[], None], name: str) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are not UTF-8 are printed as they are
     original = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_, **__: f"{name}: warning: {' '.join(str(message).split())}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"{name}: warning: {one_line(message)}\n"
     if os.environ.get("VITSPEECH_TRACEBACK"):
         command()
         return

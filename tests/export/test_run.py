@@ -308,6 +308,7 @@ def test_recordings_that_cannot_be_read_are_refused(bare, exported, tmp_path):
     assert f"{tmp_path}: a folder; give files" in refused(bare, folder, tmp_path, status=3)
     assert "/dev/null: a pipe or a device; give files" in refused(bare, folder, "/dev/null", status=3)
     assert f"{none}: no such file" in refused(bare, folder, none, status=3)
+    assert r"red\x1b[31m.wav: no such file" in refused(bare, folder, tmp_path / "red\x1b[31m.wav", status=3)
 
 
 def test_pictures_that_cannot_be_read_are_refused(bare, exported, tmp_path):

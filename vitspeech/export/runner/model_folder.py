@@ -200,5 +200,6 @@ def run_command(command: Callable[[], None]) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """What a command prints of an error."""
-    return f"run.py: {' '.join(str(error).split())}"
+    """What a command prints of an error: one line, with escapes for control characters."""
+    message = " ".join(str(error).split())
+    return "run.py: " + re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], message)
