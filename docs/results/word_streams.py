@@ -1,12 +1,13 @@
-"""What a stream makes of pairs of words and of noise alone: python docs/results/word_streams.py ROOT MODEL [MODEL ...]
+"""Which words models find in pairs and in noise alone: python docs/results/word_streams.py ROOT MODEL [MODEL ...]
 
 For each pause: 100 test utterances in which a word is said twice, and 100 of two different words, as `WordSequences`
 composes them, with noise at 20 dB. Both words are of one speaker, if that speaker has two clips. A pair is right if the
 model returns these two words and no other. The noise alone is the test part of the six recordings, 40 s in all.
+Models are streamed, apart from encoder-decoders, which transcribe a whole recording.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy
@@ -21,7 +22,7 @@ from vitspeech.data.utterances.manifest import Utterance
 from vitspeech.data.utterances.sampling import UtteranceSampler
 from vitspeech.inference.label_stream import LabelStream, is_labeling
 from vitspeech.inference.spotting import WordSpotter
-from vitspeech.inference.transcribe import is_transcribing
+from vitspeech.inference.transcribe import is_autoregressive, is_transcribing, transcribe_batch
 
 PAUSES_S, COUNT, SNR_DB, MARGIN_S, SEED = (0.1, 0.2, 0.3, 0.5, 0.8), 100, 20.0, 0.5, 0
 LEVELS_DBFS = (-60.0, -45.0, -30.0)
@@ -41,16 +42,21 @@ def pairs(sampler: UtteranceSampler, pause_s: float, repeated: bool) -> list[Utt
     return found
 
 
-def listener(model: Model) -> WordSpotter | LabelStream | vitspeech.TranscriptStream:
-    """The stream of a model, which yields words."""
+def listener(model: Model) -> Callable[[Tensor], list[str]]:
+    """A function that returns the words in a recording, int16 or float (N,)."""
+    if is_autoregressive(model.network):
+        return lambda samples: transcribed(model, samples)
     if is_transcribing(model):
-        return vitspeech.TranscriptStream(model)
-    return LabelStream(model) if is_labeling(model) else WordSpotter(model)
+        stream = vitspeech.TranscriptStream(model)
+    else:
+        stream = LabelStream(model) if is_labeling(model) else WordSpotter(model)
+    return lambda samples: [word.label for word in stream.words([samples])]
 
 
-def labels(stream: WordSpotter | LabelStream | vitspeech.TranscriptStream, samples: Tensor) -> list[str]:
-    """The words that a stream returns for a whole recording (N,)."""
-    return [word.label for word in stream.words([samples])]
+def transcribed(model: Model, samples: Tensor) -> list[str]:
+    """The words that an encoder-decoder finds in a whole recording, int16 or float (N,)."""
+    waveforms = samples[None] if samples.is_floating_point() else samples[None] / 32768
+    return transcribe_batch(model.network, model.labels, waveforms, torch.tensor([len(samples)]))[0].text.split()
 
 
 def print_pairs(models: Mapping[str, Model], sampler: UtteranceSampler) -> None:
@@ -62,8 +68,8 @@ def print_pairs(models: Mapping[str, Model], sampler: UtteranceSampler) -> None:
             for some in (pairs(sampler, pause_s, repeated) for pause_s in PAUSES_S)
         ]
         for path, model in models.items():
-            stream = listener(model)
-            counts = [sum(labels(stream, sound) == said for said, sound in some) for some in sounds]
+            words = listener(model)
+            counts = [sum(words(sound) == said for said, sound in some) for some in sounds]
             print(f"| {kind}, {path} | {' | '.join(f'{100 * count / COUNT:.0f} %' for count in counts)} |", flush=True)
 
 
@@ -72,10 +78,10 @@ def print_noise(models: Mapping[str, Model], noises: Sequence[Tensor]) -> None:
     seconds, levels = sum(map(len, noises)) / 16_000, (f"{dbfs:.0f} dBFS" for dbfs in LEVELS_DBFS)
     print(f"\n| words in {seconds:.0f} s | {' | '.join(levels)} |")
     for path, model in models.items():
-        stream, counts = listener(model), []
+        words, counts = listener(model), []
         for dbfs in LEVELS_DBFS:
             sounds = (at_level(noise[None] / 32768, torch.tensor([[dbfs]]))[0].clamp(-1, 1) for noise in noises)
-            counts.append(sum(len(labels(stream, sound)) for sound in sounds))
+            counts.append(sum(len(words(sound)) for sound in sounds))
         print(f"| {path} | {' | '.join(map(str, counts))} |", flush=True)
 
 
