@@ -68,11 +68,14 @@ class TwoWords(WordSource):
         return {name: torch.ones(16_000, dtype=torch.int16) for name in ("hiss", "hum")}
 
 
-class HearsGoTwice:
-    """A stream in which every sound is `go go`."""
-
-    def words(self, parts):
-        return [SimpleNamespace(label="go") for _ in ("first", "second")]
+@pytest.mark.parametrize("name", ["spoken-words-attention", "spoken-words-ctc", "spoken-words-labels"])
+def test_every_kind_of_model_finds_the_words_of_integers_and_floats(name):
+    words = runpy.run_path(str(ROOT / "docs/results/word_streams.py"))["listener"](
+        vitspeech.load(ROOT / "checkpoints" / name)
+    )
+    samples = read_clip(ROOT / "vitspeech/samples/left-right-go.wav", 16_000)
+    assert samples.dtype == torch.int16
+    assert words(samples) == words(samples / 32768) == ["left", "right", "go"]
 
 
 def test_pairs_are_right_if_exactly_their_words_are_found_and_words_in_noise_are_counted(monkeypatch, capsys):
@@ -90,7 +93,7 @@ def test_pairs_are_right_if_exactly_their_words_are_found_and_words_in_noise_are
     assert 20 < shares[0] < 80 and shares[1] == 0
     monkeypatch.setattr(vitspeech, "load", lambda path: SimpleNamespace(labels=["down", "go", "unknown", "silence"]))
     monkeypatch.setattr(vitspeech, "SpeechCommands", lambda words, root: TwoWords())
-    monkeypatch.setitem(script["listener"].__globals__, "listener", lambda model: HearsGoTwice())
+    monkeypatch.setitem(script["listener"].__globals__, "listener", lambda model: lambda sound: ["go", "go"])
     script["main"]("nowhere", "a-model")
     header, same, different, _, noise, words = capsys.readouterr().out.splitlines()
     assert header == "| pairs | 0.1 s | 0.2 s | 0.3 s | 0.5 s | 0.8 s |"
