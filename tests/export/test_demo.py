@@ -200,3 +200,13 @@ def test_it_serves_on_this_machine_until_ctrl_c(files, exported, tmp_path):
         finally:
             started.send_signal(signal.SIGINT)
         assert started.wait(20) == 0
+
+
+def test_the_server_prints_nothing_about_a_browser_that_left(tmp_path, capsys):
+    with server(tmp_path, 0) as serving:
+        for error, printed in ((ConnectionResetError, False), (BrokenPipeError, False), (KeyError, True)):
+            try:
+                raise error("a request")
+            except error:
+                serving.handle_error(None, ("127.0.0.1", 1))
+            assert (error.__name__ in capsys.readouterr().err) == printed

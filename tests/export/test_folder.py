@@ -93,6 +93,7 @@ def test_models_that_are_neither_of_images_nor_of_speech_are_refused(finished_ru
     ({"left": 2, "right": 1}, "mean", "stream"),
     ({"left": 2, "right": 1}, "self_attentive", "clips"),  # its rows do not add up to the logits of a clip
     ({}, "mean", "clips"),
+    ({"left": None, "right": 1}, "mean", "clips"),  # its state would grow
 ])  # fmt: skip
 def test_classifiers_are_streams_if_their_rows_are_all_that_they_compute(encoder, pooling, expected):
     network = SpeechClassifier(3, SpeechTokens(8), {"depth": 1, "heads": 2, **encoder}, pooling=pooling).eval()

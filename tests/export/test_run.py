@@ -15,9 +15,14 @@ from PIL import Image
 from tiny import ROOT
 
 import vitspeech
+from vitspeech.attention import LearnedPositions
+from vitspeech.checkpoint.folder import Model
 from vitspeech.data.files import sha256
 from vitspeech.export import export
 from vitspeech.inference.label_stream import words_of_frames
+from vitspeech.inference.search import Search
+from vitspeech.inference.spotting import WordSpotter
+from vitspeech.inference.symbols import transcribe_symbols
 from vitspeech.metrics.word_times import words_of as words_of_labels
 
 CHECKPOINTS, SAMPLES = ROOT / "checkpoints", ROOT / "vitspeech" / "samples"
@@ -151,6 +156,41 @@ def test_a_recording_in_two_files_has_the_words_of_the_whole(bare, exported, nam
     lines = [line for line in (first + second).splitlines() if "–" in line]
     assert_same("\n".join(lines), "\n".join(printed(bare, exported(name), TALK).splitlines()[: len(lines)]))
     assert "left" in first and "go" in second
+
+
+def test_a_recording_may_end_with_a_part_that_is_shorter_than_a_recording(bare, exported, tmp_path):
+    folder, (samples, rate_hz) = exported("speech-commands-truncated"), soundfile.read(TALK, dtype="int16")
+    parts = [tmp_path / "first.wav", tmp_path / "last.wav"]
+    for path, part in zip(parts, (samples[:-800], samples[-800:]), strict=True):
+        soundfile.write(path, part, rate_hz)
+    first = printed(bare, folder, parts[0], "--save-state", tmp_path / "state.npz")
+    last = printed(bare, folder, parts[1], "--load-state", tmp_path / "state.npz")
+    assert first + last == printed(bare, folder, TALK) and "go" in last
+    assert f"{parts[1]}: lasts 0.05 s, below 0.1 s" in refused(bare, folder, parts[1], status=3)
+
+
+def test_words_are_decided_at_the_end_of_the_recording_at_the_latest(bare, exported, tmp_path):
+    samples, rate_hz = soundfile.read(TALK, dtype="int16")
+    soundfile.write(tmp_path / "cut.wav", samples[: round(3.4 * rate_hz)], rate_hz)
+    script = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from run import Model, read_sound
+model = Model()
+words = model.push(read_sound(sys.argv[2], 16_000)) + model.flush()
+print(*(f"{word.label} {word.decided_s:.4f}" for word in words))
+"""
+    result = run(bare, "-c", script, exported("speech-commands-truncated"), tmp_path / "cut.wav")
+    spotter = WordSpotter(vitspeech.load(CHECKPOINTS / "speech-commands-truncated"))
+    expected = spotter.words([torch.from_numpy(samples[: round(3.4 * rate_hz)])])
+    assert result.stdout.split() == [part for word in expected for part in (word.label, f"{word.decided_s:.4f}")]
+    assert result.stdout.endswith("go 3.4000\n")
+
+
+def test_the_folder_of_the_program_need_not_be_writable(bare, exported):
+    script = "import os, sys; sys.path.insert(0, sys.argv.pop(1)); os.access = lambda *_: False; import run; run.main()"
+    result = run(bare, "-c", script, exported("speech-commands-truncated"), TALK)
+    assert (result.returncode, result.stderr) == (0, "") and "left" in result.stdout
 
 
 def test_rows_of_live_audio_are_those_of_the_network(bare, exported, tmp_path):
@@ -311,6 +351,33 @@ def test_recordings_that_cannot_be_read_are_refused(bare, exported, tmp_path):
     assert r"red\x1b[31m.wav: no such file" in refused(bare, folder, tmp_path / "red\x1b[31m.wav", status=3)
 
 
+@pytest.mark.parametrize("ending, message", [
+    ("mp3", "samples are present"), ("ogg", "the end of its stream is missing"), ("wav", "bytes of samples are present")
+])  # fmt: skip
+def test_truncated_recordings_are_refused(bare, exported, tmp_path, ending, message):
+    whole, cut = tmp_path / f"whole.{ending}", tmp_path / f"cut.{ending}"
+    soundfile.write(whole, soundfile.read(TALK)[0], 16_000)
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    result = run(bare, exported("speech-commands-truncated") / "run.py", whole, cut)
+    (line,) = (line for line in result.stderr.splitlines() if not line.startswith("Warning: Xing"))  # libmpg123's
+    assert result.returncode == 3 and "left" in result.stdout
+    assert line.startswith(f"run.py: {cut}: truncated: ") and line.endswith(message)
+
+
+def test_a_wav_that_states_no_samples_is_refused(bare, exported, tmp_path):
+    piped = tmp_path / "piped.wav"
+    content = TALK.read_bytes()
+    piped.write_bytes(content[:4] + bytes(4) + content[8:40] + bytes(4) + content[44:])
+    line = refused(bare, exported("speech-commands-truncated"), piped, status=3)
+    assert f"{piped}: no samples, or a header that states 0 samples (written to a pipe?)" in line
+
+
+def test_a_clip_below_one_token_is_refused(bare, exported):
+    script = "import sys; sys.path.insert(0, sys.argv[1]); import numpy, run; run.Model().clip(numpy.zeros(99))"
+    result = run(bare, "-c", script, exported("speech-commands-truncated"))
+    assert "ValueError: the clip has 99 samples, fewer than the 1,360 of one token" in result.stderr
+
+
 def test_pictures_that_cannot_be_read_are_refused(bare, exported, tmp_path):
     folder, broken, deep = exported("vit-cifar10"), tmp_path / "broken.jpg", tmp_path / "deep.png"
     broken.write_bytes((SAMPLES / "cat.jpg").read_bytes()[:500])
@@ -355,3 +422,17 @@ def test_an_encoder_decoder_of_symbols_has_their_transcript(bare, finished_symbo
     assert printed(bare, folder, *texts) == expected
     assert "7 is not a symbol of the model; there are 0, 1, 2, 3, 4" in refused(bare, folder, "0 7", status=3)
     assert "no symbols" in refused(bare, folder, " ", status=3)
+
+
+def test_an_encoder_decoder_with_learned_positions_has_their_number_as_a_limit(bare, tmp_path):
+    torch.manual_seed(0)
+    settings = {"depth": 1, "heads": 2}
+    network = vitspeech.Seq2Seq(3, 3, 8, settings, decoder=settings, positions=LearnedPositions(10, 8)).eval()
+    network.head.bias.data[-1] = -1e4  # it never outputs the end
+    model = Model(network, list("xyz"), {"symbols": list("abc")}, {}, {}, "vitspeech.Transcription")
+    about = export(model, folder := tmp_path / "learned")
+    assert about["longest_input"] == 10 and about["longest_output"]["most"] == 9
+    (transcript,) = transcribe_symbols(model, ["abcabcabca"], search=Search(beam=1))
+    assert printed(bare, folder, "abcabcabca") == f"abcabcabca -> {''.join(transcript.text.split())}\n"
+    assert len(transcript.indices) == 9
+    assert "has 11 tokens, more than the 10 positions" in refused(bare, folder, "abcabcabcab", status=3)

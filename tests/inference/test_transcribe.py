@@ -264,7 +264,7 @@ def test_units_that_ctc_cannot_align_have_no_times():
         {"beam": -3},
         {"beam": 1001},
         {"length_penalty": -0.1},
-        {"length_penalty": 101.0},
+        {"length_penalty": 10.1},
         {"ctc_weight": -0.1},
         {"ctc_weight": 1.1},
         {"ctc_weight": float("nan")},

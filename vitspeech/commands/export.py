@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="a new folder")
     offline = "export a streamable speech classifier as one for whole clips"
     parser.add_argument("--offline", action="store_true", help=offline)
-    stream = "refuse a model that can't be streamed; without this, it is exported for whole clips"
+    stream = "refuse a model that can't be streamed; without this, a classifier is exported for whole clips"
     parser.add_argument("--stream", action="store_true", help=stream)
     attention = "add the attention weights of every block as outputs (images and streams)"
     parser.add_argument("--attention", action="store_true", help=attention)

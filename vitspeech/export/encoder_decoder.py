@@ -10,6 +10,7 @@ Shapes: B sequences, N samples or symbols, T tokens of the source, D model width
 K head width, P units decoded so far, U units.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 from vitspeech.attention import Decoder
 from vitspeech.attention.decoder import BlockCache, DecoderBlock
+from vitspeech.attention.positions import LearnedPositions
 from vitspeech.checkpoint.folder import Model
 from vitspeech.decoding.autoregressive import greedy
 from vitspeech.decoding.units import kind_of
@@ -123,11 +125,13 @@ def encoder_decoder_kind(model: Model) -> Kind:
             {"units": {0: "sequences"}, "source": {1: "sequences", 3: "tokens"}, "cache": {1: "sequences", 3: "past"}},
         ),
     }
-    tokens, besides = network.tokens, network.longest_output(0)
+    tokens, besides, rows = network.tokens, network.longest_output(0), rows_of(network.decoder)
+    most = None if rows is None else rows - 1  # the first position is that of `start_unit`
     metadata: dict[str, Any] = {
         "start_unit": network.start_unit,
         "end": network.head.out_features - 1,
-        "longest_output": {"per_token": network.longest_output(1) - besides, "besides": besides},
+        "longest_input": rows_of(network.encoder),
+        "longest_output": {"per_token": network.longest_output(1) - besides, "besides": besides, "most": most},
         "separator": " " if kind_of(model.labels) == "words" else "",
         "ctc": has_ctc,
         "cache_shape": list(cache.shape),
@@ -140,14 +144,26 @@ def encoder_decoder_kind(model: Model) -> Kind:
     return Kind("encoder-decoder", graphs, lambda sessions: check_search(sessions, model), metadata)
 
 
+def rows_of(module: nn.Module) -> int | None:
+    """The number of tokens for which an encoder or a decoder has learned positions; `None` if it needs none."""
+    positions = getattr(module, "positions", None)
+    return len(positions.table) if isinstance(positions, LearnedPositions) else None
+
+
 def inputs_of(model: Model) -> Iterator[Tensor]:
-    """Inputs for the gate, the shortest one last: parts of the sample recording, or random symbols (1, N)."""
+    """Inputs for the gate, the shortest one last: parts of the sample recording, or random symbols (1, N).
+
+    None has more tokens than there are learned positions.
+    """
+    rows = rows_of(model.network.encoder) or math.inf
     if "sample_rate_hz" in model.preprocessing:
-        rate_hz, window = model.preprocessing["sample_rate_hz"], model.network.tokens.window_samples
-        yield from (recording(rate_hz, 0.1, seconds)[None] for seconds in (*LENGTHS_S, window / rate_hz))
+        rate_hz, tokens = model.preprocessing["sample_rate_hz"], model.network.tokens
+        shortest_s, hop_s = tokens.window_samples / rate_hz, tokens.hop_samples / rate_hz
+        lengths_s = (min(seconds, shortest_s + (rows - 1) * hop_s) for seconds in (*LENGTHS_S, shortest_s))
+        yield from (recording(rate_hz, 0.1, seconds)[None] for seconds in lengths_s)
     else:
         numbers = generator()
-        for length in (*LENGTHS, 1):
+        for length in (*(min(length, rows) for length in LENGTHS), 1):
             yield torch.randint(len(model.preprocessing["symbols"]), (1, length), generator=numbers)
 
 
@@ -164,7 +180,8 @@ def check_search(sessions: Mapping[str, Any], model: Model) -> dict[str, float]:
             longest = network.longest_output(encoded.shape[1])
             options = {"start": network.start_unit, "longest": longest}
             (best,) = greedy(network.step, network.start(encoded, padding), batch=1, **options)
-            units = torch.randint(network.start_unit, (2, len(best.units) + UNITS), generator=numbers)
+            count = network.within_positions(len(best.units) + UNITS)
+            units = torch.randint(network.start_unit, (2, count), generator=numbers)
             units[0, : len(best.units)] = torch.tensor(best.units)
             expected = network.forward_decoder(encoded.expand(2, -1, -1), None, units).log_softmax(-1)
             ctc = network.forward_ctc(encoded)
@@ -191,7 +208,8 @@ def search(
         step: The session of `decoder.onnx`.
         inputs: Samples within ±1, or symbols (1, N).
         start: `start_unit` of the metadata.
-        longest: Units at which the search ends: `per_token` · T + `besides` of `longest_output` in the metadata.
+        longest: Units at which the search ends: `per_token` · T + `besides` of `longest_output` in the metadata, and at
+            most `most`.
 
     Returns:
         The units without the end, their log-probability with the end, and the outputs of the first session by name.

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vitspeech.attention import MeanPooling
+from vitspeech.attention import Encoder, MeanPooling
 from vitspeech.checkpoint.folder import CARD, WEIGHTS, Model
 from vitspeech.data.files import sha256, write_json
 from vitspeech.errors import InputError
@@ -27,6 +27,7 @@ from vitspeech.export.kind import Kind
 from vitspeech.export.runner import runner
 from vitspeech.export.session import session
 from vitspeech.export.stream import stream_kind
+from vitspeech.export.stream_step import check_attention, has_fixed_state
 from vitspeech.inference.stream import AudioStream
 from vitspeech.models.encoder_decoder import EncoderDecoder
 from vitspeech.writing import sync
@@ -122,9 +123,15 @@ def kind_of(model: Model, *, offline: bool, attention: bool) -> Kind:
 
 
 def is_streaming(model: Model) -> bool:
-    """Whether the rows of a stream are all that a model computes: look-ahead is limited, and pooling is a mean."""
-    reach = getattr(getattr(model.network, "encoder", None), "reach", (None, None))
-    return reach[1] is not None and isinstance(getattr(model.network, "pooling", None), MeanPooling | None)
+    """Whether a model is exported as a stream.
+
+    Its look-ahead must be limited and its pooling a mean, so that the rows of a stream are all that it computes. The
+    state of a classifier must have a fixed size, too. Other models can't be exported in another way.
+    """
+    encoder, pooling = getattr(model.network, "encoder", None), getattr(model.network, "pooling", None)
+    if getattr(encoder, "reach", (None, None))[1] is None or not isinstance(pooling, MeanPooling | None):
+        return False
+    return "seconds" not in model.preprocessing or not isinstance(encoder, Encoder) or has_fixed_state(encoder)
 
 
 def check_streaming(model: Model, offline: bool) -> None:
@@ -136,10 +143,12 @@ def check_streaming(model: Model, offline: bool) -> None:
     if offline:
         raise InputError("a model is exported either as a stream or, with offline, for whole clips")
     AudioStream(model.network)  # which says why not
+    name, pooling = type(model.network).__name__, type(getattr(model.network, "pooling", None)).__name__
     if not is_streaming(model):
-        pooling = type(model.network.pooling).__name__
-        raise InputError(f"{type(model.network).__name__} can't be exported as a stream: {pooling} needs the whole "
-                         "clip, only the logits of MeanPooling are the mean of a stream's rows")  # fmt: skip
+        if isinstance(model.network.encoder, Encoder):
+            check_attention(model.network.encoder, name)
+        raise InputError(f"{name} can't be exported as a stream: {pooling} needs the whole clip, only the logits of "
+                         "MeanPooling are the mean of a stream's rows")  # fmt: skip
 
 
 def refuse_attention(attention: bool, what: str) -> None:

@@ -1,8 +1,10 @@
 """A web server for a page on this machine alone."""
 
+import sys
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from vitspeech.errors import InputError
 
@@ -28,6 +30,15 @@ class Handler(SimpleHTTPRequestHandler):
         """Print nothing."""
 
 
+class Server(ThreadingHTTPServer):
+    """A server that prints nothing if a browser closes a connection, as it does when a page is reloaded."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the traceback of other errors."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def server(folder: Path, port: int) -> ThreadingHTTPServer:
     """A server of a folder's files on 127.0.0.1, which listens from now on; the folder may be written later.
 
@@ -39,6 +50,6 @@ def server(folder: Path, port: int) -> ThreadingHTTPServer:
         InputError: If the port is taken.
     """
     try:
-        return ThreadingHTTPServer(("127.0.0.1", port), partial(Handler, directory=str(folder)))
+        return Server(("127.0.0.1", port), partial(Handler, directory=str(folder)))
     except OSError as error:
         raise InputError(f"--port {port}: {error.strerror}; give another one") from None

@@ -153,6 +153,12 @@ def steps_of(block: EncoderBlock) -> list[nn.Module]:
     return [BlockStep(block)] if block.convolution is None else [BlockStep(block), ConvolutionStep(block)]
 
 
+def has_fixed_state(encoder: Encoder) -> bool:
+    """Whether an encoder can be streamed with a state of fixed size, for any time."""
+    is_limited = None not in (*encoder.left, *encoder.right)
+    return is_limited and isinstance(encoder.positions, SinusoidalPositions | None)
+
+
 def check_attention(encoder: Encoder, name: str) -> None:
     """Check that an encoder can be streamed with a state of fixed size.
 
@@ -163,7 +169,7 @@ def check_attention(encoder: Encoder, name: str) -> None:
         raise InputError(f"{name} can't be exported as a stream: left={encoder.left}, right={encoder.right} of a block "
                          "is unlimited, so its state would grow; train it with a limited `left`, or export a "
                          "classifier with --offline")  # fmt: skip
-    if not isinstance(encoder.positions, SinusoidalPositions | None):
+    if not has_fixed_state(encoder):
         raise InputError(f"{name} can't be exported as a stream: learned positions end after their table")
 
 

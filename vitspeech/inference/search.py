@@ -22,7 +22,7 @@ class Search:
     Args:
         beam: Number of hypotheses kept after each step, from 1, which is greedy search, to 1000. `None` is 1 for CTC
             over whole words without a language model, whose transcripts a beam does not improve, and 8 otherwise.
-        length_penalty: Exponent of the length normalization of an encoder-decoder's scores, at most 100.
+        length_penalty: Exponent of the length normalization of an encoder-decoder's scores, at most 10.
         ctc_weight: Weight of CTC in the score of an encoder-decoder that has a CTC head. Without CTC the decoder makes
             counting errors on utterances with more words than in training. 0.7 was the best value on validation
             utterances of 1 to 7 words, and within 0.1 percentage points of the best on those of 8 to 12 words.

@@ -42,9 +42,8 @@ class Model:
         name = "symbols" if self.symbols else "samples"
         inputs = inputs.astype(numpy.int64) if self.symbols else within_one(inputs)
         source, cache = self.source.run(["source", "cache"], {name: inputs[None]})
-        longest = self.about["longest_output"]
         units, last = [], self.about["start_unit"]
-        for _ in range(longest["per_token"] * source.shape[3] + longest["besides"]):
+        for _ in range(self.longest_output(source.shape[3])):
             feeds = {"units": numpy.array([last]), "source": source, "cache": cache}
             log_probs, cache = self.decoder.run(["log_probs", "cache_out"], feeds)
             last = int(log_probs[0].argmax())
@@ -52,6 +51,17 @@ class Model:
                 break
             units.append(last)
         return units
+
+    def longest_output(self, tokens: int) -> int:
+        """The number of units at which a search ends, for a source with this number of tokens."""
+        longest = self.about["longest_output"]
+        units = longest["per_token"] * tokens + longest["besides"]
+        return units if longest["most"] is None else min(units, longest["most"])
+
+    def check_length(self, name: str, tokens: int) -> None:
+        """Raise a ValueError if an input has more tokens than the model has positions."""
+        if (most := self.about["longest_input"]) is not None and tokens > most:
+            raise ValueError(f"{name}: has {tokens:,} tokens, more than the {most:,} positions of the model")
 
     def text(self, units: list[int]) -> str:
         """The words of units, separated by spaces."""
@@ -66,26 +76,28 @@ class Model:
         """Read a recording of at most `LONGEST_S`: int16 (N,).
 
         Raises:
-            ValueError: As `read_sound`, or if it is longer, or shorter than one token.
+            ValueError: As `read_sound`, or if it is longer, shorter than one token, or longer than the positions.
         """
         samples = read_sound(path, self.sample_rate_hz)
         if len(samples) < (shortest := self.about["window_samples"]):
             raise ValueError(f"{path}: has {len(samples):,} samples, fewer than the {shortest:,} of one token")
         if len(samples) > LONGEST_S * self.sample_rate_hz:
             raise ValueError(f"{path}: lasts {len(samples) / self.sample_rate_hz:.1f} s, above {LONGEST_S:g} s")
+        self.check_length(path, 1 + (len(samples) - shortest) // self.about["hop_samples"])
         return samples
 
     def read_symbols(self, text: str) -> numpy.ndarray:
         """Read symbols, separated by spaces; if all are single characters, also without: indices (N,).
 
         Raises:
-            ValueError: If there are none, or one is unknown.
+            ValueError: If there are none, one is unknown, or there are more than positions.
         """
         parts = list("".join(text.split())) if all(len(symbol) == 1 for symbol in self.symbols) else text.split()
         if not parts:
             raise ValueError(f"{text!r}: no symbols")
         if unknown := [part for part in parts if part not in self.symbols]:
             raise ValueError(f"{unknown[0]} is not a symbol of the model; there are {', '.join(self.symbols)}")
+        self.check_length(repr(text), len(parts))
         return numpy.array([self.symbols.index(part) for part in parts])
 
 

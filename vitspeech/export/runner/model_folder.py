@@ -95,11 +95,11 @@ def check_file(path: str | Path) -> None:
         raise ValueError(f"{path}: empty (0 bytes)")
 
 
-def read_sound(path: str | Path, rate_hz: int) -> numpy.ndarray:
+def read_sound(path: str | Path, rate_hz: int, shortest_s: float = SHORTEST_S) -> numpy.ndarray:
     """Read a recording (WAV, FLAC, OGG or MP3), and average its channels: int16 (N,).
 
     Raises:
-        ValueError: If it is no recording, is truncated, has another sample rate, or is shorter than `SHORTEST_S`.
+        ValueError: If it is no recording, is truncated, has another sample rate, or is shorter than `shortest_s`.
     """
     import soundfile
 
@@ -107,19 +107,26 @@ def read_sound(path: str | Path, rate_hz: int) -> numpy.ndarray:
     try:
         name = Path(path).absolute()
         with soundfile.SoundFile(os.fsencode(name) if os.name == "posix" else name) as recording:
-            stated, its_rate_hz = STATED_BYTES.search(recording.extra_info), recording.samplerate
-            if recording.frames == UNKNOWN_FRAMES:
+            log, its_rate_hz, frames = recording.extra_info, recording.samplerate, recording.frames
+            if frames == UNKNOWN_FRAMES:
                 raise ValueError(f"{path}: does not state its length (written to a pipe?), so it cannot be read")
             samples = recording.read(dtype="float32", always_2d=True)
     except (RuntimeError, TypeError) as error:  # TypeError: samples without a header
         raise ValueError(f"{path}: not a recording that can be read ({error})") from None
+    if frames == 0:
+        raise ValueError(f"{path}: no samples, or a header that states 0 samples (written to a pipe?)")
+    stated = STATED_BYTES.search(log)
     if stated and int(stated[1]) < UNKNOWN_BYTES:
         raise ValueError(f"{path}: truncated: {int(stated[2]):,} of {int(stated[1]):,} bytes of samples are present")
+    if len(samples) < frames:
+        raise ValueError(f"{path}: truncated: {len(samples):,} of {frames:,} samples are present")
+    if "Last page lacks an end-of-stream bit" in log:
+        raise ValueError(f"{path}: truncated: the end of its stream is missing")
     if its_rate_hz != rate_hz:
         raise ValueError(f"{path}: has {its_rate_hz} Hz, the model needs {rate_hz} Hz; resample it: "
                          f"ffmpeg -i {shlex.quote(str(path))} -ar {rate_hz} resampled.wav")  # fmt: skip
-    if len(samples) < SHORTEST_S * rate_hz:
-        raise ValueError(f"{path}: lasts {len(samples) / rate_hz:.3g} s, below {SHORTEST_S} s")
+    if len(samples) < shortest_s * rate_hz:
+        raise ValueError(f"{path}: lasts {len(samples) / rate_hz:.3g} s, below {shortest_s} s")
     if not numpy.isfinite(samples).all():
         raise ValueError(f"{path}: has samples that are not finite")
     return (samples.mean(1) * 32768).round().clip(-32768, 32767).astype(numpy.int16)

@@ -16,11 +16,14 @@ From Python, with this folder on the path:
 
 import argparse
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy
 from model_folder import (
+    SHORTEST_S,
     fit_length,
     most_probable,
     open_graph,
@@ -68,9 +71,10 @@ class Model:
 
     def flush(self) -> list:
         """End the recording: its last words. The model can then be used for another."""
+        heard = self.steps * self.hop_samples + len(self.pending) - self.about["lead_in_samples"]
         words = self.decoder.push(self.last_rows()) + self.decoder.flush()
         self.restart()
-        return words
+        return [decided_within(word, heard / self.sample_rate_hz) for word in words]
 
     def rows(self, samples: numpy.ndarray) -> numpy.ndarray:
         """Process the next samples: (N,) -> the logits that became final (T, C)."""
@@ -95,11 +99,23 @@ class Model:
         return [logits] if valid_out[0] > 0.5 else []
 
     def clip(self, samples: numpy.ndarray) -> numpy.ndarray:
-        """The probabilities of a clip of a classifier (N,): the mean of its rows' logits -> (C,)."""
+        """The probabilities of a clip of a classifier (N,): the mean of its rows' logits -> (C,). A stream begins anew.
+
+        Raises:
+            ValueError: If the clip is shorter than one token.
+        """
         self.restart()
         rows = numpy.concatenate((self.rows(samples), self.last_rows()))
         self.restart()
+        if not len(rows):
+            shortest = self.about["window_samples"]
+            raise ValueError(f"the clip has {len(samples):,} samples, fewer than the {shortest:,} of one token")
         return softmax(rows.mean(0))
+
+
+def decided_within(word: Any, duration_s: float) -> Any:
+    """A word that is decided at the end of the recording at the latest; only words of classifiers have this time."""
+    return replace(word, decided_s=min(word.decided_s, duration_s)) if hasattr(word, "decided_s") else word
 
 
 def decoder_of(about: dict):
@@ -127,12 +143,13 @@ def main() -> None:
     options, model = parser.parse_args(), Model()
     if (options.save_state or options.load_state) and (options.clip or len(options.files) > 1):
         parser.error("a state is for one recording, without --clip")
-    folder = Path(options.save_state or ".").absolute().parent
-    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+    folder = Path(options.save_state or "").absolute().parent
+    if options.save_state and not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise ValueError(f"--save-state {options.save_state}: {folder} is not a folder that can be written to")
     if options.clip and model.about["task"] != "classification":
         parser.error("--clip is for classifiers; this model has other outputs")
-    for path, samples in read_each(options.files, lambda path: read_sound(path, model.sample_rate_hz)):
+    shortest_s = 0.0 if options.save_state or options.load_state else SHORTEST_S  # a part of a recording may be short
+    for path, samples in read_each(options.files, lambda path: read_sound(path, model.sample_rate_hz, shortest_s)):
         if options.clip:
             probabilities = model.clip(fit_length(samples, model.about["clip_samples"]))
             print(f"{path}: {most_probable(model.labels, probabilities)}", flush=True)
