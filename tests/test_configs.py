@@ -12,6 +12,7 @@ from vitspeech.models import MaskedSpeechModel, Seq2Seq, SpeechTranscriber
 from vitspeech.training.cli import TrainingCLI
 from vitspeech.training.configs import config_chain, read_config
 from vitspeech.training.parser import readable
+from vitspeech.training.sizes import check_sizes
 
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 OVERLAYS = [path for path in CONFIGS if path.read_text().startswith("# Overlay: ")]
@@ -150,6 +151,14 @@ def test_classes_and_units_follow_from_the_data_unless_they_are_given(arguments,
 def test_a_constructors_error_is_reported_without_the_parsers_message(arguments, message):
     with pytest.raises(ValueError, match=message):
         TrainingCLI(arguments)
+
+
+def test_a_network_at_another_sample_rate_than_the_data_is_refused():
+    tokens = ["--model.network.tokens.sample_rate_hz=8000", "--model.network.tokens.high_hz=3800"]
+    cli = TrainingCLI(["--config=speech_commands/full", *tokens])
+    message = "^the network takes speech at 8,000 Hz, the data is at 16,000 Hz: give its tokens sample_rate_hz=16000$"
+    with pytest.raises(InputError, match=message):
+        check_sizes(cli.config, cli.model, cli.datamodule)
 
 
 @pytest.mark.parametrize("config", ["cifar10/hybrid", "speech_commands/truncated"])

@@ -10,7 +10,7 @@ import torch
 from vitspeech.benchmark import attention
 from vitspeech.benchmark.attention import Settings
 from vitspeech.benchmark.measure import NotRunError
-from vitspeech.benchmark.variants import PRODUCTS, VARIANTS, Case, prepare, projected
+from vitspeech.benchmark.variants import PRODUCTS, VARIANTS, Case, prepare, projected, small
 
 TINY = {"batch": 1, "heads": 2, "width": 8, "left": 4, "right": 4, "repeats": 2}
 
@@ -168,3 +168,8 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch):
     for device in ("mps", "gpu"):
         with pytest.raises(ValueError, match=f"device={device}: choose from cpu, cuda, cuda:N"):
             Settings(device=device)
+
+
+def test_a_small_case_has_whole_windows():
+    sizes = {(96, 48): 48, (4096, 32): 64, (4096, 48): 48, (4096, 500): 500, (20, 0): 20}
+    assert {size: small(Case(tokens=size[0], left=size[1])).tokens for size in sizes} == sizes

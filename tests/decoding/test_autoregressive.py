@@ -53,11 +53,12 @@ def tables(*utterances):
 
 
 def run_beam(*utterances, longest=LONGEST, step=table_step, **options):
-    return beam_search(step, tables(*utterances), start=START, batch=len(utterances), longest=longest, **options)
+    limits = [longest] * len(utterances)
+    return beam_search(step, tables(*utterances), start=START, longest=limits, **options)
 
 
 def run_greedy(*utterances, longest=LONGEST, step=table_step):
-    return greedy(step, tables(*utterances), start=START, batch=len(utterances), longest=longest)
+    return greedy(step, tables(*utterances), start=START, longest=[longest] * len(utterances))
 
 
 def probability(utterance, units, ended=True):
@@ -197,6 +198,16 @@ def test_a_batch_equals_single_utterances(longest):
         assert batched == [run_beam(each, beam=beam, longest=longest)[0] for each in range(7)]
 
 
+def test_every_utterance_has_its_own_limit():
+    longest = [1, 13, 2, 5, 1, 3, 8]
+    alone = [run_greedy(each, longest=limit)[0] for each, limit in enumerate(longest)]
+    assert greedy(table_step, tables(*range(7)), start=START, longest=longest) == alone
+    assert {each.ended for each in alone} == {False, True}
+    for beam in (1, 3):
+        alone = [run_beam(each, beam=beam, longest=limit)[0] for each, limit in enumerate(longest)]
+        assert beam_search(table_step, tables(*range(7)), start=START, longest=longest, beam=beam) == alone
+
+
 def test_a_batch_with_a_scorer_equals_single_utterances():
     tokens = torch.tensor([5, 3])
     batched = run_beam(0, 1, beam=3, scorer=PrefixScores(ctc_rows(), tokens), ctc_weight=0.4)
@@ -287,7 +298,7 @@ def teacher_forced(network, waveform, units, ended):
 def test_a_transcribers_hypotheses_have_the_probability_of_teacher_forcing():
     network, waveforms, lengths = network_and_utterances()
     cache = network.start(*network.encode(waveforms, lengths))
-    options = {"start": network.start_unit, "batch": 3, "longest": 11}
+    options = {"start": network.start_unit, "longest": [11] * 3}
     numbered = list(enumerate(greedy(network.step, cache, **options)))
     for alpha in ALPHAS:
         beams = beam_search(network.step, cache, beam=5, length_penalty=alpha, **options)
@@ -305,7 +316,7 @@ def test_joint_hypotheses_have_the_weighted_probability_of_both_heads():
     network, waveforms, lengths = network_and_utterances()
     encoded, padding = network.encode(waveforms, lengths)
     scorer = PrefixScores(network.forward_ctc(encoded).log_softmax(-1), padding.sum(1))
-    options = {"start": network.start_unit, "batch": 3, "longest": 11, "scorer": scorer, "ctc_weight": 0.3}
+    options = {"start": network.start_unit, "longest": [11] * 3, "scorer": scorer, "ctc_weight": 0.3}
     beams = beam_search(network.step, network.start(encoded, padding), beam=7, **options)
     ended = [(number, each) for number, hypotheses in enumerate(beams) for each in hypotheses if each.ended]
     assert ended

@@ -108,7 +108,7 @@ def test_beam_search_runs_on_a_transcriber_with_a_recurrent_decoder():
     torch.manual_seed(0)
     network = SpeechTranscriber(5, SpeechTokens(16, stride=4), decoder=RecurrentDecoder(16)).eval()
     encoded, _ = network.encode(torch.randn(1, 16_000) / 10)
-    sizes = {"start": network.start_unit, "batch": 1, "longest": 4, "beam": 3}
+    sizes = {"start": network.start_unit, "longest": [4], "beam": 3}
     with torch.inference_mode():
         best = beam_search(network.step, network.start(encoded), **sizes)[0][0]
         logits = network.forward_decoder(encoded, None, torch.tensor([best.units]).long()).log_softmax(-1)

@@ -29,6 +29,13 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_a_folder_whose_seed_has_leading_zeros_is_not_a_run(folder):
+    rows = read_rows(folder, {})
+    shutil.copytree(folder / "full" / "seed-1", folder / "full" / "seed-01")
+    shutil.copytree(folder / "full" / "seed-1", folder / "full" / "seed-03")
+    assert read_rows(folder, {}) == rows and len(rows) == 6
+
+
 def test_means_deviations_and_paired_differences_are_those_computed_by_hand(folder):
     full, cnn = summarize(read_rows(folder, {"full": [0]}))
     assert (full.variant, full.seeds, full.difference) == ("full", [0, 1, 2], None)

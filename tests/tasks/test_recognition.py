@@ -4,6 +4,7 @@ Shapes: B utterances, T tokens, C = 4 classes (the last class is the blank), U u
 """
 
 import copy
+from contextlib import nullcontext
 from itertools import groupby, product
 from types import SimpleNamespace
 
@@ -305,6 +306,32 @@ def test_an_utterance_that_speed_made_too_short_counts_for_nothing():
         loss.backward()
         gradients.append((loss.detach(), made.network.head.weight.grad.clone()))
     torch.testing.assert_close(*gradients)
+
+
+class EveryItem:
+    """A training set of two items, which gives the same result whatever is asked for."""
+
+    def __init__(self, result):
+        self.result = result
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, _):
+        return self.result
+
+
+@pytest.mark.parametrize("speed", [0.0, 0.1])
+def test_a_training_batch_is_tried_out_as_in_training(speed):
+    """If the speed changes, an utterance may be too short in one epoch."""
+    speech = noise([[0], [1, 1, 1, 1]], [8000, 2000])
+    data = SimpleNamespace(labels=LABELS, batch=2, seed=0, augment=SimpleNamespace(speed=speed), validation=None)
+    data.train, data.training_batch = EveryItem((speech,)), lambda speech: speech
+    made = task(recognizer())
+    with nullcontext() if speed else pytest.raises(InputError, match="use a smaller stride"):
+        made.try_out(data)
+    with pytest.raises(InputError, match="use a smaller stride"):
+        made.eval().loss(speech)
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])

@@ -7,7 +7,7 @@ Shapes: B utterances, K hypotheses per utterance (the beam), R rows of a step (B
 still searched, L units so far.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
@@ -52,7 +52,7 @@ def length_normalizer(length: int, alpha: float) -> float:
 
 @torch.no_grad()
 def greedy(
-    step: Callable[[Tensor, Any], tuple[Tensor, Any]], cache: Any, *, start: int, batch: int, longest: int
+    step: Callable[[Tensor, Any], tuple[Tensor, Any]], cache: Any, *, start: int, longest: Sequence[int]
 ) -> list[Hypothesis]:
     """Take the most probable next unit at each step until all utterances have ended: one hypothesis per utterance.
 
@@ -60,31 +60,30 @@ def greedy(
         step: Computes the log-probabilities of the next units.
         cache: State of B rows before the first step.
         start: The start symbol.
-        batch: Number of utterances B.
-        longest: Maximum number of units of a transcript.
+        longest: Maximum number of units of each transcript (B).
 
     Raises:
-        InputError: If `batch` or `longest` is below 1.
+        InputError: If a number of `longest` is below 1.
     """
-    check_sizes(batch=batch, longest=longest)
-    units, outputs, is_open = torch.full((batch,), start), [], torch.ones(batch, dtype=torch.bool)
-    totals = torch.zeros(batch)
-    for length in range(longest + 1):
+    check_sizes(longest=min(longest))
+    batch, limits = len(longest), torch.tensor(longest)
+    units, outputs, totals = torch.full((batch,), start), [], torch.zeros(batch)
+    is_open, has_ended = torch.ones(batch, dtype=torch.bool), torch.zeros(batch, dtype=torch.bool)
+    for length in range(max(longest) + 1):
         log_probs, cache = step(units, cache)
         best, units = at_least_single(log_probs).max(1)
         end = log_probs.shape[1] - 1
-        totals, is_open = totals.to(best), is_open.to(best.device)
-        # After `longest` units only the end may follow.
-        counts = is_open if length < longest else is_open & (units == end)
-        totals = torch.where(counts, totals + best, totals)
-        is_open = is_open & (units != end)
+        totals, limits = totals.to(best), limits.to(best.device)
+        is_open, has_ended = is_open.to(best.device), has_ended.to(best.device)
+        is_end, goes_on = units == end, length < limits  # after its `longest` units only the end may follow
+        totals = torch.where(is_open & (goes_on | is_end), totals + best, totals)
+        has_ended, is_open = has_ended | (is_open & is_end), is_open & goes_on & ~is_end
         outputs.append(torch.where(is_open, units, end))
         # Ended utterances get a valid unit as input; their further outputs are ignored.
         units = torch.where(is_open, units, start)
         if not is_open.any():
             break
-    transcripts = torch.stack(outputs, 1)[:, :longest].tolist()
-    rows = zip(transcripts, totals.tolist(), (~is_open).tolist(), strict=True)
+    rows = zip(torch.stack(outputs, 1).tolist(), totals.tolist(), has_ended.tolist(), strict=True)
     return [Hypothesis(tuple(unit for unit in row if unit != end), total, total, ended) for row, total, ended in rows]
 
 
@@ -94,8 +93,7 @@ def beam_search(
     cache: AnyCache,
     *,
     start: int,
-    batch: int,
-    longest: int,
+    longest: Sequence[int],
     beam: int = 4,
     length_penalty: float = 0.6,
     scorer: PrefixScores | None = None,
@@ -112,8 +110,7 @@ def beam_search(
         step: Computes the log-probabilities of the next units.
         cache: State of B rows before the first step.
         start: The start symbol.
-        batch: Number of utterances B.
-        longest: Maximum number of units of a transcript.
+        longest: Maximum number of units of each transcript (B).
         beam: Number of hypotheses K.
         length_penalty: Exponent of `length_normalizer`; 0 sorts by probability, which favors short transcripts.
         scorer: CTC prefix scores of the same utterances.
@@ -124,14 +121,15 @@ def beam_search(
         InputError: If a number is out of range.
         ValueError: If there is a weight without a scorer, or the scorer is of another batch size.
     """
-    check_sizes(batch=batch, longest=longest, beam=beam)
+    check_sizes(longest=min(longest), beam=beam)
+    batch = len(longest)
     check_weights(length_penalty, ctc_weight, scorer, batch)
     state = scorer.start() if scorer is not None and ctc_weight else None
     ended: list[list[Hypothesis]] = [[] for _ in range(batch)]
     searched, units = list(range(batch)), torch.full((batch,), start)
     attention = totals = torch.zeros(batch, 1)
     prefixes = torch.empty(batch, 1, 0, dtype=torch.long)
-    for length in range(1, longest + 2):
+    for length in range(1, max(longest) + 2):
         log_probs, cache = step(units, cache)
         end, normalizer = log_probs.shape[1] - 1, length_normalizer(length, length_penalty)
         attention, totals, prefixes = (tensor.to(log_probs.device) for tensor in (attention, totals, prefixes))
@@ -151,9 +149,11 @@ def beam_search(
         others = extended[..., :end].flatten(1)
         best, positions = others.topk(min(beam, others.shape[1]))
         # Extensions never raise a probability: the score is bounded by the present one with the largest normalizer.
-        bounds = (best[:, 0] / length_normalizer(longest + 1, length_penalty)).tolist()
-        remaining = [index for index, number in enumerate(searched) if can_improve(ended[number], bounds[index])]
-        remaining = remaining if length <= longest else []
+        remaining = []
+        for index, (number, total) in enumerate(zip(searched, best[:, 0].tolist(), strict=True)):
+            bound = total / length_normalizer(longest[number] + 1, length_penalty)
+            if length <= longest[number] and can_improve(ended[number], bound):
+                remaining.append(index)
         for index in set(range(len(searched))) - set(remaining):
             if not ended[searched[index]]:
                 divisor = length_normalizer(length - 1, length_penalty)

@@ -15,7 +15,7 @@ from vitspeech.data.symbols.batch import SymbolBatch
 from vitspeech.evaluation.per_item import per_item
 from vitspeech.evaluation.report import ItemTable, Report
 from vitspeech.inference.symbols import GREEDY
-from vitspeech.inference.transcribe import Search, longest_output, transcribe_batch
+from vitspeech.inference.transcribe import Search, transcribe_batch
 from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.metrics.word_errors import Alignment, align
 from vitspeech.plots.cross_attention import align_symbols, draw_alignments
@@ -74,8 +74,7 @@ def decode(
     def compute(batch: tuple[SymbolBatch, int]) -> list[Units]:
         symbols, _ = batch
         decoded = transcribe_batch(network, data.labels, symbols.symbols.to(device), symbols.lengths, search)
-        limits = [longest_output(network, length) for length in symbols.lengths.tolist()]
-        return [transcript.indices[:limit] for transcript, limit in zip(decoded, limits, strict=True)]
+        return [transcript.indices for transcript in decoded]
 
     return per_item(data.evaluation_loader(sequences), compute, progress=progress)
 

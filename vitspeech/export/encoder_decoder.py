@@ -178,14 +178,14 @@ def check_search(sessions: Mapping[str, Any], model: Model) -> dict[str, float]:
         with torch.inference_mode():
             encoded, padding = network.encode(inputs)
             longest = network.longest_output(encoded.shape[1])
-            options = {"start": network.start_unit, "longest": longest}
-            (best,) = greedy(network.step, network.start(encoded, padding), batch=1, **options)
+            cache, start = network.start(encoded, padding), network.start_unit
+            (best,) = greedy(network.step, cache, start=start, longest=[longest])
             count = network.within_positions(len(best.units) + UNITS)
             units = torch.randint(network.start_unit, (2, count), generator=numbers)
             units[0, : len(best.units)] = torch.tensor(best.units)
             expected = network.forward_decoder(encoded.expand(2, -1, -1), None, units).log_softmax(-1)
             ctc = network.forward_ctc(encoded)
-        found, _, outputs = search(sessions[SOURCE], sessions[STEP], inputs.numpy(), **options)
+        found, _, outputs = search(sessions[SOURCE], sessions[STEP], inputs.numpy(), start=start, longest=longest)
         if tuple(found) != best.units:
             raise InputError(f"greedy search finds {found}, with the network {list(best.units)}; nothing is written")
         if ctc is not None:

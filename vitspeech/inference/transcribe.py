@@ -203,10 +203,9 @@ def decode_autoregressive(
     """
     refuse_language_model(network, search)
     encoded, padding = network.encode(waveforms, lengths)
-    longest = longest_output(network, encoded.shape[1])
-    sizes = {"start": network.start_unit, "batch": len(encoded), "longest": longest}
     cache, ctc_logits = network.start(encoded, padding), network.forward_ctc(encoded)
     tokens = padding.sum(1)
+    sizes = {"start": network.start_unit, "longest": [longest_output(network, count) for count in tokens.tolist()]}
     is_joint = ctc_logits is not None and search.ctc_weight > 0
     if search.beam == 1 and not is_joint:
         hypotheses = autoregressive.greedy(network.step, cache, **sizes)

@@ -15,7 +15,7 @@ from vitspeech.training.metrics_log import METRICS, read_metrics
 from vitspeech.training.run_folder import is_finished
 
 FINISHED, UNFINISHED, NEW = "finished", "unfinished", "not started"
-SEED_FOLDER = re.compile(r"seed-(\d+)")
+SEED_FOLDER = re.compile(r"seed-(0|[1-9]\d*)")
 VALIDATION = {"val_accuracy": "validation accuracy", "val_error_rate": "validation error rate"}
 MOST_BYTES = 2**28  # of a log or a record, which grow with the steps and the epochs of all runs
 SCORES = re.compile(r"(^|_)(accuracy|error_rate)$")

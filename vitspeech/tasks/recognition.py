@@ -45,7 +45,7 @@ class Recognition(UtteranceTask):
     """
 
     monitor, mode = "val_error_rate", "min"
-    leaves_out = False  # whether training utterances that are too short count for nothing
+    leaves_out = False  # whether training utterances may be too short, since their speed changes
 
     def __init__(
         self,
@@ -80,6 +80,11 @@ class Recognition(UtteranceTask):
         super().take_labels(data)
         # A faster utterance may have fewer tokens than its transcript needs: it then counts for nothing in this epoch.
         self.leaves_out = bool(getattr(getattr(data, "augment", None), "speed", 0))
+
+    @property
+    def leaves_out_short(self) -> bool:
+        """Whether utterances of the present batch that are too short count for nothing: those of training."""
+        return self.leaves_out and (self.training or self.is_tried_out)
 
     def try_out(self, data: lightning.LightningDataModule) -> None:
         self.take_labels(data)
@@ -138,7 +143,7 @@ class Recognition(UtteranceTask):
         log_probs = logits.float().log_softmax(-1).transpose(0, 1)
         targets = units.clamp(min=0).to(logits.device, non_blocking=True)
         lengths = tuple(counts), tuple(map(len, said))  # as numbers, since F.ctc_loss would read tensors from a GPU
-        options = {"blank": len(self.labels), "reduction": "sum", "zero_infinity": self.training and self.leaves_out}
+        options = {"blank": len(self.labels), "reduction": "sum", "zero_infinity": self.leaves_out_short}
         return F.ctc_loss(log_probs, targets, *lengths, **options)
 
     def check_lengths(self, tokens: list[int], said: list[list[int]]) -> None:
@@ -150,7 +155,7 @@ class Recognition(UtteranceTask):
         for count, transcript in zip(tokens, said, strict=True):
             if not transcript:
                 raise InputError("an utterance of the batch has an empty transcript")
-            if count < tokens_needed(transcript) and not (self.training and self.leaves_out):
+            if count < tokens_needed(transcript) and not self.leaves_out_short:
                 self.refuse(f"the utterance {self.text(transcript)!r}", count, transcript)
 
     def refuse(self, utterance: str, tokens: int, units: list[int]) -> NoReturn:

@@ -58,6 +58,7 @@ class Task(lightning.LightningModule):
     monitor, mode = "val_accuracy", "max"
     starting_weights: Mapping[str, Tensor] | None = None
     trust: Sequence[str] = ()
+    is_tried_out = False  # while `try_out` computes a loss
     noted: tuple[Tensor, int | None, int | None] | None = None  # whether the losses to be checked are finite; steps
 
     def __init__(
@@ -127,11 +128,14 @@ class Task(lightning.LightningModule):
         with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `self.log` has no effect yet
             self.eval()
+            self.is_tried_out = True
             try:
                 self.loss(data.training_batch(*data.train[torch.arange(count), data.seed]))
             except RuntimeError as error:
                 if "is not attached to a `Trainer`" not in str(error):
                     raise
+            finally:
+                self.is_tried_out = False
             self.take_auxiliary_loss()
         self.train(training)
         numpy.random.set_state(numbers)

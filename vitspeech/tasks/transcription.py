@@ -104,8 +104,7 @@ class Transcription(Recognition):
                 f"{type(self).__name__} can't divide its weights among processes, whose transcripts end at different "
                 "steps; train it with --config trainer/ddp"
             )
-        longest = longest_output(self.network, encoded.shape[1])
-        sizes = {"start": self.network.start_unit, "batch": len(encoded), "longest": longest}
-        hypotheses = greedy(self.network.step, self.network.start(encoded, padding), **sizes)
-        limits = [longest_output(self.network, count) for count in padding.sum(1).tolist()]
-        return [hypothesis.units[:limit] for hypothesis, limit in zip(hypotheses, limits, strict=True)]
+        longest = [longest_output(self.network, count) for count in padding.sum(1).tolist()]
+        cache = self.network.start(encoded, padding)
+        hypotheses = greedy(self.network.step, cache, start=self.network.start_unit, longest=longest)
+        return [hypothesis.units for hypothesis in hypotheses]

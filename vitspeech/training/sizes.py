@@ -1,4 +1,4 @@
-"""Sizes of the network that follow from the data: numbers of classes, units and symbols, and the side of images."""
+"""What a network must have of the data: numbers of classes, units and symbols, the side of images, the sample rate."""
 
 from collections.abc import Sequence
 
@@ -26,13 +26,14 @@ def fill_sizes(config: Namespace, data: InMemoryData, trust: Sequence[str]) -> N
 
 
 def check_sizes(config: Namespace, task: Task, data: InMemoryData) -> None:
-    """Refuse labels that a model cannot have, and a number of classes or units that the data does not have.
+    """Refuse labels that a model cannot have, and a number of classes or units or a sample rate other than the data's.
 
     Raises:
         InputError: If a label is there twice or not one line of text, or if the config gives a network of vitspeech
-            another number of classes or units.
+            another number of classes or units or another sample rate.
     """
     check_labels(list(data.labels))
+    check_sample_rate(task, data)
     network = config.model.init_args.get("network")
     if not str(getattr(network, "class_path", "")).startswith("vitspeech."):
         return
@@ -44,3 +45,18 @@ def check_sizes(config: Namespace, task: Task, data: InMemoryData) -> None:
                 f"the network has {name}={value}, the data {labels} labels: leave {name} out of the config, or "
                 f"give {size}"
             )
+
+
+def check_sample_rate(task: Task, data: InMemoryData) -> None:
+    """Refuse a log-mel spectrogram at another sample rate than the data.
+
+    Raises:
+        InputError: If the tokens of the network are of one.
+    """
+    own_hz = getattr(getattr(getattr(task.network, "tokens", None), "log_mel", None), "sample_rate_hz", None)
+    rate_hz = data.preprocessing.get("sample_rate_hz")
+    if own_hz is not None and rate_hz is not None and own_hz != rate_hz:
+        raise InputError(
+            f"the network takes speech at {own_hz:,} Hz, the data is at {rate_hz:,} Hz: give its tokens "
+            f"sample_rate_hz={rate_hz}"
+        )
