@@ -12,7 +12,8 @@ from vitspeech.errors import InputError
 class SpecAugment(nn.Module):
     """Masks random ranges of frames and of mel bins in training, different for each utterance (Park et al. 2019).
 
-    arXiv:1904.08779, without time warping. Masked values become 0, the mean of the training set.
+    arXiv:1904.08779, without time warping. Masked values become 0, the mean of the training set. Ranges are drawn from
+    all F frames, padding included, so that fewer frames of an utterance are masked beside much longer ones.
 
     Args:
         time_masks: Number of masked ranges of frames.
