@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from vitspeech.attention import Decoder
 from vitspeech.attention.decoder import BlockCache, DecoderBlock
-from vitspeech.attention.positions import LearnedPositions
 from vitspeech.checkpoint.folder import Model
 from vitspeech.decoding.autoregressive import greedy
 from vitspeech.decoding.units import kind_of
@@ -28,6 +27,7 @@ from vitspeech.errors import InputError
 from vitspeech.export.gate import check
 from vitspeech.export.kind import Graph, Kind, generator
 from vitspeech.export.sound import recording
+from vitspeech.models.encoder_decoder import learned_rows
 
 SOURCE, STEP = "model.onnx", "decoder.onnx"
 LENGTHS_S = (1.0, 0.4, 2.3)  # of the gate's recordings, besides the shortest one
@@ -125,12 +125,12 @@ def encoder_decoder_kind(model: Model) -> Kind:
             {"units": {0: "sequences"}, "source": {1: "sequences", 3: "tokens"}, "cache": {1: "sequences", 3: "past"}},
         ),
     }
-    tokens, besides, rows = network.tokens, network.longest_output(0), rows_of(network.decoder)
-    most = None if rows is None else rows - 1  # the first position is that of `start_unit`
+    tokens, besides, rows = network.tokens, network.longest_output(0), learned_rows(network.decoder)
+    most = None if rows is None else network.within_positions(rows)
     metadata: dict[str, Any] = {
         "start_unit": network.start_unit,
         "end": network.head.out_features - 1,
-        "longest_input": rows_of(network.encoder),
+        "longest_input": learned_rows(network.encoder),
         "longest_output": {"per_token": network.longest_output(1) - besides, "besides": besides, "most": most},
         "separator": " " if kind_of(model.labels) == "words" else "",
         "ctc": has_ctc,
@@ -144,18 +144,12 @@ def encoder_decoder_kind(model: Model) -> Kind:
     return Kind("encoder-decoder", graphs, lambda sessions: check_search(sessions, model), metadata)
 
 
-def rows_of(module: nn.Module) -> int | None:
-    """The number of tokens for which an encoder or a decoder has learned positions; `None` if it needs none."""
-    positions = getattr(module, "positions", None)
-    return len(positions.table) if isinstance(positions, LearnedPositions) else None
-
-
 def inputs_of(model: Model) -> Iterator[Tensor]:
     """Inputs for the gate, the shortest one last: parts of the sample recording, or random symbols (1, N).
 
     None has more tokens than there are learned positions.
     """
-    rows = rows_of(model.network.encoder) or math.inf
+    rows = learned_rows(model.network.encoder) or math.inf
     if "sample_rate_hz" in model.preprocessing:
         rate_hz, tokens = model.preprocessing["sample_rate_hz"], model.network.tokens
         shortest_s, hop_s = tokens.window_samples / rate_hz, tokens.hop_samples / rate_hz

@@ -143,8 +143,8 @@ def check_streaming(model: Model, offline: bool) -> None:
     if offline:
         raise InputError("a model is exported either as a stream or, with offline, for whole clips")
     AudioStream(model.network)  # which says why not
-    name, pooling = type(model.network).__name__, type(getattr(model.network, "pooling", None)).__name__
     if not is_streaming(model):
+        name, pooling = type(model.network).__name__, type(model.network.pooling).__name__
         if isinstance(model.network.encoder, Encoder):
             check_attention(model.network.encoder, name)
         raise InputError(f"{name} can't be exported as a stream: {pooling} needs the whole clip, only the logits of "

@@ -123,8 +123,8 @@ class EncoderDecoder(nn.Module):
 
     def within_positions(self, units: int) -> int:
         """A number of units, limited to what a decoder with learned positions can output."""
-        positions = getattr(self.decoder, "positions", None)
-        return min(units, len(positions.table) - 1) if isinstance(positions, LearnedPositions) else units
+        rows = learned_rows(self.decoder)
+        return units if rows is None else min(units, rows - 1)  # the first position is that of `start_unit`
 
     def start(self, encoded: Tensor, padding: Tensor | None = None) -> Any:
         """The decoder's cache before the first step, whose units are `start_unit`, from the outputs of `encode`."""
@@ -179,3 +179,9 @@ def make_decoder(
     if decoder.width != width:
         raise InputError(f"decoder={name} has width={decoder.width}, but the tokens have width={width}")
     return decoder
+
+
+def learned_rows(module: nn.Module) -> int | None:
+    """The number of tokens for which an encoder or a decoder has learned positions; `None` if it needs none."""
+    positions = getattr(module, "positions", None)
+    return len(positions.table) if isinstance(positions, LearnedPositions) else None
