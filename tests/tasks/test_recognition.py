@@ -153,11 +153,16 @@ def test_an_utterance_shorter_than_its_transcript_needs_is_named_and_gives_no_in
     assert task(Rows()).loss(enough).isfinite()
 
 
-def test_an_empty_transcript_is_refused():
-    speech = noise([[0], [1]], [40, 40])
-    speech.units[1] = -1
-    with pytest.raises(ValueError, match="empty transcript"):
-        task(Rows()).loss(speech)
+@pytest.mark.parametrize("said", [[[0, 1], []], [[], []]], ids=["one silent", "all silent"])
+def test_the_loss_of_an_utterance_without_words_is_that_of_blanks_alone(said):
+    speech, made = noise([[0, 1], [1]], [40, 60]), task(Rows())
+    units = torch.tensor([row + [-1] * (2 - len(row)) for row in said])
+    logits, tokens = made.network(speech.waveforms, speech.lengths)
+    blanks = -logits.log_softmax(-1)[1, : tokens[1], 3].sum()
+    loss = made.group_loss(speech.waveforms, speech.lengths, units, speech.spans)
+    alone = made.group_loss(speech.waveforms[:1], speech.lengths[:1], units[:1], speech.spans[:1])
+    assert (loss - alone).item() == pytest.approx(blanks.item(), rel=1e-5)
+    assert made.loss(speech._replace(units=units)).item() == pytest.approx(loss.item() / max(len(said[0]), 1))
 
 
 def test_a_network_with_other_units_than_the_data_is_refused():

@@ -150,11 +150,9 @@ class Recognition(UtteranceTask):
         """Refuse utterances whose CTC loss would be infinite, from their numbers of tokens and their transcripts.
 
         Raises:
-            InputError: If a transcript is empty, or longer than its utterance allows.
+            InputError: If a transcript is longer than its utterance allows.
         """
         for count, transcript in zip(tokens, said, strict=True):
-            if not transcript:
-                raise InputError("an utterance of the batch has an empty transcript")
             if count < tokens_needed(transcript) and not self.leaves_out_short:
                 self.refuse(f"the utterance {self.text(transcript)!r}", count, transcript)
 
@@ -224,5 +222,5 @@ def transcripts(units: Tensor) -> list[list[int]]:
 
 
 def unit_count(units: Tensor) -> int:
-    """The number of units of all transcripts, without padding."""
-    return sum(map(len, transcripts(units)))
+    """The number of units of all transcripts, without padding; 1 if there is none, for a mean loss of silence."""
+    return max(sum(map(len, transcripts(units))), 1)

@@ -187,6 +187,21 @@ def test_every_pause_is_long_if_asked_for_and_none_changes_what_is_drawn():
     assert draws(53, pause_ms=(500.0, 700.0)) == draws(53)
 
 
+def test_silence_is_as_long_as_utterances_with_words_and_as_often_as_asked_for():
+    asked = draws(3000, silence_prob=0.3, noise_prob=0.5)
+    silent = [utterance for utterance in asked if not utterance.words]
+    assert 0.27 < len(silent) / len(asked) < 0.33
+    assert all(utterance.clips == utterance.cuts == utterance.starts == [] for utterance in silent)
+    lengths, others = ([u.samples for u in asked if bool(u.words) == spoken] for spoken in (False, True))
+    assert abs(numpy.mean(lengths) / numpy.mean(others) - 1) < 0.1
+    assert {utterance.noise[0] for utterance in silent} == set(NOISES)
+    assert 0.4 < numpy.mean([utterance.snr_db < numpy.inf for utterance in silent]) < 0.6
+
+
+def test_without_silence_every_utterance_has_a_word(many):
+    assert all(utterance.words for utterance in many) and draws(53, silence_prob=0.0) == draws(53)
+
+
 def test_the_noise_is_one_of_the_recordings_from_any_of_its_samples_on(many):
     counts = collections.Counter(utterance.noise[0] for utterance in many)
     assert set(counts) == set(NOISES) and surprise(counts.values(), [1 / 3] * 3) < 13.82  # 2 degrees of freedom

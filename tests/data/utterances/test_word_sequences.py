@@ -206,6 +206,25 @@ def test_long_pauses_are_for_training_alone(made):
         assert {utterance.starts[0] for utterance in items.utterances} == {160}
 
 
+def test_silence_is_for_training_alone(made):
+    data = made(augment=SequenceAugment(silence_prob=0.5))
+    generator = numpy.random.default_rng(0)
+    drawn = [data.train.sampler.sample("u", generator).words for _ in range(200)]
+    assert 0.35 < drawn.count([]) / len(drawn) < 0.65
+    for items in (data.validation, data.read("test")):
+        assert all(utterance.words for utterance in items.utterances)
+
+
+def test_a_batch_may_be_silent(made):
+    data = made(augment=SequenceAugment(silence_prob=1.0, noise_prob=0.5))
+    data.trainer = Stage(training=True)
+    batch = next(iter(data.train_dataloader()))
+    speech = data.on_after_batch_transfer(batch, 0)
+    assert speech.units.shape == (len(speech.lengths), 0) and speech.spans.shape == (len(speech.lengths), 0, 2)
+    loud = speech.waveforms.abs().amax(1) > 0
+    assert loud.any() and not loud.all()
+
+
 def test_int16_is_within_one(source):
     given = torch.tensor([[-32768, -16384, 0, 1, 32767]], dtype=torch.int16)
     floats = WordSequences(source).normalize(given)

@@ -37,6 +37,9 @@ class SequenceAugment:
         pause_prob: Probability that a pause before, between or after words is drawn from `pause_ms`. `WordSequences`
             uses it: a network that never hears a long pause finds words in noise.
         pause_ms: Shortest and longest of these pauses.
+        silence_prob: Probability that a training utterance has no words, only noise or silence, for as long as an
+            utterance with words. `WordSequences` uses it: a decoder that hears words in every utterance finds words in
+            noise.
 
     Raises:
         InputError: If a number is out of range.
@@ -51,6 +54,7 @@ class SequenceAugment:
     room_s: tuple[float, float] = (0.1, 0.6)
     pause_prob: float = 0.0
     pause_ms: tuple[float, float] = (400.0, 2000.0)
+    silence_prob: float = 0.0
 
     def __post_init__(self) -> None:
         check_range("snr_db", self.snr_db)
@@ -62,6 +66,7 @@ class SequenceAugment:
         check_number("pause_prob", self.pause_prob, 0, 1)
         check_range("pause_ms", self.pause_ms)
         check_number("pause_ms", self.pause_ms[0], 0)
+        check_number("silence_prob", self.silence_prob, 0, 1)
 
     def __call__(self, speech: SpeechBatch, sample_rate_hz: int = SAMPLE_RATE_HZ) -> SpeechBatch:
         """Change speed, room and gain of float waveforms, and lengths and spans accordingly; uses torch's generator."""

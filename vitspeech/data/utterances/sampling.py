@@ -22,6 +22,7 @@ class UtteranceSampler:
         noise_prob: Probability that an utterance gets noise; without it, its signal-to-noise ratio is infinite.
         pause_prob: Probability that a pause is drawn from `pause_ms` instead of `gap_ms`.
         pause_ms: Shortest and longest of these pauses.
+        silence_prob: Probability that an utterance has no words, for as long as an utterance with words.
 
     Attributes:
         clips: The split's word clips by name.
@@ -41,6 +42,7 @@ class UtteranceSampler:
         noise_prob: float = 1.0,
         pause_prob: float = 0.0,
         pause_ms: tuple[float, float] = (0.0, 0.0),
+        silence_prob: float = 0.0,
     ) -> None:
         self.clip_list = source.word_clips(split)
         if words[1] > len(self.clip_list):
@@ -55,7 +57,7 @@ class UtteranceSampler:
         self.noises = {name: noise.numpy() for name, noise in source.backgrounds(split).items()}
         self.noise_names = sorted(self.noises)
         self.words, self.snr_db, self.noise_prob = words, snr_db, noise_prob
-        self.pause_prob = pause_prob
+        self.pause_prob, self.silence_prob = pause_prob, silence_prob
         self.gap_samples, self.pause_samples = (
             [round(milliseconds * source.sample_rate_hz / 1000) for milliseconds in bounds]
             for bounds in (gap_ms, pause_ms)
@@ -73,8 +75,10 @@ class UtteranceSampler:
         recording = self.noise_names[int(generator.integers(len(self.noise_names)))]
         position = int(generator.integers(len(self.noises[recording])))
         snr_db = round(float(generator.uniform(*self.snr_db)), 2)
-        # Validation, test and manifests draw no number for this and for long pauses, so they are as published.
+        # Validation, test and manifests draw no number for these and for long pauses, so they are as published.
         clean = self.noise_prob < 1 and generator.random() >= self.noise_prob
+        if self.silence_prob and generator.random() < self.silence_prob:
+            starts, clips = [], []
         return Utterance(
             name,
             [clip.word for clip in clips],

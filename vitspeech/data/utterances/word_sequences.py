@@ -142,11 +142,12 @@ class WordSequences(UtteranceData):
         return getattr(self.source, "item_root", None)
 
     def sampler(self, split: str) -> UtteranceSampler:
-        """The sampler of a split's utterances; the noise and the long pauses of `augment` are for training alone."""
+        """The sampler of a split's utterances; noise, long pauses and silence of `augment` are for training alone."""
         augment, common = self.augment, (self.source, split, self.words, self.gap_ms)
         if split != "train":
             return UtteranceSampler(*common, self.snr_db)
-        return UtteranceSampler(*common, augment.snr_db, augment.noise_prob, augment.pause_prob, augment.pause_ms)
+        pauses = augment.pause_prob, augment.pause_ms
+        return UtteranceSampler(*common, augment.snr_db, augment.noise_prob, *pauses, augment.silence_prob)
 
     def fixed_utterances(self, split: str, sampler: UtteranceSampler) -> "FixedUtterances":
         """Sample the validation or test set, a tenth of `count`; the same utterances for every seed."""
