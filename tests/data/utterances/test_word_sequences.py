@@ -215,6 +215,11 @@ def test_silence_is_for_training_alone(made):
         assert all(utterance.words for utterance in items.utterances)
 
 
+def test_silence_is_no_transcript_for_a_language_model(made):
+    transcripts = made(count=200, augment=SequenceAugment(silence_prob=0.5)).transcripts("train")
+    assert all(transcripts) and 60 < len(transcripts) < 140
+
+
 def test_a_batch_may_be_silent(made):
     data = made(augment=SequenceAugment(silence_prob=1.0, noise_prob=0.5))
     data.trainer = Stage(training=True)

@@ -122,11 +122,12 @@ class WordSequences(UtteranceData):
         return sets or {"drawn": self.fixed_utterances("test", sampler)}
 
     def transcripts(self, split: str) -> list[list[str]]:
-        """The words of each utterance of a split; for training, which has no end, those of `count` utterances."""
+        """The words of each utterance of a split; for training, of `count` utterances without silent ones."""
         if split != "train":
             return super().transcripts(split)
         generator, sampler = numpy.random.default_rng(self.seed), self.sampler(split)
-        return [sampler.sample("", generator).words for _ in range(self.count)]
+        said = (sampler.sample("", generator).words for _ in range(self.count))
+        return [words for words in said if words]
 
     def item_names(self) -> dict[str, list[str]]:
         """The names of the source's clips in each split, if it names them; for the test those in the manifests."""
