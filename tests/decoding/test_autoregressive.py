@@ -15,6 +15,7 @@ from torch.testing import assert_close
 
 from vitspeech.decoding.autoregressive import Hypothesis, beam_search, greedy
 from vitspeech.decoding.prefix_scores import PrefixScores
+from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechTokens
 from vitspeech.models.speech_transcriber import SpeechTranscriber
 
@@ -337,7 +338,7 @@ def test_joint_hypotheses_have_the_weighted_probability_of_both_heads():
         ({"ctc_weight": 0.5}, "ctc_weight=0.5 needs a scorer"),
         ({"ctc_weight": 1.5}, "ctc_weight=1.5 is not within 0 .. 1"),
         ({"ctc_weight": -0.5, "scorer": PrefixScores(ctc_rows())}, "ctc_weight=-0.5 is not within 0 .. 1"),
-        ({"scorer": PrefixScores(ctc_rows())}, "the scorer is for 2 utterances, not for batch=1"),
+        ({"scorer": PrefixScores(ctc_rows())}, "the scorer is for 2 utterances, not for the 1 of `longest`"),
     ],
 )
 def test_invalid_options_are_named(options, message):
@@ -348,3 +349,9 @@ def test_invalid_options_are_named(options, message):
 def test_greedy_refuses_a_length_below_one():
     with pytest.raises(ValueError, match=r"^longest=0 is below 1$"):
         run_greedy(0, longest=0)
+
+
+@pytest.mark.parametrize("run", [run_beam, run_greedy])
+def test_a_batch_of_no_utterances_is_refused(run):
+    with pytest.raises(InputError, match=r"^longest=0 is below 1$"):
+        run()

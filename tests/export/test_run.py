@@ -187,7 +187,7 @@ print(*(f"{word.label} {word.decided_s:.4f}" for word in words))
     assert result.stdout.endswith("go 3.4000\n")
 
 
-def test_the_folder_of_the_program_need_not_be_writable(bare, exported):
+def test_a_stream_runs_where_nothing_can_be_written(bare, exported):
     script = "import os, sys; sys.path.insert(0, sys.argv.pop(1)); os.access = lambda *_: False; import run; run.main()"
     result = run(bare, "-c", script, exported("speech-commands-truncated"), TALK)
     assert (result.returncode, result.stderr) == (0, "") and "left" in result.stdout
@@ -362,6 +362,13 @@ def test_truncated_recordings_are_refused(bare, exported, tmp_path, ending, mess
     (line,) = (line for line in result.stderr.splitlines() if not line.startswith("Warning: Xing"))  # libmpg123's
     assert result.returncode == 3 and "left" in result.stdout
     assert line.startswith(f"run.py: {cut}: truncated: ") and line.endswith(message)
+
+
+def test_a_wav_cut_after_its_header_is_truncated(bare, exported, tmp_path):
+    cut = tmp_path / "cut.wav"
+    cut.write_bytes(TALK.read_bytes()[:44])
+    line = refused(bare, exported("speech-commands-truncated"), cut, status=3)
+    assert f"{cut}: truncated: 0 of {TALK.stat().st_size - 44:,} bytes of samples are present" in line
 
 
 def test_a_wav_that_states_no_samples_is_refused(bare, exported, tmp_path):

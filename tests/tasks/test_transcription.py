@@ -64,7 +64,6 @@ def test_the_loss_is_the_sum_over_units_and_the_end_whatever_the_order_and_the_p
 
 
 @torch.no_grad()
-@torch.no_grad()
 def test_the_decoder_learns_to_end_at_once_where_nothing_is_said():
     network, speech = transcriber(), noise([[0], [1, 1], [2]], LENGTHS[:3])
     made = task(network, ctc_weight=0.0)
@@ -76,6 +75,7 @@ def test_the_decoder_learns_to_end_at_once_where_nothing_is_said():
     assert (loss - others).item() == pytest.approx(-ends[0, 0, END].item(), rel=1e-5)
 
 
+@torch.no_grad()
 def test_labels_are_smoothed_only_in_training():
     network, speech = transcriber(), noise(SAID, LENGTHS)
     plain, smoothed = written_out(network)[0], written_out(network, 0.2)[0]

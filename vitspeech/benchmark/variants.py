@@ -259,6 +259,6 @@ def prepare(name: str, case: Case, shared: tuple[Tensor, ...] | None = None) -> 
 
 
 def small(case: Case) -> Case:
-    """The case with few tokens, enough to load the kernels: at most 64, or one window, in whole windows."""
+    """The case with at most 64 tokens in whole windows, or one window if it is longer: enough to load the kernels."""
     window = case.left or 1  # local-attention takes whole windows only
     return replace(case, tokens=min(case.tokens, max(64 // window, 1) * window))

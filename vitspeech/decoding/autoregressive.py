@@ -63,9 +63,9 @@ def greedy(
         longest: Maximum number of units of each transcript (B).
 
     Raises:
-        InputError: If a number of `longest` is below 1.
+        InputError: If an entry of `longest` is below 1, or there is none.
     """
-    check_sizes(longest=min(longest))
+    check_sizes(longest=min(longest, default=0))
     batch, limits = len(longest), torch.tensor(longest)
     units, outputs, totals = torch.full((batch,), start), [], torch.zeros(batch)
     is_open, has_ended = torch.ones(batch, dtype=torch.bool), torch.zeros(batch, dtype=torch.bool)
@@ -121,7 +121,7 @@ def beam_search(
         InputError: If a number is out of range.
         ValueError: If there is a weight without a scorer, or the scorer is of another batch size.
     """
-    check_sizes(longest=min(longest), beam=beam)
+    check_sizes(longest=min(longest, default=0), beam=beam)
     batch = len(longest)
     check_weights(length_penalty, ctc_weight, scorer, batch)
     state = scorer.start() if scorer is not None and ctc_weight else None
@@ -218,4 +218,4 @@ def check_weights(length_penalty: float, ctc_weight: float, scorer: PrefixScores
     if ctc_weight and scorer is None:
         raise ValueError(f"ctc_weight={ctc_weight} needs a scorer")
     if scorer is not None and scorer.batch != batch:
-        raise ValueError(f"the scorer is for {scorer.batch} utterances, not for batch={batch}")
+        raise ValueError(f"the scorer is for {scorer.batch} utterances, not for the {batch} of `longest`")

@@ -126,7 +126,8 @@ def is_streaming(model: Model) -> bool:
     """Whether a model is exported as a stream.
 
     Its look-ahead must be limited and its pooling a mean, so that the rows of a stream are all that it computes. The
-    state of a classifier must have a fixed size, too. Other models can't be exported in another way.
+    state of a classifier must have a fixed size, too. Labelers and recognizers are streams even if it has not: they
+    have no other form, and the export refuses them.
     """
     encoder, pooling = getattr(model.network, "encoder", None), getattr(model.network, "pooling", None)
     if getattr(encoder, "reach", (None, None))[1] is None or not isinstance(pooling, MeanPooling | None):

@@ -48,7 +48,7 @@ def bootstrap_ratio_interval(
     Items of one group, for example the words of one speaker, are not independent, so whole groups are resampled
     (cluster bootstrap; Davison and Hinkley 1997, sec. 3.8). With fewer than about 20 groups the interval is too narrow.
     If all numerators are zero, resamples do not vary; the interval is then that of Wilson with one trial for each item
-    or group. If all groups have the same ratio above 0, or there is one group, its width is 0.
+    or group. If all groups have the same ratio above 0, as a single group does, its width is 0.
 
     Args:
         numerators: For example errors.

@@ -45,7 +45,7 @@ class Recognition(UtteranceTask):
     """
 
     monitor, mode = "val_error_rate", "min"
-    leaves_out = False  # whether training utterances may be too short, since their speed changes
+    changes_speed = False  # of training utterances, which may become too short
 
     def __init__(
         self,
@@ -79,12 +79,12 @@ class Recognition(UtteranceTask):
     def take_labels(self, data: lightning.LightningDataModule) -> None:
         super().take_labels(data)
         # A faster utterance may have fewer tokens than its transcript needs: it then counts for nothing in this epoch.
-        self.leaves_out = bool(getattr(getattr(data, "augment", None), "speed", 0))
+        self.changes_speed = bool(getattr(getattr(data, "augment", None), "speed", 0))
 
     @property
     def leaves_out_short(self) -> bool:
         """Whether utterances of the present batch that are too short count for nothing: those of training."""
-        return self.leaves_out and (self.training or self.is_tried_out)
+        return self.changes_speed and (self.training or self.is_tried_out)
 
     def try_out(self, data: lightning.LightningDataModule) -> None:
         self.take_labels(data)
@@ -222,5 +222,5 @@ def transcripts(units: Tensor) -> list[list[int]]:
 
 
 def unit_count(units: Tensor) -> int:
-    """The number of units of all transcripts, without padding; 1 if there is none, for a mean loss of silence."""
-    return max(sum(map(len, transcripts(units))), 1)
+    """The number of units of all transcripts, without padding; if nothing is said, the number of utterances."""
+    return sum(map(len, transcripts(units))) or len(units)

@@ -1,4 +1,4 @@
-"""What a network must have of the data: numbers of classes, units and symbols, the side of images, the sample rate."""
+"""What a network takes from the data: numbers of classes, units and symbols, the side of images, the sample rate."""
 
 from collections.abc import Sequence
 
@@ -29,8 +29,8 @@ def check_sizes(config: Namespace, task: Task, data: InMemoryData) -> None:
     """Refuse labels that a model cannot have, and a number of classes or units or a sample rate other than the data's.
 
     Raises:
-        InputError: If a label is there twice or not one line of text, or if the config gives a network of vitspeech
-            another number of classes or units or another sample rate.
+        InputError: If a label is there twice or not one line of text, if the network has another sample rate, or if the
+            config gives a network of vitspeech another number of classes or units.
     """
     check_labels(list(data.labels))
     check_sample_rate(task, data)
@@ -51,7 +51,7 @@ def check_sample_rate(task: Task, data: InMemoryData) -> None:
     """Refuse a log-mel spectrogram at another sample rate than the data.
 
     Raises:
-        InputError: If the tokens of the network are of one.
+        InputError: If the sample rates differ.
     """
     own_hz = getattr(getattr(getattr(task.network, "tokens", None), "log_mel", None), "sample_rate_hz", None)
     rate_hz = data.preprocessing.get("sample_rate_hz")

@@ -199,7 +199,13 @@ def test_silence_is_as_long_as_utterances_with_words_and_as_often_as_asked_for()
 
 
 def test_without_silence_every_utterance_has_a_word(many):
-    assert all(utterance.words for utterance in many) and draws(53, silence_prob=0.0) == draws(53)
+    assert all(utterance.words for utterance in many)
+
+
+def test_silence_keeps_the_length_and_the_noise_of_the_utterance():
+    (silent,), (spoken,) = draws(1, silence_prob=1.0), draws(1)
+    assert spoken.words and not silent.words
+    assert (silent.samples, silent.noise, silent.snr_db) == (spoken.samples, spoken.noise, spoken.snr_db)
 
 
 def test_the_noise_is_one_of_the_recordings_from_any_of_its_samples_on(many):

@@ -75,7 +75,7 @@ class UtteranceSampler:
         recording = self.noise_names[int(generator.integers(len(self.noise_names)))]
         position = int(generator.integers(len(self.noises[recording])))
         snr_db = round(float(generator.uniform(*self.snr_db)), 2)
-        # Validation, test and manifests draw no number for these and for long pauses, so they are as published.
+        # Validation and test draw no numbers for clean sound, silence and long pauses, so they stay as published.
         clean = self.noise_prob < 1 and generator.random() >= self.noise_prob
         if self.silence_prob and generator.random() < self.silence_prob:
             starts, clips = [], []

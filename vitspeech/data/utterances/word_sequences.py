@@ -122,7 +122,7 @@ class WordSequences(UtteranceData):
         return sets or {"drawn": self.fixed_utterances("test", sampler)}
 
     def transcripts(self, split: str) -> list[list[str]]:
-        """The words of each utterance of a split; for training, of `count` utterances without silent ones."""
+        """The words of each utterance of a split; for training, those of `count` utterances that have words."""
         if split != "train":
             return super().transcripts(split)
         generator, sampler = numpy.random.default_rng(self.seed), self.sampler(split)

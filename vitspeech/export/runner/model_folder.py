@@ -113,11 +113,11 @@ def read_sound(path: str | Path, rate_hz: int, shortest_s: float = SHORTEST_S) -
             samples = recording.read(dtype="float32", always_2d=True)
     except (RuntimeError, TypeError) as error:  # TypeError: samples without a header
         raise ValueError(f"{path}: not a recording that can be read ({error})") from None
+    stated = STATED_BYTES.search(log)
+    if stated and 0 < int(stated[1]) < UNKNOWN_BYTES:
+        raise ValueError(f"{path}: truncated: {int(stated[2]):,} of {int(stated[1]):,} bytes of samples are present")
     if frames == 0:
         raise ValueError(f"{path}: no samples, or a header that states 0 samples (written to a pipe?)")
-    stated = STATED_BYTES.search(log)
-    if stated and int(stated[1]) < UNKNOWN_BYTES:
-        raise ValueError(f"{path}: truncated: {int(stated[2]):,} of {int(stated[1]):,} bytes of samples are present")
     if len(samples) < frames:
         raise ValueError(f"{path}: truncated: {len(samples):,} of {frames:,} samples are present")
     if "Last page lacks an end-of-stream bit" in log:

@@ -99,7 +99,9 @@ class Model:
         return [logits] if valid_out[0] > 0.5 else []
 
     def clip(self, samples: numpy.ndarray) -> numpy.ndarray:
-        """The probabilities of a clip of a classifier (N,): the mean of its rows' logits -> (C,). A stream begins anew.
+        """The probabilities of a clip of a classifier (N,): the mean of its rows' logits -> (C,).
+
+        What was pushed before is discarded.
 
         Raises:
             ValueError: If the clip is shorter than one token.
