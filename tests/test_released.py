@@ -22,7 +22,7 @@ LABELS = {
 }
 TRANSCRIPTS = {
     "librispeech-5h-ctc": ("lafted right ti", -5.347),
-    "spoken-words-attention": ("left right go", -0.0997),
+    "spoken-words-attention": ("left right go", -0.1000),
     "spoken-words-ctc": ("left right go", -0.4391),
 }
 WORDS = {"spoken-words-labels": [("left", 0.438, 1.108), ("right", 1.648, 2.218), ("go", 2.788, 3.338)]}

@@ -15,8 +15,10 @@ from torchaudio.functional import gain
 import vitspeech
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.clips.speech_commands import FOLDER, URL
+from vitspeech.data.utterances.manifest import read_manifest
 from vitspeech.data.utterances.sampling import UtteranceSampler
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
+from vitspeech.data.utterances.word_sequences import manifest_file
 
 soundfile = pytest.importorskip("soundfile")
 CLIPS = ["down/one_nohash_0.wav", "down/one_nohash_1.wav", "go/two_nohash_0.wav", "go/three_nohash_0.wav"]
@@ -52,6 +54,28 @@ def test_clips_that_every_model_gets_wrong_are_counted_and_drawn(tmp_path, monke
     ]
     assert titles == ["“down”, taken for go\none", "“go”, taken for down\ntwo"]
     assert plt.imread(figure).std() > 0.1
+
+
+def test_errors_are_counted_by_clip_and_by_what_classifiers_hear_in_the_clips(tmp_path, capsys):
+    script = runpy.run_path(str(ROOT / "docs/results/error_clips.py"))
+    right, wrong = read_manifest(manifest_file("speech-commands-1-7"))[:2]
+    heard = ["up" if wrong.words[0] == "go" else "go", *wrong.words[1:]]
+    rows = [(right, right.words), (wrong, heard)]
+    lines = [f"speech-commands-1-7,{one.id},{' '.join(one.words)},{' '.join(words)}" for one, words in rows]
+    (tmp_path / "sequences.csv").write_text("\n".join(["test_set,id,reference,hypothesis", *lines, "other,x,up,go"]))
+    first, second = right.clips[0], wrong.clips[0]
+    for name, answers in {"a": {first: "x", second: "x"}, "b": {first: first.split("/")[0], second: "x"}}.items():
+        lines = [f"{clip},{clip.split('/')[0]},{answer}" for clip, answer in answers.items()]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["name,label,prediction", *lines]))
+    script["main"]([str(tmp_path / "sequences.csv")], [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
+    words = right.clips + wrong.clips
+    assert len(words) == len(set(words)) > 3
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        f"1 errors in {len(words)} words",
+        f"1 of {len(words)} clips have errors",
+        "1 clips have an error whenever they occur: 1 errors",
+        "1 clips are misclassified by all classifiers: 1 words, 1 errors",
+    ]
 
 
 class TwoWords(WordSource):
