@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from vitspeech.data.files import sha256
+from vitspeech.files import sha256
 
 
 def seal(folder: Path) -> None:

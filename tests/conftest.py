@@ -16,7 +16,7 @@ from tiny import TINY, TINY_LABELER, TINY_MASKED, TINY_SEQUENCES, TINY_SPEECH, T
 from vitspeech import commands
 from vitspeech.data.clips import spoken_words
 from vitspeech.data.images.shapes import save_example
-from vitspeech.training.cli import TrainingCLI
+from vitspeech.training.train import TrainingCLI
 
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("suite", deadline=None)  # other processes may keep this machine busy

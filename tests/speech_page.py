@@ -11,9 +11,9 @@ import torch
 from tiny import ROOT
 
 import vitspeech
-from vitspeech import RecurrentEncoder, SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTokens, WindowMLP
-from vitspeech.checkpoint.folder import Model
-from vitspeech.export.serving import server
+from vitspeech import RecurrentEncoder, SpeechClassifier, SpeechFrontend, SpeechLabeler, SpeechRecognizer, WindowMLP
+from vitspeech.checkpoint.model import Model
+from vitspeech.export.demo import server
 from vitspeech.samples import FOLDER as SAMPLES
 
 SAMPLE = SAMPLES / "left-right-go.wav"
@@ -29,7 +29,7 @@ RANDOM = {
 
 
 def tokens(stride=4):
-    return SpeechTokens(12, mels=10, stride=stride)
+    return SpeechFrontend(12, mels=10, stride=stride)
 
 
 def model(name):

@@ -6,8 +6,8 @@ import numpy
 import soundfile
 import torch
 
-from vitspeech.checkpoint.folder import Model
-from vitspeech.frontends import SpeechTokens
+from vitspeech.checkpoint.model import Model
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier
 
 RATE_HZ = 16_000
@@ -17,7 +17,7 @@ LABELS = ["go", "stop", "unknown", "silence"]
 def spotter() -> Model:
     """A streaming classifier whose random weights give probabilities of all sizes on noise."""
     torch.manual_seed(3)
-    tokens = SpeechTokens(8, mels=11, stride=4)
+    tokens = SpeechFrontend(8, mels=11, stride=4)
     network = SpeechClassifier(4, tokens, encoder={"depth": 1, "heads": 2, "left": 3, "right": 1}).eval()
     with torch.no_grad():
         network.head.weight.mul_(6)

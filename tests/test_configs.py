@@ -9,10 +9,8 @@ from tiny import ROOT
 from vitspeech.data.utterances.librispeech import OFFICIAL
 from vitspeech.errors import InputError
 from vitspeech.models import MaskedSpeechModel, Seq2Seq, SpeechTranscriber
-from vitspeech.training.cli import TrainingCLI
-from vitspeech.training.configs import config_chain, read_config
-from vitspeech.training.parser import readable
-from vitspeech.training.sizes import check_sizes
+from vitspeech.training.config import config_chain, read_config, readable
+from vitspeech.training.train import TrainingCLI, check_sizes
 
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 OVERLAYS = [path for path in CONFIGS if path.read_text().startswith("# Overlay: ")]
@@ -166,7 +164,7 @@ def test_the_overlay_of_distillation_adds_its_teacher(config, tmp_path):
     overlay = f"{config.partition('/')[0]}/distilled"
     cli = TrainingCLI([f"--config={config}", f"--config={overlay}", *ON_CPU, f"--run={tmp_path / 'run'}"])
     assert cli.model.distillation.weight == 0.8
-    cli.model.take_labels(cli.datamodule)  # refuses a teacher of other labels
+    cli.model.bind_labels(cli.datamodule)  # refuses a teacher of other labels
     assert len(cli.model.teachers.networks) == 1
 
 

@@ -15,14 +15,14 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech import tables
-from vitspeech.checkpoint.card_data import card_data
-from vitspeech.checkpoint.items import split_checksums
+from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.leakage import split_checksums
 from vitspeech.checkpoint.models_table import write_table
 from vitspeech.commands import VERBS
-from vitspeech.data.files import sha256
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation import labeling
 from vitspeech.evaluation.recognition import transcripts
+from vitspeech.files import sha256
 from vitspeech.inference.transcribe import Search
 from vitspeech.metrics.word_errors import score
 from vitspeech.tables import TABLES, pages, updated

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vitspeech.documents import DEEPEST, MOST_BYTES, read_json, read_yaml
 from vitspeech.errors import InputError
+from vitspeech.files import DEEPEST, MOST_BYTES, read_json, read_yaml
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)

@@ -21,7 +21,7 @@ CLASSES = [getattr(vitspeech, name) for name in vitspeech.__all__ if inspect.isc
 def number_arguments():
     """Each public class with the name of an argument that takes one float or two."""
     for kind in [*CLASSES, LogMel]:
-        if kind in (vitspeech.InputError, vitspeech.Model, vitspeech.Report, vitspeech.Items, vitspeech.WordClip):
+        if kind in (vitspeech.InputError, vitspeech.Model, vitspeech.Report, vitspeech.TensorItems, vitspeech.WordClip):
             continue
         for name, hint in typing.get_type_hints(kind.__init__).items():
             if name == "floor_db":  # infinity switches the floor off

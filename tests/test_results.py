@@ -16,9 +16,8 @@ import vitspeech
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.clips.speech_commands import FOLDER, URL
 from vitspeech.data.utterances.manifest import read_manifest
-from vitspeech.data.utterances.sampling import UtteranceSampler
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
-from vitspeech.data.utterances.word_sequences import manifest_file
+from vitspeech.data.utterances.word_sequences import UtteranceSampler, manifest_file
 
 soundfile = pytest.importorskip("soundfile")
 CLIPS = ["down/one_nohash_0.wav", "down/one_nohash_1.wav", "go/two_nohash_0.wav", "go/three_nohash_0.wav"]

@@ -9,7 +9,7 @@ import pytest
 
 from vitspeech.command_line import check_table
 from vitspeech.errors import InputError
-from vitspeech.writing import replacing
+from vitspeech.files import replacing
 
 
 def write(path, text="new"):

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
         AudioFolder,
         Augment,
         Cifar,
+        DataModule,
         ImageData,
         ImageFolder,
-        InMemoryData,
-        Items,
         Keywords,
         LibriSpeech,
         SequenceAugment,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
         SpokenVocabulary,
         SpokenWords,
         SymbolTasks,
+        TensorItems,
         TranscribedAudio,
         TwoMarks,
         UtteranceData,
@@ -49,9 +49,10 @@ if TYPE_CHECKING:
         WordSequences,
         WordSource,
     )
+    from vitspeech.encoders import RecurrentDecoder, RecurrentEncoder, WindowMLP
     from vitspeech.errors import InputError
     from vitspeech.evaluation import Report
-    from vitspeech.frontends import SpecAugment, SpeechTokens, TextTokens
+    from vitspeech.frontends import SpecAugment, SpeechFrontend, TextTokens
     from vitspeech.inference.label_stream import LabelStream
     from vitspeech.inference.predict import predict
     from vitspeech.inference.search import Search
@@ -70,9 +71,7 @@ if TYPE_CHECKING:
         SpeechTranscriber,
         TimmModel,
         ViT,
-        WindowMLP,
     )
-    from vitspeech.recurrence import RecurrentDecoder, RecurrentEncoder
     from vitspeech.tasks import (
         Classification,
         Distillation,
@@ -93,6 +92,7 @@ __all__ = [
     "Augment",
     "Cifar",
     "Classification",
+    "DataModule",
     "Decoder",
     "DecoderConfig",
     "Distillation",
@@ -100,9 +100,7 @@ __all__ = [
     "EncoderConfig",
     "ImageData",
     "ImageFolder",
-    "InMemoryData",
     "InputError",
-    "Items",
     "JointRecognition",
     "Keywords",
     "LabelStream",
@@ -129,15 +127,16 @@ __all__ = [
     "SpeechCNN",
     "SpeechClassifier",
     "SpeechCommands",
+    "SpeechFrontend",
     "SpeechLabeler",
     "SpeechRecognizer",
-    "SpeechTokens",
     "SpeechTranscriber",
     "SpokenVocabulary",
     "SpokenWords",
     "Spotting",
     "SymbolTasks",
     "Task",
+    "TensorItems",
     "TextTokens",
     "TimmModel",
     "TranscribedAudio",
@@ -166,12 +165,13 @@ _NAMES_IN_MODULE = {
     "attention": """Decoder DecoderConfig Encoder EncoderConfig MultiHeadAttention RelativePositions Rotary
         Rotary2d Score SelfAttentivePooling attention_from_convolution register_score truncated_attention""",
     "checkpoint": "Model load",
-    "data": """AudioFolder Augment Cifar ImageData ImageFolder InMemoryData Items Keywords LibriSpeech SequenceAugment
-        Shapes SpeechCommands SpokenVocabulary SpokenWords SymbolTasks TranscribedAudio TwoMarks UtteranceData
+    "data": """AudioFolder Augment Cifar DataModule ImageData ImageFolder Keywords LibriSpeech SequenceAugment Shapes
+        SpeechCommands SpokenVocabulary SpokenWords SymbolTasks TensorItems TranscribedAudio TwoMarks UtteranceData
         WaveformAugment WaveformData WordClip WordSequences WordSource""",
+    "encoders": "RecurrentDecoder RecurrentEncoder WindowMLP",
     "errors": "InputError",
     "evaluation": "Report",
-    "frontends": "SpecAugment SpeechTokens TextTokens",
+    "frontends": "SpecAugment SpeechFrontend TextTokens",
     "inference.label_stream": "LabelStream",
     "inference.predict": "predict",
     "inference.search": "Search",
@@ -180,23 +180,15 @@ _NAMES_IN_MODULE = {
     "inference.transcribe": "transcribe",
     "inference.transcript_stream": "TranscriptStream",
     "models": """CNN MaskedSpeechModel Seq2Seq SpeechClassifier SpeechCNN SpeechLabeler SpeechRecognizer
-        SpeechTranscriber TimmModel ViT WindowMLP""",
-    "recurrence": "RecurrentDecoder RecurrentEncoder",
+        SpeechTranscriber TimmModel ViT""",
     "tasks": """Classification Distillation JointRecognition Labeling MaskedPrediction Recognition Spotting Task
         Transcription""",
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}
-_RENAMED = {"Labelling": "Labeling", "SpeechLabeller": "SpeechLabeler"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use; a former name gives the new one with a `DeprecationWarning`."""
-    if name in _RENAMED:
-        import warnings
-
-        message = f"vitspeech.{name} is now vitspeech.{_RENAMED[name]}; the old name will be removed"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return __getattr__(_RENAMED[name])
+    """Import a public name on first use."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'vitspeech' has no attribute {name!r}")
     value = getattr(import_module(_MODULE_OF[name]), name)

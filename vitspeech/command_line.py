@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vitspeech.errors import InputError
-from vitspeech.writing import check_target
+from vitspeech.files import check_target
 
 BAD_INPUT = (InputError, OSError, FloatingPointError)  # the last one: a loss that is not finite
 UNREAD_FILES_STATUS = 3

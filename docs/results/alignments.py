@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 
 import vitspeech
 from vitspeech.data import SpeechCommands, WordSequences
-from vitspeech.plots.heat_map import Map, draw_map
-from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram
+from vitspeech.plots.spectrogram import Map, cell_borders, draw_map, draw_spectrogram
 from vitspeech.plots.style import GRAY
 
 MANIFEST, WORDS = "speech-commands-1-7", 5

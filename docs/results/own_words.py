@@ -24,8 +24,7 @@ import vitspeech
 from vitspeech.data.audio.reading import read_clips
 from vitspeech.data.clips.folder import word_recordings
 from vitspeech.data.clips.silence import SILENCE, UNKNOWN
-from vitspeech.data.files import write_json
-from vitspeech.documents import read_json
+from vitspeech.files import read_json, write_json
 from vitspeech.metrics.intervals import bootstrap_ratio_interval
 
 WORDS, COUNTS, OTHERS = ("yes", "no", "stop", "two", "four"), (0, 10, 20, 50), 1500

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 import vitspeech
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.data.clips.noise import at_level
 from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance
-from vitspeech.data.utterances.sampling import UtteranceSampler
+from vitspeech.data.utterances.word_sequences import UtteranceSampler
 from vitspeech.inference.label_stream import LabelStream, is_labeling
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.inference.transcribe import is_autoregressive, is_transcribing, transcribe_batch

@@ -27,8 +27,7 @@ from vitspeech.attention import (
     sinusoidal_2d,
 )
 from vitspeech.attention.dense import attend
-from vitspeech.attention.positions import pages
-from vitspeech.attention.relative import distances, skew, unskew
+from vitspeech.attention.positions import distances, pages, skew, unskew
 from vitspeech.errors import InputError
 
 

@@ -12,10 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vitspeech.benchmark.encoders import count_flops, known_path, measure_encoder, measure_encoders
 from vitspeech.benchmark.paths import path_length
+from vitspeech.encoders import RecurrentEncoder, WindowMLP
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
-from vitspeech.models import SpeechClassifier, SpeechCNN, WindowMLP
-from vitspeech.recurrence import RecurrentEncoder
+from vitspeech.frontends import SpeechFrontend
+from vitspeech.models import SpeechClassifier, SpeechCNN
 
 CLIP = torch.zeros(1, 16000)
 TOKENS = 24  # of 40 ms in one second
@@ -23,7 +23,7 @@ TOKENS = 24  # of 40 ms in one second
 
 def network(encoder, width=8, **options):
     torch.manual_seed(0)
-    return SpeechClassifier(3, SpeechTokens(width, mels=5, stem="stacked", stride=4), encoder, **options)
+    return SpeechClassifier(3, SpeechFrontend(width, mels=5, stem="stacked", stride=4), encoder, **options)
 
 
 def encoder_flops(encoder, width=8):
@@ -101,7 +101,7 @@ def test_path_lengths_are_those_of_vaswani_et_al(encoder, expected):
 
 
 def test_path_lengths_of_convolutions():
-    tokens = SpeechTokens(8, mels=5, stride=4)
+    tokens = SpeechFrontend(8, mels=5, stride=4)
     assert path_length(SpeechCNN(3, tokens, depth=3, kernel=7)) is None  # six convolutions of 3 tokens back
     assert path_length(SpeechCNN(3, tokens, depth=5, kernel=7)) == 9
     assert path_length(SpeechCNN(3, tokens, depth=3, kernel=7), seconds=0.4) == 4
@@ -117,7 +117,7 @@ def costs():
     networks = {
         "full": network({"depth": 1, "heads": 2}),
         "lstm": network(RecurrentEncoder(8, 1, bidirectional=False)),
-        "cnn": SpeechCNN(3, SpeechTokens(8, mels=5, stride=4), depth=1),
+        "cnn": SpeechCNN(3, SpeechFrontend(8, mels=5, stride=4), depth=1),
     }
     before = [tensor.clone() for part in networks.values() for tensor in part.state_dict().values()]
     found = measure_encoders(networks, **few)

@@ -10,7 +10,7 @@ import torch
 from vitspeech.benchmark.measure import NotRunError, aligned, interleaved
 from vitspeech.benchmark.memory import RESET, extra_mib, in_fresh_process
 from vitspeech.benchmark.variants import Case
-from vitspeech.data.files import write_json
+from vitspeech.files import write_json
 
 
 def test_calls_take_turns_after_one_warm_up_each():

@@ -11,13 +11,13 @@ from torch.testing import assert_close
 
 from vitspeech.benchmark import speech
 from vitspeech.benchmark.speech import Settings
-from vitspeech.checkpoint.network import build
-from vitspeech.frontends import SpeechTokens
+from vitspeech.checkpoint.build import build
+from vitspeech.encoders import RecurrentEncoder, WindowMLP
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.inference.stream import stream
-from vitspeech.models import SpeechClassifier, WindowMLP
-from vitspeech.recurrence import RecurrentEncoder
-from vitspeech.training.configs import config_chain
+from vitspeech.models import SpeechClassifier
+from vitspeech.training.config import config_chain
 
 TINY = {"batch": 2, "repeats": 2, "stream_minutes": 0.06}
 
@@ -122,7 +122,7 @@ def test_the_state_holds_waiting_samples_the_past_and_the_unfinished_token():
 
 @pytest.mark.parametrize("encoder", [RecurrentEncoder(8, 2, bidirectional=False), WindowMLP(8, left=4, right=2)])
 def test_the_state_of_other_encoders_is_counted_too(encoder):
-    sound = stream(SpeechClassifier(3, SpeechTokens(8, mels=5, stem="stacked", stride=4), encoder).eval())
+    sound = stream(SpeechClassifier(3, SpeechFrontend(8, mels=5, stem="stacked", stride=4), encoder).eval())
     empty = speech.state_bytes(sound)
     sound.push(torch.zeros(16_000))
     first = speech.state_bytes(sound)

@@ -17,12 +17,12 @@ from safetensors.torch import load_file, save_file
 
 import vitspeech
 from vitspeech import checkpoint
-from vitspeech.checkpoint.card_data import card_data, find_manifest
-from vitspeech.checkpoint.items import training_items
-from vitspeech.checkpoint.network import build_bounded
+from vitspeech.checkpoint.build import build_bounded
+from vitspeech.checkpoint.card_dataset import card_data, find_manifest
+from vitspeech.checkpoint.leakage import training_items
 from vitspeech.data import Shapes
-from vitspeech.data.files import sha256
 from vitspeech.errors import InputError
+from vitspeech.files import sha256
 
 VIT = {"classes": 3, "image": 8, "patch": 4, "width": 8, "encoder": {"depth": 1, "heads": 2}}
 PIXELS = {"image": 8, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
@@ -103,7 +103,7 @@ CONFIGS = {
     "a task that is a number": (("task",), 7, "task=7 is not a task"),
     "a task of torch": (("task",), "torch.hub.load", "task='torch.hub.load' is not a task"),
     "a task that is imported": (("task",), "torch.testing._internal.common_utils.TestCase", "is not a task"),
-    "a task inside": (("task",), "vitspeech.training.cli.TrainingCLI", "is not a task"),
+    "a task inside": (("task",), "vitspeech.training.train.TrainingCLI", "is not a task"),
     "a network that is a list": (("network",), [1], "network has no class_path"),
     "os.system": (("network", "class_path"), "os.system", "os.system is not part of vitspeech"),
     "builtins": (("network", "class_path"), "builtins.eval", "builtins.eval is not part of vitspeech"),

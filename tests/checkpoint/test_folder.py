@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 import vitspeech
 from vitspeech import checkpoint
 from vitspeech.attention import SCORES
-from vitspeech.data.files import sha256
+from vitspeech.files import sha256
 from vitspeech.models import CNN, TimmModel, ViT
 
 PIXELS = {"image": 8, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
@@ -89,7 +89,7 @@ def resealed(released, **changes) -> None:
 NO_NETWORKS = {
     "vitspeech.load": "is not a network of vitspeech",
     "vitspeech.Shapes": "is not a network of vitspeech",
-    "vitspeech.training.cli.TrainingCLI": "is not a network of vitspeech",
+    "vitspeech.training.train.TrainingCLI": "is not a network of vitspeech",
     "torch.hub.load": "is not a network",
     "torch.utils.data.DataLoader": "is not a network",
     "os.system": "os.system is not part of vitspeech, .* pass --trust os ",

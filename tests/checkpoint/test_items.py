@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-from vitspeech.checkpoint import items
-from vitspeech.checkpoint.items import add_training_items, check_test_items, split_checksums, training_items
+from vitspeech.checkpoint import leakage as items
+from vitspeech.checkpoint.leakage import add_training_items, check_test_items, split_checksums, training_items
 from vitspeech.errors import InputError
 
 NAMES = {"train": ["yes/1.wav", "no/größe.wav"], "test": ["no/2.wav"]}

@@ -9,8 +9,8 @@ import yaml
 from safetensors.torch import load_file
 
 import vitspeech
-from vitspeech.checkpoint.card_data import card_data
-from vitspeech.checkpoint.folder import save
+from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.model import save
 from vitspeech.checkpoint.models_table import percentages, table, write_table
 from vitspeech.checkpoint.readme import readme, write_readme
 from vitspeech.checkpoint.release import release, release_seeds

@@ -11,12 +11,12 @@ from torch import nn
 
 import vitspeech
 from vitspeech.attention import SelfAttentivePooling
-from vitspeech.checkpoint.upgrade import upgraded_config, upgraded_network
-from vitspeech.data.files import sha256
-from vitspeech.frontends import SpeechTokens
+from vitspeech.checkpoint.card import upgraded_config, upgraded_network
+from vitspeech.files import sha256
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechLabeler, SpeechTranscriber, ViT
 
-TOKENS = {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 12, "mels": 17, "stride": 3}}
+TOKENS = {"class_path": "vitspeech.SpeechFrontend", "init_args": {"width": 12, "mels": 17, "stride": 3}}
 NESTED = {"depth": 2, "heads": 3, "left": [4, None], "right": 1, "mlp_ratio": 2.0, "score": "cosine"}
 FLAT = NESTED | {"normaliser": "relu"}
 
@@ -53,7 +53,7 @@ def test_a_transcriber_of_format_1_loads_with_the_same_outputs(tmp_path):
     torch.manual_seed(0)
     encoder = NESTED | {"normalizer": "relu"}
     decoder = {"depth": 1, "heads": 3, "mlp_ratio": 2.0, "score": "cosine", "normalizer": "relu"}
-    tokens = SpeechTokens(12, mels=17, stride=3)
+    tokens = SpeechFrontend(12, mels=17, stride=3)
     network = SpeechTranscriber(3, tokens, encoder=encoder, decoder=decoder, ctc=True).eval()
     network.tokens.log_mel.std.fill_(2.0)
     arguments = {"units": 3, "tokens": TOKENS, "ctc": True, "decoder_depth": 1, **FLAT}
@@ -66,7 +66,7 @@ def test_a_transcriber_of_format_1_loads_with_the_same_outputs(tmp_path):
 @torch.no_grad()
 def test_a_labeller_of_format_1_is_a_labeler(tmp_path):
     torch.manual_seed(0)
-    network = SpeechLabeler(4, SpeechTokens(12, mels=17, stride=3), encoder=NESTED | {"normalizer": "relu"}).eval()
+    network = SpeechLabeler(4, SpeechFrontend(12, mels=17, stride=3), encoder=NESTED | {"normalizer": "relu"}).eval()
     arguments = {"classes": 4, "tokens": TOKENS, **FLAT}
     folder = written(tmp_path / "old", network, "vitspeech.SpeechLabeller", arguments, {"sample_rate_hz": 16_000})
     model, waveforms = vitspeech.load(folder), torch.randn(2, 8000)

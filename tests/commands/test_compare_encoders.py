@@ -9,7 +9,7 @@ from running import one_line
 from sweep_runs import write_run
 from tiny import TINY_SPEECH
 
-from vitspeech.checkpoint import card_data
+from vitspeech.checkpoint import card_dataset as card_data
 from vitspeech.commands import compare_encoders
 from vitspeech.receptive import sample
 from vitspeech.sweep import check, runs

@@ -4,7 +4,7 @@ from running import one_line
 from tiny import ROOT
 
 from vitspeech.commands.configs import portable, summary
-from vitspeech.training import configs
+from vitspeech.training import config as configs
 
 
 def test_every_config_is_listed_with_a_description(command):

@@ -11,11 +11,11 @@ from running import one_line
 from tiny import TINY
 
 import vitspeech
-from vitspeech.checkpoint.card_data import card_data
-from vitspeech.data.module import InMemoryData
+from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.data.module import DataModule
 from vitspeech.evaluation import Report
 from vitspeech.tasks import Classification, Recognition, Transcription
-from vitspeech.training.cli import TrainingCLI
+from vitspeech.training.train import TrainingCLI
 
 
 def test_evaluate_gives_the_cards_number_again_in_its_last_line(command, finished_run):
@@ -42,8 +42,8 @@ def test_evaluate_gives_the_cards_number_again_for_every_task(request, command, 
 
 def test_evaluate_measures_masked_prediction_on_validation(command, finished_masked_run, monkeypatch):
     read = []
-    items_of = InMemoryData.items_of
-    monkeypatch.setattr(InMemoryData, "items_of", lambda self, split: read.append(split) or items_of(self, split))
+    items_of = DataModule.items_of
+    monkeypatch.setattr(DataModule, "items_of", lambda self, split: read.append(split) or items_of(self, split))
     result = command("evaluate", finished_masked_run, "--split", "validation")
     assert result.returncode == 0 and {*read} == {"validation"}
 

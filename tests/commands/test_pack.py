@@ -9,7 +9,7 @@ from PIL import Image
 from vitspeech.commands import pack
 from vitspeech.data.storage.packed import Pack
 from vitspeech.errors import InputError
-from vitspeech.training.cli import TrainingCLI
+from vitspeech.training.train import TrainingCLI
 
 
 @pytest.fixture

@@ -191,7 +191,7 @@ def test_a_killed_command_is_resumed(command, finished_run, thirty, tmp_path, mo
     calls = itertools.count()
     whole, table = tmp_path / "whole.csv", tmp_path / "out.csv"
     command("predict", finished_run, thirty, "--out", whole)
-    monkeypatch.setattr("vitspeech.data.growing_formats.GrowingCsv.save_s", 0.0)
+    monkeypatch.setattr("vitspeech.data.tables.GrowingCsv.save_s", 0.0)
     process = os.fork()
     if process == 0:
         try:

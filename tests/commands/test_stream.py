@@ -10,10 +10,10 @@ from running import one_line
 from tiny import ROOT
 
 import vitspeech
-from vitspeech.checkpoint.folder import save
+from vitspeech.checkpoint.model import save
 from vitspeech.commands.stream import print_transcript, until_interrupt
-from vitspeech.data.audio.parts import AudioParts
-from vitspeech.decoding.units import Segment
+from vitspeech.data.audio.reading import AudioParts
+from vitspeech.decoding.vocabulary import Segment
 from vitspeech.inference.label_stream import LabelStream
 from vitspeech.metrics.intervals import poisson_interval
 from vitspeech.samples import FOLDER

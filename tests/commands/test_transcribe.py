@@ -9,7 +9,7 @@ from running import one_line
 from tiny import ROOT
 
 import vitspeech
-from vitspeech.checkpoint.folder import save
+from vitspeech.checkpoint.model import save
 from vitspeech.commands.transcribe import inside, table_rows
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.inference.subtitles import to_subtitles

@@ -10,7 +10,7 @@ OWN = '''
 import torch
 from torch import nn
 
-from vitspeech import ImageData, Items
+from vitspeech import ImageData, TensorItems
 
 
 class Net(nn.Module):
@@ -38,7 +38,7 @@ class Halves(ImageData):
         images = torch.zeros(self.count, 3, 8, 8, dtype=torch.uint8)
         images[labels == 0, :, :4] = 255
         images[labels == 1, :, 4:] = 255
-        return Items(images, labels)
+        return TensorItems(images, labels)
 '''
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitspeech.data.batches import Batches, Items, check_division
+from vitspeech.data.batches import Batches, TensorItems, check_division
 
 
 def test_an_epoch_shows_every_image_at_most_once_and_only_whole_batches():
@@ -108,4 +108,4 @@ def test_a_batch_larger_than_the_training_set_is_refused():
 @pytest.mark.parametrize(("labels", "speakers"), [(9, None), (10, ["a"])])
 def test_items_of_unequal_numbers_are_refused(labels, speakers):
     with pytest.raises(ValueError, match=f"10 inputs, {labels} labels"):
-        Items(torch.zeros(10, 3), torch.zeros(labels, dtype=torch.int64), speakers)
+        TensorItems(torch.zeros(10, 3), torch.zeros(labels, dtype=torch.int64), speakers)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vitspeech.data.files import find_files, walk_files, walk_folder, write_csv, write_text
+from vitspeech.files import find_files, walk_files, walk_folder, write_csv, write_text
 
 
 def test_a_table_is_read_back_as_it_was_given(tmp_path):
@@ -60,7 +60,7 @@ def test_a_table_names_files_whose_names_are_not_utf_8(tmp_path):
 
 
 def test_text_is_utf_8_in_a_locale_that_is_not(tmp_path):
-    code = "from vitspeech.data.files import write_text; write_text('91 \\xb1 1 %', 'text')"
+    code = "from vitspeech.files import write_text; write_text('91 \\xb1 1 %', 'text')"
     locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | locale, check=True)
     assert (tmp_path / "text").read_text(encoding="utf-8") == "91 ± 1 %"

@@ -11,9 +11,8 @@ import time
 
 import pytest
 
-from vitspeech.data import growing_formats
-from vitspeech.data.growing_formats import open_table
-from vitspeech.data.tables import write_table
+from vitspeech.data import tables as growing_formats
+from vitspeech.data.tables import open_table, write_table
 from vitspeech.errors import InputError
 
 COLUMNS = {"file": "", "rank": "d", "probability": ".6f", "status": ""}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from vitspeech.data import Items, UtteranceData, WaveformData
+from vitspeech.data import TensorItems, UtteranceData, WaveformData
 from vitspeech.data.images.shapes import Shapes
 from vitspeech.errors import InputError
 
@@ -41,13 +41,15 @@ class OwnImages(Shapes):
     ("use", "split"), [(lambda data: data.setup("fit"), "train"), (lambda data: data.test_dataloader(), "test")]
 )
 def test_a_data_set_that_gives_no_batches_is_refused_in_one_line(use, split):
-    with pytest.raises(ValueError, match=rf"OwnImages.read\('{split}'\) returns .*TensorDataset.* vitspeech.Items"):
+    with pytest.raises(
+        ValueError, match=rf"OwnImages.read\('{split}'\) returns .*TensorDataset.* vitspeech.TensorItems"
+    ):
         use(OwnImages(100, batch=50))
 
 
 class NoImages(Shapes):
     def read(self, split):
-        return Items(torch.zeros(0, 3, 32, 32, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
+        return TensorItems(torch.zeros(0, 3, 32, 32, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
 
 
 def test_an_empty_split_is_refused_in_one_line():
@@ -85,10 +87,10 @@ class Broken(Shapes):
 MISTAKES = {
     "nothing": (lambda items: None, "returns None; it must return a data set"),
     "a generator": (lambda items: iter(items), "returns <.*; it must return a data set"),
-    "too many classes": (lambda items: Items(items.inputs, items.labels + 7), "the label .* is not within 0 .. "),
-    "a negative label": (lambda items: Items(items.inputs, items.labels - 1), "the label -1 is not within 0 .. "),
-    "labels that are floats": (lambda items: Items(items.inputs, items.labels.float()), "are not indices"),
-    "one-hot labels": (lambda items: Items(items.inputs, torch.eye(12)[items.labels].long()), "are not indices"),
+    "too many classes": (lambda items: TensorItems(items.inputs, items.labels + 7), "the label .* is not within 0 .. "),
+    "a negative label": (lambda items: TensorItems(items.inputs, items.labels - 1), "the label -1 is not within 0 .. "),
+    "labels that are floats": (lambda items: TensorItems(items.inputs, items.labels.float()), "are not indices"),
+    "one-hot labels": (lambda items: TensorItems(items.inputs, torch.eye(12)[items.labels].long()), "are not indices"),
 }
 
 

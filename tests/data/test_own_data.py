@@ -15,8 +15,8 @@ from lightning.pytorch.cli import LightningCLI
 from torch import nn
 from torch.nn import functional as F
 
-from vitspeech.data import ImageData, InMemoryData, UtteranceData, WaveformData
-from vitspeech.training.parser import restrict_imports
+from vitspeech.data import DataModule, ImageData, UtteranceData, WaveformData
+from vitspeech.training.config import restrict_imports
 
 
 def spectra(waveforms):
@@ -105,7 +105,7 @@ def test_the_example_of_a_base_class_trains(tmp_path, monkeypatch, base, name, m
 
     cli = CLI(
         model,
-        InMemoryData,
+        DataModule,
         subclass_mode_data=True,
         save_config_callback=None,
         run=False,

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from vitspeech.data.quiet import no_warnings
+from vitspeech.data.images.reading import no_warnings
 
 
 def test_threads_leave_the_filters_as_they_were():

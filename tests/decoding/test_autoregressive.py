@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from vitspeech.decoding.autoregressive import Hypothesis, beam_search, greedy
 from vitspeech.decoding.prefix_scores import PrefixScores
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models.speech_transcriber import SpeechTranscriber
 
 END, LONGEST, WIDE = 3, 3, 3**3 * 4
@@ -280,7 +280,7 @@ def test_a_step_without_possible_units_returns_the_prefix():
 
 def network_and_utterances():
     torch.manual_seed(1)
-    tokens = SpeechTokens(12, mels=17, stride=3)
+    tokens = SpeechFrontend(12, mels=17, stride=3)
     network = SpeechTranscriber(7, tokens, ctc=True, encoder={"depth": 1, "heads": 3}).double().eval()
     with torch.no_grad():
         network.head.weight.mul_(5)  # an untrained network is otherwise nearly uniform

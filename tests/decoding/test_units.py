@@ -1,6 +1,6 @@
 """From units to text."""
 
-from vitspeech.decoding.units import Segment, kind_of, to_text, to_words, word_ranges
+from vitspeech.decoding.vocabulary import Segment, kind_of, to_text, to_words, word_ranges
 
 CHARACTERS = [" ", *"abc"]
 PIECES = ["▁", "▁ab", "c", "b"]

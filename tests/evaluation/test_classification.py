@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import vitspeech
-from vitspeech.checkpoint.card_data import card_data
+from vitspeech.checkpoint.card_dataset import card_data
 from vitspeech.data import Shapes
 from vitspeech.evaluation import classification
 from vitspeech.evaluation.classification import describe, evaluate, item_names, metrics, predict

@@ -4,7 +4,7 @@ import csv
 
 import torch
 
-from vitspeech.evaluation.confusion import write_confusion
+from vitspeech.evaluation.classification import write_confusion
 
 
 def test_the_table_has_each_class_with_its_accuracy_and_what_it_is_confused_with(tmp_path):

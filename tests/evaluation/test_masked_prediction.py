@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vitspeech.evaluation.masked_prediction import evaluate
+from vitspeech.evaluation.masked import evaluate
 
 LOGITS = torch.tensor([[2.0, 0, 0], [0, 1, 0], [1, 0, 3], [0.5, 0, 0]])
 CODES = torch.tensor([0, 1, 0, 0])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vitspeech.data.batches import Batches
-from vitspeech.evaluation.per_item import per_item
+from vitspeech.evaluation.report import per_item
 
 
 def tens(batch):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import vitspeech
-from vitspeech.checkpoint.card_data import card_data
+from vitspeech.checkpoint.card_dataset import card_data
 from vitspeech.evaluation import recognition
 from vitspeech.evaluation.recognition import evaluate
 from vitspeech.inference.transcribe import Search, transcribe_batch

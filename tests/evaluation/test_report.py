@@ -4,7 +4,7 @@ import pytest
 
 import vitspeech
 from vitspeech import evaluation
-from vitspeech.checkpoint.card_data import card_data
+from vitspeech.checkpoint.card_dataset import card_data
 from vitspeech.evaluation import Report
 from vitspeech.inference.transcribe import Search
 from vitspeech.tasks import (
@@ -31,7 +31,7 @@ def test_the_first_metric_is_the_main_metric(tmp_path):
         (Transcription, "recognition"),
         (JointRecognition, "recognition"),
         (Labeling, "labeling"),
-        (MaskedPrediction, "masked_prediction"),
+        (MaskedPrediction, "masked"),
     ],
 )
 def test_each_task_has_its_own_evaluation(monkeypatch, task, way):

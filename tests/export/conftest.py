@@ -13,7 +13,7 @@ from tiny import ROOT
 import vitspeech
 from vitspeech.export import export
 from vitspeech.export import folder as folders
-from vitspeech.export.web_runtime import UnavailableError, web_runtime
+from vitspeech.export.demo import UnavailableError, web_runtime
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from bare import run
 from tiny import ROOT
 
 import vitspeech
-from vitspeech.checkpoint.card_data import card_data
-from vitspeech.checkpoint.items import check_test_items
+from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.leakage import check_test_items
 from vitspeech.evaluation.recognition import transcripts
 from vitspeech.inference.transcribe import Search
 from vitspeech.metrics.word_errors import score

@@ -9,16 +9,15 @@ import pytest
 import torch
 
 from vitspeech.attention import EncoderConfig
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
-from vitspeech.export.attention_outputs import WithAttention
 from vitspeech.export.folder import export
-from vitspeech.export.gate import check_stream_weights, check_weights
-from vitspeech.export.images import ImageGraph, has_attention
+from vitspeech.export.images import ImageGraph, WithAttention, has_attention
+from vitspeech.export.parity import check_stream_weights, check_weights
 from vitspeech.export.stream_step import StreamStep
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import CNN, SpeechClassifier, TimmModel, ViT
-from vitspeech.plots.attention_maps import forward_with_attention
+from vitspeech.plots.attention import forward_with_attention
 from vitspeech.receptive.heads.weights import attention_weights
 
 MEAN, STD = [0.4, 0.5, 0.3], [0.2, 0.3, 0.25]
@@ -133,7 +132,7 @@ def test_the_gate_compares_the_weights_of_streams():
     """Blocks look back and ahead differently, so that each computes the attention of another token in a step."""
     torch.manual_seed(5)
     encoder = {"depth": 3, "heads": 2, "left": [2, 1, 3], "right": [1, 0, 2]}
-    tokens = SpeechTokens(width=8)
+    tokens = SpeechFrontend(width=8)
     network = SpeechClassifier(3, tokens, encoder=encoder, pooling="mean").eval()
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.5)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from vitspeech import RecurrentEncoder, SpeechClassifier, SpeechCNN, SpeechTokens, WindowMLP
-from vitspeech.checkpoint.folder import Model
+from vitspeech import RecurrentEncoder, SpeechClassifier, SpeechCNN, SpeechFrontend, WindowMLP
+from vitspeech.checkpoint.model import Model
 from vitspeech.export import export
 from vitspeech.export.session import session
 
@@ -13,7 +13,7 @@ SETTINGS = {"depth": 2, "heads": 2, "mlp_ratio": 2.0}
 
 
 def tokens():
-    return SpeechTokens(16, mels=16, stride=4, sample_rate_hz=8000, high_hz=3900)
+    return SpeechFrontend(16, mels=16, stride=4, sample_rate_hz=8000, high_hz=3900)
 
 
 class Flat(nn.Module):

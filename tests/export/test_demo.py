@@ -18,9 +18,8 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech.errors import InputError
-from vitspeech.export import web_runtime as runtime
-from vitspeech.export.demo import PAGE, write_demo
-from vitspeech.export.serving import server
+from vitspeech.export import demo as runtime
+from vitspeech.export.demo import PAGE, server, write_demo
 
 CHECKPOINTS = ROOT / "checkpoints"
 
@@ -179,7 +178,7 @@ def test_bad_arguments_are_one_line(command, exported, files, no_index, tmp_path
 
 def test_it_serves_on_this_machine_until_ctrl_c(files, exported, tmp_path):
     code = (
-        "import sys; from vitspeech import commands; from vitspeech.export import web_runtime as w; import hashlib;"
+        "import sys; from vitspeech import commands; from vitspeech.export import demo as w; import hashlib;"
         "w.SHA256 = {n: hashlib.sha256(f'// {n}'.encode()).hexdigest() for n in w.SHA256}; commands.main()"
     )
     source = exported("speech-commands-truncated", attention=True)

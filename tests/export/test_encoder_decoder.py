@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
-from vitspeech import RecurrentDecoder, Seq2Seq, SpeechTokens, SpeechTranscriber
-from vitspeech.checkpoint.folder import Model
+from vitspeech import RecurrentDecoder, Seq2Seq, SpeechFrontend, SpeechTranscriber
+from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.export import export
 from vitspeech.export.encoder_decoder import SourceGraph, StepGraph, search
@@ -80,7 +80,7 @@ def test_exported_graphs_find_what_the_network_finds(options, tmp_path):
 
 
 def test_a_recurrent_decoder_is_refused():
-    network = SpeechTranscriber(3, SpeechTokens(8, mels=8), {"depth": 1, "heads": 2}, decoder=RecurrentDecoder(8))
+    network = SpeechTranscriber(3, SpeechFrontend(8, mels=8), {"depth": 1, "heads": 2}, decoder=RecurrentDecoder(8))
     model = Model(network.eval(), ["a", "b", "c"], {"sample_rate_hz": 16_000, "units": "words"}, {}, {})
     with pytest.raises(InputError, match=r"^SpeechTranscriber can't be exported: its decoder RecurrentDecoder is not"):
         kind_of(model, offline=False, attention=False)

@@ -8,7 +8,7 @@ from PIL import Image
 
 from vitspeech.data.images.cifar import LABELS, Cifar
 from vitspeech.errors import InputError
-from vitspeech.export.examples import write_test_pictures
+from vitspeech.export.demo import write_test_pictures
 
 WORDS = ["left", "right"]
 

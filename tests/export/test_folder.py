@@ -11,12 +11,12 @@ from onnx import numpy_helper
 from tiny import ROOT
 
 import vitspeech
-from vitspeech import SpeechClassifier, SpeechTokens
-from vitspeech.checkpoint.folder import Model
+from vitspeech import SpeechClassifier, SpeechFrontend
+from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError, MissingExtraError
 from vitspeech.export import folder as folders
 from vitspeech.export.folder import export
-from vitspeech.export.gate import check_batches
+from vitspeech.export.parity import check_batches
 
 
 def test_graph_and_model_json_have_the_same_metadata(quick, finished_run, tmp_path):
@@ -96,7 +96,7 @@ def test_models_that_are_neither_of_images_nor_of_speech_are_refused(finished_ru
     ({"left": None, "right": 1}, "mean", "clips"),  # its state would grow
 ])  # fmt: skip
 def test_classifiers_are_streams_if_their_rows_are_all_that_they_compute(encoder, pooling, expected):
-    network = SpeechClassifier(3, SpeechTokens(8), {"depth": 1, "heads": 2, **encoder}, pooling=pooling).eval()
+    network = SpeechClassifier(3, SpeechFrontend(8), {"depth": 1, "heads": 2, **encoder}, pooling=pooling).eval()
     model = Model(network, list("abc"), {"sample_rate_hz": 16_000, "seconds": 1.0}, {}, {})
     assert folders.kind_of(model, offline=False, attention=False).name == expected
     assert folders.kind_of(model, offline=True, attention=False).name == "clips"

@@ -6,9 +6,9 @@ import numpy
 import pytest
 import torch
 
-from vitspeech import SpeechClassifier, SpeechTokens
+from vitspeech import SpeechClassifier, SpeechFrontend
 from vitspeech.errors import InputError
-from vitspeech.export.gate import TOLERANCE, check, check_stream
+from vitspeech.export.parity import TOLERANCE, check, check_stream
 from vitspeech.export.stream_step import StreamStep
 
 
@@ -40,7 +40,7 @@ def test_a_missing_row_is_refused():
 @pytest.mark.parametrize("shift", [0.0, 0.1])
 def test_the_steps_of_a_stream_are_compared_with_the_network_on_the_whole_recording(shift):
     torch.manual_seed(0)
-    network = SpeechClassifier(3, SpeechTokens(8, mels=9), {"depth": 1, "heads": 2, "left": 2, "right": 1}).eval()
+    network = SpeechClassifier(3, SpeechFrontend(8, mels=9), {"depth": 1, "heads": 2, "left": 2, "right": 1}).eval()
     step = StreamStep(network).eval()
 
     def run(_, feeds):

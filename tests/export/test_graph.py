@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.export import export
 from vitspeech.export.graph import to_onnx

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import vitspeech
-from vitspeech.checkpoint.card_data import card_data
+from vitspeech.checkpoint.card_dataset import card_data
 from vitspeech.errors import InputError
 from vitspeech.export import folder as folders
 from vitspeech.export import int8

@@ -14,9 +14,8 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech.data.images.reading import read_picture
-from vitspeech.export.demo import write_demo
-from vitspeech.export.serving import server
-from vitspeech.plots.attention_maps import forward_with_attention
+from vitspeech.export.demo import server, write_demo
+from vitspeech.plots.attention import forward_with_attention
 from vitspeech.samples import FOLDER
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

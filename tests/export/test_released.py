@@ -17,7 +17,7 @@ from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.clips import spoken_words
 from vitspeech.data.images.reading import read_picture
 from vitspeech.export.encoder_decoder import search
-from vitspeech.export.gate import steps
+from vitspeech.export.parity import steps
 from vitspeech.export.session import session
 from vitspeech.export.stream_step import StreamStep
 from vitspeech.inference.transcribe import Search

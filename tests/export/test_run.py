@@ -16,9 +16,9 @@ from tiny import ROOT
 
 import vitspeech
 from vitspeech.attention import LearnedPositions
-from vitspeech.checkpoint.folder import Model
-from vitspeech.data.files import sha256
+from vitspeech.checkpoint.model import Model
 from vitspeech.export import export
+from vitspeech.files import sha256
 from vitspeech.inference.label_stream import words_of_frames
 from vitspeech.inference.search import Search
 from vitspeech.inference.spotting import WordSpotter

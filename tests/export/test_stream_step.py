@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 import vitspeech
-from vitspeech import RecurrentEncoder, SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTokens, WindowMLP
-from vitspeech.checkpoint.folder import Model
+from vitspeech import RecurrentEncoder, SpeechClassifier, SpeechFrontend, SpeechLabeler, SpeechRecognizer, WindowMLP
+from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.export import export
-from vitspeech.export.gate import steps
+from vitspeech.export.parity import steps
 from vitspeech.export.session import session
 from vitspeech.export.stream_step import StreamStep
 
@@ -32,7 +32,7 @@ OTHERS = {
 
 
 def tokens(stem="convolutional", stride=4):
-    return SpeechTokens(12, mels=10, stem=stem, stride=stride)
+    return SpeechFrontend(12, mels=10, stem=stem, stride=stride)
 
 
 def randomized(network, seed):

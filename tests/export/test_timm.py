@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vitspeech import TimmModel
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.export import export
 from vitspeech.export.session import session
 

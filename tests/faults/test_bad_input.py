@@ -23,7 +23,7 @@ model:
   init_args:
     network:
       class_path: vitspeech.{network}
-      init_args: {{tokens: {{class_path: vitspeech.SpeechTokens, init_args: {{width: 16}}}}}}
+      init_args: {{tokens: {{class_path: vitspeech.SpeechFrontend, init_args: {{width: 16}}}}}}
     optimizer: {{class_path: torch.optim.AdamW, init_args: {{lr: 0.001}}}}
 trainer: {{max_epochs: 1, accelerator: cpu, precision: 32-true, enable_progress_bar: false}}
 """

@@ -27,13 +27,13 @@ from PIL import Image
 from watching import watched
 
 import vitspeech
-from vitspeech.checkpoint.card_data import card_data
+from vitspeech.checkpoint.card_dataset import card_data
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.images.reading import read_picture
 from vitspeech.errors import InputError
-from vitspeech.training.cli import TrainingCLI
-from vitspeech.training.configs import config_chain, find_config
-from vitspeech.training.resuming import check_checkpoint, read_checkpoint
+from vitspeech.training.checkpoints import check_checkpoint, read_checkpoint
+from vitspeech.training.config import config_chain, find_config
+from vitspeech.training.train import TrainingCLI
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SECONDS = float(os.environ.get("VITSPEECH_FUZZ_S", 60))

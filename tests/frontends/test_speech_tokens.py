@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from vitspeech.frontends import ConvolutionalFrames, LogMel, SpecAugment, SpeechTokens, StackedFrames
+from vitspeech.frontends import ConvolutionalFrames, LogMel, SpecAugment, SpeechFrontend, StackedFrames
 
 # Stem, stride, hop and window of a token, worked out by hand for frames of 400 samples every 160.
 CASES = pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def waveforms(samples=4801, batch=3, dtype=torch.float32):
 
 def made(**arguments):
     torch.manual_seed(0)
-    return SpeechTokens(11, **{"mels": 17} | arguments).eval()
+    return SpeechFrontend(11, **{"mels": 17} | arguments).eval()
 
 
 @CASES
@@ -72,7 +72,7 @@ def test_tokens_of_a_part_are_the_part_of_the_tokens(stem, stride, hop, window):
 
 
 def test_the_defaults_are_the_convolutional_stem_on_80_mel_bins_every_20_ms():
-    tokens = SpeechTokens()
+    tokens = SpeechFrontend()
     assert tokens.width == 128 and tokens.log_mel.mels == 80 and isinstance(tokens.frames, ConvolutionalFrames)
     assert tokens.milliseconds(tokens.hop_samples) == 20 and tokens.milliseconds(tokens.window_samples) == 85
     assert tokens.eval()(waveforms(16_000)).shape == (3, 46, 128)
@@ -109,7 +109,7 @@ def test_hop_and_window_of_a_token_follow_from_those_of_the_log_mel_frames(stem)
 
 def test_an_argument_of_no_part_is_an_error():
     with pytest.raises(TypeError, match="color"):
-        SpeechTokens(11, color="red")
+        SpeechFrontend(11, color="red")
 
 
 @pytest.mark.parametrize("stem, kind", [("stacked", StackedFrames), ("convolutional", ConvolutionalFrames)])
@@ -119,15 +119,15 @@ def test_a_stem_is_known_by_its_name(stem, kind):
 
 def test_an_unknown_stem_is_an_error_that_names_the_known_ones():
     with pytest.raises(ValueError, match="stem='linear' is unknown; known: stacked, convolutional"):
-        SpeechTokens(11, stem="linear")
+        SpeechFrontend(11, stem="linear")
 
 
 @BOTH
 def test_a_number_out_of_its_range_is_an_error(stem):
     with pytest.raises(ValueError, match="stride=0 is below 1"):
-        SpeechTokens(11, stem=stem, stride=0)
+        SpeechFrontend(11, stem=stem, stride=0)
     with pytest.raises(ValueError, match="hop_ms=0"):
-        SpeechTokens(11, stem=stem, hop_ms=0)
+        SpeechFrontend(11, stem=stem, hop_ms=0)
 
 
 def test_masks_hide_frames_only_in_training():

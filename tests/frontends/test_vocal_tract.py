@@ -8,8 +8,8 @@ import torch
 from torch.testing import assert_close
 
 from vitspeech.errors import InputError
-from vitspeech.frontends import LogMel, SpeechTokens
-from vitspeech.frontends.vocal_tract import VocalTractPerturbation
+from vitspeech.frontends import LogMel, SpeechFrontend
+from vitspeech.frontends.augment import VocalTractPerturbation
 
 CENTERS = LogMel(40).centers_hz.float()
 
@@ -47,8 +47,8 @@ def test_nothing_is_warped_without_reach_or_in_evaluation(reach, training):
 
 def test_tokens_are_warped_in_training_alone():
     torch.manual_seed(0)
-    tokens, waveforms = SpeechTokens(16, mels=40, vocal_tract=0.2), 0.1 * torch.randn(3, 16_000)
-    plain = SpeechTokens(16, mels=40)
+    tokens, waveforms = SpeechFrontend(16, mels=40, vocal_tract=0.2), 0.1 * torch.randn(3, 16_000)
+    plain = SpeechFrontend(16, mels=40)
     plain.load_state_dict(tokens.state_dict())  # it adds no weights
     assert torch.equal(tokens.eval()(waveforms), plain.eval()(waveforms))
     assert not torch.allclose(tokens.train()(waveforms), plain.train()(waveforms))
@@ -56,15 +56,15 @@ def test_tokens_are_warped_in_training_alone():
 
 def test_a_reach_above_one_is_refused():
     with pytest.raises(InputError, match=r"vocal_tract=1\.5"):
-        SpeechTokens(16, vocal_tract=1.5)
+        SpeechFrontend(16, vocal_tract=1.5)
 
 
 @pytest.mark.filterwarnings("ignore:.* contain no FFT bin")
 @pytest.mark.parametrize("mels, reason", [(1, "needs mels=2 or more"), (128, "use fewer than mels=128")])
 def test_filters_without_a_center_are_refused(mels, reason):
     with pytest.raises(InputError, match=reason):
-        SpeechTokens(32, mels=mels, vocal_tract=0.1)
-    SpeechTokens(32, mels=mels)
+        SpeechFrontend(32, mels=mels, vocal_tract=0.1)
+    SpeechFrontend(32, mels=mels)
 
 
 @pytest.mark.parametrize("factor", [0.9, 1.1])

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from vitspeech.checkpoint.folder import Model
-from vitspeech.frontends import SpeechTokens
+from vitspeech.checkpoint.model import Model
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.label_stream import LabelStream, is_labeling, words_of_frames
 from vitspeech.inference.transcribe import is_transcribing
 from vitspeech.metrics.word_times import words_of
@@ -15,7 +15,7 @@ LABELS = ["go", "stop"]
 
 def model(kind=SpeechLabeler, right=1) -> Model:
     torch.manual_seed(0)
-    tokens = SpeechTokens(12, mels=17, stem="stacked", stride=3)
+    tokens = SpeechFrontend(12, mels=17, stem="stacked", stride=3)
     network = kind(len(LABELS) + 1, tokens, {"left": 5, "right": right, "depth": 2, "heads": 3}).eval()
     network.initialize(0.1 * torch.randn(3, 16_000))
     return Model(network, LABELS, {"sample_rate_hz": 16_000}, {}, {})

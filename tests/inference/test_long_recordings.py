@@ -10,10 +10,9 @@ from arguments import nested
 from tiny import ROOT
 
 import vitspeech
-from vitspeech.checkpoint.folder import Model
-from vitspeech.data.audio.parts import AudioParts
-from vitspeech.data.audio.reading import read_audio
-from vitspeech.frontends import SpeechTokens
+from vitspeech.checkpoint.model import Model
+from vitspeech.data.audio.reading import AudioParts, read_audio
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.long_recordings import transcribe_long
 from vitspeech.inference.transcribe import Search, transcribe, transcribe_batch
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
@@ -27,7 +26,7 @@ def model(kind=SpeechRecognizer, labels=LABELS["words"], **arguments) -> Model:
     """A small recognizer that outputs many units for noise."""
     torch.manual_seed(0)
     options = {"left": 5, "right": 2, "depth": 1, "heads": 3} | arguments
-    network = kind(len(labels), SpeechTokens(12, mels=17, stem="stacked", stride=3), **nested(**options)).eval()
+    network = kind(len(labels), SpeechFrontend(12, mels=17, stem="stacked", stride=3), **nested(**options)).eval()
     network.initialize(0.1 * torch.randn(3, 16_000))
     network.head.weight.data *= 6
     return Model(network, labels, {"sample_rate_hz": 16_000, "units": "words"}, {}, {})

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.keywords import KeywordDecoder
 from vitspeech.decoding.spotting_settings import SpottingSettings
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.spotting import WordSpotter, alarms_per_hour
 from vitspeech.models import SpeechClassifier
 
@@ -20,7 +20,7 @@ WINDOW = 23  # rows per clip of one second
 def model():
     torch.manual_seed(0)
     network = SpeechClassifier(
-        4, SpeechTokens(8, mels=11, stride=4), encoder={"depth": 1, "heads": 2, "left": 3, "right": 1}
+        4, SpeechFrontend(8, mels=11, stride=4), encoder={"depth": 1, "heads": 2, "left": 3, "right": 1}
     ).eval()
     return Model(network, LABELS, {"sample_rate_hz": 16_000, "seconds": 1.0}, {}, {})
 
@@ -136,7 +136,7 @@ def test_thresholds_of_other_words_are_refused():
 
 
 def test_a_pooling_other_than_the_mean_is_refused():
-    tokens = SpeechTokens(8, mels=11, stride=4)
+    tokens = SpeechFrontend(8, mels=11, stride=4)
     network = SpeechClassifier(
         4, tokens, pooling="self_attentive", encoder={"depth": 1, "heads": 2, "left": 3, "right": 1}
     ).eval()

@@ -9,7 +9,7 @@ from hypothesis import strategies as draw
 
 import vitspeech
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, SpeechCNN
 
 
@@ -17,7 +17,7 @@ def network(dtype=torch.float64, **arguments):
     torch.manual_seed(0)
     options = {"left": 5, "right": 2, "depth": 2, "heads": 3} | arguments
     front_end = {name: options.pop(name) for name in ("stem", "stride", "hop_ms", "window_ms") if name in options}
-    tokens = SpeechTokens(12, mels=9, **front_end)
+    tokens = SpeechFrontend(12, mels=9, **front_end)
     model = SpeechClassifier(7, tokens, **nested(**options)).to(dtype).eval()
     model.initialize(0.1 * torch.randn(3, 16_000, dtype=dtype))
     return model

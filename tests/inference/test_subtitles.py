@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import webvtt
 
-from vitspeech.decoding.units import Segment
+from vitspeech.decoding.vocabulary import Segment
 from vitspeech.inference.subtitles import LINE, Cue, timestamp, to_cues, to_subtitles
 from vitspeech.inference.transcribe import Transcript
 

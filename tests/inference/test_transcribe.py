@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 import vitspeech
 from vitspeech.attention.positions import LearnedPositions
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.transcribe import Search, Segment, is_transcribing, transcribe, transcribe_batch
 from vitspeech.models import SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 
@@ -31,7 +31,9 @@ ALL = 500  # a beam of more hypotheses than there are labelings
 
 def build(kind=SpeechRecognizer, units=2, dtype=torch.float64, last=0.0, **arguments):
     torch.manual_seed(3)
-    network = kind(units, SpeechTokens(12, mels=17, stride=3), **nested(depth=1, heads=3, **arguments)).to(dtype).eval()
+    network = (
+        kind(units, SpeechFrontend(12, mels=17, stride=3), **nested(depth=1, heads=3, **arguments)).to(dtype).eval()
+    )
     network.initialize(torch.randn(5, 16_000, dtype=dtype))
     for head in (network.head, getattr(network, "ctc_head", None)):
         if head is not None:

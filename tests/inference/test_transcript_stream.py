@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 
 import vitspeech
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.language.kneser_ney import estimate
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.transcribe import Search, transcribe_batch
 from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 
@@ -26,7 +26,7 @@ LANGUAGE_MODEL = estimate([[0, 1, 2], [4, 3, 2, 0], [1, 1]], LABELS, 3)
 def model(kind=SpeechRecognizer, dtype=torch.float64, labels=LABELS, **arguments) -> Model:
     """A recognizer with short tokens, so that short recordings have many units."""
     torch.manual_seed(0)
-    tokens = SpeechTokens(12, mels=17, stem="stacked", stride=arguments.pop("stride", 3))
+    tokens = SpeechFrontend(12, mels=17, stem="stacked", stride=arguments.pop("stride", 3))
     options = {"left": 5, "right": 2, "depth": 2, "heads": 3} | arguments
     network = kind(len(labels), tokens, **nested(**options)).to(dtype).eval()
     network.initialize(0.1 * torch.randn(3, 16_000, dtype=dtype))

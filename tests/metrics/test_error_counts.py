@@ -7,15 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 
-from vitspeech.metrics.error_counts import (
+from vitspeech.metrics.word_errors import (
+    Alignment,
     ErrorCounts,
+    align,
+    character_error_rate,
     count_errors,
     group_score,
     group_scores,
+    score,
     total,
     word_of_each_character,
+    worst,
 )
-from vitspeech.metrics.word_errors import Alignment, align, character_error_rate, score, worst
 
 WORDS = draw.sampled_from("go stop left up a it's".split())
 REFERENCES = draw.lists(WORDS, min_size=1, max_size=9)

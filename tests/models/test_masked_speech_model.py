@@ -6,7 +6,7 @@ from arguments import nested
 from torch.nn import functional as F
 
 import vitspeech
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import MaskedSpeechModel
 
 LENGTHS = torch.tensor([16_000, 9000, 12_003])
@@ -14,7 +14,7 @@ LENGTHS = torch.tensor([16_000, 9000, 12_003])
 
 def model(dtype=torch.float64, stem="convolutional", stride=3, masked=0.4, span_ms=90, codes=7, **arguments):
     torch.manual_seed(0)
-    tokens = SpeechTokens(12, mels=17, stride=stride, stem=stem)
+    tokens = SpeechFrontend(12, mels=17, stride=stride, stem=stem)
     options = nested(**{"depth": 2, "heads": 3} | arguments)
     network = MaskedSpeechModel(codes, tokens, masked=masked, span_ms=span_ms, **options).to(dtype).eval()
     network.initialize(waveforms().to(dtype))
@@ -134,7 +134,7 @@ def test_codes_stay_the_same_in_mixed_precision():
 
 
 def test_a_recurrent_encoder_can_be_pretrained_too():
-    tokens = SpeechTokens(12, mels=17)
+    tokens = SpeechFrontend(12, mels=17)
     network = MaskedSpeechModel(7, tokens, vitspeech.RecurrentEncoder(12, depth=1)).eval()
     assert network(waveforms().float(), LENGTHS).logits.isfinite().all()
 

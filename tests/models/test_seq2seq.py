@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from vitspeech.encoders import RecurrentEncoder
 from vitspeech.inference.symbols import GREEDY
 from vitspeech.inference.transcribe import transcribe_batch
 from vitspeech.models import Seq2Seq
-from vitspeech.recurrence import RecurrentEncoder
 from vitspeech.tasks.optimizer import parameter_groups
 
 SYMBOLS = torch.tensor([[4, 0, 0, 1, 3, 2, 4], [2, 2, 1, -1, -1, -1, -1], [3, -1, -1, -1, -1, -1, -1]])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from arguments import nested
 
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier
 
 SAMPLES = 16_000
@@ -12,7 +12,7 @@ SAMPLES = 16_000
 
 def classifier(dtype=torch.float32, **arguments):
     torch.manual_seed(0)
-    tokens = SpeechTokens(12, mels=17, stride=3)
+    tokens = SpeechFrontend(12, mels=17, stride=3)
     return SpeechClassifier(7, tokens, **nested(depth=2, heads=3, **arguments)).to(dtype).eval()
 
 

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechCNN
 
 
 def network(**arguments):
     torch.manual_seed(0)
-    return SpeechCNN(7, SpeechTokens(11, mels=17, stride=2), **arguments)
+    return SpeechCNN(7, SpeechFrontend(11, mels=17, stride=2), **arguments)
 
 
 def test_waveforms_become_one_row_of_logits_each():
@@ -17,7 +17,7 @@ def test_waveforms_become_one_row_of_logits_each():
     maps = network().forward_features(torch.randn(5, 16_000))
     assert maps.shape == (5, 11, 46)
     assert network().forward_head(maps, pre_logits=True).shape == (5, 11)
-    assert SpeechCNN(tokens=SpeechTokens(11, mels=17, stride=2))(torch.randn(5, 16_000)).shape == (5, 11)
+    assert SpeechCNN(tokens=SpeechFrontend(11, mels=17, stride=2))(torch.randn(5, 16_000)).shape == (5, 11)
 
 
 def test_a_token_reaches_as_far_as_its_kernels_do():

@@ -9,8 +9,8 @@ from arguments import nested
 from torch.testing import assert_close
 
 from vitspeech import RecurrentEncoder, SpeechLabeler, SpeechRecognizer, SpeechTranscriber, WindowMLP
-from vitspeech.frontends import SpeechTokens
-from vitspeech.models.speech_encoder import SpeechEncoder
+from vitspeech.frontends import SpeechFrontend
+from vitspeech.models.speech import SpeechEncoder
 
 LENGTHS = torch.tensor([7001, 1360, 11_213, 1839, 1840])
 TOKENS = [12, 1, 21, 1, 2]
@@ -18,7 +18,7 @@ TOKENS = [12, 1, 21, 1, 2]
 
 def encoder(dtype=torch.float64, stem="convolutional", stride=3, **arguments) -> SpeechEncoder:
     torch.manual_seed(0)
-    tokens = SpeechTokens(12, mels=17, stride=stride, stem=stem)
+    tokens = SpeechFrontend(12, mels=17, stride=stride, stem=stem)
     return SpeechEncoder(tokens, **nested(**{"depth": 2, "heads": 3} | arguments)).to(dtype).eval()
 
 
@@ -125,7 +125,7 @@ MODELS = {
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_takes_every_encoder_and_padding_changes_nothing(model, encoder):
     torch.manual_seed(0)
-    parts = {"tokens": SpeechTokens(16, mels=20, stride=4), "encoder": ENCODERS[encoder](), "positions": "sinusoidal"}
+    parts = {"tokens": SpeechFrontend(16, mels=20, stride=4), "encoder": ENCODERS[encoder](), "positions": "sinusoidal"}
     network = MODELS[model](**parts).double().eval()
     audio, lengths = torch.randn(2, 9000, dtype=torch.float64) / 10, torch.tensor([9000, 5000])
     encoded, padding = network.encode(audio, lengths)

@@ -5,15 +5,15 @@ import torch
 from arguments import nested
 
 import vitspeech
-from vitspeech.frontends import SpeechTokens
-from vitspeech.models.speech_labeler import SpeechLabeler
+from vitspeech.frontends import SpeechFrontend
+from vitspeech.models.speech import SpeechLabeler
 
 SAMPLES = 16_000
 
 
 def labeler(dtype=torch.float32, stem="convolutional", stride=3, **arguments):
     torch.manual_seed(0)
-    tokens = SpeechTokens(12, mels=17, stride=stride, stem=stem)
+    tokens = SpeechFrontend(12, mels=17, stride=stride, stem=stem)
     return SpeechLabeler(7, tokens, **nested(**{"depth": 2, "heads": 3} | arguments)).to(dtype).eval()
 
 
@@ -56,7 +56,7 @@ def test_labeled_frames_begin_in_the_middle_of_what_the_first_token_sees(stem, s
 
 
 def test_where_frames_are_follows_from_the_front_ends_own_numbers():
-    tokens = SpeechTokens(12, mels=17, stride=2, window_ms=32.0, hop_ms=8.0, sample_rate_hz=8000, high_hz=3800.0)
+    tokens = SpeechFrontend(12, mels=17, stride=2, window_ms=32.0, hop_ms=8.0, sample_rate_hz=8000, high_hz=3800.0)
     network = SpeechLabeler(7, tokens, encoder={"depth": 1, "heads": 3})
     assert network.frame_ms == 8.0 and network.first_frame_ms == 2 * 8 + 12
 

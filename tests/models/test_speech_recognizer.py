@@ -5,7 +5,7 @@ import torch
 from arguments import nested
 
 import vitspeech
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechRecognizer
 
 LENGTHS, TOKENS = torch.tensor([7001, 1360, 11_213]), [12, 1, 21]
@@ -13,7 +13,7 @@ LENGTHS, TOKENS = torch.tensor([7001, 1360, 11_213]), [12, 1, 21]
 
 def recognizer(dtype=torch.float64, **arguments) -> SpeechRecognizer:
     torch.manual_seed(0)
-    tokens = SpeechTokens(12, mels=17, stride=3)
+    tokens = SpeechFrontend(12, mels=17, stride=3)
     return SpeechRecognizer(7, tokens, **nested(**{"depth": 2, "heads": 3} | arguments)).to(dtype).eval()
 
 

@@ -9,7 +9,7 @@ from arguments import nested
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models.speech_transcriber import SpeechTranscriber
 
 SAMPLES = 16_000
@@ -20,7 +20,7 @@ UNITS = (5, 3, 0)
 
 def transcriber(dtype=torch.float32, **arguments):
     torch.manual_seed(0)
-    tokens = SpeechTokens(12, mels=17, stride=3)
+    tokens = SpeechFrontend(12, mels=17, stride=3)
     return SpeechTranscriber(7, tokens, **nested(depth=2, heads=3, **arguments)).to(dtype).eval()
 
 
@@ -175,4 +175,4 @@ def test_decoder_settings_may_differ_from_the_encoder():
 def test_a_number_below_one_is_named(arguments):
     name = next(iter(arguments)).removeprefix("decoder_")
     with pytest.raises(ValueError, match=f"^{name}=0 is below 1$"):
-        SpeechTranscriber(**nested(**{"units": 7, "tokens": SpeechTokens(12, mels=17), "heads": 3, **arguments}))
+        SpeechTranscriber(**nested(**{"units": 7, "tokens": SpeechFrontend(12, mels=17), "heads": 3, **arguments}))

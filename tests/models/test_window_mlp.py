@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from vitspeech import SpeechLabeler, SpeechTokens, WindowMLP, stream
+from vitspeech import SpeechFrontend, SpeechLabeler, WindowMLP, stream
 
 WINDOWS = [(3, 2), (0, 0), (4, 0), (0, 5), (30, 30)]
 
@@ -57,7 +57,7 @@ def test_flushing_an_empty_stream_gives_nothing():
 
 def test_audio_streams_through_a_labeler():
     torch.manual_seed(0)
-    network = SpeechLabeler(3, SpeechTokens(16, mels=20), WindowMLP(16, 3, 4, hidden=8)).double().eval()
+    network = SpeechLabeler(3, SpeechFrontend(16, mels=20), WindowMLP(16, 3, 4, hidden=8)).double().eval()
     audio = torch.randn(16_000, dtype=torch.float64) / 10
     running = stream(network)
     logits = torch.cat([*(running.push(part) for part in audio.split(777)), running.flush()])

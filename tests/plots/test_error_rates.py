@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from matplotlib.figure import Figure
 
-from vitspeech.metrics.error_counts import ErrorCounts, GroupScore
+from vitspeech.metrics.word_errors import ErrorCounts, GroupScore
 from vitspeech.plots import error_rates
 from vitspeech.plots.error_rates import Breakdown, draw_error_rates
 

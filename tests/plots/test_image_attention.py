@@ -7,12 +7,10 @@ from PIL import Image
 from torch import nn
 
 from vitspeech.attention import EncoderConfig, SelfAttentivePooling
-from vitspeech.checkpoint.folder import Model
-from vitspeech.frontends import SpeechTokens
+from vitspeech.checkpoint.model import Model
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import CNN, SpeechCNN, SpeechRecognizer, TimmModel, ViT
-from vitspeech.plots.attention import draw_attention
-from vitspeech.plots.attention_maps import forward_with_attention, pooling_weights, rollout
-from vitspeech.plots.image_attention import attention_maps
+from vitspeech.plots.attention import attention_maps, draw_attention, forward_with_attention, pooling_weights, rollout
 
 LABELS = ["cat", "$5 $6"]
 IMAGE = {"image": 12, "mean": [0.5] * 3, "std": [0.25] * 3}
@@ -120,12 +118,12 @@ def test_a_pooling_of_unknown_weights_is_refused():
         (CNN(2), IMAGE, "^--attention draws ViT and SpeechClassifier; CNN has no attention$"),
         (TimmModel(2, "mobilenetv3_small_050"), IMAGE, "TimmModel is not supported$"),
         (
-            SpeechCNN(2, SpeechTokens(8, mels=20), depth=1),
+            SpeechCNN(2, SpeechFrontend(8, mels=20), depth=1),
             {"sample_rate_hz": 16_000, "seconds": 1.0},
             "SpeechCNN has no attention$",
         ),
         (
-            SpeechRecognizer(2, SpeechTokens(8, mels=20), EncoderConfig(depth=1, heads=2)),
+            SpeechRecognizer(2, SpeechFrontend(8, mels=20), EncoderConfig(depth=1, heads=2)),
             {"sample_rate_hz": 16_000, "units": "words"},
             "SpeechRecognizer is drawn by `vitspeech transcribe --picture`$",
         ),

@@ -14,15 +14,14 @@ from running import one_line
 from tiny import ROOT
 
 from vitspeech.attention import SelfAttentivePooling, window_mask
-from vitspeech.checkpoint.folder import Model, save
-from vitspeech.frontends import SpeechTokens
+from vitspeech.checkpoint.model import Model, save
+from vitspeech.encoders import RecurrentEncoder
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.predict import read_input
 from vitspeech.models import SpeechClassifier
-from vitspeech.plots import speech_attention
-from vitspeech.plots.attention import draw_attention
-from vitspeech.plots.attention_maps import forward_with_attention
+from vitspeech.plots import attention as speech_attention
+from vitspeech.plots.attention import draw_attention, forward_with_attention
 from vitspeech.plots.spectrogram import cell_borders
-from vitspeech.recurrence import RecurrentEncoder
 
 RATE_HZ = 16_000
 LABELS = ["_silence_", "left", "right", "up", "$5 $6"]
@@ -32,7 +31,7 @@ KEYWORDS = {"sample_rate_hz": RATE_HZ, "seconds": 1.0}
 def classifier(**arguments):
     torch.manual_seed(0)
     arguments = {"depth": 2, "heads": 4, **arguments}
-    return SpeechClassifier(len(LABELS), SpeechTokens(16, mels=20, stride=3), **nested(**arguments)).eval()
+    return SpeechClassifier(len(LABELS), SpeechFrontend(16, mels=20, stride=3), **nested(**arguments)).eval()
 
 
 def released(network, labels=LABELS, preprocessing=KEYWORDS):
@@ -122,7 +121,7 @@ RECURRENT = {"class_path": "vitspeech.RecurrentEncoder", "init_args": {"width": 
 
 def recurrent(pooling):
     torch.manual_seed(0)
-    tokens = SpeechTokens(16, mels=20, stride=3)
+    tokens = SpeechFrontend(16, mels=20, stride=3)
     return SpeechClassifier(len(LABELS), tokens, RecurrentEncoder(16, 1), pooling=pooling).eval()
 
 
@@ -143,7 +142,7 @@ def test_above_the_attention_of_blocks_the_hops_have_a_panel_of_their_own(record
 
 
 def test_what_has_no_weights_is_refused_in_one_line(command, recording, tmp_path):
-    tokens = {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16, "mels": 20, "stride": 3}}
+    tokens = {"class_path": "vitspeech.SpeechFrontend", "init_args": {"width": 16, "mels": 20, "stride": 3}}
     arguments = {"classes": len(LABELS), "tokens": tokens, "encoder": RECURRENT}
     config = {"class_path": "vitspeech.SpeechClassifier", "init_args": arguments}
     save(Model(recurrent("mean"), LABELS, KEYWORDS, {}, config), tmp_path / "model")
@@ -166,14 +165,14 @@ def test_uniform_attention_is_drawn_as_one_inside_the_window(window, recording, 
 
 
 def test_a_clip_of_one_token_and_two_labels_can_be_drawn(recording, tmp_path):
-    network = SpeechClassifier(2, SpeechTokens(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
+    network = SpeechClassifier(2, SpeechFrontend(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
     assert forward_with_attention(network, torch.zeros(1, 1600)).tokens.shape[1] == 1
     draw_attention(released(network, ["no", "yes"], KEYWORDS | {"seconds": 0.1}), recording, tmp_path / "out")
     assert (tmp_path / "out").read_bytes().startswith(b"\x89PNG")
 
 
 def test_dollar_signs_in_labels_are_no_mathematics(recording, tmp_path):
-    network = SpeechClassifier(2, SpeechTokens(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
+    network = SpeechClassifier(2, SpeechFrontend(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
     draw_attention(released(network, ["a$_{$", "$x_{$"]), recording, tmp_path / "out.png")
     assert (tmp_path / "out.png").exists()
 
@@ -189,7 +188,7 @@ def test_the_network_runs_once(recording, tmp_path):
 @pytest.fixture
 def predict(monkeypatch, tmp_path):
     """Run scripts/predict.py in this process with a tiny model."""
-    tokens = {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16, "mels": 20, "stride": 3}}
+    tokens = {"class_path": "vitspeech.SpeechFrontend", "init_args": {"width": 16, "mels": 20, "stride": 3}}
     arguments = {"classes": len(LABELS), "tokens": tokens, "encoder": {"depth": 2, "heads": 4}}
     config = {"class_path": "vitspeech.SpeechClassifier", "init_args": arguments}
     save(Model(classifier(), LABELS, KEYWORDS, {}, config), tmp_path / "model")

@@ -12,16 +12,15 @@ from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
 from PIL import Image
 
-from vitspeech.checkpoint.folder import Model
-from vitspeech.frontends import SpeechTokens
+from vitspeech.checkpoint.model import Model
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.label_stream import words_of_frames
 from vitspeech.inference.transcribe import Search, Segment, transcribe
 from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber, ViT
-from vitspeech.plots import heat_map
+from vitspeech.plots import spectrogram as heat_map
 from vitspeech.plots import transcript as transcript_figure
-from vitspeech.plots.recognition import classes_to_draw
 from vitspeech.plots.style import BLUE, VERMILION
-from vitspeech.plots.transcript import draw_transcript, without_overlap
+from vitspeech.plots.transcript import classes_to_draw, draw_transcript, without_overlap
 
 RATE_HZ = 16_000
 SECONDS = 1.3
@@ -32,7 +31,7 @@ GREEDY = Search(beam=1, ctc_weight=0.0)
 
 def released(kind=SpeechRecognizer, labels=WORDS, **arguments):
     torch.manual_seed(3)
-    network = kind(len(labels), SpeechTokens(16, mels=20, stride=3), **nested(depth=1, heads=2, **arguments))
+    network = kind(len(labels), SpeechFrontend(16, mels=20, stride=3), **nested(depth=1, heads=2, **arguments))
     return Model(network.eval(), labels, {"sample_rate_hz": RATE_HZ, "units": "words"}, {}, {})
 
 
@@ -111,7 +110,7 @@ def posterior(network, waveform):
 
 def test_a_labeler_has_the_probability_of_each_label_in_each_frame(drawn, waveform):
     torch.manual_seed(0)
-    network = SpeechLabeler(3, SpeechTokens(8, mels=20, stride=4), {"depth": 1, "heads": 2, "right": 1}).eval()
+    network = SpeechLabeler(3, SpeechFrontend(8, mels=20, stride=4), {"depth": 1, "heads": 2, "right": 1}).eval()
     network.initialize(waveform[None])
     for parameter in network.head.parameters():  # the frames of a token get the same label
         rows = parameter.data.view(4, 3, -1)
@@ -326,7 +325,7 @@ def test_a_map_of_many_rows_stays_within_the_figure(drawn):
 
 
 def test_a_model_without_transcripts_is_refused(recording, tmp_path):
-    network = SpeechClassifier(4, SpeechTokens(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
+    network = SpeechClassifier(4, SpeechFrontend(16, mels=20), encoder={"depth": 1, "heads": 2}).eval()
     with pytest.raises(ValueError, match="SpeechClassifier can't be drawn: it is no SpeechRecognizer"):
         draw_transcript(Model(network, WORDS, {"sample_rate_hz": RATE_HZ}, {}, {}), recording, tmp_path / "out.png")
     with pytest.raises(ValueError, match="ViT can't be drawn: it is no SpeechRecognizer"):

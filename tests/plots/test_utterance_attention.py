@@ -11,14 +11,14 @@ from arguments import nested
 from matplotlib.figure import Figure
 from PIL import Image
 
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
+from vitspeech.encoders import RecurrentEncoder
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.transcribe import Search
 from vitspeech.models import SpeechClassifier, SpeechRecognizer, SpeechTranscriber
 from vitspeech.plots import utterance_attention
 from vitspeech.plots.utterance_attention import by_distance, draw_utterance_attention, recorded
-from vitspeech.recurrence import RecurrentEncoder
 
 RATE_HZ, SECONDS = 16_000, 12
 CHARACTERS = [" ", "'", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ"]
@@ -27,7 +27,7 @@ CHARACTERS = [" ", "'", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ"]
 def released(kind=SpeechRecognizer, **arguments):
     torch.manual_seed(3)
     arguments = nested(**({"depth": 2, "heads": 2} | arguments))
-    network = kind(len(CHARACTERS), SpeechTokens(16, mels=20, stride=4), **arguments)
+    network = kind(len(CHARACTERS), SpeechFrontend(16, mels=20, stride=4), **arguments)
     return Model(network.eval(), CHARACTERS, {"sample_rate_hz": RATE_HZ, "units": "characters"}, {}, {})
 
 
@@ -149,7 +149,7 @@ def test_a_decoder_model_is_drawn_into_a_file(tmp_path):
 
 
 def test_what_has_no_attention_is_refused(recording, tmp_path):
-    tokens = SpeechTokens(16, mels=20)
+    tokens = SpeechFrontend(16, mels=20)
     recurrent = released()
     recurrent.network = SpeechRecognizer(28, tokens, RecurrentEncoder(16, depth=1), positions=None)
     with pytest.raises(InputError, match="the encoder of this SpeechRecognizer is RecurrentEncoder, which has no att"):

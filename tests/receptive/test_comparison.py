@@ -12,10 +12,10 @@ from torch.testing import assert_close
 
 from vitspeech import checkpoint
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, SpeechCNN
-from vitspeech.receptive import comparison
-from vitspeech.receptive.comparison import EXAMPLES, Plan, compare, logits_from_frames, planned_states
+from vitspeech.receptive import compare as comparison
+from vitspeech.receptive.compare import EXAMPLES, Plan, compare, logits_from_frames, planned_states
 from vitspeech.receptive.heads.relevance import at_head, rollout, token_relevance
 from vitspeech.receptive.heads.weights import attention_weights
 from vitspeech.receptive.sample import Sample, sample_for
@@ -157,7 +157,7 @@ def test_the_visible_window_of_speech_is_around_the_middle_of_the_word(finished_
 @pytest.mark.parametrize("kind, options", [(SpeechClassifier, {"encoder": {"depth": 1}}), (SpeechCNN, {"depth": 1})])
 def test_frames_are_answered_as_the_waveform_is(kind, options):
     torch.manual_seed(0)
-    network = kind(3, SpeechTokens(8, mels=5, stride=3), **options).eval()
+    network = kind(3, SpeechFrontend(8, mels=5, stride=3), **options).eval()
     waveforms = 0.1 * torch.randn(2, 9000)
     with torch.no_grad():
         frames = network.tokens.log_mel(waveforms)[:, None]

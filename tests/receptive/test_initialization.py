@@ -8,9 +8,9 @@ import timm
 import torch
 from torch import nn
 
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, ViT
-from vitspeech.receptive.comparison import Plan, compare
+from vitspeech.receptive.compare import Plan, compare
 from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.initialization import (
     estimate_statistics,
@@ -117,7 +117,7 @@ def test_zero_convolutions_are_drawn_anew_also_behind_zero_gains():
 
 
 def speech(kind, **options):
-    tokens = SpeechTokens(8, mels=5, stride=3)
+    tokens = SpeechFrontend(8, mels=5, stride=3)
     return lambda: kind(3, tokens, **options)
 
 

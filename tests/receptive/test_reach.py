@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
+from vitspeech.encoders import RecurrentEncoder, WindowMLP
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
-from vitspeech.models import SpeechClassifier, WindowMLP
+from vitspeech.frontends import SpeechFrontend
+from vitspeech.models import SpeechClassifier
 from vitspeech.receptive import effective_reach_ms
-from vitspeech.recurrence import RecurrentEncoder
 
 CLIPS = 0.1 * torch.randn(4, 32000, generator=torch.Generator().manual_seed(0))
 
@@ -28,7 +28,7 @@ class Shift(nn.Module):
 
 def reach(encoder, clips=CLIPS):
     torch.manual_seed(0)
-    network = SpeechClassifier(3, SpeechTokens(8, mels=5, stem="stacked", stride=4), encoder)
+    network = SpeechClassifier(3, SpeechFrontend(8, mels=5, stem="stacked", stride=4), encoder)
     return effective_reach_ms(network.eval(), clips)
 
 

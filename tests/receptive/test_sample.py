@@ -14,7 +14,7 @@ from tiny import ROOT
 import vitspeech
 from vitspeech import checkpoint
 from vitspeech.data import Shapes
-from vitspeech.receptive.comparison import Plan, compare
+from vitspeech.receptive.compare import Plan, compare
 from vitspeech.receptive.sample import sample_for
 from vitspeech.receptive.subjects import subject
 

@@ -15,11 +15,10 @@ from torch.testing import assert_close
 
 from vitspeech import checkpoint
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, TimmModel, ViT
-from vitspeech.receptive.fields.default_layers import default_layers, infer_layer
 from vitspeech.receptive.fields.effective import effective_fields
-from vitspeech.receptive.fields.layers import INPUT, Layer
+from vitspeech.receptive.fields.layers import INPUT, Layer, default_layers, infer_layer
 from vitspeech.receptive.subjects import subject, subjects_named
 
 LABELS = ["a", "b", "c"]
@@ -48,7 +47,7 @@ def released(tmp_path):
 
 
 VIT = {"image": 24, "patch": 4, "width": 8, "encoder": {"depth": 2, "heads": 2}}
-TOKENS = {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 8, "mels": 5, "stride": 3}}
+TOKENS = {"class_path": "vitspeech.SpeechFrontend", "init_args": {"width": 8, "mels": 5, "stride": 3}}
 
 
 @pytest.mark.parametrize("options", [{}, {"pooling": "class"}, {"positions": "sinusoidal"}, {"positions": "relative"}])
@@ -350,7 +349,7 @@ def test_every_layer_of_a_network_of_pictures_has_a_grid_and_a_field(name):
 @pytest.mark.parametrize("kind", [SpeechClassifier, SpeechCNN])
 def test_every_layer_of_a_network_of_speech_has_a_grid_and_a_field(kind, stem):
     torch.manual_seed(0)
-    tokens = SpeechTokens(8, mels=5, stem=stem, stride=3)
+    tokens = SpeechFrontend(8, mels=5, stem=stem, stride=3)
     encoder = {"depth": 2, "heads": 2, "left": 2, "right": 1}
     options = {"encoder": encoder} if kind is SpeechClassifier else {"depth": 2, "kernel": 3}
     network = kind(3, tokens, **options).eval().requires_grad_(False)
@@ -373,7 +372,7 @@ def test_layers_by_name_are_laid_out_as_they_give_it():
         noise(2, 3, 24, 24),
     )
     assert infer_layer(network, "encoder.blocks.0.mlp", images) == Layer("encoder.blocks.0.mlp", "tokens", 1)
-    tokens = SpeechTokens(8, mels=5, stride=3)
+    tokens = SpeechFrontend(8, mels=5, stride=3)
     network, clips = SpeechCNN(3, tokens, depth=1, kernel=3).eval(), 0.1 * noise(2, 16000)
     assert infer_layer(network, "blocks.0", clips, in_time=True) == Layer("blocks.0", "NCT")
     assert infer_layer(network, "tokens.frames", clips, in_time=True) == Layer("tokens.frames", "frames")
@@ -402,7 +401,7 @@ def test_a_layer_that_does_not_run_is_refused():
 
 
 def test_a_layer_of_speech_that_gives_no_grid_is_refused():
-    network = SpeechClassifier(3, SpeechTokens(8, mels=5), encoder={"depth": 1, "heads": 2}).eval()
+    network = SpeechClassifier(3, SpeechFrontend(8, mels=5), encoder={"depth": 1, "heads": 2}).eval()
     with pytest.raises(ValueError, match=r"layer 'pooling' gives \(2, 8\), which is not laid out as NCHW"):
         infer_layer(network, "pooling", torch.randn(2, 9000), in_time=True)
 

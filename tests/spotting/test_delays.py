@@ -2,7 +2,7 @@
 
 import pytest
 
-from vitspeech.spotting.summary import delay
+from vitspeech.spotting.measure import delay
 
 
 def test_the_90th_percentile_is_within_the_delays():

@@ -8,8 +8,7 @@ from spotting_data import RATE_HZ, burst, write, write_speech, write_words
 
 from vitspeech.data.audio.reading import read_audio
 from vitspeech.errors import InputError
-from vitspeech.spotting.composition import PAUSE_S, backgrounds, word_streams
-from vitspeech.spotting.streams import sound_streams, speech_streams
+from vitspeech.spotting.streams import PAUSE_S, backgrounds, sound_streams, speech_streams, word_streams
 
 
 def made(makers):
@@ -117,7 +116,7 @@ def test_a_clip_that_cannot_be_read_is_named_before_anything_is_heard(tmp_path):
 
 def test_only_the_clips_that_are_heard_are_opened_before(tmp_path, monkeypatch):
     opened, root = [], write_words(tmp_path)
-    monkeypatch.setattr("vitspeech.spotting.composition.check_audio", lambda file: opened.append(file.parent.name))
+    monkeypatch.setattr("vitspeech.spotting.streams.check_audio", lambda file: opened.append(file.parent.name))
     for with_others, words in ((True, ["cat"] * 5), (False, [])):
         opened.clear()
         _, others = word_streams(root, ["go", "stop"], "all", 5, 0, with_others=with_others)

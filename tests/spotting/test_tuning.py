@@ -11,14 +11,26 @@ from spotting_data import spotter, write_speech, write_words
 from vitspeech.decoding.keywords import Detection
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
-from vitspeech.spotting import settings_search
+from vitspeech.spotting import tune as settings_search
 from vitspeech.spotting.card import check_card, save_settings
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard, judged
 from vitspeech.spotting.measure import Plan, measure
-from vitspeech.spotting.settings_search import GRID, Tuned, attempt, rank, table, tune, wanted_rates, with_refractory
 from vitspeech.spotting.streams import Recording, SaidWord, Stream
-from vitspeech.spotting.tuning import STEPS, alarm_rates, choose, tail_rates
+from vitspeech.spotting.tune import (
+    GRID,
+    STEPS,
+    Tuned,
+    alarm_rates,
+    attempt,
+    choose,
+    rank,
+    table,
+    tail_rates,
+    tune,
+    wanted_rates,
+    with_refractory,
+)
 
 WORDS = [f"word{number}" for number in range(12)]
 HOURS, AT_HALF, SCALE = 1.0, 40.0, 1.2  # alarms an hour of each word above a probability of 0.5; scale of their logits

@@ -9,8 +9,7 @@ from sweep_runs import write_run
 from vitspeech.sweep import encoder_figure
 from vitspeech.sweep.encoder_figure import LINE, spaced
 from vitspeech.sweep.encoders import EncoderRow, write_encoders
-from vitspeech.sweep.results import read_rows
-from vitspeech.sweep.summaries import summarize
+from vitspeech.sweep.results import read_rows, summarize
 
 SETTINGS = {"batch": 128, "seconds": 1.0, "dtype": "fp32", "hardware": "CPU, 1 core", "commit": "c0ffee"}
 

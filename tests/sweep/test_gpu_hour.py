@@ -11,7 +11,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from vitspeech.sweep import gpu_hour
 from vitspeech.sweep.gpu_hour import Step
-from vitspeech.training.configs import shipped_configs
+from vitspeech.training.config import shipped_configs
 
 OUT_OF_TIME = "import time; print('begun', flush=True); time.sleep(60)"
 

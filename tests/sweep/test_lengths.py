@@ -3,7 +3,7 @@
 import pytest
 
 from vitspeech.errors import InputError
-from vitspeech.sweep.lengths import draw_lengths
+from vitspeech.sweep.figure import draw_lengths
 from vitspeech.sweep.results import FINISHED, Result, Row
 
 HEAD = "test_set,input_symbols,sequences,sequence_accuracy,low,high,symbol_error_rate\n"

@@ -9,11 +9,11 @@ import pytest
 from sweep_runs import write_run
 
 from vitspeech.errors import InputError
-from vitspeech.sweep import figure, progress
+from vitspeech.sweep import figure
+from vitspeech.sweep import figure as progress
+from vitspeech.sweep.figure import draw_progress
 from vitspeech.sweep.plan import make_plan
-from vitspeech.sweep.progress import draw_progress
-from vitspeech.sweep.results import read_rows
-from vitspeech.sweep.summaries import summarize
+from vitspeech.sweep.results import read_rows, summarize
 from vitspeech.sweep.table import tabulate
 
 FULL, CNN = {0: 0.90, 1: 0.94, 2: 0.92}, {0: 0.91, 1: 0.93, 2: 0.89}
@@ -214,7 +214,7 @@ def test_the_validation_metric_after_the_last_epoch_is_in_the_table(folder):
 
 def test_progress_is_drawn_against_minutes(folder, monkeypatch):
     drawn = {}
-    monkeypatch.setattr(progress, "draw", lambda curves, metric, output: drawn.update({metric: curves}))
+    monkeypatch.setattr(progress, "draw_curves", lambda curves, metric, output: drawn.update({metric: curves}))
     for seed in range(3):
         write_progress(folder / f"full/seed-{seed}", 0.5, 0.7, 0.9)
     rows = read_rows(folder, {"full": [0]})

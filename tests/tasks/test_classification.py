@@ -11,11 +11,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from vitspeech.attention import SelfAttentivePooling
-from vitspeech.data import Items
+from vitspeech.data import TensorItems
 from vitspeech.errors import InputError
 from vitspeech.models import ViT
 from vitspeech.tasks import Classification
-from vitspeech.training.cli import TrainingCLI
+from vitspeech.training.train import TrainingCLI
 
 
 def step(network: nn.Module, **options) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Classification]:
@@ -56,7 +56,7 @@ def test_the_sample_of_clips_is_augmented_as_in_training_and_that_of_images_is_n
     data = SimpleNamespace(
         items=items,
         seed=23,
-        train=Items(inputs, torch.zeros(5000).long()),
+        train=TensorItems(inputs, torch.zeros(5000).long()),
         normalize=lambda rows: rows / 8,
         training_batch=lambda rows, labels, seed: (rows + seed, labels),
     )

@@ -9,12 +9,12 @@ from tiny import TINY
 from torch.nn import functional as F
 
 import vitspeech
-from vitspeech.checkpoint.folder import save
-from vitspeech.data.files import sha256
+from vitspeech.checkpoint.model import save
 from vitspeech.errors import InputError
+from vitspeech.files import sha256
 from vitspeech.tasks import Classification, Distillation
 from vitspeech.tasks.distillation import Teachers
-from vitspeech.training.cli import TrainingCLI
+from vitspeech.training.train import TrainingCLI
 
 
 def settings_of(run):

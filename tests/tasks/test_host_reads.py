@@ -14,17 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from vitspeech.attention import SelfAttentivePooling
 from vitspeech.data import TranscribedAudio, UtteranceData
-from vitspeech.frontends import SpecAugment, SpeechTokens
+from vitspeech.frontends import SpecAugment, SpeechFrontend
 from vitspeech.models import MaskedSpeechModel, SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
-from vitspeech.tasks import (
-    Classification,
-    JointRecognition,
-    Labeling,
-    MaskedPrediction,
-    Recognition,
-    Transcription,
-    utterance_task,
-)
+from vitspeech.tasks import Classification, JointRecognition, Labeling, MaskedPrediction, Recognition, Transcription
+from vitspeech.tasks import task as utterance_task
 from vitspeech.tasks.task import CHECK_EVERY, Task
 
 LABELS = ["go", "stop", "left"]
@@ -44,7 +37,7 @@ class Reads(TorchDispatchMode):
 
 def made(name: str, left: int | None = None) -> Task:
     torch.manual_seed(0)
-    tokens = SpeechTokens(12, mels=17, stride=3, spec_augment=SpecAugment())
+    tokens = SpeechFrontend(12, mels=17, stride=3, spec_augment=SpecAugment())
     encoder = {"depth": 2, "heads": 3, "left": left, "right": left}
     task = {
         "recognition": lambda: Recognition(SpeechRecognizer(3, tokens, encoder=encoder)),
@@ -125,7 +118,7 @@ class Penalized(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.recognizer = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), encoder={"depth": 1, "heads": 3})
+        self.recognizer = SpeechRecognizer(3, SpeechFrontend(12, mels=17, stride=3), encoder={"depth": 1, "heads": 3})
         self.pooling = SelfAttentivePooling(12, hops=3, penalty=0.5)
 
     def forward(self, waveforms, lengths):

@@ -8,10 +8,10 @@ from tiny import TINY_TRANSCRIBER, noise
 from torch.testing import assert_close
 
 import vitspeech
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import Seq2Seq, SpeechRecognizer, SpeechTranscriber
 from vitspeech.tasks import JointRecognition, Transcription
-from vitspeech.training.cli import train
+from vitspeech.training.train import train
 
 LABELS = ["go", "stop", "left"]
 SAID, LENGTHS = [[0], [1, 1], [2, 0, 2]], [4003, 9001, 6007]
@@ -19,7 +19,7 @@ SAID, LENGTHS = [[0], [1, 1], [2, 0, 2]], [4003, 9001, 6007]
 
 def transcriber(**options) -> SpeechTranscriber:
     torch.manual_seed(0)
-    tokens = SpeechTokens(12, mels=17, stride=3)
+    tokens = SpeechFrontend(12, mels=17, stride=3)
     return SpeechTranscriber(3, tokens, **nested(depth=2, heads=3, decoder_depth=1, **options)).double().eval()
 
 
@@ -80,9 +80,9 @@ def test_what_cannot_give_a_recognizer_is_refused():
 
     heads = nested(heads=3)
     others = {
-        "SpeechRecognizer": SpeechRecognizer(3, SpeechTokens(12, mels=17), **heads),
+        "SpeechRecognizer": SpeechRecognizer(3, SpeechFrontend(12, mels=17), **heads),
         "Seq2Seq": Seq2Seq(3, 5, 12, **heads),
-        "Net": Net(3, SpeechTokens(12, mels=17), ctc=True, **heads),
+        "Net": Net(3, SpeechFrontend(12, mels=17), ctc=True, **heads),
     }
     for name, network in others.items():
         with pytest.raises(ValueError, match=f"{name} cannot become a recognizer; use vitspeech.SpeechTranscriber"):

@@ -7,7 +7,7 @@ import torch
 from tiny import noise
 from torch.nn import functional as F
 
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechLabeler
 from vitspeech.tasks import Labeling
 
@@ -25,7 +25,7 @@ SAID = [
 
 def labeler() -> SpeechLabeler:
     torch.manual_seed(0)
-    network = SpeechLabeler(4, SpeechTokens(12, mels=17, stride=2), encoder={"depth": 2, "heads": 3}).double().eval()
+    network = SpeechLabeler(4, SpeechFrontend(12, mels=17, stride=2), encoder={"depth": 2, "heads": 3}).double().eval()
     network.head.weight.data *= 5
     return network
 

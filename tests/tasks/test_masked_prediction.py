@@ -8,14 +8,15 @@ from tiny import TINY_SEQUENCES, noise
 from torch.nn import functional as F
 
 import vitspeech
-from vitspeech.checkpoint.folder import save
+from vitspeech.checkpoint.model import save
 from vitspeech.checkpoint.transfer import transfer
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import MaskedSpeechModel, SpeechRecognizer
-from vitspeech.tasks import MaskedPrediction, utterance_task
-from vitspeech.training.cli import TrainingCLI
+from vitspeech.tasks import MaskedPrediction
+from vitspeech.tasks import task as utterance_task
+from vitspeech.training.train import TrainingCLI
 
 SAID = [[0], [1, 1], [2, 0, 2], [0, 0, 0], [1], [2, 1], [0, 1, 2]]
 LENGTHS = [4003, 9001, 6007, 12_011, 2003, 5003, 8009]
@@ -23,7 +24,7 @@ LENGTHS = [4003, 9001, 6007, 12_011, 2003, 5003, 8009]
 
 def task(codes=7, **arguments) -> MaskedPrediction:
     torch.manual_seed(0)
-    tokens = SpeechTokens(12, mels=17, stride=3)
+    tokens = SpeechFrontend(12, mels=17, stride=3)
     network = MaskedSpeechModel(codes, tokens, {"depth": 2, "heads": 3}, span_ms=90, **arguments).double()
     network.initialize(noise(SAID, LENGTHS).waveforms)
     network.code_head.weight.data *= 5  # surer than at random
@@ -105,7 +106,7 @@ def tones(count: int, seed: int) -> SpeechBatch:
 
 def test_it_learns_what_the_sound_around_a_mask_says_about_it():
     torch.manual_seed(0)
-    network = MaskedSpeechModel(16, SpeechTokens(16, mels=20, stride=4), {"depth": 1, "heads": 2}, span_ms=120)
+    network = MaskedSpeechModel(16, SpeechFrontend(16, mels=20, stride=4), {"depth": 1, "heads": 2}, span_ms=120)
     network.initialize(tones(10, 0).waveforms)
     made, heard = MaskedPrediction(network).train(), tones(10, 1)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
@@ -128,7 +129,7 @@ def test_a_recognizer_takes_all_of_tokens_and_encoder(finished_masked_run):
     assert type(model.network) is MaskedSpeechModel and model.task == "vitspeech.MaskedPrediction"
     tokens = dict(model.config["init_args"]["tokens"]["init_args"], spec_augment=None)
     # As many classes as codes: the rows of its head are no rows of labels.
-    network = SpeechRecognizer(31, SpeechTokens(**tokens), model.config["init_args"]["encoder"])
+    network = SpeechRecognizer(31, SpeechFrontend(**tokens), model.config["init_args"]["encoder"])
     found = transfer(model, network, [str(unit) for unit in range(31)], model.preprocessing)
     parts = {name for name in network.state_dict() if name.startswith(("tokens.", "encoder."))}
     assert set(found.taken) == parts and set(found.missing) == {"head.weight", "head.bias"}
@@ -161,7 +162,7 @@ def test_a_pretrained_model_is_no_recognizer(finished_masked_run, command):
 
 def test_a_pretrained_model_is_not_streamed():
     with pytest.raises(InputError, match="MaskedSpeechModel is pre-trained"):
-        vitspeech.stream(MaskedSpeechModel(7, SpeechTokens(16)))
+        vitspeech.stream(MaskedSpeechModel(7, SpeechFrontend(16)))
 
 
 def test_a_model_pretrained_on_clips_loads(finished_masked_run, tmp_path):

@@ -7,8 +7,8 @@ from timm.optim import muon
 from tiny import TINY
 from torch import nn
 
-from vitspeech.tasks.muon import match_precision
-from vitspeech.training.cli import TrainingCLI
+from vitspeech.tasks.optimizer import match_precision
+from vitspeech.training.train import TrainingCLI
 
 TIMMS = muon.zeropower_via_newtonschulz
 A, B, C = 3.4445, -4.7750, 2.0315  # of the iterations (https://kellerjordan.github.io/posts/muon/)

@@ -10,7 +10,7 @@ from torchaudio.functional import resample
 
 from vitspeech.data import TranscribedAudio
 from vitspeech.data.batches import Batches
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechRecognizer
 from vitspeech.tasks import Recognition
 
@@ -57,7 +57,7 @@ def trained(tmp_path_factory) -> Recognition:
     data.setup("fit")
     data.trainer = SimpleNamespace(training=True)
     torch.manual_seed(5)
-    tokens = SpeechTokens(32, mels=40, stride=4)
+    tokens = SpeechFrontend(32, mels=40, stride=4)
     task = Recognition(SpeechRecognizer(2, tokens, encoder={"depth": 1, "heads": 2, "left": 8, "right": 2}))
     task.labels = LABELS
     task.network.initialize(task.sample(data))

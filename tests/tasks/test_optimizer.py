@@ -10,7 +10,7 @@ from torch import nn
 from vitspeech.attention import LearnedPositions, RelativePositions
 from vitspeech.attention.pooling import ClassToken
 from vitspeech.attention.scores import SCORES
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import CNN, SpeechTranscriber, TimmModel, ViT
 from vitspeech.tasks.optimizer import learning_rate, parameter_groups
 
@@ -64,7 +64,7 @@ def test_each_kind_of_parameter_has_its_group_at_any_depth(module, expected):
 
 
 def test_embedding_and_both_heads_of_a_transcriber_are_not_hidden():
-    tokens = SpeechTokens(width=16)
+    tokens = SpeechFrontend(width=16)
     found = kinds(SpeechTranscriber(5, tokens, {"depth": 1, "heads": 2, "score": "additive"}, ctc=True))
     assert found["embedding.weight"] == PLAIN
     assert found["head.weight"] == found["ctc_head.weight"] == OUTPUT

@@ -16,13 +16,14 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from vitspeech.data.utterances.batch import SpeechBatch
+from vitspeech.encoders import RecurrentEncoder
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechRecognizer
-from vitspeech.recurrence import RecurrentEncoder
-from vitspeech.tasks import Recognition, utterance_task
+from vitspeech.tasks import Recognition
+from vitspeech.tasks import task as utterance_task
 from vitspeech.tasks.recognition import transcripts
-from vitspeech.tasks.utterance_task import length_groups
+from vitspeech.tasks.task import length_groups
 
 LABELS, BLANK = ["go", "stop", "left"], 3
 SAID = [[0], [1, 1], [2, 0, 2], [0, 0, 0], [1], [2, 1], [0, 1, 2]]
@@ -44,7 +45,9 @@ def task(network: nn.Module) -> Recognition:
 
 def recognizer() -> SpeechRecognizer:
     torch.manual_seed(0)
-    network = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), encoder={"depth": 2, "heads": 3}).double().eval()
+    network = (
+        SpeechRecognizer(3, SpeechFrontend(12, mels=17, stride=3), encoder={"depth": 2, "heads": 3}).double().eval()
+    )
     network.head.weight.data *= 5  # surer than at random
     return network
 
@@ -126,7 +129,7 @@ def test_groups_have_every_utterance_once_and_no_more_padding_than_they_need(cou
 
 
 def test_several_processes_have_one_group_whatever_their_batches(monkeypatch):
-    monkeypatch.setattr("vitspeech.tasks.utterance_task.processes", lambda: 2)
+    monkeypatch.setattr("vitspeech.tasks.task.processes", lambda: 2)
     for count in (23, 24):
         assert len(list(length_groups(noise([[1]] * count, [300] * count)))) == 1
 
@@ -254,7 +257,7 @@ def test_transcripts_do_not_depend_on_padding():
 def intermediate(weight, blocks=None, depth=3):
     torch.manual_seed(0)
     encoder = {"depth": depth, "heads": 3}
-    network = SpeechRecognizer(3, SpeechTokens(12, mels=17, stride=3), encoder=encoder).double()
+    network = SpeechRecognizer(3, SpeechFrontend(12, mels=17, stride=3), encoder=encoder).double()
     made = Recognition(network, intermediate_ctc=weight, intermediate_blocks=blocks)
     made.labels = LABELS
     return made
@@ -291,7 +294,7 @@ def test_blocks_without_intermediate_ctc_are_refused():
 
 
 def test_intermediate_ctc_needs_blocks_of_attention():
-    network = SpeechRecognizer(3, SpeechTokens(12), encoder=RecurrentEncoder(12, bidirectional=False))
+    network = SpeechRecognizer(3, SpeechFrontend(12), encoder=RecurrentEncoder(12, bidirectional=False))
     with pytest.raises(InputError, match="the encoder of SpeechRecognizer has no blocks of attention"):
         Recognition(network, intermediate_ctc=0.3)
 
@@ -334,7 +337,7 @@ def test_a_training_batch_is_tried_out_as_in_training(speed):
     data.train, data.training_batch = EveryItem((speech,)), lambda speech: speech
     made = task(recognizer())
     with nullcontext() if speed else pytest.raises(InputError, match="use a smaller stride"):
-        made.try_out(data)
+        made.smoke_test(data)
     with pytest.raises(InputError, match="use a smaller stride"):
         made.eval().loss(speech)
 
@@ -348,4 +351,4 @@ def test_an_utterance_too_short_for_its_transcript_is_named_before_training(spli
     made = task(recognizer())
     message = rf"1 of the 2 {split} utterances are too short, first bad.wav: its \d+ tokens are fewer than the 5"
     with pytest.raises(InputError, match=message):
-        made.try_out(data)
+        made.smoke_test(data)

@@ -19,7 +19,7 @@ from vitspeech.tasks.sharding import is_sharded, shard
 torch.manual_seed(0)
 name, cls = sys.argv[1:]
 options = {"ctc": True} if name == "JointRecognition" else {}
-tokens, encoder = vitspeech.SpeechTokens(16, mels=20), {"depth": 2, "heads": 2, "left": 4, "right": 2}
+tokens, encoder = vitspeech.SpeechFrontend(16, mels=20), {"depth": 2, "heads": 2, "left": 4, "right": 2}
 network = getattr(vitspeech, cls)(3, tokens, encoder, **options)
 whole, divided = (getattr(tasks, name)(each) for each in (network, copy.deepcopy(network)))
 distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)

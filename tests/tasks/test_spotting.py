@@ -14,7 +14,7 @@ SAMPLES = 8000
 
 
 def network(**encoder):
-    tokens = vitspeech.SpeechTokens(width=16, mels=20, stem="convolutional", stride=4)
+    tokens = vitspeech.SpeechFrontend(width=16, mels=20, stem="convolutional", stride=4)
     torch.manual_seed(0)
     return vitspeech.SpeechClassifier(4, tokens, vitspeech.EncoderConfig(**{"depth": 2, "heads": 2} | encoder)).eval()
 
@@ -48,7 +48,7 @@ def test_a_clip_is_the_mean_of_its_tokens_in_the_stream(clips):
 
 
 def test_another_pooling_which_would_not_be_trained_is_refused():
-    tokens = vitspeech.SpeechTokens(width=16, mels=20)
+    tokens = vitspeech.SpeechFrontend(width=16, mels=20)
     net = vitspeech.SpeechClassifier(4, tokens, {"depth": 1, "heads": 2}, pooling="self_attentive")
     with pytest.raises(InputError, match=r"SelfAttentivePooling .* only mean pooling"):
         Spotting(net)
@@ -101,7 +101,7 @@ def test_networks_without_logits_of_tokens_are_refused():
 
 def test_rejection_needs_the_labels_unknown_and_silence(clips):
     labels = SimpleNamespace(labels=["yes", "no", "up", "down"])
-    task(network()).take_labels(labels)
+    task(network()).bind_labels(labels)
     with pytest.raises(InputError, match="rejection=3: the last labels must be unknown and silence, not up, down"):
-        task(network(), rejection=3).take_labels(labels)
-    task(network(), rejection=3).take_labels(SimpleNamespace(labels=["yes", "no", "unknown", "silence"]))
+        task(network(), rejection=3).bind_labels(labels)
+    task(network(), rejection=3).bind_labels(SimpleNamespace(labels=["yes", "no", "unknown", "silence"]))

@@ -8,7 +8,7 @@ from arguments import nested
 from tiny import noise
 from torch.nn import functional as F
 
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import Seq2Seq, SpeechTranscriber
 from vitspeech.tasks import Transcription
 from vitspeech.tasks.recognition import transcripts
@@ -20,7 +20,7 @@ LENGTHS = [4003, 9001, 6007, 12_011, 2003, 5003, 8009]
 
 def transcriber(**options) -> SpeechTranscriber:
     torch.manual_seed(0)
-    tokens = SpeechTokens(12, mels=17, stride=3)
+    tokens = SpeechFrontend(12, mels=17, stride=3)
     network = SpeechTranscriber(3, tokens, **nested(depth=1, heads=3, decoder_depth=2, **options)).double().eval()
     network.head.weight.data *= 5  # surer than at random
     return network

@@ -18,9 +18,8 @@ from tiny import TINY
 
 from vitspeech.errors import InputError
 from vitspeech.tasks import Classification
-from vitspeech.training.checkpoints import CheckpointFiles
-from vitspeech.training.cli import TrainingCLI, train
-from vitspeech.training.resuming import check_checkpoint
+from vitspeech.training.checkpoints import CheckpointFiles, check_checkpoint
+from vitspeech.training.train import TrainingCLI, train
 
 THREE = [*TINY, "--data.init_args.count=60", "--data.init_args.batch=20", "--trainer.max_epochs=3"]
 

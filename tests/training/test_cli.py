@@ -22,8 +22,8 @@ from torch import nn
 from vitspeech.errors import InputError
 from vitspeech.tasks import Recognition
 from vitspeech.training.checkpoints import checkpoints
-from vitspeech.training.cli import TrainingCLI, train
 from vitspeech.training.run_folder import start
+from vitspeech.training.train import TrainingCLI, train
 
 SOURCES_OF_CHANCE = [
     "--data.init_args.augment.cutout=5",

@@ -8,8 +8,8 @@ import yaml
 from tiny import TINY
 
 from vitspeech.errors import InputError
-from vitspeech.training import config_border
-from vitspeech.training.cli import TrainingCLI, train
+from vitspeech.training import train as config_border
+from vitspeech.training.train import TrainingCLI, train
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ CALLED = "lightning.pytorch.callbacks.LambdaCallback"
         ),
         (
             {"trainer": {"callbacks": [{"class_path": CALLED, "init_args": {"on_fit_start": "vitspeech.load"}}]}},
-            "vitspeech.checkpoint.folder.load",
+            "vitspeech.checkpoint.model.load",
         ),
         (
             {
@@ -151,7 +151,7 @@ def test_trying_out_a_network_changes_neither_its_weights_nor_random_numbers(tmp
     cli = TrainingCLI(arguments)
     cli.datamodule.setup("fit")
     before, numbers = {name: t.clone() for name, t in cli.model.state_dict().items()}, torch.get_rng_state()
-    cli.model.try_out(cli.datamodule)
+    cli.model.smoke_test(cli.datamodule)
     assert all(torch.equal(before[name], tensor) for name, tensor in cli.model.state_dict().items())
     assert torch.equal(numbers, torch.get_rng_state()) and cli.model.network.training
 

@@ -6,7 +6,7 @@ import pytest
 from tiny import ROOT
 
 from vitspeech.errors import InputError
-from vitspeech.training.configs import config_chain, config_folder, expand_configs, find_config, shipped_configs
+from vitspeech.training.config import config_chain, config_folder, expand_configs, find_config, shipped_configs
 
 
 def write(folder: Path, **texts: str) -> None:

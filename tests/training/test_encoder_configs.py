@@ -5,9 +5,9 @@ import yaml
 
 from vitspeech import InputError, RecurrentEncoder, WindowMLP
 from vitspeech.attention import Encoder
-from vitspeech.training.cli import TrainingCLI
+from vitspeech.training.train import TrainingCLI
 
-TOKENS = {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16, "mels": 20, "stride": 4}}
+TOKENS = {"class_path": "vitspeech.SpeechFrontend", "init_args": {"width": 16, "mels": 20, "stride": 4}}
 LSTM = {"class_path": "vitspeech.RecurrentEncoder", "init_args": {"width": 16, "depth": 1}}
 WINDOW = {"class_path": "vitspeech.WindowMLP", "init_args": {"width": 16, "left": 1, "right": 1, "hidden": 8}}
 

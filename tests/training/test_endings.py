@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from vitspeech.errors import InputError
-from vitspeech.training.endings import clear_ending
+from vitspeech.training.interrupts import clear_ending
 
 
 def ending(error=None, resume="vitspeech train --resume run"):

@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from tiny import TINY, TINY_SEQUENCES, TINY_SPEECH
 
 import vitspeech
-from vitspeech.checkpoint.items import add_training_items, check_test_items
+from vitspeech.checkpoint.leakage import add_training_items, check_test_items
 from vitspeech.checkpoint.transfer import transfer
 from vitspeech.errors import InputError
 from vitspeech.tasks import Classification
-from vitspeech.training.cli import TrainingCLI, train
 from vitspeech.training.run_folder import check_learned_from, model_name
+from vitspeech.training.train import TrainingCLI, train
 
 SHORT = ["--trainer.max_epochs=1", "--data.init_args.words=[go, tree, stop]"]
 STILL = [*SHORT, "--model.optimizer={class_path: torch.optim.SGD, init_args: {lr: 0.0}}"]
@@ -76,7 +76,7 @@ def test_a_card_names_a_model_by_its_folder(folder, name):
 
 def test_what_is_missing_of_another_shape_or_left_is_told(finished_speech_run):
     model = vitspeech.load(finished_speech_run)
-    tokens = vitspeech.SpeechTokens(16, mels=40, stem="convolutional")
+    tokens = vitspeech.SpeechFrontend(16, mels=40, stem="convolutional")
     other = vitspeech.SpeechClassifier(6, tokens, vitspeech.EncoderConfig(depth=3, heads=4, mlp_ratio=1))
     own = {name: tensor.clone() for name, tensor in other.state_dict().items()}
     found = transfer(model, other, list("abcdef"), {"sample_rate_hz": 16_000})

@@ -24,8 +24,8 @@ from safetensors.torch import load_file
 from tiny import TINY
 
 from vitspeech import command_line
-from vitspeech.training.cli import TrainingCLI, train
-from vitspeech.training.resuming import read_checkpoint
+from vitspeech.training.checkpoints import read_checkpoint
+from vitspeech.training.train import TrainingCLI, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
 SMALL = [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vitspeech.errors import InputError
-from vitspeech.training.lock import RunLock
+from vitspeech.training.interrupts import RunLock
 
 
 def holder(run: Path) -> int:

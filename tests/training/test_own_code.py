@@ -11,14 +11,14 @@ import yaml
 from safetensors.torch import load_file
 from tiny import TINY
 
-from vitspeech.training.arguments import check_classes, named_classes, prepare, take_option
-from vitspeech.training.cli import train
+from vitspeech.training.config import check_classes, named_classes, prepare, take_option
+from vitspeech.training.train import train
 
 MINE = """
 import torch
 import vitspeech
 from torch import nn
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.module import ImageData
 from vitspeech.evaluation import Report
 
@@ -45,7 +45,7 @@ class Stripes(ImageData):
         images = torch.randint(0, 60, (self.count, 3, 20, 20), dtype=torch.uint8)
         images[labels == 0, :, ::4] = 255
         images[labels == 1, :, :, ::4] = 255
-        return Items(images, labels)
+        return TensorItems(images, labels)
 
 
 class Smoothed(vitspeech.Classification):

@@ -8,10 +8,10 @@ import yaml
 from jsonargparse import Namespace
 from tiny import TINY
 
-from vitspeech.checkpoint.seeds import OF_AUTO
-from vitspeech.training import precision
-from vitspeech.training.cli import TrainingCLI
-from vitspeech.training.precision import fill_precision, product_seconds
+from vitspeech.checkpoint.release import OF_AUTO
+from vitspeech.training import trainer as precision
+from vitspeech.training.train import TrainingCLI
+from vitspeech.training.trainer import fill_precision, product_seconds
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from vitspeech.commands import probe as probe_command
 from vitspeech.data.images import two_marks
 from vitspeech.tasks import Classification
 from vitspeech.training import probe
-from vitspeech.training.cli import TrainingCLI
 from vitspeech.training.probe import draw, probe_distance
+from vitspeech.training.train import TrainingCLI
 
 VIT, CNN = (ROOT / "configs/two_marks" / name for name in ("vit.yaml", "cnn.yaml"))
 TINY = (

@@ -15,9 +15,8 @@ from safetensors.torch import load_file
 from tiny import ROOT, TINY, TINY_SEQUENCES
 
 from vitspeech.errors import InputError
-from vitspeech.training.cli import TrainingCLI
-from vitspeech.training.processes import after_restart
-from vitspeech.training.trainer import Trainer
+from vitspeech.training.train import TrainingCLI
+from vitspeech.training.trainer import Trainer, after_restart
 
 ALIKE = [
     *TINY,

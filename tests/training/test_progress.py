@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from vitspeech.training.progress import Progress
+from vitspeech.training.callbacks import Progress
 
 
 class Nothing(lightning.LightningModule):

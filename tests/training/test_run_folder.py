@@ -9,8 +9,8 @@ import pytest
 from spotting_data import write_words
 from tiny import TINY, TINY_SPEECH
 
-from vitspeech.training.cli import train
 from vitspeech.training.run_folder import NAMES, check_free, discard, start
+from vitspeech.training.train import train
 
 
 def entries(folder: Path) -> dict[str, bytes | None]:

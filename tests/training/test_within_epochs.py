@@ -10,7 +10,7 @@ from tiny import TINY, TINY_SEQUENCES
 from vitspeech.data.images.shapes import Shapes
 from vitspeech.errors import InputError
 from vitspeech.training.checkpoints import ASK_EVERY, LastCheckpoint
-from vitspeech.training.cli import TrainingCLI
+from vitspeech.training.train import TrainingCLI
 
 RUN = [
     *TINY,

@@ -1,8 +1,8 @@
 """The attention core: PyTorch alone, independent of images and audio."""
 
+from vitspeech.attention.block import ConvolutionModule, DropPath
 from vitspeech.attention.config import DecoderConfig, EncoderConfig
 from vitspeech.attention.convolution import QuadraticAttention, attention_from_convolution
-from vitspeech.attention.convolution_module import ConvolutionModule
 from vitspeech.attention.decoder import Decoder, DecoderBlock, DecoderCache
 from vitspeech.attention.encoder import Encoder, EncoderBlock
 from vitspeech.attention.masks import causal_mask, padding_mask, window_mask
@@ -11,14 +11,13 @@ from vitspeech.attention.pooling import ClassToken, MeanPooling, SelfAttentivePo
 from vitspeech.attention.positions import (
     FixedPositions,
     LearnedPositions,
+    RelativePositions,
     Rotary,
+    Rotary2d,
     SinusoidalPositions,
     sinusoidal,
     sinusoidal_2d,
 )
-from vitspeech.attention.relative import RelativePositions
-from vitspeech.attention.residual import DropPath
-from vitspeech.attention.rotary_2d import Rotary2d
 from vitspeech.attention.scores import (
     NORMALIZERS,
     SCORES,

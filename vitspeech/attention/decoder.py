@@ -10,12 +10,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from vitspeech.attention.block import ResidualBlock, final_norm, make_mlp
 from vitspeech.attention.config import DecoderConfig
 from vitspeech.attention.encoder import InAttention, Positions
 from vitspeech.attention.masks import check_padding, window_mask
 from vitspeech.attention.multihead import MultiHeadAttention
 from vitspeech.attention.positions import split_positions
-from vitspeech.attention.residual import ResidualBlock, final_norm, make_mlp
 from vitspeech.errors import InputError
 
 

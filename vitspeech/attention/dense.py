@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitspeech.attention.relative import RelativePositions
+from vitspeech.attention.positions import RelativePositions
 from vitspeech.attention.scores import Score, compare, compare_pairs, weights_of
 
 

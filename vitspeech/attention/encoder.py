@@ -8,11 +8,10 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from vitspeech.attention.block import ConvolutionModule, ResidualBlock, final_norm, make_mlp
 from vitspeech.attention.config import EncoderConfig
-from vitspeech.attention.convolution_module import ConvolutionModule
 from vitspeech.attention.multihead import MultiHeadAttention
 from vitspeech.attention.positions import split_positions
-from vitspeech.attention.residual import ResidualBlock, final_norm, make_mlp
 from vitspeech.attention.streaming import EncoderStream
 
 InAttention = Literal["relative", "rotary"] | nn.Module | None

@@ -9,7 +9,7 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from vitspeech.attention.relative import RelativePositions
+from vitspeech.attention.positions import RelativePositions
 from vitspeech.attention.scores import Score
 from vitspeech.attention.windowed.blocks import BLOCK
 

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from vitspeech.attention.dense import attend, attend_dense, attend_fused, attend_pairs
 from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_mask, check_padding, window_mask
-from vitspeech.attention.positions import IN_ATTENTION, Rotary
-from vitspeech.attention.relative import RelativePositions
+from vitspeech.attention.positions import IN_ATTENTION, RelativePositions, Rotary
 from vitspeech.attention.scores import NORMALIZERS, Score, make_score, named
 from vitspeech.attention.windowed.truncated import truncated_attention
 from vitspeech.errors import InputError, check_fraction

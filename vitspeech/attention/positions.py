@@ -1,6 +1,14 @@
-"""Positions: added to the tokens (sinusoidal, learned) or used within attention (relative, rotary).
+"""Relative positions: learned vectors for distances, added to keys and values within attention.
+
+Shapes: T query tokens, S source tokens, H heads, K head width, C clipping distance.
+
+Positions: added to the tokens (sinusoidal, learned) or used within attention (relative, rotary).
 
 Shapes: B batch, T query tokens, S source tokens, D model width, H heads, K head width.
+
+Rotary positions of patches in rows and columns.
+
+Shapes: B batch, T tokens, H heads, K head width.
 """
 
 import copy
@@ -10,9 +18,94 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from vitspeech.attention.relative import RelativePositions
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
+
+
+class RelativePositions(nn.Module):
+    """One learned vector per distance s - t, added to keys and values (Shaw et al. 2018, eq. 3-5).
+
+    arXiv:1803.02155. The score of query t and key s becomes score(q_t, k_s + a^K), the output the weighted sum of
+    v_s + a^V; a^K and a^V belong to the distance clipped to -C .. C (eq. 2) and are shared by all heads. If the score
+    is linear in the key (`Score.linear_in_key`), no tensor of (T, S, K) is stored: queries are multiplied by the table,
+    and the products are skewed into place. Otherwise each query is compared with all sums k_s + a^K, which is slower.
+
+    Args:
+        width: Head width K.
+        clip: Maximum distance C in tokens; larger distances are clipped to it. The paper uses 16.
+
+    Raises:
+        InputError: If `clip` is negative.
+    """
+
+    def __init__(self, width: int, clip: int = 16) -> None:
+        super().__init__()
+        if clip < 0:
+            raise InputError(f"clip={clip} is negative")
+        self.width, self.clip = width, clip
+        self.key = nn.Parameter(torch.empty(2 * clip + 1, width))
+        self.value = nn.Parameter(torch.empty(2 * clip + 1, width))
+        for table in (self.key, self.value):
+            nn.init.trunc_normal_(table, std=0.02)
+
+    def no_weight_decay(self) -> set[str]:
+        """The names of the parameters that are trained without weight decay."""
+        return {"key", "value"}
+
+    def scores(self, query: Tensor, keys: int, first: int = 0) -> Tensor:
+        """q_t·a^K for every pair: (…, T, K) -> (…, T, S); `first` as in `distances`."""
+        index = distances(first, query.shape[-2], keys, self.clip, query.device)
+        return skew(query @ rows_at(index, self.key, query.dtype).T, keys)
+
+    def keys(self, key: Tensor, queries: int, first: int = 0) -> Tensor:
+        """k_s + a^K for every pair: (…, S, K) -> (…, T, S, K); `first` as in `distances`."""
+        index = distances(first, queries, key.shape[-2], self.clip, key.device)
+        pairs = torch.arange(key.shape[-2], device=key.device) - torch.arange(queries, device=key.device)[:, None]
+        return key.unsqueeze(-3) + rows_at(index[pairs + queries - 1], self.key, key.dtype)
+
+    def values(self, weights: Tensor, first: int = 0) -> Tensor:
+        """The weighted sum of a^V: (…, T, S) -> (…, T, K); `first` as in `distances`."""
+        index = distances(first, *weights.shape[-2:], self.clip, weights.device)
+        return unskew(weights) @ rows_at(index, self.value, weights.dtype)
+
+
+def distances(first: int, queries: int, keys: int, clip: int, device: torch.device) -> Tensor:
+    """The row of the table for each distance key - query, from `first` - (T - 1) on: (T + S,).
+
+    `first` is the distance of the first key from the first query.
+    """
+    distance = torch.arange(first - queries + 1, first + keys + 1, device=device)
+    return distance.clamp(-clip, clip) + clip
+
+
+def rows_at(index: Tensor, table: Tensor, dtype: torch.dtype) -> Tensor:
+    """Rows of a table in a dtype.
+
+    Clipped distances repeat a row many times. Its gradient is their sum, which a half precision cannot hold, so the
+    rows are gathered in single precision at least and converted afterwards.
+    """
+    return table.to(torch.promote_types(table.dtype, torch.float32))[index].to(dtype)
+
+
+def skew(by_distance: Tensor, keys: int) -> Tensor:
+    """Reshape columns by distance into columns by key: (…, T, T + S) -> (…, T, S)."""
+    queries = by_distance.shape[-2]
+    if not queries:
+        return by_distance
+    # With rows one element shorter, each row starts one column later: diagonals become columns.
+    shifted = by_distance.flatten(-2)[..., queries - 1 : queries - 1 + queries * (queries + keys - 1)]
+    return shifted.unflatten(-1, (queries, queries + keys - 1))[..., :keys]
+
+
+def unskew(by_key: Tensor) -> Tensor:
+    """The inverse of `skew`, zero for distances without a key: (…, T, S) -> (…, T, T + S)."""
+    queries, keys = by_key.shape[-2:]
+    if not queries:
+        return by_key
+    shifted = F.pad(by_key, (0, queries - 1)).flatten(-2)
+    return F.pad(shifted, (queries - 1, 1)).unflatten(-1, (queries, queries + keys))
+
 
 LEARNED = 1024  # rows of a table of learned positions whose length is not given
 PAGE = 256  # positions whose rotations are computed at once and kept
@@ -259,3 +352,71 @@ def split_positions(positions: str | nn.Module | None, width: int) -> tuple[nn.M
             raise InputError(f"positions have width={own}, but the tokens have width={width}")
         return copy.deepcopy(positions), None
     return None, positions
+
+
+class Rotary2d(Rotary):
+    """Rotary positions on a grid: half of the pairs of a head are rotated by the row, half by the column.
+
+    The axial form of Heo et al. 2024 (arXiv:2403.13298, eq. 9 and 10): pair i of an axis is rotated by
+    p / 100^(4i/K), so that q·k depends on the distances in rows and columns. There are no weights.
+
+    Args:
+        width: Head width K, a multiple of 4.
+        rows: Rows of the grid.
+        columns: Columns of the grid. Tokens are in raster order.
+        leading: Tokens in front of the grid that are not rotated, such as a class token.
+
+    Shape:
+        query (B, H, T, K), key (B, H, T, K) -> the same, with T = leading + rows · columns
+
+    Raises:
+        InputError: If `width` is not a multiple of 4, or there is another number of tokens.
+    """
+
+    def __init__(self, width: int, rows: int, columns: int, leading: int = 0) -> None:
+        super().__init__(width)
+        if width % 4:
+            raise InputError(
+                f"width={width} of a head is not a multiple of 4; rotary_2d rotates pairs by row and column"
+            )
+        for name, value, least in (("rows", rows, 1), ("columns", columns, 1), ("leading", leading, 0)):
+            check_number(name, value, least)
+        self.rows, self.columns, self.leading = rows, columns, leading
+
+    def forward(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Rotate queries and keys; the tokens are all of an image, so `first` must be 0."""
+        tokens = self.leading + self.rows * self.columns
+        if first or {query.shape[-2], key.shape[-2]} != {tokens}:
+            raise InputError(
+                f"rotary_2d has positions for {tokens} tokens, all at once; there are {query.shape[-2]} queries and "
+                f"{key.shape[-2]} keys from {first} on"
+            )
+        grid = (self.rows, self.columns, self.leading, self.width, query.device)
+        if torch.compiler.is_compiling():
+            angles = grid_angles(*grid, query.dtype)
+            return rotate_real(query, *angles), rotate_real(key, *angles)
+        rotation = grid_rotations(*grid, real_dtype(query))
+        return rotate(query, rotation), rotate(key, rotation)
+
+
+def grid_angles(
+    rows: int, columns: int, leading: int, width: int, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Sine and cosine of the angles of all pairs, computed in double precision and rounded once: (T, K / 2) each."""
+    exact = {"dtype": torch.float64, "device": "cpu"}
+    wavelengths = 100 ** (torch.arange(0, width, 4, **exact) / width)
+    row = (torch.arange(rows, **exact)[:, None] / wavelengths)[:, None].expand(-1, columns, -1)
+    column = (torch.arange(columns, **exact)[:, None] / wavelengths).expand(rows, -1, -1)
+    angles = torch.cat((row, column), dim=-1).flatten(0, 1)
+    angles = torch.cat((angles.new_zeros(leading, width // 2), angles))
+    return angles.sin().to(device, dtype), angles.cos().to(device, dtype)
+
+
+@functools.lru_cache(maxsize=16)
+def grid_rotations(
+    rows: int, columns: int, leading: int, width: int, device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    """cos φ + i sin φ of the angles φ of `grid_angles`, kept for all layers and steps: (T, K / 2), complex."""
+    with torch.inference_mode(False):  # the cached tensors may be used in training, too
+        sine, cosine = grid_angles(rows, columns, leading, width, device, dtype)
+        return torch.complex(cosine, sine)

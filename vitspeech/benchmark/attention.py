@@ -26,8 +26,8 @@ from vitspeech.benchmark.measure import (
 )
 from vitspeech.benchmark.memory import in_fresh_process
 from vitspeech.benchmark.variants import PASSES, PRODUCTS, VARIANTS, Case, prepare, projected
-from vitspeech.data.files import write_json
 from vitspeech.errors import InputError
+from vitspeech.files import write_json
 
 
 @dataclass(frozen=True)

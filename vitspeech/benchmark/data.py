@@ -20,10 +20,10 @@ from vitspeech.benchmark import measure
 from vitspeech.benchmark.data_files import write_clips, write_pictures
 from vitspeech.benchmark.data_index import measure_index
 from vitspeech.data import AudioFolder, ImageFolder
-from vitspeech.data.files import write_json
-from vitspeech.data.module import InMemoryData
-from vitspeech.data.storage.data_set import pack
+from vitspeech.data.module import DataModule
+from vitspeech.data.storage.pack import pack
 from vitspeech.errors import InputError
+from vitspeech.files import write_json
 
 SETS = ("pictures of 32 px", "pictures of 224 px", "clips of 1 s")
 OWNER = "memory"
@@ -109,7 +109,7 @@ def reading(name: str, folder: Path, settings: Settings) -> dict[str, dict[str, 
     }
 
 
-def loader(data: InMemoryData) -> DataLoader:
+def loader(data: DataModule) -> DataLoader:
     """The loader of training batches."""
     data.setup("fit")
     return data.train_dataloader()

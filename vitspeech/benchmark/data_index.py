@@ -9,16 +9,16 @@ from typing import Any
 import numpy
 import pyarrow
 
-from vitspeech.data.files import sha256
 from vitspeech.data.storage.format import DESCRIPTION, ROWS_PER_BATCH, SCHEMA, index_file, shard_file
 from vitspeech.data.storage.pack import PackWriter
+from vitspeech.files import sha256
 
 ROWS_PER_SHARD = 500_000
 MEASURE = """
 import json, sys, time
 from pathlib import Path
 import torch
-from vitspeech.data.batches import Batches, Items
+from vitspeech.data.batches import Batches, TensorItems
 from vitspeech.data.storage.packed import Pack
 
 def anonymous():
@@ -28,7 +28,7 @@ def anonymous():
 def first(number):
     start = time.perf_counter()
     pack = Pack(sys.argv[1])
-    items = Items(pack.rows("train"), pack.item_labels("train"))
+    items = TensorItems(pack.rows("train"), pack.item_labels("train"))
     batches = Batches(len(items), 128, shuffle=True)
     batches.begin_at(0, number)
     iterator = iter(batches)

@@ -16,11 +16,11 @@ import torch
 from tqdm import tqdm
 
 from vitspeech.benchmark import measure
-from vitspeech.checkpoint.folder import load
-from vitspeech.data.files import write_json
+from vitspeech.checkpoint.model import load
 from vitspeech.errors import InputError
 from vitspeech.export.folder import GRAPH, export
 from vitspeech.export.session import session
+from vitspeech.files import write_json
 from vitspeech.inference.stream import stream
 
 RATE_HZ = 16_000

@@ -25,7 +25,7 @@ from vitspeech.benchmark.measure import (
     interleaved,
     origin,
 )
-from vitspeech.data.files import write_json
+from vitspeech.files import write_json
 
 
 @dataclass(frozen=True)

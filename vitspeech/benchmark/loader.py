@@ -6,7 +6,7 @@ import time
 import torch
 
 from vitspeech.data import Augment
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.module import ImageData
 from vitspeech.errors import InputError
 
@@ -24,9 +24,9 @@ class RandomPixels(ImageData):
 
     labels = tuple("0123456789")
 
-    def read(self, split: str) -> Items:
+    def read(self, split: str) -> TensorItems:
         pixels = torch.randint(0, 256, (50_000, 3, 32, 32), dtype=torch.uint8)
-        return Items(pixels, torch.randint(0, 10, (50_000,)))
+        return TensorItems(pixels, torch.randint(0, 10, (50_000,)))
 
 
 def benchmark(passes: int, images: int, batch: int) -> dict[str, float]:

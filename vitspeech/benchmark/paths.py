@@ -5,9 +5,9 @@ from math import ceil
 from torch import nn
 
 from vitspeech.attention import Encoder
+from vitspeech.encoders import RecurrentEncoder, WindowMLP
 from vitspeech.errors import InputError
-from vitspeech.models import SpeechCNN, WindowMLP
-from vitspeech.recurrence import RecurrentEncoder
+from vitspeech.models import SpeechCNN
 
 
 def path_length(network: nn.Module, seconds: float = 1.0) -> int | None:

@@ -21,18 +21,18 @@ from tqdm import tqdm
 
 from vitspeech.attention import EncoderConfig
 from vitspeech.benchmark import measure, memory
-from vitspeech.checkpoint.folder import load
+from vitspeech.checkpoint.model import load
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, find_audio, read_audio
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.files import write_json
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
+from vitspeech.files import write_json
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.inference.stream import AudioStream, stream
 from vitspeech.models import SpeechClassifier, SpeechCNN
-from vitspeech.models.encoder_decoder import EncoderDecoder
+from vitspeech.models.seq2seq import EncoderDecoder
 
 Note = Callable[[str], None]
 LOW_HZ, HIGH_HZ = 20.0, 7600.0
@@ -84,7 +84,7 @@ def networks(settings: Settings) -> dict[str, nn.Module]:
         if isinstance(network, EncoderDecoder):
             raise InputError(f"{settings.checkpoint}: {type(network).__name__} writes unit by unit, which is not timed")
         return {Path(settings.checkpoint).resolve().name: network.to(settings.device)}
-    tokens = partial(SpeechTokens, 128, mels=settings.mels, stride=4)
+    tokens = partial(SpeechFrontend, 128, mels=settings.mels, stride=4)
     windows = {"full": {}, "truncated": {"left": 8, "right": 2}, "causal": {"left": 8, "right": 0}}
     encoder = EncoderConfig(depth=5, mlp_ratio=2.0, convolution=7)
     models = {name: SpeechClassifier(14, tokens(), replace(encoder, **window)) for name, window in windows.items()}
@@ -150,7 +150,7 @@ def reading(settings: Settings, note: Note) -> dict[str, Any]:
     data.noise = pink_noise(BACKGROUND_S * SAMPLE_RATE_HZ // 10).to(settings.device)
     # Allocated by NumPy, in huge pages, as in `read_clips`.
     clips = torch.from_numpy(numpy.empty((HELD, SAMPLE_RATE_HZ), numpy.int16)).random_(-32768, 32768)
-    items, order = Items(clips, torch.zeros(HELD, dtype=torch.long)), torch.randint(HELD, (HELD,))
+    items, order = TensorItems(clips, torch.zeros(HELD, dtype=torch.long)), torch.randint(HELD, (HELD,))
     inputs, *rest = items[torch.randint(HELD, (settings.batch,)), 0]
     with TemporaryDirectory() as folder:
         for number in range(FILES):

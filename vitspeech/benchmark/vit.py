@@ -31,7 +31,7 @@ from vitspeech.benchmark.measure import (
     not_installed,
     origin,
 )
-from vitspeech.data.files import write_json
+from vitspeech.files import write_json
 from vitspeech.frontends import LinearPatches
 from vitspeech.models import ViT
 

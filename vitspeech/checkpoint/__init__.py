@@ -1,6 +1,6 @@
 """Released models: save, load, and release a finished run."""
 
-from vitspeech.checkpoint.folder import CARD, CONFIG, WEIGHTS, Model, load, save
-from vitspeech.checkpoint.network import build
+from vitspeech.checkpoint.build import build
+from vitspeech.checkpoint.model import CARD, CONFIG, WEIGHTS, Model, load, save
 
 __all__ = ["CARD", "CONFIG", "WEIGHTS", "Model", "build", "load", "save"]

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from vitspeech.checkpoint.items import TRAINING_ITEMS
+from vitspeech.checkpoint.leakage import TRAINING_ITEMS
 from vitspeech.data.utterances.manifest import CHECKSUMS
-from vitspeech.documents import read_json
 from vitspeech.errors import InputError, MissingExtraError
+from vitspeech.files import read_json
 
 PREFIX = "hf-hub:"
 NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?", re.ASCII)

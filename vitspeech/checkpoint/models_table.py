@@ -5,11 +5,10 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
-from vitspeech.checkpoint.folder import CARD, read_mapping
-from vitspeech.checkpoint.schema import check_card
-from vitspeech.data.files import write_text
-from vitspeech.documents import read_text
+from vitspeech.checkpoint.card import check_card
+from vitspeech.checkpoint.model import CARD, read_mapping
 from vitspeech.errors import InputError
+from vitspeech.files import read_text, write_text
 
 NAMES = {  # of the metrics on a card, as tables spell them
     "test_accuracy": "accuracy",

@@ -10,11 +10,10 @@ from typing import Any
 
 import yaml
 
-from vitspeech.checkpoint.folder import CARD, Model
-from vitspeech.checkpoint.seeds import OF_AUTO
-from vitspeech.data.files import write_text
-from vitspeech.documents import read_text
+from vitspeech.checkpoint.model import CARD, Model
+from vitspeech.checkpoint.release import OF_AUTO
 from vitspeech.errors import InputError
+from vitspeech.files import read_text, write_text
 
 README = "README.md"
 SHOWN = ("metrics", "split", "parameters", "seeds", "minutes", "hardware", "commit")  # of a card

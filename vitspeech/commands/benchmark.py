@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = vars(parser().parse_args(arguments))
     name, path = options.pop("benchmark"), options.pop("json")
 
-    from vitspeech.data.files import write_json
+    from vitspeech.files import write_json
     from vitspeech.provenance import provenance
 
     module = import_module(f"vitspeech.benchmark.{name}")

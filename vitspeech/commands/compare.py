@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command_line.check_folder(options.output)
 
     from vitspeech.errors import InputError
-    from vitspeech.receptive.comparison import Plan, compare
+    from vitspeech.receptive.compare import Plan, compare
     from vitspeech.receptive.report.page import write_report
     from vitspeech.receptive.report.summary import sentences
     from vitspeech.receptive.sample import sample_for

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from vitspeech.checkpoint import Model
     from vitspeech.sweep.encoders import EncoderRow
-    from vitspeech.sweep.summaries import Summary
+    from vitspeech.sweep.results import Summary
 
 ENCODERS = [f"encoders/{name}" for name in ("full", "truncated", "causal", "bilstm", "lstm", "cnn", "window-mlp")]
 OPTIONS = (
@@ -82,8 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     failures = sweep(plan, note)
 
     from vitspeech.sweep.encoders import write_encoders
-    from vitspeech.sweep.results import read_rows
-    from vitspeech.sweep.summaries import main_metric, summarize
+    from vitspeech.sweep.results import main_metric, read_rows, summarize
 
     seeds = {variant.name: plan.seeds for variant in plan.variants}
     rows = [row for row in read_rows(plan.folder, seeds) if row.variant in seeds]
@@ -102,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def refuse_utterances(config: str) -> None:
     """Raise an InputError if a config names a data set of utterances, of which no clips are taken."""
     from vitspeech import data
-    from vitspeech.training.configs import config_chain, find_config, read_config
+    from vitspeech.training.config import config_chain, find_config, read_config
 
     parts = [read_config(file).get("data") for file in config_chain(find_config(config))]
     names = [part["class_path"] for part in parts if isinstance(part, dict) and "class_path" in part]
@@ -178,8 +177,8 @@ def measure_all(
 
 def validation_clips(model: "Model", run: Path, count: int) -> "Tensor":
     """Validation clips of the data that a run was trained on, with words: samples within ±1 (B, N)."""
-    from vitspeech.checkpoint.card_data import card_data
-    from vitspeech.checkpoint.folder import read_mapping
+    from vitspeech.checkpoint.card_dataset import card_data
+    from vitspeech.checkpoint.model import read_mapping
     from vitspeech.data.module import FILES, MEMORY
     from vitspeech.receptive.sample import validation_sample
 

@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name", nargs="?", metavar="CONFIG", help="print this config instead of the list")
     options = parser.parse_args(arguments)
 
-    from vitspeech.training.configs import config_folder, find_config, shipped_configs
+    from vitspeech.training.config import config_folder, find_config, shipped_configs
 
     if options.name:
         print(portable(find_config(options.name)), end="")
@@ -46,7 +46,7 @@ def portable(path: Path) -> str:
     Raises:
         InputError: If the file is not UTF-8.
     """
-    from vitspeech.training.configs import config_folder
+    from vitspeech.training.config import config_folder
 
     def named(match: re.Match) -> str:
         parent = (path.parent / match["parent"]).resolve()

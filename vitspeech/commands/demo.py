@@ -39,10 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from pathlib import Path
 
     import vitspeech
-    from vitspeech.export.demo import write_demo
+    from vitspeech.export.demo import server, web_runtime, write_demo
     from vitspeech.export.folder import check_new
-    from vitspeech.export.serving import server
-    from vitspeech.export.web_runtime import web_runtime
 
     load = partial(vitspeech.load, trust=options.trust)
     if options.out is not None:

@@ -47,9 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise InputError("--test: is for --split test")
 
     import vitspeech
-    from vitspeech.checkpoint.card_data import card_data
+    from vitspeech.checkpoint.card_dataset import card_data
     from vitspeech.checkpoint.hub import on_hub
-    from vitspeech.checkpoint.items import check_test_items
+    from vitspeech.checkpoint.leakage import check_test_items
     from vitspeech.data.tables import write_table
     from vitspeech.inference.transcribe import check_search
     from vitspeech.tasks import find_task

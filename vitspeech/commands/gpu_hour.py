@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     from vitspeech.data.module import default_root
     from vitspeech.sweep.gpu_hour import plan, run_all, try_configs
-    from vitspeech.training.endings import clear_ending
+    from vitspeech.training.interrupts import clear_ending
 
     data, note = Path(default_root(options.data)), partial(print, flush=True)
     if options.configs:

@@ -47,13 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     from vitspeech import __version__
     from vitspeech.data import UtteranceData
-    from vitspeech.data.files import write_text
     from vitspeech.decoding.language import arpa
     from vitspeech.decoding.language.kneser_ney import estimate
     from vitspeech.decoding.language.ngrams import UNKNOWN, check_order
-    from vitspeech.decoding.units import kind_of
+    from vitspeech.decoding.vocabulary import kind_of
     from vitspeech.errors import InputError
-    from vitspeech.training.cli import TrainingCLI
+    from vitspeech.files import write_text
+    from vitspeech.training.train import TrainingCLI
 
     if options.order is not None:
         check_order(options.order)

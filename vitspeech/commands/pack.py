@@ -44,11 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import yaml
 
     from vitspeech.data.module import FILES, MEMORY
-    from vitspeech.data.storage.data_set import pack
+    from vitspeech.data.storage.pack import pack
     from vitspeech.data.storage.packed import Pack
     from vitspeech.errors import InputError
-    from vitspeech.training.cli import TrainingCLI
     from vitspeech.training.run_folder import test_set
+    from vitspeech.training.train import TrainingCLI
 
     trust = [f"--trust={name}" for name in options.trust]
     cli = TrainingCLI([f"--config={options.config}", *trust, *overrides])

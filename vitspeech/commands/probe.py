@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options, overrides = parser.parse_known_args(arguments)
     command_line.check_folder(options.output)
 
-    from vitspeech.training.configs import find_config
+    from vitspeech.training.config import find_config
     from vitspeech.training.probe import probe_distance
 
     report = probe_distance(

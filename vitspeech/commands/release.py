@@ -19,7 +19,7 @@ from vitspeech import command_line
 from vitspeech.errors import InputError
 
 if TYPE_CHECKING:
-    from vitspeech.checkpoint.folder import Model
+    from vitspeech.checkpoint.model import Model
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -55,10 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.folder is not None and Path.cwd().is_relative_to(os.path.realpath(folder)):  # it would be replaced
         raise InputError(f"{folder}: holds the current folder; name another one")
 
-    from vitspeech.checkpoint.card_data import card_data
-    from vitspeech.checkpoint.folder import CARD, load
+    from vitspeech.checkpoint.card_dataset import card_data
     from vitspeech.checkpoint.hub import check_push, on_hub, push
-    from vitspeech.checkpoint.items import check_test_items
+    from vitspeech.checkpoint.leakage import check_test_items
+    from vitspeech.checkpoint.model import CARD, load
     from vitspeech.checkpoint.models_table import write_table
     from vitspeech.checkpoint.readme import check_readme, write_readme
     from vitspeech.checkpoint.release import release, release_seeds

@@ -65,9 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import torch
 
     import vitspeech
-    from vitspeech.data.audio.parts import AudioParts
+    from vitspeech.data.audio.reading import AudioParts
     from vitspeech.decoding.spotting_settings import SpottingSettings
-    from vitspeech.decoding.units import kind_of
+    from vitspeech.decoding.vocabulary import kind_of
     from vitspeech.errors import InputError
     from vitspeech.inference.label_stream import LabelStream, is_labeling
     from vitspeech.inference.microphone import listen

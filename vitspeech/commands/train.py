@@ -59,6 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(__doc__.format(program=command_line.program("train")).strip())
         sys.exit(0 if arguments else 2)
 
-    from vitspeech.training.cli import train
+    from vitspeech.training.train import train
 
     train(["--help" if argument == "--help-all" else argument for argument in arguments])

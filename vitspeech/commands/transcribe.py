@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from vitspeech import command_line
 from vitspeech.errors import InputError
-from vitspeech.writing import check_target, replacing
+from vitspeech.files import check_target, replacing
 
 if TYPE_CHECKING:
     from vitspeech.checkpoint import Model

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.spotting.card import check_card, save_settings
     from vitspeech.spotting.measure import Plan, measure
     from vitspeech.spotting.sentences import chosen
-    from vitspeech.spotting.settings_search import never_found, record, table, tune, wanted_rates
+    from vitspeech.spotting.tune import never_found, record, table, tune, wanted_rates
 
     plan = Plan(
         options.keywords, options.speech, options.sounds, options.split, options.hours, options.clips, options.seed

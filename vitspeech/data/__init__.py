@@ -1,9 +1,9 @@
 """Data sets, held in memory and augmented in batches. `module.py` is the base class of all of them, `batches.py` makes
-batches, `splits.py` holds out validation and test items, `files.py` finds and writes files; `images/`, `clips/` (one
+batches, `splits.py` holds out validation and test items; `images/`, `clips/` (one
 label each), `keywords/` (words among everything else) and `utterances/` (transcripts) are the kinds of data sets, and
 `audio/` reads and synthesizes sound."""
 
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.folder import AudioFolder
 from vitspeech.data.clips.module import WaveformData
@@ -16,7 +16,7 @@ from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.shapes import Shapes
 from vitspeech.data.images.two_marks import TwoMarks
 from vitspeech.data.keywords.module import Keywords
-from vitspeech.data.module import InMemoryData
+from vitspeech.data.module import DataModule
 from vitspeech.data.symbols.module import SymbolTasks
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch, collate
@@ -31,10 +31,9 @@ __all__ = [
     "AudioFolder",
     "Augment",
     "Cifar",
+    "DataModule",
     "ImageData",
     "ImageFolder",
-    "InMemoryData",
-    "Items",
     "Keywords",
     "LibriSpeech",
     "SequenceAugment",
@@ -44,6 +43,7 @@ __all__ = [
     "SpokenVocabulary",
     "SpokenWords",
     "SymbolTasks",
+    "TensorItems",
     "TranscribedAudio",
     "TwoMarks",
     "UtteranceData",

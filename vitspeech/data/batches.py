@@ -131,7 +131,7 @@ def check_division(count: int, batch: int, ranks: int, accumulate: int = 1) -> N
         )
 
 
-class Items(Dataset):
+class TensorItems(Dataset):
     """Inputs and labels, indexed by whole batches: `items[indices, seed]` is (inputs, labels, seed).
 
     Args:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from vitspeech.data.batches import Batches, Items
+from vitspeech.data.batches import Batches, TensorItems
 from vitspeech.data.storage.packed import Pack
 from vitspeech.errors import InputError, check_fraction, check_number
 
@@ -23,7 +23,7 @@ TEST = "test"
 MOST_WORKERS = 1024
 
 
-class InMemoryData(lightning.LightningDataModule):
+class DataModule(lightning.LightningDataModule):
     """Training, validation and test items as a Lightning data module, augmented on the training device.
 
     A data set subclasses `ImageData`, `WaveformData` or `UtteranceData`, which define `normalize` and `augment_batch`
@@ -85,7 +85,7 @@ class InMemoryData(lightning.LightningDataModule):
         raise NotImplementedError
 
     def read(self, split: str) -> Dataset:
-        """Read the split `train`, `validation` or `test`: a data set indexed by (indices, seed), such as `Items`."""
+        """Read the split `train`, `validation` or `test`: a data set indexed by (indices, seed), see `TensorItems`."""
         raise NotImplementedError
 
     def items_of(self, split: str) -> Dataset:
@@ -159,7 +159,9 @@ class InMemoryData(lightning.LightningDataModule):
         """
         dataset, read = self.items_of(split), f"{type(self).__name__}.read({split!r})"
         if not isinstance(dataset, Sized):
-            raise InputError(f"{read} returns {dataset!r:.60}; it must return a data set, such as vitspeech.Items")
+            raise InputError(
+                f"{read} returns {dataset!r:.60}; it must return a data set, such as vitspeech.TensorItems"
+            )
         if not len(dataset):
             raise InputError(f"{read} returns no items")
         try:
@@ -167,9 +169,9 @@ class InMemoryData(lightning.LightningDataModule):
         except (IndexError, KeyError, TypeError) as error:
             raise InputError(
                 f"{read} returns a {type(dataset).__name__}, which gives no batch for [indices, seed] "
-                f"({type(error).__name__}: {error}); for data in memory return vitspeech.Items(inputs, labels)"
+                f"({type(error).__name__}: {error}); for data in memory return vitspeech.TensorItems(inputs, labels)"
             ) from error
-        if isinstance(dataset, Items):
+        if isinstance(dataset, TensorItems):
             self.check_labels(dataset.labels, read)
         return dataset
 
@@ -264,7 +266,7 @@ def default_root(root: str | None) -> str:
     return root or os.environ.get("VITSPEECH_DATA") or "data"
 
 
-def read_labels(data: InMemoryData) -> list[str]:
+def read_labels(data: DataModule) -> list[str]:
     """The labels of a data set, downloaded first if their files are missing and the config allows it."""
     try:
         return list(data.labels)

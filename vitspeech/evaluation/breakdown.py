@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from vitspeech.data.files import write_csv
-from vitspeech.metrics.error_counts import GroupScore, Share, count_errors, group_score, group_scores
+from vitspeech.files import write_csv
+from vitspeech.metrics.word_errors import GroupScore, Share, count_errors, group_score, group_scores
 from vitspeech.plots.error_rates import Breakdown, draw_error_rates
 
 SPEAKERS, LENGTHS, FIGURE = "speakers.csv", "lengths.csv", "errors.png"

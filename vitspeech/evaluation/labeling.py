@@ -9,14 +9,13 @@ import torch
 from lightning import LightningDataModule
 from torch import Tensor, nn
 
-from vitspeech.data.files import sha256
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.data.utterances.word_sequences import manifest_file
-from vitspeech.evaluation.confusion import write_confusion
-from vitspeech.evaluation.per_item import per_item
-from vitspeech.evaluation.report import ItemTable, Report
+from vitspeech.evaluation.classification import write_confusion
+from vitspeech.evaluation.report import ItemTable, Report, per_item
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
+from vitspeech.files import sha256
 from vitspeech.inference.label_stream import LABEL_PROBABILITY, frame_times, timed_words
 from vitspeech.metrics.word_times import TimedWord, frame_labels, matched, word_f1
 

@@ -10,17 +10,24 @@ from lightning import LightningDataModule
 from torch import nn
 from torch.utils.data import Dataset
 
-from vitspeech.data.files import sha256, write_text
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation import sequences
 from vitspeech.evaluation.breakdown import Transcribed, write_breakdowns
-from vitspeech.evaluation.per_item import per_item
-from vitspeech.evaluation.report import ItemTable, Report
+from vitspeech.evaluation.report import ItemTable, Report, per_item
 from vitspeech.evaluation.speakers import describe_resampled, resampled
+from vitspeech.files import sha256, write_text
 from vitspeech.inference.transcribe import Search, settle, transcribe_batch
-from vitspeech.metrics.error_counts import Share, confused_characters, count_errors, group_score
-from vitspeech.metrics.word_errors import alignments, confusions, score, worst
+from vitspeech.metrics.word_errors import (
+    Share,
+    alignments,
+    confused_characters,
+    confusions,
+    count_errors,
+    group_score,
+    score,
+    worst,
+)
 
 COLUMNS = {"test_set": "", "id": "", "reference": "", "hypothesis": "", "errors": "d"}
 LISTED = 20  # of the confusions, and of the utterances with errors

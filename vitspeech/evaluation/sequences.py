@@ -10,10 +10,9 @@ from lightning import LightningDataModule
 from torch import nn
 from torch.utils.data import Dataset
 
-from vitspeech.data.files import write_csv, write_text
 from vitspeech.data.symbols.batch import SymbolBatch
-from vitspeech.evaluation.per_item import per_item
-from vitspeech.evaluation.report import ItemTable, Report
+from vitspeech.evaluation.report import ItemTable, Report, per_item
+from vitspeech.files import write_csv, write_text
 from vitspeech.inference.symbols import GREEDY
 from vitspeech.inference.transcribe import Search, transcribe_batch
 from vitspeech.metrics.intervals import wilson_interval

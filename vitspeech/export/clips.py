@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
-from vitspeech.export.gate import check_batches
 from vitspeech.export.kind import Graph, Kind
+from vitspeech.export.parity import check_batches
 from vitspeech.export.sound import recording
 
 BATCHES = (1, 2, 5)  # sizes of the batches that the gate compares

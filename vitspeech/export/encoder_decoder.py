@@ -20,14 +20,14 @@ from torch import Tensor, nn
 
 from vitspeech.attention import Decoder
 from vitspeech.attention.decoder import BlockCache, DecoderBlock
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.autoregressive import greedy
-from vitspeech.decoding.units import kind_of
+from vitspeech.decoding.vocabulary import kind_of
 from vitspeech.errors import InputError
-from vitspeech.export.gate import check
 from vitspeech.export.kind import Graph, Kind, generator
+from vitspeech.export.parity import check
 from vitspeech.export.sound import recording
-from vitspeech.models.encoder_decoder import learned_rows
+from vitspeech.models.seq2seq import learned_rows
 
 SOURCE, STEP = "model.onnx", "decoder.onnx"
 LENGTHS_S = (1.0, 0.4, 2.3)  # of the gate's recordings, besides the shortest one

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.encoder import EncoderBlock
-from vitspeech.models.window_mlp import WindowMLP
-from vitspeech.recurrence.encoder import RecurrentBlock
+from vitspeech.encoders.recurrent import RecurrentBlock
+from vitspeech.encoders.window_mlp import WindowMLP
 
 
 class RecurrentStep(nn.Module):

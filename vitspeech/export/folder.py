@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vitspeech.attention import Encoder, MeanPooling
-from vitspeech.checkpoint.folder import CARD, WEIGHTS, Model
-from vitspeech.data.files import sha256, write_json
+from vitspeech.checkpoint.model import CARD, WEIGHTS, Model
 from vitspeech.errors import InputError
 from vitspeech.export.clips import clip_kind
 from vitspeech.export.encoder_decoder import encoder_decoder_kind
@@ -28,9 +27,9 @@ from vitspeech.export.runner import runner
 from vitspeech.export.session import session
 from vitspeech.export.stream import stream_kind
 from vitspeech.export.stream_step import check_attention, has_fixed_state
+from vitspeech.files import sha256, sync, write_json
 from vitspeech.inference.stream import AudioStream
-from vitspeech.models.encoder_decoder import EncoderDecoder
-from vitspeech.writing import sync
+from vitspeech.models.seq2seq import EncoderDecoder
 
 FORMAT = 1
 GRAPH, METADATA = "model.onnx", "model.json"

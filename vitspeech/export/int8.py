@@ -1,4 +1,8 @@
-"""Weights in 8 bits: a smaller graph, which is only accepted if it is about as accurate on a data set.
+"""Exported graphs in place of a network, so that what evaluates networks evaluates them, too.
+
+Shapes: B batch, N samples, T tokens, C classes, S side of a picture.
+
+Weights in 8 bits: a smaller graph, which is only accepted if it is about as accurate on a data set.
 
 Linear layers are quantized dynamically: the scale of their inputs is computed at run time. A network whose only
 linear layer is its head is quantized statically: the scales of its convolutions are calibrated on validation data. The
@@ -20,26 +24,80 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 from lightning import LightningDataModule
+from torch import Tensor, nn
 
-from vitspeech.checkpoint.card_data import card_data
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.export.graph import strip
 from vitspeech.export.kind import Kind
-from vitspeech.export.network import GraphNetwork
+from vitspeech.export.parity import steps
 from vitspeech.export.session import session
 from vitspeech.export.token_step import TokenStep
-from vitspeech.frontends import ConvolutionalPatches, LinearPatches, SpeechTokens, WhitenedPatches
+from vitspeech.frontends import ConvolutionalPatches, LinearPatches, SpeechFrontend, WhitenedPatches
 from vitspeech.inference.search import Search
 from vitspeech.tasks import find_task
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
+
+class GraphNetwork(nn.Module):
+    """The network of a model, whose `forward` is computed by ONNX Runtime.
+
+    Args:
+        network: The network that was exported; its attributes are those of this module.
+        kind: How it was exported: `images`, `clips` or `stream`.
+        sessions: Sessions of its graphs, by the name of their file.
+
+    Shape:
+        What the network takes and returns. A batch of waveforms is streamed one by one.
+    """
+
+    def __init__(self, network: nn.Module, kind: Kind, sessions: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.network, self.kind, self.session = network, kind, sessions["model.onnx"]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("network"), name)
+
+    def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        if self.kind.name == "images":
+            return self.run(pixels=self.pixels(inputs)).log()
+        if self.kind.name == "clips":
+            return self.run(samples=inputs)
+        rows = self.rows(inputs, lengths)
+        if self.kind.metadata["task"] == "classification":
+            return torch.stack([row.mean(0) for row in rows])
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
+
+    def run(self, **inputs: Tensor) -> Tensor:
+        """The first output of the graph."""
+        feeds = {name: numpy.ascontiguousarray(tensor.numpy()) for name, tensor in inputs.items()}
+        return torch.from_numpy(self.session.run(None, feeds)[0])
+
+    def pixels(self, images: Tensor) -> Tensor:
+        """The pixels of normalized images: (B, 3, S, S) -> uint8 (B, S, S, 3)."""
+        mean, std = (torch.tensor(self.kind.metadata[name]).view(-1, 1, 1) for name in ("mean", "std"))
+        return (255 * (images * std + mean)).round().clamp(0, 255).to(torch.uint8).movedim(1, 3)
+
+    def rows(self, waveforms: Tensor, lengths: Tensor | None) -> list[Tensor]:
+        """The logits of each waveform as a stream: (B, N), (B,) or None -> B tensors (T, C)."""
+        ends = [waveforms.shape[1]] * len(waveforms) if lengths is None else lengths.tolist()
+        step = self.kind.graphs["model.onnx"].module
+        return [
+            torch.from_numpy(steps(self.session, step, samples[:end].numpy()))
+            for samples, end in zip(waveforms, ends, strict=True)
+        ]
+
+
 ALLOWED = 0.005  # accuracy that quantization may cost: half a point
 CALIBRATED = 8  # batches of validation data that choose the scales of convolutions
 RUNS, WARM_UP = 50, 5  # of a timing
-FRONT_ENDS = (ConvolutionalPatches, LinearPatches, WhitenedPatches, SpeechTokens, TokenStep)
+FRONT_ENDS = (ConvolutionalPatches, LinearPatches, WhitenedPatches, SpeechFrontend, TokenStep)
 FILE = "model.onnx"
 
 

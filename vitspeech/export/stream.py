@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import MeanPooling
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.decoding.spotting_settings import SpottingSettings
-from vitspeech.export.gate import check_stream, check_stream_weights
 from vitspeech.export.kind import Graph, Kind
+from vitspeech.export.parity import check_stream, check_stream_weights
 from vitspeech.export.sound import recording
 from vitspeech.export.stream_step import BlockStep, StreamStep
 from vitspeech.inference.label_stream import LABEL_PROBABILITY

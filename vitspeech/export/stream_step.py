@@ -17,11 +17,10 @@ from vitspeech.attention import Encoder
 from vitspeech.attention.encoder import EncoderBlock
 from vitspeech.attention.positions import SinusoidalPositions, rotate_real
 from vitspeech.attention.scores import SCORES
+from vitspeech.encoders import RecurrentEncoder, WindowMLP
 from vitspeech.errors import InputError
 from vitspeech.export.encoder_steps import ConvolutionStep, RecurrentStep, WindowStep
 from vitspeech.export.token_step import TokenStep
-from vitspeech.models import WindowMLP
-from vitspeech.recurrence import RecurrentEncoder
 
 # q·k of rotated vectors depends on their distance only, so positions within the window do; other scores need those in
 # the recording.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.frontends.frames import ConvolutionalFrames
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class TokenStep(nn.Module):
 
     parts = 2
 
-    def __init__(self, tokens: SpeechTokens) -> None:
+    def __init__(self, tokens: SpeechFrontend) -> None:
         super().__init__()
         self.log_mel, self.frames = tokens.log_mel, tokens.frames
         if isinstance(tokens.frames, ConvolutionalFrames):

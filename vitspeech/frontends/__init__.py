@@ -1,11 +1,11 @@
 """Front ends: from images, waveforms or symbols to tokens."""
 
+from vitspeech.frontends.augment import SpecAugment
 from vitspeech.frontends.frames import ConvolutionalFrames, StackedFrames
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.frontends.patches import ConvolutionalPatches, LinearPatches, WhitenedPatches
-from vitspeech.frontends.spec_augment import SpecAugment
-from vitspeech.frontends.speech_tokens import SpeechTokens
-from vitspeech.frontends.text_tokens import TextTokens
+from vitspeech.frontends.speech import SpeechFrontend
+from vitspeech.frontends.text import TextTokens
 
 __all__ = [
     "ConvolutionalFrames",
@@ -13,7 +13,7 @@ __all__ = [
     "LinearPatches",
     "LogMel",
     "SpecAugment",
-    "SpeechTokens",
+    "SpeechFrontend",
     "StackedFrames",
     "TextTokens",
     "WhitenedPatches",

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 import numpy
 from torch import Tensor, nn
 
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
 from vitspeech.decoding.unit_runs import Unit, UnitDecoder
-from vitspeech.decoding.units import Segment
+from vitspeech.decoding.vocabulary import Segment
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
 from vitspeech.inference.transcribe import is_transcribing

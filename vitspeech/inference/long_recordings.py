@@ -2,8 +2,8 @@
 
 from tqdm import tqdm
 
-from vitspeech.checkpoint.folder import Model
-from vitspeech.data.audio.parts import AudioParts
+from vitspeech.checkpoint.model import Model
+from vitspeech.data.audio.reading import AudioParts
 from vitspeech.decoding.ctc import Hypothesis
 from vitspeech.decoding.paths import Link, links_after
 from vitspeech.errors import InputError

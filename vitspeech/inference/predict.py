@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.reading import IN_PARTS, TooLongError, fit_length, read_clip, walk_audio, warn_of_levels
 from vitspeech.data.images.module import normalize
 from vitspeech.data.images.reading import read_picture, walk_pictures

@@ -6,12 +6,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from vitspeech.checkpoint.schema import SEARCH_RANGES
+from vitspeech.checkpoint.card import SEARCH_RANGES
 from vitspeech.decoding import ctc
 from vitspeech.decoding.language import arpa
 from vitspeech.decoding.language.ngrams import NgramModel
 from vitspeech.decoding.language.scores import LanguageScores, new_scores
-from vitspeech.decoding.units import kind_of
+from vitspeech.decoding.vocabulary import kind_of
 from vitspeech.errors import InputError
 
 

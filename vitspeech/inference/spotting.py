@@ -11,7 +11,7 @@ import numpy
 from torch import Tensor, nn
 
 from vitspeech.attention import MeanPooling
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.keywords import Detection, KeywordDecoder
 from vitspeech.decoding.spotting_settings import SpottingSettings, check_thresholds
 from vitspeech.errors import InputError

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 
-from vitspeech.decoding.units import Segment
+from vitspeech.decoding.vocabulary import Segment
 from vitspeech.errors import InputError
 from vitspeech.inference.transcribe import Transcript
 

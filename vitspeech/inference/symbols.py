@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.inference.transcribe import Search, Transcript, transcribe_batch
 

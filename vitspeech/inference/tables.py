@@ -4,10 +4,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from vitspeech.checkpoint.folder import Model
-from vitspeech.data.growing import GrowingTable
-from vitspeech.data.growing_formats import open_table
-from vitspeech.data.tables import Columns
+from vitspeech.checkpoint.model import Model
+from vitspeech.data.tables import Columns, GrowingTable, open_table
 from vitspeech.inference.batches import Position
 
 

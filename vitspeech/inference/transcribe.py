@@ -13,14 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from vitspeech.checkpoint.folder import Model
-from vitspeech.data.audio.parts import AudioParts
-from vitspeech.data.audio.reading import IN_PARTS, TooLongError, read_clip, walk_audio
+from vitspeech.checkpoint.model import Model
+from vitspeech.data.audio.reading import IN_PARTS, AudioParts, TooLongError, read_clip, walk_audio
 from vitspeech.decoding import autoregressive, ctc
 from vitspeech.decoding.prefix_scores import PrefixScores
-from vitspeech.decoding.units import Segment, to_text, to_words
+from vitspeech.decoding.vocabulary import Segment, to_text, to_words
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.batches import OnError, Position, run_in_batches
 from vitspeech.inference.pretrained import refuse_pretrained
 from vitspeech.inference.search import Search, new_ctc_search
@@ -273,7 +272,7 @@ def with_spans(hypothesis: autoregressive.Hypothesis, log_probs: Tensor | None) 
     return ctc.Hypothesis(units, hypothesis.log_probability, spans)
 
 
-def to_transcript(hypothesis: ctc.Hypothesis, labels: Sequence[str], tokens: SpeechTokens | None) -> Transcript:
+def to_transcript(hypothesis: ctc.Hypothesis, labels: Sequence[str], tokens: SpeechFrontend | None) -> Transcript:
     """Convert units to text and spans to seconds; without `tokens`, times are unknown."""
     names = [labels[unit] for unit in hypothesis.units]
     text = to_text(names, labels)
@@ -281,7 +280,7 @@ def to_transcript(hypothesis: ctc.Hypothesis, labels: Sequence[str], tokens: Spe
     return Transcript(text, segments, hypothesis.log_probability, hypothesis.units, to_words(segments, labels))
 
 
-def to_segments(names: Sequence[str], spans: Sequence[tuple[int, int]], tokens: SpeechTokens) -> tuple[Segment, ...]:
+def to_segments(names: Sequence[str], spans: Sequence[tuple[int, int]], tokens: SpeechFrontend) -> tuple[Segment, ...]:
     """Convert spans of tokens to seconds. A token lasts one hop, around the center of its samples."""
     hop, rate_hz = tokens.hop_samples, tokens.log_mel.sample_rate_hz
     offset = (tokens.window_samples - hop) / 2

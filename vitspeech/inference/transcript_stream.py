@@ -10,12 +10,12 @@ from typing import Any
 import numpy
 from torch import Tensor
 
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.final_units import take_final
 from vitspeech.decoding.paths import Link, links_after, to_hypothesis
-from vitspeech.decoding.units import Segment, kind_of, to_text, to_words, word_ranges
+from vitspeech.decoding.vocabulary import Segment, kind_of, to_text, to_words, word_ranges
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.stream import stream
 from vitspeech.inference.transcribe import (
     Search,
@@ -52,7 +52,7 @@ class TranscriptSoFar:
         last: Link | None,
         log_probability: float,
         labels: Sequence[str],
-        tokens: SpeechTokens,
+        tokens: SpeechFrontend,
     ) -> None:
         self.kept, self.changed, self.log_probability = kept, changed, log_probability
         # Paths are immutable, so the transcript can be built after later pushes, too.

@@ -6,7 +6,7 @@ Shapes: B batch, N samples, T tokens, D width.
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 
 
 class SpeechCNN(nn.Module):
@@ -17,7 +17,7 @@ class SpeechCNN(nn.Module):
 
     Args:
         classes: Number of labels; 0 builds no head, and `forward` returns pooled features (B, D).
-        tokens: Turns waveforms into tokens; its `width` is the width D. `None` is `SpeechTokens()`.
+        tokens: Turns waveforms into tokens; its `width` is the width D. `None` is `SpeechFrontend()`.
         depth: Number of blocks.
         kernel: Kernel size in tokens; odd.
 
@@ -28,11 +28,11 @@ class SpeechCNN(nn.Module):
         InputError: If `depth` is below 1 or `kernel` is even.
     """
 
-    def __init__(self, classes: int = 0, tokens: SpeechTokens | None = None, depth: int = 3, kernel: int = 9) -> None:
+    def __init__(self, classes: int = 0, tokens: SpeechFrontend | None = None, depth: int = 3, kernel: int = 9) -> None:
         super().__init__()
         if depth < 1 or kernel < 1 or kernel % 2 == 0:
             raise InputError(f"depth={depth} is below 1 or kernel={kernel} is not odd")
-        self.tokens = SpeechTokens() if tokens is None else tokens
+        self.tokens = SpeechFrontend() if tokens is None else tokens
         width = self.tokens.width
         self.blocks = nn.ModuleList(ResidualConvolutions(width, kernel) for _ in range(depth))
         self.norm = nn.BatchNorm1d(width)

@@ -7,10 +7,9 @@ from torch import nn
 
 from vitspeech.attention import DecoderConfig, EncoderConfig
 from vitspeech.errors import InputError
-from vitspeech.frontends import SpeechTokens
-from vitspeech.models.encoder_decoder import EncoderDecoder
-from vitspeech.models.speech_encoder import Positions, SpeechEncoder
-from vitspeech.models.speech_recognizer import SpeechRecognizer
+from vitspeech.frontends import SpeechFrontend
+from vitspeech.models.seq2seq import EncoderDecoder
+from vitspeech.models.speech import Positions, SpeechEncoder, SpeechRecognizer
 
 
 class SpeechTranscriber(SpeechEncoder, EncoderDecoder):
@@ -22,7 +21,7 @@ class SpeechTranscriber(SpeechEncoder, EncoderDecoder):
 
     Args:
         units: Number of words or characters U, at least 1.
-        tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechTokens()`.
+        tokens: Turns waveforms into tokens; its `width` is the model width D. `None` is `SpeechFrontend()`.
         encoder: Settings of self-attention, also as a dictionary; or an encoder, as in `SpeechEncoder`.
         decoder: Settings of the decoder; `None` is two blocks like those of the encoder, see `DecoderConfig.like`. Or a
             decoder of width D with the methods of `vitspeech.Decoder`, such as `vitspeech.RecurrentDecoder`.
@@ -45,7 +44,7 @@ class SpeechTranscriber(SpeechEncoder, EncoderDecoder):
     def __init__(
         self,
         units: int = 0,
-        tokens: SpeechTokens | None = None,
+        tokens: SpeechFrontend | None = None,
         encoder: EncoderConfig | nn.Module = EncoderConfig(),
         *,
         decoder: DecoderConfig | nn.Module | None = None,

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from vitspeech.metrics.error_counts import ErrorCounts, GroupScore
+from vitspeech.metrics.word_errors import ErrorCounts, GroupScore
 from vitspeech.plots.style import BLUE, GRAY, VERMILION, plain
 
 MOST_NAMES = 60  # speakers; of more, names are left out

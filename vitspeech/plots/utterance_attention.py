@@ -15,13 +15,18 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from vitspeech.attention import Encoder
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.inference.transcribe import Search, is_transcribing, transcribe_batch
-from vitspeech.plots.attention_maps import add_color_bar, draw_relative, uniform_weights
-from vitspeech.plots.heat_map import BAR_INCHES
-from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram, figure_width, read_recording
-from vitspeech.plots.speech_attention import COLOR_BAR_LABEL, draw_rows, row_height
+from vitspeech.plots.attention import (
+    COLOR_BAR_LABEL,
+    add_color_bar,
+    draw_relative,
+    draw_rows,
+    row_height,
+    uniform_weights,
+)
+from vitspeech.plots.spectrogram import BAR_INCHES, cell_borders, draw_spectrogram, figure_width, read_recording
 from vitspeech.plots.style import DEPTH, GRAY
 from vitspeech.plots.transcript import (
     LETTER_INCHES,

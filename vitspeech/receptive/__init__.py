@@ -19,7 +19,6 @@
 - `examples.py` makes maps for single inputs; `figures/` draws everything; `report/` writes page, table and JSON.
 """
 
-from vitspeech.receptive.estimates import Estimate
 from vitspeech.receptive.fields.effective import effective_fields
 from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
 from vitspeech.receptive.fields.field import Field, LayerFields
@@ -29,6 +28,7 @@ from vitspeech.receptive.heads.relevance import relevance, rollout, token_releva
 from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights
 from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
 from vitspeech.receptive.reach import effective_reach_ms
+from vitspeech.receptive.statistics import Estimate
 
 written_out = attention_weights  # the former name
 

@@ -5,10 +5,9 @@ Shapes: B clips, N samples.
 
 from torch import Tensor, nn
 
-from vitspeech.receptive.fields.default_layers import default_layers
 from vitspeech.receptive.fields.effective import effective_fields
 from vitspeech.receptive.fields.extent import measure_time
-from vitspeech.receptive.fields.layers import Layer
+from vitspeech.receptive.fields.layers import Layer, default_layers
 
 
 def effective_reach_ms(network: nn.Module, waveforms: Tensor) -> tuple[float, float]:

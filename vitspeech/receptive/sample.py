@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitspeech.checkpoint.card_data import card_data
+from vitspeech.checkpoint.card_dataset import card_data
 from vitspeech.data.images.reading import find_pictures, read_picture
-from vitspeech.data.module import InMemoryData
+from vitspeech.data.module import DataModule
 from vitspeech.data.utterances.module import UtteranceData
 from vitspeech.data.utterances.word_clips import word_span
 from vitspeech.errors import InputError
@@ -72,7 +72,7 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
     if released:
         data = card_data(released[0].model, root)
         data = getattr(data, "source", data)  # the single words of which utterances are composed
-        if not isinstance(data, InMemoryData):
+        if not isinstance(data, DataModule):
             raise InputError(f"{released[0].name}: its data ({type(data).__name__}) have no images or audio")
         if isinstance(data, UtteranceData):
             return utterance_sample(data, round(released[0].size * data.sample_rate_hz), count)
@@ -82,7 +82,7 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
     return folder_sample(Path(root), int(subjects[0].size), count)
 
 
-def validation_sample(data: InMemoryData, count: int) -> Sample:
+def validation_sample(data: DataModule, count: int) -> Sample:
     """Random items of the validation split; clips without a word are left out."""
     items = data.items_of("validation")
     labels = torch.as_tensor(items.labels)

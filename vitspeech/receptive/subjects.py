@@ -21,8 +21,7 @@ from vitspeech import checkpoint
 from vitspeech.data.images.module import normalize
 from vitspeech.errors import InputError
 from vitspeech.models import MaskedSpeechModel, SpeechTranscriber, TimmModel, ViT
-from vitspeech.receptive.fields.default_layers import default_layers
-from vitspeech.receptive.fields.layers import INPUT, Layer
+from vitspeech.receptive.fields.layers import INPUT, Layer, default_layers
 from vitspeech.receptive.heads.weights import unwrapped
 from vitspeech.receptive.initialization import initialize_from
 
@@ -96,13 +95,13 @@ class Subject:
                 raise InputError(f"{self.name} can't take {self.size_text(size)}: {error}") from None
         network = network.eval().requires_grad_(False)
         if self.model is None and sample is not None:
-            self.try_out(network, sample[:1].cpu())
+            self.smoke_test(network, sample[:1].cpu())
         if not trained and sample is not None:
             initialize_from(network, sample.cpu())
         return network.to(self.device)
 
     @torch.no_grad()
-    def try_out(self, network: nn.Module, image: Tensor) -> None:
+    def smoke_test(self, network: nn.Module, image: Tensor) -> None:
         """Run a timm network once: many raise errors about the size of an image (1, 3, N, N) only when they run.
 
         Raises:

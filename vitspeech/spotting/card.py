@@ -5,12 +5,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vitspeech.checkpoint.folder import CARD, find_folder, read_mapping
 from vitspeech.checkpoint.hub import on_hub
-from vitspeech.data.files import write_text
+from vitspeech.checkpoint.model import CARD, find_folder, read_mapping
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
-from vitspeech.writing import check_target
+from vitspeech.files import check_target, write_text
 
 SETTINGS, CHOICE = "spotting", "spotting_choice"  # keys of the card
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from vitspeech.checkpoint.folder import Model
+from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.continuous import occurrences
 from vitspeech.decoding.keywords import NO_WORDS, Detection
 from vitspeech.decoding.spotting_settings import SpottingSettings

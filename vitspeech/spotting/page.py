@@ -12,8 +12,8 @@ import soundfile
 from torch import Tensor
 from tqdm import tqdm
 
-from vitspeech.data.files import write_text
 from vitspeech.errors import InputError
+from vitspeech.files import write_text
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.figures import DPI, draw_alarm, draw_det
 from vitspeech.spotting.measure import Measurement

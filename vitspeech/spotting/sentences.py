@@ -5,10 +5,9 @@ from dataclasses import asdict
 from typing import Any
 
 from vitspeech.decoding.spotting_settings import SpottingSettings
-from vitspeech.spotting.composition import PAUSE_S
 from vitspeech.spotting.listening import NEIGHBOR_S, TOLERANCE_S, level_name
-from vitspeech.spotting.streams import KEYWORDS, OTHERS, SOUNDS, SPEECH
-from vitspeech.spotting.summary import bound
+from vitspeech.spotting.measure import bound
+from vitspeech.spotting.streams import KEYWORDS, OTHERS, PAUSE_S, SOUNDS, SPEECH
 
 Table = dict[str, Any]
 NAMES = {SPEECH: "continuous speech", OTHERS: "other words", SOUNDS: "sounds"}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vitspeech.data.audio.continuous import occurrences
-from vitspeech.data.files import write_csv
+from vitspeech.files import write_csv
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard, noise_name
 from vitspeech.spotting.streams import SPEECH

@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from vitspeech.checkpoint.seeds import OF_AUTO, PRECISION, RUN_ONLY, differences, flattened
-from vitspeech.documents import read_yaml
+from vitspeech.checkpoint.release import OF_AUTO, PRECISION, RUN_ONLY, differences, flattened
 from vitspeech.errors import InputError
+from vitspeech.files import read_yaml
 from vitspeech.sweep.plan import Plan, Run
-from vitspeech.training.cli import PROGRAM, TrainingCLI
 from vitspeech.training.run_folder import is_finished
+from vitspeech.training.train import PROGRAM, TrainingCLI
 
 
 def check_plan(plan: Plan) -> None:

@@ -8,8 +8,7 @@ from matplotlib.lines import Line2D
 
 from vitspeech.plots.style import BLUE, DARK_GRAY, VERMILION, plain
 from vitspeech.sweep.figure import DPI, axis_label
-from vitspeech.sweep.results import is_score
-from vitspeech.sweep.summaries import Summary
+from vitspeech.sweep.results import Summary, is_score
 
 HEIGHT_POINTS = 270  # of the axes, about
 LINE, LABEL = 0.07, 0.25  # height and width of a label, as fractions of the axes

@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vitspeech.data.files import write_csv, write_json, write_text
+from vitspeech.files import write_csv, write_json, write_text
 from vitspeech.sweep.encoder_figure import draw_encoders
-from vitspeech.sweep.results import is_score, label
-from vitspeech.sweep.summaries import Summary
+from vitspeech.sweep.results import Summary, is_score, label
 from vitspeech.sweep.table import difference_cell, score_cell
 
 NOTE = """\

@@ -20,11 +20,10 @@ from typing import Any
 
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from vitspeech.data.files import write_json
-from vitspeech.documents import read_json
+from vitspeech.files import read_json, write_json
 from vitspeech.sweep.runs import end
-from vitspeech.training.cli import TrainingCLI
-from vitspeech.training.configs import shipped_configs
+from vitspeech.training.config import shipped_configs
+from vitspeech.training.train import TrainingCLI
 
 TESTS = Path(__file__).resolve().parents[2] / "tests"  # of a checkout
 SPARE_S = 20  # kept at the end of the budget

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vitspeech.errors import InputError, check_seed
 from vitspeech.sweep.arguments import OWN_OPTION
-from vitspeech.training.configs import config_folder, find_config
+from vitspeech.training.config import config_folder, find_config
 
 LONGEST_NAME = 80  # characters of a config's name or a value in the name of a folder
 

@@ -17,7 +17,7 @@ from vitspeech.command_line import BUG, BUG_STATUS
 from vitspeech.sweep.check import where_to_run
 from vitspeech.sweep.plan import Plan, Run
 from vitspeech.sweep.results import FINISHED, NEW, read_result, score_text, state
-from vitspeech.training.cli import PROGRAM
+from vitspeech.training.train import PROGRAM
 
 TRAIN = [sys.executable, "-P", "-m", "vitspeech", "train"]  # -P: a folder named vitspeech here is not imported
 END_S = 60  # an interrupted run may take this long to end

@@ -9,8 +9,8 @@ from vitspeech.sweep.plan import Plan
 from vitspeech.sweep.results import FINISHED, state
 from vitspeech.sweep.runs import Failure, Train, command, train_all
 from vitspeech.sweep.table import tabulate
-from vitspeech.training.cli import PROGRAM
-from vitspeech.training.endings import clear_ending
+from vitspeech.training.interrupts import clear_ending
+from vitspeech.training.train import PROGRAM
 
 
 def sweep(plan: Plan, note: Callable[[str], None], *, train: Train | None = None) -> list[Failure]:

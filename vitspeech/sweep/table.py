@@ -8,14 +8,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vitspeech.checkpoint.seeds import RUN_ONLY
-from vitspeech.data.files import write_csv, write_json, write_text
-from vitspeech.sweep.figure import draw
-from vitspeech.sweep.lengths import draw_lengths
+from vitspeech.checkpoint.release import RUN_ONLY
+from vitspeech.files import write_csv, write_json, write_text
+from vitspeech.sweep.figure import draw, draw_lengths, draw_progress
 from vitspeech.sweep.plan import Plan, shipped_name
-from vitspeech.sweep.progress import draw_progress
-from vitspeech.sweep.results import Row, is_score, label, number_text, read_record, read_rows
-from vitspeech.sweep.summaries import Summary, main_metric, summarize
+from vitspeech.sweep.results import (
+    Row,
+    Summary,
+    is_score,
+    label,
+    main_metric,
+    number_text,
+    read_record,
+    read_rows,
+    summarize,
+)
 
 NOTE = """\
 Mean ± sample standard deviation over n seeds. Differences are paired by seed, with the 95 % interval of Student's t

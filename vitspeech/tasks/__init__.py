@@ -5,9 +5,9 @@ The metrics of the test set are computed in `vitspeech.evaluation`, which each t
 
 from vitspeech.tasks.classification import Classification
 from vitspeech.tasks.distillation import Distillation
-from vitspeech.tasks.joint_recognition import JointRecognition
+from vitspeech.tasks.joint import JointRecognition
 from vitspeech.tasks.labeling import Labeling
-from vitspeech.tasks.masked_prediction import MaskedPrediction
+from vitspeech.tasks.masked import MaskedPrediction
 from vitspeech.tasks.recognition import Recognition
 from vitspeech.tasks.spotting import Spotting
 from vitspeech.tasks.task import Task, find_task

@@ -68,8 +68,8 @@ class Classification(Task):
                 f"have transcripts; use vitspeech.{others[data.items]}"
             )
 
-    def take_labels(self, data: lightning.LightningDataModule) -> None:
-        super().take_labels(data)
+    def bind_labels(self, data: lightning.LightningDataModule) -> None:
+        super().bind_labels(data)
         if len(self.labels) < 2:
             raise InputError(f"the data has one class, {self.labels[0]!r}; classification needs two or more")
         if self.distillation is not None and self.teachers is None:

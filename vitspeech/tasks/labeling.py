@@ -17,7 +17,7 @@ from vitspeech.errors import InputError
 from vitspeech.evaluation import Report, labeling
 from vitspeech.inference.search import Search
 from vitspeech.metrics.word_times import frame_labels
-from vitspeech.tasks.utterance_task import UtteranceTask, length_groups
+from vitspeech.tasks.task import UtteranceTask, length_groups
 
 IGNORED = -100  # the label of padding frames, which count in neither loss nor accuracy
 
@@ -55,8 +55,8 @@ class Labeling(UtteranceTask):
         """`classes` counts the words and "none"."""
         return {"classes": len(labels) + 1}
 
-    def take_labels(self, data: lightning.LightningDataModule) -> None:
-        super().take_labels(data)
+    def bind_labels(self, data: lightning.LightningDataModule) -> None:
+        super().bind_labels(data)
         self.sample_rate_hz = data.preprocessing["sample_rate_hz"]
 
     def setup(self, stage: str) -> None:

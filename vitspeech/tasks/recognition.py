@@ -16,11 +16,11 @@ from torch.nn import functional as F
 from torchmetrics.text import WordErrorRate
 
 from vitspeech.decoding.ctc import GreedySearch, tokens_needed
-from vitspeech.decoding.units import to_text
+from vitspeech.decoding.vocabulary import to_text
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report, recognition
 from vitspeech.inference.search import Search
-from vitspeech.tasks.utterance_task import UtteranceTask, length_groups
+from vitspeech.tasks.task import UtteranceTask, length_groups
 
 
 class Recognition(UtteranceTask):
@@ -76,8 +76,8 @@ class Recognition(UtteranceTask):
         """Word error rate on every test set of the data, and a listing of the errors."""
         return recognition.evaluate(network, data, search=search, progress=progress)
 
-    def take_labels(self, data: lightning.LightningDataModule) -> None:
-        super().take_labels(data)
+    def bind_labels(self, data: lightning.LightningDataModule) -> None:
+        super().bind_labels(data)
         # A faster utterance may have fewer tokens than its transcript needs: it then counts for nothing in this epoch.
         self.changes_speed = bool(getattr(getattr(data, "augment", None), "speed", 0))
 
@@ -86,11 +86,11 @@ class Recognition(UtteranceTask):
         """Whether utterances of the present batch that are too short count for nothing: those of training."""
         return self.changes_speed and (self.training or self.is_tried_out)
 
-    def try_out(self, data: lightning.LightningDataModule) -> None:
-        self.take_labels(data)
+    def smoke_test(self, data: lightning.LightningDataModule) -> None:
+        self.bind_labels(data)
         for split in ("train", "validation"):
             self.check_durations(data, split)
-        super().try_out(data)
+        super().smoke_test(data)
 
     def check_durations(self, data: lightning.LightningDataModule, split: str) -> None:
         """Refuse utterances of a split that are too short for their transcripts, where durations and units are known.

@@ -62,8 +62,8 @@ class Spotting(Classification):
         check_pooling(network)
         self.clips_per_row, self.rejection, self.compiled_frames = clips_per_row, rejection, None
 
-    def take_labels(self, data: lightning.LightningDataModule) -> None:
-        super().take_labels(data)
+    def bind_labels(self, data: lightning.LightningDataModule) -> None:
+        super().bind_labels(data)
         if self.rejection != 1 and self.labels[-len(NO_KEYWORDS) :] != NO_KEYWORDS:
             last = ", ".join(self.labels[-len(NO_KEYWORDS) :])
             raise InputError(f"rejection={self.rejection}: the last labels must be unknown and silence, not {last}")

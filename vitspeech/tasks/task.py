@@ -1,8 +1,18 @@
-"""The base class of all tasks: the optimizer and its schedule, the network's initialization, the check of the loss."""
+"""The mean of a loss over batches of different sizes, and over processes.
+
+The base class of all tasks: the optimizer and its schedule, the network's initialization, the check of the loss.
+
+What all tasks on utterances share: the check of the data, the sample, and batches split by length.
+
+A batch is (waveforms (B, N) padded at the end, lengths (B,), units (B, U) padded with -1, spans in samples (B, W, 2)).
+Waveforms are on the training device, the rest on the host, so that reading lengths does not wait for the device.
+
+Shapes: B batch, N samples, U units of a transcript, W words.
+"""
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import lightning
@@ -11,15 +21,39 @@ import torch
 from lightning.pytorch.cli import OptimizerCallable
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
+from torchmetrics import Metric
 
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report
 from vitspeech.inference.search import Search
-from vitspeech.metrics.mean_loss import MeanLoss
-from vitspeech.tasks.muon import match_precision
-from vitspeech.tasks.optimizer import Decay, learning_rate, parameter_groups
-from vitspeech.tasks.sharding import shard
+from vitspeech.tasks.optimizer import Decay, learning_rate, match_precision, parameter_groups
+from vitspeech.tasks.sharding import processes, shard
 from vitspeech.trust import import_trusted
+
+
+class MeanLoss(Metric):
+    """The mean loss per item, exact over all batches of all processes.
+
+    torchmetrics' `MeanMetric` replaces or refuses NaN, for which it reads each value from the device. Here NaN stays.
+
+    Attributes:
+        sums: The sum of the losses of all items and the number of items, (2,).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("sums", torch.zeros(2), dist_reduce_fx="sum")
+
+    def update(self, loss: Tensor, items: Tensor | int) -> None:
+        """Add the mean loss of a batch of so many items."""
+        loss = loss.detach().float()
+        weight = items.float() if isinstance(items, Tensor) else torch.full_like(loss, items)  # no copy to the device
+        self.sums += torch.stack((loss * weight, weight))
+
+    def compute(self) -> Tensor:
+        """The mean per item."""
+        return self.sums[0] / self.sums[1]
+
 
 CHECK_EVERY = 50  # training steps
 TRIED_ITEMS = 2  # an even number, since images are mixed in pairs
@@ -58,7 +92,7 @@ class Task(lightning.LightningModule):
     monitor, mode = "val_accuracy", "max"
     starting_weights: Mapping[str, Tensor] | None = None
     trust: Sequence[str] = ()
-    is_tried_out = False  # while `try_out` computes a loss
+    is_tried_out = False  # while `smoke_test` computes a loss
     noted: tuple[Tensor, int | None, int | None] | None = None  # whether the losses to be checked are finite; steps
 
     def __init__(
@@ -112,17 +146,17 @@ class Task(lightning.LightningModule):
             InputError: If the items of `data` do not have what the task needs.
         """
 
-    def take_labels(self, data: lightning.LightningDataModule) -> None:
+    def bind_labels(self, data: lightning.LightningDataModule) -> None:
         """Take from the data what `loss` needs: its labels."""
         self.labels = list(data.labels)
 
-    def try_out(self, data: lightning.LightningDataModule) -> None:
+    def smoke_test(self, data: lightning.LightningDataModule) -> None:
         """Compute the loss of a few training items and build the optimizer, to find out whether they fit each other.
 
         The network, its mode and the random numbers of the run stay as they are. Errors are those of the network, the
         loss and the optimizer. A loss that uses the trainer, which does not run yet, cannot be tried out.
         """
-        self.take_labels(data)
+        self.bind_labels(data)
         training, numbers = self.training, numpy.random.get_state()
         count = min(data.batch, len(data.train), TRIED_ITEMS)
         with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
@@ -143,7 +177,7 @@ class Task(lightning.LightningModule):
 
     def setup(self, stage: str) -> None:
         data = self.trainer.datamodule
-        self.take_labels(data)
+        self.bind_labels(data)
         if stage == "fit":
             if hasattr(self.network, "initialize"):
                 self.network.initialize(self.sample(data))
@@ -281,3 +315,56 @@ def find_task(class_path: str, trust: Sequence[str] = ()) -> type[Task]:
     if not (isinstance(task, type) and issubclass(task, Task)):
         raise InputError(f"{class_path} is not a task; it must be a subclass of vitspeech.Task")
     return task
+
+
+SAMPLED = 256  # utterances that a network is initialized from
+GROUPS = 4  # a batch of 1 to 7 words is half padding as a whole, and a fifth padding in four groups of similar length
+SHORT = 256  # inputs, such as symbols: passing their padding through the network takes less time than another pass
+SMALLEST_GROUP = 8  # utterances: batch norm over one or two hides how much noise they have, which evaluation does not
+
+
+class UtteranceTask(Task):
+    """The base class of tasks on utterances of variable length, each with its transcript.
+
+    Attributes:
+        accepted: The `items` of the data that the task can be trained on.
+    """
+
+    accepted: tuple[str, ...] = ("utterances",)
+
+    @classmethod
+    def check_data(cls, data: lightning.LightningDataModule) -> None:
+        if data.items not in cls.accepted:
+            is_symbols = data.items == "sequences"
+            reason = "sequences are symbols" if is_symbols else f"{data.items} have one label each"
+            raise InputError(
+                f"{cls.__name__} does not fit {type(data).__name__}: it needs utterances with transcripts, and "
+                f"{reason}; use vitspeech.{'Transcription' if is_symbols else 'Classification'}"
+            )
+
+    def sample(self, data: lightning.LightningDataModule) -> Tensor:
+        """Training utterances as training feeds them, augmented, joined end to end without their padding: (1, N).
+
+        They are spread over the data set, whose recordings may be in the order of their speakers.
+        """
+        count = min(SAMPLED, len(data.train))
+        indices = torch.linspace(0, len(data.train) - 1, count).round().long()
+        speech = data.training_batch(*data.train[indices, data.seed])
+        rows = zip(speech.waveforms, speech.lengths.tolist(), strict=True)
+        return torch.cat([row[:length] for row, length in rows])[None]
+
+
+def length_groups(batch: tuple[Tensor, ...]) -> Iterator[tuple[Any, ...]]:
+    """Split a batch into groups of utterances of similar length, each padded only to its own longest utterance.
+
+    There are at most `GROUPS`, of at least `SMALLEST_GROUP` utterances, or one; inputs up to `SHORT` are one group. So
+    are those of several processes: they wait for one another in each forward pass (synchronized batch norm, FSDP), so
+    all of them need the same number of passes, though their batches may differ in size.
+    """
+    waveforms, lengths, units, spans = batch
+    is_divided = waveforms.shape[1] > SHORT and processes() == 1
+    groups = min(GROUPS, max(len(lengths) // SMALLEST_GROUP, 1)) if is_divided else 1
+    for rows in lengths.argsort().tensor_split(groups):
+        longest = max(lengths[rows].tolist())
+        most_units, most_words = (max(mask.sum(1).tolist()) for mask in (units[rows] >= 0, spans[rows, :, 1] > 0))
+        yield waveforms[rows, :longest], lengths[rows], units[rows, :most_units], spans[rows, :most_words]

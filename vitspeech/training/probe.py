@@ -17,15 +17,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from vitspeech.checkpoint.folder import CARD, CONFIG, read_mapping
+from vitspeech.checkpoint.model import CARD, CONFIG, read_mapping
 from vitspeech.data import TwoMarks
-from vitspeech.data.files import write_json
-from vitspeech.documents import read_json
 from vitspeech.errors import InputError
+from vitspeech.files import read_json, write_json
 from vitspeech.plots.style import COLORS, DASHES, MARKERS
-from vitspeech.training.cli import TrainingCLI
-from vitspeech.training.configs import config_chain, find_config, read_config
+from vitspeech.training.config import config_chain, find_config, read_config
 from vitspeech.training.run_folder import is_finished
+from vitspeech.training.train import TrainingCLI
 
 CHANCE = 1 / len(TwoMarks.labels)
 

@@ -27,21 +27,19 @@ from typing import Any
 from torch import nn
 
 from vitspeech import checkpoint
-from vitspeech.checkpoint.folder import RUN_FILES
 from vitspeech.checkpoint.hub import PREFIX as HUB
-from vitspeech.checkpoint.items import TRAINING_ITEMS, split_checksums
-from vitspeech.checkpoint.seeds import without_folders
-from vitspeech.data.files import write_json, write_text
-from vitspeech.data.module import InMemoryData
+from vitspeech.checkpoint.leakage import TRAINING_ITEMS, split_checksums
+from vitspeech.checkpoint.model import RUN_FILES
+from vitspeech.checkpoint.release import without_folders
+from vitspeech.data.module import DataModule
 from vitspeech.data.utterances.word_sequences import own_manifests
-from vitspeech.documents import read_json, read_yaml
 from vitspeech.errors import InputError
 from vitspeech.evaluation import Report
+from vitspeech.files import read_json, read_yaml, write_json, write_text
 from vitspeech.plots.curves import draw_learning_curves
 from vitspeech.provenance import with_start
-from vitspeech.training.checkpoints import BEST, LAST, PREVIOUS
-from vitspeech.training.lock import LOCK, RunLock
-from vitspeech.training.metrics_log import METRICS, read_metrics
+from vitspeech.training.checkpoints import BEST, LAST, METRICS, PREVIOUS, read_metrics
+from vitspeech.training.interrupts import LOCK, RunLock
 
 CONFIG = "config.yaml"
 INIT_FROM = "init_from.json"
@@ -206,7 +204,7 @@ def model_config(run: Path) -> dict[str, Any]:
 
 
 def write_results(
-    run: Path, network: nn.Module, model: dict[str, Any], data: InMemoryData, report: Report, minutes: float
+    run: Path, network: nn.Module, model: dict[str, Any], data: DataModule, report: Report, minutes: float
 ) -> Path:
     """Write curves, the errors on the test set, and the released model, which finishes the run.
 

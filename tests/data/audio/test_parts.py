@@ -7,8 +7,7 @@ import pytest
 import soundfile
 import torch
 
-from vitspeech.data.audio.parts import AudioParts
-from vitspeech.data.audio.reading import read_audio
+from vitspeech.data.audio.reading import AudioParts, read_audio
 
 
 def noise(samples, channels=1):

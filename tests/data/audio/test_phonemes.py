@@ -5,7 +5,7 @@ import itertools
 import numpy
 import pytest
 
-from vitspeech.data.audio.phonemes import (
+from vitspeech.data.audio.similar_words import (
     CONSONANTS,
     INDEX,
     MARKS,

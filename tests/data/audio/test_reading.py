@@ -12,8 +12,15 @@ import soundfile
 import torch
 
 from vitspeech.data.audio import reading as audio
-from vitspeech.data.audio.parts import AudioParts
-from vitspeech.data.audio.reading import check_audio, find_audio, fit_length, read_audio, read_clip, read_clips
+from vitspeech.data.audio.reading import (
+    AudioParts,
+    check_audio,
+    find_audio,
+    fit_length,
+    read_audio,
+    read_clip,
+    read_clips,
+)
 
 NOISE = numpy.random.default_rng(0).integers(-9000, 9000, 4801, dtype=numpy.int16)
 

@@ -5,13 +5,14 @@ import warnings
 
 import pytest
 
-from vitspeech.data.audio.phonemes import distance, phonemes
 from vitspeech.data.audio.similar_words import (
     CONFUSABLE,
     NEAR,
     OTHER_VOWEL,
     changed_words,
     check_words,
+    distance,
+    phonemes,
     similar_words,
     spoken_negatives,
 )

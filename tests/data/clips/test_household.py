@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from vitspeech.data.clips.household import chimes, decaying, harmonics, household, knocks, motors, tones
-from vitspeech.data.clips.noise import rms
+from vitspeech.data.clips.noise import chimes, decaying, harmonics, household, knocks, motors, rms, tones
 
 BATCH, SAMPLES, RATE_HZ = 64, 16_000, 16_000
 KINDS = [knocks, tones, chimes, motors]

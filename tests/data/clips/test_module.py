@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 
@@ -25,7 +25,7 @@ class Numbers(WaveformData):
         generator = torch.Generator().manual_seed(len(split))
         counts = {"train": 83, "validation": 41, "test": 43}
         inputs = torch.randint(-9000, 9000, (counts[split], self.samples), dtype=torch.int16, generator=generator)
-        return Items(inputs, torch.arange(counts[split]) % 2)
+        return TensorItems(inputs, torch.arange(counts[split]) % 2)
 
 
 class Stage:

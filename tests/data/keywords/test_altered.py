@@ -3,8 +3,18 @@
 import numpy
 import torch
 
-from vitspeech.data.keywords.altered import FADE, center, half, join_halves, word_sized
-from vitspeech.data.keywords.items import ALTERED, PIECE, SILENT, SPEECH, KeywordItems
+from vitspeech.data.keywords.items import (
+    ALTERED,
+    FADE,
+    PIECE,
+    SILENT,
+    SPEECH,
+    KeywordItems,
+    center,
+    half,
+    join_halves,
+    word_sized,
+)
 
 N = 16_000
 

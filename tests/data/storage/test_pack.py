@@ -9,11 +9,11 @@ import numpy
 import pytest
 import torch
 
-from vitspeech.data import Items, Shapes, WaveformData
-from vitspeech.data.storage import data_set, packed
-from vitspeech.data.storage.data_set import pack
+from vitspeech.data import Shapes, TensorItems, WaveformData
+from vitspeech.data.storage import pack as data_set
+from vitspeech.data.storage import packed
 from vitspeech.data.storage.format import SPLITS
-from vitspeech.data.storage.pack import Entries, PackWriter, check_pack
+from vitspeech.data.storage.pack import Entries, PackWriter, check_pack, pack
 from vitspeech.data.storage.packed import Pack
 from vitspeech.errors import InputError
 
@@ -32,7 +32,7 @@ class Tones(WaveformData):
     labels = ["low", "high"]
 
     def read(self, split):
-        return Items(torch.arange(30 * self.samples, dtype=torch.int16).view(30, -1), torch.arange(30) % 2)
+        return TensorItems(torch.arange(30 * self.samples, dtype=torch.int16).view(30, -1), torch.arange(30) % 2)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

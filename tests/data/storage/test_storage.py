@@ -12,12 +12,12 @@ import soundfile
 import torch
 from PIL import Image
 
-from vitspeech.checkpoint.card_data import build_data
+from vitspeech.checkpoint.card_dataset import build_data
 from vitspeech.data import (
     AudioFolder,
     Cifar,
+    DataModule,
     ImageFolder,
-    InMemoryData,
     LibriSpeech,
     Shapes,
     SpeechCommands,
@@ -25,7 +25,7 @@ from vitspeech.data import (
 )
 from vitspeech.data.clips.speech_commands import FOLDER, URL
 from vitspeech.data.storage import pack as pack_writing
-from vitspeech.data.storage.data_set import pack
+from vitspeech.data.storage.pack import pack
 from vitspeech.data.storage.packed import Pack
 from vitspeech.data.tables import to_text
 from vitspeech.errors import InputError
@@ -111,7 +111,7 @@ def tensors(value) -> list:
     return [part for item in value for part in (item if isinstance(item, tuple) else (item,))]
 
 
-def batches(data: InMemoryData) -> list[list]:
+def batches(data: DataModule) -> list[list]:
     """The batches of an epoch of training, of validation and of test."""
     data.setup("fit")
     loaders = (data.train_dataloader(), data.val_dataloader(), data.test_dataloader())
@@ -205,14 +205,14 @@ def test_a_model_is_tested_on_a_pack_in_place_of_the_folder_that_it_was_made_of(
     folder, whole = packed(kind, tmp_path / "pack"), kind()
     arguments = {name: value for name, value in kind.keywords.items() if name != "batch"}
     card = {"class_path": f"vitspeech.{kind.func.__name__}", "init_args": arguments}
-    data = build_data(card, InMemoryData, str(folder))
+    data = build_data(card, DataModule, str(folder))
     assert data.item_names() == whole.item_names()
     batches = [tensors(batch) for batch in data.test_dataloader()]
     same([tensors(batch) for batch in whole.test_dataloader()], batches)
     if "image" in arguments:
         arguments["image"] = 24
         with pytest.raises(InputError, match="was packed with image=16; the config asks for 24"):
-            build_data(card, InMemoryData, str(folder)).test_dataloader()
+            build_data(card, DataModule, str(folder)).test_dataloader()
 
 
 @pytest.mark.parametrize("storage", ["memory", "files"])

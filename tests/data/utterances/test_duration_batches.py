@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitspeech.data.utterances.duration_batches import DurationBatches, padding_in_random_order
+from vitspeech.data.utterances.recorded import DurationBatches, padding_in_random_order
 from vitspeech.errors import InputError
 
 DURATIONS = 1 + 14 * torch.rand(700, generator=torch.Generator().manual_seed(1)) ** 0.5

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 import torch
 
-from vitspeech.checkpoint.card_data import card_data
+from vitspeech.checkpoint.card_dataset import card_data
 from vitspeech.data.utterances.librispeech import LibriSpeech
 from vitspeech.data.utterances.module import CHARACTERS
 from vitspeech.errors import InputError

@@ -10,7 +10,7 @@ import yaml
 from running import one_line
 
 import vitspeech
-from vitspeech.training.cli import TrainingCLI
+from vitspeech.training.train import TrainingCLI
 
 SAID = "THE QUICK BROWN FOX JUMPS OVER A LAZY DOG"
 
@@ -33,7 +33,7 @@ def run(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("corpus")
     write(root, "mini", range(10, 16))
     network = {
-        "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16, "mels": 20, "stride": 2}},
+        "tokens": {"class_path": "vitspeech.SpeechFrontend", "init_args": {"width": 16, "mels": 20, "stride": 2}},
         "encoder": {"depth": 2, "heads": 2, "left": 4, "right": 1, "convolution": 3},
     }
     data = {"root": str(root), "train": ["mini"], "units": "pieces", "vocab_size": 32, "batch_s": 6}

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitspeech.data.files import sha256
 from vitspeech.data.utterances.manifest import Utterance, check_utterance, read_manifest, write_manifest
+from vitspeech.files import sha256
 
 
 def utterance(*said, samples=20_011, noise=("fan", 0), snr_db=120.0):

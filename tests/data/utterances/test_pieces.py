@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from vitspeech.data.utterances.pieces import WORD_START, Pieces
-from vitspeech.decoding.units import to_text
+from vitspeech.data.utterances.subwords import WORD_START, Pieces
+from vitspeech.decoding.vocabulary import to_text
 from vitspeech.errors import InputError
 
 LINES = ["low lower lowest", "new newer newest", "wide wider widest"] * 3

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from vitspeech.data.utterances.manifest import check_utterance
-from vitspeech.data.utterances.sampling import UtteranceSampler
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
+from vitspeech.data.utterances.word_sequences import UtteranceSampler
 
 SPLITS = ("train", "validation", "test")
 CLIPS_OF = {"anna": 23, "ben": 11, "cleo": 5, "dora": 3, "emil": 1}  # in training; each split has speakers of its own

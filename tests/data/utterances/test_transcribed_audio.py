@@ -13,8 +13,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from vitspeech.checkpoint.card_data import card_data
-from vitspeech.checkpoint.folder import load
+from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.model import load
 from vitspeech.data.audio.synthesis import Voice, synthesize
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.utterances import recorded, transcribed_audio
@@ -24,8 +24,8 @@ from vitspeech.data.utterances.module import CHARACTERS
 from vitspeech.data.utterances.transcribed_audio import TranscribedAudio
 from vitspeech.errors import InputError
 from vitspeech.tasks import Recognition
-from vitspeech.tasks.utterance_task import length_groups
-from vitspeech.training.cli import TrainingCLI
+from vitspeech.tasks.task import length_groups
+from vitspeech.training.train import TrainingCLI
 
 PLAIN = SequenceAugment(snr_db=(100, 100), speed=0, gain_db=0)  # noise of less than a step of 16 bits
 
@@ -495,7 +495,7 @@ def config(tmp_path_factory):
     listing(root, "test", *rows[2::3])
     tokens = {"width": 16, "mels": 40, "stem": "convolutional", "stride": 2}
     network = {
-        "tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": tokens},
+        "tokens": {"class_path": "vitspeech.SpeechFrontend", "init_args": tokens},
         "encoder": {"depth": 1, "heads": 2},
     }
     settings = {
@@ -545,7 +545,7 @@ def test_a_run_is_a_function_of_its_seed(config, run, tmp_path):
 
 
 def test_labeling_without_times_is_refused(config, tmp_path):
-    network = {"tokens": {"class_path": "vitspeech.SpeechTokens", "init_args": {"width": 16}}}
+    network = {"tokens": {"class_path": "vitspeech.SpeechFrontend", "init_args": {"width": 16}}}
     settings = yaml.safe_load(config.read_text())
     network["encoder"] = {"depth": 1, "heads": 2}
     labeler = {"class_path": "vitspeech.SpeechLabeler", "init_args": network}

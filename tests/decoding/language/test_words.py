@@ -13,9 +13,8 @@ from torch.nn import functional as F
 from vitspeech.decoding.ctc import PrefixBeamSearch
 from vitspeech.decoding.language.kneser_ney import estimate
 from vitspeech.decoding.language.ngrams import UNKNOWN
-from vitspeech.decoding.language.scores import UnitScores, new_scores
-from vitspeech.decoding.language.words import UNKNOWN_COST, WordScores
-from vitspeech.decoding.units import to_text
+from vitspeech.decoding.language.scores import UNKNOWN_COST, UnitScores, WordScores, new_scores
+from vitspeech.decoding.vocabulary import to_text
 
 WORDS = ["a", "ab", "ba", "never"]
 MODEL = estimate([[0, 1, 0], [2, 1, 0], [1], [2]], WORDS, 3, kind="words", has_unknown=True)

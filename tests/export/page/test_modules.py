@@ -11,7 +11,7 @@ from speech_page import CTC, SAMPLE, TRUNCATED, model, noise, run, wav, whole
 from vitspeech.decoding.ctc import GreedySearch
 from vitspeech.decoding.keywords import KeywordDecoder
 from vitspeech.decoding.spotting_settings import SpottingSettings
-from vitspeech.plots.attention_maps import forward_with_attention
+from vitspeech.plots.attention import forward_with_attention
 
 RECORDINGS = {
     "words": (TRUNCATED, SAMPLE.read_bytes()),

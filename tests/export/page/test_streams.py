@@ -10,7 +10,7 @@ import vitspeech
 from vitspeech.inference.label_stream import LABEL_PROBABILITY
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.metrics.word_times import words_of
-from vitspeech.plots.attention_maps import forward_with_attention
+from vitspeech.plots.attention import forward_with_attention
 
 
 def shown(page, name):

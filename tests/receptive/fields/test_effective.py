@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier
 from vitspeech.receptive.fields import effective
 from vitspeech.receptive.fields.effective import effective_fields
@@ -364,7 +364,7 @@ def test_the_network_is_left_as_it_was():
 
 def recognizer(left, right, *, stem="convolutional", stride=2, depth=3):
     torch.manual_seed(0)
-    tokens = SpeechTokens(8, mels=5, stem=stem, stride=stride)
+    tokens = SpeechFrontend(8, mels=5, stem=stem, stride=stride)
     return (
         SpeechClassifier(3, tokens, encoder={"depth": depth, "heads": 2, "left": left, "right": right})
         .eval()

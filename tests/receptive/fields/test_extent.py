@@ -10,9 +10,8 @@ from math import inf, nan, sqrt
 import pytest
 import torch
 
-from vitspeech.receptive.comparison import Plan
+from vitspeech.receptive.compare import Plan
 from vitspeech.receptive.differences import difference
-from vitspeech.receptive.estimates import Estimate
 from vitspeech.receptive.fields.extent import (
     extent,
     extent_in_frequency,
@@ -22,6 +21,7 @@ from vitspeech.receptive.fields.extent import (
 )
 from vitspeech.receptive.fields.field import Field
 from vitspeech.receptive.fields.theoretical import Span
+from vitspeech.receptive.statistics import Estimate
 
 
 def around(places, *, half=5, apart=0.0, side=inf):

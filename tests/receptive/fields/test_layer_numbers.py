@@ -11,12 +11,11 @@ from tiny import ROOT
 from torch import nn
 
 from vitspeech import checkpoint
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, ViT
-from vitspeech.receptive.fields.default_layers import default_layers
 from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
 from vitspeech.receptive.fields.layer_numbers import layer_numbers
-from vitspeech.receptive.fields.layers import INPUT, Layer
+from vitspeech.receptive.fields.layers import INPUT, Layer, default_layers
 
 PIXELS, MEL = Layer(INPUT), Layer("tokens.log_mel", "mel")
 
@@ -27,7 +26,7 @@ def noise(*shape):
 
 def recognizer(left, right, **options):
     torch.manual_seed(0)
-    tokens = SpeechTokens(8, mels=5, stride=3, **options)
+    tokens = SpeechFrontend(8, mels=5, stride=3, **options)
     return (
         SpeechClassifier(3, tokens, encoder={"depth": 2, "heads": 2, "left": left, "right": right})
         .eval()

@@ -9,13 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from vitspeech.frontends import SpeechTokens
-from vitspeech.models import SpeechClassifier, WindowMLP
-from vitspeech.receptive.fields.default_layers import default_layers
+from vitspeech.encoders import RecurrentEncoder, WindowMLP
+from vitspeech.frontends import SpeechFrontend
+from vitspeech.models import SpeechClassifier
 from vitspeech.receptive.fields.effective import effective_fields
-from vitspeech.receptive.fields.layers import INPUT, Layer
+from vitspeech.receptive.fields.layers import INPUT, Layer, default_layers
 from vitspeech.receptive.fields.theoretical import read_graph
-from vitspeech.recurrence import RecurrentEncoder
 
 MEL = Layer("tokens.log_mel", "mel")
 ENCODERS = {
@@ -34,7 +33,7 @@ def noise(*shape):
 
 def speech_network(kind):
     torch.manual_seed(0)
-    return SpeechClassifier(3, SpeechTokens(8, mels=5, stride=2), ENCODERS[kind](8)).eval().requires_grad_(False)
+    return SpeechClassifier(3, SpeechFrontend(8, mels=5, stride=2), ENCODERS[kind](8)).eval().requires_grad_(False)
 
 
 @pytest.mark.parametrize("kind", ENCODERS)

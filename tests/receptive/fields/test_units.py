@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from vitspeech.receptive.fields.effective import effective_fields
+from vitspeech.receptive.fields.effective import central_units, effective_fields, symmetric
 from vitspeech.receptive.fields.layers import Layer
-from vitspeech.receptive.fields.units import central_units, symmetric
 
 
 def even_grid(count, size):

@@ -16,8 +16,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.text import Text
 
 from vitspeech.frontends.log_mel import LogMel
-from vitspeech.receptive.comparison import Result, State
-from vitspeech.receptive.estimates import Estimate
+from vitspeech.receptive.compare import Result, State
 from vitspeech.receptive.fields.extent import measure_image, measure_time
 from vitspeech.receptive.fields.field import Field, LayerFields
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
@@ -30,6 +29,7 @@ from vitspeech.receptive.figures.pictures import draw_fields, image_figures
 from vitspeech.receptive.figures.speech import speech_figures
 from vitspeech.receptive.heads.measures import HeadMeasures
 from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy
+from vitspeech.receptive.statistics import Estimate
 from vitspeech.receptive.subjects import Subject
 
 SIDE, FRAMES, MELS, HOP_MS = 11, 29, 7, 8.0

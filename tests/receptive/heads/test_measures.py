@@ -12,7 +12,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from vitspeech.attention import attention_from_convolution, window_mask
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, ViT
 from vitspeech.receptive.heads.measures import (
     ConvolutionLikeness,
@@ -276,7 +276,7 @@ def test_rows_of_relu_attention_are_divided_by_their_sum_before_the_likeness():
 
 def test_truncated_speech_is_measured_by_its_window():
     torch.manual_seed(0)
-    tokens = SpeechTokens(22, mels=20, stride=3)
+    tokens = SpeechFrontend(22, mels=20, stride=3)
     network = SpeechClassifier(7, tokens, {"depth": 2, "heads": 1, "left": 5, "right": [2, 0]}).eval()
     for block in network.encoder.blocks:  # all scores are equal
         nn.init.zeros_(block.attention.query.weight)

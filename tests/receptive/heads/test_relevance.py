@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from vitspeech.attention import SelfAttentivePooling
-from vitspeech.frontends import SpeechTokens
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, TimmModel, ViT
 from vitspeech.receptive.heads.measures import class_tokens_of
 from vitspeech.receptive.heads.relevance import at_head, relevance, rollout, token_relevance
@@ -170,7 +170,7 @@ def test_averaged_tokens_count_alike():
 
 def test_speech_tokens_count_as_their_pooling_weighs_them():
     torch.manual_seed(0)
-    tokens = SpeechTokens(22, mels=20, stride=3)
+    tokens = SpeechFrontend(22, mels=20, stride=3)
     network = SpeechClassifier(
         7, tokens, {"depth": 2, "heads": 1}, pooling=SelfAttentivePooling(22, hidden=5, hops=3)
     ).eval()

@@ -19,10 +19,10 @@ from vitspeech.attention import (
     attention_from_convolution,
     window_mask,
 )
-from vitspeech.frontends import SpeechTokens
+from vitspeech.encoders import RecurrentEncoder
+from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import CNN, SpeechClassifier, TimmModel, ViT
 from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights, scaled_dot_product
-from vitspeech.recurrence import RecurrentEncoder
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 
@@ -38,7 +38,7 @@ def vit(**options):
 
 def speech(**options):
     return made(
-        SpeechClassifier, 7, SpeechTokens(22, mels=20, stride=3), **nested(**{"depth": 2, "heads": 1} | options)
+        SpeechClassifier, 7, SpeechFrontend(22, mels=20, stride=3), **nested(**{"depth": 2, "heads": 1} | options)
     )
 
 
@@ -303,7 +303,7 @@ def test_other_networks_of_timm_are_refused_with_the_reason(name, options, reaso
 
 
 def test_the_hops_of_a_pooling_are_no_attention_between_tokens():
-    tokens, pooling = SpeechTokens(22, mels=20, stride=3), SelfAttentivePooling(22, hops=3)
+    tokens, pooling = SpeechFrontend(22, mels=20, stride=3), SelfAttentivePooling(22, hops=3)
     network = made(SpeechClassifier, 7, tokens, RecurrentEncoder(22, 1), pooling=pooling)
     with pytest.raises(NotRecomputable, match=r"^SpeechClassifier has no attention layer"), attention_weights(network):
         network(drawn(2, 9000))

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from vitspeech.receptive.comparison import Plan, compare
+from vitspeech.receptive.compare import Plan, compare
 from vitspeech.receptive.differences import MIXED, MODELS, SIZE, TRAINING, difference, pairs
 from vitspeech.receptive.figures.examples import unit_times_ms
 from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vitspeech.attention.relative import distances, skew, unskew
+from vitspeech.attention.positions import distances, skew, unskew
 from vitspeech.attention.windowed.blocks import BLOCK, SCORES_AT_ONCE, WIDE_AT_ONCE, Buffers, Part, Piece, parts, pieces
 
 BUFFERS = Buffers()

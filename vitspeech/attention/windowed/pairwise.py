@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vitspeech.attention.dense import attend_pairs
 from vitspeech.attention.masks import window_mask
-from vitspeech.attention.relative import RelativePositions
+from vitspeech.attention.positions import RelativePositions
 from vitspeech.attention.scores import Score
 from vitspeech.attention.windowed.blocks import BLOCK
 

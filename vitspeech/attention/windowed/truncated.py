@@ -11,7 +11,7 @@ from torch import Tensor
 from vitspeech.attention.dense import attend_dense, attend_fused
 from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_padding, window_counts, window_mask
-from vitspeech.attention.relative import RelativePositions
+from vitspeech.attention.positions import RelativePositions
 from vitspeech.attention.scores import NORMALIZERS, ScaledDot, Score, named
 from vitspeech.attention.windowed import flex, pairwise
 from vitspeech.attention.windowed.blocks import BLOCK

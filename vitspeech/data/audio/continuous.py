@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from vitspeech.data.audio.reading import ENDINGS, SAMPLE_RATE_HZ, read_audio
-from vitspeech.data.files import files_below
 from vitspeech.data.splits import percentage, relative_name, speaker_in_name
-from vitspeech.documents import read_text
 from vitspeech.errors import InputError
+from vitspeech.files import files_below, read_text
 
 TRANSCRIPTS = ".trans.txt"  # each line has the name of a recording in the same folder and what is said in it
 SPLITS = {"validation": (0, 20), "test": (20, 50)}  # per cent of the speakers; the others are for training

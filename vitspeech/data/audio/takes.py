@@ -17,7 +17,7 @@ from vitspeech.data.audio.reading import CLIPPED_FRACTION, CLIPPED_SAMPLES, FULL
 from vitspeech.data.splits import NO_HASH
 from vitspeech.data.utterances.word_clips import FRAME, HOP, word_span
 from vitspeech.errors import InputError
-from vitspeech.writing import replacing
+from vitspeech.files import replacing
 
 SHORTEST_WORD_S = 0.2  # of a take; shorter sounds are usually clicks
 EDGE_S = 0.03  # a word that begins or ends so near the edge of the take is probably cut

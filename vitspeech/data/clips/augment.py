@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitspeech.data.clips.household import household
-from vitspeech.data.clips.noise import rms, stretches, synthesize, uniform
+from vitspeech.data.clips.noise import household, rms, stretches, synthesize, uniform
 from vitspeech.data.clips.rooms import check_room, reverberate
 from vitspeech.errors import check_number, check_range
 

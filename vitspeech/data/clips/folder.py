@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from vitspeech.data.audio.listing import read_rows
 from vitspeech.data.audio.reading import ENDINGS, audio_files, read_audio, some_names
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.silence import NOISE
+from vitspeech.data.listing import read_rows
 from vitspeech.data.splits import hashed_splits, percentage, relative_name, speaker_in_name, split_at
 from vitspeech.errors import InputError
 
@@ -63,7 +63,7 @@ class AudioFolder(WaveformData):
         batch: Clips of an optimizer step, on all devices together.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
+        **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Raises:
         FileNotFoundError: If `root` does not exist or has no word folders, or a recording listed in a CSV file is
@@ -114,7 +114,7 @@ class AudioFolder(WaveformData):
         recordings = self.splits[split] = [self.splits[split][place] for place in places]
         indices = {label: index for index, label in enumerate(self.labels)}
         labels = torch.tensor([indices[item.label] for item in recordings])
-        return Items(clips, labels, known_speakers(recordings))
+        return TensorItems(clips, labels, known_speakers(recordings))
 
     def item_names(self) -> dict[str, list[str]]:
         if self.pack is not None:

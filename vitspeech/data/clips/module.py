@@ -12,22 +12,22 @@ import torch
 from torch import Tensor
 
 from vitspeech.data.audio.reading import LONGEST_S, SAMPLE_RATE_HZ, check_audio, read_clip, read_clips, read_fitted
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.module import FILES, TEST, InMemoryData, check_augment
+from vitspeech.data.module import FILES, TEST, DataModule, check_augment
 from vitspeech.data.storage.broken import decodes, readable_files
 from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import check_number
 
 
-class WaveformData(InMemoryData):
+class WaveformData(DataModule):
     """A set of clips of one length, at 16 kHz, with one label each.
 
     A data set of your own is a subclass that sets `labels` and implements `read`. In `mine.py`::
 
         import torch
-        from vitspeech.data import Items, WaveformData
+        from vitspeech.data import TensorItems, WaveformData
 
         class Pitch(WaveformData):
             labels = ["low", "high"]
@@ -39,7 +39,7 @@ class WaveformData(InMemoryData):
                 hertz = 200 + 600 * labels[:, None]
                 seconds = torch.arange(self.samples) / self.sample_rate_hz
                 clips = 8000 * torch.sin(2 * torch.pi * hertz * (seconds + torch.rand(count, 1, generator=generator)))
-                return Items(clips.to(torch.int16), labels)
+                return TensorItems(clips.to(torch.int16), labels)
 
     `read` must return the same items whenever it is called. The config names the class,
     `data: {class_path: mine.Pitch, init_args: {seconds: 0.5, augment: {noise_prob: 0}}}`, here without noise, which may
@@ -52,7 +52,7 @@ class WaveformData(InMemoryData):
         batch: Clips of an optimizer step, on all devices together.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: The other arguments of `InMemoryData`: `storage`, `workers`, `broken`.
+        **storage: The other arguments of `DataModule`: `storage`, `workers`, `broken`.
 
     Attributes:
         samples: Length of a clip in samples, N.
@@ -85,10 +85,10 @@ class WaveformData(InMemoryData):
     def preprocessing(self) -> dict[str, Any]:
         return {"sample_rate_hz": self.sample_rate_hz, "seconds": self.seconds}
 
-    def packed(self, split: str) -> Items:
+    def packed(self, split: str) -> TensorItems:
         """The clips of a split from the pack; speakers are needed in evaluation only."""
         speakers = None if split == "train" else self.pack.speakers(split)
-        return Items(self.pack.rows(split), self.pack.item_labels(split), speakers)
+        return TensorItems(self.pack.rows(split), self.pack.item_labels(split), speakers)
 
     def clips_of(self, files: Sequence[Path], split: str) -> tuple[Tensor | FileRows, list[int]]:
         """The clips of files, held in memory or not as `storage` says.

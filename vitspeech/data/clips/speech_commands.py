@@ -12,7 +12,7 @@ from torchaudio.datasets import SPEECHCOMMANDS
 from tqdm import tqdm
 
 from vitspeech.data.audio.reading import read_clip
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.silence import (
@@ -30,8 +30,8 @@ from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.data.storage.rows import JoinedRows
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
-from vitspeech.documents import read_text
 from vitspeech.errors import InputError, check_number
+from vitspeech.files import read_text
 
 FOLDER, URL = "SpeechCommands", "speech_commands_v0.02"
 WORDS = tuple(
@@ -63,7 +63,7 @@ class SpeechCommands(WaveformData, WordSource):
         download: Download the data set into `root` if it is missing.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
+        **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Raises:
         InputError: If a word is not in the data set or is given twice, `unknown` or `silence` is negative, a word's
@@ -135,7 +135,7 @@ class SpeechCommands(WaveformData, WordSource):
             clips = torch.cat((clips, cuts)) if isinstance(clips, Tensor) else JoinedRows(clips, cuts)
             labels += [self.labels.index(SILENCE)] * len(cuts)
             speakers += recordings  # cuts of one recording resemble each other as clips of one speaker do
-        return Items(clips, torch.tensor(labels), speakers)
+        return TensorItems(clips, torch.tensor(labels), speakers)
 
     def select(self, split: str) -> tuple[list[Path], list[Path]]:
         """The files of the split's clips of words, and of those labeled `unknown`."""

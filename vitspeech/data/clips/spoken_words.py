@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, fit_length
 from vitspeech.data.audio.synthesis import SPLITS, Synthesizer, Voice, draw_voice
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.noise import pink_noise
@@ -94,7 +94,7 @@ class SpokenWords(WaveformData, WordSource):
         words = torch.stack([fit_length(sound, self.samples) for sound in sounds])
         clips = torch.cat((words, noise_clips(silence_count, self.samples, split, generator)))
         speakers = [speaker(voice) for voice in voices] + ["hiss"] * silence_count
-        return Items(clips, torch.tensor(labels + [len(self.labels) - 1] * silence_count), speakers)
+        return TensorItems(clips, torch.tensor(labels + [len(self.labels) - 1] * silence_count), speakers)
 
     def extra_count(self, label: str, word_count: int) -> int:
         """The number of clips labeled `unknown` or `silence`."""

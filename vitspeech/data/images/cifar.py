@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import Dataset
 from torchvision.datasets import CIFAR10, CIFAR100
 
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.downloads import downloading
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
@@ -41,7 +41,7 @@ class Cifar(ImageData):
         download: Download the data set into `root` if it is missing.
         augment: Augmentation of training images; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: Arguments of `InMemoryData`: `storage` (`memory` or a pack), `workers`, `broken`.
+        **storage: Arguments of `DataModule`: `storage` (`memory` or a pack), `workers`, `broken`.
 
     Raises:
         InputError: If `classes` is neither 10 nor 100.
@@ -110,7 +110,7 @@ class Cifar(ImageData):
             train, validation = split_indices(len(labels), self.validation_count)
             indices = train if split == "train" else validation
             images, labels = images[indices], labels[indices]
-        return Items(images.contiguous(), labels)
+        return TensorItems(images.contiguous(), labels)
 
     def official_split(self, split: str) -> CIFAR10:
         """Read the official training or test batches with torchvision."""

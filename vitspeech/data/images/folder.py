@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.reading import ENDINGS, check_picture, decode_picture, read_picture
@@ -37,7 +37,7 @@ class ImageFolder(ImageData):
         batch: Pictures of an optimizer step, on all devices together.
         augment: Augmentation of training pictures; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
+        **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Raises:
         FileNotFoundError: If `root` does not exist or has no class folders.
@@ -136,18 +136,18 @@ class ImageFolder(ImageData):
             self.splits[split] = files, labels
         if in_files:
             self.workers = self.reading_workers
-            return Items(PictureRows(files, self.read_file, replace=split != TEST), labels)
+            return TensorItems(PictureRows(files, self.read_file, replace=split != TEST), labels)
         progress = tqdm(files, desc=f"reading {split}", leave=False, disable=len(files) < 500 or None)
-        return Items(torch.stack([self.read_file(file) for file in progress]), labels)
+        return TensorItems(torch.stack([self.read_file(file) for file in progress]), labels)
 
     @property
     def read_file(self) -> Callable[[Path], Tensor]:
         """Reads a picture's file."""
         return partial(read_picture, side=self.image)
 
-    def packed(self, split: str) -> Items:
+    def packed(self, split: str) -> TensorItems:
         rows = self.pack.rows(split, partial(decode_picture, side=self.image))
-        return Items(rows, self.pack.item_labels(split))
+        return TensorItems(rows, self.pack.item_labels(split))
 
 
 def class_folders(folder: Path) -> list[Path]:

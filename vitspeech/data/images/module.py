@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.augment import Augment
-from vitspeech.data.module import InMemoryData, check_augment
+from vitspeech.data.module import DataModule, check_augment
 
 
-class ImageData(InMemoryData):
+class ImageData(DataModule):
     """A set of square RGB images with one label each.
 
     A data set of your own is a subclass that sets `labels` and `image` and implements `read`. In `mine.py`::
 
         import torch
-        from vitspeech.data import ImageData, Items
+        from vitspeech.data import ImageData, TensorItems
 
         class Brightness(ImageData):
             labels = ["dark", "bright"]
@@ -32,7 +32,7 @@ class ImageData(InMemoryData):
                 labels = torch.arange(count) % 2
                 images = torch.randint(0, 150, (count, 3, 32, 32), generator=generator)
                 images += 100 * labels[:, None, None, None]
-                return Items(images.to(torch.uint8), labels)
+                return TensorItems(images.to(torch.uint8), labels)
 
     `read` must return the same items whenever it is called. The config names the class,
     `data: {class_path: mine.Brightness, init_args: {batch: 64}}`. A subclass with a constructor of its own also takes
@@ -43,7 +43,7 @@ class ImageData(InMemoryData):
         batch: Images of an optimizer step, on all devices together.
         augment: Augmentation of training images; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: The other arguments of `InMemoryData`: `storage`, `workers`, `broken`.
+        **storage: The other arguments of `DataModule`: `storage`, `workers`, `broken`.
 
     Attributes:
         image: Side of the images in pixels.
@@ -73,9 +73,9 @@ class ImageData(InMemoryData):
         images = self.augment.erase(self.normalize(self.augment.pixels(inputs)))
         return self.augment.mix(images, labels, len(self.labels))
 
-    def packed(self, split: str) -> Items:
+    def packed(self, split: str) -> TensorItems:
         """The images of a split from the pack."""
-        return Items(self.pack.rows(split), self.pack.item_labels(split))
+        return TensorItems(self.pack.rows(split), self.pack.item_labels(split))
 
     def normalize(self, inputs: Tensor) -> Tensor:
         """Convert uint8 pixels (B, C, N, N) to floats with about mean 0 and variance 1 per channel."""

@@ -1,6 +1,11 @@
-"""Reading image files: a picture of any size and mode as a square of uint8 RGB pixels."""
+"""Ignoring warnings while any of several threads reads files.
+
+Reading image files: a picture of any size and mode as a square of uint8 RGB pixels.
+"""
 
 import logging
+import threading
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -12,9 +17,34 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from pyarrow import Buffer
 from torch import Tensor
 
-from vitspeech.data.files import check_regular, find_files, walk_files
-from vitspeech.data.quiet import no_warnings
 from vitspeech.errors import InputError
+from vitspeech.files import check_regular, find_files, walk_files
+
+LOCK = threading.Lock()
+inside, silence = 0, warnings.catch_warnings()
+
+
+@contextmanager
+def no_warnings() -> Iterator[None]:
+    """Ignore warnings in the body, in all threads.
+
+    `warnings.catch_warnings` alone would restore, in one thread, the filters that another one has set.
+    """
+    global inside, silence
+    with LOCK:
+        if inside == 0:
+            silence = warnings.catch_warnings()
+            silence.__enter__()
+            warnings.simplefilter("ignore")
+        inside += 1
+    try:
+        yield
+    finally:
+        with LOCK:
+            inside -= 1
+            if inside == 0:
+                silence.__exit__(None, None, None)
+
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # it would print what the error of a broken TIFF says
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 from torchvision.io import write_png
 
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.errors import InputError, check_seed
@@ -62,7 +62,7 @@ class Shapes(ImageData):
         count = self.count if split == "train" else self.count // 5
         labels = torch.randint(0, len(LABELS), (count,), generator=generator)
         pictures = [draw(part, self.image, generator) for part in labels.split(500)]
-        return Items(torch.cat(pictures), labels)
+        return TensorItems(torch.cat(pictures), labels)
 
 
 def draw(labels: Tensor, side: int, generator: torch.Generator) -> Tensor:

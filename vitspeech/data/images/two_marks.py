@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.shapes import LABELS, SPLITS, contrasting_color, coverage, texture
@@ -74,7 +74,7 @@ class TwoMarks(ImageData):
         marks = place_marks(count, self.distance, self.image, generator)
         parts = (part.split(500) for part in marks)
         pictures = [draw(Marks(*part), self.image, generator) for part in zip(*parts, strict=True)]
-        return Items(torch.cat(pictures), marks.labels)
+        return TensorItems(torch.cat(pictures), marks.labels)
 
 
 class Marks(NamedTuple):

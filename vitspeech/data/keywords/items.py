@@ -1,21 +1,96 @@
-"""Training clips of keywords and of everything else; some are made anew for every batch.
+"""Sounds that are not keywords: halves of two keywords joined, a keyword cut in half, a piece of continuous speech.
+
+A network that has only heard whole words recognizes them by parts: "ha" is "happy", and "bed" plus "cat" is one of
+both.
+
+Shapes: N samples of a clip.
+
+Training clips of keywords and of everything else; some are made anew for every batch.
 
 Shapes: B batch, N samples of a clip, F clips that are kept, A samples of speech.
+
+Continuous speech by training speakers, to cut clips of `unknown` from.
+
+Shapes: A samples of speech.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
-from vitspeech.data.batches import Items
-from vitspeech.data.keywords.altered import half, join_halves, word_sized
+from vitspeech.data.audio.continuous import Speech, list_speech, read_without, speech_split
+from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
+from vitspeech.data.batches import TensorItems
+from vitspeech.errors import InputError
+
+FADE = 160  # samples, 10 ms at 16 kHz, at each cut
+
+
+def join_halves(first: numpy.ndarray, second: numpy.ndarray) -> numpy.ndarray:
+    """The first half of one word followed by the second half of another: int16 (N,), (N,) -> (N,)."""
+    joined = numpy.zeros_like(first)
+    middle = len(joined) // 2
+    beginning, ending = faded(first[: center(first)], end=True), faded(second[center(second) :], start=True)
+    beginning, ending = beginning[-middle:], ending[: len(joined) - middle]
+    joined[middle - len(beginning) : middle] = beginning
+    joined[middle : middle + len(ending)] = ending
+    return joined
+
+
+def half(clip: numpy.ndarray, keep_first: bool) -> numpy.ndarray:
+    """One half of a word at the edge of the clip, as in a window that the word enters or leaves: int16 (N,) -> (N,)."""
+    part = clip[: center(clip)] if keep_first else clip[center(clip) :]
+    cut = numpy.zeros_like(clip)
+    if keep_first:
+        cut[len(cut) - len(part) :] = part
+    else:
+        cut[: len(part)] = part
+    return cut
+
+
+def word_sized(speech: numpy.ndarray, generator: numpy.random.Generator) -> numpy.ndarray:
+    """A piece of speech as long as a word, cut where it is quietest, in the middle of a clip: int16 (N,) -> (N,).
+
+    It begins in the first quarter of the speech and lasts a fifth to three quarters of it.
+    """
+    frames = len(speech) // FADE
+    energy = numpy.square(speech[: frames * FADE].reshape(frames, FADE), dtype=numpy.int64).sum(1)
+    begin = int(energy[: frames // 4].argmin())
+    longest = begin + int(generator.integers(frames // 4, 3 * frames // 4 + 1))
+    shortest = begin + frames // 5
+    end = shortest + int(energy[shortest : max(longest, shortest + 1)].argmin())
+    piece = faded(speech[begin * FADE : end * FADE], start=True, end=True)
+    clip = numpy.zeros_like(speech)
+    first = (len(clip) - len(piece)) // 2
+    clip[first : first + len(piece)] = piece
+    return clip
+
+
+def center(clip: numpy.ndarray) -> int:
+    """The sample before and after which a clip has equal energy: the middle of the word."""
+    energy = numpy.square(clip, dtype=numpy.int64).cumsum()
+    return int(numpy.searchsorted(energy, energy[-1] / 2)) if energy[-1] else len(clip) // 2
+
+
+def faded(part: numpy.ndarray, *, start: bool = False, end: bool = False) -> numpy.ndarray:
+    """Fade a part of a clip in at its start or out at its end, where it was cut."""
+    part, length = part.astype(numpy.float32), min(FADE, len(part))
+    ramp = numpy.linspace(0, 1, length, dtype=numpy.float32)
+    if start:
+        part[:length] *= ramp
+    if end and length:
+        part[-length:] *= ramp[::-1]
+    return part.round().astype(numpy.int16)
+
 
 ALTERED, SPEECH, PIECE, SILENT = "altered", "speech", "piece", "silence"  # the kinds of clips that are made
 
 
-class KeywordItems(Items):
+class KeywordItems(TensorItems):
     """Clips in memory, followed by clips that are made for each batch from its seed.
 
     - `altered`: halves of two keywords joined, a keyword reversed, or half a keyword; labeled `unknown`.
@@ -76,3 +151,46 @@ class KeywordItems(Items):
         # Two halves of one word are that word.
         is_other = self.labels[first] != self.labels[second]
         return join_halves(clip, self.inputs[second].numpy()) if is_other else clip[::-1].copy()
+
+
+def training_speech(folder: Path) -> list[Speech]:
+    """The recordings of a folder of speech whose speakers are for training.
+
+    Raises:
+        FileNotFoundError, InputError: As `list_speech` does.
+        InputError: If no speaker is for training.
+    """
+    recordings = list_speech(folder)
+    if chosen := speech_split(recordings, "train"):
+        return chosen
+    count = len({item.speaker for item in recordings})
+    raise InputError(
+        f"{folder}: none of its speakers ({count}) falls into training (half of the speakers do); add speakers, or"
+        " name each file by its speaker, SPEAKER_nohash_NUMBER.wav"
+    )
+
+
+def read_speech(
+    folder: Path, recordings: Sequence[Speech], words: Sequence[str], *, least: int, most: int | None = None
+) -> Tensor:
+    """Read the stretches of recordings in which no keyword is said, one after another: int16 (A,).
+
+    Args:
+        folder: The folder of speech, for messages.
+        recordings: From `training_speech`.
+        words: The keywords.
+        least: Fewest samples A.
+        most: Most samples A; what follows is not read. `None` reads all.
+
+    Raises:
+        InputError: If there are fewer than `least`, or a recording cannot be read.
+    """
+    parts, total = [torch.empty(0, dtype=torch.int16)], 0
+    for item in tqdm(recordings, "reading speech", disable=len(recordings) < 100 or None, leave=False):
+        if most is not None and total >= most:
+            break
+        parts.append(read_without(item, words))
+        total += len(parts[-1])
+    if total < least:
+        raise InputError(f"{folder}: less than {least / SAMPLE_RATE_HZ:g} s of training speech without keywords")
+    return torch.cat(parts)[:most]

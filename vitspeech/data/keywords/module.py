@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from vitspeech.data.audio.continuous import Speech
 from vitspeech.data.audio.reading import fit_length, read_clips
 from vitspeech.data.audio.similar_words import check_words, spoken_negatives
-from vitspeech.data.batches import Items
+from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.folder import LabeledFile, warn_of_few, word_recordings
 from vitspeech.data.clips.module import WaveformData
@@ -28,8 +28,7 @@ from vitspeech.data.clips.silence import (
     replace_silence,
 )
 from vitspeech.data.clips.spoken_words import speaker, split_generator, synthesize_split
-from vitspeech.data.keywords.items import ALTERED, PIECE, SILENT, SPEECH, KeywordItems
-from vitspeech.data.keywords.speech import read_speech, training_speech
+from vitspeech.data.keywords.items import ALTERED, PIECE, SILENT, SPEECH, KeywordItems, read_speech, training_speech
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.errors import InputError, check_number
@@ -226,7 +225,7 @@ class Keywords(WaveformData):
         cuts, recordings = cut_silence(noises, split, max(round(self.shares[SILENCE] * keywords), 1), self.samples)
         parts = self.parts(files) if files else {}
         labels += [self.label_of(SILENCE)] * len(cuts)
-        return Items(torch.cat([*clips, cuts]), torch.tensor(labels), speakers + recordings, parts=parts)
+        return TensorItems(torch.cat([*clips, cuts]), torch.tensor(labels), speakers + recordings, parts=parts)
 
     def parts(self, files: Sequence[LabeledFile]) -> dict[str, list[int]]:
         """The items whose accuracy is reported besides: `unknown` words of training recordings, and `unheard` ones.

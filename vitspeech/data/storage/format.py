@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow
 
-from vitspeech.documents import parse_json, read_text
 from vitspeech.errors import InputError
+from vitspeech.files import parse_json, read_text
 
 FORMAT = 1
 PACK, NOISE = "pack.json", "noise.arrow"

@@ -121,7 +121,7 @@ def broken(file: Path, error: Exception) -> InputError:
 
 
 class PackedRows:
-    """Inputs of one shape from a pack; the `inputs` of `Items`.
+    """Inputs of one shape from a pack; the `inputs` of `TensorItems`.
 
     Args:
         shards: The inputs as bytes.

@@ -18,7 +18,7 @@ MOST_SKIPPED = 16  # where so many items in a row cannot be read, the disk is li
 
 
 class FileRows:
-    """Inputs of one shape, each read from its file when it is needed; the `inputs` of `Items`.
+    """Inputs of one shape, each read from its file when it is needed; the `inputs` of `TensorItems`.
 
     Args:
         files: The file of each row.

@@ -18,9 +18,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vitspeech.data.files import sha256, write_text
-from vitspeech.documents import parse_json, read_text
 from vitspeech.errors import InputError
+from vitspeech.files import parse_json, read_text, sha256, write_text
 
 CHECKSUMS = "SHA256SUMS"
 CHECKSUM_LINE = re.compile(r"^([0-9a-f]{64}) [ *](.+)$", re.MULTILINE)  # `sha256sum --binary` writes the asterisk

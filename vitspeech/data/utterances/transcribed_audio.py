@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from vitspeech.data.audio.listing import read_rows
 from vitspeech.data.clips.folder import hold_out, split_sources
+from vitspeech.data.listing import read_rows
 from vitspeech.data.splits import speaker_in_name
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.recorded import RecordedData
@@ -53,7 +53,7 @@ class TranscribedAudio(RecordedData):
             duration, so that there is less padding (`DurationBatches`).
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-        **storage: Arguments of `InMemoryData`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
+        **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
 
     Raises:
         FileNotFoundError: If `root`, its train.csv or a listed recording is missing.

@@ -1,4 +1,13 @@
-"""What a language model adds to the score of a prefix in a search (shallow fusion).
+"""What a language model of words adds to the score of a prefix whose units are characters or pieces of words.
+
+A word is scored when it is complete: by the space after it, or by the piece that begins the next one. The last word is
+scored as if it were complete wherever a hypothesis is asked for. A word that the language model does not know has the
+probability of <unk> and costs `UNKNOWN_COST` more, which a prefix pays at the first letter with which no word of the
+vocabulary begins. So hypotheses of the beam are told apart within words, too.
+
+Shapes: C classes of the search (C - 1 units and the blank).
+
+What a language model adds to the score of a prefix in a search (shallow fusion).
 
     score(prefix) = log p_CTC(prefix) + α log p_LM(prefix) + β |prefix|
 
@@ -9,15 +18,124 @@ prefix does not depend on what follows.
 Shapes: C classes of the search (C - 1 units and the blank).
 """
 
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy
 
 from vitspeech.decoding.language.ngrams import BEGIN, END, UNKNOWN, NgramModel
-from vitspeech.decoding.language.words import WordScores
-from vitspeech.decoding.units import kind_of
+from vitspeech.decoding.vocabulary import WORD_START, kind_of
 from vitspeech.errors import InputError
+
+UNKNOWN_COST = 10.0  # nats, times the weight
+CACHED_ROWS = 20_000
+
+
+class WordState(NamedTuple):
+    """A prefix, as far as it matters.
+
+    Args:
+        words: The state of the language model after the complete words.
+        begun: The letters of the word that is not complete.
+    """
+
+    words: int
+    begun: str
+
+
+class WordScores:
+    """Scores of a language model of words for a search whose units are characters or pieces.
+
+    Args:
+        model: The language model.
+        labels: The units of the search.
+        weight: α, the weight of the language model.
+        bonus: β, added for each word.
+
+    Raises:
+        InputError: If the units cannot spell any of the words, or there is no <unk>.
+    """
+
+    def __init__(self, model: NgramModel, labels: Sequence[str], weight: float, bonus: float = 0.0) -> None:
+        self.is_pieces = kind_of(labels) == "pieces"
+        self.words = sorted(set(model.vocabulary) - {BEGIN, END, UNKNOWN})
+        check_spelling(model, self.words, labels)
+        self.model, self.labels, self.weight, self.bonus = model, list(labels), weight, bonus
+        self.ends = [label.startswith(WORD_START) if self.is_pieces else label == " " for label in labels]
+        self.letters = [label.removeprefix(WORD_START) if self.is_pieces else label.strip() for label in labels]
+        self.start = WordState(model.start, "")
+        self.rows: dict[WordState, numpy.ndarray] = {}
+        self.costs: dict[str, numpy.ndarray] = {}
+
+    def row(self, state: WordState) -> numpy.ndarray:
+        """What each unit adds to the score of a prefix in this state: (C - 1,). Not to be changed."""
+        row = self.rows.get(state)
+        if row is None:
+            if len(self.rows) > CACHED_ROWS:
+                self.rows.clear()
+            row = numpy.where(self.ends, self.final(state) + self.cost(""), self.cost(state.begun))
+            self.rows[state] = row
+        return row
+
+    def cost(self, begun: str) -> numpy.ndarray:
+        """What each unit costs after the letters of a word, as more letters of the same word: (C - 1,)."""
+        cost = self.costs.get(begun)
+        if cost is None:
+            if len(self.costs) > CACHED_ROWS:
+                self.costs.clear()
+            becomes_unknown = numpy.zeros(len(self.labels), dtype=bool)
+            if self.is_beginning(begun):
+                becomes_unknown[:] = [not self.is_beginning(begun + letters) for letters in self.letters]
+            cost = self.costs[begun] = becomes_unknown * (-self.weight * UNKNOWN_COST)
+        return cost
+
+    def is_beginning(self, letters: str) -> bool:
+        """Whether a word of the vocabulary begins with these letters."""
+        place = bisect_left(self.words, letters)
+        return place < len(self.words) and self.words[place].startswith(letters)
+
+    def advance(self, state: WordState, unit: int) -> WordState:
+        """The state after one more unit."""
+        if not self.ends[unit]:
+            return WordState(state.words, state.begun + self.letters[unit])
+        words = self.model.advance(state.words, self.token(state.begun)) if state.begun else state.words
+        return WordState(words, self.letters[unit])
+
+    def final(self, state: WordState) -> float:
+        """What the word that was begun adds to the score if it is complete."""
+        if not state.begun:
+            return 0.0
+        token = self.token(state.begun)
+        score = self.weight * self.model.log_probability(state.words, token) + self.bonus
+        if token == self.model.index[UNKNOWN] and self.is_beginning(state.begun):  # else it was paid before
+            score -= self.weight * UNKNOWN_COST
+        return score
+
+    def token(self, word: str) -> int:
+        """The token of a word."""
+        return self.model.index.get(word, self.model.index[UNKNOWN])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"rows": {}, "costs": {}}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "WordScores":
+        return self  # the rows that it keeps change no result
+
+
+def check_spelling(model: NgramModel, words: Sequence[str], labels: Sequence[str]) -> None:
+    """Check that a language model of words fits a recognizer of characters or pieces.
+
+    Raises:
+        InputError: If it has no <unk>, or none of its words can be spelled.
+    """
+    if UNKNOWN not in model.index:
+        raise InputError(f"the language model has no {UNKNOWN}; one of words needs it for units that spell other words")
+    letters = set("".join(labels)) - {" ", WORD_START}
+    if not any(letters.issuperset(word) for word in words):
+        first = f"the first is {words[0]!r}" if words else "it has none"
+        raise InputError(f"the recognizer's units can spell no word of the language model; {first}")
+
 
 CACHED_BYTES = 64 * 2**20
 

@@ -20,8 +20,8 @@ import numpy
 import torch
 from torch import Tensor
 
-from vitspeech.receptive.estimates import Numbers, distinct_resamples, estimate
 from vitspeech.receptive.fields.field import Field
+from vitspeech.receptive.statistics import Numbers, distinct_resamples, estimate
 
 FRACTIONS = (0.2, 0.3, 0.5, 0.9, 0.99)
 CELLS = 1_000_000  # of resampled distributions measured at a time

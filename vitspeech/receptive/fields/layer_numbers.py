@@ -9,7 +9,6 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from vitspeech.receptive.estimates import Numbers
 from vitspeech.receptive.fields.effective import effective_fields
 from vitspeech.receptive.fields.extent import (
     Measure,
@@ -21,6 +20,7 @@ from vitspeech.receptive.fields.extent import (
 )
 from vitspeech.receptive.fields.field import Field, LayerFields
 from vitspeech.receptive.fields.layers import Layer
+from vitspeech.receptive.statistics import Numbers
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.autograd.graph import Node
 
 from vitspeech.attention import ConvolutionModule, MultiHeadAttention
+from vitspeech.encoders.window_mlp import Window
 from vitspeech.frontends import LinearPatches
 from vitspeech.frontends.frames import StackedFrames
-from vitspeech.models.window_mlp import Window
 from vitspeech.receptive.fields.graph import backward_order, inputs_of, node_of
 
 

@@ -5,7 +5,7 @@ The texts are generated from the results, so they stay true when the models chan
 
 from collections.abc import Callable, Sequence
 
-from vitspeech.receptive.comparison import Result, State
+from vitspeech.receptive.compare import Result, State
 from vitspeech.receptive.figures.visible import KEPT, OUTSIDE, quantity
 
 Value = Callable[[Result], float | None]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from vitspeech.receptive.comparison import Result
+from vitspeech.receptive.compare import Result
 from vitspeech.receptive.figures.layout import DEPTH, add_legend, draw_estimates, readable, subplots, with_styles
 
 

@@ -14,8 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from vitspeech.plots.style import DARK_GRAY, SeriesStyle
-from vitspeech.receptive.comparison import Result, State
-from vitspeech.receptive.estimates import Estimate
+from vitspeech.receptive.compare import Result, State
 from vitspeech.receptive.figures.layout import (
     DEPTH,
     REFERENCE,
@@ -33,6 +32,7 @@ from vitspeech.receptive.figures.layout import (
     subplots,
     with_styles,
 )
+from vitspeech.receptive.statistics import Estimate
 
 PARTS = (50, 90)  # % of the energy
 UNLIMITED = 1.7  # position of "∞", relative to the largest finite value

@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 
 from vitspeech.plots.style import GRAYSCALE, INVERTED_GRAYSCALE, VERMILION, plain
-from vitspeech.receptive.comparison import Result
+from vitspeech.receptive.compare import Result
 from vitspeech.receptive.examples import Example
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 from vitspeech.receptive.figures.layout import SMALL_FONT, WIDTH, CaptionedFigure, readable, with_styles, wrapped

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from vitspeech.plots.style import EMPTY_GRAY, ENERGY
-from vitspeech.receptive.comparison import Result
+from vitspeech.receptive.compare import Result
 from vitspeech.receptive.fields.field import Field
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 from vitspeech.receptive.figures.layout import SMALL_FONT, WIDTH, shortened, wrapped

@@ -11,7 +11,7 @@ from matplotlib.collections import PathCollection
 
 from vitspeech.plots.style import BLACK, SeriesStyle
 from vitspeech.plots.style import DEPTH as DEPTH_COLORS
-from vitspeech.receptive.comparison import Result
+from vitspeech.receptive.compare import Result
 from vitspeech.receptive.figures.layout import DEPTH, with_styles
 
 

@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from vitspeech.plots.style import DARK_GRAY, REFERENCE_GRAY, Dashes, SeriesStyle, plain, series_styles
-from vitspeech.receptive.comparison import Result, State
-from vitspeech.receptive.estimates import Estimate
+from vitspeech.receptive.compare import Result, State
+from vitspeech.receptive.statistics import Estimate
 
 STATES = {"trained": "-", "untrained": "--", "other size": ":"}
 DEPTH = "relative depth"

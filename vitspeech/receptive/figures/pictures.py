@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from vitspeech.plots.style import EMPTY_GRAY, MARKERS, SKY_BLUE, WHITE
-from vitspeech.receptive.comparison import Result
+from vitspeech.receptive.compare import Result
 from vitspeech.receptive.fields.extent import grid_of
 from vitspeech.receptive.fields.field import Field
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers

@@ -11,7 +11,7 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 
 from vitspeech.plots.style import DARK_GRAY, SKY_BLUE
-from vitspeech.receptive.comparison import Result
+from vitspeech.receptive.compare import Result
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 from vitspeech.receptive.figures import alt_text
 from vitspeech.receptive.figures.blocks import draw_blocks

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from vitspeech.plots.style import DARK_GRAY, HIGHLIGHT_GRAY, WHITE, SeriesStyle, plain
-from vitspeech.receptive.comparison import Result, State
+from vitspeech.receptive.compare import Result, State
 from vitspeech.receptive.figures.layout import REFERENCE, all_states, finite, place_legend, readable, subplots
 
 HEADING = 0.85  # height of a model's name above its states, in rows

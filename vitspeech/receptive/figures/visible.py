@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from vitspeech.plots.style import DARK_GRAY, SeriesStyle
-from vitspeech.receptive.comparison import Result
+from vitspeech.receptive.compare import Result
 from vitspeech.receptive.figures.layout import add_legend, readable, subplots, with_styles
 
 KEPT = 0.9

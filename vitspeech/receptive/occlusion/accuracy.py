@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from vitspeech.metrics.intervals import wilson_interval
-from vitspeech.receptive.estimates import Numbers, estimate, resampling_weights
 from vitspeech.receptive.occlusion.windows import REPLACEMENTS, WindowedInputs, distances
+from vitspeech.receptive.statistics import Numbers, estimate, resampling_weights
 
 ROUNDING = 1e-9  # far below the change of accuracy due to one input
 

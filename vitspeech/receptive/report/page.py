@@ -10,9 +10,9 @@ from typing import Any
 import jinja2
 from PIL import Image
 
-from vitspeech.data.files import write_csv, write_text
+from vitspeech.files import write_csv, write_text
 from vitspeech.provenance import provenance
-from vitspeech.receptive.comparison import Plan, Result
+from vitspeech.receptive.compare import Plan, Result
 from vitspeech.receptive.differences import Pair, pairs
 from vitspeech.receptive.fields.effective import UNITS
 from vitspeech.receptive.figures.examples import draw_examples

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from math import isfinite, isnan
 
-from vitspeech.receptive.comparison import Result, State
+from vitspeech.receptive.compare import Result, State
 from vitspeech.receptive.differences import MIXED, MODELS, SIZE, TRAINING, Difference, Pair, pairs
-from vitspeech.receptive.estimates import Estimate
 from vitspeech.receptive.figures.visible import OUTSIDE
 from vitspeech.receptive.report.table import length_unit
+from vitspeech.receptive.statistics import Estimate
 
 KEPT_OF = {"accuracy": "of the accuracy", "agreement": "agreement with its own predictions"}
 

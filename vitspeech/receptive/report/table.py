@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any
 
-from vitspeech.checkpoint.folder import finite
-from vitspeech.receptive.comparison import Result, State
+from vitspeech.checkpoint.model import finite
+from vitspeech.receptive.compare import Result, State
 from vitspeech.receptive.differences import MIXED, MODELS, SIZE, TRAINING, Pair
-from vitspeech.receptive.estimates import Numbers
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
+from vitspeech.receptive.statistics import Numbers
 
 COLUMNS = (
     *("model", "trained", "size", "layer", "depth", "of", "number", "value", "low", "high", "uniform", "unit", "note"),

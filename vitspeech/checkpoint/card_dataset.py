@@ -1,0 +1,128 @@
+"""Building the data set that a model's card names."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import vitspeech.data
+from vitspeech.checkpoint.card import check_arguments, is_class, shown
+from vitspeech.checkpoint.model import Model
+from vitspeech.data.module import DataModule
+from vitspeech.data.storage.format import PACK
+from vitspeech.data.utterances.subwords import Pieces
+from vitspeech.data.utterances.word_clips import WordSource
+from vitspeech.data.utterances.word_sequences import MANIFESTS, manifest_file
+from vitspeech.errors import InputError
+from vitspeech.trust import check_trusted, import_trusted, is_known
+
+USERS_OWN = {"root", "download", "workers", "storage", "broken", "speech"}  # arguments of data that a card never has
+
+FOLDERS = {"recordings", "train", "validation", "test"}  # arguments of data that name folders in its root
+
+
+def card_data(model: Model, root: str | None, changes: Mapping[str, Any] | None = None) -> DataModule:
+    """Build the data set that a model's card names, with its files under `root`.
+
+    A card names no folders, starts no download, and names manifests of the package, or files beside the model or in
+    `root`.
+
+    Args:
+        model: From `load`.
+        root: The folder of the data set that the user names; `None` is the default of the data set's class.
+        changes: Arguments of the data set in place of the card's, such as another test set.
+
+    Raises:
+        InputError: If the card names no data set, or one that is not of vitspeech and not in a module that the model
+            was loaded with trust in; if an argument is not one that a card has; or if its labels are not the model's.
+        FileNotFoundError: If there is no such manifest.
+    """
+    if "data" not in model.card:
+        raise InputError("the card names no data set")
+    description = model.card["data"]
+    description = {**description, "init_args": (description.get("init_args") or {}) | dict(changes or {})}
+    data = build_data(description, DataModule, root, model.trust)
+    if "merges" in model.preprocessing:  # the pieces are those of the model, whatever transcripts there are
+        data.labels, data.pieces = list(model.labels), Pieces(model.labels, model.preprocessing["merges"])
+    elif getattr(data, "learns_labels", False) and data.pack is None:  # likewise
+        data.labels = list(model.labels)
+    if getattr(data, "manifests", ()):
+        folders = [Path(folder) for folder in (model.folder, root) if folder is not None]
+        data.manifests = [find_manifest(name, folders) for name in data.manifests]
+    if list(data.labels) != list(model.labels):
+        names = sorted(set(data.labels) - set(model.labels)) or sorted(set(model.labels) - set(data.labels))
+        which = ", ".join(map(shown, names)) or "in their order"
+        raise InputError(f"classes of the data and of the model differ: {which}")
+    return data
+
+
+def is_inside(folder: Any) -> bool:
+    """Whether a folder's path is relative and has no `..`, so that it stays in its parent; true if it is no text."""
+    return not isinstance(folder, str) or not (Path(folder).is_absolute() or ".." in Path(folder).parts)
+
+
+def find_manifest(name: str, folders: Sequence[Path]) -> str:
+    """A manifest that a card names: one of the package as it is, or a file of that name in one of the folders.
+
+    Raises:
+        FileNotFoundError: If there is none.
+    """
+    if manifest_file(name).parent == MANIFESTS and "/" not in name:
+        return name
+    name = Path(name).name  # where it was in training does not matter, and a card must not name files elsewhere
+    for folder in folders:
+        file = folder / name
+        if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
+            return str(file)
+    places = " or ".join(map(str, folders))
+    raise FileNotFoundError(f"the card's manifest {name} is not in {places}; put it there, with its SHA256SUMS")
+
+
+def build_data(description: dict[str, Any], kind: type, root: str | None, trust: Sequence[str] = ()) -> Any:
+    """Build the data set, or the source of words of one, that a `class_path` and its `init_args` describe.
+
+    Args:
+        description: `class_path: vitspeech.NAME` or a class of a trusted module, and `init_args`.
+        kind: The class must be a subclass of it.
+        root: Folder of the files, or a pack of them; `None` is the class's default.
+        trust: Modules of the user's own whose code may run.
+
+    Raises:
+        InputError: If the class is not trusted or not of that kind, or needs a root and `root` is `None`.
+    """
+    class_path = description["class_path"]
+    package, _, name = class_path.rpartition(".")
+    if class_path.startswith("vitspeech."):
+        data_class = (
+            getattr(vitspeech.data, name) if package == "vitspeech" and name in vitspeech.data.__all__ else None
+        )
+    else:
+        check_trusted(class_path, trust)
+        data_class = None if is_known(class_path) else import_trusted(class_path, trust)
+    if not (isinstance(data_class, type) and issubclass(data_class, kind)):
+        raise InputError(f"the card's data {class_path!r} is not a data set (a subclass of {kind.__name__})")
+    arguments = dict(description.get("init_args") or {})
+    for argument, value in arguments.items():
+        if argument in USERS_OWN:
+            raise InputError(f"the card's data has {argument}={shown(value)}, which a card must not set")
+    for argument in arguments.keys() & FOLDERS:
+        value = arguments[argument]
+        if not all(map(is_inside, value if isinstance(value, list) else [value])):
+            raise InputError(f"the card's data has {argument}={shown(value)}, not a folder in --data")
+    if "source" in arguments:
+        if not is_class(arguments["source"]):
+            raise InputError(f"the card's source={shown(arguments['source'])} has no class_path")
+        arguments["source"] = build_data(arguments["source"], WordSource, root, trust)
+    if class_path.startswith("vitspeech."):
+        check_arguments(data_class, arguments)
+    parameter = inspect.signature(data_class).parameters.get("root")
+    if parameter is not None:
+        if root is None and parameter.default is parameter.empty:
+            raise InputError(f"name the folder of the data with --data: {name} has no default")
+        arguments["root"] = root
+        if root is not None and issubclass(data_class, DataModule) and (Path(root) / PACK).is_file():
+            arguments["storage"] = root
+    try:
+        return data_class(**arguments)
+    except TypeError as error:  # unknown arguments
+        raise InputError(f"the card's data {class_path}: {error}") from error

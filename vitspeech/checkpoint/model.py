@@ -1,0 +1,297 @@
+"""A released model: a folder with weights, configuration and card, loaded without unpickling anything.
+
+NAME/model.safetensors   the weights
+NAME/config.yaml         task, network, labels, preprocessing
+NAME/card.json           data, split, metrics, seeds, commit, hardware, minutes, settings of a spotter, sha256 of the
+                         two files above
+"""
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from vitspeech.checkpoint.build import (
+    build_bounded,
+    check_classes,
+    check_output,
+    check_sizes,
+    check_weights,
+    load_weights,
+)
+from vitspeech.checkpoint.card import FORMAT, check_card, check_config, check_numbers, upgraded_config, upgraded_weights
+from vitspeech.checkpoint.hub import CARD, CONFIG, WEIGHTS, fetch, on_hub
+from vitspeech.checkpoint.leakage import TRAINING_ITEMS
+from vitspeech.data.utterances.manifest import CHECKSUMS, add_checksum, read_checksums
+from vitspeech.decoding.spotting_settings import SpottingSettings, check_thresholds, read_settings
+from vitspeech.errors import InputError
+from vitspeech.files import read_json, read_yaml, sha256, sync
+from vitspeech.trust import check_config as check_trust
+from vitspeech.trust import import_modules
+
+RUN_FILES = (  # what a run says about training and errors; a model has some of them
+    *("learning_curves.png", "confusion_matrix.png", "classes.csv", "errors.txt", "speakers.csv", "lengths.csv"),
+    *("errors.png", "cross_attention.png", "masked_speech.png", TRAINING_ITEMS),
+)
+OF_MODEL = {WEIGHTS, CONFIG, CARD, "README.md", CHECKSUMS, *RUN_FILES}  # replaced or removed with the model
+HALF = "float16"  # of a card's `weights`: parameters are stored in half precision, and computed with in single
+
+
+@dataclass
+class Model:
+    """A network with everything needed to run it on a file: labels, preprocessing, card.
+
+    Args:
+        network: In evaluation mode.
+        labels: The name of each class or unit, in the order of the logits.
+        preprocessing: For images `image` (side in pixels), `mean` and `std` (per channel, for values in 0..1); for
+            audio `sample_rate_hz`, and `seconds` (length of a clip) or `units` (pieces have `merges`, too); for symbols
+            `symbols`, their names.
+        card: Where the network comes from and how good it is: data, split, metrics and so on.
+        config: The network's `class_path` and `init_args`.
+        task: Class path of the task that evaluates it, and in general trained it.
+        trust: The user's own modules whose classes it may use; see `load`.
+        folder: Where it was loaded from.
+    """
+
+    network: nn.Module
+    labels: list[str]
+    preprocessing: dict[str, Any]
+    card: dict[str, Any]
+    config: dict[str, Any]
+    task: str = "vitspeech.Classification"
+    trust: Sequence[str] = ()
+    folder: Path | None = None
+
+    @property
+    def spotting(self) -> SpottingSettings | None:
+        """The settings of its keyword decoder on its card, which `vitspeech tune` writes."""
+        return read_settings(self.card["spotting"]) if "spotting" in self.card else None
+
+
+def save(
+    model: Model, folder: str | Path, manifests: Sequence[str | Path] = (), reports: Sequence[str | Path] = ()
+) -> None:
+    """Write a released model, replacing the one in `folder`. If it fails, `folder` is unchanged.
+
+    Files of your own in `folder` stay, such as those of a git repository.
+
+    Args:
+        model: The model.
+        folder: Where to write it.
+        manifests: Manifests of your own that its card names, which are copied into the folder.
+        reports: Files of its run that are copied into the folder, too; see `RUN_FILES`.
+
+    Raises:
+        FileExistsError: If `folder` holds something else.
+    """
+    folder = Path(os.path.realpath(folder))  # behind a link, the model is replaced and not the link
+    if folder.exists() and not (folder / CARD).exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder}: is not empty and not a released model; name another folder")
+    draft, before = beside(folder, "draft"), beside(folder, "before")
+    if before.exists() and not folder.exists():
+        before.rename(folder)  # left by a process that was killed between the two renames below
+    for leftover in (draft, before):
+        shutil.rmtree(leftover, ignore_errors=True)
+    draft.mkdir(parents=True)
+    # Copies: safetensors refuses tensors that share memory, such as a head and the embedding that it is tied to.
+    weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.network.state_dict().items()}
+    if model.card.get("weights") == HALF:
+        weights |= {name: weights[name].half() for name, _ in model.network.named_parameters(remove_duplicate=False)}
+    save_file(weights, draft / WEIGHTS)
+    (draft / WEIGHTS).chmod(0o644)  # safetensors creates it readable by its owner alone
+    names = {"labels": model.labels, "preprocessing": model.preprocessing}
+    config = {"task": model.task, "network": model.config, **names}
+    (draft / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), "utf-8")
+    sums = {"sha256": sha256(draft / WEIGHTS), "config_sha256": sha256(draft / CONFIG)}
+    (draft / CARD).write_text(json.dumps(finite(model.card) | {"format": FORMAT} | sums, indent=2) + "\n", "utf-8")
+    for manifest in manifests:
+        shutil.copy(manifest, draft)
+        add_checksum(draft / Path(manifest).name)
+    for report in reports:
+        shutil.copy(report, draft)
+    for name in (WEIGHTS, CONFIG, CARD):
+        sync(draft / name)
+    if folder.exists():
+        copy_others(folder, draft)
+        folder.rename(before)
+    try:
+        draft.rename(folder)
+    except BaseException:  # Ctrl-C, too
+        if before.exists():
+            before.rename(folder)
+        raise
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def copy_others(folder: Path, draft: Path) -> None:
+    """Copy the user's own files and folders, and links as links, from the folder of a model to its draft."""
+    of_model = {*OF_MODEL, *read_checksums(folder / CHECKSUMS)}  # the latter are its manifests
+    for entry in folder.iterdir():
+        if entry.name in of_model:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, draft / entry.name, symlinks=True)
+        else:
+            shutil.copy2(entry, draft / entry.name, follow_symlinks=False)
+
+
+def finite(value: Any) -> Any:
+    """A value for JSON, in which numbers that are not finite are replaced by `None`."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def beside(folder: Path, role: str) -> Path:
+    """A hidden folder next to a model's, for its draft or for the model before it."""
+    return folder.with_name(f".{folder.name}.{role}")
+
+
+def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
+    """Load a released model or a finished run: `vitspeech.load("checkpoints/vit-cifar10")`.
+
+    Loading runs no code from the folder: the weights are safetensors, and the configuration may name only networks of
+    vitspeech, torch and timm, and classes of the modules in `trust`.
+
+    Args:
+        folder: Holds `model.safetensors`, `config.yaml` and `card.json`; or a finished run, which has them in `model/`;
+            or `hf-hub:user/name@revision`, a released model on the Hugging Face Hub (see `checkpoint.hub.fetch`).
+        trust: Modules of your own whose code may run, such as `["mine"]` for `class_path: mine.Net`. They are also
+            looked for in the current folder.
+
+    Raises:
+        FileNotFoundError: If the folder or a file in it is missing.
+        InputError: If a file is altered, broken, or does not fit the others, a class is not trusted, or a model on the
+            hub cannot be downloaded.
+    """
+    folder = find_folder(Path(folder))
+    card = read_mapping(folder / CARD, ("sha256", "config_sha256"))
+    try:
+        check_card(card)
+    except InputError as error:
+        raise InputError(f"{folder / CARD}: {error}") from None
+    for name, key in ((WEIGHTS, "sha256"), (CONFIG, "config_sha256")):
+        if sha256(folder / name) != card[key]:
+            raise InputError(f"{folder / name}: altered; its sha256 is not the one in {CARD}")
+    config = read_mapping(folder / CONFIG, ("network", "labels", "preprocessing"))
+    outdated = card.get("format", 1) < FORMAT
+    try:
+        check_shape(config)
+        config = upgraded_config(config) if outdated else config
+        check_config(config)
+        if "spotting" in card:
+            check_thresholds(read_settings(card["spotting"]), config["labels"])
+        check_trust(config["network"], trust)
+        import_modules(trust)  # which may register scores by name
+        weights = read_weights(folder / WEIGHTS)
+        network = built_network(config, upgraded_weights(weights) if outdated else weights, trust)
+    except InputError as error:
+        raise InputError(f"{folder}: {one_line(error)}") from error
+    task = config.get("task", Model.task)
+    parts = (config["labels"], config["preprocessing"], card, config["network"], task, list(trust), folder)
+    return Model(network, *parts)
+
+
+def find_folder(folder: Path) -> Path:
+    """The folder of a released model, or of that of a finished run, with all three files; one on the hub is downloaded.
+
+    Raises:
+        FileNotFoundError: If the folder or a file is missing.
+        InputError: If a file is not a regular one, or a link that leads out of the folder.
+    """
+    if on_hub(folder):
+        folder = fetch(folder)
+    if not (folder / WEIGHTS).exists() and (folder / "model").is_dir():
+        folder = folder / "model"
+    elif not (folder / WEIGHTS).exists() and (folder / "run.json").exists():
+        raise FileNotFoundError(
+            f"{folder}: the run is not finished; continue it with `vitspeech train --resume {folder}`"
+        )
+    before = beside(Path(os.path.realpath(folder)), "before")
+    if not folder.exists() and before.exists():
+        raise FileNotFoundError(f"{folder}: missing; replacing it was interrupted, and the model before is {before}")
+    for path in (folder, folder / WEIGHTS, folder / CONFIG, folder / CARD):
+        if not path.exists():
+            raise FileNotFoundError(f"{path}: missing; a released model has {WEIGHTS}, {CONFIG} and {CARD}")
+    for path in (folder / WEIGHTS, folder / CONFIG, folder / CARD):
+        if not path.is_file():
+            raise InputError(f"{path}: not a regular file")
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+            raise InputError(f"{path}: a link to a file outside of the folder; put a copy of the file in its place")
+    return folder
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read the weights.
+
+    Raises:
+        InputError: If they are not a safetensors file.
+    """
+    try:
+        return load_file(path)
+    except (SafetensorError, ValueError, KeyError, OverflowError) as error:  # KeyError: a dtype that torch lacks
+        raise InputError(f"{WEIGHTS}: not safetensors: {error}") from None
+
+
+def built_network(config: dict[str, Any], weights: dict[str, Tensor], trust: Sequence[str]) -> nn.Module:
+    """The network of a configuration with its weights, in evaluation mode, which takes and gives what it should.
+
+    Raises:
+        InputError: If it cannot be built, or the weights, the labels or the preprocessing do not fit it.
+    """
+    try:
+        network = build_bounded(config["network"], weights, trust)
+        check_weights(network, weights)
+        check_sizes(config["network"], network, config)
+        load_weights(network, weights)
+    except InputError as error:
+        raise InputError(f"the network cannot be built: {error}") from error
+    network.eval()
+    check_output(network, config["labels"], config["preprocessing"])
+    return network
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error in one line, cut where it lists a thousand tensors."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 1000 else f"{text[:997]}..."
+
+
+def check_shape(config: dict[str, Any]) -> None:
+    """Refuse a configuration whose network or preprocessing cannot be read.
+
+    Raises:
+        InputError: If the preprocessing is not a mapping, or the network or a nested class has no `class_path`, or
+            `init_args` that are not a mapping.
+    """
+    if not isinstance(config["preprocessing"], dict):
+        raise InputError("preprocessing is not a mapping")
+    if not isinstance(config["network"], dict) or "class_path" not in config["network"]:
+        raise InputError("network has no class_path")
+    check_classes(config["network"])
+    check_numbers(config["network"])
+
+
+def read_mapping(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Read a YAML or JSON file that must have these keys.
+
+    Raises:
+        InputError: If it cannot be read, or a key is missing.
+    """
+    mapping = (read_json if path.suffix == ".json" else read_yaml)(path)  # YAML reads JSON's 5e-05 as a string
+    missing = [key for key in keys if not isinstance(mapping, dict) or key not in mapping]
+    if missing:
+        raise InputError(f"{path}: has no {', '.join(missing)}")
+    return mapping

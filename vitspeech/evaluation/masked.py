@@ -1,0 +1,80 @@
+"""Evaluation of masked prediction: accuracy and loss over the masked tokens of a test set, and one utterance drawn.
+
+Shapes: C codes.
+"""
+
+from pathlib import Path
+
+import torch
+from lightning import LightningDataModule
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitspeech.evaluation.report import ItemTable, Report, per_item
+from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
+from vitspeech.plots.masked_speech import draw_masked_speech
+
+COLUMNS = {"index": "d", "masked_tokens": "d", "correct": "d", "loss": ".6f"}
+FIGURE = "masked_speech.png"
+
+
+@torch.inference_mode()
+def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
+    """Accuracy of the codes of masked tokens, and the cross-entropy beside that of predicting the share of each code.
+
+    Args:
+        network: `MaskedSpeechModel`; in evaluation mode, on the device to use.
+        data: Utterances or clips. If its test set has `speakers`, the interval resamples them.
+        progress: Show a progress bar.
+    """
+    device = next(network.parameters()).device
+
+    def compute(batch: tuple) -> list[tuple[float, int, Tensor]]:
+        """The summed loss, the number of right codes and the true codes of each item."""
+        waveforms, lengths = (batch[0].waveforms, batch[0].lengths) if data.items == "utterances" else (batch[0], None)
+        logits, codes, mask = network(data.normalize(waveforms.to(device)), lengths)
+        losses, right = F.cross_entropy(logits.float(), codes, reduction="none"), logits.argmax(-1) == codes
+        counts = mask.sum(1).tolist()
+        parts = (part.cpu().split(counts) for part in (losses, right, codes))
+        return [(loss.sum().item(), int(some.sum()), of_item) for loss, some, of_item in zip(*parts, strict=True)]
+
+    loader = data.test_dataloader()
+    losses, correct, codes = zip(*per_item(loader, compute, progress=progress), strict=True)
+    totals = [len(of_item) for of_item in codes]
+    speakers = speakers_of_items(known_speakers(loader, len(totals)))
+    groups = speakers if speakers and len(set(speakers)) > 1 else range(len(totals))
+    low, high = accuracy_interval(torch.tensor(correct), torch.tensor(totals), groups)
+    shares = torch.cat(codes).bincount().double() / sum(totals)
+    values = {
+        "masked_accuracy": sum(correct) / sum(totals),
+        "interval_95": [round(low, 4), round(high, 4)],
+        "masked_tokens": sum(totals),
+        "masked_loss": sum(losses) / sum(totals),
+        "marginal_loss": -shares.xlogy(shares).sum().item(),
+        "commonest_code": shares.max().item(),
+        **resampled(data.items, None if speakers is None else len(set(speakers))),
+    }
+    text = (
+        f"masked_accuracy {values['masked_accuracy']:.4f} ({low:.4f} to {high:.4f}) of {sum(totals):,} masked tokens, "
+        f"{describe_resampled(values)}; masked_loss {values['masked_loss']:.4f} nats (by the share of each code "
+        f"{values['marginal_loss']:.4f}; the commonest is {values['commonest_code']:.1%})"
+    )
+
+    def write(folder: Path) -> Path:
+        items, _, *_ = loader.dataset[torch.arange(1), 0]
+        waveform = items.waveforms[:, : int(items.lengths[0])] if data.items == "utterances" else items
+        draw_masked_speech(network, data.normalize(waveform.to(device)), folder / FIGURE)
+        return folder / FIGURE
+
+    def table() -> ItemTable:
+        means = (loss / total for loss, total in zip(losses, totals, strict=True))
+        return ItemTable(COLUMNS, zip(range(len(totals)), totals, correct, means, strict=True))
+
+    return Report(values, text, write, table)
+
+
+def speakers_of_items(speakers: list | None) -> list[str] | None:
+    """One name for each item: of an utterance, which has the speaker of each word, those of all its words together."""
+    if speakers is None:
+        return None
+    return [names if isinstance(names, str) else " ".join(dict.fromkeys(map(str, names))) for names in speakers]

@@ -1,0 +1,479 @@
+"""Files: finding those that a user names, reading YAML and JSON that others may have written, writing atomically.
+
+Writing files atomically, and checking beforehand that a file can be written.
+
+Finding the files that a user names, writing tables, texts and JSON files atomically, and their checksums.
+
+Reading YAML and JSON files that others may have written: in bounded time and memory, and with errors of one line.
+
+Refused are files that are no regular files, are larger than `MOST_BYTES` or are not UTF-8; duplicate keys, of which
+parsers keep the last one silently; nesting deeper than `DEEPEST`; YAML aliases that multiply to more than `MOST_NODES`
+values; and in JSON numbers that are not finite. A message names the file and the line, and quotes no lines of the file.
+"""
+
+import csv
+import hashlib
+import json
+import math
+import os
+import secrets
+import stat
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vitspeech.errors import InputError
+
+
+def check_target(path: str | Path, option: str = "") -> Path:
+    """Check that a file can be written or replaced.
+
+    Args:
+        path: The file, or a symbolic link to it.
+        option: The option that names it, for messages, such as "--csv".
+
+    Returns:
+        The file itself: a symbolic link is followed, also to a file that does not exist yet.
+
+    Raises:
+        FileNotFoundError: If its folder does not exist.
+        InputError: If `path` is a folder, a device, a pipe or another special file, or a loop of links.
+        PermissionError: If the file or its folder is not writable.
+    """
+    name = f"{option} {path}" if option else str(path)
+    try:
+        mode = os.stat(path).st_mode  # not of the resolved path: the kernel resolves /dev/stdout to a pipe or terminal
+    except FileNotFoundError:
+        mode = None
+    except OSError as error:
+        raise InputError(f"{name}: cannot be written: {error.strerror}") from None
+    if mode is not None and not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a device, a pipe or another special file"
+        raise InputError(f"{name}: is {kind}, not a regular file; name another file")
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{name}: the folder {target.parent} does not exist")
+    if mode is not None and not os.access(target, os.W_OK):
+        raise PermissionError(f"{name}: the file is not writable")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"{name}: the folder {target.parent} is not writable")
+    return target
+
+
+@contextmanager
+def replacing(path: str | Path, keep: str | Path | None = None) -> Iterator[Path]:
+    """Yield a draft to write to; it replaces the file at the end, and is removed if an error is raised.
+
+    A reader, or a run killed in the middle, never meets half a file. The draft has a name of its own beside the file,
+    so that two processes that write the same file do not disturb each other: the last one wins. A symbolic link stays,
+    and the file that it leads to is replaced; a file keeps its permissions.
+
+    Args:
+        path: The file, or a symbolic link to it.
+        keep: Where the file that is replaced is moved, once the draft is on the disk; `None` does not keep it.
+
+    Raises:
+        FileNotFoundError, InputError, PermissionError: If `check_target` refuses it.
+    """
+    target = check_target(path)
+    draft = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.draft")
+    draft.touch(exist_ok=False)  # O_EXCL: never through a link that somebody put there
+    try:
+        mode = (target if target.exists() else draft).stat().st_mode
+        yield draft
+        draft.chmod(stat.S_IMODE(mode))
+        sync(draft)
+        if keep is not None:
+            with suppress(FileNotFoundError):  # somebody has moved it
+                os.replace(target, keep)
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file is on the disk, so that a power failure after a rename cannot leave it empty."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str) -> list[Path]:
+    """The files of `walk_files` as a list."""
+    return list(walk_files(paths, endings, kind))
+
+
+def walk_files(paths: Iterable[str | Path], endings: Collection[str], kind: str) -> Iterator[Path]:
+    """The named files, and all files with one of the endings in the named folders, in the order of the paths.
+
+    A folder is listed when its turn comes, so that the first files of a large tree are there at once. Before the first
+    file, every path is checked: it exists, and a folder is searched until it gives one file.
+
+    Args:
+        paths: Files and folders; folders are walked by `walk_folder`.
+        endings: File name endings to look for, with the dot, in lower case.
+        kind: What such a file is called in an error message.
+
+    Raises:
+        FileNotFoundError: If a path does not exist or a folder holds no such file.
+    """
+    paths = [Path(path) for path in paths]
+    for path in paths:
+        if path.is_dir():
+            if next(walk_folder(path, endings), None) is None:
+                raise FileNotFoundError(f"{path}: no {kind} in this folder ({', '.join(sorted(endings))})")
+        elif not path.exists():
+            raise FileNotFoundError(f"{path}: no such file or folder")
+    for path in paths:
+        if path.is_dir():
+            yield from walk_folder(path, endings)
+        else:
+            yield path
+
+
+def files_below(folder: Path, endings: Collection[str]) -> list[Path]:
+    """The files of `walk_folder` as a list."""
+    return list(walk_folder(folder, endings))
+
+
+def walk_folder(folder: Path, endings: Collection[str]) -> Iterator[Path]:
+    """The files with one of the endings below a folder, sorted by path; hidden files are left out.
+
+    The files and folders in a folder are sorted by name together, which is the order of sorted paths. Links to folders
+    are followed where they stand. Each folder is entered once: a link is left out if it leads above the folder, or to a
+    place inside it, which the walk reaches anyway, or to the target of an earlier link. The names in one folder and in
+    those above it are in memory at a time.
+    """
+    above = {str(parent) for parent in folder.resolve().parents}
+    reached = [os.path.realpath(folder)]  # and where links led to; everything below these is walked
+    listings = [list_folder(folder, endings)]
+    while listings:
+        path, is_folder = next(listings[-1], (None, False))
+        if path is None:
+            listings.pop()
+        elif not is_folder:
+            yield path
+        elif path.is_symlink():
+            real = os.path.realpath(path)
+            if real not in above and not any(Path(real).is_relative_to(other) for other in reached):
+                reached.append(real)
+                listings.append(list_folder(path, endings))
+        elif len(reached) == 1 or os.path.realpath(path) not in reached:
+            listings.append(list_folder(path, endings))
+
+
+def list_folder(folder: Path, endings: Collection[str]) -> Iterator[tuple[Path, bool]]:
+    """The folders, and the files with one of the endings, directly in a folder, sorted by name; none if it is locked.
+
+    Returns:
+        Each path, and whether it is a folder.
+    """
+    names, folders = [], set()
+    with suppress(PermissionError, FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            # On foreign disks and in archives, macOS adds a file ._NAME.wav, not a recording, to each NAME.wav.
+            wanted = entry.name[0] != "." and os.path.splitext(entry.name)[1].lower() in endings
+            with suppress(OSError):  # a loop of links
+                if entry.is_dir():
+                    folders.add(entry.name)
+                    names.append(entry.name)
+                elif wanted and entry.is_file():
+                    names.append(entry.name)
+    names.sort(reverse=True)
+    while names:
+        name = names.pop()  # frees the memory of what has been walked
+        yield folder / name, name in folders
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what cannot be read as a file: a pipe would be waited for, and a device may be endless.
+
+    Raises:
+        FileNotFoundError: If it does not exist.
+        InputError: If it is a folder, a device or a pipe, or empty.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path}: not a regular file")
+    if status.st_size == 0:
+        raise InputError(f"{path}: empty (0 bytes)")
+
+
+def write_text(text: str, path: str | Path) -> None:
+    """Write a UTF-8 text file atomically; bytes of file names that are not UTF-8 become escapes, as in `write_csv`."""
+    with replacing(path) as draft:
+        draft.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def write_json(value: Any, path: str | Path) -> None:
+    """Write a JSON file with indentation, atomically; the folder is created if it is missing."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", path)
+
+
+def write_csv(path: str | Path, columns: Sequence[str], rows: Iterable[Sequence]) -> None:
+    """Write a table atomically: an error raised while the rows are produced leaves `path` unchanged.
+
+    Bytes of file names that are not UTF-8 are written as `\\udcff`.
+    """
+    with replacing(path) as draft, draft.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(rows)
+
+
+def sha256(path: str | Path) -> str:
+    """The file's SHA-256 in hexadecimal."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+MOST_BYTES = 2**20
+MOST_NODES = 500_000
+DEEPEST = 64
+TOO_DEEP = f"nested deeper than {DEEPEST} levels"
+LONGEST_NUMBER = 40  # characters
+MAPPING, TIMESTAMP, INTEGER = (f"tag:yaml.org,2002:{name}" for name in ("map", "timestamp", "int"))
+
+
+def read_text(path: str | Path, *, most_bytes: int = MOST_BYTES) -> str:
+    """Read a text file.
+
+    Raises:
+        FileNotFoundError: If it does not exist.
+        InputError: If it is not a regular file, larger than `most_bytes`, or not UTF-8.
+    """
+    path = Path(path)
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
+        raise InputError(f"{path}: not a regular file")
+    with path.open("rb") as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise InputError(f"{path}: larger than {most_bytes:,} bytes, so it is not what it should be")
+    try:
+        return content.decode("utf-8-sig")  # some editors write a byte order mark
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}: line {line}: not UTF-8") from None
+
+
+def read_yaml(path: str | Path) -> Any:
+    """The contents of a YAML file: `None`, booleans, numbers, strings, lists and dictionaries. Dates stay strings.
+
+    Raises:
+        FileNotFoundError: If it does not exist.
+        InputError: If it cannot be read, see the top of this file.
+    """
+    return parse_yaml(read_text(path), str(path))
+
+
+def read_json(path: str | Path, *, most_bytes: int = MOST_BYTES) -> Any:
+    """The contents of a JSON file.
+
+    Raises:
+        FileNotFoundError: If it does not exist.
+        InputError: If it cannot be read, see the top of this file.
+    """
+    return parse_json(read_text(path, most_bytes=most_bytes), str(path))
+
+
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """PyYAML's safe loader, which refuses duplicate keys, deep nesting, and aliases that multiply."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != TIMESTAMP]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def get_single_node(self) -> yaml.Node | None:
+        """The document's root, which is checked before any value is made from it."""
+        root = super().get_single_node()
+        if root is not None:
+            check_node(root, {})
+        return root
+
+    def construct_integer(self, node: yaml.ScalarNode) -> int:
+        """An integer of bounded length: reading one takes a time that grows with its square."""
+        if len(node.value) > LONGEST_NUMBER:
+            raise refusal(node, "a number that is too long")
+        return self.construct_yaml_int(node)
+
+
+Loader.add_constructor(INTEGER, Loader.construct_integer)
+
+
+def check_nesting(text: str) -> None:
+    """Refuse deep nesting before nodes are made: libyaml's function for that ends the process by a stack overflow.
+
+    Raises:
+        yaml.MarkedYAMLError: If it is nested deeper than `DEEPEST`.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise yaml.MarkedYAMLError(problem=TOO_DEEP, problem_mark=event.start_mark)
+
+
+def refusal(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
+    """The error about a node."""
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
+def check_node(node: yaml.Node, known: dict[int, tuple[int, int] | None], depth: int = 0) -> tuple[int, int]:
+    """The number of values in a node and how deep collections are nested in it; an alias counts as a copy.
+
+    Args:
+        node: A node of the document.
+        known: The results for nodes that were visited before; `None` for those that contain this node.
+        depth: The number of collections around it.
+
+    Raises:
+        yaml.MarkedYAMLError: If it contains itself, too many values, or duplicate keys, or is nested too deep.
+    """
+    if id(node) in known:
+        if known[id(node)] is None:
+            raise refusal(node, "an alias that contains itself")
+        size, height = known[id(node)]
+    else:
+        known[id(node)], size, height = None, 1, int(isinstance(node, yaml.CollectionNode))
+        if isinstance(node, yaml.MappingNode):
+            check_keys(node)
+            children = [child for pair in node.value for child in pair]
+        else:
+            children = node.value if isinstance(node, yaml.SequenceNode) else ()
+        for child in children:
+            child_size, child_height = check_node(child, known, depth + 1)
+            size, height = size + child_size, max(height, child_height + 1)
+            if size > MOST_NODES:
+                raise refusal(node, f"its aliases multiply to more than {MOST_NODES:,} values")
+        known[id(node)] = size, height
+    if depth + height > DEEPEST:
+        raise refusal(node, TOO_DEEP)
+    return size, height
+
+
+def check_keys(node: yaml.MappingNode) -> None:
+    """Refuse a mapping that has a key twice.
+
+    Raises:
+        yaml.MarkedYAMLError: If there is one.
+    """
+    seen = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode):
+            if (key.tag, key.value) in seen:
+                raise refusal(key, f"the key {key.value[:LONGEST_NUMBER]!r} is there twice")
+            seen.add((key.tag, key.value))
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """The contents of a YAML text.
+
+    Args:
+        text: The text.
+        name: What it is called in messages.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
+    try:
+        check_nesting(text)
+        return yaml.load(text, Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}: " if mark else ""
+        raise InputError(f"{name}: cannot be read: {place}{error.problem or error.context}") from None
+    except yaml.reader.ReaderError as error:
+        raise InputError(f"{name}: cannot be read: {error.reason}") from None
+    except (ValueError, LookupError, AttributeError, OverflowError):  # `!!int x`, `!!int`, `!!bool x`, `!!timestamp x`
+        raise InputError(f"{name}: cannot be read: a value does not fit its tag") from None
+
+
+def parse_json(text: str, name: str) -> Any:
+    """The contents of a JSON text.
+
+    Args:
+        text: The text.
+        name: What it is called in messages.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
+    try:
+        value = json.loads(
+            text, object_pairs_hook=unique, parse_int=integer, parse_float=number, parse_constant=refuse_constant
+        )
+        check_depth(value)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{name}: cannot be read: line {error.lineno}: {error.msg}") from None
+    except InputError as error:
+        raise InputError(f"{name}: cannot be read: {error}") from None
+    except RecursionError:
+        raise InputError(f"{name}: cannot be read: {TOO_DEEP}") from None
+    return value
+
+
+def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The dictionary of a JSON object.
+
+    Raises:
+        InputError: If a key is there twice.
+    """
+    mapping = {}
+    for key, value in pairs:
+        if key in mapping:
+            raise InputError(f"the key {key[:LONGEST_NUMBER]!r} is there twice")
+        mapping[key] = value
+    return mapping
+
+
+def integer(text: str) -> int:
+    """An integer of bounded length.
+
+    Raises:
+        InputError: If it is longer.
+    """
+    if len(text) > LONGEST_NUMBER:
+        raise InputError("a number that is too long")
+    return int(text)
+
+
+def number(text: str) -> float:
+    """A finite number.
+
+    Raises:
+        InputError: If it is beyond the range of floats.
+    """
+    if not math.isfinite(value := float(text)):
+        raise InputError("a number beyond the range of floats")
+    return value
+
+
+def refuse_constant(name: str) -> None:
+    """Refuse `NaN` and `Infinity`, which are not JSON.
+
+    Raises:
+        InputError: Always.
+    """
+    raise InputError(f"{name} is not a number")
+
+
+def check_depth(value: Any) -> None:
+    """Refuse nested lists and dictionaries that are too deep for what reads them later.
+
+    Raises:
+        InputError: If they are nested deeper than `DEEPEST`.
+    """
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+    if any(isinstance(item, dict | list) for item in level):
+        raise InputError(TOO_DEEP)

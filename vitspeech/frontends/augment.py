@@ -1,0 +1,112 @@
+"""Augmentation of log-mel frames in training: SpecAugment and vocal-tract length perturbation.
+
+SpecAugment: random masks over log-mel frames in training.
+
+Shapes: B batch, F frames, M mel bins.
+
+Vocal-tract length perturbation: utterances as if spoken by longer or shorter vocal tracts, in training.
+
+Shapes: B batch, F frames, M mel bins.
+"""
+
+import torch
+import torchaudio
+from torch import Tensor, nn
+
+from vitspeech.errors import InputError, check_fraction
+
+
+class SpecAugment(nn.Module):
+    """Masks random ranges of frames and of mel bins in training, different for each utterance (Park et al. 2019).
+
+    arXiv:1904.08779, without time warping. Masked values become 0, the mean of the training set. Ranges are drawn from
+    all F frames, padding included, so that fewer frames of an utterance are masked beside much longer ones.
+
+    Args:
+        time_masks: Number of masked ranges of frames.
+        time_frames: Upper bound (exclusive) of the length of each, in frames.
+        mel_masks: Number of masked ranges of mel bins.
+        mel_bins: Upper bound (exclusive) of the width of each, in bins.
+
+    Shape:
+        (B, F, M) -> (B, F, M)
+
+    Raises:
+        InputError: If a number is negative.
+    """
+
+    def __init__(self, time_masks: int = 2, time_frames: int = 20, mel_masks: int = 2, mel_bins: int = 10) -> None:
+        super().__init__()
+        numbers = {"time_masks": time_masks, "time_frames": time_frames, "mel_masks": mel_masks, "mel_bins": mel_bins}
+        for name, number in numbers.items():
+            if number < 0:
+                raise InputError(f"{name}={number} is negative")
+        self.masks = torchaudio.transforms.SpecAugment(
+            time_masks, time_frames, mel_masks, mel_bins, iid_masks=True, zero_masking=True
+        )
+
+    def forward(self, frames: Tensor) -> Tensor:
+        if not self.training:
+            return frames
+        # torchaudio's axes are (batch, channel, mel, time).
+        return self.masks(frames[:, None].transpose(-1, -2)).squeeze(1).transpose(-1, -2)
+
+
+HIGHEST_FORMANT = 0.6  # of half the sample rate: 4.8 kHz at 16 kHz
+
+
+class VocalTractPerturbation(nn.Module):
+    """Warps the frequencies of each utterance in training by a random factor (Jaitly and Hinton 2013).
+
+    "Vocal Tract Length Perturbation (VTLP) improves speech recognition", sec. 3.1: frequency f gets the energy of G(f).
+    G(f) is α f up to 4.8 kHz · min(α, 1) / α, above the main formants, and linear from there to half the sample rate,
+    which stays. At other sample rates than 16 kHz, the same fraction takes the place of 4.8 kHz. Here log-mel bins are
+    interpolated in place of moving the filters.
+
+    Args:
+        reach: α is drawn from 1 - reach .. 1 + reach for each utterance; 0 warps nothing.
+        centers_hz: The center frequency of each mel filter (M,).
+        sample_rate_hz: Sample rate.
+
+    Shape:
+        (B, F, M) -> (B, F, M)
+
+    Raises:
+        InputError: If `reach` is not within 0 .. 1, or above 0 with a single filter or with filters without an FFT bin.
+    """
+
+    def __init__(self, reach: float, centers_hz: Tensor, sample_rate_hz: int) -> None:
+        super().__init__()
+        check_fraction("vocal_tract", reach)
+        if reach and len(centers_hz) < 2:
+            raise InputError(f"vocal_tract={reach} interpolates between mel filters, so it needs mels=2 or more")
+        if reach and not centers_hz.isfinite().all():
+            raise InputError(
+                f"vocal_tract={reach} needs an FFT bin in every mel filter; use fewer than "
+                f"mels={len(centers_hz)}, or a longer window_ms"
+            )
+        self.reach, self.limit_hz = reach, sample_rate_hz / 2
+        self.register_buffer("centers_hz", centers_hz.float(), persistent=False)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        if not self.training or not self.reach:
+            return frames
+        factors = 1 + self.reach * (2 * torch.rand(len(frames), 1, device=frames.device) - 1)
+        return warped(frames, self.places(factors))
+
+    def places(self, factors: Tensor) -> Tensor:
+        """The place between mel bins that each bin takes its energy from: factors (B, 1) -> (B, M), from 0 to M - 1."""
+        knee = HIGHEST_FORMANT * self.limit_hz * factors.clamp(max=1) / factors
+        above = (self.limit_hz - factors * knee) / (self.limit_hz - knee) * (self.limit_hz - self.centers_hz)
+        source = torch.where(self.centers_hz <= knee, factors * self.centers_hz, self.limit_hz - above)
+        right = torch.searchsorted(self.centers_hz, source.contiguous()).clamp(1, len(self.centers_hz) - 1)
+        low, high = self.centers_hz[right - 1], self.centers_hz[right]
+        return (right - 1 + (source - low) / (high - low)).clamp(0, len(self.centers_hz) - 1)
+
+
+def warped(frames: Tensor, places: Tensor) -> Tensor:
+    """Frames interpolated between bins: (B, F, M), places (B, M) -> (B, F, M)."""
+    low = places.long().clamp(max=frames.shape[-1] - 2)
+    share = (places - low)[:, None].to(frames.dtype)
+    bins = low[:, None].expand_as(frames)
+    return torch.lerp(frames.gather(-1, bins), frames.gather(-1, bins + 1), share)

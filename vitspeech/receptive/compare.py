@@ -1,0 +1,274 @@
+"""Measures models on the same inputs; the results are the data for the report's figures and tables.
+
+Shapes: B inputs, F log-mel frames, M mel bins.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from vitspeech.errors import InputError
+from vitspeech.receptive.examples import Example, make_examples
+from vitspeech.receptive.fields.layer_numbers import LayerNumbers, layer_numbers
+from vitspeech.receptive.fields.layers import infer_layer
+from vitspeech.receptive.heads.measures import HeadMeasures, class_tokens_of, head_measures
+from vitspeech.receptive.initialization import switch_on_branches
+from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
+from vitspeech.receptive.sample import Sample
+from vitspeech.receptive.subjects import Subject
+
+HEADS_INPUTS = 64
+EXAMPLES = 4
+LARGEST_FACTOR = 16
+RADII = [number / 16 for number in range(1, 8)]  # relative to an image's side; 0 and the whole image are added
+RADII_MS = (20, 40, 60, 80, 120, 160, 200, 250, 300, 400)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The amount of measurement.
+
+    Args:
+        inputs: Number of inputs for the fields.
+        answers: Number of inputs for the accuracy against the visible window.
+        factors: Input sizes, relative to the size a model was made for; the report is about the first.
+        layers: Names of the layers to measure; `None` measures those of `default_layers`.
+
+    Raises:
+        InputError: If there are fewer than two inputs, or a factor is not above 0 or above 16.
+    """
+
+    inputs: int = 200
+    answers: int = 500
+    factors: tuple[float, ...] = (1.0, 1.5)
+    layers: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        fewest = min(self.inputs, self.answers)
+        if fewest < 2:
+            raise InputError(f"{fewest} input: an estimate with an interval needs at least 2")
+        if not self.factors or not all(0 < factor <= LARGEST_FACTOR for factor in self.factors):
+            raise InputError(f"factors={self.factors} are not sizes above 0 and at most {LARGEST_FACTOR}")
+
+
+@dataclass(frozen=True)
+class State:
+    """The measurements of a model at one input size, trained or untrained.
+
+    Args:
+        trained: Whether it has trained weights.
+        size: Side of the images in px, or length of the clips in seconds.
+        layers: In the order in which they run.
+        zero_init: A note on residual branches that start multiplied by zero and were switched on for the measurement,
+            see `switch_on_branches`; `None` for trained networks and for those without such branches.
+        as_initialized: The last layer measured with these branches at zero; `None` if `zero_init` is `None`.
+    """
+
+    trained: bool
+    size: float
+    layers: list[LayerNumbers]
+    zero_init: str | None = None
+    as_initialized: LayerNumbers | None = None
+
+
+@dataclass
+class Result:
+    """The measurements of one model, and the reasons for missing ones.
+
+    Args:
+        subject: The model.
+        parameters: Its number of parameters.
+        states: The first is the one that the report is about: at the first size, trained if there are weights.
+        heads: Measures of its attention heads in that state; distances in px or ms.
+        visible: Accuracy against the radius of the visible window, in px or log-mel frames; agreement with the model's
+            own predictions if its labels are not those of the inputs.
+        examples: Maps of the first inputs, in that state.
+        missing: The reason for each missing measurement.
+    """
+
+    subject: Subject
+    parameters: int
+    states: list[State] = field(default_factory=list)
+    heads: HeadMeasures | None = None
+    visible: VisibleAccuracy | None = None
+    examples: list[Example] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def main(self) -> State:
+        """The state that the report is about."""
+        return self.states[0]
+
+    @property
+    def untrained(self) -> State | None:
+        """The untrained state at the same size, if measured."""
+        states = (state for state in self.states if not state.trained and state.size == self.main.size)
+        return next(states, None)
+
+    @property
+    def larger(self) -> State | None:
+        """The same network at the second size, if measured."""
+        states = (s for s in self.states if s.trained == self.main.trained and s.size != self.main.size)
+        return next(states, None)
+
+
+def compare(subjects: Sequence[Subject], sample: Sample, plan: Plan, *, progress: bool = False) -> list[Result]:
+    """Measure all models on the same inputs.
+
+    A measurement that a model does not support is named in `Result.missing`; all others are made.
+
+    Args:
+        subjects: The models; their names differ.
+        sample: From `sample_for`.
+        plan: The amount of measurement.
+        progress: Show a progress bar.
+
+    Raises:
+        InputError: If two models have the same name, a model can't take its first size, or a named layer is missing.
+    """
+    names = [subject.name for subject in subjects]
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise InputError(f"{duplicates[0]} is named twice")
+    steps = sum(len(planned_states(subject, plan)) + 2 for subject in subjects)
+    with tqdm(total=steps, disable=not progress, leave=False) as bar:
+
+        def start_step(description: str) -> None:
+            bar.set_description(description)
+            bar.refresh()
+
+        return [measure(subject, sample, plan, start_step, bar.update) for subject in subjects]
+
+
+def planned_states(subject: Subject, plan: Plan) -> list[tuple[bool, float]]:
+    """Each state to measure as (trained, factor of its size), in the order of `Result.states`."""
+    if not subject.trained:
+        return [(False, factor) for factor in plan.factors]
+    return [*((True, factor) for factor in plan.factors), (False, plan.factors[0])]
+
+
+def measure(
+    subject: Subject,
+    sample: Sample,
+    plan: Plan,
+    start_step: Callable[[str], None],
+    finish_step: Callable[[], object],
+) -> Result:
+    """Measure one model in all states; the callbacks report progress."""
+    raw = sample.first(plan.inputs).raw
+    result = Result(subject, 0)
+    for trained, factor in planned_states(subject, plan):
+        size = factor * subject.size if subject.takes_audio else round(factor * subject.size)
+        description = f"{subject.size_text(size)}, {'trained' if trained else 'untrained'}"
+        start_step(f"{subject.name}: {description}")
+        try:
+            brief = bool(result.states)  # only the first state has fields without shortcuts
+            state = measure_state(subject, raw, plan.layers, trained=trained, size=size, cumulative_only=brief)
+            result.states.append(state)
+        except (ValueError, AssertionError, RuntimeError) as error:  # raised by timm networks when they run
+            if not result.states:
+                if isinstance(error, InputError):
+                    raise
+                raise InputError(f"{subject.name}, {description}: {error}") from error
+            result.missing[description] = str(error)
+        finish_step()
+    if not subject.trained:
+        result.missing["weights"] = "no weights available; the figures show the network before training"
+
+    size = result.main.size
+    network, _ = build_network(subject, subject.inputs(raw, size), size, trained=subject.trained)
+    result.parameters = sum(parameter.numel() for parameter in network.parameters())
+    start_step(f"{subject.name}: attention")
+    try:
+        inputs = subject.inputs(sample.first(HEADS_INPUTS).raw, size)
+        result.heads = measure_heads(network, inputs, result.main, in_time=subject.takes_audio)
+    except ValueError as error:
+        result.missing["attention"] = str(error)
+    layer = result.main.layers[-1].fields.layer
+    inputs = subject.inputs(sample.first(EXAMPLES).raw, size)
+    try:
+        result.examples = make_examples(subject, network, inputs, layer, attention=result.heads is not None)
+    except ValueError as error:
+        result.missing["rollout and relevance"] = str(error)
+        result.examples = make_examples(subject, network, inputs, layer, attention=False)
+    finish_step()
+    start_step(f"{subject.name}: accuracy against what is visible")
+    if subject.predicts_label and subject.trained:
+        result.visible = measure_visible_accuracy(subject, network, sample.first(plan.answers), size)
+    else:
+        reason = f"{type(network).__name__} gives no single label" if subject.trained else "it is not trained"
+        result.missing["accuracy against what is visible"] = reason
+    finish_step()
+    return result
+
+
+def measure_state(
+    subject: Subject, raw: Tensor, names: Sequence[str] | None, *, trained: bool, size: float, cumulative_only: bool
+) -> State:
+    """The fields of one model in one state; `cumulative_only` as in `effective_fields`."""
+    inputs = subject.inputs(raw, size)
+    network, zero_init = build_network(subject, inputs, size, trained=trained)
+    if subject.takes_audio and not hasattr(getattr(network, "tokens", None), "log_mel"):
+        raise InputError(f"{subject.name}: {type(network).__name__} has no log-mel front end as `tokens`")
+    if names is None:
+        layers = subject.layers(network, inputs)
+    else:
+        layers = [infer_layer(network, name, inputs, in_time=subject.takes_audio) for name in names]
+    numbers = layer_numbers(network, inputs, layers, subject.source, cumulative_only=cumulative_only)
+    if zero_init is None:
+        return State(trained, size, numbers)
+    network = subject.network(trained=False, size=size, sample=inputs)
+    (last,) = layer_numbers(network, inputs, layers[-1:], subject.source, cumulative_only=True)
+    return State(trained, size, numbers, zero_init, last)
+
+
+def build_network(subject: Subject, inputs: Tensor, size: float, *, trained: bool) -> tuple[nn.Module, str | None]:
+    """The network in one state, and a note if residual branches were switched on; trained weights are not changed."""
+    network = subject.network(trained=trained, size=size, sample=inputs)
+    return network, None if trained else switch_on_branches(network, inputs, subject.source)
+
+
+def measure_heads(network: nn.Module, inputs: Tensor, state: State, *, in_time: bool) -> HeadMeasures:
+    """Measures of the attention heads; the tokens have the positions of the last layer's units.
+
+    Raises:
+        InputError: If there is no attention, its weights can't be recomputed, or its tokens are not the layer's units.
+    """
+    last = state.layers[-1]
+    rows, columns = last.fields.grid
+    positions = torch.cartesian_prod(torch.arange(rows) * last.stride, torch.arange(columns) * last.stride)
+    positions = positions[:, :1] if in_time else positions
+    return head_measures(network, inputs, positions, class_tokens=class_tokens_of(network))
+
+
+def measure_visible_accuracy(subject: Subject, network: nn.Module, sample: Sample, size: float) -> VisibleAccuracy:
+    """Accuracy when only a window is visible, around the center of an image or the middle of a word.
+
+    If the model's labels are not those of the sample, it is agreement with its predictions for the whole inputs.
+    """
+    labels = sample.labels if subject.labels is not None and subject.labels == sample.names else None
+    inputs = subject.inputs(sample.raw, size)
+    if not subject.takes_audio:
+        # Between the distances from the center of an even side, which are n + 1/2.
+        radii = (torch.tensor(RADII) * inputs.shape[-1]).round().unique() - 0.5
+        return visible_accuracy(network, inputs, labels, radii[radii > 0].tolist())
+    log_mel = network.tokens.log_mel
+    with torch.no_grad():
+        frames = log_mel(inputs)[:, None]
+    centers = ((sample.middles - log_mel.window_samples / 2) / log_mel.hop_samples).clamp(0, frames.shape[2] - 1)
+    radii = [radius / log_mel.hop_ms for radius in RADII_MS]
+    model = partial(logits_from_frames, network)
+    return visible_accuracy(model, frames, labels, radii, centers=centers, axes=(2,))
+
+
+def logits_from_frames(network: nn.Module, frames: Tensor) -> Tensor:
+    """The output of a speech network for log-mel frames: (B, 1, F, M) -> (B, classes)."""
+    handle = network.tokens.log_mel.register_forward_hook(lambda *_: frames[:, 0])
+    try:
+        return network(frames.new_zeros(len(frames), network.tokens.window_samples))
+    finally:
+        handle.remove()

@@ -1,0 +1,326 @@
+"""Thresholds with the fewest misses at a wanted rate of false alarms.
+
+The number of alarms above a threshold says little where there are few or none. Just above the highest alarm of
+an hour, about one alarm is to be expected in the next hour, not none; with such a threshold for each of twelve words,
+about twelve. So the rate of a word's alarms above a threshold is estimated by peaks over threshold with exponential
+excesses (Pickands 1975, doi:10.1214/aos/1176343003): the logits of alarms above the k-th highest one are taken to be
+exponential, with one scale for all words.
+
+Shapes: W words of the model, S conditions with alarms, G steps of thresholds.
+
+The search for a decoder's settings: a small grid, one number after another, with the best thresholds for each.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy
+
+from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.errors import InputError
+from vitspeech.spotting.counts import Counts, OperatingPoint
+from vitspeech.spotting.listening import MATCH
+from vitspeech.spotting.measure import Measurement, Plan, unsaid_words, words_of_all_speech
+from vitspeech.spotting.sentences import NAMES, number, percent, rate_text
+from vitspeech.spotting.streams import OTHERS, SOUNDS, SPEECH, refuse_missing
+
+STEPS = numpy.round(numpy.arange(-4, 14.01, 0.1), 1)  # thresholds in logits: 0.018 to 0.9999992
+TAIL = 20  # alarms k of a word that its rate is estimated from, or as many as there are
+# Alarms at a probability of one half that a word without any is taken to have, times the number of words.
+FEW = 0.5
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Thresholds that were chosen, and what they are estimated to do.
+
+    Args:
+        thresholds: The threshold of each word.
+        expected: False alarms an hour in each condition, by the fitted tails.
+        recall: Mean over words of the share that is found, all noise levels together.
+        point: The detections counted at these thresholds.
+    """
+
+    thresholds: dict[str, float]
+    expected: dict[str, float]
+    recall: float
+    point: OperatingPoint
+
+
+def choose(counts: Counts, wanted: Mapping[str, float]) -> Choice:
+    """The thresholds with the highest recall at which the expected rate of each condition is at most the wanted one.
+
+    All thresholds start where the word is just found once, which has the fewest alarms. The threshold of the word that
+    gains most recall for its alarms is lowered, again and again, as far as the rates allow.
+
+    Args:
+        counts: The counts, with `refractory_s` 0.
+        wanted: False alarms an hour, for each condition that counts.
+
+    Returns:
+        The choice; if no thresholds reach the wanted rates, that with the lowest ones.
+    """
+    limits = numpy.array([wanted.get(name, math.inf) for name in counts.conditions])
+    rates, recalls = alarm_rates(counts), word_recalls(counts)
+    usage = (rates / limits[:, None, None]).max(0) if len(limits) else numpy.zeros_like(recalls)  # only for ranking
+    words = numpy.arange(len(counts.words))
+    place = numpy.array([highest_useful(recall) for recall in recalls])
+    while True:
+        best, best_gain = None, 0.0
+        now = rates[:, words, place].sum(1)
+        for word in words.tolist():
+            lower = numpy.arange(place[word])
+            gains = recalls[word, lower] - recalls[word, place[word]]
+            total = now[:, None] - rates[:, word, place[word]][:, None] + rates[:, word, lower]
+            fits = (total <= limits[:, None]).all(0) & (gains > 0)
+            if fits.any():
+                costs = usage[word, lower] - usage[word, place[word]]
+                ratio = numpy.where(fits, gains / numpy.maximum(costs, 1e-12), -1.0)
+                step = int(ratio.argmax())
+                if ratio[step] > best_gain:
+                    best, best_gain = (word, int(lower[step])), float(ratio[step])
+        if best is None:
+            break
+        place[best[0]] = best[1]
+    thresholds = {
+        word: float(1 / (1 + math.exp(-STEPS[step]))) for word, step in zip(counts.words, place.tolist(), strict=True)
+    }
+    expected = rates[:, words, place].sum(1).tolist()
+    return Choice(
+        thresholds,
+        dict(zip(counts.conditions, expected, strict=True)),
+        float(recalls[words, place].mean()),
+        counts.at(thresholds),
+    )
+
+
+def highest_useful(recall: numpy.ndarray) -> int:
+    """The highest step at which a word is found at all; the highest of all for a word that never is: (G,) -> step."""
+    found = numpy.flatnonzero(recall > 0)
+    return int(found[-1]) if len(found) else len(recall) - 1
+
+
+def word_recalls(counts: Counts) -> numpy.ndarray:
+    """The share of each word that is found at each step, all noise levels together: (W, G)."""
+    best: dict[tuple[int, int], tuple[int, float]] = {}
+    for candidate, label, logit in zip(counts.candidates, counts.label.tolist(), counts.logit.tolist(), strict=True):
+        if candidate.status == MATCH:
+            key = (candidate.stream, candidate.word)
+            best[key] = (label, max(logit, best.get(key, (0, -math.inf))[1]))
+    said = counts.said.sum(0)
+    recalls = numpy.zeros((len(counts.words), len(STEPS)))
+    for label, logit in best.values():
+        recalls[label] += logit >= STEPS
+    return recalls / numpy.maximum(said, 1)[:, None]
+
+
+def alarm_rates(counts: Counts) -> numpy.ndarray:
+    """The expected false alarms an hour of each word at each step: (S, W, G).
+
+    Alarms below the lowest step say nothing of the others, and are left out.
+    """
+    rates = numpy.zeros((len(counts.conditions), len(counts.words), len(STEPS)))
+    is_counted = counts.logit >= STEPS[0]
+    for condition in range(len(counts.conditions)):
+        logits = [
+            numpy.sort(counts.logit[is_counted & (counts.condition == condition) & (counts.label == word)])[::-1]
+            for word in range(len(counts.words))
+        ]
+        scale = tail_scale(logits)
+        for word, values in enumerate(logits):
+            alarms = tail_rates(values, scale, FEW / len(logits))
+            rates[condition, word] = alarms / max(counts.hours[condition, word], 1e-9)
+    return rates
+
+
+def tail_scale(logits: Sequence[numpy.ndarray]) -> float:
+    """The mean excess of alarms over the k-th highest one, over all words; 1 if there are too few alarms.
+
+    The logits of each word are sorted, the highest first. Of k alarms, k − 1 are excesses.
+    """
+    tails = [numpy.minimum(values[:TAIL], STEPS[-1]) for values in logits if len(values) > 1]
+    count = sum(len(tail) - 1 for tail in tails)
+    excess = sum(float((tail - tail[-1]).sum()) for tail in tails)
+    return max(excess / count, 0.1) if count >= 5 and excess > 0 else 1.0
+
+
+def tail_rates(values: numpy.ndarray, scale: float, few: float) -> numpy.ndarray:
+    """The expected number of alarms at or above each step: counted below the tail, fitted or counted in it: (G,).
+
+    Args:
+        values: The logits of the alarms, the highest first.
+        scale: From `tail_scale`.
+        few: Number of alarms assumed for a word without any, at probabilities of one half and below.
+    """
+    if not len(values):
+        return few * numpy.exp(-numpy.maximum(STEPS, 0) / scale)
+    tail = min(TAIL, len(values))
+    fitted = tail * numpy.exp(-(STEPS - values[tail - 1]) / scale)
+    counted = (values[None] >= STEPS[:, None]).sum(1)
+    return numpy.where(values[tail - 1] >= STEPS, counted, numpy.maximum(fitted, counted))
+
+
+GRID = {
+    "token_probability": (0.3, 0.45, 0.6),
+    "smoothing_s": (0.04, 0.12, 0.2),
+    "shortest_s": (0.1, 0.15, 0.2),
+    "pause_s": (0.08, 0.16),
+}
+REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
+RATES = (0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the table of operating points
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Settings that were chosen.
+
+    Args:
+        settings: The settings with their thresholds.
+        choice: The thresholds, and what they are estimated to do without a refractory period.
+        counts: The counts with these settings; the thresholds may be varied.
+    """
+
+    settings: SpottingSettings
+    choice: Choice
+    counts: Counts
+
+
+def wanted_rates(plan: Plan, rate: float, others: float | None) -> dict[str, float]:
+    """The wanted rate of each condition that counts: speech and sounds where there are any, other words if asked for.
+
+    Raises:
+        InputError: If a rate is not positive, or nothing is there to count alarms in.
+    """
+    for name, value in (("alarms-per-hour", rate), ("others", others)):
+        if value is not None and not 0 < value < math.inf:
+            raise InputError(f"--{name} {value}: is not a positive number")
+    rates = {SPEECH: rate if plan.speech else None, SOUNDS: rate if plan.sounds else None, OTHERS: others}
+    wanted = {name: value for name, value in rates.items() if value is not None}
+    if not wanted:
+        raise InputError("nothing to count false alarms in: give --speech, --sounds or --others RATE")
+    return wanted
+
+
+def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
+    """Choose thresholds and settings with the highest recall at a rate of false alarms.
+
+    Args:
+        measurement: What the model heard, of validation.
+        wanted: False alarms an hour, for each condition that counts.
+
+    Raises:
+        InputError: If a word has no recordings, none is ever found, other words count and there are none, all
+            speech has a word, or no thresholds reach the wanted rate; the message has the nearest one.
+    """
+    plan = measurement.plan
+    refuse_missing(plan.keywords, plan.split, unsaid_words(measurement.listener.words, measurement.heard))
+    if OTHERS in wanted and all(item.stream.condition != OTHERS for item in measurement.heard):
+        raise InputError(f"{plan.keywords} has no other words in the split {plan.split} to count false alarms in")
+    if SPEECH in wanted and (said := words_of_all_speech(measurement.listener.words, measurement.heard)):
+        raise InputError(
+            f"every recording of {plan.speech} that is heard has {', '.join(said)}: give speech without it, in which "
+            "false alarms can be counted"
+        )
+    best = attempt(measurement, replace(measurement.listener.settings, refractory_s=0.0), wanted)
+    for name, values in GRID.items():
+        for value in values:
+            settings = replace(best.settings, **{name: value})
+            if value != getattr(best.settings, name):
+                other = attempt(measurement, settings, wanted)
+                best = other if rank(other, wanted) > rank(best, wanted) else best
+    if not best.choice.recall:
+        raise InputError(f"the model finds none of the words in {plan.keywords}, whatever the thresholds")
+    excess = {name: rate for name, rate in best.choice.expected.items() if rate > wanted.get(name, float("inf"))}
+    if excess:
+        name, rate = max(excess.items(), key=lambda item: item[1] / wanted[item[0]])
+        raise InputError(
+            f"no thresholds reach {wanted[name]:g} false alarms an hour of {NAMES[name]}: the nearest rate is "
+            f"{rate:.3g}, at which {100 * best.choice.recall:.1f} % of the words are found"
+        )
+    return with_refractory(measurement, best)
+
+
+def attempt(measurement: Measurement, settings: SpottingSettings, wanted: Mapping[str, float]) -> Tuned:
+    """The best thresholds with some settings."""
+    counts = measurement.counts(settings)
+    choice = choose(counts, wanted)
+    return Tuned(replace(settings, thresholds=choice.thresholds), choice, counts)
+
+
+def rank(tuned: Tuned, wanted: Mapping[str, float]) -> tuple[float, float]:
+    """What settings are compared by: how far the rates are above the wanted ones, then the recall."""
+    excess = max((tuned.choice.expected[name] / rate for name, rate in wanted.items()), default=0.0)
+    return -max(excess, 1.0), tuned.choice.recall
+
+
+def with_refractory(measurement: Measurement, tuned: Tuned) -> Tuned:
+    """The same with a refractory period, if that takes alarms away and no word that was found."""
+    counts = Counts(tuned.counts.words, tuned.counts.heard, tuned.counts.candidates, REFRACTORY_S)
+    before, after = tuned.choice.point, counts.at(tuned.choice.thresholds)
+    if after.alarms.sum() < before.alarms.sum() and (after.found == before.found).all():
+        settings = replace(tuned.settings, refractory_s=REFRACTORY_S)
+        return Tuned(settings, replace(tuned.choice, point=after), counts)
+    return tuned
+
+
+def operating_points(tuned: Tuned, wanted: Mapping[str, float]) -> Iterator[tuple[float, Choice, bool]]:
+    """The best thresholds at several rates, all conditions scaled alike: (rate of the first, choice, is it reached).
+
+    Of the rates that are not reached only the highest is there.
+    """
+    first, points = next(iter(wanted)), []
+    counts = Counts(tuned.counts.words, tuned.counts.heard, tuned.counts.candidates, 0.0)
+    for rate in sorted({*RATES, wanted[first]}):
+        limits = {name: value * rate / wanted[first] for name, value in wanted.items()}
+        choice = choose(counts, limits)
+        is_reached = all(choice.expected[name] <= limit for name, limit in limits.items())
+        choice = replace(choice, point=tuned.counts.at(choice.thresholds))
+        points = [*(points if is_reached else []), (rate, choice, is_reached)]
+    yield from points
+
+
+def table(tuned: Tuned, wanted: Mapping[str, float]) -> list[str]:
+    """The operating points as the lines of a table."""
+    counts = tuned.counts
+    header = ["wanted an hour", *(f"{NAMES[name]}: expected, counted" for name in wanted)]
+    rows = [[*header, *(f"missed, {level}" for level in counts.levels)]]
+    for rate, choice, is_reached in operating_points(tuned, wanted):
+        cells = [f"{rate:g}" if is_reached else f"{rate:g} (not reached)"]
+        for name in wanted:
+            alarms = counts.alarm_interval(choice.point, counts.conditions.index(name))
+            cells.append(f"{number(choice.expected[name])}, {rate_text(alarms)}")
+        cells += [percent(counts.miss_rate(choice.point, level)) for level in range(len(counts.levels))]
+        rows.append(cells)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def never_found(tuned: Tuned) -> list[str]:
+    """The words that are not found once at their thresholds."""
+    found = tuned.choice.point.found.sum(0)
+    return [word for word, count in zip(tuned.counts.words, found.tolist(), strict=True) if not count]
+
+
+def record(tuned: Tuned, measurement: Measurement, wanted: Mapping[str, float]) -> dict[str, Any]:
+    """What the card says about the choice: what was wanted, expected and counted, and the curve around it."""
+    counts, choice = tuned.counts, tuned.choice
+    return {
+        "wanted_alarms_per_hour": dict(wanted),
+        "expected_alarms_per_hour": {name: choice.expected[name] for name in wanted},
+        "counted": {name: counts.alarm_interval(choice.point, counts.conditions.index(name)) for name in wanted},
+        "missed": missed(counts, choice),
+        "split": measurement.plan.split,
+        "seed": measurement.plan.seed,
+        "curve": {
+            f"{rate:g}": {"expected": point.expected, "missed": missed(counts, point)}
+            for rate, point, is_reached in operating_points(tuned, wanted)
+            if is_reached
+        },
+    }
+
+
+def missed(counts: Counts, choice: Choice) -> dict[str, float | None]:
+    """The share of words that thresholds miss, by noise level."""
+    return {name: counts.miss_rate(choice.point, level)["rate"] for level, name in enumerate(counts.levels)}
