@@ -4,7 +4,7 @@ import numpy
 import pytest
 import soundfile
 
-from vitspeech.commands.record import missing_takes, problem_of_noise, problem_of_take, save_take
+from vitspeech.data.audio.takes import missing_takes, problem_of_noise, problem_of_take, save_take
 from vitspeech.errors import InputError
 
 RATE = 16_000
