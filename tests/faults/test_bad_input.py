@@ -153,7 +153,6 @@ BAD = {
     "words that never end": Bad("stream {speech} {recording} --refractory inf", "refractory"),
     "a path to trust": Bad("predict {run} {picture} --trust ../mine", "is not the name of a module"),
     "nothing to trust": Bad("evaluate {run} --trust ''", "is not the name of a module"),
-    "repeats zero": Bad("benchmark attention --repeats 0 --json out.json", "repeats=0 is below 1"),
     "an unknown config": Bad("configs shapes/vitt", "did you mean shapes/vit"),
     "a config of bytes": Bad("configs own.yaml", "own.yaml: not UTF-8", write("own.yaml", b"\xff\xfe")),
     # Inputs that are missing, empty, broken, of another kind, or no files

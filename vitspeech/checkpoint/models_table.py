@@ -36,7 +36,7 @@ def write_table(folder: Path) -> Path:
     text = read_text(readme) if readme.exists() else "# Released models\n"
     introduction, header, rest = text.partition("\n| model |")
     after = dropwhile(lambda line: line.startswith("|"), rest.splitlines()[1:])
-    marked = introduction.endswith("-->")  # the table stands between the marks of vitspeech.tables
+    marked = introduction.endswith("-->")  # the table stands between the marks of scripts/tables.py
     before = introduction if header and marked else f"{introduction.rstrip()}\n"
     write_text("\n".join([before, *table(cards), *after]) + "\n", readme)
     return readme

@@ -1,4 +1,4 @@
-"""The command `vitspeech`: one module per verb (`compare_encoders` of `compare-encoders`), imported when it is called.
+"""The command `vitspeech`: one module per verb (`language_model` of `language-model`), imported when it is called.
 
 Each module has `main(arguments)`, which parses the arguments before it imports torch, so that `--help` is immediate.
 """
@@ -26,12 +26,9 @@ VERBS = {
     "compare": "compare the receptive fields of models in one report",
     "probe": "measure accuracy against the distance that a network has to bridge",
     "sweep": "train configs with several seeds and varied values, and tabulate them",
-    "compare-encoders": "train attention, recurrence and convolutions alike, and compare accuracy and cost",
     "release": "turn a finished run into a released model",
     "export": "write a model as an ONNX graph that runs without torch",
     "demo": "serve a page that runs models in the browser",
-    "benchmark": "measure speed and memory on this machine",
-    "gpu-hour": "run tests, configs, benchmarks and recipes on a new GPU within a time budget",
     "configs": "list the configs that come with the package, or print one",
     "samples": "copy sample images and a sample recording into a folder",
 }

@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 
+from vitspeech.command_line import program
 from vitspeech.sweep.check import check_plan
 from vitspeech.sweep.plan import Plan
 from vitspeech.sweep.results import FINISHED, state
@@ -31,7 +32,7 @@ def sweep(plan: Plan, note: Callable[[str], None], *, train: Train | None = None
     check_plan(plan)
     plan.folder.mkdir(parents=True, exist_ok=True)
     tabulate(plan.folder, plan)
-    with clear_ending("vitspeech sweep", lambda: "the same command"):
+    with clear_ending(program("sweep"), lambda: "the same command"):
         try:
             failures = train_all(plan, note, train=train, after_run=lambda: tabulate(plan.folder, plan))
         except KeyboardInterrupt:
@@ -60,7 +61,7 @@ def list_runs(plan: Plan, note: Callable[[str], None]) -> None:
 def exit_with(verb: str, failures: Sequence[Failure], plan: Plan) -> None:
     """Say on standard error which runs failed and why, and end the process with exit status 1, if there are any."""
     if failures:
-        print(f"vitspeech {verb}: {len(failures)} of {len(plan.runs)} runs failed:", file=sys.stderr)
+        print(f"{program(verb)}: {len(failures)} of {len(plan.runs)} runs failed:", file=sys.stderr)
         for failure in failures:
             print(f"  {failure.run}: {failure.reason}", file=sys.stderr)
         sys.exit(1)

@@ -1,0 +1,1 @@
+"""Benchmarks of this package and comparable ones; scripts/benchmark.py runs them."""

@@ -1,1 +1,0 @@
-"""Benchmarks of this package and comparable ones; the command is `vitspeech benchmark`."""
