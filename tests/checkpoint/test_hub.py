@@ -18,7 +18,7 @@ from vitspeech.commands import predict
 from vitspeech.commands.release import main
 from vitspeech.errors import InputError, MissingExtraError
 from vitspeech.samples import FOLDER
-from vitspeech.spotting.card import check_card
+from vitspeech.spotting.tune import check_card
 
 RELEASED = Path(__file__).parents[2] / "checkpoints/speech-commands-truncated"
 NAME = "hf-hub:someone/words"

@@ -21,8 +21,8 @@ def test_spot_leaves_a_report(command, finished_speech_run, folders, tmp_path):
     )
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("False alarms an hour of continuous speech: ")
-    assert any(line.startswith("Words missed (noise at 5 dB): ") for line in lines)
+    assert lines[0].startswith("false alarms an hour, continuous speech: ")
+    assert any(line.startswith("missed, 5 dB: ") for line in lines)
     assert lines[-1].startswith(str(tmp_path / "r" / "report.html")) and "real-time factor" in lines[-1]
     names = {"report.html", "det.png", "summary.json", "detections.csv", "words.csv", "recordings.csv", "alarms"}
     assert {file.name for file in (tmp_path / "r").iterdir()} == names
@@ -31,11 +31,11 @@ def test_spot_leaves_a_report(command, finished_speech_run, folders, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--clips", "0"), "clips=0 is not a positive number"),
-        (("--hours", "-1"), "hours=-1.0 is not a positive number"),
-        (("--hours", "nan"), "hours=nan is not a positive number"),
+        (("--clips", "0"), "clips=0 is not a number from 1"),
+        (("--hours", "-1"), "hours=-1.0 is not a number from 0.001"),
+        (("--hours", "nan"), "hours=nan is not a number from 0.001"),
         (("--hours", "1"), "hours=1.0 limits the speech; give --speech"),
-        (("--seed", "-1"), "seed=-1 is not a number from 0"),
+        (("--seed", "-1"), "seed=-1: a seed is a number from 0"),
         (("--speech", "missing"), "missing: no such folder of speech"),
         (("--sounds", "missing"), "missing: no such folder"),
         (("--keywords", "missing"), "missing: no such folder"),

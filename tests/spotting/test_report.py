@@ -14,11 +14,9 @@ from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard
-from vitspeech.spotting.measure import Plan, heard_words, measure
-from vitspeech.spotting.page import check_report_folder, write_report
-from vitspeech.spotting.sentences import NAMES, main_table, sentences, word_table
+from vitspeech.spotting.measure import Plan, delay, heard_words, measure
+from vitspeech.spotting.report import check_report_folder, main_lines, main_table, recording_rows, write_report
 from vitspeech.spotting.streams import Recording, Stream
-from vitspeech.spotting.tables import recording_rows
 
 SETTINGS = SpottingSettings({"go": 0.9, "stop": 0.7}, refractory_s=0.6)
 
@@ -93,9 +91,8 @@ def test_the_curve_can_be_computed_again_from_the_raw_detections(report):
     assert len(curves) > 5  # the curve moves
 
 
-def test_what_the_curve_reaches_is_in_the_summary_and_its_table(report):
+def test_what_the_curve_reaches_is_in_the_summary(report):
     summary = json.loads((report / "summary.json").read_text())
-    shown = {row[0]: row[1:] for row in main_table(summary)["rows"]}
     best = []
     for condition, levels in summary["reached"].items():
         for level, values in levels.items():
@@ -107,10 +104,7 @@ def test_what_the_curve_reaches_is_in_the_summary_and_its_table(report):
             for limit, rate in values["alarms_per_hour_at_misses"].items():
                 assert rate == min((rate for rate, miss in pairs if miss <= float(limit)), default=None)
                 best.append(rate)
-            cells = shown[f"{NAMES[condition]}; {level}"]
-            misses = values["misses_at_alarms_per_hour"].values()
-            assert cells == ["–" if miss is None else f"{100 * miss:.1f} %" for miss in misses]
-    assert len(shown) == 12 and len({value for value in best if value is not None}) > 1
+    assert len({value for value in best if value is not None}) > 1
 
 
 def test_a_match_lies_on_its_word_and_an_extra_does_not(report):
@@ -138,11 +132,11 @@ def test_a_match_lies_on_its_word_and_an_extra_does_not(report):
 def test_the_page_needs_no_network_and_has_the_sounds_of_the_worst_alarms(report):
     page = (report / "report.html").read_text()
     assert not re.search(r"(src|href)=.?https?:", page)
+    assert all(re.match(r'<img [^>]*alt="(Curves of|Spectrogram of) ', tag) for tag in re.findall(r"<img[^>]{0,99}", page))
     sounds = sorted((report / "alarms").glob("*.wav"))
     assert page.count("<audio") == len(sounds) == 6
     assert all(0.3 < soundfile.info(sound).duration < 4 for sound in sounds)
     assert "“it is late”" in page or "“go home now”" in page or "“the one-stop shop”" in page
-    assert "would bound the rate below" in page and "openWakeWord" in page
 
 
 def test_words_inside_sentences_are_reported(report):
@@ -155,7 +149,7 @@ def test_words_inside_sentences_are_reported(report):
         assert inside["words"][word]["said"] == 3 and inside["words"][word]["discounted"] == len(where)
         assert inside["words"][word]["reported"] == len(set(where))
     total = inside["all"]["reported"]
-    assert total and f"Words inside sentences: at most {total} of 6 reported" in (report / "report.html").read_text()
+    assert total and f"<td>{total} of 6</td>" in (report / "report.html").read_text()
 
 
 def test_labels_of_several_words_are_told_apart_in_the_table_of_recordings():
@@ -188,9 +182,9 @@ def test_a_word_that_every_sentence_has_is_named(tmp_path):
     for file in speech.rglob("*.trans.txt"):
         file.write_text(file.read_text().replace("IT IS LATE", "GO LATE").replace("STOP", "GO"))
     measurement = measure(spotter(), Plan(write_words(tmp_path / "words", count=2), speech, split="all", clips=4))
-    counts = measurement.counts(SETTINGS)
-    line = sentences(measurement.summary(counts, SETTINGS, "tiny"))[0]
-    assert "every recording has go" in line and "–" not in line and "0.00 h" not in line.partition("No alarm")[2]
+    lines = main_lines(measurement.summary(measurement.counts(SETTINGS), SETTINGS, "tiny"))
+    assert lines[0] == "false alarms an hour, continuous speech: not measured"
+    assert lines[-1] == "Every recording of the speech has go: false alarms can't be counted in it."
 
 
 def test_a_keyword_called_all_has_its_threshold_in_the_table(report):
@@ -198,7 +192,7 @@ def test_a_keyword_called_all_has_its_threshold_in_the_table(report):
     point = summary["operating_point"]
     for part in (point["words"], point["thresholds"], point["inside_sentences"]["words"]):
         part["all"] = part.pop("stop")
-    go, named, total = word_table(summary)["rows"]
+    _, go, named, total = main_table(summary)
     assert (go[:2], named[:2], total[:2]) == (["go", "0.9"], ["all", "0.7"], ["all", ""]) and total[-1].endswith("of 6")
 
 
@@ -213,34 +207,17 @@ def test_a_second_report_replaces_the_first_and_other_files_are_refused(report, 
         check_report_folder(tmp_path)
 
 
+def test_the_90th_percentile_is_within_the_delays():
+    assert delay([1.0, 2.0]) == pytest.approx({"median": 1.5, "90_percent_below": 1.9})
+    assert delay([1.0]) is None
+
+
 def test_only_the_card_says_which_other_words_training_heard():
     said = ["cat", "dog"]
     assert heard_words({"heard_words": ["cat", "house"]}, said) == {"cat"}
     assert heard_words({"heard_words": []}, said) == set()
     assert heard_words({"heard_words": ["unknown"]}, said) is None  # a folder of that name has any words
-    for arguments in ({"held_out_words": ["dog"]}, {"held_out_words": ["dog"], "recordings": None}, {}):
-        assert heard_words({"data": {"class_path": "vitspeech.Keywords", "init_args": arguments}}, said) is None
     assert heard_words({}, said) is None
-
-
-def test_without_such_an_entry_the_report_says_nothing_about_words_that_were_heard(report):
-    summary = json.loads((report / "summary.json").read_text())
-    summary["other_words"]["by_card"] = None
-    assert not any("training" in line for line in sentences(summary))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hours": 0.0}, "hours=0.0 is not"),
-        ({"hours": -1.0}, "hours=-1.0"),
-        ({"clips": 0}, "clips=0"),
-        ({"seed": -1}, "seed=-1"),
-    ],
-)
-def test_numbers_out_of_range_are_refused(tmp_path, options, message):
-    with pytest.raises(InputError, match=message):
-        Plan(tmp_path, **options)
 
 
 def test_there_must_be_something_to_count_alarms_in(tmp_path):

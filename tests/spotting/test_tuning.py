@@ -12,7 +12,6 @@ from vitspeech.decoding.keywords import Detection
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.spotting import tune as settings_search
-from vitspeech.spotting.card import check_card, save_settings
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard, judged
 from vitspeech.spotting.measure import Plan, measure
@@ -23,8 +22,10 @@ from vitspeech.spotting.tune import (
     Tuned,
     alarm_rates,
     attempt,
+    check_card,
     choose,
     rank,
+    save_settings,
     table,
     tail_rates,
     tune,

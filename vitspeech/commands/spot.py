@@ -49,8 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     import vitspeech
     from vitspeech.spotting.measure import Plan, measure
-    from vitspeech.spotting.page import check_report_folder, write_report
-    from vitspeech.spotting.sentences import sentences
+    from vitspeech.spotting.report import check_report_folder, main_lines, write_report
 
     check_report_folder(options.output)
     plan = Plan(
@@ -64,7 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     counts = measurement.counts(settings)
     summary = measurement.summary(counts, settings, model.card.get("name") or Path(options.model).resolve().name)
     page = write_report(measurement, counts, summary, options.output)
-    for line in sentences(summary):
-        print(line)
+    print("\n".join(main_lines(summary)))
     factor = summary["real_time_factor"]
     print(f"{page} ({time.perf_counter() - start:.0f} s; real-time factor of the network {factor:.4f})")

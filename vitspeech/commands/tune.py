@@ -49,10 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import torch
 
     import vitspeech
-    from vitspeech.spotting.card import check_card, save_settings
     from vitspeech.spotting.measure import Plan, measure
-    from vitspeech.spotting.sentences import chosen
-    from vitspeech.spotting.tune import never_found, record, table, tune, wanted_rates
+    from vitspeech.spotting.tune import check_card, chosen, record, save_settings, table, tune, wanted_rates
 
     plan = Plan(
         options.keywords, options.speech, options.sounds, options.split, options.hours, options.clips, options.seed
@@ -66,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tuned = tune(measurement, wanted)
     print("\n".join(table(tuned, wanted)))
     choice = record(tuned, measurement, wanted)
-    for line in (*chosen(tuned.settings, choice, never_found(tuned)), *measurement.notes):
+    for line in (*chosen(tuned, choice), *measurement.notes):
         print(line)
     if not options.dry_run:
         print(save_settings(options.model, tuned.settings, choice))

@@ -1,7 +1,8 @@
-"""The curve as a figure: misses against false alarms an hour, and the spectrogram of one alarm."""
+"""The pictures of the report: misses against false alarms an hour, and the spectrogram of one alarm."""
 
 import io
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy
@@ -13,21 +14,20 @@ from torch import Tensor
 
 from vitspeech.frontends.log_mel import LogMel
 from vitspeech.plots.style import BLACK, EMPTY_GRAY, HIGHLIGHT_GRAY, SPECTROGRAM, plain, series_styles
-from vitspeech.spotting.listening import level_name
+from vitspeech.spotting.streams import KEYWORDS, NAMES
 
 DPI = 110
-NAMES = {"speech": "continuous speech", "others": "other words, one after another", "sounds": "sounds"}
 COLUMNS = 4  # of the panels of single words
 LEAST_MISSES = 0.002  # of the axis; fewer are drawn here
 
 
-def draw_det(summary: dict[str, Any]) -> Figure:
-    """Misses against false alarms an hour: a panel of all words for each condition, then one panel for each word.
+def draw_det(summary: Mapping[str, Any]) -> bytes:
+    """A PNG of misses against false alarms an hour: a panel of all words for each condition, then one for each word.
 
     A curve is drawn solid down to its last alarm. Without an alarm the rate is not 0 but below a bound, so the rest of
     the curve is one dashed line at the bound of the 95 % interval, and the area beyond it is gray.
     """
-    conditions = [name for name in summary["conditions"] if name != "keywords"]
+    conditions = [name for name in summary["conditions"] if name != KEYWORDS]
     words = list(summary["operating_point"]["words"])
     rows = math.ceil(len(words) / COLUMNS)
     figure = Figure(figsize=(12, 4.6 + 2.7 * rows), layout="constrained")
@@ -37,10 +37,11 @@ def draw_det(summary: dict[str, Any]) -> Figure:
         axes.set_title(f"all words; {NAMES[condition]}, {summary['conditions'][condition]['hours']:.2f} h")
         axes.set_xlabel("false alarms an hour")
         axes.set_ylabel("misses")
-    levels = list(summary["operating_point"]["all"]["misses"])
+    levels = summary["operating_point"]["all"]["misses"]
+    labels = ["no noise" if level == "clean" else f"noise at {level}" for level in levels]
     handles = [
-        Line2D([], [], color=style.color, linestyle=style.dashes, marker=style.marker, label=level_name(level))
-        for level, style in zip(levels, series_styles(len(levels)), strict=True)
+        Line2D([], [], color=style.color, linestyle=style.dashes, marker=style.marker, label=label)
+        for label, style in zip(labels, series_styles(len(labels)), strict=True)
     ]
     top.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
     grid = numpy.atleast_1d(bottom.subplots(rows, COLUMNS, sharex=True, sharey=True)).ravel()
@@ -51,10 +52,10 @@ def draw_det(summary: dict[str, Any]) -> Figure:
         axes.set_axis_off()
     bottom.supxlabel(f"false alarms an hour of {NAMES[conditions[0]]}", fontsize=10)
     bottom.supylabel("misses", fontsize=10)
-    return figure
+    return as_png(figure)
 
 
-def draw_panel(axes: Axes, summary: dict[str, Any], condition: str, word: str | None) -> None:
+def draw_panel(axes: Axes, summary: Mapping[str, Any], condition: str, word: str | None) -> None:
     """One panel: a curve for each noise level, and the operating point with its intervals."""
     point = summary["operating_point"]
     own = point["all"] if word is None else point["words"][word]
@@ -93,19 +94,8 @@ def draw_point(axes: Axes, alarms: dict[str, Any], miss: dict[str, Any], bound: 
     low, high = miss.get("interval_95") or (miss["rate"], miss["rate"])
     left, right = max(alarms["low"], 1e-6), alarms["high"]
     errors = [[max(x - left, 0)], [max(right - x, 0)]], [[y - max(min(low, y), LEAST_MISSES)], [max(high - y, 0)]]
-    axes.errorbar(
-        [x],
-        [y],
-        xerr=errors[0],
-        yerr=errors[1],
-        color=style.color,
-        marker=style.marker,
-        markersize=5,
-        markeredgecolor=BLACK,
-        ecolor=EMPTY_GRAY,
-        capsize=2,
-        zorder=5,
-    )
+    look = {"color": style.color, "marker": style.marker, "markersize": 5, "markeredgecolor": BLACK}
+    axes.errorbar([x], [y], xerr=errors[0], yerr=errors[1], ecolor=EMPTY_GRAY, capsize=2, zorder=5, **look)
 
 
 def draw_alarm(log_mel: LogMel, samples: Tensor, start_s: float, end_s: float, label: str) -> bytes:
@@ -115,20 +105,18 @@ def draw_alarm(log_mel: LogMel, samples: Tensor, start_s: float, end_s: float, l
     energies = log_mel.log_energies(samples[None] / 32768)[0].T.cpu().numpy()
     seconds = len(samples) / log_mel.sample_rate_hz
     floor = energies.max() - 9  # nats: 40 dB
-    axes.imshow(
-        energies,
-        cmap=SPECTROGRAM,
-        aspect="auto",
-        origin="lower",
-        extent=(0, seconds, 0, 1),
-        vmin=floor,
-    )
+    axes.imshow(energies, cmap=SPECTROGRAM, aspect="auto", origin="lower", extent=(0, seconds, 0, 1), vmin=floor)
     for time in (start_s, end_s):
         axes.axvline(time, color="white", linestyle="--", linewidth=1)
     axes.set_yticks([])
     axes.set_xlabel("s", fontsize=8)
     axes.tick_params(labelsize=8)
     axes.set_title(plain(label), fontsize=9)
+    return as_png(figure)
+
+
+def as_png(figure: Figure) -> bytes:
+    """A figure as a file."""
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=DPI)
     return png.getvalue()

@@ -32,14 +32,7 @@ ALARM, DISCOUNTED, MATCH, EXTRA = "alarm", "discounted", "match", "extra"
 
 @dataclass(frozen=True)
 class Heard:
-    """A stream without its samples, and the model's logits.
-
-    Args:
-        stream: The stream; its samples are gone.
-        seconds: How long it lasts.
-        logits: (T, C).
-        make: What made the stream, and can make it again.
-    """
+    """A stream without its samples and how long it lasts, the model's logits (T, C), and what can make it again."""
 
     stream: Stream
     seconds: float
@@ -52,7 +45,6 @@ class Candidate:
     """A candidate of the decoder, classified by the ground truth of its stream.
 
     Args:
-        detection: Label, times and probability.
         stream: Number of its stream.
         recording: Number of the recording in the stream that has the detection's middle.
         status: `alarm`; `discounted`: the transcript has the word; `match`: it lies on that word; `extra`: beside
@@ -68,10 +60,7 @@ class Candidate:
 
 
 class Listener:
-    """Runs a model over streams.
-
-    Args:
-        model: A speech model from `vitspeech.load` that `WordSpotter` takes.
+    """Runs a speech model that spots words over streams.
 
     Attributes:
         words: The labels that can be detected.
@@ -89,14 +78,10 @@ class Listener:
         self.model, self.spotter = model, WordSpotter(model)
         self.settings = self.spotter.settings
         self.words = [label for label in model.labels if label not in NO_WORDS]
+        self.sample_rate_hz = self.spotter.stream.sample_rate_hz
         self.seconds = self.computing_s = 0.0
         if not self.words:
             raise InputError("the model has no word to spot, only unknown and silence")
-
-    @property
-    def sample_rate_hz(self) -> int:
-        """The sample rate of the model's audio."""
-        return self.spotter.stream.sample_rate_hz
 
     def hear(self, makers: Sequence[MakeStreams], progress: str) -> list[Heard]:
         """Run the model over streams, with a progress bar named `progress`."""
@@ -147,7 +132,7 @@ def judged(detection: Detection, number: int, stream: Stream) -> Candidate:
 
 
 def neighbors(detection: Detection, recordings: Sequence[Recording]) -> list[int]:
-    """The numbers of the recordings that a detection overlaps, or is within `NEIGHBOR_S` of."""
+    """The recordings that a detection overlaps, or is within `NEIGHBOR_S` of, by their numbers."""
     return [
         place
         for place, near in enumerate(recordings)
@@ -163,11 +148,6 @@ def overlap_s(detection: Detection, word: SaidWord) -> float:
 def noise_name(snr_db: float | None) -> str:
     """A noise level in words: `clean`, `20 dB`."""
     return "" if snr_db is None else "clean" if snr_db == math.inf else f"{snr_db:g} dB"
-
-
-def level_name(level: str) -> str:
-    """A noise level, as `noise_name` gives it, in sentences and legends."""
-    return "no noise" if level == "clean" else f"noise at {level}"
 
 
 def samples_again(heard: Heard, rate_hz: int) -> Tensor:

@@ -1,7 +1,4 @@
-"""The numbers of a measurement: the operating point of a model, and the curve through it.
-
-Measure a keyword spotter by the protocol of docs/spotting.md.
-"""
+"""A keyword spotter measured by the protocol of docs/spotting.md: its operating point, and the curve through it."""
 
 import math
 from collections import Counter
@@ -18,52 +15,155 @@ from vitspeech.data.audio.continuous import occurrences
 from vitspeech.data.clips.speech_commands import UNKNOWN
 from vitspeech.decoding.keywords import NO_WORDS
 from vitspeech.decoding.spotting_settings import SpottingSettings
-from vitspeech.errors import InputError, check_number
+from vitspeech.errors import InputError, check_number, check_seed
 from vitspeech.provenance import provenance
 from vitspeech.spotting.counts import Counts, OperatingPoint, logit
 from vitspeech.spotting.listening import ALARM, Heard, Listener
 from vitspeech.spotting.streams import KEYWORDS, OTHERS, SPEECH, sound_streams, speech_streams, word_streams
 
 SHIFTS = tuple(round(-6 + 0.1 * step, 1) for step in range(221))  # of all thresholds, in logits
-RATES = (0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0)  # false alarms an hour at which the recall is given
+RATES = (0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0)  # false alarms an hour of the tables
 MISS_RATES = (0.05, 0.1, 0.2)  # at which false alarms are given
+SHORTEST_H = 0.001  # of speech
 
 
-def shifted(thresholds: Mapping[str, float], shift: float) -> dict[str, float]:
-    """Thresholds whose logits are `shift` higher."""
-    return {
-        word: float(1 / (1 + numpy.exp(-(logit(numpy.float64(value)) + shift)))) for word, value in thresholds.items()
-    }
+@dataclass(frozen=True)
+class Plan:
+    """What is heard.
+
+    Args:
+        keywords: Folder of one folder per word: the model's words and, for the test of other words, others.
+        speech: Folder of continuous speech.
+        sounds: Folder of sounds without speech; it is heard whole.
+        split: `train`, `validation`, `test` or `all`, of words and speech.
+        hours: Hours of speech, up to the end of the recording that reaches them; `None` is all.
+        clips: Maximum number of clips of the model's words, and of other words; `None` is all.
+        seed: Of everything that is drawn at random.
+
+    Raises:
+        InputError: If a number is out of its range, or there are hours without speech.
+    """
+
+    keywords: Path
+    speech: Path | None = None
+    sounds: Path | None = None
+    split: str = "test"
+    hours: float | None = None
+    clips: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in (("hours", SHORTEST_H), ("clips", 1)):
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value, low)
+        check_seed("seed", self.seed)
+        if self.hours is not None and self.speech is None:
+            raise InputError(f"hours={self.hours} limits the speech; give --speech, or leave out --hours")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a model heard by a plan: the streams with its logits, and notes on what was left out, and why."""
+
+    plan: Plan
+    listener: Listener
+    heard: list[Heard]
+    notes: list[str]
+
+    def counts(self, settings: SpottingSettings) -> Counts:
+        """The counts with settings of the decoder."""
+        candidates = self.listener.candidates(self.heard, settings)
+        return Counts(self.listener.words, self.heard, candidates, settings.refractory_s)
+
+    def summary(self, counts: Counts, settings: SpottingSettings, name: str) -> dict[str, Any]:
+        """All numbers of the `counts` with these settings, as JSON; `name` is the model's."""
+        listener = self.listener
+        thresholds = {word: float(settings.threshold(word)) for word in listener.words}
+        points = curve(counts, thresholds)
+        own = points[SHIFTS.index(0.0)]
+        plan = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self.plan).items()}
+        return {
+            "model": name,
+            "plan": plan,
+            "settings": {key: value for key, value in asdict(settings).items() if key != "thresholds"},
+            "notes": self.notes,
+            "provenance": provenance(),
+            "real_time_factor": listener.computing_s / listener.seconds,
+            "other_words": other_words(counts, own.kept, listener.model.card),
+            "conditions": conditions(counts),
+            "operating_point": {
+                "thresholds": thresholds,
+                "all": numbers(counts, own, None, with_intervals=True),
+                "words": {
+                    word: numbers(counts, own, index, with_intervals=True) for index, word in enumerate(counts.words)
+                },
+                "delay_s": delay(counts.delays(own)),
+                "extra_detections": counts.extras(own),
+                "inside_sentences": inside_sentences(counts, own),
+            },
+            "reached": {condition: reached(counts, points, index) for index, condition in enumerate(counts.conditions)},
+            "curve": [
+                {"shift": shift, "all": numbers(counts, point, None)}
+                | {"words": {word: numbers(counts, point, index) for index, word in enumerate(counts.words)}}
+                for shift, point in zip(SHIFTS, points, strict=True)
+            ],
+        }
+
+
+def measure(model: Model, plan: Plan, *, with_others: bool = True, every_word: bool = False) -> Measurement:
+    """Run a model over all streams of a plan. Progress is shown.
+
+    Args:
+        model: The model.
+        plan: What is heard.
+        with_others: Whether other words are heard.
+        every_word: Whether every word of the model must have recordings.
+
+    Raises:
+        FileNotFoundError: If a folder does not exist.
+        InputError: If the model can't be streamed or transcribes, a folder has none of the needed words or no
+            recordings, there is no sound in which alarms can be counted, or a recording cannot be read.
+    """
+    listener = Listener(model)
+    words, split = listener.words, plan.split
+    notes = []
+    if missing := [label for label in NO_WORDS if label not in model.labels]:
+        notes.append(f"The model has no label {' and '.join(missing)}: it takes every sound for a word.")
+    options = {"with_others": with_others, "every_word": every_word}
+    keywords, others = word_streams(plan.keywords, words, split, plan.clips, plan.seed, **options)
+    speech = speech_streams(plan.speech, split, plan.hours, plan.seed) if plan.speech else []
+    sounds = sound_streams(plan.sounds) if plan.sounds else []
+    if not (speech or sounds or others):
+        raise InputError(f"{plan.keywords}: has no other words; give --speech or --sounds to count false alarms in")
+    if with_others and not others:
+        notes.append(f"{plan.keywords} has no other words in the split {split}: alarms in other words not measured.")
+    named = {"keywords": keywords, "other words": others, "speech": speech, "sounds": sounds}
+    heard = [item for name, makers in named.items() if makers for item in listener.hear(makers, name)]
+    said = {word.label for item in heard if item.stream.condition == KEYWORDS for word in item.stream.words}
+    if missing := [word for word in words if word not in said]:
+        limit = f" among {plan.clips} clips" if plan.clips else ""
+        notes.append(f"No recordings of {', '.join(missing)} in the split {split}{limit}: misses not measured.")
+    if never_free := words_of_all_speech(words, heard):
+        notes.append(f"Every recording of the speech has {', '.join(never_free)}: false alarms can't be counted in it.")
+    return Measurement(plan, listener, heard, notes)
+
+
+def words_of_all_speech(words: Iterable[str], heard: Iterable[Heard]) -> list[str]:
+    """The words that every recording of continuous speech has, so that false alarms of them cannot be counted in it."""
+    parts = [part for item in heard if item.stream.condition == SPEECH for part in item.stream.recordings]
+    return [word for word in words if parts and all(occurrences(part.words, word) for part in parts)]
 
 
 def curve(counts: Counts, thresholds: Mapping[str, float]) -> list[OperatingPoint]:
-    """The operating points at all `SHIFTS` of the thresholds; at a shift of 0 they are the model's own."""
-    return [counts.at(shifted(thresholds, shift) if shift else dict(thresholds)) for shift in SHIFTS]
-
-
-def summary(counts: Counts, thresholds: Mapping[str, float]) -> dict[str, Any]:
-    """The operating point and the curve, as JSON."""
-    points = curve(counts, thresholds)
-    own = points[SHIFTS.index(0.0)]
-    return {
-        "conditions": conditions(counts),
-        "operating_point": {
-            "thresholds": own.thresholds,
-            "all": numbers(counts, own, None, with_intervals=True),
-            "words": {
-                word: numbers(counts, own, index, with_intervals=True) for index, word in enumerate(counts.words)
-            },
-            "delay_s": delay(counts.delays(own)),
-            "extra_detections": counts.extras(own),
-            "inside_sentences": inside_sentences(counts, own),
-        },
-        "reached": {condition: reached(counts, points, index) for index, condition in enumerate(counts.conditions)},
-        "curve": [
-            {"shift": shift, "all": numbers(counts, point, None)}
-            | {"words": {word: numbers(counts, point, index) for index, word in enumerate(counts.words)}}
-            for shift, point in zip(SHIFTS, points, strict=True)
-        ],
-    }
+    """The operating points at all `SHIFTS` of the thresholds' logits; at a shift of 0 they are the model's own."""
+    return [
+        counts.at(
+            {word: float(1 / (1 + numpy.exp(-(logit(numpy.float64(p)) + shift)))) for word, p in thresholds.items()}
+            if shift
+            else thresholds
+        )
+        for shift in SHIFTS
+    ]
 
 
 def numbers(counts: Counts, point: OperatingPoint, word: int | None, *, with_intervals: bool = False) -> dict[str, Any]:
@@ -136,9 +236,7 @@ def reached(counts: Counts, points: list[OperatingPoint], condition: int) -> dic
     result: dict[str, Any] = {}
     for level, name in enumerate(counts.levels):
         misses = [counts.miss_rate(point, level)["rate"] for point in points]
-        pairs = [
-            (rate, miss) for rate, miss in zip(rates, misses, strict=True) if rate is not None and miss is not None
-        ]
+        pairs = [pair for pair in zip(rates, misses, strict=True) if None not in pair]
         result[name] = {
             "misses_at_alarms_per_hour": {
                 f"{limit:g}": min((miss for rate, miss in pairs if rate <= limit), default=None) for limit in RATES
@@ -150,139 +248,6 @@ def reached(counts: Counts, points: list[OperatingPoint], condition: int) -> dic
     return result
 
 
-LARGEST_SEED = 2**32 - 1
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is heard.
-
-    Args:
-        keywords: Folder of one folder per word: the model's words and, for the test of other words, others.
-        speech: Folder of continuous speech.
-        sounds: Folder of sounds without speech; it is heard whole.
-        split: `train`, `validation`, `test` or `all`, of words and speech.
-        hours: Hours of speech, up to the end of the recording that reaches them; `None` is all.
-        clips: Maximum number of clips of the model's words, and of other words; `None` is all.
-        seed: Of everything that is drawn at random.
-
-    Raises:
-        InputError: If a number is out of its range, or there are hours without speech.
-    """
-
-    keywords: Path
-    speech: Path | None = None
-    sounds: Path | None = None
-    split: str = "test"
-    hours: float | None = None
-    clips: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.hours is not None and not 0 < self.hours < 1e6:
-            raise InputError(f"hours={self.hours} is not a positive number")
-        if self.hours is not None and self.speech is None:
-            raise InputError(f"hours={self.hours} limits the speech; give --speech, or leave out --hours")
-        if self.clips is not None and self.clips < 1:
-            raise InputError(f"clips={self.clips} is not a positive number")
-        check_number("seed", self.seed, 0, LARGEST_SEED)
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What a model heard.
-
-    Args:
-        plan: What was heard.
-        listener: The model.
-        heard: The streams with the model's logits.
-        notes: What was left out, and why.
-    """
-
-    plan: Plan
-    listener: Listener
-    heard: list[Heard]
-    notes: list[str]
-
-    def counts(self, settings: SpottingSettings) -> Counts:
-        """The counts with settings of the decoder."""
-        candidates = self.listener.candidates(self.heard, settings)
-        return Counts(self.listener.words, self.heard, candidates, settings.refractory_s)
-
-    def summary(self, counts: Counts, settings: SpottingSettings, name: str) -> dict[str, Any]:
-        """All numbers of the `counts` with these settings, as JSON; `name` is the model's."""
-        listener = self.listener
-        thresholds = {word: float(settings.threshold(word)) for word in listener.words}
-        plan = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(self.plan).items()}
-        return {
-            "model": name,
-            "plan": plan,
-            "settings": {key: value for key, value in asdict(settings).items() if key != "thresholds"},
-            "notes": self.notes,
-            "provenance": provenance(),
-            "real_time_factor": listener.computing_s / listener.seconds,
-            "other_words": other_words(counts, counts.at(thresholds).kept, listener.model.card),
-        } | summary(counts, thresholds)
-
-
-def measure(model: Model, plan: Plan, *, with_others: bool = True, every_word: bool = False) -> Measurement:
-    """Run a model over all streams of a plan. Progress is shown.
-
-    Args:
-        model: The model.
-        plan: What is heard.
-        with_others: Whether other words are heard.
-        every_word: Whether every word of the model must have recordings.
-
-    Raises:
-        FileNotFoundError: If a folder does not exist.
-        InputError: If the model can't be streamed or transcribes, a folder has none of the needed words or no
-            recordings, there is no sound in which alarms can be counted, or a recording cannot be read.
-    """
-    listener = Listener(model)
-    missing = [label for label in NO_WORDS if label not in model.labels]
-    notes = [f"The model has no label {' and '.join(missing)}: it takes every sound for a word."] if missing else []
-    options = {"with_others": with_others, "every_word": every_word}
-    keywords, others = word_streams(plan.keywords, listener.words, plan.split, plan.clips, plan.seed, **options)
-    speech = speech_streams(plan.speech, plan.split, plan.hours, plan.seed) if plan.speech else []
-    sounds = sound_streams(plan.sounds) if plan.sounds else []
-    if with_others and not others:
-        notes.append(
-            f"{plan.keywords} has no other words in the split {plan.split}: alarms in other words not measured"
-        )
-    if not (speech or sounds or others):
-        raise InputError(f"{plan.keywords}: has no other words; give --speech or --sounds to count false alarms in")
-    heard = [
-        item
-        for makers, progress in (
-            (keywords, "keywords"),
-            (others, "other words"),
-            (speech, "speech"),
-            (sounds, "sounds"),
-        )
-        if makers
-        for item in listener.hear(makers, progress)
-    ]
-    if missing := unsaid_words(listener.words, heard):
-        words = ", ".join(missing)
-        where = f"{plan.keywords} has no recordings of {words} in the split {plan.split}"
-        reason = f"--clips {plan.clips} leaves out {words}, or there are no recordings" if plan.clips else where
-        notes.append(f"{reason}; misses are not measured.")
-    return Measurement(plan, listener, heard, notes)
-
-
-def unsaid_words(words: Iterable[str], heard: Iterable[Heard]) -> list[str]:
-    """The words that no stream of keywords has."""
-    said = {word.label for item in heard if item.stream.condition == KEYWORDS for word in item.stream.words}
-    return [word for word in words if word not in said]
-
-
-def words_of_all_speech(words: Iterable[str], heard: Iterable[Heard]) -> list[str]:
-    """The words that every recording of continuous speech has, so that false alarms of them cannot be counted in it."""
-    parts = [part for item in heard if item.stream.condition == SPEECH for part in item.stream.recordings]
-    return [word for word in words if parts and all(occurrences(part.words, word) for part in parts)]
-
-
 def other_words(counts: Counts, kept: numpy.ndarray, card: Mapping[str, Any]) -> dict[str, Any] | None:
     """Alarms in other words whose recordings training heard as `unknown`, and in the rest, by the model's card.
 
@@ -290,31 +255,47 @@ def other_words(counts: Counts, kept: numpy.ndarray, card: Mapping[str, Any]) ->
         `None` if there are no other words; `by_card` is `None` if the card does not say it.
     """
     said = Counter(word.label for item in counts.heard if item.stream.condition == OTHERS for word in item.stream.words)
-    if not said:
-        return None
     heard = heard_words(card, said)
-    if heard is None:
-        return {"words": dict(said), "by_card": None}
+    if not said or heard is None:
+        return {"words": dict(said), "by_card": None} if said else None
     alarms: Counter[str] = Counter()
     for item, is_kept in zip(counts.candidates, kept, strict=True):
         stream = counts.heard[item.stream].stream
         if is_kept and item.status == ALARM and stream.condition == OTHERS and item.word >= 0:
             alarms[stream.words[item.word].label] += 1
     parts = {"heard": [word for word in said if word in heard], "unheard": [word for word in said if word not in heard]}
-    return {
-        "words": dict(said),
-        "by_card": {
-            name: {
-                "labels": sorted(some),
-                "words": sum(said[word] for word in some),
-                "alarms": sum(alarms[word] for word in some),
-            }
-            for name, some in parts.items()
-        },
+    by_card = {
+        name: {"labels": sorted(some), "words": sum(map(said.get, some)), "alarms": sum(alarms[word] for word in some)}
+        for name, some in parts.items()
     }
+    return {"words": dict(said), "by_card": by_card}
 
 
 def heard_words(card: Mapping[str, Any], words: Iterable[str]) -> set[str] | None:
     """Those of some other words whose recordings training heard as `unknown`; `None` if the card does not say it."""
     heard = card.get("heard_words")
     return None if heard is None or UNKNOWN in heard else set(words) & set(heard)
+
+
+def number(value: float | None) -> str:
+    """A rate with two digits, more if it is large."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value >= 10 else f"{value:.2g}"
+
+
+def rate_text(alarms: Mapping[str, Any]) -> str:
+    """A rate of alarms with its interval, or the bound if there was none."""
+    if alarms["per_hour"] is None:
+        return "not measured"
+    if not alarms["alarms"]:
+        return f"none; below {number(alarms['high'])}"
+    return f"{number(alarms['per_hour'])} ({number(alarms['low'])}–{number(alarms['high'])})"
+
+
+def percent(miss: Mapping[str, Any]) -> str:
+    """A share of misses with its interval."""
+    if miss["rate"] is None:
+        return "–"
+    interval = miss.get("interval_95")
+    return f"{100 * miss['rate']:.1f} %" + (f" ({100 * interval[0]:.1f}–{100 * interval[1]:.1f})" if interval else "")

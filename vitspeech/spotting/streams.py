@@ -1,8 +1,10 @@
 """Streams to measure a keyword spotter on: audio, the recordings in it, and the words that are said in it when.
 
-Shapes: N samples.
+Continuous speech and sounds are recordings as they are. Keywords and other words are composed: words of one speaker at
+known times, one after another with pauses, over noise. Streams are made anew each time that they are needed, so that
+only one is in memory.
 
-Streams of single words at known times: words of one speaker, one after another, with pauses, over noise.
+Shapes: N samples.
 """
 
 import math
@@ -38,7 +40,11 @@ from vitspeech.errors import InputError
 from vitspeech.files import check_regular
 
 SPEECH, OTHERS, SOUNDS, KEYWORDS = "speech", "others", "sounds", "keywords"  # the conditions
+NAMES = {SPEECH: "continuous speech", OTHERS: "other words", SOUNDS: "sounds", KEYWORDS: "keywords"}
 LONGEST_S = 3600.0  # of a stream; the next recording begins another one
+PAUSE_S = (0.5, 2.0)  # before, between and after the words
+SNRS_DB = (math.inf, 20.0, 10.0, 5.0)  # of the keywords; infinite: no noise is added, as for other words
+MOST_WORDS = 50  # of a stream
 
 
 @dataclass(frozen=True)
@@ -107,16 +113,7 @@ def speech_streams(root: Path, split: str, hours: float | None, seed: int) -> li
     """Continuous speech: the recordings of one speaker in one folder follow each other in the order of their names.
 
     In LibriSpeech such a folder is a chapter, which was cut into utterances at pauses, so the stream is what was read.
-
-    Args:
-        root: The folder, see `list_speech`.
-        split: `train`, `validation`, `test` (by speaker) or `all`.
-        hours: The most that are heard; `None` hears everything. Chapters are then drawn at random.
-        seed: Of that draw.
-
-    Raises:
-        FileNotFoundError: If there is no such folder.
-        InputError: If it has no recordings in the split, or one that cannot be read.
+    If `hours` limits what is heard, the chapters are drawn at random.
     """
     recordings = speech_split(list_speech(root), split)
     if not recordings:
@@ -128,23 +125,12 @@ def speech_streams(root: Path, split: str, hours: float | None, seed: int) -> li
     if hours is not None:
         order = numpy.random.default_rng(seed).permutation(len(chapters)).tolist()
         chapters = limited([chapters[index] for index in order], 3600 * hours)
-    for chapter in chapters:
-        for item in chapter:
-            duration_s(item.file)
     return [reader(SPEECH, chapter, root) for chapter in chapters]
 
 
 def sound_streams(root: Path) -> list[MakeStreams]:
-    """Recordings without speech, each a stream of its own.
-
-    Raises:
-        FileNotFoundError: If there is no such folder.
-        InputError: If it has no recordings, or one that cannot be read.
-    """
-    recordings = list_speech(root)
-    for item in recordings:
-        duration_s(item.file)
-    return [reader(SOUNDS, [item], root) for item in recordings]
+    """Recordings without speech, each a stream of its own."""
+    return [reader(SOUNDS, [item], root) for item in list_speech(root)]
 
 
 def limited(chapters: Sequence[Sequence[Speech]], seconds: float) -> list[list[Speech]]:
@@ -161,11 +147,7 @@ def limited(chapters: Sequence[Sequence[Speech]], seconds: float) -> list[list[S
 
 
 def duration_s(file: Path) -> float:
-    """How long a recording lasts, by its header.
-
-    Raises:
-        InputError: If it cannot be read, as far as the header tells.
-    """
+    """How long a recording lasts, by its header; an `InputError` if that tells that it cannot be read."""
     check_regular(file)
     try:
         with open_audio(file) as recording:
@@ -176,7 +158,9 @@ def duration_s(file: Path) -> float:
 
 
 def reader(condition: str, items: Sequence[Speech], root: Path) -> MakeStreams:
-    """A function that reads recordings as one stream, or as several of up to an hour."""
+    """A function that reads recordings as one stream, or as several of up to an hour; their headers are read now."""
+    for item in items:
+        duration_s(item.file)
 
     def read(rate_hz: int) -> Iterator[Stream]:
         parts, recordings, samples = [], [], 0
@@ -190,11 +174,6 @@ def reader(condition: str, items: Sequence[Speech], root: Path) -> MakeStreams:
                 parts, recordings, samples = [], [], 0
 
     return read
-
-
-PAUSE_S = (0.5, 2.0)  # before, between and after the words
-SNRS_DB = (math.inf, 20.0, 10.0, 5.0)  # of the keywords; infinite: no noise is added, as for other words
-MOST_WORDS = 50  # of a stream
 
 
 def word_streams(
@@ -216,10 +195,9 @@ def word_streams(
         clips: The most clips of the model's words, and of other words; `None` takes all.
         seed: Of the choice of clips, their order, the pauses and the noise.
         with_others: Whether there are streams of other words.
-        every_word: Whether all words of the model are needed.
+        every_word: Whether all words of the model are needed, as for a choice of thresholds.
 
     Raises:
-        FileNotFoundError: If there is no such folder.
         InputError: If it has none of the model's words in the split, or not all that are needed, or a clip of the
             streams cannot be read.
     """
@@ -234,12 +212,12 @@ def word_streams(
     noises = backgrounds(root, split)
     generator = numpy.random.default_rng(seed)
     groups, other_groups = grouped(wanted, clips, generator), grouped(others, clips, generator)
-    if every_word:
-        said = {item.label for group in groups for item in group}
-        there = {item.label for item in wanted}
-        refuse_missing(root, split, [label for label in labels if label not in there])
-        if left_out := [label for label in labels if label not in said]:
-            raise InputError(f"--clips {clips} leaves out {', '.join(left_out)}, which the thresholds need; raise it")
+    said = {item.label for group in groups for item in group}
+    if every_word and (missing := [label for label in labels if label not in said]):
+        limit = f"; --clips {clips} may leave them out" if clips else ""
+        raise InputError(
+            f"{root} has no recordings of {', '.join(missing)} in the split {split}, which the thresholds need{limit}"
+        )
     for group in (*groups, *other_groups):
         for item in group:
             check_audio(item.file)
@@ -251,15 +229,6 @@ def word_streams(
         for number, group in enumerate(other_groups)
     ]
     return keywords, fillers
-
-
-def refuse_missing(root: Path, split: str, missing: Sequence[str]) -> None:
-    """Raise an `InputError` if words have no recordings, so that no thresholds can be chosen for them."""
-    if missing:
-        words = ", ".join(missing)
-        raise InputError(
-            f"{root} has no recordings of {words} in the split {split}, which the thresholds need; record some"
-        )
 
 
 def grouped(
@@ -302,7 +271,7 @@ def composer(
 ) -> MakeStreams:
     """A function that composes words as one stream for each noise level; the streams differ in the noise's level only.
 
-    Every word is cut by its energy (`word_span`), scaled to one level and faded over 40 ms, as in `WordSequences`.
+    Each word is cut by its energy (`word_span`), scaled to one level and faded over 40 ms, as in `WordSequences`.
     """
 
     def streams(rate_hz: int) -> Iterator[Stream]:

@@ -6,30 +6,51 @@ about twelve. So the rate of a word's alarms above a threshold is estimated by p
 excesses (Pickands 1975, doi:10.1214/aos/1176343003): the logits of alarms above the k-th highest one are taken to be
 exponential, with one scale for all words.
 
-Shapes: W words of the model, S conditions with alarms, G steps of thresholds.
+The other settings of the decoder are searched over a small grid, one number after another, with the best thresholds for
+each. The result is written into the model's card.
 
-The search for a decoder's settings: a small grid, one number after another, with the best thresholds for each.
+Shapes: W words of the model, S conditions with alarms, G steps of thresholds.
 """
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy
 
+from vitspeech.checkpoint.hub import on_hub
+from vitspeech.checkpoint.model import CARD, find_folder, read_mapping
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
+from vitspeech.files import check_target, write_text
 from vitspeech.spotting.counts import Counts, OperatingPoint
 from vitspeech.spotting.listening import MATCH
-from vitspeech.spotting.measure import Measurement, Plan, unsaid_words, words_of_all_speech
-from vitspeech.spotting.sentences import NAMES, number, percent, rate_text
-from vitspeech.spotting.streams import OTHERS, SOUNDS, SPEECH, refuse_missing
+from vitspeech.spotting.measure import (
+    RATES,
+    Measurement,
+    Plan,
+    bound,
+    number,
+    percent,
+    rate_text,
+    words_of_all_speech,
+)
+from vitspeech.spotting.streams import NAMES, OTHERS, SOUNDS, SPEECH
 
 STEPS = numpy.round(numpy.arange(-4, 14.01, 0.1), 1)  # thresholds in logits: 0.018 to 0.9999992
 TAIL = 20  # alarms k of a word that its rate is estimated from, or as many as there are
 # Alarms at a probability of one half that a word without any is taken to have, times the number of words.
 FEW = 0.5
+GRID = {
+    "token_probability": (0.3, 0.45, 0.6),
+    "smoothing_s": (0.04, 0.12, 0.2),
+    "shortest_s": (0.1, 0.15, 0.2),
+    "pause_s": (0.08, 0.16),
+}
+REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
 
 
 @dataclass(frozen=True)
@@ -162,24 +183,10 @@ def tail_rates(values: numpy.ndarray, scale: float, few: float) -> numpy.ndarray
     return numpy.where(values[tail - 1] >= STEPS, counted, numpy.maximum(fitted, counted))
 
 
-GRID = {
-    "token_probability": (0.3, 0.45, 0.6),
-    "smoothing_s": (0.04, 0.12, 0.2),
-    "shortest_s": (0.1, 0.15, 0.2),
-    "pause_s": (0.08, 0.16),
-}
-REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
-RATES = (0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the table of operating points
-
-
 @dataclass(frozen=True)
 class Tuned:
-    """Settings that were chosen.
-
-    Args:
-        settings: The settings with their thresholds.
-        choice: The thresholds, and what they are estimated to do without a refractory period.
-        counts: The counts with these settings; the thresholds may be varied.
+    """Settings that were chosen with their thresholds, what these are estimated to do without a refractory period, and
+    the counts with these settings, whose thresholds may be varied.
     """
 
     settings: SpottingSettings
@@ -188,11 +195,7 @@ class Tuned:
 
 
 def wanted_rates(plan: Plan, rate: float, others: float | None) -> dict[str, float]:
-    """The wanted rate of each condition that counts: speech and sounds where there are any, other words if asked for.
-
-    Raises:
-        InputError: If a rate is not positive, or nothing is there to count alarms in.
-    """
+    """The wanted rate of each condition that counts: speech and sounds if there are any, other words if asked for."""
     for name, value in (("alarms-per-hour", rate), ("others", others)):
         if value is not None and not 0 < value < math.inf:
             raise InputError(f"--{name} {value}: is not a positive number")
@@ -211,11 +214,10 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
         wanted: False alarms an hour, for each condition that counts.
 
     Raises:
-        InputError: If a word has no recordings, none is ever found, other words count and there are none, all
-            speech has a word, or no thresholds reach the wanted rate; the message has the nearest one.
+        InputError: If no word is ever found, other words count and there are none, all speech has a word, or no
+            thresholds reach the wanted rate; the message has the nearest one.
     """
     plan = measurement.plan
-    refuse_missing(plan.keywords, plan.split, unsaid_words(measurement.listener.words, measurement.heard))
     if OTHERS in wanted and all(item.stream.condition != OTHERS for item in measurement.heard):
         raise InputError(f"{plan.keywords} has no other words in the split {plan.split} to count false alarms in")
     if SPEECH in wanted and (said := words_of_all_speech(measurement.listener.words, measurement.heard)):
@@ -232,9 +234,8 @@ def tune(measurement: Measurement, wanted: Mapping[str, float]) -> Tuned:
                 best = other if rank(other, wanted) > rank(best, wanted) else best
     if not best.choice.recall:
         raise InputError(f"the model finds none of the words in {plan.keywords}, whatever the thresholds")
-    excess = {name: rate for name, rate in best.choice.expected.items() if rate > wanted.get(name, float("inf"))}
-    if excess:
-        name, rate = max(excess.items(), key=lambda item: item[1] / wanted[item[0]])
+    name = max(wanted, key=lambda name: best.choice.expected[name] / wanted[name], default=None)
+    if name and (rate := best.choice.expected[name]) > wanted[name]:
         raise InputError(
             f"no thresholds reach {wanted[name]:g} false alarms an hour of {NAMES[name]}: the nearest rate is "
             f"{rate:.3g}, at which {100 * best.choice.recall:.1f} % of the words are found"
@@ -297,12 +298,6 @@ def table(tuned: Tuned, wanted: Mapping[str, float]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def never_found(tuned: Tuned) -> list[str]:
-    """The words that are not found once at their thresholds."""
-    found = tuned.choice.point.found.sum(0)
-    return [word for word, count in zip(tuned.counts.words, found.tolist(), strict=True) if not count]
-
-
 def record(tuned: Tuned, measurement: Measurement, wanted: Mapping[str, float]) -> dict[str, Any]:
     """What the card says about the choice: what was wanted, expected and counted, and the curve around it."""
     counts, choice = tuned.counts, tuned.choice
@@ -324,3 +319,41 @@ def record(tuned: Tuned, measurement: Measurement, wanted: Mapping[str, float]) 
 def missed(counts: Counts, choice: Choice) -> dict[str, float | None]:
     """The share of words that thresholds miss, by noise level."""
     return {name: counts.miss_rate(choice.point, level)["rate"] for level, name in enumerate(counts.levels)}
+
+
+def chosen(tuned: Tuned, record: Mapping[str, Any]) -> list[str]:
+    """What was chosen, and how far the estimate can be trusted: lines of text."""
+    settings = asdict(tuned.settings)
+    thresholds = ", ".join(f"{word} {value:.4g}" for word, value in settings.pop("thresholds").items())
+    others = ", ".join(f"{name} {value}" for name, value in settings.items())
+    lines = [f"Thresholds: {thresholds}.", f"Settings: {others}."]
+    found = tuned.choice.point.found.sum(0).tolist()
+    if words := [word for word, count in zip(tuned.counts.words, found, strict=True) if not count]:
+        lines.append(f"Never found at these thresholds: {', '.join(words)}.")
+    for name, alarms in record["counted"].items():
+        wanted, expected = record["wanted_alarms_per_hour"][name], record["expected_alarms_per_hour"][name]
+        lines.append(
+            f"{NAMES[name].capitalize()}: {wanted:g} an hour wanted, {number(expected)} expected; counted "
+            f"{alarms['alarms']} in {alarms['hours']:.2f} h: {rate_text(alarms)}."
+        )
+        if wanted < (least := bound(alarms["hours"])):
+            lines.append(
+                f"So few hours can't show a rate of {wanted:g}: without any alarm they bound it below {number(least)}. "
+                "The expected rate extrapolates from alarms of lower probability; measure it with more speech."
+            )
+    return lines
+
+
+def check_card(model: str | Path) -> None:
+    """Refuse a card that cannot be written later, before the work is done; see `check_target`."""
+    if on_hub(model):
+        raise InputError(f"{model}: the card of a model on the hub can't be written; copy its folder, or use --dry-run")
+    check_target(find_folder(Path(model)) / CARD)
+
+
+def save_settings(model: str | Path, settings: SpottingSettings, choice: dict[str, Any]) -> Path:
+    """Write settings into the card of a model, and what is known about their choice; return the card's path."""
+    card = find_folder(Path(model)) / CARD
+    content = read_mapping(card, ()) | {"spotting": asdict(settings), "spotting_choice": choice}
+    write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", card)
+    return card

@@ -1,0 +1,280 @@
+"""The report of a measurement: a self-contained page, its numbers, and the sounds of the worst false alarms.
+
+`FILES` has every file of a report; docs/spotting.md describes them. From the three tables anybody can compute the curve
+again.
+"""
+
+import base64
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import soundfile
+from torch import Tensor
+from tqdm import tqdm
+
+from vitspeech.data.audio.continuous import occurrences
+from vitspeech.errors import InputError
+from vitspeech.files import write_csv, write_text
+from vitspeech.spotting.counts import Counts
+from vitspeech.spotting.figures import draw_alarm, draw_det
+from vitspeech.spotting.listening import ALARM, Candidate, Heard, noise_name, samples_again
+from vitspeech.spotting.measure import Measurement, percent, rate_text
+from vitspeech.spotting.streams import NAMES, OTHERS, SOUNDS, SPEECH
+
+PAGE, JSON, DET, ALARMS = "report.html", "summary.json", "det.png", "alarms"
+STREAM = ("condition", "noise", "stream")  # the columns that name a stream
+DETECTION_COLUMNS = "recording speaker label probability start_s end_s decided_s status word".split()
+TABLES = {
+    "detections.csv": (*STREAM, *DETECTION_COLUMNS),
+    "words.csv": (*STREAM, "word", "label", "speaker", "clip", "start_s", "end_s"),
+    "recordings.csv": (*STREAM, "recording", "speaker", "start_s", "end_s", "contains"),
+}
+FILES = {PAGE, JSON, DET, ALARMS, *TABLES}
+WORST = 10  # false alarms with sounds in each condition
+MARGIN_S = 0.6  # of audio before and after
+CAPTIONS = {
+    "words": "False alarms an hour and misses at the model's own thresholds, with 95 % intervals: Poisson (Garwood "
+    "1936) for alarms, bootstrap over speakers for misses (Wilson 1927 if none or all are missed). Of words in "
+    "sentences, the number that is reported at most.",
+    "reached": "The fewest misses at up to so many false alarms an hour, when all thresholds are shifted alike. At "
+    "rates below one alarm in all hours heard, it is what is missed without any alarm.",
+    "curve": "All thresholds are raised and lowered together, by the same amount in logits. The markers are the "
+    "model's own thresholds, with 95 % intervals. In the gray area a rate can't be told from 0: no alarm in so many "
+    "hours bounds it below the border. An arrow is the fewest misses without any alarm. Misses below 0.2 % are drawn "
+    "at 0.2 %.",
+    "alarms": "The alarms of the highest probability, also below the thresholds. The dashed lines are the span of the "
+    "detection. The text is what was said: the transcript of the whole utterance, or the other word.",
+}
+Table = list[list[str]]  # rows of cells, the header first
+
+
+def check_report_folder(folder: Path) -> None:
+    """Refuse a folder with files of somebody else, which the report's files would be mixed with."""
+    names = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
+    if others := sorted(names - FILES) or sorted(names if JSON not in names else ()):
+        raise InputError(f"-o {folder}: has other files ({others[0]}); name a new folder or one with an earlier report")
+
+
+def write_report(
+    measurement: Measurement, counts: Counts, summary: Mapping[str, Any], folder: Path, worst: int = WORST
+) -> Path:
+    """Write the report.
+
+    Args:
+        measurement: What was heard.
+        counts: Its counts.
+        summary: The numbers, from `Measurement.summary`.
+        folder: Created if it is missing; files of an earlier report are replaced.
+        worst: The number of false alarms with sounds in each condition.
+
+    Returns:
+        The path of the page.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(compact(summary) + "\n", folder / JSON)  # first: it tells that the folder is a report
+    (folder / ALARMS).mkdir(exist_ok=True)
+    for file in (file for condition in NAMES for file in (folder / ALARMS).glob(f"{condition}-[0-9][0-9]*-*.wav")):
+        file.unlink()
+    for (name, columns), rows in zip(
+        TABLES.items(), (detection_rows(counts), word_rows(counts), recording_rows(counts)), strict=True
+    ):
+        write_csv(folder / name, columns, rows)
+    det = draw_det(summary)
+    (folder / DET).write_bytes(det)
+    alarms = list(tqdm(worst_alarms(measurement, counts, worst), "alarms", leave=False))
+    for number, alarm in enumerate(alarms):
+        alarm.file = f"{alarm.condition}-{number:02}-{file_name(alarm.candidate.detection.label)}.wav"
+        (folder / ALARMS / alarm.file).write_bytes(alarm.wav)
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("vitspeech.spotting", "."), autoescape=True)
+    environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    origin = summary["provenance"]
+    page = environment.get_template("report.html.jinja").render(
+        model=summary["model"],
+        captions=CAPTIONS,
+        facts=facts(summary),
+        tables={"words": main_table(summary), "reached": reached_table(summary)},
+        thresholds=summary["operating_point"]["thresholds"],
+        det=det,
+        alt=alt_text(summary),
+        alarms={NAMES[name]: [each for each in alarms if each.condition == name] for name in counts.conditions},
+        origin=[origin["commit"], origin["hardware"], *(" ".join(pair) for pair in origin["versions"].items())],
+    )
+    write_text(page, folder / PAGE)
+    return folder / PAGE
+
+
+def compact(summary: Mapping[str, Any]) -> str:
+    """The summary as JSON, with one line for each point of the curve."""
+    rest = json.dumps({key: value for key, value in summary.items() if key != "curve"}, indent=1, allow_nan=False)
+    rows = ",\n  ".join(json.dumps(row, allow_nan=False) for row in summary["curve"])
+    return f'{rest[:-2]},\n "curve": [\n  {rows}\n ]\n}}'
+
+
+def main_table(summary: Mapping[str, Any]) -> Table:
+    """The main numbers: every word, and all words in the last row, at the model's own thresholds."""
+    point = summary["operating_point"]
+    conditions, levels, inside = point["all"]["alarms"], point["all"]["misses"], point["inside_sentences"]
+    header = ["word", "threshold", *(f"false alarms an hour, {NAMES[name]}" for name in conditions)]
+    header += [f"missed, {name}" for name in levels] + ["in sentences"] * bool(inside)
+    rows = [header]
+    for word, values in [*point["words"].items(), (None, point["all"])]:
+        row = ["all", ""] if word is None else [word, f"{point['thresholds'][word]:.4g}"]
+        row += [rate_text(values["alarms"][name]) for name in conditions]
+        row += [percent(values["misses"][name]) for name in levels]
+        if inside:
+            row.append("{reported:,} of {said:,}".format_map(inside["all"] if word is None else inside["words"][word]))
+        rows.append(row)
+    return rows
+
+
+def reached_table(summary: Mapping[str, Any]) -> Table:
+    """The fewest misses at some rates of alarms."""
+    rows: Table = []
+    for condition, levels in summary["reached"].items():
+        for level, values in levels.items():
+            misses = values["misses_at_alarms_per_hour"]
+            rows = rows or [["alarms in; keywords with noise", *(f"{rate} an hour" for rate in misses)]]
+            cells = ("–" if miss is None else f"{100 * miss:.1f} %" for miss in misses.values())
+            rows.append([f"{NAMES[condition]}; {level}", *cells])
+    return rows
+
+
+def main_lines(summary: Mapping[str, Any]) -> list[str]:
+    """The numbers of all words, and the facts, one in a line."""
+    header, *_, total = main_table(summary)
+    named = zip(header, total, strict=True)
+    return [*(f"{name}: {cell}" for name, cell in named if name not in ("word", "threshold")), *facts(summary)]
+
+
+def facts(summary: Mapping[str, Any]) -> list[str]:
+    """What was heard, and what the tables don't have."""
+    point, lines = summary["operating_point"], []
+    for name, there in summary["conditions"].items():
+        units = ["streams"] if name == SOUNDS else ["words", "recordings", "speakers"]
+        amounts = (f"{there[unit]:,} {unit}" for unit in units if unit in there)
+        lines.append(f"{NAMES[name]}: {', '.join(amounts)}, {there['hours']:.2f} h")
+    if (other := summary["other_words"]) and other["by_card"]:
+        for kind, name in (("heard", "with"), ("unheard", "without")):
+            if (part := other["by_card"][kind])["words"]:
+                lines.append(f"{part['alarms']} alarms in {part['words']:,} other words {name} recordings in training")
+    if point["delay_s"]:
+        middle, high = (1000 * point["delay_s"][name] for name in ("median", "90_percent_below"))
+        lines.append(f"delay after the end of a word: {middle:.0f} ms (median; 90 % within {high:.0f} ms)")
+    extra = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in point["extra_detections"].items())
+    settings = ", ".join(f"{name} {value}" for name, value in summary["settings"].items())
+    plan = summary["plan"]
+    return [
+        *lines,
+        f"detections beyond the first of each keyword: {extra}",
+        f"split: {plan['split']}; seed: {plan['seed']}; settings of the decoder: {settings}",
+        *summary["notes"],
+    ]
+
+
+def alt_text(summary: Mapping[str, Any]) -> str:
+    """The curve in words."""
+    parts = []
+    for condition, levels in summary["reached"].items():
+        level, values = next(iter(levels.items()))
+        miss = values["misses_at_alarms_per_hour"]["10"]
+        text = "not reached" if miss is None else f"{100 * miss:.0f} % misses"
+        parts.append(f"{NAMES[condition]}, {level}: {text} at 10 false alarms an hour")
+    return "Curves of misses against false alarms an hour. " + "; ".join(parts) + "."
+
+
+def stream_cells(item: Heard) -> tuple[str, str, str]:
+    """The cells that name a stream."""
+    return item.stream.condition, noise_name(item.stream.snr_db), item.stream.name
+
+
+def detection_rows(counts: Counts) -> Iterator[tuple]:
+    """One row per candidate, detected or not."""
+    for candidate in counts.candidates:
+        item, found = counts.heard[candidate.stream], candidate.detection
+        recording = item.stream.recordings[candidate.recording]
+        times = (round(time, 6) for time in (found.start_s, found.end_s, found.decided_s))
+        word = "" if candidate.word < 0 else candidate.word
+        whose = (recording.name, recording.speaker, found.label, found.probability)
+        yield *stream_cells(item), *whose, *times, candidate.status, word
+
+
+def word_rows(counts: Counts) -> Iterator[tuple]:
+    """One row per word of the composed streams, numbered within its stream."""
+    for item in counts.heard:
+        for number, word in enumerate(item.stream.words):
+            yield *stream_cells(item), number, word.label, word.speaker, word.clip, word.start_s, word.end_s
+
+
+def recording_rows(counts: Counts) -> Iterator[tuple]:
+    """One row per recording, with the model's words that its transcript has, joined by `|`."""
+    for item in counts.heard:
+        for part in item.stream.recordings:
+            is_speech = item.stream.condition == SPEECH
+            said = "|".join(word for word in counts.words if is_speech and occurrences(part.words, word))
+            yield *stream_cells(item), part.name, part.speaker, part.start_s, part.end_s, said
+
+
+@dataclass
+class Alarm:
+    """A false alarm.
+
+    Args:
+        candidate: The detection.
+        condition: Where it was heard.
+        place: The recording that it was heard in, and when; of other words the clip.
+        said: What the transcript says, or the word that was said; empty if that is not known.
+        wav: The cut around it, a WAV file.
+        png: Its spectrogram.
+        file: The name of its sound.
+    """
+
+    candidate: Candidate
+    condition: str
+    place: str
+    said: str
+    wav: bytes
+    png: bytes
+    file: str = ""
+
+
+def worst_alarms(measurement: Measurement, counts: Counts, count: int) -> Iterator[Alarm]:
+    """The false alarms of the highest probability in each condition, also of those below the thresholds."""
+    alarms = [item for item in counts.candidates if item.status == ALARM]
+    alarms.sort(key=lambda item: -item.detection.probability)
+    for condition in counts.conditions:
+        there = [item for item in alarms if counts.heard[item.stream].stream.condition == condition]
+        for candidate in there[:count]:
+            yield cut(measurement, counts.heard[candidate.stream], candidate)
+
+
+def cut(measurement: Measurement, heard: Heard, candidate: Candidate) -> Alarm:
+    """The audio around a detection."""
+    listener, found = measurement.listener, candidate.detection
+    rate_hz, log_mel = listener.sample_rate_hz, listener.model.network.tokens.log_mel
+    stream, recording = heard.stream, heard.stream.recordings[candidate.recording]
+    first_s = max(found.start_s - MARGIN_S, 0.0)
+    part = slice(round(first_s * rate_hz), round((found.end_s + MARGIN_S) * rate_hz))
+    samples = samples_again(heard, rate_hz)[part].clone()  # a view would keep the stream in memory
+    said, place = " ".join(recording.words or ()), f"{recording.name} at {found.start_s - recording.start_s:.1f} s"
+    if stream.condition == OTHERS:
+        word = stream.words[candidate.word] if candidate.word >= 0 else None
+        said, place = (word.label, word.clip) if word else ("", place)
+    png = draw_alarm(log_mel, samples, found.start_s - first_s, found.end_s - first_s, found.label)
+    return Alarm(candidate, stream.condition, place, said, as_wav(samples, rate_hz), png)
+
+
+def as_wav(samples: Tensor, rate_hz: int) -> bytes:
+    """int16 samples (N,) as a WAV file."""
+    file = io.BytesIO()
+    soundfile.write(file, samples.numpy(), rate_hz, format="WAV", subtype="PCM_16")
+    return file.getvalue()
+
+
+def file_name(label: str) -> str:
+    """A label as a part of a file's name."""
+    return "".join(character if character.isalnum() else "-" for character in label)[:40]
