@@ -132,7 +132,8 @@ def test_a_match_lies_on_its_word_and_an_extra_does_not(report):
 def test_the_page_needs_no_network_and_has_the_sounds_of_the_worst_alarms(report):
     page = (report / "report.html").read_text()
     assert not re.search(r"(src|href)=.?https?:", page)
-    assert all(re.match(r'<img [^>]*alt="(Curves of|Spectrogram of) ', tag) for tag in re.findall(r"<img[^>]{0,99}", page))
+    pictures = re.findall(r"<img[^>]{0,90}", page)
+    assert all(re.search(r'alt="(Curves of|Spectrogram of) ', picture) for picture in pictures)
     sounds = sorted((report / "alarms").glob("*.wav"))
     assert page.count("<audio") == len(sounds) == 6
     assert all(0.3 < soundfile.info(sound).duration < 4 for sound in sounds)
