@@ -15,12 +15,6 @@ def test_a_benchmark_prints_a_table_and_leaves_json_and_a_picture(script, tmp_pa
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_loader_has_a_rate_for_every_recipe(script, tmp_path):
-    result = script("benchmark", "loader", "--passes", 1, "--images", 512, "--json", tmp_path / "loader.json")
-    report = json.loads((tmp_path / "loader.json").read_text())
-    assert result.stdout.count("images/s") == len(report["loader"]) == 5 and report["commit"]
-
-
 @pytest.mark.parametrize("line", [["--repeats", 0], ["--dtypes", "fp8"], ["--tokens", 0], ["--variants", "ous"]])
 def test_a_benchmark_that_cannot_be_leaves_nothing(script, tmp_path, line):
     path = tmp_path / "out.json"
