@@ -37,6 +37,7 @@ from benchmarks.encoders import measure_encoders
 from vitspeech import checkpoint, command_line, data
 from vitspeech.checkpoint.card_dataset import card_data
 from vitspeech.checkpoint.model import Model, read_mapping
+from vitspeech.commands.sweep import split_options
 from vitspeech.data.module import FILES, MEMORY
 from vitspeech.errors import InputError
 from vitspeech.files import write_csv, write_json, write_text
@@ -44,11 +45,10 @@ from vitspeech.inference.stream import AudioStream
 from vitspeech.plots.style import BLUE, DARK_GRAY, VERMILION, plain
 from vitspeech.receptive.reach import effective_reach_ms
 from vitspeech.receptive.sample import validation_sample
-from vitspeech.sweep.arguments import split_options
 from vitspeech.sweep.figure import DPI, axis_label
 from vitspeech.sweep.plan import make_plan
 from vitspeech.sweep.results import Summary, is_score, label, main_metric, read_rows, summarize
-from vitspeech.sweep.sweep import exit_with, list_runs, sweep
+from vitspeech.sweep.runs import exit_with, list_runs, sweep
 from vitspeech.sweep.table import difference_cell, score_cell
 from vitspeech.training.config import config_chain, find_config, read_config
 

@@ -13,7 +13,7 @@ from tiny import TINY_SPEECH
 
 import compare_encoders
 from compare_encoders import LINE, EncoderRow, spaced, write_encoders
-from vitspeech.sweep import check, runs
+from vitspeech.sweep import plan, runs
 from vitspeech.sweep.results import read_rows, summarize
 
 SETTINGS = {"batch": 128, "seconds": 1.0, "dtype": "fp32", "hardware": "CPU, 1 core", "commit": "c0ffee"}
@@ -95,7 +95,7 @@ def fake(monkeypatch):
         settings["seconds"] = 1.0
         return [EncoderRow(summary, COST, 300, 200, None) for summary in summaries]
 
-    monkeypatch.setattr(check, "resolve", lambda options, name: {"seed_everything": 0})
+    monkeypatch.setattr(plan, "resolve", lambda options, name: {"seed_everything": 0})
     monkeypatch.setattr(runs, "train_in_process", train)
     monkeypatch.setattr(compare_encoders, "measure_all", measured)
     return trained

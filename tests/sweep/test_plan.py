@@ -2,8 +2,8 @@
 
 import pytest
 
+from vitspeech.commands.sweep import parse_variation, split_options
 from vitspeech.errors import InputError
-from vitspeech.sweep.arguments import parse_variation, split_options
 from vitspeech.sweep.plan import make_plan, shipped_name
 
 OWN = ("--seeds", "--vary", "--table")
@@ -24,9 +24,7 @@ def test_options_of_train_are_split_from_those_of_the_sweep_wherever_they_stand(
     ("line", "message"),
     [
         (["--trainer.max_epochs"], "--trainer.max_epochs needs a value"),
-        (["--trainer.max_epochs", "--seeds", "0"], "--trainer.max_epochs needs a value"),
         (["--run", "x"], "--run: the sweep names the folders"),
-        (["--resume=x"], "--resume: the same command resumes"),
         (["--seed_everything=1"], "--seed_everything: name the seeds with --seeds"),
         (["--print_config"], "--print_config: --dry-run lists the runs"),
     ],
@@ -54,12 +52,11 @@ def test_values_are_split_at_commas_outside_of_brackets_and_quotes(text, values)
     ("text", "message"),
     [
         ("depth", "write it as KEY=A,B,C"),
-        ("=1,2", "write it as KEY=A,B,C"),
         ("depth=1,,2", "write it as KEY=A,B,C"),
         ("depth=1,2,1", "a value is there twice"),
         ("words=[a,b", "brackets or quotes are not closed"),
-        ("words=a]", "brackets or quotes are not closed"),
         ("words='a", "brackets or quotes are not closed"),
+        ("seed_everything=0,1", "--vary seed_everything: name the seeds with --seeds"),
     ],
 )
 def test_what_is_no_variation_is_refused(text, message):
@@ -116,14 +113,11 @@ def test_a_variant_is_a_safe_name_of_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("configs", "seeds", "variations", "message"),
     [
-        ([], [0], [], "no config"),
         (["shapes/vit", "shapes/vit.yaml"], [0], [], "the config is there twice"),
         (["shapes/vit"], [0, 1, 0], [], "--seeds 0 1 0: name different seeds"),
         (["shapes/vit"], [-1], [], "a seed is a number from 0"),
-        (["shapes/vit"], [0], [("a.b", ["1"]), ("a.b", ["2"])], "--vary a.b: the key is there twice"),
-        (["shapes/vit"], [0], [("seed_everything", ["0", "1"])], "--vary seed_everything: name the seeds with --seeds"),
+        (["shapes/vit"], [0], [("a.b", ["1"]), ("a.b", ["2"])], "--vary a.b a.b: a key is there twice"),
         (["shapes/vit"], [0], [("a.b", ["[1]", "1"])], "b=1: would be the folder of 2 variants"),
-        (["shapes/vit"], [0], [(f"a.{'k' * 90}", ["1"] * 1), (f"b.{'l' * 170}", ["1"])], "is too long"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(tmp_path, configs, seeds, variations, message):

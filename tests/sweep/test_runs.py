@@ -13,10 +13,8 @@ from tiny import TINY
 
 from vitspeech.errors import InputError
 from vitspeech.sweep import runs
-from vitspeech.sweep.check import check_plan, where_to_run
-from vitspeech.sweep.plan import make_plan
-from vitspeech.sweep.runs import train_all, train_in_process
-from vitspeech.sweep.sweep import sweep
+from vitspeech.sweep.plan import check_plan, make_plan
+from vitspeech.sweep.runs import sweep, train_all, train_in_process, where_to_run
 from vitspeech.training.run_folder import resume
 
 VIT, CNN = "shapes/vit", "shapes/cnn"
@@ -101,20 +99,18 @@ def test_a_run_started_by_hand_is_part_of_the_sweep(finished_run, tmp_path, trai
 
 
 @pytest.mark.parametrize(
-    ("overrides", "message"),
+    ("seed", "override", "message"),
     [
-        (
-            ["--trainer.max_epochs=3"],
-            "holds a run with trainer.max_epochs 2, but this sweep has 3; name another",
-        ),
-        (["--model.network.init_args.encoder.depth=1"], "encoder.depth 2, but this sweep has 1"),
+        (0, "--trainer.max_epochs=3", "holds a run with trainer.max_epochs 2, but this sweep has 3; name another"),
+        (0, "--model.network.init_args.encoder.depth=1", "encoder.depth 2, but this sweep has 1"),
+        (1, "--trainer.max_epochs=2", "seed-1: holds a run with seed_everything 0, but this sweep has 1"),
     ],
 )
-def test_a_folder_with_a_run_of_another_config_is_refused(finished_run, tmp_path, train, trained, overrides, message):
+def test_a_folder_with_another_run_is_refused(finished_run, tmp_path, train, trained, seed, override, message):
     (tmp_path / "vit").mkdir()
-    (tmp_path / "vit/seed-0").symlink_to(finished_run)
+    (tmp_path / f"vit/seed-{seed}").symlink_to(finished_run)
     with pytest.raises(InputError, match=message):
-        sweep(make_plan([VIT], [1, 0], tmp_path, overrides=[*SMALL, *overrides]), lambda text: None, train=train)
+        sweep(make_plan([VIT], [2, seed], tmp_path, overrides=[*SMALL, override]), lambda text: None, train=train)
     assert not trained and not (tmp_path / "sweep.json").exists()
 
 
@@ -142,21 +138,6 @@ def test_runs_of_the_precision_auto_may_be_of_other_hardware(finished_run, tmp_p
         check_plan(plan)
 
 
-def test_a_folder_with_a_run_of_another_seed_is_refused(finished_run, tmp_path):
-    (tmp_path / "vit").mkdir()
-    (tmp_path / "vit/seed-1").symlink_to(finished_run)
-    with pytest.raises(InputError, match="seed-1: holds a run with seed_everything 0, but this sweep has 1"):
-        check_plan(make_plan([VIT], [1], tmp_path, overrides=SMALL))
-
-
-def test_a_run_of_an_earlier_version_without_a_key_is_accepted(finished_run, tmp_path):
-    config = (finished_run / "config.yaml").read_text()
-    assert "          drop_path: 0.0\n" in config
-    (tmp_path / "vit/seed-0").mkdir(parents=True)
-    resume(tmp_path / "vit/seed-0", config.replace("          drop_path: 0.0\n", ""), {})
-    check_plan(make_plan([VIT], [0], tmp_path, overrides=SMALL))
-
-
 @pytest.mark.parametrize(
     ("variation", "message"),
     [
@@ -174,7 +155,7 @@ def test_every_variant_is_checked_before_the_first_training(tmp_path, train, tra
 def test_only_options_that_do_not_change_what_is_learned_are_given_to_a_resumed_run():
     options = [
         "--config=shapes/vit",
-        "--data.root=x",
+        "--data.root=/mnt/seeds",
         "--data.init_args.source.init_args.root=y",
         "--trainer.accelerator=cpu",
         "--trainer.callbacks+=mine.Callback",
@@ -235,10 +216,6 @@ def test_an_interrupted_sweep_ends_its_run(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         train_in_process(["--run=x"], tmp_path / "log")
     assert ended.exists() and time.monotonic() - begun < 10 and threading.active_count() < 10
-
-
-def test_a_folder_with_seed_in_its_name_is_taken_anew():
-    assert where_to_run(["--data.root=/mnt/seeds/data"]) == ["--data.root=/mnt/seeds/data"]
 
 
 def test_a_process_that_ignores_sigterm_is_killed():

@@ -28,15 +28,20 @@ Every other `--KEY VALUE` is an option of `vitspeech train` for every run, such 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 
 from vitspeech import command_line
 from vitspeech.errors import InputError
-from vitspeech.sweep.arguments import parse_variation, split_options
 
 OPTIONS = ("--help", "--seeds", "--vary", "--output", "--dry-run", "--table", "--trust")
+OWN_OPTION = {  # of `vitspeech train`, which a sweep sets itself
+    "--run": "the sweep names the folders of its runs; name its own with -o",
+    "--resume": "the same command resumes a sweep",
+    "--seed_everything": "name the seeds with --seeds",
+    "--print_config": "--dry-run lists the runs; `vitspeech train` prints a config",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -64,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     variations = [parse_variation(text) for text in options.vary]
 
     from vitspeech.sweep.plan import make_plan
-    from vitspeech.sweep.sweep import exit_with, list_runs, sweep
+    from vitspeech.sweep.runs import exit_with, list_runs, sweep
 
     plan = make_plan(
         options.configs, options.seeds or [0], options.output, variations, overrides=overrides, trust=options.trust
@@ -78,9 +83,68 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def tabulate_again(folder: Path) -> None:
     """Write the results of a sweep's folder anew, and print the table."""
-    from vitspeech.sweep.table import tabulate
+    from vitspeech.sweep.table import FILES, tabulate
 
     if not folder.is_dir():
         raise InputError(f"--table {folder}: is not a folder")
     print("\n".join(tabulate(folder)))
-    print(f"\n{folder / 'table.md'}, {folder / 'sweep.csv'}, {folder / 'sweep.json'}, {folder / 'sweep.png'}")
+    print(f"\n{', '.join(str(folder / name) for name in FILES)}")
+
+
+def split_options(arguments: Sequence[str], own: Collection[str]) -> tuple[list[str], list[str]]:
+    """Split a command line into a sweep's own part and the options of `vitspeech train`, as `--KEY=VALUE`.
+
+    Args:
+        arguments: The command line after the verb.
+        own: The long options of the command itself, such as `--seeds`.
+    """
+    mine, others, remaining = [], [], list(arguments)
+    while remaining:
+        argument = remaining.pop(0)
+        name, equals, value = argument.partition("=")
+        if not argument.startswith("--") or name in own:
+            mine.append(argument)
+            continue
+        if name in OWN_OPTION:
+            raise InputError(f"{name}: {OWN_OPTION[name]}")
+        if not equals:
+            if not remaining or remaining[0].startswith("--"):
+                raise InputError(f"{name} needs a value")
+            value = remaining.pop(0)
+        others.append(f"{name}={value}")
+    return mine, others
+
+
+def parse_variation(text: str) -> tuple[str, list[str]]:
+    """The key of `KEY=A,B,C` and its values; a comma inside of brackets or quotes does not separate values."""
+    key, _, listed = text.partition("=")
+    key = key.strip()
+    values = [value.strip() for value in split_commas(listed)]
+    if f"--{key}" in OWN_OPTION:
+        raise InputError(f"--vary {key}: {OWN_OPTION[f'--{key}']}")
+    if not key or not all(values):
+        raise InputError(f"--vary {text}: write it as KEY=A,B,C, with a key of the config and a value between commas")
+    if len(set(values)) < len(values):
+        raise InputError(f"--vary {text}: a value is there twice")
+    return key, values
+
+
+def split_commas(text: str) -> list[str]:
+    """The parts of a text between commas that are not inside of brackets or quotes."""
+    parts, depth, quote = [""], 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        else:
+            depth += (character in "[{(") - (character in "]})")
+        if character == "," and not depth and not quote:
+            parts.append("")
+        else:
+            parts[-1] += character
+        if depth < 0:
+            break
+    if depth or quote:
+        raise InputError(f"--vary: brackets or quotes are not closed in {text}")
+    return parts

@@ -1,29 +1,28 @@
-"""The figure of a sweep: a dot for each seed, and mean and standard deviation of each variant.
-
-The figure of a sweep: the validation error against the time of training.
-
-The figure of a sweep over sequence tasks: accuracy by the length of the input.
-"""
+"""The figures of a sweep: a dot for each seed, the validation error over the time of training, accuracy by length."""
 
 import csv
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean
 
 import numpy
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator, StrMethodFormatter
+from numpy import ndarray
 
-from vitspeech.errors import InputError
 from vitspeech.files import read_text
 from vitspeech.plots.style import BLUE, GRAY, plain, series_styles
-from vitspeech.sweep.results import Row, Summary, is_score, label
+from vitspeech.sweep.results import Row, Summary, is_score, label, main_metric
 
 DPI = 130
 WIDE_RANGE = 8  # a numeric key whose values span this factor gets a logarithmic axis
+TICKS = [digit * power for power in (0.1, 1, 10, 100) for digit in (1, 2, 3, 5, 7)]  # percent
+LENGTHS = "lengths.csv"  # of a run
+BY_LENGTH = "sequence_accuracy"  # of runs on sequence tasks; recognizers have a table of this name with other columns
 Varied = Mapping[str, Mapping[str, str]]
+Curve = Sequence[ndarray]  # horizontal and vertical values of one seed
 
 
 def draw(rows: Sequence[Row], summaries: Sequence[Summary], varied: Varied, path: Path) -> None:
@@ -38,13 +37,14 @@ def draw(rows: Sequence[Row], summaries: Sequence[Summary], varied: Varied, path
         varied: The varied values of each variant.
         path: The PNG file.
     """
-    metric = next(row.result.main for row in rows if row.result is not None)
+    metric = main_metric(rows)
     shown = [summary for summary in summaries if metric in summary.scores]
     key = numeric_key([varied.get(summary.variant, {}) for summary in shown])
     if key is None:
         draw_variants(rows, shown, metric, path)
     else:
-        draw_values(rows, shown, metric, key, varied, path)
+        places = {summary.variant: float(varied[summary.variant][key]) for summary in shown}
+        draw_values(rows, metric, key, places, path)
 
 
 def numeric_key(variants: Sequence[Mapping[str, str]]) -> str | None:
@@ -54,16 +54,10 @@ def numeric_key(variants: Sequence[Mapping[str, str]]) -> str | None:
         return None
     key = keys.pop()
     texts = {values[key] for values in variants}
-    return key if len(texts) > 1 and all(number(text) is not None for text in texts) else None
-
-
-def number(text: str) -> float | None:
-    """A finite number in a text, or `None`."""
     try:
-        value = float(text)
+        return key if len(texts) > 1 and all(math.isfinite(float(text)) for text in texts) else None
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
 
 
 def points(rows: Sequence[Row], variant: str, metric: str) -> dict[int, float]:
@@ -82,10 +76,17 @@ def axis_label(metric: str) -> str:
     return f"{label(metric)} on the test set{' (%)' if is_score(metric) else ''}{lower}"
 
 
+def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
+    """A figure with one grid."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.grid(alpha=0.3)
+    return figure, axes
+
+
 def draw_variants(rows: Sequence[Row], summaries: Sequence[Summary], metric: str, path: Path) -> None:
     """One line of dots for each variant, the first one at the top."""
-    figure = Figure(figsize=(7.5, 1.3 + 0.45 * len(summaries)), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(7.5, 1.3 + 0.45 * len(summaries))
     seeds = sorted({seed for summary in summaries for seed in summary.seeds})
     for place, summary in enumerate(summaries):
         values = points(rows, summary.variant, metric)
@@ -98,173 +99,136 @@ def draw_variants(rows: Sequence[Row], summaries: Sequence[Summary], metric: str
     axes.set_yticks(range(len(summaries)), [f"{plain(s.variant)} ({len(s.seeds)})" for s in summaries])
     axes.set_ylim(len(summaries) - 0.4, -0.6)
     axes.set_xlabel(f"{axis_label(metric)}; circles: seeds, diamonds: mean ± sd")
-    axes.grid(axis="x", alpha=0.3)
+    axes.grid(visible=False, axis="y")
     figure.savefig(path, dpi=DPI)
 
 
-def draw_values(
-    rows: Sequence[Row], summaries: Sequence[Summary], metric: str, key: str, varied: Varied, path: Path
-) -> None:
-    """The metric against the varied value, with a line through the means of each config."""
-    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
-    axes = figure.subplots()
-    configs: dict[str, list[Summary]] = {}
-    for summary in summaries:
-        configs.setdefault(summary.variant.split(",")[0], []).append(summary)
-    values = sorted({number(varied[summary.variant][key]) for summary in summaries})
-    scale = 100 if is_score(metric) else 1
-    for (config, variants), style in zip(configs.items(), series_styles(len(configs)), strict=True):
-        variants.sort(key=lambda summary: number(varied[summary.variant][key]))
-        places = [number(varied[summary.variant][key]) for summary in variants]
-        averages, deviations = zip(*(summary.scores[metric] for summary in variants), strict=True)
-        axes.errorbar(
-            places,
-            [scale * average for average in averages],
-            [scale * (deviation or 0) for deviation in deviations],
-            color=style.color,
-            linestyle=style.dashes,
-            marker=style.marker,
-            capsize=4,
-            label=plain(config),
-        )
-        for place, summary in zip(places, variants, strict=True):
-            scores = points(rows, summary.variant, metric).values()
-            axes.plot([place] * len(scores), scores, style.marker, color=style.color, fillstyle="none", markersize=5)
+def draw_values(rows: Sequence[Row], metric: str, key: str, places: Mapping[str, float], path: Path) -> None:
+    """The metric against the varied value of each variant, with a line for each config."""
+    curves: dict[str, dict[int, list[tuple[float, float]]]] = {}
+    for variant, place in places.items():
+        seeds = curves.setdefault(variant.split(",")[0], defaultdict(list))
+        for seed, value in points(rows, variant, metric).items():
+            seeds[seed].append((place, value))
+    figure, axes = new_figure(7.5, 4.4)
+    draw_curves(
+        axes,
+        {config: [numpy.array(sorted(curve)).T for curve in seeds.values()] for config, seeds in curves.items()},
+    )
+    values = sorted({*places.values()})
     if values[0] > 0 and values[-1] / values[0] >= WIDE_RANGE:
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks(values, [f"{value:g}" for value in values])
-    axes.set(xlabel=plain(key), ylabel=axis_label(metric), title="one mark for each seed, a line through mean ± sd")
-    axes.grid(alpha=0.3)
-    if len(configs) > 1:
-        axes.legend()
+    axes.set(xlabel=plain(key), ylabel=axis_label(metric), title="dots: seeds, lines: mean ± sd")
     figure.savefig(path, dpi=DPI)
 
 
-TICKS = [digit * power for power in (0.1, 1, 10, 100) for digit in (1, 2, 3, 5, 7)]  # percent
+def draw_curves(axes: Axes, curves: Mapping[str, Sequence[Curve]], *, by_part: bool = False) -> None:
+    """Draw the mean of the curves of each variant, and those of its seeds if there are several.
+
+    Args:
+        axes: Where they are drawn, with a legend.
+        curves: The seeds of each variant.
+        by_part: Whether curves are averaged at the same part of their length, such as of the training, since seeds take
+            different times for the same epochs; they are thin lines then. Otherwise they are dots, and mean and
+            standard deviation are those at each horizontal value.
+    """
+    for (name, seeds), style in zip(curves.items(), series_styles(len(curves)), strict=True):
+        thin = {"linestyle": style.dashes, "linewidth": 0.8} if by_part else {"linestyle": "none", "marker": "."}
+        for across, values in seeds if len(seeds) > 1 else ():
+            axes.plot(across, values, color=style.color, alpha=0.4, **thin)
+        marked = {} if by_part else {"marker": style.marker, "markersize": 5, "capsize": 4}
+        mean = mean_of_parts(seeds) if by_part else mean_of_values(seeds)
+        text = plain(f"{name} ({len(seeds)})")
+        axes.errorbar(*mean, color=style.color, linestyle=style.dashes, linewidth=1.8, label=text, **marked)
+    axes.legend(fontsize=8, title="variant (seeds)", title_fontsize=8)
 
 
-def is_error(metric: str) -> bool:
-    """Whether lower values of the metric are better."""
-    return metric.endswith("error_rate")
+def mean_of_parts(seeds: Sequence[Curve]) -> Curve:
+    """The mean of curves at the same parts of each."""
+    parts = numpy.linspace(0, 1, max(len(across) for across, _ in seeds))
+    stretched = [[numpy.interp(parts, numpy.linspace(0, 1, len(side)), side) for side in seed] for seed in seeds]
+    return numpy.mean(stretched, axis=0)
 
 
-def draw_progress(rows: Sequence[Row], output: Path) -> bool:
+def mean_of_values(seeds: Sequence[Curve]) -> tuple[ndarray, ndarray, ndarray]:
+    """Each horizontal value of some seed, with mean and sample standard deviation over the seeds that have it."""
+    across, values = (numpy.concatenate(sides) for sides in zip(*seeds, strict=True))
+    places = numpy.unique(across)
+    groups = [values[across == place] for place in places]
+    deviations = [group.std(ddof=1) if len(group) > 1 else 0 for group in groups]
+    return places, numpy.array([group.mean() for group in groups]), numpy.array(deviations)
+
+
+def draw_progress(rows: Sequence[Row], path: Path) -> bool:
     """Draw the validation error of each variant against the minutes of training, and say whether there is one.
 
     The error is the error rate, or 100 % minus the accuracy. Its axis is logarithmic, since good variants differ in
-    tenths of a percent, and linear if some error is 0. The epochs of a run count as equally long. Thin lines are the
-    seeds, the thick one is their mean.
+    tenths of a percent, and linear if some error is 0. The epochs of a run count as equally long.
 
     Args:
         rows: The runs of the sweep.
-        output: The PNG file.
+        path: The PNG file.
     """
     curves, metrics = defaultdict(list), set()
     for row in rows:
         for metric, curve in row.result.progress.items() if row.result is not None else ():
             if len(curve) > 1:
-                epochs, values = zip(*curve, strict=True)
-                minutes = numpy.array(epochs) / epochs[-1] * row.result.minutes
-                errors = numpy.array(values) if is_error(metric) else 1 - numpy.array(values)
-                curves[row.variant].append((minutes, 100 * errors))
+                epochs, values = numpy.array(curve).T
+                errors = values if metric.endswith("error_rate") else 1 - values
+                curves[row.variant].append((epochs / epochs[-1] * row.result.minutes, 100 * errors))
                 metrics.add(metric)
-    if len(metrics) == 1:  # two of different kinds have no common axis
-        draw_curves(curves, metrics.pop(), output)
-        return True
-    return False
-
-
-def draw_curves(curves: Mapping[str, Sequence[tuple[numpy.ndarray, numpy.ndarray]]], metric: str, output: Path) -> None:
-    """Draw the curves of each variant: minutes and percent of each seed."""
-    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
-    axes = figure.subplots()
-    for (name, seeds), style in zip(curves.items(), series_styles(len(curves)), strict=True):
-        line = {"color": style.color, "linestyle": style.dashes}
-        for minutes, values in seeds if len(seeds) > 1 else ():
-            axes.plot(minutes, values, linewidth=0.8, alpha=0.4, **line)
-        # Seeds take different times for the same epochs: the mean is over the seeds at the same part of the training.
-        parts = numpy.linspace(0, 1, max(len(minutes) for minutes, _ in seeds))
-        mean_minutes, mean_values = (
-            numpy.mean(
-                [numpy.interp(parts, numpy.linspace(0, 1, len(seed[axis])), seed[axis]) for seed in seeds], axis=0
-            )
-            for axis in (0, 1)
-        )
-        axes.plot(mean_minutes, mean_values, linewidth=1.8, label=plain(f"{name} ({len(seeds)})"), **line)
+    if len(metrics) != 1:  # two of different kinds have no common axis
+        return False
+    figure, axes = new_figure(7.5, 4.4)
+    draw_curves(axes, curves, by_part=True)
+    metric = metrics.pop()
     name = metric.removeprefix("val_").replace("_", " ")
-    axes.set(xlabel="minutes of training", ylabel=f"{name if is_error(metric) else f'100 − {name}'} in validation (%)")
+    error = name if metric.endswith("error_rate") else f"100 − {name}"
+    axes.set(xlabel="minutes of training", ylabel=f"{error} in validation (%)")
     if min(values.min() for seeds in curves.values() for _, values in seeds) > 0:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(FixedLocator(TICKS))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.set_xlim(left=0)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, title="variant (seeds)", title_fontsize=8)
-    figure.savefig(output, dpi=110)
+    figure.savefig(path, dpi=DPI)
+    return True
 
 
-LENGTHS = "lengths.csv"  # of a run
-MAIN = "sequence_accuracy"  # of runs on sequence tasks; recognizers have a table of this name with other columns
-Curve = dict[int, float]
-
-
-def draw_lengths(folder: Path, rows: Sequence[Row], output: Path) -> bool:
+def draw_lengths(folder: Path, rows: Sequence[Row], path: Path) -> bool:
     """Draw the sequence accuracy of each variant by length, if they are of sequence tasks; say whether.
 
-    Lines are means over seeds, dots the seeds. The dotted line is at the longest length of training.
+    The dotted line is at the longest length of training.
 
     Args:
         folder: The folder of the sweep.
         rows: Its runs.
-        output: The PNG file.
-
-    Raises:
-        InputError: If a `lengths.csv` is not one.
+        path: The PNG file.
     """
     curves, trained = defaultdict(list), 0
     for row in rows:
         file = folder / row.variant / f"seed-{row.seed}" / LENGTHS
-        if row.result is not None and row.result.main == MAIN and file.is_file():
+        if row.result is not None and row.result.main == BY_LENGTH and file.is_file():
             curve, longest = read_lengths(file)
             curves[row.variant].append(curve)
             trained = max(trained, longest)
-    if curves:
-        draw_panels(curves, trained, output)
-    return bool(curves)
-
-
-def read_lengths(file: Path) -> tuple[Curve, int]:
-    """The sequence accuracy by number of input symbols, and the largest number in the first test set, as in training.
-
-    Raises:
-        InputError: If it is not such a table.
-    """
-    rows = list(csv.DictReader(read_text(file).splitlines()))
-    try:
-        curve = {int(row["input_symbols"]): float(row["sequence_accuracy"]) for row in rows}
-        return curve, max(int(row["input_symbols"]) for row in rows if row["test_set"] == rows[0]["test_set"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{file}: not a table of accuracies by length ({error!r}); remove it") from None
-
-
-def draw_panels(curves: Mapping[str, Sequence[Curve]], trained: int, output: Path) -> None:
-    """Draw the curves of each variant, one per seed."""
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for (name, seeds), style in zip(curves.items(), series_styles(len(curves)), strict=True):
-        lengths = sorted({length for curve in seeds for length in curve})
-        means = [100 * mean(curve[length] for curve in seeds if length in curve) for length in lengths]
-        line = {"color": style.color, "linestyle": style.dashes, "marker": style.marker, "markersize": 5}
-        axes.plot(lengths, means, **line, label=plain(f"{name} ({len(seeds)})"))
-        for curve in seeds if len(seeds) > 1 else ():
-            values = [100 * curve[length] for length in sorted(curve)]
-            axes.plot(sorted(curve), values, ".", color=style.color, alpha=0.4, markersize=5)
+    if not curves:
+        return False
+    figure, axes = new_figure(7, 4)
+    draw_curves(axes, curves)
     axes.axvline(trained, color=GRAY, linestyle=":", linewidth=1.2)
     axes.set(xlabel="input symbols (dotted: the longest in training)", ylabel="sequences right (%)", ylim=(-3, 103))
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, title="variant (seeds)", title_fontsize=8)
-    figure.savefig(output, dpi=110)
+    figure.savefig(path, dpi=DPI)
+    return True
+
+
+def read_lengths(file: Path) -> tuple[Curve, int]:
+    """The sequence accuracy in percent by number of input symbols, and the largest number in training."""
+    rows = list(csv.DictReader(read_text(file).splitlines()))
+    curve = sorted((int(row["input_symbols"]), 100 * float(row["sequence_accuracy"])) for row in rows)
+    trained = max(int(row["input_symbols"]) for row in rows if row["test_set"] == rows[0]["test_set"])
+    return numpy.array(curve).T, trained

@@ -1,16 +1,26 @@
-"""The plan of a sweep: its variants (a config with varied values), their folders, and the command of each run."""
+"""The plan of a sweep: its variants (a config with varied values), their folders, and the command of each run.
+
+Before the first run every variant is parsed and built, and every folder compared with what the sweep would train.
+"""
 
 import hashlib
+import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from vitspeech.checkpoint.model import read_mapping
+from vitspeech.checkpoint.release import OF_AUTO, PRECISION, RUN_ONLY, differences, flattened
 from vitspeech.errors import InputError, check_seed
-from vitspeech.sweep.arguments import OWN_OPTION
 from vitspeech.training.config import config_folder, find_config
+from vitspeech.training.train import PROGRAM, TrainingCLI
 
 LONGEST_NAME = 80  # characters of a config's name or a value in the name of a folder
 
@@ -32,13 +42,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Run:
-    """One variant with one seed.
-
-    Args:
-        variant: The variant.
-        seed: The seed.
-        folder: The folder of the run: `FOLDER/VARIANT/seed-N`.
-    """
+    """One variant with one seed, in the folder `FOLDER/VARIANT/seed-N`."""
 
     variant: Variant
     seed: int
@@ -105,15 +109,13 @@ def make_plan(
         FileNotFoundError: If a config does not exist.
         InputError: If a config, a seed or a varied key is there twice, or two variants have the same folder.
     """
-    check_seeds(seeds)
-    if not configs:
-        raise InputError("no config; name at least one, such as encoders/full (`vitspeech configs` lists them)")
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"--seeds {' '.join(map(str, seeds))}: name different seeds")
+    for seed in seeds:
+        check_seed("--seeds", seed)
     keys = [key for key, _ in variations]
-    if twice := [key for key, count in Counter(keys).items() if count > 1]:
-        raise InputError(f"--vary {twice[0]}: the key is there twice; write all its values in one")
-    for key in keys:
-        if f"--{key}" in OWN_OPTION:
-            raise InputError(f"--vary {key}: {OWN_OPTION[f'--{key}']}")
+    if len(set(keys)) < len(keys):
+        raise InputError(f"--vary {' '.join(keys)}: a key is there twice; write all its values in one")
     names, short = config_names(configs), distinct_ends([key.split(".") for key in keys], ".")
     variants = []
     for name, config in zip(names, configs, strict=True):
@@ -124,30 +126,68 @@ def make_plan(
     for folder_name, count in Counter(variant.name for variant in variants).items():
         if count > 1:
             raise InputError(f"{folder_name}: would be the folder of {count} variants; change a value's spelling")
-        if len(folder_name.encode()) > 250:
-            raise InputError(f"{folder_name}: is too long for the name of a folder; vary fewer keys at once")
     return Plan(Path(folder), tuple(variants), tuple(seeds), tuple(overrides), tuple(trust))
 
 
-def check_seeds(seeds: Sequence[int]) -> None:
-    """Refuse no seeds, the same seed twice, and numbers that are no seeds.
+def check_plan(plan: Plan) -> None:
+    """Build every variant, and compare every run that exists with what the sweep would train.
+
+    Runs that `vitspeech train` was started for by hand are part of the sweep if their configs are the same.
 
     Raises:
-        InputError: If it is one of these.
+        InputError: If a variant cannot be parsed or built, or a folder holds a run of another config or seed.
     """
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise InputError(f"--seeds {' '.join(map(str, seeds))}: name different seeds, at least one")
-    for seed in seeds:
-        check_seed("--seeds", seed)
+    configs: dict[str, dict[str, Any]] = {}
+    for run in plan.runs:
+        name, file = run.variant.name, run.folder / "config.yaml"
+        if name not in configs:
+            configs[name] = resolve(plan.options(run), name)
+        if file.is_file():
+            found = dict(flattened(read_mapping(file, ("data", "model", "trainer"))))
+            for key, (there, here) in different(found, configs[name] | {"seed_everything": run.seed}):
+                raise InputError(
+                    f"{run.folder}: holds a run with {key} {there}, but this sweep has {here}; name another folder "
+                    "with -o, or remove the run"
+                )
+
+
+def resolve(options: list[str], name: str) -> dict[str, Any]:
+    """The resolved config of a command line of `vitspeech train`, by dotted keys; nothing is trained.
+
+    The precision `auto` is not replaced, because a run on other hardware may have another one.
+
+    Args:
+        options: The command line.
+        name: What it is called in messages.
+    """
+    printed = io.StringIO()
+    try:
+        with redirect_stderr(printed):
+            cli = TrainingCLI(options)
+            return dict(flattened(yaml.safe_load(cli.resolved_config()))) | {PRECISION: cli.given_precision}
+    except SystemExit:  # the parser has printed what is wrong
+        reason = printed.getvalue().strip().removeprefix(f"{PROGRAM}: ")
+        raise InputError(f"{name}: {reason}") from None
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+
+
+def different(one: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the keys that change what is learned and differ, with both values.
+
+    The precision `auto` of the other config is the same as each that it may become.
+    """
+    if other.get(PRECISION) == "auto" and one.get(PRECISION) in OF_AUTO:
+        other = other | {PRECISION: one[PRECISION]}
+    recipes = [
+        {key: value for key, value in config.items() if key == "seed_everything" or not RUN_ONLY.search(key)}
+        for config in (one, other)
+    ]
+    return differences(*recipes)
 
 
 def config_names(configs: Sequence[str]) -> list[str]:
-    """A name for each config: `full` of `encoders/full`, and `encoders-full` if there is another `full`.
-
-    Raises:
-        FileNotFoundError: If a config does not exist.
-        InputError: If a config is there twice.
-    """
+    """A name for each config: `full` of `encoders/full`, and `encoders-full` if there is another `full`."""
     files = [find_config(config).resolve() for config in configs]
     for file, config in zip(files, configs, strict=True):
         if files.count(file) > 1:

@@ -1,7 +1,4 @@
-"""The results of a sweep: what the cards of its finished runs say.
-
-The statistics of a sweep: mean and standard deviation over the seeds, and differences that are paired by seed.
-"""
+"""The results of a sweep: what the cards of its finished runs say, and statistics over the seeds, paired by seed."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -56,14 +53,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Row:
-    """A run in the folder of a sweep.
-
-    Args:
-        variant: Name of its variant.
-        seed: Its seed.
-        state: `finished`, `unfinished` or `not started`.
-        result: `None` unless it is finished.
-    """
+    """A run in the folder of a sweep; it has a result if its state is `finished`."""
 
     variant: str
     seed: int
@@ -79,11 +69,7 @@ def state(run: Path) -> str:
 
 
 def read_result(run: Path) -> Result:
-    """The result of a finished run from its card and its `metrics.csv`.
-
-    Raises:
-        InputError: If one cannot be read, or the card has no metrics.
-    """
+    """The result of a finished run from its card and its `metrics.csv`."""
     card = read_mapping(run / "model" / CARD, ("metrics", "parameters", "minutes"))
     metrics = dict(numbers(card["metrics"])) if isinstance(card["metrics"], dict) else {}
     if not metrics:
@@ -96,11 +82,7 @@ def read_result(run: Path) -> Result:
 
 
 def read_progress(run: Path) -> dict[str, list[tuple[int, float]]]:
-    """The validation metric of a run after each epoch, counted from 1, under its name; empty without one.
-
-    Raises:
-        InputError: If its `metrics.csv` cannot be read.
-    """
+    """The validation metric of a run after each epoch, counted from 1, under its name; empty without one."""
     file = run / METRICS
     if not file.is_file():
         return {}
@@ -153,15 +135,11 @@ def read_rows(folder: Path, planned: Mapping[str, Collection[int]]) -> list[Row]
     Args:
         folder: The folder of the sweep.
         planned: The seeds of each planned variant; other variants follow in alphabetical order.
-
-    Raises:
-        FileNotFoundError: If there is neither a run nor a plan.
-        InputError: If a card cannot be read.
     """
     found: dict[str, set[int]] = {name: {*seeds} for name, seeds in planned.items()}
     for path in sorted(folder.glob("*/seed-*")):
-        if is_run(path):
-            found.setdefault(path.parent.name, set()).add(int(SEED_FOLDER.fullmatch(path.name)[1]))
+        if (seed := SEED_FOLDER.fullmatch(path.name)) and (path / "config.yaml").is_file():
+            found.setdefault(path.parent.name, set()).add(int(seed[1]))
     if not found:
         raise FileNotFoundError(f"{folder}: holds no run of a sweep (a folder VARIANT/seed-N)")
     rows = []
@@ -172,32 +150,20 @@ def read_rows(folder: Path, planned: Mapping[str, Collection[int]]) -> list[Row]
     return rows
 
 
-def is_run(path: Path) -> bool:
-    """Whether a folder is that of a run with a seed."""
-    return bool(SEED_FOLDER.fullmatch(path.name)) and (path / "config.yaml").is_file()
-
-
 def read_record(folder: Path) -> dict[str, Any]:
-    """The `sweep.json` of a folder; empty if there is none.
-
-    Raises:
-        InputError: If it cannot be read or is not one.
-    """
+    """The variants and overrides in the `sweep.json` of a folder; none if there is none."""
     file = folder / "sweep.json"
     if not file.exists():
-        return {}
+        return {"variants": {}, "overrides": []}
     record = read_json(file, most_bytes=MOST_BYTES)
-    variants = record.get("variants") if isinstance(record, dict) else None
-    if not isinstance(variants, dict) or not all(
-        isinstance(variant, dict)
-        and isinstance(variant.get("varied"), dict)
-        and all(isinstance(value, str) for value in variant["varied"].values())
-        and isinstance(variant.get("seeds"), list)
-        and all(isinstance(seed, int) for seed in variant["seeds"])
-        for variant in variants.values()
-    ):
-        raise InputError(f"{file}: is not the record of a sweep; remove it")
-    return record
+    try:
+        variants = {
+            name: {"config": variant["config"], "varied": {**variant["varied"]}, "seeds": [*map(int, variant["seeds"])]}
+            for name, variant in record["variants"].items()
+        }
+        return {"variants": variants, "overrides": record["overrides"]}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(f"{file}: is not the record of a sweep; remove it") from None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
-"""Training the runs of a sweep one after the other, each in a process of its own."""
+"""A sweep from its plan to its table: its runs are trained one after the other, each in a process of its own."""
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,10 +15,12 @@ from datetime import timedelta
 from pathlib import Path
 from statistics import mean
 
-from vitspeech.command_line import BUG, BUG_STATUS
-from vitspeech.sweep.check import where_to_run
-from vitspeech.sweep.plan import Plan, Run
+from vitspeech.checkpoint.release import RUN_ONLY
+from vitspeech.command_line import BUG, BUG_STATUS, program
+from vitspeech.sweep.plan import Plan, Run, check_plan
 from vitspeech.sweep.results import FINISHED, NEW, read_result, score_text, state
+from vitspeech.sweep.table import FILES, tabulate
+from vitspeech.training.interrupts import clear_ending
 from vitspeech.training.train import PROGRAM
 
 TRAIN = [sys.executable, "-P", "-m", "vitspeech", "train"]  # -P: a folder named vitspeech here is not imported
@@ -31,6 +35,51 @@ class Failure:
 
     run: Run
     reason: str
+
+
+def sweep(plan: Plan, note: Callable[[str], None], *, train: Train | None = None) -> list[Failure]:
+    """Check a sweep, train its runs, and write its table after each of them.
+
+    Args:
+        plan: The sweep.
+        note: Called with lines of text on the progress, and with the table.
+        train: Trains one run, see `train_all`.
+
+    Returns:
+        The runs that failed.
+    """
+    check_plan(plan)
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    tabulate(plan.folder, plan)
+    with clear_ending(program("sweep"), lambda: "the same command"):
+        try:
+            failures = train_all(plan, note, train=train, after_run=lambda: tabulate(plan.folder, plan))
+        except KeyboardInterrupt:
+            tabulate(plan.folder, plan)
+            raise
+    note("")
+    for line in tabulate(plan.folder, plan):
+        note(line)
+    note(f"\n{', '.join(str(plan.folder / name) for name in FILES)}")
+    return failures
+
+
+def list_runs(plan: Plan, note: Callable[[str], None]) -> None:
+    """Check a sweep, and say for each run what would be done."""
+    check_plan(plan)
+    for number, run in enumerate(plan.runs, start=1):
+        found = state(run.folder)
+        what = f"{PROGRAM} {shlex.join(command(plan, run))}" if found != FINISHED else "nothing to do"
+        note(f"run {number} of {len(plan.runs)}: {run}, {found}: {what}")
+
+
+def exit_with(verb: str, failures: Sequence[Failure], plan: Plan) -> None:
+    """Say on standard error which runs failed and why, and end the process with exit status 1, if there are any."""
+    if failures:
+        print(f"{program(verb)}: {len(failures)} of {len(plan.runs)} runs failed:", file=sys.stderr)
+        for failure in failures:
+            print(f"  {failure.run}: {failure.reason}", file=sys.stderr)
+        sys.exit(1)
 
 
 def train_all(
@@ -84,6 +133,15 @@ def command(plan: Plan, run: Run) -> list[str]:
         return [*options, f"--run={run.folder}"]
     trust = [option for option in options if option.startswith("--trust=")]
     return [f"--resume={run.folder}", *where_to_run(options), *trust]
+
+
+def where_to_run(options: list[str]) -> list[str]:
+    """The options that a resumed run may take anew: those that do not change what is learned, such as the data's root.
+
+    All others are in its config.
+    """
+    keys = {option: re.sub(r"^--|=.*", "", option) for option in options}
+    return [option for option in options if RUN_ONLY.search(keys[option]) and "seed" not in keys[option]]
 
 
 def remaining(pending: Sequence[Run], durations_s: dict[Path, float]) -> str:

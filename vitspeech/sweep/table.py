@@ -24,6 +24,7 @@ from vitspeech.sweep.results import (
     summarize,
 )
 
+FILES = ("table.md", "sweep.csv", "sweep.json", "sweep.png")  # of a sweep of any kind
 NOTE = """\
 Mean ± sample standard deviation over n seeds. Differences are paired by seed, with the 95 % interval of Student's t
 over the n seeds that both variants have; those of accuracies and error rates are in percentage points. The sampling
@@ -41,15 +42,11 @@ def tabulate(folder: str | Path, plan: Plan | None = None) -> list[str]:
 
     Returns:
         The lines of the table.
-
-    Raises:
-        FileNotFoundError: If the folder has no run.
-        InputError: If a card or `sweep.json` cannot be read.
     """
     folder = Path(folder)
     record = merged(read_record(folder), plan)
-    variants = record["variants"]
-    rows = read_rows(folder, {name: variant["seeds"] for name, variant in variants.items()})
+    varied = {name: variant["varied"] for name, variant in record["variants"].items()}
+    rows = read_rows(folder, {name: variant["seeds"] for name, variant in record["variants"].items()})
     summaries = summarize(rows)
     lines = table_lines(summaries, main_metric(rows))
     unfinished = [f"{row.variant}, seed {row.seed} ({row.state})" for row in rows if row.result is None]
@@ -57,12 +54,12 @@ def tabulate(folder: str | Path, plan: Plan | None = None) -> list[str]:
         lines += ["", f"Without a result, {len(unfinished)} of {len(rows)} runs: {'; '.join(unfinished)}."]
     if others := tested_on_others(rows):
         lines += ["", f"Tested on other items than the first run: {'; '.join(others)}. Do not compare them with it."]
-    write_runs(folder / "sweep.csv", rows, {name: variant["varied"] for name, variant in variants.items()})
+    write_runs(folder / "sweep.csv", rows, varied)
     write_text("\n".join([*lines, "", NOTE]) + "\n", folder / "table.md")
     table = [asdict(summary) for summary in summaries]
     write_json({**record, "runs": [asdict(row) for row in rows], "table": table}, folder / "sweep.json")
     if summaries:
-        draw(rows, summaries, {name: variant["varied"] for name, variant in variants.items()}, folder / "sweep.png")
+        draw(rows, summaries, varied, folder / "sweep.png")
         draw_progress(rows, folder / "progress.png")
         draw_lengths(folder, rows, folder / "lengths.png")
     return lines
@@ -73,10 +70,9 @@ def merged(record: dict[str, Any], plan: Plan | None) -> dict[str, Any]:
 
     Folders of this machine are left out.
     """
-    known = dict(record.get("variants", {}))
     if plan is None:
-        return {"variants": known, "overrides": record.get("overrides", [])}
-    variants = {}
+        return record
+    known, variants = dict(record["variants"]), {}
     for variant in plan.variants:
         seeds = sorted({*known.pop(variant.name, {}).get("seeds", []), *plan.seeds})
         content = {"config": shipped_name(variant.config), "varied": dict(variant.varied), "seeds": seeds}
