@@ -13,52 +13,23 @@ from vitspeech.command_line import find_device
 from vitspeech.errors import InputError
 
 
-@pytest.fixture
-def gpus(monkeypatch):
-    """Let torch find this number of CUDA GPUs."""
-
-    def found(count):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-
-    return found
+@pytest.mark.parametrize(("found", "device"), [(False, "cpu"), (True, "cuda")])
+def test_auto_is_the_gpu_if_there_is_one(monkeypatch, found, device):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: found)
+    assert find_device("auto") == device and find_device("cpu") == "cpu"
 
 
-@pytest.mark.parametrize(
-    ("count", "name", "device"),
-    [(0, "auto", "cpu"), (2, "auto", "cuda"), (2, "cpu", "cpu"), (2, "cuda", "cuda"), (2, "cuda:1", "cuda:1")],
-)
-def test_auto_is_the_gpu_if_there_is_one_and_a_device_that_is_named_is_taken(gpus, count, name, device):
-    gpus(count)
-    assert find_device(name) == device
-
-
-@pytest.mark.parametrize(
-    ("count", "name", "message"),
-    [
-        (0, "cuda", "--device cuda: torch .* finds no CUDA GPU on this machine"),
-        (1, "cuda:1", "--device cuda:1: there is no such GPU; the only GPU is cuda:0"),
-        (4, "cuda:4", "--device cuda:4: there is no such GPU; the GPUs are cuda:0 .. cuda:3"),
-        (1, "mps", "--device mps: torch .* finds no Apple GPU"),
-        (1, "gpu", "--device gpu: choose from auto, cpu, cuda, cuda:N, mps"),
-        (1, "cuda:-1", "--device cuda:-1: choose from"),
-        (1, "auto:0", "--device auto:0: choose from"),
-        (1, "", "--device : choose from"),
-    ],
-)
-def test_a_device_that_is_not_there_is_refused(gpus, count, name, message):
-    gpus(count)
-    with pytest.raises(InputError, match=message):
+@pytest.mark.parametrize("name", ["cuda:99", "gpu", "cuda:-1", "auto:0", "meta", ""])
+def test_a_device_that_is_not_there_is_refused(name):
+    with pytest.raises(InputError, match=f"--device {name}: ."):
         find_device(name)
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "predict", "transcribe", "compare"])
-def test_a_device_is_checked_before_the_model_is_loaded(command, gpus, tmp_path, verb):
-    gpus(1)
+def test_a_device_is_tried_before_the_model_is_loaded(command, tmp_path, verb):
     others = {"evaluate": (), "compare": ("-o", tmp_path / "report")}.get(verb, (tmp_path,))
-    result = command(verb, tmp_path / "no model is read", *others, "--device", "cuda:7")
-    assert one_line(result) == f"vitspeech {verb}: --device cuda:7: there is no such GPU; the only GPU is cuda:0"
+    result = command(verb, tmp_path / "no model is read", *others, "--device", "cuda:99")
+    assert one_line(result).startswith(f"vitspeech {verb}: --device cuda:99: ")
 
 
 def test_names_that_are_not_utf_8_are_printed_as_they_are(monkeypatch):

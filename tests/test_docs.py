@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from tiny import ROOT
 import tables
 import vitspeech
 from tables import TABLES, pages, updated
+from vitspeech import commands
 from vitspeech.checkpoint.card_dataset import card_data
 from vitspeech.checkpoint.leakage import split_checksums
 from vitspeech.checkpoint.models_table import write_table
@@ -228,7 +228,7 @@ def test_the_options_in_the_command_reference_are_those_of_the_command(verb, cap
     )
     assert section
     with pytest.raises(SystemExit):
-        import_module(f"vitspeech.commands.{verb.replace('-', '_')}").main(["--help"])
+        commands.command(verb)(["--help"])
     text = capsys.readouterr().out
     documented, offered = (set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-_]*", page)) for page in (section[1], text))
     assert documented <= offered

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vitspeech.command_line import check_table
+from vitspeech.command_line import check_file
 from vitspeech.errors import InputError
 from vitspeech.files import replacing
 
@@ -124,8 +124,8 @@ def test_a_draft_is_not_written_through_a_link_that_somebody_put_there(tmp_path,
 def test_a_file_or_folder_that_is_not_writable_is_refused(tmp_path):
     (tmp_path / "table.csv").touch(mode=0o444)
     with pytest.raises(PermissionError, match="the file is not writable"):
-        check_table(tmp_path / "table.csv")
+        check_file(tmp_path / "table.csv", "--out")
     tmp_path.chmod(0o555)
     with pytest.raises(PermissionError, match=r"the folder .* is not writable"):
-        check_table(tmp_path / "other.csv")
+        check_file(tmp_path / "other.csv", "--out")
     tmp_path.chmod(0o755)

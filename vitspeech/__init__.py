@@ -1,7 +1,8 @@
 """Attention models for images and speech: train, run and understand them.
 
 The names in `__all__` are the public interface: what configs, scripts and users import. Each is loaded on first use
-(PEP 562), so `import vitspeech` itself takes milliseconds and does not import torch.
+(PEP 562), so `import vitspeech` itself takes milliseconds and does not import torch. The imports below are for type
+checkers, which take `A as A` for a public name.
 """
 
 from importlib import import_module
@@ -9,157 +10,90 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vitspeech.attention import (
-        Decoder,
-        DecoderConfig,
-        Encoder,
-        EncoderConfig,
-        MultiHeadAttention,
-        RelativePositions,
-        Rotary,
-        Rotary2d,
-        Score,
-        SelfAttentivePooling,
-        attention_from_convolution,
-        register_score,
-        truncated_attention,
+        Decoder as Decoder,
+        DecoderConfig as DecoderConfig,
+        Encoder as Encoder,
+        EncoderConfig as EncoderConfig,
+        MultiHeadAttention as MultiHeadAttention,
+        RelativePositions as RelativePositions,
+        Rotary as Rotary,
+        Rotary2d as Rotary2d,
+        Score as Score,
+        SelfAttentivePooling as SelfAttentivePooling,
+        attention_from_convolution as attention_from_convolution,
+        register_score as register_score,
+        truncated_attention as truncated_attention,
     )
-    from vitspeech.checkpoint import Model, load
+    from vitspeech.checkpoint import Model as Model, load as load
     from vitspeech.data import (
-        AudioFolder,
-        Augment,
-        Cifar,
-        DataModule,
-        ImageData,
-        ImageFolder,
-        Keywords,
-        LibriSpeech,
-        SequenceAugment,
-        Shapes,
-        SpeechCommands,
-        SpokenVocabulary,
-        SpokenWords,
-        SymbolTasks,
-        TensorItems,
-        TranscribedAudio,
-        TwoMarks,
-        UtteranceData,
-        WaveformAugment,
-        WaveformData,
-        WordClip,
-        WordSequences,
-        WordSource,
+        AudioFolder as AudioFolder,
+        Augment as Augment,
+        Cifar as Cifar,
+        DataModule as DataModule,
+        ImageData as ImageData,
+        ImageFolder as ImageFolder,
+        Keywords as Keywords,
+        LibriSpeech as LibriSpeech,
+        SequenceAugment as SequenceAugment,
+        Shapes as Shapes,
+        SpeechCommands as SpeechCommands,
+        SpokenVocabulary as SpokenVocabulary,
+        SpokenWords as SpokenWords,
+        SymbolTasks as SymbolTasks,
+        TensorItems as TensorItems,
+        TranscribedAudio as TranscribedAudio,
+        TwoMarks as TwoMarks,
+        UtteranceData as UtteranceData,
+        WaveformAugment as WaveformAugment,
+        WaveformData as WaveformData,
+        WordClip as WordClip,
+        WordSequences as WordSequences,
+        WordSource as WordSource,
     )
-    from vitspeech.encoders import RecurrentDecoder, RecurrentEncoder, WindowMLP
-    from vitspeech.errors import InputError
-    from vitspeech.evaluation import Report
-    from vitspeech.frontends import SpecAugment, SpeechFrontend, TextTokens
-    from vitspeech.inference.label_stream import LabelStream
-    from vitspeech.inference.predict import predict
-    from vitspeech.inference.search import Search
-    from vitspeech.inference.stream import stream
-    from vitspeech.inference.symbols import transcribe_symbols
-    from vitspeech.inference.transcribe import transcribe
-    from vitspeech.inference.transcript_stream import TranscriptStream
+    from vitspeech.encoders import (
+        RecurrentDecoder as RecurrentDecoder,
+        RecurrentEncoder as RecurrentEncoder,
+        WindowMLP as WindowMLP,
+    )
+    from vitspeech.errors import InputError as InputError
+    from vitspeech.evaluation import Report as Report
+    from vitspeech.frontends import (
+        SpecAugment as SpecAugment,
+        SpeechFrontend as SpeechFrontend,
+        TextTokens as TextTokens,
+    )
+    from vitspeech.inference.label_stream import LabelStream as LabelStream
+    from vitspeech.inference.predict import predict as predict
+    from vitspeech.inference.search import Search as Search
+    from vitspeech.inference.stream import stream as stream
+    from vitspeech.inference.symbols import transcribe_symbols as transcribe_symbols
+    from vitspeech.inference.transcribe import transcribe as transcribe
+    from vitspeech.inference.transcript_stream import TranscriptStream as TranscriptStream
     from vitspeech.models import (
-        CNN,
-        MaskedSpeechModel,
-        Seq2Seq,
-        SpeechClassifier,
-        SpeechCNN,
-        SpeechLabeler,
-        SpeechRecognizer,
-        SpeechTranscriber,
-        TimmModel,
-        ViT,
+        CNN as CNN,
+        MaskedSpeechModel as MaskedSpeechModel,
+        Seq2Seq as Seq2Seq,
+        SpeechClassifier as SpeechClassifier,
+        SpeechCNN as SpeechCNN,
+        SpeechLabeler as SpeechLabeler,
+        SpeechRecognizer as SpeechRecognizer,
+        SpeechTranscriber as SpeechTranscriber,
+        TimmModel as TimmModel,
+        ViT as ViT,
     )
     from vitspeech.tasks import (
-        Classification,
-        Distillation,
-        JointRecognition,
-        Labeling,
-        MaskedPrediction,
-        Recognition,
-        Spotting,
-        Task,
-        Transcription,
+        Classification as Classification,
+        Distillation as Distillation,
+        JointRecognition as JointRecognition,
+        Labeling as Labeling,
+        MaskedPrediction as MaskedPrediction,
+        Recognition as Recognition,
+        Spotting as Spotting,
+        Task as Task,
+        Transcription as Transcription,
     )
 
 __version__ = "0.2.0"
-
-__all__ = [
-    "CNN",
-    "AudioFolder",
-    "Augment",
-    "Cifar",
-    "Classification",
-    "DataModule",
-    "Decoder",
-    "DecoderConfig",
-    "Distillation",
-    "Encoder",
-    "EncoderConfig",
-    "ImageData",
-    "ImageFolder",
-    "InputError",
-    "JointRecognition",
-    "Keywords",
-    "LabelStream",
-    "Labeling",
-    "LibriSpeech",
-    "MaskedPrediction",
-    "MaskedSpeechModel",
-    "Model",
-    "MultiHeadAttention",
-    "Recognition",
-    "RecurrentDecoder",
-    "RecurrentEncoder",
-    "RelativePositions",
-    "Report",
-    "Rotary",
-    "Rotary2d",
-    "Score",
-    "Search",
-    "SelfAttentivePooling",
-    "Seq2Seq",
-    "SequenceAugment",
-    "Shapes",
-    "SpecAugment",
-    "SpeechCNN",
-    "SpeechClassifier",
-    "SpeechCommands",
-    "SpeechFrontend",
-    "SpeechLabeler",
-    "SpeechRecognizer",
-    "SpeechTranscriber",
-    "SpokenVocabulary",
-    "SpokenWords",
-    "Spotting",
-    "SymbolTasks",
-    "Task",
-    "TensorItems",
-    "TextTokens",
-    "TimmModel",
-    "TranscribedAudio",
-    "TranscriptStream",
-    "Transcription",
-    "TwoMarks",
-    "UtteranceData",
-    "ViT",
-    "WaveformAugment",
-    "WaveformData",
-    "WindowMLP",
-    "WordClip",
-    "WordSequences",
-    "WordSource",
-    "attention_from_convolution",
-    "load",
-    "predict",
-    "register_score",
-    "stream",
-    "transcribe",
-    "transcribe_symbols",
-    "truncated_attention",
-]
 
 _NAMES_IN_MODULE = {
     "attention": """Decoder DecoderConfig Encoder EncoderConfig MultiHeadAttention RelativePositions Rotary
@@ -185,6 +119,7 @@ _NAMES_IN_MODULE = {
         Transcription""",
 }
 _MODULE_OF = {name: f"vitspeech.{module}" for module, names in _NAMES_IN_MODULE.items() for name in names.split()}
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:

@@ -18,9 +18,10 @@ from vitspeech.files import check_target
 BAD_INPUT = (InputError, OSError, FloatingPointError)  # the last one: a loss that is not finite
 UNREAD_FILES_STATUS = 3
 BUG_STATUS = 70  # EX_SOFTWARE of sysexits.h
-TABLES = (".csv", ".parquet")
-BUG = "this is a bug in vitspeech, or in code of your own that --trust named; please report it with the lines above"
 BROKEN_PIPE_STATUS = 141  # what a shell reports for a program ended by SIGPIPE
+BUG = "this is a bug in vitspeech, or in code of your own that --trust named; please report it with the lines above"
+TABLES = (".csv", ".parquet")
+PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps", ".ps")  # of matplotlib
 
 
 def program(verb: str) -> str:
@@ -50,105 +51,66 @@ def add_language_model(parser: argparse.ArgumentParser) -> None:
 
 
 def language_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `vitspeech.Search` that `add_language_model` added and the user gave.
-
-    Raises:
-        InputError: If a weight is given without a language model.
-    """
-    names = ("language_model", "language_weight", "length_bonus")
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    """The arguments of `vitspeech.Search` that `add_language_model` added and the user gave."""
+    given = settings(options, "language_model", "language_weight", "length_bonus")
     if given and "language_model" not in given:
         raise InputError(f"--{next(iter(given)).replace('_', '-')} needs --language-model")
     return given
 
 
+def settings(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The options of these names that the user gave."""
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+
+
 def add_device(parser: argparse.ArgumentParser, others: str = ", mps") -> None:
-    """Add `--device`, which `find_device` checks; `others` are the devices besides CPU and CUDA in its help."""
-    text = (
-        f"where the network runs: auto (default: a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:N{others}"
-    )
+    """Add `--device`, which `find_device` reads; `others` are the devices besides CPU and CUDA in its help."""
+    text = f"where the network runs: auto (default: CUDA if there is a GPU, else the CPU), cpu, cuda, cuda:N{others}"
     parser.add_argument("--device", default="auto", metavar="DEVICE", help=text)
 
 
 def find_device(name: str) -> str:
-    """The device of torch that `--device` names, checked before a model is loaded.
-
-    Args:
-        name: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`; `auto` is `cuda` if there is such a GPU, else `cpu`.
-
-    Raises:
-        InputError: If the name is another one, or this machine or this torch has no such device.
-    """
-    kind, _, number = name.partition(":")
+    """The device of torch that `--device` names, tried before a model is loaded; `auto` is a CUDA GPU or the CPU."""
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", name, re.ASCII):
         raise InputError(f"--device {name}: choose from auto, cpu, cuda, cuda:N, mps")
     import torch
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"--device {name}: torch {torch.__version__} finds no CUDA GPU on this machine")
-    if number and int(number) >= torch.cuda.device_count():
-        count = torch.cuda.device_count()
-        there = "the only GPU is cuda:0" if count == 1 else f"the GPUs are cuda:0 .. cuda:{count - 1}"
-        raise InputError(f"--device {name}: there is no such GPU; {there}")
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise InputError(f"--device {name}: torch {torch.__version__} finds no Apple GPU (Metal) on this machine")
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as error:  # an AssertionError if torch is a build without CUDA
+        raise InputError(f"--device {name}: {str(error).splitlines()[0]}") from None
     return name
 
 
 def add_table(parser: argparse.ArgumentParser, columns: Iterable[str]) -> None:
-    """Add `--out`, `--csv` and `--resume`, which `find_table` checks, for a table with these columns."""
-    out = f"write a table instead, .csv or .parquet: {', '.join(columns)}"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=out)
-    csv = "the same as --out; CSV whatever the ending, except .parquet"
-    parser.add_argument("--csv", type=Path, metavar="FILE", help=csv)
+    """Add `--out` and `--resume` for a table with these columns, which `check_table` checks."""
+    text = f"write a table instead, .csv or .parquet: {', '.join(columns)}"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_argument("--resume", action="store_true", help="resume the table of an interrupted command")
 
 
-def find_table(options: argparse.Namespace, inputs: Sequence[str] = ()) -> Path | None:
-    """The table that `--out` or `--csv` names, if any; refused if it cannot be written later, see `check_target`.
-
-    Args:
-        options: The command's.
-        inputs: The files that are read, which the table must not replace.
-
-    Raises:
-        FileNotFoundError: If its folder does not exist.
-        InputError: If it is one of the inputs, a folder, a device or another special file, or has another
-            ending, or the options exclude each other.
-        PermissionError: If the file or its folder is not writable.
-    """
-    table, csv, resume = options.out, getattr(options, "csv", None), getattr(options, "resume", False)
-    if table is not None and csv is not None:
-        raise InputError("--out and --csv both name a table; give one of them")
-    if resume and table is None and csv is None:
+def check_table(options: argparse.Namespace, inputs: Sequence[str] = ()) -> None:
+    """Refuse a table that cannot be written later, and `--resume` without one."""
+    if options.resume and options.out is None:
         raise InputError("--resume needs the table to resume: name it by --out")
-    check_table(table, inputs, "--out")
-    check_table(csv, inputs, "--csv")
-    if table is not None and table.suffix.lower() not in TABLES:
-        raise InputError(f"--out {table}: not a table's name; end it with {' or '.join(TABLES)}")
-    if csv is not None and csv.suffix.lower() == TABLES[1]:
-        raise InputError(f"--csv {csv}: writes CSV; use --out for Parquet")
-    return csv if table is None else table
+    check_file(options.out, "--out", TABLES, inputs)
 
 
-def check_table(table: Path | None, inputs: Sequence[str] = (), option: str = "--csv") -> None:
-    """Refuse a table that cannot be written later, before the work is done; see `find_table`."""
-    if table is None:
+def check_file(file: Path | None, option: str, endings: Sequence[str] = (), inputs: Sequence[str] = ()) -> None:
+    """Refuse a file that cannot be written later (`check_target`), or is one of the inputs, before the work is done."""
+    if file is None:
         return
-    check_target(table, option)
-    if table.exists() and any(os.path.exists(path) and os.path.samefile(path, table) for path in inputs):
-        raise InputError(f"{option} {table}: is a file to be read; name another one")
+    check_target(file, option)
+    if file.exists() and any(os.path.exists(path) and os.path.samefile(path, file) for path in inputs):
+        raise InputError(f"{option} {file}: is a file to be read; name another one")
+    if endings and file.suffix.lower() not in endings:
+        raise InputError(f"{option} {file}: end the name with {' or '.join(endings)}")
 
 
 def check_folder(folder: Path, option: str = "-o") -> None:
-    """Refuse an output folder that cannot be created or written to later, before the work is done.
-
-    Raises:
-        InputError: If it is a file, or lies below one, or its path is too long.
-        PermissionError: If it, or the folder that it would be created in, is not writable.
-    """
+    """Refuse an output folder that cannot be created or written to later, before the work is done."""
     try:
         nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
         is_folder = nearest.is_dir()
@@ -160,28 +122,10 @@ def check_folder(folder: Path, option: str = "-o") -> None:
         raise PermissionError(f"{option} {folder}: the folder {nearest} is not writable")
 
 
-def check_picture(picture: Path | None, option: str) -> None:
-    """Refuse a figure that cannot be written later, before the work is done; see `check_target`.
-
-    Raises:
-        InputError: If matplotlib has no format of this ending, or the file cannot be written.
-    """
-    if picture is not None:
-        check_target(picture, option)
-        from matplotlib.backend_bases import FigureCanvasBase
-
-        formats = FigureCanvasBase.get_supported_filetypes()
-        if picture.suffix.lower()[1:] not in formats:
-            raise InputError(f"{option} {picture}: not a picture's name; end it with .png (or {', '.join(formats)})")
-
-
 class UnreadFiles:
-    """The files that a command could not read, while it went on with the others.
+    """The files that the command `verb` could not read, while it went on with the others.
 
-    Args:
-        verb: The command's, such as "predict".
-        table: The table that grows, with a row for each such file: the file first, the error last. `None` prints a line
-            on standard error instead.
+    Each is a row of `table`, the file first and the error last, or without a table a line on standard error.
     """
 
     def __init__(self, verb: str, table: Any = None) -> None:
@@ -200,15 +144,13 @@ class UnreadFiles:
 
     def exit(self) -> None:
         """End with exit status 3 if there was such a file."""
-        count = self.printed if self.table is None else self.table.unread
-        if not count:
-            return
-        if self.table is not None:
+        if self.table is not None and (count := self.table.unread):
             files = "1 file" if count == 1 else f"{count:,} files"
             where = f"see the column `status` of {self.table.path}"
             print(f"{self.name}: {files} could not be read: {where}", file=sys.stderr)
-        sys.stdout.flush()
-        sys.exit(UNREAD_FILES_STATUS)
+        if self.printed or (self.table is not None and self.table.unread):
+            sys.stdout.flush()
+            sys.exit(UNREAD_FILES_STATUS)
 
 
 def one_line(text: object) -> str:
@@ -220,13 +162,8 @@ def run(command: Callable[[], None], name: str) -> None:
     """Run a command and report bad input (`BAD_INPUT`) as one line on standard error, with exit status 1.
 
     A warning is one line as well. A closed pipe (`| head`) ends the command quietly; output that cannot be written (a
-    full disk) is an error as others. An error of another class is a
-    bug: its traceback is shown, and the exit status is 70. If the environment variable VITSPEECH_TRACEBACK is set, bad
-    input shows its traceback, too.
-
-    Args:
-        command: Parses its arguments and does the work.
-        name: Precedes each message; see `program`.
+    full disk) is an error as others. An error of another class is a bug: its traceback is shown, and the exit status is
+    70. With the environment variable VITSPEECH_TRACEBACK, bad input shows its traceback, too. `name` precedes messages.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files that are not UTF-8 are printed as they are
@@ -261,12 +198,7 @@ def run(command: Callable[[], None], name: str) -> None:
 
 
 def flush_output() -> None:
-    """Write what is left of standard output.
-
-    Raises:
-        OSError: If it cannot be written. It is dropped then, because Python writes it once more when it exits, which
-            would fail again and change the exit status to 120.
-    """
+    """Write what is left of standard output; drop it after an error, since Python writes it once more when it exits."""
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -33,7 +33,7 @@ def check_target(path: str | Path, option: str = "") -> Path:
 
     Args:
         path: The file, or a symbolic link to it.
-        option: The option that names it, for messages, such as "--csv".
+        option: The option that names it, for messages, such as "--out".
 
     Returns:
         The file itself: a symbolic link is followed, also to a file that does not exist yet.

@@ -19,13 +19,15 @@ VITSPEECH = [sys.executable, "-m", "vitspeech"]
 def test_help_lists_every_command_with_a_line_of_text(command):
     result = command("--help")
     assert result.returncode == 0
-    for verb, text in commands.VERBS.items():
-        assert f"  {verb:18}{text}\n" in result.stdout
+    for group, verbs in commands.GROUPS.items():
+        assert f"\n{group}:\n" in result.stdout
+        assert all(f"  {verb:18}{text}\n" in result.stdout for verb, text in verbs.items())
 
 
-def test_every_command_has_a_module_and_every_module_is_a_command():
+def test_every_command_has_a_module_and_every_module_has_a_command():
     modules = {path.stem for path in (ROOT / "vitspeech/commands").glob("*.py")} - {"__init__"}
-    assert modules == {verb.replace("-", "_") for verb in commands.VERBS}
+    assert modules == set(commands.VERBS.values())
+    assert all(callable(commands.command(verb)) for verb in commands.VERBS)
 
 
 def test_no_command_at_all_shows_the_help_with_status_two(command):
@@ -37,18 +39,10 @@ def test_the_version_is_the_packages(command):
     assert command("--version").stdout == f"vitspeech {vitspeech.__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("verb", "hint"), [("trian", "did you mean 'train'?"), ("xyz", "choose from train, evaluate,")]
-)
+@pytest.mark.parametrize(("verb", "hint"), [("trian", "did you mean 'train'?"), ("xyz", "choose from train, sweep,")])
 def test_an_unknown_command_is_one_line_with_a_hint(command, verb, hint):
     message = one_line(command(verb), status=2)
     assert message.startswith(f"vitspeech: unknown command {verb!r}; ") and hint in message
-
-
-def test_every_commands_help_starts_with_its_name(command):
-    for verb in commands.VERBS:
-        result = command(verb, "--help")
-        assert result.returncode == 0 and result.stdout.startswith(f"usage: vitspeech {verb} "), verb
 
 
 def test_help_does_not_import_torch():
@@ -59,6 +53,7 @@ def test_help_does_not_import_torch():
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     lines = [line for line in run.stdout.splitlines() if line.endswith((": True", ": False"))]
     assert lines == [f"{verb}: False" for verb in commands.VERBS]
+    assert all(f"usage: vitspeech {verb} " in run.stdout for verb in commands.VERBS)
 
 
 def test_help_takes_less_than_a_second():
@@ -87,7 +82,7 @@ def test_a_traceback_is_shown_on_request(command, monkeypatch):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
-@pytest.mark.parametrize("arguments", [["configs"], ["configs", "shapes/vit"], ["train", "--help"], ["--version"]])
+@pytest.mark.parametrize("arguments", [["configs"], ["train", "--help"]])
 def test_output_that_cannot_be_written_is_one_line_with_status_one(arguments):
     with open("/dev/full", "w") as full:
         run = subprocess.run([*VITSPEECH, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)

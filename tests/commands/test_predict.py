@@ -15,19 +15,11 @@ import vitspeech
 from vitspeech.data.images.reading import read_picture
 
 
-def test_predict_prints_a_line_a_picture(command, finished_run, star):
-    result = command("predict", finished_run, star, "--top", 2)
-    path, _, labels = result.stdout.strip().rpartition(": ")
-    assert path == str(star) and len(labels.split(", ")) == 2
-
-
-def test_predict_writes_a_csv(command, finished_run, star, tmp_path):
-    result = command("predict", finished_run, star.parent, "--csv", tmp_path / "out.csv")
-    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
-    assert result.returncode == 0
-    assert [row["rank"] for row in rows] == ["1", "2", "3"]
-    assert list(rows[0]) == ["file", "rank", "label", "probability", "status"]
-    assert {row["status"] for row in rows} == {"ok"}
+@pytest.mark.parametrize(("run", "file"), [("finished_run", "star"), ("finished_speech_run", "words")])
+def test_predict_prints_a_line_a_file(request, command, run, file):
+    run, file = map(request.getfixturevalue, (run, file))
+    path, _, labels = command("predict", run, file, "--top", 2).stdout.strip().rpartition(": ")
+    assert path == str(file) and len(labels.split(", ")) == 2
 
 
 @pytest.fixture
@@ -42,7 +34,7 @@ def pictures(star):
 
 def test_a_broken_picture_among_300_has_a_row_with_its_status(command, finished_run, pictures, tmp_path):
     table = tmp_path / "out.csv"
-    result = command("predict", finished_run, pictures, "--top", 1, "--csv", table)
+    result = command("predict", finished_run, pictures, "--top", 1, "--out", table)
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [row["file"] for row in rows] == sorted(str(path) for path in pictures.glob("*.png")) and len(rows) == 301
     assert dict(rows.pop(150)) == {
@@ -78,12 +70,8 @@ def test_an_interrupted_table_leaves_the_old_one(command, finished_run, star, tm
 
     (tmp_path / "out.csv").write_text("old")
     monkeypatch.setattr(vitspeech, "predict", interrupted)
-    assert command("predict", finished_run, star, "--csv", tmp_path / "out.csv").returncode == 130
+    assert command("predict", finished_run, star, "--out", tmp_path / "out.csv").returncode == 130
     assert [path.read_text() for path in tmp_path.glob("out.csv*")] == ["old"]
-
-
-def test_a_missing_checkpoint_is_one_line(command, tmp_path, star):
-    assert "nowhere: missing" in one_line(command("predict", tmp_path / "nowhere", star))
 
 
 def test_usage_errors_have_status_two(command, finished_run, star):
@@ -91,21 +79,7 @@ def test_usage_errors_have_status_two(command, finished_run, star):
     assert command("predict", finished_run, star, "--top", 0).returncode == 2
 
 
-def test_predict_accepts_a_recording(command, finished_speech_run, words):
-    result = command("predict", finished_speech_run, words, "--top", 1)
-    assert result.returncode == 0 and result.stdout.startswith(f"{words}: ")
-
-
-@pytest.mark.parametrize("verb", ["predict", "transcribe"])
-def test_a_table_in_a_folder_that_does_not_exist_is_refused_before_the_work(command, tmp_path, verb):
-    result = command(verb, tmp_path / "no model is read", tmp_path, "--csv", tmp_path / "nowhere/out.csv")
-    assert f"the folder {tmp_path / 'nowhere'} does not exist" in one_line(result)
-
-
-@pytest.mark.parametrize(
-    ("verb", "option"),
-    [("predict", "--csv"), ("transcribe", "--csv"), ("predict", "--attention"), ("transcribe", "--picture")],
-)
+@pytest.mark.parametrize(("verb", "option"), [("predict", "--out"), ("transcribe", "--picture")])
 def test_a_target_that_is_no_regular_file_is_refused_before_the_work_and_stays(command, star, verb, option):
     (star.parent / "link").symlink_to(os.devnull)
     for target in (os.devnull, star.parent / "link"):
@@ -116,7 +90,7 @@ def test_a_target_that_is_no_regular_file_is_refused_before_the_work_and_stays(c
 
 def test_a_table_does_not_replace_a_file_that_is_read(command, finished_run, star):
     content = star.read_bytes()
-    assert "is a file to be read" in one_line(command("predict", finished_run, star, "--csv", star))
+    assert "is a file to be read" in one_line(command("predict", finished_run, star, "--out", star))
     assert star.read_bytes() == content
 
 
@@ -226,9 +200,7 @@ def test_parquet_has_the_rows_of_csv(command, finished_run, thirty, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--out", "rows.txt"], "--out rows.txt: not a table's name; end it with .csv or .parquet"),
-        (["--out", "a.csv", "--csv", "b.csv"], "--out and --csv both name a table; give one of them"),
-        (["--csv", "a.parquet"], "--csv a.parquet: writes CSV; use --out for Parquet"),
+        (["--out", "rows.txt"], "--out rows.txt: end the name with .csv or .parquet"),
         (["--resume"], "--resume needs the table to resume: name it by --out"),
         (["--out", "nowhere/a.csv"], "the folder"),
     ],
@@ -237,11 +209,6 @@ def test_options_of_a_table_are_checked_before_the_work(command, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     assert message in one_line(command(verb, "no model is read", "a.wav", *arguments))
     assert not list(tmp_path.iterdir())
-
-
-def test_csv_has_any_ending(command, finished_run, star, tmp_path):
-    assert command("predict", finished_run, star, "--csv", tmp_path / "out.txt").returncode == 0
-    assert (tmp_path / "out.txt").read_text().startswith("file,rank,label,probability,status\n")
 
 
 def test_a_path_that_is_missing_leaves_nothing(command, finished_run, star, tmp_path):

@@ -105,9 +105,7 @@ def test_a_microphone_that_gives_nothing_ends_with_one_line(command, hears, tmp_
         (["there", "their"], "sound alike"),
         (["lamp", "--count", "0"], "--count=0 is not a number from 1"),
         (["lamp", "--seconds", "nan"], "--seconds=nan is not a number"),
-        (["lamp", "--noise", "5"], "--noise=5 is not 0 or a number from 10"),
-        (["lamp", "--noise", "-1"], "--noise=-1 is not 0 or a number from 10"),
-        (["lamp", "--noise", "nan"], "--noise=nan is not 0 or a number from 10"),
+        (["lamp", "--noise", "nan"], "--noise=nan is not a number from 10"),
         (["lamp", "--speaker", "a/b"], "'a/b' cannot name a folder or file"),
     ],
 )
@@ -115,11 +113,6 @@ def test_bad_input_is_one_line_and_records_nothing(command, hears, tmp_path, arg
     hears()
     assert message in one_line(command("record", *arguments, "--to", tmp_path / "recordings"))
     assert not (tmp_path / "recordings").exists()
-
-
-def test_a_file_in_place_of_the_folder_is_refused(command, tmp_path):
-    (tmp_path / "file").touch()
-    assert "--to" in one_line(command("record", "lamp", "--to", tmp_path / "file"))
 
 
 @pytest.mark.parametrize("level, bar", [(32767, "[" + "#" * 30 + "]    0 dBFS"), (0, "[" + " " * 30 + "]  -60 dBFS")])

@@ -7,7 +7,6 @@ import pytest
 import soundfile
 import torch
 from running import one_line
-from tiny import ROOT
 
 import vitspeech
 from vitspeech.checkpoint.model import save
@@ -16,15 +15,20 @@ from vitspeech.data.audio.reading import AudioParts
 from vitspeech.decoding.vocabulary import Segment
 from vitspeech.inference.label_stream import LabelStream
 from vitspeech.metrics.intervals import poisson_interval
-from vitspeech.samples import FOLDER
 
 
-def test_stream_prints_words_with_their_times(command, finished_speech_run, words, tmp_path):
+@pytest.fixture
+def sure(finished_speech_run, tmp_path):
+    """A spotter that is as sure as a network that has been trained for longer."""
     model = vitspeech.load(finished_speech_run)
     with torch.no_grad():
-        model.network.head.weight.mul_(20)  # as sure as a network that has been trained for longer
+        model.network.head.weight.mul_(20)
     save(model, tmp_path / "sure")
-    result = command("stream", tmp_path / "sure", words, "--threshold", "0.05", "--refractory", "0")
+    return tmp_path / "sure"
+
+
+def test_stream_prints_words_with_their_times(command, sure, words):
+    result = command("stream", sure, words, "--threshold", "0.05", "--refractory", "0")
     assert result.returncode == 0
     lines = result.stdout.splitlines()
     assert lines[0].endswith("; 365 ms behind; threshold 0.05 (given), refractory period 0 s (given)")
@@ -37,12 +41,12 @@ def test_stream_prints_words_with_their_times(command, finished_speech_run, word
 @pytest.mark.parametrize(
     ("run", "options"),
     [
-        ("finished_speech_run", ["--threshold", "0.05", "--refractory", "0"]),
+        ("sure", ["--threshold", "0.05", "--refractory", "0"]),
         ("finished_recognizer_run", []),
         ("finished_labeler_run", []),
     ],
 )
-def test_the_microphone_is_heard_as_a_file_until_ctrl_c(command, request, words, tmp_path, monkeypatch, run, options):
+def test_the_microphone_is_heard_as_a_file_until_ctrl_c(command, request, words, monkeypatch, run, options):
     def listen(sample_rate_hz, part_s):
         for part in AudioParts(words, sample_rate_hz):
             yield from part.split(round(part_s * sample_rate_hz))
@@ -50,11 +54,6 @@ def test_the_microphone_is_heard_as_a_file_until_ctrl_c(command, request, words,
         yield torch.zeros(1000, dtype=torch.int16)
 
     folder = request.getfixturevalue(run)
-    if run == "finished_speech_run":
-        model, folder = vitspeech.load(folder), tmp_path / "sure"
-        with torch.no_grad():
-            model.network.head.weight.mul_(20)
-        save(model, folder)
     first, *lines, _ = command("stream", folder, words, *options).stdout.splitlines()
     monkeypatch.setattr("vitspeech.inference.microphone.listen", listen)
     result = command("stream", folder, "--microphone", *options)
@@ -94,14 +93,10 @@ def test_stream_says_what_a_model_without_unknown_or_silence_does(
     assert message in result.stderr and len(result.stderr.splitlines()) == 1
 
 
-def test_stream_counts_false_alarms_an_hour(command, finished_speech_run, words, tmp_path):
-    model = vitspeech.load(finished_speech_run)
-    with torch.no_grad():
-        model.network.head.weight.mul_(20)
-    save(model, tmp_path / "sure")
+def test_stream_counts_false_alarms_an_hour(command, sure, words):
     hours, counts = soundfile.info(words).duration / 3600, []
     for threshold in (0.05, 0.999):
-        result = command("stream", tmp_path / "sure", words, "--threshold", threshold, "--no-words")
+        result = command("stream", sure, words, "--threshold", threshold, "--no-words")
         *lines, last = result.stdout.splitlines()
         counts.append(count := len(lines) - 2)
         low, high = (bound / hours for bound in poisson_interval(count))
@@ -110,41 +105,10 @@ def test_stream_counts_false_alarms_an_hour(command, finished_speech_run, words,
     assert counts[0] > counts[1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["missing.wav"], "missing.wav"),
-        ([ROOT / "README.md"], "not a recording"),
-        ([ROOT / "tests"], "tests: a folder; give one recording"),
-        ([ROOT / "README.md", "--threshold", "2"], "threshold=2.0 is not within 0 .. 1"),
-        ([FOLDER / "left-right-go.wav", "--threshold", "nan"], "threshold=nan is not within 0 .. 1"),
-        ([FOLDER / "left-right-go.wav", "--refractory", "nan"], "refractory_s=nan is not a number of seconds"),
-        ([FOLDER / "left-right-go.wav", "--refractory", "inf"], "refractory_s=inf is not a number of seconds"),
-    ],
-)
-def test_stream_reports_an_error_in_one_line(command, finished_speech_run, arguments, message):
-    result = command("stream", finished_speech_run, *arguments)
-    assert message in one_line(result) and not result.stdout
-
-
 def test_stream_refuses_a_recording_that_is_too_short_for_a_word(command, finished_speech_run, tmp_path):
     soundfile.write(tmp_path / "one.wav", [0.0], 16_000)
     result = command("stream", finished_speech_run, tmp_path / "one.wav")
     assert "below 0.1 s, too short to hold a word" in one_line(result) and not result.stdout
-
-
-def test_stream_refuses_options_of_spotting_for_a_model_that_transcribes(command, finished_recognizer_run, words):
-    result = command("stream", finished_recognizer_run, words, "--threshold", "0.9")
-    assert "--threshold and --refractory are for spotting words" in one_line(result)
-
-
-def test_stream_needs_a_file_or_the_microphone(command, finished_speech_run):
-    result = command("stream", finished_speech_run)
-    assert result.returncode == 2 and "give either FILE or --microphone" in result.stderr
-
-
-def test_stream_refuses_an_image_model(command, finished_run, words):
-    assert "ViT can't be streamed: it has no encoder" in one_line(command("stream", finished_run, words))
 
 
 def test_stream_prints_recognized_words_with_their_times(command, finished_recognizer_run, words):
@@ -179,51 +143,32 @@ def test_stream_prints_the_words_of_a_labeler_with_their_starts_and_ends(
     assert (tmp_path / "words.png").exists() == picture
 
 
-def test_the_options_of_a_labeler(command, finished_labeler_run, words, tmp_path):
-    result = command("stream", finished_labeler_run, words, "--threshold", "0.5")
-    assert "labels frames: --threshold and --refractory are for spotting words" in one_line(result)
-    (tmp_path / "model.arpa").write_text("\\data\\\nngram 1=3\n\n\\1-grams:\n-1 <s>\n-1 </s>\n-1 <unk>\n\n\\end\\\n")
-    result = command("stream", finished_labeler_run, words, "--language-model", tmp_path / "model.arpa")
-    assert "labels frames: --language-model is for transcripts" in one_line(result)
-    assert "false alarms per hour: " in command("stream", finished_labeler_run, words, "--no-words").stdout
-
-
-def test_a_spotter_has_no_picture(command, finished_speech_run, words, tmp_path):
-    result = command("stream", finished_speech_run, words, "--picture", tmp_path / "a.png")
-    assert "spots single words: --picture is for transcripts and labels of frames" in one_line(result)
-    result = command("stream", finished_speech_run, "--microphone", "--picture", tmp_path / "a.png")
-    assert result.returncode == 2 and "--no-words and --picture need a FILE" in result.stderr
-
-
 STEPS = [((), "le"), ((), "le"), ((), "left"), ((Segment("left", 0.5, 0.75),), "go"), ((Segment("go", 1, 2),), "")]
 LINES = ["    0.50 – 0.75 s  left", "    1.00 – 2.00 s  go"]
 
 
-def test_a_terminal_shows_what_may_still_change_in_its_last_line(monkeypatch, capsys):
+@pytest.fixture
+def terminal(monkeypatch):
+    """Standard output is a terminal of ten columns."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "10")
+
+
+def test_a_terminal_shows_what_may_still_change_in_its_last_line(terminal, capsys):
     clear = "\r\x1b[K"
     assert print_transcript(STEPS) == 2
     printed = capsys.readouterr().out
     assert printed == f"le{clear}left{clear}{LINES[0]}\ngo{clear}{LINES[1]}\n"
-
-
-def test_a_long_text_is_cut_to_the_terminals_line(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "10")
     print_transcript([((), "one two three four")])
-    assert capsys.readouterr().out == "hree four\r\x1b[K"
+    assert capsys.readouterr().out == f"hree four{clear}"  # its end, in one line
 
 
-def interrupted():
-    yield (), "left"
-    raise KeyboardInterrupt
+def test_an_interruption_clears_the_line_of_a_terminal(terminal, capsys):
+    def interrupted():
+        yield (), "left"
+        raise KeyboardInterrupt
 
-
-def test_an_interruption_clears_the_line_of_a_terminal(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
     with pytest.raises(KeyboardInterrupt):
         print_transcript(interrupted())
     assert capsys.readouterr().out == "left\r\x1b[K"
@@ -271,6 +216,29 @@ def test_a_model_of_characters_prints_words_and_how_many_characters_it_has(
     assert [line.split("  ")[-1] for line in lines] == found.text.split() and len(found.words) > 0
 
 
-def test_stream_refuses_an_encoder_decoder(command, finished_transcriber_run, words):
-    message = "SpeechTranscriber can't be streamed: its decoder needs the whole recording"
-    assert message in one_line(command("stream", finished_transcriber_run, words))
+@pytest.mark.parametrize(
+    ("run", "arguments", "message"),
+    [
+        ("speech", "WORDS --threshold 2", "threshold=2.0 is not within 0 .. 1"),
+        ("speech", "WORDS --refractory nan", "refractory_s=nan is not a number of seconds"),
+        ("speech", ".", ".: a folder; give one recording"),
+        ("speech", "WORDS --picture a.png", "spots single words: --picture is for transcripts and labels of frames"),
+        ("recognizer", "WORDS --threshold 0.9", "--threshold and --refractory are for spotting words"),
+        ("labeler", "WORDS --language-model MODEL", "labels frames: --language-model is for transcripts"),
+        ("transcriber", "WORDS", "SpeechTranscriber can't be streamed: its decoder needs the whole recording"),
+    ],
+)
+def test_options_and_files_that_a_model_does_not_take_are_one_line(
+    request, command, words, tmp_path, monkeypatch, run, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "MODEL").write_text("\\data\\\nngram 1=3\n\n\\1-grams:\n-1 <s>\n-1 </s>\n-1 <unk>\n\n\\end\\\n")
+    words.rename("WORDS")
+    result = command("stream", request.getfixturevalue(f"finished_{run}_run"), *arguments.split())
+    assert message in one_line(result) and not result.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["--microphone", "--picture", "a.png"], ["a.wav", "--beam", "4"]])
+def test_options_that_need_another_are_refused_with_status_two(command, arguments):
+    result = command("stream", "no model is read", *arguments)
+    assert result.returncode == 2 and ("FILE" in result.stderr or "language model" in result.stderr)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from running import one_line
-from tiny import ROOT
 
 import vitspeech
 from vitspeech.checkpoint.model import save
@@ -34,17 +33,10 @@ def test_transcribe_prints_when_each_word_was_said(command, finished_recognizer_
         assert (times, word) == (f"{said.start_s:.2f} – {said.end_s:.2f} s", said.label)
 
 
-def test_transcribe_writes_a_csv(command, finished_recognizer_run, words, tmp_path):
-    table = tmp_path / "out.csv"
-    result = command("transcribe", finished_recognizer_run, words.parent, "--csv", table, "--beam", 1)
-    rows = list(csv.DictReader(table.read_text().splitlines()))
-    assert result.stdout == f"{table}\n" and list(rows[0]) == ["file", "unit", "start_s", "end_s", "status"]
-    ((_, found),) = vitspeech.transcribe(
-        vitspeech.load(finished_recognizer_run), [words], search=vitspeech.Search(beam=1)
-    )
-    assert " ".join(row["unit"] for row in rows) == found.text and {row["file"] for row in rows} == {str(words)}
-    assert {row["status"] for row in rows} == {"ok"}
-    assert [float(row["start_s"]) for row in rows] == pytest.approx([said.start_s for said in found.units], abs=1e-3)
+def test_transcribe_draws_the_encoders_attention(command, finished_recognizer_run, words, tmp_path):
+    result = command("transcribe", finished_recognizer_run, words, "--attention", tmp_path / "attention.png")
+    assert result.returncode == 0 and result.stdout.splitlines()[-1] == str(tmp_path / "attention.png")
+    assert (tmp_path / "attention.png").stat().st_size > 1000
 
 
 def test_words_without_times_are_also_in_the_csv(command, finished_transcriber_run, words, monkeypatch):
@@ -52,7 +44,7 @@ def test_words_without_times_are_also_in_the_csv(command, finished_transcriber_r
     silent = words.with_name("silent.wav"), Transcript("", (), -1.0)
     monkeypatch.setattr(vitspeech, "transcribe", lambda *_, **__: iter([(words, said), silent]))
     table = words.with_name("out.csv")
-    command("transcribe", finished_transcriber_run, words, "--csv", table)
+    command("transcribe", finished_transcriber_run, words, "--out", table)
     assert table.read_text().splitlines()[1:] == [f"{words},left,,,ok", f"{words},go,,,ok", f"{silent[0]},,,,ok"]
 
 
@@ -69,10 +61,14 @@ def recordings(words):
 
 def test_broken_recordings_have_rows_with_their_status(command, finished_recognizer_run, recordings, tmp_path):
     table = tmp_path / "out.csv"
-    result = command("transcribe", finished_recognizer_run, recordings, "--csv", table)
+    result = command("transcribe", finished_recognizer_run, recordings, "--out", table)
     rows = list(csv.DictReader(table.read_text().splitlines()))
     files = [row["file"] for row in rows]
     assert files == sorted(files) and set(files) == {str(path) for path in recordings.glob("*.wav")}
+    ((_, found),) = vitspeech.transcribe(vitspeech.load(finished_recognizer_run), [files[0]])
+    first = [row for row in rows if row["file"] == files[0]]
+    assert [row["unit"] for row in first] == [said.label for said in found.words]
+    assert [float(row["start_s"]) for row in first] == pytest.approx([said.start_s for said in found.words], abs=1e-3)
     broken = {Path(row.pop("file")).name: row for row in rows if row["status"] != "ok"}
     nothing = {"unit": "", "start_s": "", "end_s": ""}
     assert broken["09b.wav"] == nothing | {"status": "empty (0 bytes)"}
@@ -107,47 +103,6 @@ def test_transcribe_accepts_an_encoder_decoder(command, finished_transcriber_run
     assert result.returncode == 0 and result.stdout == f"{words}: {found.text}\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["missing.wav"], "missing.wav: no such file"),
-        ([ROOT / "README.md", "--beam", 0], "beam=0 is not within 1 .. 1000"),
-        ([ROOT / "README.md", "--ctc-weight", 2], "ctc_weight=2.0 is not within 0 .. 1"),
-    ],
-)
-def test_transcribe_reports_an_error_in_one_line(command, finished_recognizer_run, arguments, message):
-    assert message in one_line(command("transcribe", finished_recognizer_run, *arguments))
-
-
-def test_transcribe_refuses_models_that_return_labels(command, finished_speech_run, finished_labeler_run, words):
-    assert "use `vitspeech predict`" in one_line(command("transcribe", finished_speech_run, words))
-    assert "use `vitspeech stream`" in one_line(command("transcribe", finished_labeler_run, words))
-
-
-def test_a_picture_is_of_one_recording(command, finished_recognizer_run, words):
-    for paths in ([words, words], [words.parent]):
-        result = command("transcribe", finished_recognizer_run, *paths, "--picture", words.parent / "out.png")
-        assert result.returncode == 2 and "--picture draws one file" in result.stderr
-
-
-def test_attention_is_of_one_recording_and_of_the_encoder(
-    command, finished_recognizer_run, finished_symbols_run, words
-):
-    picture = words.parent / "attention.png"
-    result = command("transcribe", finished_recognizer_run, words, "--attention", picture)
-    assert result.returncode == 0 and result.stdout.splitlines()[-1] == str(picture) and picture.stat().st_size > 1000
-    for arguments in ([words, words], [words.parent], ["--symbols", "3"]):
-        result = command("transcribe", finished_symbols_run, *arguments, "--attention", picture)
-        assert result.returncode == 2 and "--attention draws one recording" in result.stderr
-
-
-def test_transcribe_lists_the_choices(command):
-    text = command("transcribe", "--help").stdout
-    for option in ("--times", "--csv", "--picture", "--beam", "--ctc-weight", "--length-penalty"):
-        assert option in text
-    assert "`vitspeech stream`" in text
-
-
 def test_symbols_are_printed_with_the_models_output(command, finished_symbols_run, tmp_path):
     model = vitspeech.load(finished_symbols_run)
     first, second = (said.text for said in vitspeech.transcribe_symbols(model, ["31420", "3 1"]))
@@ -155,33 +110,6 @@ def test_symbols_are_printed_with_the_models_output(command, finished_symbols_ru
     result = command("transcribe", finished_symbols_run, "--picture", picture, "--symbols", "31420", "3 1")
     assert result.returncode == 0 and picture.stat().st_size > 1000
     assert result.stdout == f"31420 -> {first.replace(' ', '')}\n3 1 -> {second}\n{picture}\n"
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["--symbols", "3x"], "'x' of '3x' is not a symbol of the model; its symbols are 0, 1, 2, 3, 4"),
-        (["--symbols", " "], "a sequence of 0 symbols; it must have 1 .. 10,000"),
-        ([ROOT], "Seq2Seq takes symbols, not recordings; use `vitspeech transcribe --symbols`"),
-        (["--symbols", "3", "--beam", "0"], "beam=0 is not within 1 .. 1000"),
-    ],
-)
-def test_bad_symbols_are_one_line(command, finished_symbols_run, arguments, message):
-    result = command("transcribe", finished_symbols_run, *arguments)
-    assert message in one_line(result)
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["a.wav", "--symbols", "3"], ["--symbols", "3", "--times"], ["--symbols", "3", "--csv", "a.csv"]]
-)
-def test_recordings_and_symbols_exclude_each_other(command, finished_symbols_run, arguments):
-    result = command("transcribe", finished_symbols_run, *arguments)
-    assert result.returncode == 2 and "vitspeech transcribe: error: " in result.stderr
-
-
-def test_a_model_of_speech_takes_no_symbols(command, finished_transcriber_run):
-    result = command("transcribe", finished_transcriber_run, "--symbols", "3")
-    assert "SpeechTranscriber does not take symbols" in one_line(result)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -201,6 +129,7 @@ def test_an_interrupted_table_is_resumed_with_the_same_search(
     monkeypatch.undo()
     arguments = ("transcribe", finished_recognizer_run, recordings, "--out", table, "--resume")
     assert "beam was 1, and is 8 now" in one_line(command(*arguments, "--beam", 8))
+    assert "rows was words, and is units now" in one_line(command(*arguments, "--units"))
     assert command(*arguments).returncode == 3 and table.read_bytes() == whole.read_bytes()
 
 
@@ -230,23 +159,6 @@ def test_units_without_times_have_rows_in_a_table_of_units():
     assert [row[1] for row in table_rows(Path("a.wav"), said, "abc ")] == ["a", "b", " ", "c"]
     assert [row[1] for row in table_rows(Path("a.wav"), said, "")] == ["ab", "c"]
     assert table_rows(Path("a.wav"), Transcript("", (), 0.0), "abc ") == [(Path("a.wav"), "", None, None, "ok")]
-
-
-def test_a_table_of_words_is_not_resumed_with_units(
-    command, finished_recognizer_run, recordings, tmp_path, monkeypatch
-):
-    table = tmp_path / "out.csv"
-    monkeypatch.setattr("vitspeech.inference.transcribe.read_clip", interrupted_at_x)
-    command("transcribe", finished_recognizer_run, recordings, "--out", table)
-    monkeypatch.undo()
-    result = command("transcribe", finished_recognizer_run, recordings, "--out", table, "--resume", "--units")
-    assert "rows was words, and is units now" in one_line(result)
-
-
-def interrupted_at_x(path, sample_rate_hz):
-    if path.name == "x.wav":
-        raise KeyboardInterrupt
-    return read_clip(path, sample_rate_hz)
 
 
 @pytest.mark.parametrize("form", ["srt", "vtt"])
@@ -296,30 +208,6 @@ def test_without_times_there_are_no_subtitles(command, finished_transcriber_run,
     assert "subtitles need the times of words" in one_line(result, status=3) and not result.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["--format", "srt", "--times"], 2, "--picture and --attention are for --format text"),
-        (["--format", "srt", "--resume"], 2, "--picture and --attention are for --format text"),
-        (["--format", "srt", "--csv", "a.csv"], 2, "--picture and --attention are for --format text"),
-        (["again.wav", "--format", "srt"], 2, "name a folder for more: --out"),
-        (["--format", "ass"], 2, "invalid choice: 'ass'"),
-        (["--format", "srt", "--out", "a.vtt"], 1, "--out a.vtt: name a folder, or a file .srt for one recording"),
-        (["--format", "srt", "--out", ROOT / "README.md"], 1, "is not a folder; name another one"),
-        (["--out", "a.srt"], 1, "--out a.srt: not a table's name"),
-    ],
-)
-def test_wrong_options_of_subtitles_are_refused(command, finished_recognizer_run, words, arguments, status, message):
-    result = command("transcribe", finished_recognizer_run, words, *arguments)
-    assert result.returncode == status and message in result.stderr and "Traceback" not in result.stderr
-
-
-@pytest.mark.parametrize("option", ["--ctc-weight", "--length-penalty"])
-def test_options_of_encoder_decoders_are_refused_for_ctc(command, finished_recognizer_run, words, option):
-    result = command("transcribe", finished_recognizer_run, words, option, 0.5)
-    assert f"{option[2:].replace('-', '_')}: of encoder-decoders" in one_line(result) and not result.stdout
-
-
 def test_a_long_recording_is_transcribed_but_not_drawn(
     command, finished_recognizer_run, finished_transcriber_run, words, tmp_path, monkeypatch
 ):
@@ -331,3 +219,39 @@ def test_a_long_recording_is_transcribed_but_not_drawn(
         assert f"above 0.5 s; {option} draws no longer ones" in one_line(result) and not result.stdout
     result = command("transcribe", finished_transcriber_run, words)
     assert "above 0.5 s; SpeechTranscriber can't be streamed" in one_line(result, status=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "give either recordings or --symbols"),
+        ("a.wav --symbols 3", "give either recordings or --symbols"),
+        ("--symbols 3 --times", "--times is for recordings"),
+        ("--symbols 3 --out a.csv", "--out is for recordings"),
+        ("a.wav b.wav --picture out.png", "--picture draws one recording"),
+        (". --attention out.png", "--attention draws one recording"),
+        ("a.wav --format srt --resume", "--resume is for --format text"),
+        ("a.wav b.wav --format srt", "name a folder for more: --out"),
+        ("a.wav --format ass", "invalid choice: 'ass'"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_with_status_two(command, tmp_path, arguments, message):
+    result = command("transcribe", tmp_path / "no model is read", *arguments.split())
+    assert result.returncode == 2 and message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("run", "arguments", "message"),
+    [
+        ("recognizer", "a.wav --ctc-weight 0.5", "ctc_weight: of encoder-decoders"),
+        ("recognizer", "a.wav --format srt --out a.vtt", "a.vtt: name a folder, or a file .srt for one recording"),
+        ("recognizer", "a.wav --out a.srt", "--out a.srt: end the name with .csv or .parquet"),
+        ("labeler", "a.wav", "use `vitspeech stream`"),
+        ("transcriber", "--symbols 3", "SpeechTranscriber does not take symbols"),
+        ("symbols", "--symbols 3x", "'x' of '3x' is not a symbol of the model; its symbols are 0, 1, 2, 3, 4"),
+        ("symbols", "a.wav", "Seq2Seq takes symbols, not recordings; use `vitspeech transcribe --symbols`"),
+    ],
+)
+def test_what_a_model_or_a_file_cannot_be_is_one_line(request, command, run, arguments, message):
+    folder = request.getfixturevalue(f"finished_{run}_run")
+    assert message in one_line(command("transcribe", folder, *arguments.split()))

@@ -154,7 +154,7 @@ BAD = {
     "a path to trust": Bad("predict {run} {picture} --trust ../mine", "is not the name of a module"),
     "nothing to trust": Bad("evaluate {run} --trust ''", "is not the name of a module"),
     "an unknown config": Bad("configs shapes/vitt", "did you mean shapes/vit"),
-    "a config of bytes": Bad("configs own.yaml", "own.yaml: not UTF-8", write("own.yaml", b"\xff\xfe")),
+    "a config of bytes": Bad("configs own.yaml", "own.yaml: line 1: not UTF-8", write("own.yaml", b"\xff\xfe")),
     # Inputs that are missing, empty, broken, of another kind, or no files
     "no such picture": Bad("predict {run} nowhere.png", "nowhere.png: no such file"),
     "an empty picture": Bad("predict {run} a.png", "a.png: empty", write("a.png"), 3),
@@ -248,12 +248,12 @@ BAD = {
         copied(lambda m: os.symlink("/dev/zero", m / "training_items.txt")),
     ),
     # Outputs that cannot be written
-    "a table that is a folder": Bad("predict {run} {picture} --csv .", "not a regular file"),
-    "a table in no folder": Bad("predict {run} {picture} --csv nowhere/a.csv", "does not exist"),
-    "a table that is a device": Bad("predict {run} {picture} --csv /dev/full", "not a regular file"),
-    "a picture of an unknown format": Bad("predict {run} {picture} --attention a.xyz", "a.xyz: not a picture's name"),
+    "a table that is a folder": Bad("predict {run} {picture} --out .", "not a regular file"),
+    "a table in no folder": Bad("predict {run} {picture} --out nowhere/a.csv", "does not exist"),
+    "a table that is a device": Bad("predict {run} {picture} --out /dev/full", "not a regular file"),
+    "a picture of an unknown format": Bad("predict {run} {picture} --attention a.xyz", "a.xyz: end the name with .png"),
     "a transcript of an unknown format": Bad(
-        "transcribe {transcriber} {recording} --picture a", "a: not a picture's name"
+        "transcribe {transcriber} {recording} --picture a", "a: end the name with .png"
     ),
     "a report that is a file": Bad("compare {run} -o file", "file is not a folder", write("file")),
     "a report below a file": Bad("compare {run} -o file/report", "file is not a folder", write("file")),

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from tiny import ROOT
 
-from vitspeech.commands import probe as probe_command
+from vitspeech.commands import receptive
 from vitspeech.data.images import two_marks
 from vitspeech.tasks import Classification
 from vitspeech.training import probe
@@ -107,10 +107,10 @@ def test_trusted_modules_are_passed_to_new_and_to_resumed_runs(commands, tmp_pat
 
 def test_the_command_passes_trust_on_and_overrides_apart_from_it(commands, tmp_path):
     arguments = [f"--configs={VIT}", "--distances", "5", "--trust", "mine", f"-o{tmp_path}", "--trainer.max_epochs=3"]
-    probe_command.main(arguments)
+    receptive.probe(arguments)
     assert "--trust=mine" in commands[0] and "--trainer.max_epochs=3" in commands[0]
     assert json.loads((tmp_path / "probe.json").read_text())["settings"]["overrides"] == ["--trainer.max_epochs=3"]
-    probe_command.main(arguments)
+    receptive.probe(arguments)
     assert len(commands) == 1
 
 

@@ -1,10 +1,11 @@
-"""The command `vitspeech`: one module per verb (`language_model` of `language-model`), imported when it is called.
+"""The command `vitspeech`: each verb parses its arguments, calls the package, and prints.
 
-Each module has `main(arguments)`, which parses the arguments before it imports torch, so that `--help` is immediate.
+A verb's module is imported when it is called, and parses the arguments before it imports torch, so that `--help` is
+immediate. A module of one verb has `main`; a module of several has a function for each, named as the verb.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -12,26 +13,40 @@ from importlib import import_module
 import vitspeech
 from vitspeech import command_line
 
-VERBS = {
-    "train": "train a network from a config, or resume a run",
-    "evaluate": "measure a released model or a finished run on its test set",
-    "predict": "classify images or recordings",
-    "transcribe": "write down the words in recordings",
-    "stream": "print words as they are recognized in a recording or from the microphone",
-    "spot": "measure a keyword spotter: misses against false alarms an hour, as a report",
-    "tune": "choose a keyword spotter's thresholds for a wanted rate of false alarms",
-    "pack": "write a data set into files that are read in place, for data larger than memory",
-    "language-model": "estimate an n-gram language model from the training transcripts of a config",
-    "record": "record clips of your own words by microphone",
-    "compare": "compare the receptive fields of models in one report",
-    "probe": "measure accuracy against the distance that a network has to bridge",
-    "sweep": "train configs with several seeds and varied values, and tabulate them",
-    "release": "turn a finished run into a released model",
-    "export": "write a model as an ONNX graph that runs without torch",
-    "demo": "serve a page that runs models in the browser",
-    "configs": "list the configs that come with the package, or print one",
-    "samples": "copy sample images and a sample recording into a folder",
+GROUPS = {
+    "train": {
+        "train": "train a network from a config, or resume a run",
+        "sweep": "train configs with several seeds and varied values, and tabulate them",
+        "record": "record clips of your own words by microphone",
+        "pack": "write a data set into files that are read in place, for data larger than memory",
+        "language-model": "estimate an n-gram language model from the training transcripts of a config",
+    },
+    "measure": {
+        "evaluate": "measure a released model or a finished run on its test set",
+        "spot": "measure a keyword spotter: misses against false alarms an hour, as a report",
+        "tune": "choose a keyword spotter's thresholds for a wanted rate of false alarms",
+        "probe": "measure accuracy against the distance that a network has to bridge",
+    },
+    "run": {
+        "predict": "classify images or recordings",
+        "transcribe": "write down the words in recordings",
+        "stream": "print words as they are recognized in a recording or from the microphone",
+    },
+    "understand": {"compare": "compare the receptive fields of models in one report"},
+    "ship": {
+        "release": "turn a finished run into a released model",
+        "export": "write a model as an ONNX graph that runs without torch",
+        "demo": "serve a page that runs models in the browser",
+    },
+    "what comes with the package": {
+        "configs": "list the configs, or print one",
+        "samples": "copy two images and a recording into a folder",
+    },
 }
+VERBS = {verb: verb.replace("-", "_") for group in GROUPS.values() for verb in group}  # and the module of each
+VERBS |= {"spot": "spotting", "tune": "spotting", "pack": "datasets", "language-model": "datasets"}
+VERBS |= {"compare": "receptive", "probe": "receptive", "export": "exports", "demo": "exports"}
+VERBS |= {"configs": "shipped", "samples": "shipped"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -62,21 +77,26 @@ def run(verb: str, arguments: Sequence[str] | None = None) -> None:
         verb: A key of `VERBS`.
         arguments: The command line after the verb; `None` takes the process's own, for `scripts/VERB.py`.
     """
-    command = import_module(f"vitspeech.commands.{verb.replace('-', '_')}")
     arguments = sys.argv[1:] if arguments is None else arguments
-    command_line.run(partial(command.main, arguments), command_line.program(verb))
+    command_line.run(partial(command(verb), arguments), command_line.program(verb))
+
+
+def command(verb: str) -> Callable[[Sequence[str] | None], None]:
+    """The function that runs a verb; it takes the command line after the verb, and `None` is the process's own."""
+    module, name = import_module(f"vitspeech.commands.{VERBS[verb]}"), verb.replace("-", "_")
+    return module.main if VERBS[verb] == name else getattr(module, name)
 
 
 def usage() -> str:
     """The text of `vitspeech --help`."""
-    verbs = "\n".join(f"  {verb:18}{text}" for verb, text in VERBS.items())
+    groups = [[f"{group}:", *(f"  {verb:18}{text}" for verb, text in verbs.items())] for group, verbs in GROUPS.items()]
     return (
         "usage: vitspeech COMMAND [ARGUMENTS]\n"
         "       vitspeech COMMAND --help\n"
         "       vitspeech --version\n\n"
         "Train, run and understand attention models for images and speech.\n\n"
-        f"{verbs}\n\n"
-        "A first run, about two minutes on a CPU:\n"
+        + "\n".join(line for group in groups for line in group)
+        + "\n\nA first run, about two minutes on a CPU:\n"
         "  vitspeech train --config shapes/vit --run runs/first\n"
         "  vitspeech evaluate runs/first"
     )

@@ -10,46 +10,20 @@ vitspeech evaluate checkpoints/spoken-words-ctc --report errors           # as a
 vitspeech evaluate checkpoints/librispeech-5h-ctc --data ROOT --test test-clean
 """
 
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import vitspeech
 from vitspeech import command_line
 from vitspeech.errors import InputError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech evaluate`; the last line printed is the main metric and its value."""
-    parser = command_line.parser("evaluate", __doc__)
-    parser.add_argument("checkpoint", help="folder of a released model or a finished run")
-    data = "folder of the data set, or a pack of it; required for data in your own folders"
-    data += "; default: VITSPEECH_DATA, else data"
-    parser.add_argument("--data", metavar="ROOT", help=data)
-    parser.add_argument("--beam", type=int, help="beam width for transcripts, 1 is greedy; default: as on the card")
-    parser.add_argument("--ctc-weight", type=float, help="weight of CTC in a decoder's search; default: as on the card")
-    out = "write a table with one row for each test item as well, .csv or .parquet"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=out)
-    split = "the split to measure; validation is for choosing the weights of a search (default test)"
-    test = "test on these subsets in place of those of the card, such as test-clean; for LibriSpeech"
-    parser.add_argument("--test", nargs="+", metavar="SUBSET", help=test)
-    parser.add_argument("--split", choices=("test", "validation"), default="test", help=split)
-    command_line.add_language_model(parser)
-    report = "write the report about errors (figures, tables, lists) into this folder, as at the end of training"
-    parser.add_argument("--report", type=Path, metavar="FOLDER", help=report)
-    command_line.add_device(parser)
-    command_line.add_trust(parser)
-    options = parser.parse_args(arguments)
-    table = command_line.find_table(options)
-    language = command_line.language_settings(options)
-    if options.report is not None:
-        command_line.check_folder(options.report, "--report")
-    if options.test and options.split != "test":
-        raise InputError("--test: is for --split test")
+    options = parse(arguments)
 
-    import vitspeech
-    from vitspeech.checkpoint.card_dataset import card_data
-    from vitspeech.checkpoint.hub import on_hub
-    from vitspeech.checkpoint.leakage import check_test_items
     from vitspeech.data.tables import write_table
     from vitspeech.inference.transcribe import check_search
     from vitspeech.tasks import find_task
@@ -57,34 +31,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = command_line.find_device(options.device)
     model = vitspeech.load(options.checkpoint, trust=options.trust)
     model.network.to(device)
-    overrides = {"beam": options.beam, "ctc_weight": options.ctc_weight}
-    overrides = {name: value for name, value in overrides.items() if value is not None}
-    search = vitspeech.Search(**search_on_card(model.card, language) | overrides | language)
-    check_search(model, search, overrides)
-    if options.test and not model.card.get("data", {}).get("class_path", "").endswith(".LibriSpeech"):
-        raise InputError("--test is for models of LibriSpeech")
-    data = card_data(model, options.data, {"test": options.test, "test_speakers": []} if options.test else None)
-    if options.test and data.pack is not None:
-        raise InputError(
-            f"--test: {options.data} has the test set that it was packed with; name the folder of LibriSpeech"
-        )
-    folder = model.folder if on_hub(options.checkpoint) else Path(options.checkpoint)
-    if options.split == "test":
-        card = model.card | {"splits": {}} if options.test else model.card  # another test set than the card's
-        check_test_items(data.item_names(), card, folder, data.item_root)
-    elif hasattr(data, "test_sets") and hasattr(data, "transcripts"):
-        validation = data.items_of("validation")
-        data.test_sets = lambda: {"validation": validation}  # of what transcribes; other tasks read one loader
-        data.test_dataloader = lambda: data.evaluation_loader(validation)
-    else:
-        raise InputError(f"--split validation is for data with transcripts, not for {type(data).__name__}")
+    given, language = command_line.settings(options, "beam", "ctc_weight"), command_line.language_settings(options)
+    search = vitspeech.Search(**search_on_card(model.card, language) | given | language)
+    check_search(model, search, given)
+    data = data_of(model, options)
     report = find_task(model.task, model.trust).evaluate(model.network, data, search=search)
-    if table is not None:
+    if options.out is not None:
         if report.table is None:
-            raise InputError(f"--out {table}: the reports of {model.task} have no rows of single items")
+            raise InputError(f"--out {options.out}: the reports of {model.task} have no rows of single items")
         items = report.table()
-        write_table(table, items.columns, items.rows)
-        print(table)
+        write_table(options.out, items.columns, items.rows)
+        print(options.out)
     if options.report is not None:
         options.report.mkdir(parents=True, exist_ok=True)
         print(report.write(options.report))
@@ -94,6 +51,61 @@ def main(arguments: Sequence[str] | None = None) -> None:
     other = options.split != "test" or options.test
     print(f"{report.text}; the card says {on_card}" + " of its test set" * bool(other))
     print(f"{name} {value:.4f}")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options, checked."""
+    parser = command_line.parser("evaluate", __doc__)
+    add = parser.add_argument
+    add("checkpoint", help="folder of a released model or a finished run")
+    data = "folder of the data set, or a pack of it; required for data in your own folders"
+    add("--data", metavar="ROOT", help=f"{data}; default: VITSPEECH_DATA, else data")
+    add("--beam", type=int, help="beam width for transcripts, 1 is greedy; default: as on the card")
+    add("--ctc-weight", type=float, help="weight of CTC in a decoder's search; default: as on the card")
+    out = "write a table with one row for each test item as well, .csv or .parquet"
+    add("--out", type=Path, metavar="FILE", help=out)
+    test = "test on these subsets in place of those of the card, such as test-clean; for LibriSpeech"
+    add("--test", nargs="+", metavar="SUBSET", help=test)
+    split = "the split to measure; validation is for choosing the weights of a search (default test)"
+    add("--split", choices=("test", "validation"), default="test", help=split)
+    command_line.add_language_model(parser)
+    report = "write the report about errors (figures, tables, lists) into this folder, as at the end of training"
+    add("--report", type=Path, metavar="FOLDER", help=report)
+    command_line.add_device(parser)
+    command_line.add_trust(parser)
+    options = parser.parse_args(arguments)
+    command_line.check_file(options.out, "--out", command_line.TABLES)
+    command_line.language_settings(options)
+    if options.report is not None:
+        command_line.check_folder(options.report, "--report")
+    if options.test and options.split != "test":
+        raise InputError("--test: is for --split test")
+    return options
+
+
+def data_of(model: "vitspeech.Model", options: argparse.Namespace) -> "vitspeech.DataModule":
+    """The data of a card with the test set to measure, on which the model was not trained."""
+    from vitspeech.checkpoint.card_dataset import card_data
+    from vitspeech.checkpoint.hub import on_hub
+    from vitspeech.checkpoint.leakage import check_test_items
+
+    if options.test and not model.card.get("data", {}).get("class_path", "").endswith(".LibriSpeech"):
+        raise InputError("--test is for models of LibriSpeech")
+    data = card_data(model, options.data, {"test": options.test, "test_speakers": []} if options.test else None)
+    if options.test and data.pack is not None:
+        reason = "has the test set that it was packed with; name the folder of LibriSpeech"
+        raise InputError(f"--test: {options.data} {reason}")
+    if options.split == "test":
+        card = model.card | {"splits": {}} if options.test else model.card  # another test set than the card's
+        folder = model.folder if on_hub(options.checkpoint) else Path(options.checkpoint)
+        check_test_items(data.item_names(), card, folder, data.item_root)
+    elif hasattr(data, "test_sets") and hasattr(data, "transcripts"):
+        validation = data.items_of("validation")
+        data.test_sets = lambda: {"validation": validation}  # of what transcribes; other tasks read one loader
+        data.test_dataloader = lambda: data.evaluation_loader(validation)
+    else:
+        raise InputError(f"--split validation is for data with transcripts, not for {type(data).__name__}")
+    return data
 
 
 def search_on_card(card: Mapping[str, Any], language: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import vitspeech
 from vitspeech import command_line
 
 COLUMNS = {"file": "", "rank": "d", "label": "", "probability": ".6f", "status": ""}
@@ -22,11 +23,12 @@ COLUMNS = {"file": "", "rank": "d", "label": "", "probability": ".6f", "status":
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech predict`: one line per file, or a table."""
     parser = command_line.parser("predict", __doc__)
-    parser.add_argument("checkpoint", help="folder of a released model or a finished run")
-    parser.add_argument("paths", nargs="+", metavar="FILE_OR_FOLDER", help="images or recordings, or folders of them")
-    parser.add_argument("--top", type=int, default=3, help="labels per file (default 3)")
+    add = parser.add_argument
+    add("checkpoint", help="folder of a released model or a finished run")
+    add("paths", nargs="+", metavar="FILE_OR_FOLDER", help="images or recordings, or folders of them")
+    add("--top", type=int, default=3, help="labels per file (default 3)")
     command_line.add_table(parser, COLUMNS)
-    parser.add_argument("--attention", type=Path, metavar="PNG", help="draw attention and pooling weights for one file")
+    add("--attention", type=Path, metavar="PNG", help="draw attention and pooling weights for one file")
     command_line.add_device(parser)
     command_line.add_trust(parser)
     options = parser.parse_args(arguments)
@@ -34,10 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--top {options.top} is below 1")
     if options.attention and (len(options.paths) > 1 or Path(options.paths[0]).is_dir()):
         parser.error("--attention draws one file: give one, and no folder")
-    table = command_line.find_table(options, options.paths)
-    command_line.check_picture(options.attention, "--attention")
+    command_line.check_table(options, options.paths)
+    command_line.check_file(options.attention, "--attention", command_line.PICTURES)
 
-    import vitspeech
     from vitspeech.inference.predict import BATCH
     from vitspeech.inference.tables import open_results, stopped_at
     from vitspeech.plots.attention import check_drawable, draw_attention
@@ -48,19 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.attention:
         check_drawable(model)
     results = partial(vitspeech.predict, model, options.paths, top=options.top, batch=BATCH)
-    if table is None:
+    if options.out is None:
         unread = command_line.UnreadFiles("predict")
         # Lines on a terminal show progress by themselves.
         for path, labels in results(on_error=unread.add, progress=not sys.stdout.isatty()):
             print(f"{path}: " + ", ".join(f"{label} {probability:.3f}" for label, probability in labels))
     else:
         settings = {"command": "predict", "device": device.partition(":")[0], "top": options.top}
-        options_of_table = {"batch": BATCH, "resume": options.resume} | settings
-        with open_results(table, COLUMNS, model, options.paths, **options_of_table) as rows:
+        settings |= {"batch": BATCH, "resume": options.resume}
+        with open_results(options.out, COLUMNS, model, options.paths, **settings) as rows:
             unread = command_line.UnreadFiles("predict", rows)
             for path, labels in results(on_error=unread.add, progress=True, after=stopped_at(rows)):
                 rows.add(path, [(path, rank, *label, "ok") for rank, label in enumerate(labels, 1)])
-        print(table)
+        print(options.out)
     unread.exit()
     if options.attention:
         draw_attention(model, Path(options.paths[0]), options.attention)

@@ -10,20 +10,20 @@ Needs the extra `live`.
 """
 
 import itertools
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy
+
 from vitspeech import command_line
-from vitspeech.errors import InputError, MissingExtraError
+from vitspeech.errors import InputError, MissingExtraError, check_number
 
 if TYPE_CHECKING:
-    import numpy
     from torch import Tensor
-
-    Problem = Callable[[numpy.ndarray], str | None]
 
 PART_S = 0.1  # of the level meter
 PAUSE_S = 0.6  # before each take, in which nothing is recorded
@@ -35,13 +35,14 @@ METER_DB, METER_WIDTH = 60, 30  # the range of the level meter below full scale,
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech record`: prompts for each take, and says what is wrong with it."""
     parser = command_line.parser("record", __doc__)
-    parser.add_argument("words", nargs="+", metavar="WORD", help="words to record")
-    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder of the recordings")
-    parser.add_argument("--count", type=int, default=10, metavar="N", help="takes of each word (default 10)")
-    parser.add_argument("--seconds", type=float, default=2.0, metavar="S", help="length of a take (default 2)")
-    parser.add_argument("--speaker", default="me", metavar="NAME", help="who speaks, for the files' names (default me)")
+    add = parser.add_argument
+    add("words", nargs="+", metavar="WORD", help="words to record")
+    add("--to", type=Path, required=True, metavar="FOLDER", help="folder of the recordings")
+    add("--count", type=int, default=10, metavar="N", help="takes of each word (default 10)")
+    add("--seconds", type=float, default=2.0, metavar="S", help="length of a take (default 2)")
+    add("--speaker", default="me", metavar="NAME", help="who speaks, for the files' names (default me)")
     text = f"length of the recording of the room, at least {LEAST_NOISE_S} (default 20; 0 records none)"
-    parser.add_argument("--noise", type=float, default=20.0, metavar="S", help=text)
+    add("--noise", type=float, default=20.0, metavar="S", help=text)
     options = parser.parse_args(arguments)
     command_line.check_folder(options.to, "--to")
 
@@ -49,16 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.data.audio.similar_words import check_words
     from vitspeech.data.audio.takes import missing_takes, problem_of_noise, problem_of_take
     from vitspeech.data.clips.silence import NOISE
-    from vitspeech.errors import check_number
     from vitspeech.inference.microphone import listen
 
     check_number("--count", options.count, 1, 10_000)
     check_number("--seconds", options.seconds, 0.5, 10)
-    if options.noise and not LEAST_NOISE_S <= options.noise <= MOST_NOISE_S:
-        reason = "training, validation and test need a second of it each"
-        raise InputError(
-            f"--noise={options.noise:g} is not 0 or a number from {LEAST_NOISE_S} to {MOST_NOISE_S}: {reason}"
-        )
+    if options.noise:
+        check_number("--noise", options.noise, LEAST_NOISE_S, MOST_NOISE_S)
     takes = missing_takes(options.to, options.words, options.count, options.speaker)
     with suppress(MissingExtraError):  # words can be recorded without being synthesized
         check_words(options.words)
@@ -81,19 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{total} takes are in {options.to}")
 
 
-def take(prompt: str, parts: "Iterator[Tensor]", duration_s: float, file: Path, problem_of: "Problem") -> None:
-    """Prompt for a take until one is good, and save it.
-
-    Args:
-        prompt: What is shown.
-        parts: Audio from the microphone.
-        duration_s: Length of the take in seconds.
-        file: Where it is saved.
-        problem_of: Says what is wrong with a take.
-
-    Raises:
-        InputError: If `MOST_TRIES` takes in a row are not.
-    """
+def take(
+    prompt: str,
+    parts: "Iterator[Tensor]",
+    duration_s: float,
+    file: Path,
+    problem_of: Callable[[numpy.ndarray], str | None],
+) -> None:
+    """Prompt for a take until `problem_of` finds nothing wrong with one, and save it."""
     from vitspeech.data.audio.takes import save_take
 
     for _ in range(MOST_TRIES):
@@ -108,10 +100,8 @@ def take(prompt: str, parts: "Iterator[Tensor]", duration_s: float, file: Path, 
     raise InputError(f"{MOST_TRIES} takes in a row could not be used: {problem}; check the microphone")
 
 
-def hear(parts: "Iterator[Tensor]", duration_s: float) -> "numpy.ndarray":
+def hear(parts: "Iterator[Tensor]", duration_s: float) -> numpy.ndarray:
     """Record a take, and show its level in a terminal: int16 (N,)."""
-    import numpy
-
     from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
     from vitspeech.data.audio.takes import peak
 
@@ -128,8 +118,6 @@ def hear(parts: "Iterator[Tensor]", duration_s: float) -> "numpy.ndarray":
 
 def meter(level: int) -> str:
     """The peak of a part of a take as a bar: `[######   ]  -12 dBFS`."""
-    import math
-
     decibels = max(20 * math.log10(max(level, 1) / 32767), -METER_DB)
     filled = round((1 + decibels / METER_DB) * METER_WIDTH)
     return f"[{'#' * filled:{METER_WIDTH}}] {decibels:4.0f} dBFS"

@@ -9,61 +9,28 @@ vitspeech release checkpoints/vit-cifar10 --push me/vit-cifar10    # README anew
 `--push` needs the extra `hub` and a login (`hf auth login`).
 """
 
+import argparse
 import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import vitspeech
 from vitspeech import command_line
 from vitspeech.errors import InputError
-
-if TYPE_CHECKING:
-    from vitspeech.checkpoint.model import Model
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech release`: prints what was written, the card's metrics, and where the model was uploaded."""
-    parser = command_line.parser("release", __doc__)
-    run = "folder of a finished run; or of a released model, to add seeds or write its README.md"
-    parser.add_argument("run", help=run)
-    parser.add_argument("folder", metavar="checkpoints/NAME", nargs="?", help="folder of the released model")
-    seeds = "runs of the same config with other seeds; the card gets their mean and standard deviation"
-    parser.add_argument("--seeds", nargs="*", default=[], metavar="RUN", help=seeds)
-    half = "store the weights in half precision (float16), half the size; the test set in --data is measured with them"
-    parser.add_argument("--half", action="store_true", help=half)
-    parser.add_argument(
-        "--data", metavar="ROOT", help="with --half: folder of the data set; default: VITSPEECH_DATA, else data"
-    )
-    table = "rewrite the table in the README.md beside the folder from the cards of all models there"
-    parser.add_argument("--table", action="store_true", help=table)
-    license = "license of the weights for README.md, such as apache-2.0; default: that of the README.md before"
-    parser.add_argument("--license", metavar="NAME", help=license)
-    push = "upload the model to the Hugging Face Hub in one commit; a new repository is public, unless --private"
-    parser.add_argument("--push", metavar="USER/NAME", help=push)
-    private = "with --push: a new repository is private; one that exists stays as it is"
-    parser.add_argument("--private", action="store_true", help=private)
-    command_line.add_trust(parser)
-    options = parser.parse_args(arguments)
-    if options.private and not options.push:
-        raise InputError("--private: is for --push USER/NAME")
-    if options.data and not options.half:
-        raise InputError("--data: is for --half")
-    if options.half and options.folder is None:
-        raise InputError("--half: name the folder of a run, and that of the released model, too")
+    options = parse(arguments)
     folder = Path(options.folder or options.run)
-    if options.folder is not None and Path.cwd().is_relative_to(os.path.realpath(folder)):  # it would be replaced
-        raise InputError(f"{folder}: holds the current folder; name another one")
 
-    from vitspeech.checkpoint.card_dataset import card_data
     from vitspeech.checkpoint.hub import check_push, on_hub, push
-    from vitspeech.checkpoint.leakage import check_test_items
-    from vitspeech.checkpoint.model import CARD, load
+    from vitspeech.checkpoint.model import CARD
     from vitspeech.checkpoint.models_table import write_table
     from vitspeech.checkpoint.readme import check_readme, write_readme
     from vitspeech.checkpoint.release import release, release_seeds
-    from vitspeech.inference.search import Search
-    from vitspeech.tasks import find_task
 
     if options.push:
         check_push(options.push)
@@ -73,19 +40,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.folder is not None:
         reports = []
 
-        def measure(model: "Model") -> dict[str, Any]:
-            search = Search(**model.card["metrics"].get("search", {}))
-            data = card_data(model, options.data)
-            check_test_items(data.item_names(), model.card, Path(options.run), data.item_root, same=True)
-            reports.append(find_task(model.task, model.trust).evaluate(model.network, data, search=search))
+        def measure_half(model: "vitspeech.Model") -> dict[str, Any]:
+            reports.append(measure(model, options))
             return reports[0].metrics
 
-        release(options.run, folder, options.seeds, measure_half=measure if options.half else None, trust=options.trust)
+        half = measure_half if options.half else None
+        release(options.run, folder, options.seeds, measure_half=half, trust=options.trust)
         for report in reports:
             report.write(folder)  # over the files of the run, which are of its weights in single precision
     elif options.seeds:
         release_seeds(folder, options.seeds, trust=options.trust)
-    model = load(folder, trust=options.trust)
+    model = vitspeech.load(folder, trust=options.trust)
     write_readme(model, folder, license=options.license or before, repository=options.push)
     files = ", ".join(sorted(path.name for path in folder.iterdir()))
     written = "card.json, README.md" if options.seeds else "README.md"
@@ -95,3 +60,47 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{write_table(folder.absolute().parent)}: wrote the table of models")
     if options.push:
         print(push(folder, options.push, private=options.private))
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options, checked."""
+    parser = command_line.parser("release", __doc__)
+    add = parser.add_argument
+    add("run", help="folder of a finished run; or of a released model, to add seeds or write its README.md")
+    add("folder", metavar="checkpoints/NAME", nargs="?", help="folder of the released model")
+    seeds = "runs of the same config with other seeds; the card gets their mean and standard deviation"
+    add("--seeds", nargs="*", default=[], metavar="RUN", help=seeds)
+    half = "store the weights in half precision (float16), half the size; the test set in --data is measured with them"
+    add("--half", action="store_true", help=half)
+    add("--data", metavar="ROOT", help="with --half: folder of the data set; default: VITSPEECH_DATA, else data")
+    table = "rewrite the table in the README.md beside the folder from the cards of all models there"
+    add("--table", action="store_true", help=table)
+    license = "license of the weights for README.md, such as apache-2.0; default: that of the README.md before"
+    add("--license", metavar="NAME", help=license)
+    push = "upload the model to the Hugging Face Hub in one commit; a new repository is public, unless --private"
+    add("--push", metavar="USER/NAME", help=push)
+    private = "with --push: a new repository is private; one that exists stays as it is"
+    add("--private", action="store_true", help=private)
+    command_line.add_trust(parser)
+    options = parser.parse_args(arguments)
+    if options.private and not options.push:
+        raise InputError("--private: is for --push USER/NAME")
+    if options.data and not options.half:
+        raise InputError("--data: is for --half")
+    if options.half and options.folder is None:
+        raise InputError("--half: name the folder of a run, and that of the released model, too")
+    if options.folder is not None and Path.cwd().is_relative_to(os.path.realpath(options.folder)):  # to be replaced
+        raise InputError(f"{options.folder}: holds the current folder; name another one")
+    return options
+
+
+def measure(model: "vitspeech.Model", options: argparse.Namespace) -> "vitspeech.Report":
+    """The report of a model of the run in half precision on its test set, on which it was not trained."""
+    from vitspeech.checkpoint.card_dataset import card_data
+    from vitspeech.checkpoint.leakage import check_test_items
+    from vitspeech.tasks import find_task
+
+    data = card_data(model, options.data)
+    check_test_items(data.item_names(), model.card, Path(options.run), data.item_root, same=True)
+    search = vitspeech.Search(**model.card["metrics"].get("search", {}))
+    return find_task(model.task, model.trust).evaluate(model.network, data, search=search)

@@ -12,6 +12,7 @@ at least 0.7. A model that spots single words has the thresholds and other setti
 writes, or the defaults. The first line of the output states them. --picture draws a recording of up to a minute.
 """
 
+import argparse
 import os
 import shutil
 import signal
@@ -20,9 +21,11 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import vitspeech
 from vitspeech import command_line
+from vitspeech.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,84 +40,25 @@ CLEAR = "\r\x1b[K"  # to the beginning of the line, and erase it
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech stream`: one line per word, then the real-time factor."""
-    parser = command_line.parser("stream", __doc__)
-    parser.add_argument("checkpoint", help="folder of a released speech model or a finished run")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="recording: WAV, FLAC, OGG or MP3, of any length")
-    parser.add_argument("--microphone", action="store_true", help="listen until Ctrl-C (needs the extra `live`)")
-    spotting = parser.add_argument_group("models that spot single words")
-    spotting.add_argument("--threshold", type=float, help="lowest probability of every word (default: the card's)")
-    pause = "shortest time between the ends of two words (default: the card's)"
-    spotting.add_argument("--refractory", type=float, metavar="SECONDS", help=pause)
-    parser.add_argument("--no-words", action="store_true", help="FILE holds no words: report false alarms per hour")
-    picture = "draw FILE with its words, of a model that labels frames or transcribes"
-    parser.add_argument("--picture", type=Path, metavar="PNG", help=picture)
-    beam = "hypotheses of a search with a language model (default 8)"
-    parser.add_argument("--beam", type=int, help=beam)
-    command_line.add_language_model(parser)
-    command_line.add_trust(parser)
-    options = parser.parse_args(arguments)
-    if (options.file is None) == (not options.microphone):
-        parser.error("give either FILE or --microphone")
-    if (options.no_words or options.picture) and options.microphone:
-        parser.error("--no-words and --picture need a FILE")
-    command_line.check_picture(options.picture, "--picture")
-    language = command_line.language_settings(options)
-    if options.beam is not None and not language:
-        parser.error("--beam is for a search with a language model; without one, `stream` is greedy")
+    options = parse(arguments)
 
     import torch
 
-    import vitspeech
     from vitspeech.data.audio.reading import AudioParts
-    from vitspeech.decoding.spotting_settings import SpottingSettings
-    from vitspeech.decoding.vocabulary import kind_of
-    from vitspeech.errors import InputError
-    from vitspeech.inference.label_stream import LabelStream, is_labeling
     from vitspeech.inference.microphone import listen
-    from vitspeech.inference.spotting import WordSpotter, alarms_per_hour
-    from vitspeech.inference.transcribe import is_transcribing
-    from vitspeech.plots.spectrogram import check_drawn
-    from vitspeech.plots.transcript import check_drawable, draw_transcript
+    from vitspeech.inference.spotting import alarms_per_hour
+    from vitspeech.plots.transcript import draw_transcript
 
     torch.set_num_threads(1)  # parts of a tenth of a second are too small for more threads
-    if options.file is not None and Path(options.file).is_dir():
-        raise InputError(f"{options.file}: a folder; give one recording")
-    if options.picture:
-        check_drawn(options.file, "--picture")
-    beam = (8 if options.beam is None else options.beam) if language else 1
-    search = vitspeech.Search(beam, **language)
+    language = command_line.language_settings(options)
+    search = vitspeech.Search((options.beam or 8) if language else 1, **language)
     model = vitspeech.load(options.checkpoint, trust=options.trust)
-    given = {"thresholds": options.threshold, "refractory_s": options.refractory}
-    given = {name: value for name, value in given.items() if value is not None}
-    spots = not is_transcribing(model) and not is_labeling(model)
-    if given and not spots:
-        does = "transcribes" if is_transcribing(model) else "labels frames"
-        raise InputError(f"{options.checkpoint} {does}: --threshold and --refractory are for spotting words")
-    if language and not is_transcribing(model):
-        does = "spots single words" if spots else "labels frames"
-        raise InputError(f"{options.checkpoint} {does}: --language-model is for transcripts")
-    if options.picture and spots:
-        raise InputError(f"{options.checkpoint} spots single words: --picture is for transcripts and labels of frames")
-    if options.picture:
-        check_drawable(model)
-    if is_transcribing(model):
-        listener = vitspeech.TranscriptStream(model, search=search)
-    elif is_labeling(model):
-        listener = LabelStream(model)
-    else:
-        listener = WordSpotter(model, replace(model.spotting or SpottingSettings(), **given))
+    listener = listener_of(model, search, options)
+    is_transcript = isinstance(listener, vitspeech.TranscriptStream)
+    show, hear = (print_transcript, listener.live) if is_transcript else (print_words, listener.words)
     rate = listener.stream.sample_rate_hz
     recording = None if options.microphone else AudioParts(options.file, rate)
-    delay_ms = 1000 * listener.delay_samples / rate
-    kind = kind_of(model.labels)
-    names = ", ".join(model.labels) if kind == "words" else f"{len(model.labels)} {kind}"
-    first = [names, f"{delay_ms:.0f} ms behind"]
-    if spots:
-        tell_rejection(options.checkpoint, model.labels)
-        first.append(operating_point(listener.settings, given, model.spotting is not None))
-    print("; ".join(first), flush=True)
-    show = print_transcript if is_transcribing(model) else print_words
-    hear = listener.live if is_transcribing(model) else listener.words
+    print("; ".join(first_line(model, listener, options)), flush=True)
     if recording is None:
         show(hear(until_interrupt(listen(rate, PART_S))))
         return
@@ -129,6 +73,85 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.picture:
         draw_transcript(model, Path(options.file), options.picture, search=search)
         print(options.picture)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options, which are checked as far as that is possible without the model."""
+    parser = command_line.parser("stream", __doc__)
+    add = parser.add_argument
+    add("checkpoint", help="folder of a released speech model or a finished run")
+    add("file", nargs="?", metavar="FILE", help="recording: WAV, FLAC, OGG or MP3, of any length")
+    add("--microphone", action="store_true", help="listen until Ctrl-C (needs the extra `live`)")
+    spotting = parser.add_argument_group("models that spot single words")
+    spotting.add_argument("--threshold", type=float, help="lowest probability of every word (default: the card's)")
+    pause = "shortest time between the ends of two words (default: the card's)"
+    spotting.add_argument("--refractory", type=float, metavar="SECONDS", help=pause)
+    add("--no-words", action="store_true", help="FILE holds no words: report false alarms per hour")
+    picture = "draw FILE with its words, of a model that labels frames or transcribes"
+    add("--picture", type=Path, metavar="PNG", help=picture)
+    add("--beam", type=int, help="hypotheses of a search with a language model (default 8)")
+    command_line.add_language_model(parser)
+    command_line.add_trust(parser)
+    options = parser.parse_args(arguments)
+    if (options.file is None) == (not options.microphone):
+        parser.error("give either FILE or --microphone")
+    if (options.no_words or options.picture) and options.microphone:
+        parser.error("--no-words and --picture need a FILE")
+    if options.beam is not None and not command_line.language_settings(options):
+        parser.error("--beam is for a search with a language model; without one, `stream` is greedy")
+    if options.file is not None and Path(options.file).is_dir():
+        raise InputError(f"{options.file}: a folder; give one recording")
+    if options.picture is not None:
+        command_line.check_file(options.picture, "--picture", command_line.PICTURES)
+        from vitspeech.plots.spectrogram import check_drawn
+
+        check_drawn(options.file, "--picture")
+    return options
+
+
+def listener_of(model: "vitspeech.Model", search: "vitspeech.Search", options: argparse.Namespace) -> Any:
+    """The stream of a model's kind: `TranscriptStream`, `LabelStream` or `WordSpotter`; refuses options of others."""
+    from vitspeech.decoding.spotting_settings import SpottingSettings
+    from vitspeech.inference.label_stream import is_labeling
+    from vitspeech.inference.spotting import WordSpotter
+    from vitspeech.inference.transcribe import is_transcribing
+    from vitspeech.plots.transcript import check_drawable
+
+    transcribes, labels = is_transcribing(model), is_labeling(model)
+    does = "transcribes" if transcribes else "labels frames" if labels else "spots single words"
+    given = settings_of(options)
+    if given and (transcribes or labels):
+        raise InputError(f"{options.checkpoint} {does}: --threshold and --refractory are for spotting words")
+    if search.language_model is not None and not transcribes:
+        raise InputError(f"{options.checkpoint} {does}: --language-model is for transcripts")
+    if options.picture and not transcribes and not labels:
+        raise InputError(f"{options.checkpoint} {does}: --picture is for transcripts and labels of frames")
+    if options.picture:
+        check_drawable(model)
+    if transcribes:
+        return vitspeech.TranscriptStream(model, search=search)
+    if labels:
+        return vitspeech.LabelStream(model)
+    return WordSpotter(model, replace(model.spotting or SpottingSettings(), **given))
+
+
+def settings_of(options: argparse.Namespace) -> dict[str, float]:
+    """The settings of a spotter that the user gave."""
+    given = {"thresholds": options.threshold, "refractory_s": options.refractory}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def first_line(model: "vitspeech.Model", listener: Any, options: argparse.Namespace) -> list[str]:
+    """What the model recognizes, how late, and the settings of a spotter, which may also say something on stderr."""
+    from vitspeech.decoding.vocabulary import kind_of
+
+    kind = kind_of(model.labels)
+    names = ", ".join(model.labels) if kind == "words" else f"{len(model.labels)} {kind}"
+    line = [names, f"{1000 * listener.delay_samples / listener.stream.sample_rate_hz:.0f} ms behind"]
+    if hasattr(listener, "settings"):
+        tell_rejection(options.checkpoint, model.labels)
+        line.append(operating_point(listener.settings, settings_of(options), model.spotting is not None))
+    return line
 
 
 def until_interrupt(parts: "Iterable[Tensor]") -> "Iterator[Tensor]":

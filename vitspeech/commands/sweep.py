@@ -2,7 +2,6 @@
 
 vitspeech sweep encoders/full encoders/cnn --seeds 0 1 2 -o runs/encoders --data.root ROOT
 vitspeech sweep shapes/vit --vary model.network.encoder.depth=1,2,3 --seeds 0 1 -o runs/depth --trainer.max_epochs 3
-vitspeech sweep encoders/full --vary model.network.encoder.left=4,8,16 model.optimizer.lr=1e-3,4e-3 -o runs/grid
 vitspeech sweep --table runs/encoders
 
 Every config is trained with every combination of the varied values and every seed, seed by seed, each run in a process
@@ -47,14 +46,14 @@ OWN_OPTION = {  # of `vitspeech train`, which a sweep sets itself
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech sweep`: prints the progress and the table."""
     parser = command_line.parser("sweep", __doc__, allow_abbrev=False)
-    parser.add_argument("configs", nargs="*", metavar="CONFIG", help="files or names of shipped configs")
-    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", help="seeds of each (default 0)")
+    add = parser.add_argument
+    add("configs", nargs="*", metavar="CONFIG", help="files or names of shipped configs")
+    add("--seeds", type=int, nargs="+", metavar="N", help="seeds of each (default 0)")
     vary = "a key of the config and its values; several keys give every combination"
-    parser.add_argument("--vary", nargs="+", action="extend", default=[], metavar="KEY=A,B,C", help=vary)
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder of the runs and the results")
-    parser.add_argument("--dry-run", action="store_true", help="check everything and list the runs; train nothing")
-    table = "write the results of the runs in this folder anew; train nothing"
-    parser.add_argument("--table", type=Path, metavar="FOLDER", help=table)
+    add("--vary", nargs="+", action="extend", default=[], metavar="KEY=A,B,C", help=vary)
+    add("-o", "--output", type=Path, metavar="FOLDER", help="folder of the runs and the results")
+    add("--dry-run", action="store_true", help="check everything and list the runs; train nothing")
+    add("--table", type=Path, metavar="FOLDER", help="write the results of the runs in this folder anew; train nothing")
     command_line.add_trust(parser)
     own, overrides = split_options(sys.argv[2:] if arguments is None else arguments, OPTIONS)
     options = parser.parse_args(own)
@@ -71,9 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from vitspeech.sweep.plan import make_plan
     from vitspeech.sweep.runs import exit_with, list_runs, sweep
 
-    plan = make_plan(
-        options.configs, options.seeds or [0], options.output, variations, overrides=overrides, trust=options.trust
-    )
+    seeds, given = options.seeds or [0], {"overrides": overrides, "trust": options.trust}
+    plan = make_plan(options.configs, seeds, options.output, variations, **given)
     note = partial(print, flush=True)
     if options.dry_run:
         list_runs(plan, note)

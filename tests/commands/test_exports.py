@@ -24,10 +24,7 @@ def test_export_writes_a_folder_and_prints_the_difference(finished_speech_run, t
     assert logits.shape == (1, len(metadata["labels"])) and valid == [0] and state.shape == zeros["state"].shape
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["--offline"], ["--stream"], ["--attention"], ["--int8"], ["--attention", "--int8", "--data", "root"]],
-)
+@pytest.mark.parametrize("arguments", [[], ["--attention", "--int8", "--data", "root"]])
 def test_options_are_passed_on(finished_run, tmp_path, monkeypatch, arguments):
     calls = []
 
@@ -42,36 +39,19 @@ def test_options_are_passed_on(finished_run, tmp_path, monkeypatch, arguments):
     assert calls == [expected | {"data": "root" if "--data" in arguments else None}]
 
 
-def test_a_model_that_cannot_be_streamed_is_refused_as_a_stream(finished_run, tmp_path):
-    with pytest.raises(SystemExit, match="ViT can't be streamed"):
-        main(["export", str(finished_run), str(tmp_path / "out"), "--stream"])
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
-    "arguments, message",
+    ("arguments", "status", "message"),
     [
-        (["nothing", "out"], "nothing: missing"),
-        (["RUN", "."], ".: exists; name a new folder"),
-        (["RUN", "file/out"], "is not a folder"),
+        (["nothing", "out"], 1, "nothing: missing"),
+        (["RUN", "."], 1, ".: exists; name a new folder"),
+        (["RUN", "file/out"], 1, "is not a folder"),
+        (["RUN", "out", "--stream"], 1, "ViT can't be streamed"),
+        (["RUN", "out", "--data", "root"], 2, "--data is for --int8"),
+        (["RUN", "out", "--offline", "--stream"], 2, "give either --offline or --stream"),
     ],
 )
-def test_bad_input_gets_one_line(finished_run, tmp_path, monkeypatch, arguments, message):
+def test_what_cannot_be_exported_is_one_line(command, finished_run, tmp_path, monkeypatch, arguments, status, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(SystemExit) as stop:
-        main(["export", *[str(finished_run) if each == "RUN" else each for each in arguments]])
-    assert message in stop.value.code and "\n" not in stop.value.code
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["--data", "root"], "--data is for --int8"),
-        (["--offline", "--stream"], "give either --offline or --stream"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(finished_run, capsys, arguments, message):
-    with pytest.raises(SystemExit) as stop:
-        main(["export", str(finished_run), "out", *arguments])
-    assert stop.value.code == 2 and message in capsys.readouterr().err
+    result = command("export", *[finished_run if each == "RUN" else each for each in arguments])
+    assert result.returncode == status and message in result.stderr and not (tmp_path / "out").exists()

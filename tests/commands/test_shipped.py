@@ -1,10 +1,10 @@
-"""`vitspeech configs`: the list of shipped configs, and copies that work in another folder."""
+"""`vitspeech configs` and `samples`: the list of shipped configs, copies that work in another folder, and samples."""
 
 from running import one_line
 from tiny import ROOT
 
-from vitspeech.commands.configs import portable, summary
-from vitspeech.training import config as configs
+from vitspeech.commands.shipped import portable, summary
+from vitspeech.samples import FILES, FOLDER
 
 
 def test_every_config_is_listed_with_a_description(command):
@@ -27,19 +27,29 @@ def test_the_description_is_the_first_sentence_of_the_comment():
     assert summary("# A small network, v0.02 of\n# it. Reaches 7 %.\nseed_everything: 0\n# end") == (
         "A small network, v0.02 of it."
     )
-
-
-def test_the_description_does_not_end_at_et_al():
     assert summary("# The model of Lin et al. 2017. More.") == "The model of Lin et al. 2017."
 
 
-def test_a_copy_names_the_shipped_config_that_it_extends(tmp_path, monkeypatch):
+def test_a_copy_names_the_shipped_config_that_it_extends(tmp_path):
     text = "# A copy.\nextends: ../cifar10/vit.yaml  # all but this\ntrainer: {max_epochs: 3}\n"
     own, shipped = tmp_path / "own.yaml", tmp_path / "configs"
     own.write_text(text)
-    assert portable(own) == text  # it extends no shipped config
+    assert portable(own, shipped) == text  # it extends no shipped config
     for name in ("cifar10/vit", "shapes/copy"):
         (shipped / name).parent.mkdir(parents=True)
         (shipped / f"{name}.yaml").write_text(text)
-    monkeypatch.setattr(configs, "config_folder", lambda: shipped)
-    assert portable(shipped / "shapes/copy.yaml") == text.replace("../cifar10/vit.yaml", "cifar10/vit")
+    assert portable(shipped / "shapes/copy.yaml", shipped) == text.replace("../cifar10/vit.yaml", "cifar10/vit")
+
+
+def test_the_samples_are_copied_and_two_commands_are_shown(command, tmp_path):
+    lines = command("samples", tmp_path / "new").stdout.splitlines()
+    assert lines[: len(FILES)] == [str(tmp_path / "new" / name) for name in FILES]
+    for name in FILES:
+        assert (tmp_path / "new" / name).read_bytes() == (FOLDER / name).read_bytes()
+    assert [line.split()[1] for line in lines[-2:]] == ["stream", "predict"]
+
+
+def test_every_sample_has_its_license():
+    text = (FOLDER / "LICENSES.md").read_text()
+    samples = {path.name for path in FOLDER.iterdir() if path.suffix in (".wav", ".jpg")}
+    assert samples == set(FILES) - {"LICENSES.md"} and all(f"## {name}\n" in text for name in samples)

@@ -1,16 +1,22 @@
-"""`vitspeech language-model`: estimates from training transcripts, and what commands do with the file."""
+"""`vitspeech pack` and `vitspeech language-model`: what is made from the data of a config."""
+
+import json
+import shutil
 
 import numpy
 import pytest
 import soundfile
+from PIL import Image
 from running import one_line
 from tiny import TINY_SEQUENCES
 
 import vitspeech
+from vitspeech.commands.datasets import read_lines
 from vitspeech.commands.evaluate import search_on_card
-from vitspeech.commands.language_model import read_lines
+from vitspeech.data.storage.packed import Pack
 from vitspeech.decoding.language import arpa
 from vitspeech.tasks import Recognition
+from vitspeech.training.train import TrainingCLI
 
 DATA = [argument for argument in TINY_SEQUENCES if argument.startswith("--data")]
 CONFIG = "spoken_words/sequences"
@@ -19,6 +25,80 @@ data:
   class_path: vitspeech.TranscribedAudio
   init_args: {{root: {root}, text: plain, units: characters, vocabulary: training, batch_s: 120}}
 """
+
+
+@pytest.fixture
+def pictures(tmp_path) -> list[str]:
+    """A config of a folder of 60 pictures, as arguments."""
+    for name in ("ape", "bee"):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for number in range(30):
+            Image.new("RGB", (20, 20), (8 * number, 0, 0)).save(tmp_path / "pictures" / name / f"{number}.png")
+    return ["shapes/vit", "--data=vitspeech.ImageFolder", f"--data.root={tmp_path / 'pictures'}", "--data.image=32"]
+
+
+@pytest.mark.data
+def test_cifar_trained_from_a_pack_ends_as_from_memory(command, tmp_path):
+    assert command("pack", "cifar10/vit", tmp_path / "pack", "--shard-mb=32").returncode == 0
+    small = [f"--config={config}" for config in ("cifar10/vit", "trainer/smoke")]
+    small += ["--model.network.init_args.encoder.depth=1", "--trainer.enable_progress_bar=false"]
+    for run, storage in (("memory", []), ("packed", [f"--data.storage={tmp_path / 'pack'}"])):
+        TrainingCLI([*small, *storage, f"--run={tmp_path / run}"]).train()
+    ours, theirs = (json.loads((tmp_path / run / "model/card.json").read_text()) for run in ("memory", "packed"))
+    assert ours["metrics"] == theirs["metrics"] and ours["data"] == theirs["data"]
+    table = (tmp_path / "memory/metrics.csv").read_text()
+    assert table == (tmp_path / "packed/metrics.csv").read_text()
+
+
+def test_a_config_is_packed_and_trained_on(command, tmp_path, pictures):
+    config, *data = pictures
+    folder = tmp_path / "pack"
+    packed = command("pack", config, folder, *data).stdout
+    assert "50 train, 5 validation, 5 test images" in packed
+    assert "to train on it: vitspeech train --config shapes/vit --data.storage" in packed
+    assert command("pack", config, folder, *data).stdout == packed  # the same command goes on
+    assert "holds a pack with data=" in one_line(command("pack", config, folder, *data, "--data.image=24"))
+    again = one_line(command("pack", config, tmp_path / "again", *data, f"--data.storage={folder}"))
+    assert f"storage={folder}: is already a pack" in again and not (tmp_path / "again").exists()
+    description = json.loads((folder / "pack.json").read_text())
+    assert description["data"] == {"class_path": "vitspeech.ImageFolder", "init_args": {"image": 32}}
+    assert Pack(folder).labels == ["ape", "bee"]
+    assert command("pack", "--check", folder).stdout.strip().endswith("60 items, as they were written")
+    shutil.rmtree(tmp_path / "pictures")
+    small = ["--data.batch=8", f"--data.storage={folder}", "--trainer.max_epochs=1", "--trainer.accelerator=cpu"]
+    train = ["train", f"--config={config}", *data, *small, f"--run={tmp_path / 'run'}"]
+    assert command(*train).returncode == 0
+    card = json.loads((tmp_path / "run/model/card.json").read_text())
+    assert card["metrics"]["images"] == 5 and "storage" not in card["data"]["init_args"]
+    description["data"]["init_args"] = {"image": 24, "gone": 1}  # as if other pictures had been packed
+    (folder / "pack.json").write_text(json.dumps(description))
+    message = one_line(command(*train[:-1], f"--run={tmp_path / 'other'}"))
+    assert "pack: was packed with image=24; the config asks for 32" in message and not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["", "shapes/vit", "shapes/vit a --check a", "shapes/vit a --modle.x=3", "shapes/vit a --workers=0"],
+)
+def test_wrong_usage_of_pack_has_status_two(command, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    assert command("pack", *arguments.split()).returncode == 2 and not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("pack shapes/vit new", "Shapes has no argument `storage`: its items need no pack"),
+        ("pack --check .", "is not a pack"),
+        ("language-model shapes/vit new.arpa", "Shapes has no transcripts: a language model is for recognizers"),
+        (f"language-model {CONFIG} new.arpa --order 0", "order=0"),
+        (f"language-model {CONFIG} new.arpa --text missing.txt", "missing.txt"),
+        (f"language-model {CONFIG} .", "is a folder"),
+    ],
+)
+def test_what_cannot_be_made_is_one_line(command, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in one_line(command(*arguments.split())) and not any(tmp_path.iterdir())
 
 
 @pytest.fixture
@@ -80,23 +160,6 @@ def test_other_text_is_written_as_the_transcripts_are(command, tmp_path):
         "1 of 3 words cannot be written with the units, first 'zoo'\n2 lines of novels.txt, 3 words"
     )
     assert arpa.read(tmp_path / "words.arpa").vocabulary[:3] == ["go", "left", "zoo"]
-
-
-@pytest.mark.parametrize(
-    "config, arguments, message",
-    [
-        ("shapes/vit", [], "Shapes has no transcripts: a language model is for recognizers"),
-        (CONFIG, ["--order", "0"], "order=0 is not within 1 .. 20"),
-        (CONFIG, ["--text", "missing.txt"], "missing.txt"),
-    ],
-)
-def test_what_cannot_be_counted_is_refused(command, tmp_path, config, arguments, message):
-    assert message in one_line(command("language-model", config, tmp_path / "out.arpa", *arguments))
-
-
-def test_an_output_that_cannot_be_written_is_refused(command, tmp_path):
-    assert "is a folder" in one_line(command("language-model", CONFIG, tmp_path))
-    assert command("language-model", CONFIG, tmp_path / "out.arpa", "--ordr", 2).returncode == 2
 
 
 def test_commands_take_the_language_model(command, words_model, finished_recognizer_run, words, monkeypatch):

@@ -1,0 +1,103 @@
+"""`vitspeech compare` and `vitspeech probe`: how far networks see."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from vitspeech import command_line
+from vitspeech.errors import InputError
+
+COMPARE = """Compare the receptive fields of models: theoretical, effective, and what the output depends on.
+
+vitspeech compare checkpoints/vit-cifar10 checkpoints/cnn-cifar10 --data ROOT -o report/
+vitspeech compare checkpoints/vit-cifar10 timm:resnet18 timm:convnext_atto --data ROOT -o report/
+vitspeech compare checkpoints/speech-commands checkpoints/speech-commands-truncated --data ROOT -o report/
+vitspeech compare timm:deit_tiny_patch16_224 --pretrained --data holiday/ -o report/
+
+The models must be all for images or all for speech. The inputs are validation items of the data set on the first
+released model's card; without such a model, the images of a folder. The report folder gets report.html (one page that
+needs no network), a PNG per figure, metrics.json and metrics.csv.
+"""
+PROBE = """Train networks on images whose label depends on two marks, and plot accuracy against their distance.
+
+vitspeech probe --distances 5 7 9 11 13 -o runs/probe
+vitspeech probe --configs two_marks/vit two_marks/vit-without-attention --seeds 3 -o runs/probe
+vitspeech probe -o runs/probe-few --data.init_args.count=1000                   # fewer training images
+
+The output folder gets one run per config, distance and seed, probe.json and probe.png. The same command resumes an
+interrupted probe. Other arguments override every run's config, as for `vitspeech train`.
+"""
+PROBED = ["two_marks/vit", "two_marks/cnn"]
+
+
+def compare(arguments: Sequence[str] | None = None) -> None:
+    """Run `vitspeech compare`: prints a summary of each model and the report's path."""
+    parser = command_line.parser("compare", COMPARE)
+    add = parser.add_argument
+    add("models", nargs="+", metavar="MODEL", help="folder of a released model or a run, or timm:NAME")
+    add("--data", metavar="ROOT", help="folder of the data set, or a folder of images")
+    add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the report")
+    add("--inputs", type=int, default=200, help="inputs for the receptive fields (default 200)")
+    add("--answers", type=int, default=500, help="inputs for accuracies (default 500)")
+    factors = "input sizes relative to the models' own (default 1 1.5); the report is about the first"
+    add("--factors", type=float, nargs="+", default=[1.0, 1.5], metavar="FACTOR", help=factors)
+    add("--layers", nargs="+", metavar="NAME", help="only these layers; every model must have them")
+    add("--pretrained", action="store_true", help="use timm's weights, which timm downloads")
+    add("--size", type=int, metavar="PX", help="image side for timm's networks; default: the others'")
+    command_line.add_device(parser, others="")
+    command_line.add_trust(parser)
+    options = parser.parse_args(arguments)
+    command_line.check_folder(options.output)
+    if options.device == "mps":
+        raise InputError("--device mps: Apple GPUs have no double precision, which the measures need; choose cpu")
+
+    from vitspeech.receptive.compare import Plan, compare
+    from vitspeech.receptive.report.page import write_report
+    from vitspeech.receptive.report.summary import sentences
+    from vitspeech.receptive.sample import sample_for
+    from vitspeech.receptive.subjects import subjects_named
+
+    plan = Plan(options.inputs, options.answers, tuple(options.factors), options.layers)
+    chosen = {"size": options.size, "pretrained": options.pretrained, "trust": options.trust}
+    subjects = subjects_named(options.models, **chosen, device=command_line.find_device(options.device))
+    sample = sample_for(subjects, options.data, max(options.inputs, options.answers))
+    start = time.perf_counter()
+    results = compare(subjects, sample, plan, progress=True)
+    page = write_report(results, sample, plan, options.output)
+    for result in results:
+        print(f"{result.subject.name}: {' '.join(sentences(result))}")
+        for measure, reason in result.missing.items():
+            print(f"{result.subject.name}: no {measure}: {reason}")
+    print(f"{page} ({time.perf_counter() - start:.0f} s)")
+
+
+def probe(arguments: Sequence[str] | None = None) -> None:
+    """Run `vitspeech probe`: prints a table of accuracies."""
+    parser = command_line.parser("probe", PROBE, allow_abbrev=False)
+    add = parser.add_argument
+    configs = "files or names of shipped configs; default: two_marks/vit two_marks/cnn"
+    add("--configs", nargs="+", default=PROBED, metavar="CONFIG", help=configs)
+    distances, default = "distances of the marks, 5 to 13 px; default: 5 7 9 11 13", [5, 7, 9, 11, 13]
+    add("--distances", type=float, nargs="+", default=default, metavar="PX", help=distances)
+    add("--seeds", type=int, default=1, help="runs per config and distance; default: 1")
+    add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the results")
+    command_line.add_trust(parser)
+    options, overrides = parser.parse_known_args(arguments)
+    command_line.check_folder(options.output)
+
+    from vitspeech.training.config import find_config
+    from vitspeech.training.probe import probe_distance
+
+    report = probe_distance(
+        [find_config(config) for config in options.configs],
+        options.distances,
+        options.output,
+        seeds=options.seeds,
+        overrides=overrides,
+        trust=options.trust,
+        note=lambda text: print(f"\n{text}", flush=True),
+    )
+    print(f"\n{'config':24}{'distance (px)':>14}{'seed':>6}{'accuracy (%)':>14}")
+    for row in report["rows"]:
+        print(f"{row['config']:24}{row['distance_px']:14g}{row['seed']:6}{100 * row['accuracy']:14.1f}")
+    print(f"\n{options.output / 'probe.json'}, {options.output / 'probe.png'}")

@@ -1,0 +1,71 @@
+"""`vitspeech configs` and `vitspeech samples`: what comes with the package."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from vitspeech import command_line
+from vitspeech.files import read_text
+from vitspeech.samples import copy_samples
+
+CONFIGS = """List the configs that come with the package, or print one.
+
+vitspeech configs                            # every name with a one-line description
+vitspeech configs cifar10/vit > mine.yaml    # a copy to change; train it with `vitspeech train --config mine.yaml`
+"""
+SAMPLES = """Copy a sample recording (the words left, right, go) and two sample images (a cat, a horse) into a folder.
+
+vitspeech samples
+vitspeech samples examples/
+"""
+
+
+def configs(arguments: Sequence[str] | None = None) -> None:
+    """Run `vitspeech configs`: prints a table of names, or the text of one config."""
+    parser = command_line.parser("configs", CONFIGS)
+    add = parser.add_argument
+    add("name", nargs="?", metavar="CONFIG", help="print this config instead of the list")
+    options = parser.parse_args(arguments)
+
+    from vitspeech.training.config import config_folder, find_config, shipped_configs
+
+    if options.name:
+        print(portable(find_config(options.name), config_folder()), end="")
+        return
+    names = shipped_configs()
+    width = max(map(len, names))
+    for name in names:
+        text = (config_folder() / f"{name}.yaml").read_text("utf-8")
+        print(f"{name:{width}}  {summary(text)}")
+
+
+def summary(text: str) -> str:
+    """The first sentence of the comment that a config starts with."""
+    comment = " ".join(line.lstrip("# ") for line in re.match(r"(#.*\n?)*", text)[0].splitlines())
+    return re.split(r"(?<=[.?])(?<!et al\.)\s", comment, maxsplit=1)[0]
+
+
+def portable(path: Path, shipped: Path) -> str:
+    """The text of a config that works in any folder: a config of `shipped` that it extends is given by name."""
+
+    def named(match: re.Match) -> str:
+        parent = (path.parent / match["parent"]).resolve()
+        if not parent.is_file() or not parent.is_relative_to(shipped.resolve()):
+            return match[0]
+        return f"extends: {parent.relative_to(shipped.resolve()).with_suffix('').as_posix()}{match['rest']}"
+
+    return re.sub(r"^extends: *(?P<parent>[^\s#]+)(?P<rest>.*)$", named, read_text(path), flags=re.MULTILINE)
+
+
+def samples(arguments: Sequence[str] | None = None) -> None:
+    """Run `vitspeech samples`: prints the copies' paths and two commands to try."""
+    parser = command_line.parser("samples", SAMPLES)
+    add = parser.add_argument
+    folder = "folder for the copies (default: samples)"
+    add("folder", nargs="?", type=Path, default=Path("samples"), metavar="FOLDER", help=folder)
+    paths = copy_samples(parser.parse_args(arguments).folder)
+    print("\n".join(map(str, paths)))
+    recording, cat, horse, _ = paths
+    print("\nTo try, with released models in checkpoints/:")
+    print(f"  vitspeech stream checkpoints/speech-commands-truncated {recording}")
+    print(f"  vitspeech predict checkpoints/vit-cifar10 {cat} {horse}")
