@@ -45,7 +45,7 @@ def train_once(factory: pytest.TempPathFactory, name: str, arguments: Sequence[s
     folder = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent  # shared by the processes of one session
-    run = folder / "runs" / name / "0"
+    run = folder / "runs" / f"tiny-{name}".rstrip("-") / "0"
     run.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(run.parent / "lock"):
         if not (run / "model").is_dir():
@@ -53,46 +53,22 @@ def train_once(factory: pytest.TempPathFactory, name: str, arguments: Sequence[s
     return run
 
 
-@pytest.fixture(scope="session")
-def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny ViT trained for two epochs on 250 shapes."""
-    return train_once(tmp_path_factory, "tiny", TINY)
+def finished(name: str, arguments: Sequence[str]) -> Callable[..., Path]:
+    """A fixture: the folder of a finished run of the session, of a command line of `tiny`."""
+
+    def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+        return train_once(tmp_path_factory, name, arguments)
+
+    return pytest.fixture(scope="session", name=f"finished_{name}run".replace("-", "_"))(run)
 
 
-@pytest.fixture(scope="session")
-def finished_speech_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny truncated keyword spotter trained for two epochs on 100 synthesized words."""
-    return train_once(tmp_path_factory, "tiny-speech", TINY_SPEECH)
-
-
-@pytest.fixture(scope="session")
-def finished_recognizer_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny truncated recognizer (CTC) trained for two epochs on 60 utterances of synthesized words."""
-    return train_once(tmp_path_factory, "tiny-recognizer", TINY_SEQUENCES)
-
-
-@pytest.fixture(scope="session")
-def finished_transcriber_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny encoder-decoder with a CTC head, trained on the same utterances."""
-    return train_once(tmp_path_factory, "tiny-transcriber", TINY_TRANSCRIBER)
-
-
-@pytest.fixture(scope="session")
-def finished_labeler_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny labeler of frames, trained on the same utterances."""
-    return train_once(tmp_path_factory, "tiny-labeler", TINY_LABELER)
-
-
-@pytest.fixture(scope="session")
-def finished_masked_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny encoder pre-trained on the same utterances, without their transcripts."""
-    return train_once(tmp_path_factory, "tiny-masked", TINY_MASKED)
-
-
-@pytest.fixture(scope="session")
-def finished_symbols_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny encoder-decoder trained for two epochs to reverse 64 sequences of five symbols."""
-    return train_once(tmp_path_factory, "tiny-symbols", TINY_SYMBOLS)
+finished_run = finished("", TINY)  # a ViT for shapes
+finished_speech_run = finished("speech-", TINY_SPEECH)  # a truncated keyword spotter
+finished_recognizer_run = finished("recognizer-", TINY_SEQUENCES)  # truncated, with CTC
+finished_transcriber_run = finished("transcriber-", TINY_TRANSCRIBER)  # an encoder-decoder with a CTC head
+finished_labeler_run = finished("labeler-", TINY_LABELER)  # a labeler of frames
+finished_masked_run = finished("masked-", TINY_MASKED)  # an encoder pre-trained without transcripts
+finished_symbols_run = finished("symbols-", TINY_SYMBOLS)  # an encoder-decoder that reverses symbols
 
 
 @pytest.fixture

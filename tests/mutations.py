@@ -6,45 +6,13 @@ from typing import Any
 
 EDGES = (b"\x00", b"\xff", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x00", b"\x80\x00\x00\x00", b"\r\n")
 FUNCTION = {"class_path": "os.system", "init_args": {"command": "touch run-by-a-file"}}
-VALUES: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    0,
-    1,
-    3,
-    2.5,
-    1e9,
-    10**40,
-    float("nan"),
-    float("inf"),
-    "",
-    "x",
-    "1",
-    "nan",
-    "9" * 5000,
-    "a\nb\x1b[31m",
-    "/etc/passwd",
-    "../../../../../../../../etc/passwd",
-    "/dev/zero",
-    "${oc.env:HOME}",
-    "os.system",
-    "subprocess.Popen",
-    "torch.hub.load",
-    "vitspeech.trust.os.system",
-    "vitspeech.ViT",
-    "vitspeech.Shapes",
-    "mine.Net",
-    [],
-    {},
-    [1, 2],
-    ["x", None],
-    {"x": 1},
-    [[[[[[[[]]]]]]]],
-    FUNCTION,
-    {"class_path": "mine.Net"},
-    {"class_path": "torch.nn.Linear", "init_args": {"in_features": 2, "out_features": 2}},
-)
+NUMBERS = (None, True, -1, 0, 1, 3, 2.5, 1e9, 10**40, float("nan"), float("inf"))
+TEXTS = ("", "x", "1", "nan", "9" * 5000, "a\nb\x1b[31m", "${oc.env:HOME}")
+PATHS = ("/etc/passwd", "../../../../../../../../etc/passwd", "/dev/zero")
+CLASSES = ("os.system", "subprocess.Popen", "torch.hub.load", "vitspeech.trust.os.system", "mine.Net")
+LINEAR = {"class_path": "torch.nn.Linear", "init_args": {"in_features": 2, "out_features": 2}}
+TREES = ([], {}, [1, 2], ["x", None], {"x": 1}, [[[[[[[[]]]]]]]], FUNCTION, {"class_path": "mine.Net"}, LINEAR)
+VALUES: tuple[Any, ...] = (*NUMBERS, *TEXTS, *PATHS, *CLASSES, "vitspeech.ViT", "vitspeech.Shapes", *TREES)
 
 
 def mutated_bytes(content: bytes, random: Random) -> bytes:

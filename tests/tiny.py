@@ -10,15 +10,14 @@ from vitspeech.data.utterances.batch import SpeechBatch
 
 ROOT = Path(__file__).parent.parent
 
+SHORT = ["--trainer.max_epochs=2", "--trainer.precision=32-true", "--trainer.enable_progress_bar=false"]
 TINY = [
     "--config=" + str(ROOT / "configs/shapes/vit.yaml"),
     "--data.init_args.count=250",
     "--data.init_args.batch=50",
     "--model.network.init_args.width=16",
     "--model.network.init_args.encoder.depth=2",
-    "--trainer.max_epochs=2",
-    "--trainer.precision=32-true",
-    "--trainer.enable_progress_bar=false",
+    *SHORT,
 ]
 
 TINY_SPEECH = [
@@ -27,9 +26,7 @@ TINY_SPEECH = [
     "--data.init_args.batch=30",
     "--model.network.init_args.tokens.init_args.width=16",
     "--model.network.init_args.encoder.depth=2",
-    "--trainer.max_epochs=2",
-    "--trainer.precision=32-true",
-    "--trainer.enable_progress_bar=false",
+    *SHORT,
 ]
 
 TINY_SEQUENCES = [
@@ -39,9 +36,7 @@ TINY_SEQUENCES = [
     "--data.init_args.batch=16",
     "--model.network.init_args.tokens.init_args.width=16",
     "--model.network.init_args.encoder.depth=2",
-    "--trainer.max_epochs=2",
-    "--trainer.precision=32-true",
-    "--trainer.enable_progress_bar=false",
+    *SHORT,
 ]
 
 TINY_TRANSCRIBER = [
@@ -53,11 +48,7 @@ TINY_TRANSCRIBER = [
     "--model.ctc_weight=0.3",
 ]
 
-TINY_LABELER = [
-    *TINY_SEQUENCES,
-    "--model=vitspeech.Labeling",
-    "--model.network=vitspeech.SpeechLabeler",
-]
+TINY_LABELER = [*TINY_SEQUENCES, "--model=vitspeech.Labeling", "--model.network=vitspeech.SpeechLabeler"]
 
 TINY_MASKED = [
     *TINY_SEQUENCES,
@@ -76,8 +67,7 @@ TINY_SYMBOLS = [
     "--model.network.init_args.width=16",
     "--model.network.init_args.encoder.depth=1",
     "--model.network.init_args.decoder.depth=1",
-    "--trainer.max_epochs=2",
-    "--trainer.enable_progress_bar=false",
+    *SHORT,
 ]
 
 

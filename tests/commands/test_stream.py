@@ -147,15 +147,15 @@ STEPS = [((), "le"), ((), "le"), ((), "left"), ((Segment("left", 0.5, 0.75),), "
 LINES = ["    0.50 – 0.75 s  left", "    1.00 – 2.00 s  go"]
 
 
-@pytest.fixture
-def terminal(monkeypatch):
-    """Standard output is a terminal of ten columns."""
+def show_on_terminal(monkeypatch):
+    """Make standard output a terminal of ten columns."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "10")
 
 
-def test_a_terminal_shows_what_may_still_change_in_its_last_line(terminal, capsys):
+def test_a_terminal_shows_what_may_still_change_in_its_last_line(monkeypatch, capsys):
+    show_on_terminal(monkeypatch)
     clear = "\r\x1b[K"
     assert print_transcript(STEPS) == 2
     printed = capsys.readouterr().out
@@ -164,7 +164,8 @@ def test_a_terminal_shows_what_may_still_change_in_its_last_line(terminal, capsy
     assert capsys.readouterr().out == f"hree four{clear}"  # its end, in one line
 
 
-def test_an_interruption_clears_the_line_of_a_terminal(terminal, capsys):
+def test_an_interruption_clears_the_line_of_a_terminal(monkeypatch, capsys):
+    show_on_terminal(monkeypatch)
     def interrupted():
         yield (), "left"
         raise KeyboardInterrupt
