@@ -35,7 +35,7 @@ from tqdm import tqdm
 from benchmarks import measure
 from benchmarks.encoders import measure_encoders
 from vitspeech import checkpoint, command_line, data
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.model import Model, read_mapping
 from vitspeech.commands.sweep import split_options
 from vitspeech.data.module import FILES, MEMORY
@@ -227,7 +227,7 @@ def validation_clips(model: Model, run: Path, count: int) -> Tensor:
     """Validation clips of the data that a run was trained on, with words: samples within ±1 (B, N)."""
     arguments = read_mapping(run / "config.yaml", ("data",))["data"].get("init_args") or {}
     storage = arguments.get("storage", MEMORY)
-    data = card_data(model, arguments.get("root") if storage in (MEMORY, FILES) else storage)
+    data = card_dataset(model, arguments.get("root") if storage in (MEMORY, FILES) else storage)
     return data.normalize(validation_sample(data, count).raw)
 
 

@@ -16,7 +16,7 @@ import tables
 import vitspeech
 from tables import TABLES, pages, updated
 from vitspeech import commands
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.leakage import split_checksums
 from vitspeech.checkpoint.models_table import write_table
 from vitspeech.commands import VERBS
@@ -24,7 +24,7 @@ from vitspeech.data.utterances.word_sequences import manifest_file
 from vitspeech.evaluation import labeling
 from vitspeech.evaluation.recognition import transcripts
 from vitspeech.files import sha256
-from vitspeech.inference.transcribe import Search
+from vitspeech.inference.search import Search
 from vitspeech.metrics.word_errors import score
 
 CARDS = sorted((ROOT / "checkpoints").glob("*/card.json"))
@@ -71,7 +71,7 @@ LABELERS = [path for path in CARDS if is_labeler(path)]
 def test_a_released_model_is_as_accurate_as_its_card_says(path):
     """On 1,000 items spread over the test set: within four standard errors of the card's number."""
     model = vitspeech.load(path.parent)
-    data = card_data(model, None)
+    data = card_dataset(model, None)
     test = data.read("test")
     if "splits" in model.card:
         assert split_checksums(data.item_names())["test"] == model.card["splits"]["test"]
@@ -94,7 +94,7 @@ def test_the_streaming_recognizer_has_a_word_error_rate_of_at_most_5_percent():
 def test_a_released_transcriber_has_the_error_rate_on_its_card(path):
     """On every fifth utterance of the test set: within four standard errors of the card's number."""
     model = vitspeech.load(path.parent)
-    data, card = card_data(model, None), model.card["metrics"]
+    data, card = card_dataset(model, None), model.card["metrics"]
     if isinstance(data, vitspeech.LibriSpeech):
         if not Path(os.environ["VITSPEECH_DATA"], "LibriSpeech").is_dir():
             pytest.skip("no LibriSpeech in VITSPEECH_DATA")
@@ -115,7 +115,7 @@ def test_a_released_transcriber_has_the_error_rate_on_its_card(path):
 def test_a_released_labeler_is_as_accurate_as_its_card_says(path, monkeypatch):
     """On every fifth utterance of the test set: within four standard errors of the card's number."""
     model = vitspeech.load(path.parent)
-    data, card = card_data(model, None), model.card["metrics"]
+    data, card = card_dataset(model, None), model.card["metrics"]
     test = data.read("test")
     test.utterances = test.utterances[::5]
     monkeypatch.setattr(data, "read", lambda split: test)

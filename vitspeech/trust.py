@@ -8,7 +8,8 @@ vitspeech, torch, timm, lightning and torchmetrics are always accepted. Every ot
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 from vitspeech.errors import InputError
@@ -17,7 +18,7 @@ KNOWN_PACKAGES = ("vitspeech", "torch", "timm", "lightning", "torchmetrics")
 
 
 def is_known(class_path: str, trust: Sequence[str] = ()) -> bool:
-    """Whether a class path lies in a known package or in a trusted module."""
+    """Whether a class path lies in a known package or in a trusted module; trusting `mine` includes `mine.networks`."""
     return any(class_path.startswith(f"{package}.") for package in (*KNOWN_PACKAGES, *trust))
 
 
@@ -33,39 +34,11 @@ def refusal(class_path: str) -> str:
 def check_trusted(class_path: str, trust: Sequence[str] = ()) -> None:
     """Refuse a class path outside the known packages and the trusted modules.
 
-    Args:
-        class_path: Import path of a class, such as `mine.Net`.
-        trust: Modules whose code may run; trusting `mine` includes `mine.networks`.
-
     Raises:
         InputError: If the class is in none of them.
     """
     if not is_known(class_path, trust):
         raise InputError(refusal(class_path))
-
-
-def check_config(config: Any, trust: Sequence[str] = ()) -> None:
-    """`check_trusted` for every class that a configuration names.
-
-    Raises:
-        InputError: If one of them is not trusted.
-    """
-    for class_path in class_paths(config):
-        check_trusted(class_path, trust)
-
-
-def class_paths(config: Any) -> Iterator[str]:
-    """Every `class_path` in nested dictionaries and lists, and every `score` that is an import path."""
-    if isinstance(config, dict):
-        if isinstance(config.get("class_path"), str):
-            yield config["class_path"]
-        if isinstance(config.get("score"), str) and "." in config["score"]:
-            yield config["score"]
-        for value in config.values():
-            yield from class_paths(value)
-    elif isinstance(config, list | tuple):
-        for value in config:
-            yield from class_paths(value)
 
 
 def import_trusted(class_path: str, trust: Sequence[str]) -> Any:
@@ -76,33 +49,33 @@ def import_trusted(class_path: str, trust: Sequence[str]) -> Any:
     """
     check_trusted(class_path, trust)
     module, _, name = class_path.rpartition(".")
-    if not is_known(class_path):
-        search_current_folder()
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"{class_path}: cannot be imported: {error}") from None
+    imported = import_module(module)
+    if not hasattr(imported, name):
+        raise InputError(f"{class_path}: cannot be imported: {module} has no {name}")
+    return getattr(imported, name)
 
 
 def import_modules(trust: Sequence[str]) -> None:
     """Import the trusted modules, so that what they register by name can be used.
 
     Raises:
-        InputError: If one of them is no name of a module, or cannot be imported.
+        InputError: If one of them cannot be imported.
     """
     for module in trust:
-        if not all(name.isidentifier() for name in module.split(".")):
-            raise InputError(f"--trust {module}: is not the name of a module, such as mine or mine.networks")
-    if trust:
-        search_current_folder()
-    for module in trust:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise InputError(f"the trusted module {module} cannot be imported: {error}") from None
+        import_module(module)
 
 
-def search_current_folder() -> None:
-    """Let imports find the user's modules in the current folder, after everything that is installed."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+def import_module(name: str) -> ModuleType:
+    """Import a module of a known package, or a trusted one, which may lie in the current folder.
+
+    Raises:
+        InputError: If there is no such module, or it cannot be imported.
+    """
+    if not is_known(f"{name}.") and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # after everything that is installed
+    try:
+        if not all(map(str.isidentifier, name.split("."))):
+            raise ImportError("this is not the name of a module, such as mine or mine.networks")
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InputError(f"the trusted module {name!r} cannot be imported: {error}") from None

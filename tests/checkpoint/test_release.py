@@ -9,7 +9,7 @@ import yaml
 from safetensors.torch import load_file
 
 import vitspeech
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.model import save
 from vitspeech.checkpoint.models_table import percentages, table, write_table
 from vitspeech.checkpoint.readme import readme, write_readme
@@ -141,7 +141,7 @@ def test_the_table_is_rewritten_and_its_introduction_stays(finished_run, tmp_pat
     [
         ("b/card.json", b"\xff\xfe", "line 1: not UTF-8"),
         ("b/card.json", b"{", "cannot be read: line 1"),
-        ("b/card.json", b"{}", "has no name, metrics, parameters"),
+        ("b/card.json", b"{}", "has no sha256, config_sha256, name, metrics"),
         ("README.md", b"\xff", "line 1: not UTF-8"),
     ],
 )
@@ -251,18 +251,18 @@ def test_a_card_can_name_nothing_but_data_sets(finished_run):
     for path in ("vitspeech.Augment", "vitspeech.ViT", "torch.hub.load", "torch.nn.Linear"):
         model.card["data"]["class_path"] = path
         with pytest.raises(ValueError, match="is not a data set"):
-            card_data(model, None)
+            card_dataset(model, None)
     for path in ("os.system", "mine.Digits"):
         model.card["data"]["class_path"] = path
         with pytest.raises(ValueError, match=f"{path} is not part of vitspeech"):
-            card_data(model, None)
+            card_dataset(model, None)
 
 
 def test_classes_that_the_model_does_not_know_are_named(finished_run):
     model = vitspeech.load(finished_run)
     model.labels = [label for label in model.labels if label != "heart"]
     with pytest.raises(ValueError, match="differ: 'heart'"):
-        card_data(model, None)
+        card_dataset(model, None)
 
 
 def test_a_recognizer_is_released_with_its_errors_and_listed_by_its_error_rate(finished_recognizer_run, tmp_path):
@@ -307,12 +307,12 @@ def test_other_test_sets_are_listed_by_their_names():
 
 def test_a_card_finds_the_words_that_its_utterances_are_made_of(finished_recognizer_run):
     model = vitspeech.load(finished_recognizer_run)
-    data = card_data(model, None)
+    data = card_dataset(model, None)
     assert (type(data).__name__, type(data.source).__name__) == ("WordSequences", "SpokenWords")
     assert (data.count, data.source.count, data.labels) == (60, 100, model.labels)
     model.card["data"]["init_args"]["source"]["class_path"] = "vitspeech.Shapes"
     with pytest.raises(ValueError, match=r"'vitspeech\.Shapes' is not a data set"):
-        card_data(model, None)
+        card_dataset(model, None)
 
 
 def test_the_card_keeps_the_recipe_and_the_result_of_each_seed(finished_run, tmp_path):
@@ -363,7 +363,7 @@ def test_seeds_that_cannot_be_added_leave_the_card(finished_run, tmp_path):
     card = json.loads(before)
     del card["recipe"]
     (folder / "card.json").write_text(json.dumps(card))
-    with pytest.raises(InputError, match="has no recipe to compare runs with; release the first run again"):
+    with pytest.raises(InputError, match="has no recipe"):
         release_seeds(folder, [other_seed(finished_run, tmp_path, seed=2, accuracy=0.5)])
 
 

@@ -11,7 +11,7 @@ from running import one_line
 from tiny import ROOT, TINY
 
 import vitspeech
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.data.module import DataModule
 from vitspeech.evaluation import Report
 from vitspeech.tasks import Classification, Transcription
@@ -117,7 +117,7 @@ def test_a_classifier_has_a_row_for_each_item_that_gives_the_accuracy(command, f
     assert [row["index"] for row in rows] == [str(index) for index in range(len(rows))]
     assert sum(row["label"] == row["prediction"] for row in rows) / len(rows) == pytest.approx(accuracy, abs=1e-4)
     model = vitspeech.load(finished_run)
-    data = card_data(model, None)
+    data = card_dataset(model, None)
     probabilities = model.network(data.normalize(data.read("test").inputs)).softmax(-1).amax(-1)
     assert [float(row["probability"]) for row in rows] == pytest.approx(probabilities.tolist(), abs=1e-5)
 

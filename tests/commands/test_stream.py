@@ -166,6 +166,7 @@ def test_a_terminal_shows_what_may_still_change_in_its_last_line(monkeypatch, ca
 
 def test_an_interruption_clears_the_line_of_a_terminal(monkeypatch, capsys):
     show_on_terminal(monkeypatch)
+
     def interrupted():
         yield (), "left"
         raise KeyboardInterrupt

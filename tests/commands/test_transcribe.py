@@ -12,7 +12,7 @@ from vitspeech.checkpoint.model import save
 from vitspeech.commands.transcribe import inside, table_rows
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.inference.subtitles import to_subtitles
-from vitspeech.inference.transcribe import Transcript
+from vitspeech.inference.transcript import Transcript
 
 
 def test_transcribe_prints_a_line_a_recording(command, finished_recognizer_run, words):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import vitspeech
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.data import Shapes
 from vitspeech.evaluation import classification
 from vitspeech.evaluation.classification import describe, evaluate, item_names, metrics, predict
@@ -101,7 +101,7 @@ def test_one_speaker_alone_gives_an_interval_over_clips():
 
 def test_speakers_are_those_of_the_test_set(finished_speech_run):
     model = vitspeech.load(finished_speech_run)
-    data = card_data(model, None)
+    data = card_dataset(model, None)
     labels, _, speakers = predict(model.network, data, progress=False)
     assert len(speakers) == len(labels) == 24 and speakers[-2:] == ["hiss"] * 2 and speakers[0].startswith("en")
     assert model.card["metrics"]["interval_over"] == "speakers"

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import vitspeech
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.evaluation import recognition
 from vitspeech.evaluation.recognition import evaluate
-from vitspeech.inference.transcribe import Search, transcribe_batch
+from vitspeech.inference.decode import transcribe_batch
+from vitspeech.inference.search import Search
 
 SAID = {"short": ["go stop", "left", "go go go"], "long": ["up down up down", "no"]}
 # short: stop taken for left; right; one go missing and up added before. long: right; no deleted.
@@ -157,7 +158,7 @@ def test_confused_characters_are_listed_where_they_are_the_units(data, monkeypat
 
 def test_transcripts_are_those_of_each_utterance_in_order_through_batches(finished_recognizer_run):
     model = vitspeech.load(finished_recognizer_run)
-    data = card_data(model, None)
+    data = card_dataset(model, None)
     data.evaluation_batch = 4
     utterances, search = data.read("test"), Search(2)
     found = recognition.transcripts(model.network, data, utterances, search, False)

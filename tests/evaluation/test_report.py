@@ -4,9 +4,9 @@ import pytest
 
 import vitspeech
 from vitspeech import evaluation
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.evaluation import Report
-from vitspeech.inference.transcribe import Search
+from vitspeech.inference.search import Search
 from vitspeech.tasks import (
     Classification,
     JointRecognition,
@@ -53,7 +53,7 @@ def test_each_task_has_its_own_evaluation(monkeypatch, task, way):
 )
 def test_the_evaluation_of_a_run_is_reproducible(request, tmp_path, fixture, first, file):
     model = vitspeech.load(request.getfixturevalue(fixture))
-    report = find_task(model.task).evaluate(model.network, card_data(model, None), progress=False)
+    report = find_task(model.task).evaluate(model.network, card_dataset(model, None), progress=False)
     assert report.headline == (first, model.card["metrics"][first])
     assert report.metrics == model.card["metrics"]
     assert report.write(tmp_path) == tmp_path / file and (tmp_path / file).stat().st_size > 100

@@ -7,7 +7,7 @@ import torch
 
 from vitspeech.data import SymbolTasks
 from vitspeech.evaluation import recognition, sequences
-from vitspeech.inference.transcribe import Search
+from vitspeech.inference.search import Search
 from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.models import Seq2Seq
 

@@ -13,10 +13,10 @@ from bare import run
 from tiny import ROOT
 
 import vitspeech
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.leakage import check_test_items
 from vitspeech.evaluation.recognition import transcripts
-from vitspeech.inference.transcribe import Search
+from vitspeech.inference.search import Search
 from vitspeech.metrics.word_errors import score
 
 CHECKPOINTS = ROOT / "checkpoints"
@@ -66,7 +66,7 @@ json.dump(texts, open(out, "w"))
 )
 def test_accuracy_is_that_of_the_card(bare, exported, name, tmp_path):
     model = vitspeech.load(CHECKPOINTS / name)
-    data = card_data(model, os.environ["VITSPEECH_DATA"])
+    data = card_dataset(model, os.environ["VITSPEECH_DATA"])
     check_test_items(data.item_names(), model.card, CHECKPOINTS / name, data.item_root)
     batches = [(inputs, labels) for inputs, labels, _ in data.test_dataloader()]
     inputs, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
@@ -90,7 +90,7 @@ def test_accuracy_is_that_of_the_card(bare, exported, name, tmp_path):
 def test_transcripts_are_those_of_greedy_search(bare, exported, name, tmp_path):
     """The cards' word error rates are of a beam; greedy search may differ from them by a few words."""
     model = vitspeech.load(CHECKPOINTS / name)
-    data = card_data(model, os.environ["VITSPEECH_DATA"])
+    data = card_dataset(model, os.environ["VITSPEECH_DATA"])
     metrics = model.card["metrics"]
     utterances = data.test_sets()[metrics["test_set"]]
     greedy = transcripts(model.network, data, utterances, Search(beam=1, ctc_weight=0.0), progress=True)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import vitspeech
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.errors import InputError
 from vitspeech.export import folder as folders
 from vitspeech.export import int8
@@ -65,7 +65,7 @@ def test_convolutions_of_a_cnn_have_8_bits_and_the_first_one_has_not(finished_ru
     before = to_onnx(graph.module, graph.inputs, graph.outputs, graph.dynamic)
     for node in before.graph.node:
         node.name = node.name.replace("head/", f"{head}/")  # of networks of timm and of one's own
-    quantized = int8.quantize(before, kind, card_data(run, None))
+    quantized = int8.quantize(before, kind, card_dataset(run, None))
     is_8_bit = {tensor.name: tensor.data_type == onnx.TensorProto.INT8 for tensor in quantized.graph.initializer}
     made_by = {output: node for node in quantized.graph.node for output in node.output}
     convolutions = [made_by.get(node.input[1]) for node in quantized.graph.node if node.op_type == "Conv"]
@@ -104,7 +104,7 @@ def test_a_fall_of_accuracy_and_a_rise_of_an_error_rate_are_refused(
     values = iter((before, after))
     monkeypatch.setattr(int8, "measured", lambda *_: int8.Measured(metric, next(values), 1, 1.0))
     monkeypatch.setattr(int8, "quantize", lambda graph, *_: graph)
-    monkeypatch.setattr(int8, "card_data", lambda *_: None)
+    monkeypatch.setattr(int8, "card_dataset", lambda *_: None)
     kind = replace(kind_of(vitspeech.load(finished_run), offline=False, attention=False))
     if is_refused:
         with pytest.raises(InputError, match=f"--int8 changes {metric} from {before:.4f} to {after:.4f}"):

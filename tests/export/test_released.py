@@ -20,7 +20,7 @@ from vitspeech.export.encoder_decoder import search
 from vitspeech.export.parity import steps
 from vitspeech.export.session import session
 from vitspeech.export.stream_step import StreamStep
-from vitspeech.inference.transcribe import Search
+from vitspeech.inference.search import Search
 
 CHECKPOINTS = ROOT / "checkpoints"
 IMAGES = ("vit-cifar10", "cnn-cifar10", "hybrid-cifar10")

@@ -27,7 +27,7 @@ from PIL import Image
 from watching import watched
 
 import vitspeech
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.images.reading import read_picture
 from vitspeech.errors import InputError
@@ -190,7 +190,7 @@ def test_released_models(
             else:
                 list(vitspeech.predict(loaded, [star if kind == "image" else words]))
             if name == "card.json":
-                card_data(loaded, None)
+                card_dataset(loaded, None)
 
         return read
 

@@ -1,14 +1,16 @@
-"""Files in batches: read ahead in threads, in order, and only as many as are needed."""
+"""Files in batches: read ahead in threads, in order, and only as many as are needed; tables that go on."""
 
 import itertools
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+import vitspeech
 from vitspeech.errors import InputError
-from vitspeech.inference.batches import BATCHES_AHEAD, Position, run_in_batches
+from vitspeech.inference.batches import BATCHES_AHEAD, Position, open_results, run_in_batches, stopped_at
 
 BATCH = 4
 
@@ -97,3 +99,44 @@ def test_the_progress_bar_has_a_total_once_all_files_are_found(capsys):
     capsys.readouterr()
     list(run_in_batches(numbered(BATCH), number_of, with_batch, batch=BATCH, progress=True))
     assert capsys.readouterr().err == ""
+
+
+COLUMNS = {"file": "", "status": ""}
+
+
+@pytest.fixture
+def stopped(finished_run, tmp_path):
+    """Opens the table of a run that was interrupted after two of three files, with changes of that run."""
+    model = vitspeech.load(finished_run)
+
+    def reopen(*, resume=True, model=model, paths=("pictures",), top=3, card=None, device="cpu"):
+        model = replace(model, card=model.card | card) if card else model
+        settings = {"command": "predict", "top": top, "device": device}
+        return open_results(tmp_path / "rows.csv", COLUMNS, model, paths, batch=2, resume=resume, **settings)
+
+    with pytest.raises(RuntimeError), reopen(resume=False) as table:
+        assert stopped_at(table) is None
+        for name in ("a.png", "b.png", "c.png"):
+            table.add(name, [(name, "ok")])
+        raise RuntimeError
+    return reopen
+
+
+def test_a_table_goes_on_after_the_last_whole_batch(stopped):
+    with pytest.raises(RuntimeError), stopped() as table:
+        assert stopped_at(table) == Position(2, "b.png")
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"top": 1}, "top was 3, and is 1 now"),
+        ({"paths": ("pict", "ures")}, "paths was another"),
+        ({"card": {"sha256": "0" * 64}}, "weights was another"),
+        ({"card": {"config_sha256": "0" * 64}}, "model_config was another"),
+    ],
+)
+def test_a_table_of_another_model_or_other_options_is_refused(stopped, change, message):
+    with pytest.raises(InputError, match=f"cannot be resumed: {message}"):
+        stopped(**change)

@@ -6,7 +6,7 @@ import torch
 from vitspeech.checkpoint.model import Model
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.label_stream import LabelStream, is_labeling, words_of_frames
-from vitspeech.inference.transcribe import is_transcribing
+from vitspeech.inference.transcript import is_transcribing
 from vitspeech.metrics.word_times import words_of
 from vitspeech.models import SpeechLabeler, SpeechRecognizer
 
@@ -130,7 +130,7 @@ def test_a_network_without_the_times_of_its_frames_is_refused_by_name():
 @pytest.mark.parametrize(
     ("kind", "right", "message"),
     [
-        (SpeechRecognizer, 1, "SpeechRecognizer does not label frames; use a SpeechLabeler"),
+        (SpeechRecognizer, 1, "SpeechRecognizer does not label frames; use"),
         (SpeechLabeler, None, "SpeechLabeler can't be streamed: its look-ahead is unlimited"),
     ],
 )

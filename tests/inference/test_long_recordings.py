@@ -13,8 +13,9 @@ import vitspeech
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.reading import AudioParts, read_audio
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.inference.long_recordings import transcribe_long
-from vitspeech.inference.transcribe import Search, transcribe, transcribe_batch
+from vitspeech.inference.decode import transcribe_batch
+from vitspeech.inference.search import Search
+from vitspeech.inference.transcribe import transcribe
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
 from vitspeech.samples import FOLDER
 
@@ -136,6 +137,6 @@ def test_memory_does_not_grow_with_the_recording(tmp_path):
         for _ in range(36):  # six minutes: 23 MB of samples as floats, and more of everything computed from them
             file.write(part)
     recording = Watched(AudioParts(tmp_path / "long.wav"))
-    found = transcribe_long(model(right=1), recording, search=Search(1))
+    found = vitspeech.TranscriptStream(model(right=1), search=Search(1)).transcript(recording)
     assert len(recording.megabytes) == 36 and len(found.units) > 1000
     assert max(recording.megabytes[6:]) - max(recording.megabytes[:6]) < 8

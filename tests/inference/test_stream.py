@@ -157,28 +157,23 @@ def test_networks_that_cannot_be_streamed_are_refused_with_the_reason(model, rea
 
 
 @pytest.mark.parametrize(
-    ("samples", "message"),
+    "samples",
     [
-        (torch.tensor([0.0, float("nan"), 1.0]), "1 of 3 samples are not finite"),
-        (numpy.array([0.0, -numpy.inf, numpy.nan]), "2 of 3 samples are not finite"),
-        (torch.cat((torch.zeros(22 * 16_000), torch.tensor([torch.nan]))), "1 of 352001 samples are not finite"),
-        (torch.cat((torch.zeros(22 * 16_000), torch.tensor([20_000.0]))), r"floats up to 20000 are not .* within ±1"),
-        (torch.zeros(2, 3), r"shape \(2, 3\) are not one-dimensional"),
-        (numpy.float32(0.5), r"shape \(\) are not one-dimensional"),
-        (numpy.full(9, 128, numpy.uint8), "type uint8 are neither int16 nor floats"),
-        (torch.zeros(9, dtype=torch.int32), "type int32 are neither"),
-        (numpy.zeros(9, numpy.uint16), "type uint16 are neither"),
-        (torch.zeros(9, dtype=torch.bool), "type bool are neither"),
-        (torch.zeros(9, dtype=torch.complex64), "type complex64 are neither"),
-        (numpy.zeros(9, complex), "type complex128 are neither"),
-        (numpy.array(["a"]), "type <U1 are neither"),
+        torch.tensor([0.1, float("nan"), 0.3]),
+        torch.cat((torch.zeros(352_000), torch.tensor([-float("inf")]))),
+        torch.tensor([0.1, -16.5]),
+        torch.zeros(2, 3),
+        torch.zeros(9, dtype=torch.int32),
+        numpy.zeros(9, dtype=numpy.uint16),
+        torch.zeros(9, dtype=torch.complex64),
     ],
+    ids=lambda samples: str(samples.dtype),
 )
-def test_a_stream_goes_on_after_samples_that_are_refused_as_if_they_had_not_been_pushed(samples, message):
+def test_a_stream_goes_on_after_samples_that_are_refused_as_if_they_had_not_been_pushed(samples):
     model, waveform = network(stride=12), torch.randn(9000, dtype=torch.float64)
     expected, stream = streamed(model, waveform, [2000, 7000]), vitspeech.stream(model)
     rows = [stream.push(waveform[:2000])]
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match="within ±1"):
         stream.push(samples)
     assert torch.equal(torch.cat([*rows, stream.push(waveform[2000:]), stream.flush()]), expected)
 

@@ -8,7 +8,7 @@ import webvtt
 
 from vitspeech.decoding.vocabulary import Segment
 from vitspeech.inference.subtitles import LINE, Cue, timestamp, to_cues, to_subtitles
-from vitspeech.inference.transcribe import Transcript
+from vitspeech.inference.transcript import Transcript
 
 
 def said(text, *, start_s=0.0, each_s=0.3, gap_s=0.1):

@@ -1,7 +1,5 @@
 """Sequences of symbols that are given as text."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -60,6 +58,6 @@ def test_outputs_are_those_of_greedy_search_whatever_the_other_sequences():
 
 
 def test_a_model_of_something_else_is_refused():
-    pictures = SimpleNamespace(network=torch.nn.Identity(), preprocessing={"image": 32})
-    with pytest.raises(vitspeech.InputError, match="Identity does not take symbols"):
+    pictures = Model(torch.nn.Identity(), ["a"], {"image": 32}, {}, {})
+    with pytest.raises(vitspeech.InputError, match="Identity does not take symbols; use `vitspeech predict`"):
         vitspeech.transcribe_symbols(pictures, ["1"])

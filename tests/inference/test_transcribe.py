@@ -16,9 +16,13 @@ from torch.nn import functional as F
 import vitspeech
 from vitspeech.attention.positions import LearnedPositions
 from vitspeech.checkpoint.model import Model
+from vitspeech.decoding.vocabulary import Segment
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.inference.transcribe import Search, Segment, is_transcribing, transcribe, transcribe_batch
+from vitspeech.inference.decode import transcribe_batch
+from vitspeech.inference.search import Search
+from vitspeech.inference.transcribe import transcribe
+from vitspeech.inference.transcript import is_transcribing
 from vitspeech.models import SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 
 LABELS = ["go", "stop"]
@@ -311,10 +315,10 @@ def test_models_of_labels_are_refused_with_the_command_to_use(recordings, finish
     assert not is_transcribing(model(labeler))
     with pytest.raises(
         ValueError,
-        match=r"SpeechLabeler outputs labels, not transcripts; use `vitspeech stream` \(vitspeech.LabelStream\)",
+        match=r"use `vitspeech stream` \(vitspeech.LabelStream\)",
     ):
         next(transcribe(model(labeler), [recordings]))
-    with pytest.raises(ValueError, match=r"SpeechClassifier outputs labels, not transcripts; use `vitspeech predict`"):
+    with pytest.raises(ValueError, match="use `vitspeech predict`"):
         next(transcribe(vitspeech.load(finished_speech_run), [recordings]))
 
 
@@ -332,7 +336,7 @@ class OwnNetwork(nn.Module):
 def test_a_users_own_network_is_transcribed_by_its_task_without_times(recordings):
     torch.manual_seed(0)
     own = model(OwnNetwork().eval())
-    with pytest.raises(ValueError, match="OwnNetwork outputs labels"):
+    with pytest.raises(ValueError, match="OwnNetwork does not transcribe"):
         next(transcribe(own, [recordings]))
     own.task = "vitspeech.Recognition"
     with torch.no_grad():

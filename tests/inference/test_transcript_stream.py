@@ -16,7 +16,8 @@ import vitspeech
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.language.kneser_ney import estimate
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.inference.transcribe import Search, transcribe_batch
+from vitspeech.inference.decode import transcribe_batch
+from vitspeech.inference.search import Search
 from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 
 LABELS = ["go", "stop", "left", "up", "no"]
@@ -172,7 +173,7 @@ def test_a_push_that_changes_nothing_says_so():
 def test_a_transcript_so_far_is_printed_and_compared_like_a_transcript():
     one, other = (vitspeech.TranscriptStream(model(), search=Search(1)) for _ in range(2))
     found, same, longer = one.push(noise(9000)), other.push(noise(9000)), other.push(noise(3000))
-    assert repr(found) == repr(found.transcript).replace(f", indices={found.indices})", ")").replace("(", "SoFar(", 1)
+    assert repr(found.transcript) in repr(found)
     assert found == same and hash(found) == hash(same) and found != longer and found != found.text
 
 

@@ -10,8 +10,8 @@ import torch
 from torch.testing import assert_close
 
 from vitspeech.encoders import RecurrentEncoder
+from vitspeech.inference.decode import transcribe_batch
 from vitspeech.inference.symbols import GREEDY
-from vitspeech.inference.transcribe import transcribe_batch
 from vitspeech.models import Seq2Seq
 from vitspeech.tasks.optimizer import parameter_groups
 

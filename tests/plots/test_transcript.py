@@ -13,9 +13,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from vitspeech.checkpoint.model import Model
+from vitspeech.decoding.vocabulary import Segment
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.label_stream import words_of_frames
-from vitspeech.inference.transcribe import Search, Segment, transcribe
+from vitspeech.inference.search import Search
+from vitspeech.inference.transcribe import transcribe
 from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber, ViT
 from vitspeech.plots import spectrogram as heat_map
 from vitspeech.plots import transcript as transcript_figure

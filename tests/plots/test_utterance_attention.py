@@ -15,7 +15,7 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.encoders import RecurrentEncoder
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.inference.transcribe import Search
+from vitspeech.inference.search import Search
 from vitspeech.models import SpeechClassifier, SpeechRecognizer, SpeechTranscriber
 from vitspeech.plots import utterance_attention
 from vitspeech.plots.utterance_attention import by_distance, draw_utterance_attention, recorded

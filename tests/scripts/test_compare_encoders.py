@@ -145,7 +145,7 @@ def test_the_clips_are_those_of_the_runs_pack(tmp_path, monkeypatch, arguments, 
     raw, asked = SimpleNamespace(raw=torch.ones(4, 16)), []
     data = SimpleNamespace(normalize=lambda samples: samples)
     monkeypatch.setattr(compare_encoders, "validation_sample", lambda data, count: raw)
-    monkeypatch.setattr(compare_encoders, "card_data", lambda model, found: asked.append(found) or data)
+    monkeypatch.setattr(compare_encoders, "card_dataset", lambda model, found: asked.append(found) or data)
     assert compare_encoders.validation_clips(None, tmp_path, 4) is raw.raw and asked == [root]
 
 

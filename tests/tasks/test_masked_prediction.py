@@ -161,7 +161,7 @@ def test_a_pretrained_model_is_no_recognizer(finished_masked_run, command):
 
 
 def test_a_pretrained_model_is_not_streamed():
-    with pytest.raises(InputError, match="MaskedSpeechModel is pre-trained"):
+    with pytest.raises(InputError, match="MaskedSpeechModel can't be streamed: it is pre-trained"):
         vitspeech.stream(MaskedSpeechModel(7, SpeechFrontend(16)))
 
 

@@ -8,7 +8,7 @@ import yaml
 from jsonargparse import Namespace
 from tiny import TINY
 
-from vitspeech.checkpoint.release import OF_AUTO
+from vitspeech.checkpoint.multi_seed import OF_AUTO
 from vitspeech.training import trainer as precision
 from vitspeech.training.train import TrainingCLI
 from vitspeech.training.trainer import fill_precision, product_seconds

@@ -3,10 +3,10 @@
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import vitspeech.data
-from vitspeech.checkpoint.card import check_arguments, is_class, shown
+from vitspeech.checkpoint.card import check_types, is_class, shown
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.module import DataModule
 from vitspeech.data.storage.format import PACK
@@ -14,14 +14,14 @@ from vitspeech.data.utterances.subwords import Pieces
 from vitspeech.data.utterances.word_clips import WordSource
 from vitspeech.data.utterances.word_sequences import MANIFESTS, manifest_file
 from vitspeech.errors import InputError
-from vitspeech.trust import check_trusted, import_trusted, is_known
+from vitspeech.trust import import_trusted, is_known
 
 USERS_OWN = {"root", "download", "workers", "storage", "broken", "speech"}  # arguments of data that a card never has
 
 FOLDERS = {"recordings", "train", "validation", "test"}  # arguments of data that name folders in its root
 
 
-def card_data(model: Model, root: str | None, changes: Mapping[str, Any] | None = None) -> DataModule:
+def card_dataset(model: Model, root: str | None, changes: Mapping[str, Any] | None = None) -> DataModule:
     """Build the data set that a model's card names, with its files under `root`.
 
     A card names no folders, starts no download, and names manifests of the package, or files beside the model or in
@@ -90,31 +90,25 @@ def build_data(description: dict[str, Any], kind: type, root: str | None, trust:
     Raises:
         InputError: If the class is not trusted or not of that kind, or needs a root and `root` is `None`.
     """
-    class_path = description["class_path"]
+    class_path, arguments = description["class_path"], dict(description.get("init_args") or {})
     package, _, name = class_path.rpartition(".")
-    if class_path.startswith("vitspeech."):
-        data_class = (
-            getattr(vitspeech.data, name) if package == "vitspeech" and name in vitspeech.data.__all__ else None
-        )
+    if package == "vitspeech":
+        data_class = getattr(vitspeech.data, name) if name in vitspeech.data.__all__ else None
     else:
-        check_trusted(class_path, trust)
         data_class = None if is_known(class_path) else import_trusted(class_path, trust)
     if not (isinstance(data_class, type) and issubclass(data_class, kind)):
         raise InputError(f"the card's data {class_path!r} is not a data set (a subclass of {kind.__name__})")
-    arguments = dict(description.get("init_args") or {})
     for argument, value in arguments.items():
         if argument in USERS_OWN:
             raise InputError(f"the card's data has {argument}={shown(value)}, which a card must not set")
-    for argument in arguments.keys() & FOLDERS:
-        value = arguments[argument]
-        if not all(map(is_inside, value if isinstance(value, list) else [value])):
+        if argument in FOLDERS and not all(map(is_inside, value if isinstance(value, list) else [value])):
             raise InputError(f"the card's data has {argument}={shown(value)}, not a folder in --data")
     if "source" in arguments:
         if not is_class(arguments["source"]):
             raise InputError(f"the card's source={shown(arguments['source'])} has no class_path")
         arguments["source"] = build_data(arguments["source"], WordSource, root, trust)
-    if class_path.startswith("vitspeech."):
-        check_arguments(data_class, arguments)
+    if package == "vitspeech":
+        check_types(arguments, get_type_hints(data_class.__init__), f"the card's data {class_path}: ")
     parameter = inspect.signature(data_class).parameters.get("root")
     if parameter is not None:
         if root is None and parameter.default is parameter.empty:

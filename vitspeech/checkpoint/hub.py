@@ -21,25 +21,12 @@ from vitspeech.files import read_json
 PREFIX = "hf-hub:"
 NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.yaml", "card.json"
-NEEDED = (WEIGHTS, CONFIG, CARD)
-WANTED = (*NEEDED, TRAINING_ITEMS, CHECKSUMS, "*.jsonl")  # and the manifests that the card names
+WANTED = (WEIGHTS, CONFIG, CARD, TRAINING_ITEMS, CHECKSUMS, "*.jsonl")  # and the manifests that the card names
 
 
 def on_hub(name: str | Path) -> bool:
     """Whether a model is named on the hub and not as a folder."""
     return str(name).startswith(PREFIX)
-
-
-def parsed(name: str | Path) -> tuple[str, str | None]:
-    """The repository `user/name` and the revision, a branch, tag or commit, of `hf-hub:user/name@revision`.
-
-    Raises:
-        InputError: If it is not of that form.
-    """
-    match = NAME.fullmatch(str(name).removeprefix(PREFIX))
-    if match is None:
-        raise InputError(f"{name}: a model on the hub is named {PREFIX}user/name or {PREFIX}user/name@revision")
-    return match["repository"], match["revision"]
 
 
 def fetch(name: str | Path) -> Path:
@@ -59,12 +46,15 @@ def fetch(name: str | Path) -> Path:
             not downloaded before.
     """
     hub = imported()
-    repository, revision = parsed(name)
-    with one_line_errors(name, repository, revision):
+    match = NAME.fullmatch(str(name).removeprefix(PREFIX))
+    if match is None:
+        raise InputError(f"{name}: a model on the hub is named {PREFIX}user/name or {PREFIX}user/name@revision")
+    repository, revision = match["repository"], match["revision"]
+    with one_line_errors(name):
         # The card alone tells a released model from any other repository, before gigabytes are downloaded.
         card = Path(hub.hf_hub_download(repository, CARD, revision=revision, library_name="vitspeech"))
         content = read_json(card)
-        if not isinstance(content, dict) or not {"sha256", "config_sha256"} <= content.keys():
+        if not isinstance(content, dict) or "config_sha256" not in content:
             raise InputError(f"{name}: not a released model of vitspeech: its {CARD} has no checksums")
         commit = card.parent.name
         folder = Path(hub.constants.HF_HOME, "vitspeech", *repository.split("/"), commit)
@@ -73,15 +63,12 @@ def fetch(name: str | Path) -> Path:
         snapshot = Path(
             hub.snapshot_download(repository, revision=commit, allow_patterns=[*WANTED], library_name="vitspeech")
         )
-    copy(snapshot, folder, name)
+    copy(snapshot, folder)
     return folder
 
 
-def copy(snapshot: Path, folder: Path, name: str | Path) -> None:
+def copy(snapshot: Path, folder: Path) -> None:
     """Copy the files of a model out of the hub's cache, all or none."""
-    for needed in NEEDED:
-        if not (snapshot / needed).is_file():
-            raise InputError(f"{name}: not a released model of vitspeech: it has no {needed}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".draft-") as drafts:
         draft = Path(drafts, "model")
@@ -112,7 +99,7 @@ def push(folder: str | Path, repository: str, *, private: bool = False) -> str:
     """
     check_push(repository)
     hub = imported()
-    with one_line_errors(repository, repository, None):
+    with one_line_errors(repository):
         api = hub.HfApi(library_name="vitspeech")
         api.create_repo(repository, private=private, exist_ok=True)
         commit = api.upload_folder(
@@ -151,26 +138,23 @@ def imported() -> ModuleType:
 
 
 @contextlib.contextmanager
-def one_line_errors(name: str | Path, repository: str, revision: str | None) -> Iterator[None]:
+def one_line_errors(name: str | Path) -> Iterator[None]:
     """Turn the errors of huggingface_hub and of the network into an InputError that says what to do."""
     from huggingface_hub import errors
 
+    reasons = {  # an error is of the first class that fits
+        errors.GatedRepoError: "access has to be asked for on the page of the repository",
+        errors.RepositoryNotFoundError: "no such repository, or a private one (log in with `hf auth login`)",
+        errors.RevisionNotFoundError: "the repository has no such revision",
+        errors.LocalEntryNotFoundError: "the hub cannot be reached, and this revision was not downloaded before",
+        errors.EntryNotFoundError: f"not a released model of vitspeech: it has no {CARD}",
+    }
     try:
         yield
     except InputError:
         raise
-    except errors.GatedRepoError:
-        raise InputError(f"{name}: access has to be asked for on the page of the repository {repository}") from None
-    except errors.RepositoryNotFoundError:
-        reason = "no such repository, or a private one (log in with `hf auth login`)"
+    except (*reasons, errors.HFValidationError, errors.HTTPError, errors.OfflineModeIsEnabled, ValueError) as error:
+        first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        others = f"the hub refused, or cannot be reached: {first_line}"
+        reason = next((text for kind, text in reasons.items() if isinstance(error, kind)), others)
         raise InputError(f"{name}: {reason}") from None
-    except errors.RevisionNotFoundError:
-        raise InputError(f"{name}: {repository} has no revision {revision}") from None
-    except errors.LocalEntryNotFoundError:
-        reason = "the hub cannot be reached, and this revision was not downloaded before"
-        raise InputError(f"{name}: {reason}") from None
-    except errors.EntryNotFoundError:
-        raise InputError(f"{name}: not a released model of vitspeech: it has no {CARD}") from None
-    except (errors.HFValidationError, errors.HTTPError, errors.OfflineModeIsEnabled, ValueError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{name}: the hub refused, or cannot be reached: {reason}") from None

@@ -34,10 +34,8 @@ def split_checksums(names: Mapping[str, Sequence[str]]) -> dict[str, dict[str, A
 def add_training_items(names: Sequence[str], run: Path, root: Path | None = None) -> None:
     """Add training items to the list of a run, which may have been started with others before.
 
-    No list is written if there are no names, or more than `MOST_ITEMS`.
-
     Args:
-        names: The names of the items.
+        names: The names of the items; without any, or with more than `MOST_ITEMS`, no list is written.
         run: Folder of the run.
         root: The folder that the names are relative to; `None` if the items are not files.
     """
@@ -47,7 +45,7 @@ def add_training_items(names: Sequence[str], run: Path, root: Path | None = None
 
 def add_items_of(model: Path, run: Path) -> None:
     """Add the training items of the model that a run starts from to the list of the run."""
-    add_lines(items_of_model(model), run)
+    add_lines(training_items(model), run)
 
 
 def add_lines(lines: set[str], run: Path) -> None:
@@ -58,26 +56,21 @@ def add_lines(lines: set[str], run: Path) -> None:
 
 
 def training_items(folder: Path) -> set[str]:
-    """The lines of the list of a run or a released model; empty without a list.
+    """The lines of the list of a run, of its `model/` or of a released model; empty without a list.
 
     Raises:
         InputError: If the list is not one, or a link to a file elsewhere.
     """
+    folder = folder.resolve()
     file = folder / TRAINING_ITEMS
     if not file.exists():
-        return set()
-    if not file.resolve().is_relative_to(folder.resolve()):
+        return training_items(folder.parent) if folder.name == "model" else set()
+    if not file.resolve().is_relative_to(folder):
         raise InputError(f"{file}: a link to a file outside of the folder; put a copy of the file in its place")
     lines = read_text(file, most_bytes=(DIGITS + 2) * MOST_ITEMS).split()
     if not all(map(LINE.fullmatch, lines)):
         raise InputError(f"{file}: not a list of training items; each line has {DIGITS} hexadecimal digits")
     return set(lines)
-
-
-def items_of_model(folder: Path) -> set[str]:
-    """As `training_items`, also for the `model/` of a run, whose list lies beside it."""
-    lines = training_items(folder)
-    return training_items(folder.resolve().parent) if not lines and folder.resolve().name == "model" else lines
 
 
 def digest(name: str, root: Path | None = None) -> str:
@@ -113,7 +106,7 @@ def check_test_items(
         InputError: If the model was trained on a test item, the list of its training items is broken, or `same`.
     """
     test = names.get("test", ())
-    trained = items_of_model(folder)
+    trained = training_items(folder)
     seen = [name for name in test if digest(name, root) in trained or digest(name) in trained]
     if seen:
         compared = "names" if root is None else "names and sizes"

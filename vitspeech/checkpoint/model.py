@@ -18,24 +18,16 @@ from typing import Any
 import yaml
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
-from vitspeech.checkpoint.build import (
-    build_bounded,
-    check_classes,
-    check_output,
-    check_sizes,
-    check_weights,
-    load_weights,
-)
-from vitspeech.checkpoint.card import FORMAT, check_card, check_config, check_numbers, upgraded_config, upgraded_weights
+from vitspeech.checkpoint.build import build_network
+from vitspeech.checkpoint.card import FORMAT, check_card, check_config
 from vitspeech.checkpoint.hub import CARD, CONFIG, WEIGHTS, fetch, on_hub
 from vitspeech.checkpoint.leakage import TRAINING_ITEMS
 from vitspeech.data.utterances.manifest import CHECKSUMS, add_checksum, read_checksums
 from vitspeech.decoding.spotting_settings import SpottingSettings, check_thresholds, read_settings
 from vitspeech.errors import InputError
 from vitspeech.files import read_json, read_yaml, sha256, sync
-from vitspeech.trust import check_config as check_trust
 from vitspeech.trust import import_modules
 
 RUN_FILES = (  # what a run says about training and errors; a model has some of them
@@ -177,31 +169,42 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
             hub cannot be downloaded.
     """
     folder = find_folder(Path(folder))
-    card = read_mapping(folder / CARD, ("sha256", "config_sha256"))
-    try:
-        check_card(card)
-    except InputError as error:
-        raise InputError(f"{folder / CARD}: {error}") from None
+    card = read_card(folder / CARD)
     for name, key in ((WEIGHTS, "sha256"), (CONFIG, "config_sha256")):
         if sha256(folder / name) != card[key]:
             raise InputError(f"{folder / name}: altered; its sha256 is not the one in {CARD}")
     config = read_mapping(folder / CONFIG, ("network", "labels", "preprocessing"))
-    outdated = card.get("format", 1) < FORMAT
     try:
-        check_shape(config)
-        config = upgraded_config(config) if outdated else config
         check_config(config)
         if "spotting" in card:
             check_thresholds(read_settings(card["spotting"]), config["labels"])
-        check_trust(config["network"], trust)
         import_modules(trust)  # which may register scores by name
-        weights = read_weights(folder / WEIGHTS)
-        network = built_network(config, upgraded_weights(weights) if outdated else weights, trust)
-    except InputError as error:
+        network = build_network(config, load_file(folder / WEIGHTS), trust)
+    except (SafetensorError, KeyError, OverflowError) as error:  # KeyError: a dtype that torch lacks
+        raise InputError(f"{folder / WEIGHTS}: not safetensors: {one_line(error)}") from None
+    except ValueError as error:
         raise InputError(f"{folder}: {one_line(error)}") from error
     task = config.get("task", Model.task)
     parts = (config["labels"], config["preprocessing"], card, config["network"], task, list(trust), folder)
     return Model(network, *parts)
+
+
+def read_card(path: Path, keys: Sequence[str] = ()) -> dict[str, Any]:
+    """A card whose entries have the types that they must have.
+
+    Args:
+        path: The file.
+        keys: Entries that must be there, besides the checksums.
+
+    Raises:
+        InputError: If it cannot be read, lacks an entry, or has one of another type.
+    """
+    card = read_mapping(path, ("sha256", "config_sha256", *keys))
+    try:
+        check_card(card)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return card
 
 
 def find_folder(folder: Path) -> Path:
@@ -233,55 +236,10 @@ def find_folder(folder: Path) -> Path:
     return folder
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read the weights.
-
-    Raises:
-        InputError: If they are not a safetensors file.
-    """
-    try:
-        return load_file(path)
-    except (SafetensorError, ValueError, KeyError, OverflowError) as error:  # KeyError: a dtype that torch lacks
-        raise InputError(f"{WEIGHTS}: not safetensors: {error}") from None
-
-
-def built_network(config: dict[str, Any], weights: dict[str, Tensor], trust: Sequence[str]) -> nn.Module:
-    """The network of a configuration with its weights, in evaluation mode, which takes and gives what it should.
-
-    Raises:
-        InputError: If it cannot be built, or the weights, the labels or the preprocessing do not fit it.
-    """
-    try:
-        network = build_bounded(config["network"], weights, trust)
-        check_weights(network, weights)
-        check_sizes(config["network"], network, config)
-        load_weights(network, weights)
-    except InputError as error:
-        raise InputError(f"the network cannot be built: {error}") from error
-    network.eval()
-    check_output(network, config["labels"], config["preprocessing"])
-    return network
-
-
 def one_line(error: Exception) -> str:
-    """The message of an error in one line, cut where it lists a thousand tensors."""
-    text = " ".join(str(error).split())
+    """The message of an error in one line, cut where it lists a thousand tensors, without control characters."""
+    text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in " ".join(str(error).split()))
     return text if len(text) <= 1000 else f"{text[:997]}..."
-
-
-def check_shape(config: dict[str, Any]) -> None:
-    """Refuse a configuration whose network or preprocessing cannot be read.
-
-    Raises:
-        InputError: If the preprocessing is not a mapping, or the network or a nested class has no `class_path`, or
-            `init_args` that are not a mapping.
-    """
-    if not isinstance(config["preprocessing"], dict):
-        raise InputError("preprocessing is not a mapping")
-    if not isinstance(config["network"], dict) or "class_path" not in config["network"]:
-        raise InputError("network has no class_path")
-    check_classes(config["network"])
-    check_numbers(config["network"])
 
 
 def read_mapping(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:

@@ -5,22 +5,12 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
-from vitspeech.checkpoint.card import check_card
-from vitspeech.checkpoint.model import CARD, read_mapping
-from vitspeech.errors import InputError
+from vitspeech.checkpoint.card import METRICS
+from vitspeech.checkpoint.model import CARD, read_card
 from vitspeech.files import read_text, write_text
 
-NAMES = {  # of the metrics on a card, as tables spell them
-    "test_accuracy": "accuracy",
-    "sequence_accuracy": "sequences",
-    "word_accuracy": "words alone",
-    "unknown_accuracy": "unknown",
-    "unheard_accuracy": "unheard words",
-    "character_error_rate": "CER",
-    "word_error_rate": "WER",
-    "frame_accuracy": "frames",
-    "word_f1": "F1",
-}
+NAMES = {name: metric.short for name, metric in METRICS.items() if metric.short}
+SHOWN = ("name", "metrics", "parameters", "seeds", "minutes", "hardware", "commit")
 
 
 def write_table(folder: Path) -> Path:
@@ -31,7 +21,7 @@ def write_table(folder: Path) -> Path:
     Raises:
         InputError: If a card or `README.md` cannot be read, or a card lacks what a row shows.
     """
-    cards = [read_card(path) for path in sorted(folder.glob(f"*/{CARD}"))]
+    cards = [read_card(path, SHOWN) for path in sorted(folder.glob(f"*/{CARD}"))]
     readme = folder / "README.md"
     text = read_text(readme) if readme.exists() else "# Released models\n"
     introduction, header, rest = text.partition("\n| model |")
@@ -40,20 +30,6 @@ def write_table(folder: Path) -> Path:
     before = introduction if header and marked else f"{introduction.rstrip()}\n"
     write_text("\n".join([before, *table(cards), *after]) + "\n", readme)
     return readme
-
-
-def read_card(path: Path) -> dict[str, Any]:
-    """A card with all entries that a row of the table shows.
-
-    Raises:
-        InputError: If it cannot be read, lacks one, or has one of another type.
-    """
-    card = read_mapping(path, ("name", "metrics", "parameters", "seeds", "minutes", "hardware", "commit"))
-    try:
-        check_card(card)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    return card
 
 
 def table(cards: Sequence[dict[str, Any]]) -> list[str]:

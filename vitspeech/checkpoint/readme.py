@@ -10,28 +10,15 @@ from typing import Any
 
 import yaml
 
+from vitspeech.checkpoint.card import METRICS
 from vitspeech.checkpoint.model import CARD, Model
-from vitspeech.checkpoint.release import OF_AUTO
+from vitspeech.checkpoint.multi_seed import OF_AUTO
 from vitspeech.errors import InputError
 from vitspeech.files import read_text, write_text
 
 README = "README.md"
 SHOWN = ("metrics", "split", "parameters", "seeds", "minutes", "hardware", "commit")  # of a card
 LIBRARY = "vitspeech"
-METRICS = {  # of a card: how the hub calls them, and how they are spelled here
-    "test_accuracy": ("accuracy", "accuracy"),
-    "sequence_accuracy": ("accuracy", "whole sequences right"),
-    "word_accuracy": ("accuracy", "accuracy over words alone"),
-    "unknown_accuracy": ("accuracy", "accuracy over other words"),
-    "unheard_accuracy": ("accuracy", "accuracy over words that training did not have"),
-    "frame_accuracy": ("accuracy", "accuracy over frames"),
-    "word_f1": ("f1", "F1 of words within 50 ms at both ends"),
-    "onset_f1": ("f1", "F1 of words within 50 ms at the start"),
-    "masked_accuracy": ("accuracy", "accuracy over codes of masked tokens"),
-    "character_error_rate": ("cer", "character error rate"),
-    "word_error_rate": ("wer", "word error rate"),
-    "utterance_accuracy": ("accuracy", "whole utterances right"),
-}
 ON_HUB = {"SpeechCommands": "google/speech_commands", "Keywords": "google/speech_commands"}
 CIFAR = {10: "uoft-cs/cifar10", 100: "uoft-cs/cifar100"}
 TRANSCRIBING = {"vitspeech.Recognition", "vitspeech.Transcription"}
@@ -91,7 +78,7 @@ def readme(model: Model, license: str | None = None, repository: str | None = No
     card, pipeline, dataset = model.card, pipeline_tag(model), dataset_on_hub(model.card.get("data", {}))
     name = card.get("name", "model")
     metrics = [
-        {"type": METRICS[key][0], "name": METRICS[key][1], "value": round(value, 4)}
+        {"type": METRICS[key].on_hub, "name": METRICS[key].text, "value": round(value, 4)}
         for key, value in card["metrics"].items()
         if key in METRICS
     ]
@@ -205,7 +192,7 @@ def results(card: dict[str, Any]) -> str:
             spread = ""
             if f"{key}_sd" in metrics:
                 spread = f" (mean {100 * metrics[f'{key}_mean']:.2f} ± {100 * metrics[f'{key}_sd']:.2f} %)"
-            lines.append(f"| {METRICS[key][1]}{where} | {100 * metrics[key]:.2f} %{spread} | {bounds} |")
+            lines.append(f"| {METRICS[key].text}{where} | {100 * metrics[key]:.2f} %{spread} | {bounds} |")
     over = card["metrics"].get("interval_over")
     intervals = f" Intervals are over {over}." if over else ""
     return "\n".join(lines) + f"\n\nMeasured on the {card['split']} split of `{dataset_name(card)}`.{intervals}"

@@ -17,19 +17,19 @@ NAMED = 4  # tensors in one line of the report
 
 @dataclass
 class Transfer:
-    """The weights that a network takes from a released model.
+    """The weights that a network takes from a released model, and the names of tensors that it takes or not.
 
     Args:
         source: The folder of the model.
         sha256: Of its weights.
         weights: By their names in the network; those with a row for each label have the source's rows where both have
             the label, and the network's own rows elsewhere.
-        taken: Names of the tensors that are taken as a whole.
+        taken: Tensors that are taken as a whole.
         labels: Labels whose rows are taken.
         new_labels: Labels whose rows are new.
-        missing: Names of tensors that the source does not have.
-        other_shapes: Names of tensors of another shape there, with both shapes, or of other labels.
-        unused: Names of tensors that only the source has.
+        missing: Tensors that the source does not have.
+        other_shapes: Tensors of another shape there, with both shapes, or of other labels.
+        unused: Tensors that only the source has.
         numbers: How many numbers are taken, and how many the network has.
     """
 
@@ -141,11 +141,7 @@ def is_of_labels(name: str, tensor: Tensor, labels: Sequence[str]) -> bool:
 
 
 def check_front_end(model: Model, network: nn.Module, preprocessing: Mapping[str, Any]) -> None:
-    """Refuse a model whose front end gives something else than that of the network.
-
-    Raises:
-        InputError: If it takes another kind of input, another sample rate, other mel bins or other symbols.
-    """
+    """Refuse a model that takes another kind of input, another sample rate, other mel bins or other symbols."""
     kinds = {"image": "images", "sample_rate_hz": "audio", "symbols": "symbols"}
     theirs, ours = ([kinds[key] for key in kinds if key in keys] for keys in (model.preprocessing, preprocessing))
     if theirs != ours:

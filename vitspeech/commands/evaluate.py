@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
 
     from vitspeech.data.tables import write_table
-    from vitspeech.inference.transcribe import check_search
+    from vitspeech.inference.decode import check_search
     from vitspeech.tasks import find_task
 
     device = command_line.find_device(options.device)
@@ -85,13 +85,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def data_of(model: "vitspeech.Model", options: argparse.Namespace) -> "vitspeech.DataModule":
     """The data of a card with the test set to measure, on which the model was not trained."""
-    from vitspeech.checkpoint.card_dataset import card_data
+    from vitspeech.checkpoint.card_dataset import card_dataset
     from vitspeech.checkpoint.hub import on_hub
     from vitspeech.checkpoint.leakage import check_test_items
 
     if options.test and not model.card.get("data", {}).get("class_path", "").endswith(".LibriSpeech"):
         raise InputError("--test is for models of LibriSpeech")
-    data = card_data(model, options.data, {"test": options.test, "test_speakers": []} if options.test else None)
+    data = card_dataset(model, options.data, {"test": options.test, "test_speakers": []} if options.test else None)
     if options.test and data.pack is not None:
         reason = "has the test set that it was packed with; name the folder of LibriSpeech"
         raise InputError(f"--test: {options.data} {reason}")

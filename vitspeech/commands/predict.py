@@ -39,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command_line.check_table(options, options.paths)
     command_line.check_file(options.attention, "--attention", command_line.PICTURES)
 
+    from vitspeech.inference.batches import open_results, stopped_at
     from vitspeech.inference.predict import BATCH
-    from vitspeech.inference.tables import open_results, stopped_at
     from vitspeech.plots.attention import check_drawable, draw_attention
 
     device = command_line.find_device(options.device)

@@ -96,11 +96,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def measure(model: "vitspeech.Model", options: argparse.Namespace) -> "vitspeech.Report":
     """The report of a model of the run in half precision on its test set, on which it was not trained."""
-    from vitspeech.checkpoint.card_dataset import card_data
+    from vitspeech.checkpoint.card_dataset import card_dataset
     from vitspeech.checkpoint.leakage import check_test_items
     from vitspeech.tasks import find_task
 
-    data = card_data(model, options.data)
+    data = card_dataset(model, options.data)
     check_test_items(data.item_names(), model.card, Path(options.run), data.item_root, same=True)
     search = vitspeech.Search(**model.card["metrics"].get("search", {}))
     return find_task(model.task, model.trust).evaluate(model.network, data, search=search)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from vitspeech.decoding.keywords import Detection
     from vitspeech.decoding.spotting_settings import SpottingSettings
-    from vitspeech.inference.transcribe import Segment
+    from vitspeech.decoding.vocabulary import Segment
 
 PART_S = 0.1  # seconds of audio pushed at a time
 CLEAR = "\r\x1b[K"  # to the beginning of the line, and erase it
@@ -114,7 +114,7 @@ def listener_of(model: "vitspeech.Model", search: "vitspeech.Search", options: a
     from vitspeech.decoding.spotting_settings import SpottingSettings
     from vitspeech.inference.label_stream import is_labeling
     from vitspeech.inference.spotting import WordSpotter
-    from vitspeech.inference.transcribe import is_transcribing
+    from vitspeech.inference.transcript import is_transcribing
     from vitspeech.plots.transcript import check_drawable
 
     transcribes, labels = is_transcribing(model), is_labeling(model)

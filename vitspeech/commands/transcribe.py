@@ -30,7 +30,7 @@ from vitspeech.errors import InputError
 from vitspeech.files import write_text
 
 if TYPE_CHECKING:
-    from vitspeech.inference.transcribe import Transcript
+    from vitspeech.inference.transcript import Transcript
 
     Results = Callable[..., Iterator[tuple[Path, Transcript]]]
 
@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech transcribe`: one line per recording or sequence, a table, or subtitles; then pictures."""
     options = parse(arguments)
 
-    from vitspeech.inference.transcribe import BATCH, check_search, settle
+    from vitspeech.inference.decode import check_search, with_default_beam
+    from vitspeech.inference.transcribe import BATCH
     from vitspeech.plots.transcript import draw_transcript
     from vitspeech.plots.utterance_attention import check_drawable, draw_utterance_attention
 
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print_symbols(model, options.symbols, given, options.picture)
         return
     search = vitspeech.Search(**given, **command_line.language_settings(options))
-    search = settle(search, model.network, model.labels)
+    search = with_default_beam(search, model.network, model.labels)
     check_search(model, search, given)
     if options.attention:
         check_drawable(model)
@@ -173,7 +174,7 @@ def write_table(
     results: "Results", model: "vitspeech.Model", search: dict[str, Any], options: argparse.Namespace
 ) -> None:
     """Write a row for each word or unit, or go on with such a table; `search` says how words are searched."""
-    from vitspeech.inference.tables import open_results, stopped_at
+    from vitspeech.inference.batches import open_results, stopped_at
     from vitspeech.inference.transcribe import BATCH
 
     settings = {"command": "transcribe", "device": options.device.partition(":")[0]} | search

@@ -17,7 +17,8 @@ from vitspeech.evaluation.breakdown import Transcribed, write_breakdowns
 from vitspeech.evaluation.report import ItemTable, Report, per_item
 from vitspeech.evaluation.speakers import describe_resampled, resampled
 from vitspeech.files import sha256, write_text
-from vitspeech.inference.transcribe import Search, settle, transcribe_batch
+from vitspeech.inference.decode import transcribe_batch, with_default_beam
+from vitspeech.inference.search import Search
 from vitspeech.metrics.word_errors import (
     Share,
     alignments,
@@ -49,7 +50,7 @@ def evaluate(
     """
     if getattr(data, "items", None) == "sequences":
         return sequences.evaluate(network, data, search=search, progress=progress)
-    search = settle(search, network, data.labels)
+    search = with_default_beam(search, network, data.labels)
     checksums = {Path(manifest).stem: sha256(manifest_file(manifest)) for manifest in data.manifests}
     characters = data.units != "words"
     results, texts, listings, test_sets = {}, [], [], []

@@ -26,7 +26,7 @@ import torch
 from lightning import LightningDataModule
 from torch import Tensor, nn
 
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.export.graph import strip
@@ -140,7 +140,7 @@ def to_int8(model: Model, kind: Kind, graph: "ModelProto", root: str | None) -> 
     """
     if kind.name not in ("images", "clips", "stream"):
         raise InputError(f"--int8 is for classifiers, labelers and CTC, not for a model of the kind {kind.name}")
-    data = card_data(model, root)
+    data = card_dataset(model, root)
     quantized = quantize(graph, kind, data)
     before, after = (measured(model, kind, each.SerializeToString(), data) for each in (graph, quantized))
     is_error = before.metric.endswith("_rate")  # of words or characters

@@ -17,7 +17,7 @@ from vitspeech.export.sound import recording
 from vitspeech.export.stream_step import BlockStep, StreamStep
 from vitspeech.inference.label_stream import LABEL_PROBABILITY
 from vitspeech.inference.stream import AudioStream
-from vitspeech.inference.transcribe import is_transcribing
+from vitspeech.inference.transcript import is_transcribing
 
 LENGTHS_S = (0.0, 0.05, 0.3, 1.0, 3.21)  # of the gate's recordings; the first ones are shorter than a token
 

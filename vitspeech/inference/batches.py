@@ -1,8 +1,12 @@
-"""Files in batches through a network; a file that can't be read stops the run or is reported and left out."""
+"""Files in batches through a network, and the table of their results, which an interrupted command goes on with.
 
+A file that can't be read stops the run, or is reported and left out.
+"""
+
+import hashlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -11,7 +15,9 @@ from typing import TypeVar
 
 from tqdm import tqdm
 
-from vitspeech.errors import InputError
+from vitspeech.checkpoint.model import Model
+from vitspeech.data.tables import Columns, GrowingTable, open_table
+from vitspeech.errors import InputError, check_number
 
 Read, Result = TypeVar("Read"), TypeVar("Result")
 OnError = Callable[[Path, Exception], None]
@@ -61,8 +67,7 @@ def run_in_batches(
     Raises:
         InputError: If `batch` is below 1, or the file at the position `after` is another one now.
     """
-    if batch < 1:
-        raise InputError(f"batch={batch} is below 1")
+    check_number("batch", batch, 1)
     found = skipped(iter(files), after) if after else iter(files)
     waiting: deque[tuple[Path, Future[Read]]] = deque()
     readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
@@ -120,3 +125,34 @@ def skipped(files: Iterator[Path], after: Position) -> Iterator[Path]:
             f"{after.last}: is no longer file {after.count:,} of those named, as when the run stopped; start over"
         )
     return files
+
+
+def open_results(
+    path: Path,
+    columns: Columns,
+    model: Model,
+    paths: Sequence[str],
+    *,
+    batch: int,
+    resume: bool,
+    **settings: str | float,
+) -> GrowingTable:
+    """The table of a command's results, which is resumed only with the same model, paths, batch and settings.
+
+    Args:
+        path: The table, CSV or Parquet.
+        columns: The names and formats of its columns.
+        model: From `vitspeech.load`; known by the checksums on its card.
+        paths: The files and folders that the user named.
+        batch: Files per forward pass.
+        resume: Go on with the table of an interrupted command.
+        **settings: The command's name, the device, and what else changes the rows.
+    """
+    named = hashlib.sha256("\0".join(paths).encode(errors="surrogateescape")).hexdigest()
+    sums = {"weights": model.card["sha256"], "model_config": model.card["config_sha256"], "paths": named}
+    return open_table(path, columns, sums | {"batch": batch} | settings, batch=batch, resume=resume)
+
+
+def stopped_at(table: GrowingTable) -> Position | None:
+    """Where the interrupted command stopped that a table is resumed from; `None` at the start."""
+    return Position(table.done, table.last) if table.done else None

@@ -14,7 +14,7 @@ from vitspeech.decoding.unit_runs import Unit, UnitDecoder
 from vitspeech.decoding.vocabulary import Segment
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
-from vitspeech.inference.transcribe import is_transcribing
+from vitspeech.inference.transcript import is_transcribing, wrong_model
 from vitspeech.metrics.word_times import TimedWord, words_of
 from vitspeech.models import SpeechLabeler
 
@@ -86,7 +86,7 @@ class LabelStream:
 
     def __init__(self, model: Model) -> None:
         if not is_labeling(model):
-            raise InputError(f"{type(model.network).__name__} does not label frames; use a SpeechLabeler")
+            raise wrong_model(model, "does not label frames")
         self.stream, self.labels = stream(model), model.labels
         self.delay_samples = self.stream.delay_samples
         first_s, frame_s = frame_times(model.network)

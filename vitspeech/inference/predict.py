@@ -12,10 +12,11 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.reading import IN_PARTS, TooLongError, fit_length, read_clip, walk_audio, warn_of_levels
 from vitspeech.data.images.module import normalize
 from vitspeech.data.images.reading import read_picture, walk_pictures
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 from vitspeech.inference.batches import OnError, Position, run_in_batches
-from vitspeech.inference.pretrained import refuse_pretrained
-from vitspeech.inference.transcribe import FOR_FRAMES, is_transcribing
+from vitspeech.inference.stream import FULL_SCALE
+from vitspeech.inference.transcript import wrong_model
+from vitspeech.models import MaskedSpeechModel
 
 BATCH = 128
 Prediction = tuple[Path, list[tuple[str, float]]]
@@ -56,12 +57,9 @@ def predict(
         InputError: If a file is empty, broken or of another kind and there is no `on_error`, the model is not a
             classifier, `top` is below 1, or the file at the position `after` is another one.
     """
-    if top < 1:
-        raise InputError(f"top={top} is below 1")
-    refuse_pretrained(model.network)
-    if not {"image", "seconds"} & model.preprocessing.keys():
-        other = "`vitspeech transcribe` (vitspeech.transcribe)" if is_transcribing(model) else FOR_FRAMES
-        raise InputError(f"{type(model.network).__name__} does not classify clips; use {other}")
+    check_number("top", top, 1)
+    if isinstance(model.network, MaskedSpeechModel) or not {"image", "seconds"} & model.preprocessing.keys():
+        raise wrong_model(model, "does not classify clips")
     walk, read = readers(model.preprocessing)
     device = next(model.network.parameters()).device
 
@@ -102,5 +100,5 @@ def to_input(files: Sequence[Path], items: Sequence[Tensor], preprocessing: dict
     stacked = torch.stack(list(items))
     if "sample_rate_hz" in preprocessing:
         warn_of_levels(stacked.numpy(), files)
-        return stacked / 32768
+        return stacked / FULL_SCALE
     return normalize(stacked, preprocessing["mean"], preprocessing["std"])

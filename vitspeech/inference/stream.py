@@ -1,8 +1,4 @@
-"""The samples that a stream accepts, in the formats in which libraries deliver them.
-
-Shapes: N samples.
-
-A speech model on audio as it arrives: the same outputs as on the full recording, each as soon as it is final.
+"""A speech model on audio as it arrives: the same outputs as on the full recording, each as soon as it is final.
 
 Shapes: N samples, T tokens, D model width, C classes.
 """
@@ -13,67 +9,16 @@ from torch import Tensor, nn
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
-from vitspeech.inference.pretrained import refuse_pretrained
-from vitspeech.inference.transcribe import is_autoregressive
+from vitspeech.inference.transcript import is_autoregressive
+from vitspeech.models import MaskedSpeechModel
 
 FULL_SCALE = 32768  # of int16
 LOUDEST = 16.0  # 24 dB above full scale; floats beyond it are integers that were not scaled
-
-
-def checked(samples: Tensor | numpy.ndarray) -> Tensor:
-    """Check samples that are int16 or floats within ±1: (N,) -> a tensor of the same numbers (N,).
-
-    Arrays may be read-only, strided and of either byte order. Floats up to ±16 are accepted, since resampling and lossy
-    codecs overshoot.
-
-    Raises:
-        InputError: If the samples are neither int16 nor floats, not one-dimensional, not finite or beyond ±16.
-    """
-    if not isinstance(samples, Tensor):
-        samples = as_tensor(numpy.asarray(samples))
-    if samples.dtype != torch.int16 and not samples.is_floating_point():
-        raise wrong_type(samples.dtype)
-    if samples.ndim != 1:
-        raise InputError(f"samples of shape {tuple(samples.shape)} are not one-dimensional, (N,)")
-    if samples.is_floating_point():
-        check_range(samples)
-    return samples
-
-
-def as_tensor(array: numpy.ndarray) -> Tensor:
-    """An array of int16 or floats as a tensor, copied only if PyTorch can't share its memory."""
-    native = array.dtype.newbyteorder("=")
-    if native.kind == "f":
-        native = min(native, numpy.dtype(numpy.float64), key=lambda dtype: dtype.itemsize)  # no longdouble in PyTorch
-    elif native != numpy.int16:
-        raise wrong_type(array.dtype)
-    return torch.from_numpy(numpy.require(array, native, ["C", "W"]))
-
-
-def check_range(samples: Tensor) -> None:
-    """Raise an InputError unless floats (N,) are finite and within ±LOUDEST."""
-    if not len(samples):
-        return
-    low, high = (extreme.item() for extreme in samples.aminmax())  # NaN if any sample is
-    if low >= -LOUDEST and high <= LOUDEST:
-        return
-    if infinite := int((~samples.isfinite()).sum()):
-        raise InputError(f"{infinite} of {len(samples)} samples are not finite")
-    peak = max(-low, high)
-    raise InputError(f"floats up to {peak:g} are not samples within ±1; divide by full scale, or pass int16")
-
-
-def wrong_type(dtype: object) -> InputError:
-    """The error for samples of another type."""
-    name = str(dtype).removeprefix("torch.")
-    return InputError(f"samples of type {name} are neither int16 nor floats within ±1; convert them first")
-
-
+PART_S = 10.0  # pushes are processed in parts of this many seconds, so that memory does not grow with the push
 STREAMABLE = (
     "use a model with a limited `right` in every block, such as speech-commands-truncated, speech-commands-causal or, "
     "for transcripts, spoken-words-ctc or librispeech-5h-ctc, or for words with start and end, spoken-words-labels"
 )
-PART_S = 10.0  # pushes are processed in parts of this many seconds, so that memory does not grow with the push
 
 
 class AudioStream:
@@ -96,17 +41,20 @@ class AudioStream:
     """
 
     def __init__(self, network: nn.Module) -> None:
-        refuse_pretrained(network)
-        name = type(network).__name__
-        if is_autoregressive(network):
-            raise InputError(f"{name} can't be streamed: its decoder needs the whole recording; {STREAMABLE}")
-        if not all(hasattr(network, part) for part in ("tokens", "encoder", "frame_logits")):
-            raise InputError(f"{name} can't be streamed: it has no encoder of speech tokens")
-        if network.encoder.reach[1] is None:
+        reason = None
+        if isinstance(network, MaskedSpeechModel):
+            reason = "it is pre-trained and outputs no labels or transcripts"
+        elif is_autoregressive(network):
+            reason = f"its decoder needs the whole recording; {STREAMABLE}"
+        elif not all(hasattr(network, part) for part in ("tokens", "encoder", "frame_logits")):
+            reason = "it has no encoder of speech tokens"
+        elif network.encoder.reach[1] is None:
             reason = "its look-ahead is unlimited (`right: null`, bidirectional), so no output is final before the end"
-            raise InputError(f"{name} can't be streamed: {reason}; {STREAMABLE}")
-        if not hasattr(network.encoder, "stream"):
-            raise InputError(f"{name} can't be streamed: {type(network.encoder).__name__} has no method stream")
+            reason = f"{reason}; {STREAMABLE}"
+        elif not hasattr(network.encoder, "stream"):
+            reason = f"{type(network.encoder).__name__} has no method stream"
+        if reason is not None:
+            raise InputError(f"{type(network).__name__} can't be streamed: {reason}")
         self.network, self.tokens = network, network.tokens
         self.encoder = network.encoder.stream()
         self.sample_rate_hz = self.tokens.log_mel.sample_rate_hz
@@ -132,14 +80,14 @@ class AudioStream:
         Raises:
             InputError: If the samples are of another type, not one-dimensional, not finite, or beyond ±16.
         """
-        samples = checked(samples)
+        samples = to_samples(samples)
         logits = [self.push_part(part) for part in samples.split(round(PART_S * self.sample_rate_hz))]
         return logits[0] if len(logits) == 1 else torch.cat(logits)
 
     @torch.inference_mode()
     def flush(self) -> Tensor:
         """End the recording: the remaining logits (T, C). The stream can then be used for another recording."""
-        logits = self.frame_logits(self.encoder.flush(self.no_tokens))
+        logits = self.network.frame_logits(self.encoder.flush(self.no_tokens))[0]
         self.restart()
         return logits
 
@@ -153,11 +101,7 @@ class AudioStream:
         first = count * self.hop_samples  # of the next token
         self.skipped += max(first - waveform.shape[1], 0)
         self.pending = waveform[:, first:].clone()  # a view would keep the whole waveform in memory
-        return self.frame_logits(self.encoder.push(self.tokens(waveform))) if count else self.no_logits
-
-    def frame_logits(self, encoded: Tensor) -> Tensor:
-        """The logits of encoded tokens: (1, T, D) -> (T, C)."""
-        return self.network.frame_logits(encoded)[0]
+        return self.network.frame_logits(self.encoder.push(self.tokens(waveform)))[0] if count else self.no_logits
 
 
 def stream(model: Model | nn.Module) -> AudioStream:
@@ -170,3 +114,37 @@ def stream(model: Model | nn.Module) -> AudioStream:
         InputError: If the model can't be streamed: its look-ahead is unlimited, or it has no attention over speech.
     """
     return AudioStream(model.network if isinstance(model, Model) else model)
+
+
+def why_not_streamed(network: nn.Module) -> str | None:
+    """Why a network can't be streamed, and which model can; `None` if it can."""
+    try:
+        AudioStream(network)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def to_samples(samples: Tensor | numpy.ndarray) -> Tensor:
+    """Samples that are int16 or floats within ±1 as a tensor (N,).
+
+    Arrays may be read-only, strided and of either byte order; they are copied only if PyTorch can't share their memory.
+    Floats up to ±16 are accepted, since resampling and lossy codecs overshoot.
+
+    Raises:
+        InputError: If the samples are neither int16 nor floats, not one-dimensional, not finite or beyond ±16.
+    """
+    if not isinstance(samples, Tensor):
+        array = numpy.asarray(samples)
+        dtype = array.dtype.newbyteorder("=")
+        if dtype.kind == "f":  # PyTorch has no longdouble
+            dtype = min(dtype, numpy.dtype(numpy.float64), key=lambda one: one.itemsize)
+        samples = torch.from_numpy(numpy.require(array, dtype, ["C", "W"]))
+    if samples.ndim != 1 or not (samples.dtype == torch.int16 or samples.is_floating_point()):
+        kind = f"{str(samples.dtype).removeprefix('torch.')} and shape {tuple(samples.shape)}"
+        raise InputError(f"samples of type {kind} are neither int16 nor floats within ±1 of shape (N,)")
+    if samples.is_floating_point() and len(samples):
+        peak = samples.abs().amax().item()
+        if not peak <= LOUDEST:  # true of NaN as well
+            raise InputError(f"floats up to {peak:g} are not samples within ±1; divide by full scale, or pass int16")
+    return samples

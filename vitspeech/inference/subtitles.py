@@ -8,7 +8,7 @@ from html import escape
 
 from vitspeech.decoding.vocabulary import Segment
 from vitspeech.errors import InputError
-from vitspeech.inference.transcribe import Transcript
+from vitspeech.inference.transcript import Transcript
 
 FORMATS = ("srt", "vtt")
 LINE, LINES = 42, 2  # letters of a line and lines of a cue, as is usual for television

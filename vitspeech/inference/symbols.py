@@ -6,7 +6,9 @@ import torch
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
-from vitspeech.inference.transcribe import Search, Transcript, transcribe_batch
+from vitspeech.inference.decode import check_search, transcribe_batch
+from vitspeech.inference.search import Search
+from vitspeech.inference.transcript import Transcript, wrong_model
 
 GREEDY = Search(beam=1)
 MOST_SYMBOLS = 10_000  # of a sequence
@@ -26,7 +28,8 @@ def transcribe_symbols(model: Model, texts: Iterable[str], *, search: Search | N
         InputError: If the model does not take symbols, or a sequence is empty, too long or has another symbol.
     """
     if "symbols" not in model.preprocessing:
-        raise InputError(f"{type(model.network).__name__} does not take symbols; give recordings or images")
+        raise wrong_model(model, "does not take symbols")
+    check_search(model, search)
     sequences = [read_symbols(text, model.preprocessing["symbols"]) for text in texts]
     device, transcripts = next(model.network.parameters()).device, []
     for indices in sequences:
@@ -36,11 +39,7 @@ def transcribe_symbols(model: Model, texts: Iterable[str], *, search: Search | N
 
 
 def read_symbols(text: str, symbols: Sequence[str]) -> list[int]:
-    """The indices of the symbols of a text.
-
-    Raises:
-        InputError: If it has none, too many, or another one.
-    """
+    """The indices of the symbols of a text."""
     parts = list("".join(text.split())) if all(len(symbol) == 1 for symbol in symbols) else text.split()
     if not 1 <= len(parts) <= MOST_SYMBOLS:
         raise InputError(f"a sequence of {len(parts):,} symbols; it must have 1 .. {MOST_SYMBOLS:,}")

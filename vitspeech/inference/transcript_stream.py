@@ -3,8 +3,8 @@
 Shapes: N samples, T tokens, C classes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy
@@ -12,19 +12,12 @@ from torch import Tensor
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.final_units import take_final
-from vitspeech.decoding.paths import Link, links_after, to_hypothesis
+from vitspeech.decoding.paths import Hypothesis, Link, links_after, to_hypothesis
 from vitspeech.decoding.vocabulary import Segment, kind_of, to_text, to_words, word_ranges
-from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
+from vitspeech.inference.search import Search, new_ctc_search
 from vitspeech.inference.stream import stream
-from vitspeech.inference.transcribe import (
-    Search,
-    Transcript,
-    is_transcribing,
-    new_ctc_search,
-    to_segments,
-    to_transcript,
-)
+from vitspeech.inference.transcript import Transcript, is_transcribing, to_segments, to_transcript, wrong_model
 
 HISTORY_S = 300.0  # hypotheses of a beam may differ in; each keeps its units of that time
 
@@ -34,34 +27,24 @@ class TranscriptSoFar:
 
     `kept` and `changed` say what the push changed: `[*units_before[:kept], *changed]` are the units now. The other
     attributes are those of `Transcript`. They are computed when they are read, in time proportional to the length of
-    the transcript. Two are equal if text, units and log-probability are.
+    the transcript. Two are equal if their transcripts are.
 
     Args:
         kept: Number of units that are the same as after the push before.
         changed: The units after those, with their times.
-        last: The last unit of the path.
         log_probability: Natural logarithm, as the search returns it.
-        labels: The model's labels.
-        tokens: The model's tokens, from which times follow.
+        build: Makes the transcript.
     """
 
     def __init__(
-        self,
-        kept: int,
-        changed: tuple[Segment, ...],
-        last: Link | None,
-        log_probability: float,
-        labels: Sequence[str],
-        tokens: SpeechFrontend,
+        self, kept: int, changed: tuple[Segment, ...], log_probability: float, build: Callable[[], Transcript]
     ) -> None:
-        self.kept, self.changed, self.log_probability = kept, changed, log_probability
-        # Paths are immutable, so the transcript can be built after later pushes, too.
-        self.last, self.labels, self.tokens = last, labels, tokens
+        self.kept, self.changed, self.log_probability, self.build = kept, changed, log_probability, build
 
     @cached_property
     def transcript(self) -> Transcript:
         """The transcript so far."""
-        return to_transcript(to_hypothesis(self.last, self.log_probability), self.labels, self.tokens)
+        return self.build()
 
     @property
     def text(self) -> str:
@@ -84,20 +67,24 @@ class TranscriptSoFar:
         return self.transcript.indices
 
     def __repr__(self) -> str:
-        return f"TranscriptSoFar(text={self.text!r}, units={self.units!r}, log_probability={self.log_probability!r})"
+        return f"TranscriptSoFar({self.transcript!r})"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TranscriptSoFar):
-            return NotImplemented
-        return (self.text, self.units, self.log_probability) == (other.text, other.units, other.log_probability)
+        return isinstance(other, TranscriptSoFar) and self.transcript == other.transcript
 
     def __hash__(self) -> int:
-        return hash((self.text, self.units, self.log_probability))
+        return hash(self.transcript)
 
     def __getstate__(self) -> dict[str, Any]:
         """For copy and pickle: the transcript instead of the linked units and the model that it is built from."""
-        names = ("kept", "changed", "log_probability", "transcript")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("kept", "changed", "log_probability", "transcript")}
+
+
+def build_transcript(
+    last: Link | None, log_probability: float, labels: Sequence[str], tokens: SpeechFrontend
+) -> Transcript:
+    """The transcript of the path that ends in `last`. Paths are immutable, so it can be built after later pushes."""
+    return to_transcript(to_hypothesis(last, log_probability), labels, tokens)
 
 
 class TranscriptStream:
@@ -122,8 +109,7 @@ class TranscriptStream:
 
     def __init__(self, model: Model, *, search: Search | None = None) -> None:
         if not is_transcribing(model):
-            name = type(model.network).__name__
-            raise InputError(f"{name} can't transcribe a stream; use a SpeechRecognizer (trained with CTC)")
+            raise wrong_model(model, "can't transcribe a stream")
         self.stream, self.search = stream(model), new_ctc_search(search or Search(), model.labels)
         self.labels, self.tokens, self.delay_samples = model.labels, model.network.tokens, self.stream.delay_samples
 
@@ -132,9 +118,9 @@ class TranscriptStream:
         before = self.search.last
         self.advance(self.stream.push(samples))
         last, log_probability = self.search.last, self.search.log_probability
-        changed = self.segments(before, last)
-        kept = (last.count if last else 0) - len(changed)
-        return TranscriptSoFar(kept, changed, last, log_probability, self.labels, self.tokens)
+        changed = self.segments(links_after(before, last))
+        build = partial(build_transcript, last, log_probability, self.labels, self.tokens)
+        return TranscriptSoFar((last.count if last else 0) - len(changed), changed, log_probability, build)
 
     def restart(self) -> None:
         """Begin a new recording, without a transcript of what was pushed before."""
@@ -148,6 +134,20 @@ class TranscriptStream:
         self.search.restart()
         return result
 
+    def transcript(self, parts: Iterable[Tensor]) -> Transcript:
+        """The transcript of a recording of any length that arrives in parts (N,).
+
+        Memory does not grow with the recording, apart from the transcript. In one longer than five minutes, hypotheses
+        of a beam that differ from the best one more than five minutes back are dropped, which leaves their places in
+        the beam to others.
+        """
+        links, log_probability = [], 0.0
+        for final, _ in self.final_links(parts):
+            links += final
+            log_probability = self.search.log_probability
+        units, spans = tuple(link.unit for link in links), tuple((link.first, link.end) for link in links)
+        return to_transcript(Hypothesis(units, log_probability, spans), self.labels, self.tokens)
+
     def words(self, parts: Iterable[Tensor]) -> Iterator[Segment]:
         """Yield each unit (word, character or piece) of parts (N,) as soon as it is final; see `live` for words.
 
@@ -155,12 +155,8 @@ class TranscriptStream:
         the beam share it, which may be as late as after the words that follow. Call `restart` before another recording
         if you stop before the end.
         """
-        for part in parts:
-            self.advance(self.stream.push(part))
-            yield from self.to_segments(self.take_final())
-        self.advance(self.stream.flush())
-        yield from self.segments(None, self.search.last)
-        self.search.restart()
+        for final, _ in self.final_links(parts):
+            yield from self.segments(final)
 
     def live(self, parts: Iterable[Tensor]) -> Iterator[tuple[tuple[Segment, ...], str]]:
         """For each of the parts (N,), yield the words that became final and the text after them, which may change.
@@ -172,35 +168,30 @@ class TranscriptStream:
         Call `restart` before another recording if you stop before the end.
         """
         pending: list[Link] = []  # final units of a word that is not over
-        for part in parts:
-            self.advance(self.stream.push(part))
-            pending += self.take_final()
-            names = [self.labels[link.unit] for link in pending]
-            ranges = word_ranges(names, self.labels)
-            if kind_of(self.labels) != "words":
+        for final, is_over in self.final_links(parts):
+            pending += final
+            ranges = word_ranges([self.labels[link.unit] for link in pending], self.labels)
+            if kind_of(self.labels) != "words" and not is_over:
                 ranges = [(begin, end) for begin, end in ranges if end < len(pending)]
             count = ranges[-1][1] if ranges else 0
-            words, pending = to_words(self.to_segments(pending[:count]), self.labels), pending[count:]
-            open_units = [*pending, *links_after(None, self.search.last)]
+            words, pending = to_words(self.segments(pending[:count]), self.labels), pending[count:]
+            open_units = [] if is_over else [*pending, *links_after(None, self.search.last)]
             yield words, to_text([self.labels[link.unit] for link in open_units], self.labels)
-        self.advance(self.stream.flush())
-        rest = [*pending, *links_after(None, self.search.last)]
-        yield to_words(self.to_segments(rest), self.labels), ""
-        self.search.restart()
 
-    def take_final(self) -> list[Link]:
-        """Take the units off the search that no later sample can change, in order.
+    def final_links(self, parts: Iterable[Tensor]) -> Iterator[tuple[list[Link], bool]]:
+        """For each of the parts, yield the units that no later sample can change; at the end the others, and `True`.
 
         Hypotheses that differ from the best one further back than HISTORY_S seconds are dropped.
         """
         longest = round(HISTORY_S * self.stream.sample_rate_hz / self.stream.hop_samples)
-        return take_final(self.search, longest=longest)
+        for part in parts:
+            self.advance(self.stream.push(part))
+            yield take_final(self.search, longest=longest), False
+        self.advance(self.stream.flush())
+        yield links_after(None, self.search.last), True
+        self.search.restart()
 
-    def segments(self, before: Link | None, last: Link | None) -> tuple[Segment, ...]:
-        """The units of the path that ends in `last` after those that it shares with the path that ends in `before`."""
-        return self.to_segments(links_after(before, last))
-
-    def to_segments(self, links: Sequence[Link]) -> tuple[Segment, ...]:
+    def segments(self, links: Sequence[Link]) -> tuple[Segment, ...]:
         """Units with their times."""
         names, spans = [self.labels[link.unit] for link in links], [(link.first, link.end) for link in links]
         return to_segments(names, spans, self.tokens)

@@ -21,10 +21,11 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.decoding.vocabulary import WORD_START, kind_of, word_ranges
+from vitspeech.decoding.vocabulary import WORD_START, Segment, kind_of, word_ranges
 from vitspeech.errors import InputError
+from vitspeech.inference.decode import transcribe_batch
 from vitspeech.inference.label_stream import frame_times, is_labeling, words_of_frames
-from vitspeech.inference.transcribe import Search, Segment, transcribe_batch
+from vitspeech.inference.search import Search
 from vitspeech.metrics.word_errors import Alignment, align
 from vitspeech.models import SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 from vitspeech.plots.spectrogram import (

@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from vitspeech.attention import Encoder
 from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
-from vitspeech.inference.transcribe import Search, is_transcribing, transcribe_batch
+from vitspeech.inference.decode import transcribe_batch
+from vitspeech.inference.search import Search
+from vitspeech.inference.transcript import is_transcribing
 from vitspeech.plots.attention import (
     COLOR_BAR_LABEL,
     add_color_bar,

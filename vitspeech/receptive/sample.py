@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.data.images.reading import find_pictures, read_picture
 from vitspeech.data.module import DataModule
 from vitspeech.data.utterances.module import UtteranceData
@@ -70,7 +70,7 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
         raise InputError(f"{audio_names[0]} takes audio and {image_names[0]} takes images; compare models of one kind")
     released = [subject for subject in subjects if subject.model is not None]
     if released:
-        data = card_data(released[0].model, root)
+        data = card_dataset(released[0].model, root)
         data = getattr(data, "source", data)  # the single words of which utterances are composed
         if not isinstance(data, DataModule):
             raise InputError(f"{released[0].name}: its data ({type(data).__name__}) have no images or audio")

@@ -21,7 +21,7 @@ from vitspeech.decoding.keywords import NO_WORDS, Detection
 from vitspeech.decoding.spotting_settings import SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.inference.spotting import WordSpotter
-from vitspeech.inference.transcribe import is_transcribing
+from vitspeech.inference.transcript import is_transcribing
 from vitspeech.spotting.streams import KEYWORDS, SPEECH, MakeStreams, Recording, SaidWord, Stream
 
 TOLERANCE_S = 0.25  # a detection may be this far from its word; pauses are twice as long

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from vitspeech.checkpoint.model import read_mapping
-from vitspeech.checkpoint.release import OF_AUTO, PRECISION, RUN_ONLY, differences, flattened
+from vitspeech.checkpoint.multi_seed import OF_AUTO, PRECISION, RUN_ONLY, differences, flattened
 from vitspeech.errors import InputError, check_seed
 from vitspeech.training.config import config_folder, find_config
 from vitspeech.training.train import PROGRAM, TrainingCLI

@@ -9,7 +9,7 @@ from typing import Any
 
 from vitspeech.checkpoint.model import CARD, read_mapping
 from vitspeech.checkpoint.models_table import NAMES
-from vitspeech.checkpoint.release import test_sum
+from vitspeech.checkpoint.multi_seed import test_sum
 from vitspeech.errors import InputError
 from vitspeech.files import read_json, read_text
 from vitspeech.metrics.intervals import mean_interval

@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from statistics import mean
 
-from vitspeech.checkpoint.release import RUN_ONLY
+from vitspeech.checkpoint.multi_seed import RUN_ONLY
 from vitspeech.command_line import BUG, BUG_STATUS, program
 from vitspeech.sweep.plan import Plan, Run, check_plan
 from vitspeech.sweep.results import FINISHED, NEW, read_result, score_text, state

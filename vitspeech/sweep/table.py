@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vitspeech.checkpoint.release import RUN_ONLY
+from vitspeech.checkpoint.multi_seed import RUN_ONLY
 from vitspeech.files import write_csv, write_json, write_text
 from vitspeech.sweep.figure import draw, draw_lengths, draw_progress
 from vitspeech.sweep.plan import Plan, shipped_name

@@ -18,7 +18,7 @@ from torchmetrics.classification import MulticlassAccuracy
 from vitspeech.errors import InputError
 from vitspeech.evaluation import Report
 from vitspeech.evaluation import masked as masked_prediction
-from vitspeech.inference.transcribe import Search
+from vitspeech.inference.search import Search
 from vitspeech.tasks.task import UtteranceTask, length_groups
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from vitspeech.decoding.autoregressive import greedy
 from vitspeech.errors import InputError, check_fraction
-from vitspeech.inference.transcribe import longest_output
+from vitspeech.inference.decode import longest_output
 from vitspeech.tasks.recognition import Recognition
 from vitspeech.tasks.sharding import is_sharded, processes
 

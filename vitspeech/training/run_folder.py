@@ -30,7 +30,7 @@ from vitspeech import checkpoint
 from vitspeech.checkpoint.hub import PREFIX as HUB
 from vitspeech.checkpoint.leakage import TRAINING_ITEMS, split_checksums
 from vitspeech.checkpoint.model import RUN_FILES
-from vitspeech.checkpoint.release import without_folders
+from vitspeech.checkpoint.multi_seed import without_folders
 from vitspeech.data.module import DataModule
 from vitspeech.data.utterances.word_sequences import own_manifests
 from vitspeech.errors import InputError

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 import torch
 
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.data.utterances.librispeech import LibriSpeech
 from vitspeech.data.utterances.module import CHARACTERS
 from vitspeech.errors import InputError
@@ -67,7 +67,7 @@ def test_the_labels_of_a_model_need_no_training_transcripts(tmp_path):
     arguments = {"train": ["mini"], "test": ["other"], "vocabulary": "training"}
     card = {"data": {"class_path": "vitspeech.LibriSpeech", "init_args": arguments}}
     model = SimpleNamespace(card=card, labels=list(" 'efgilopst"), preprocessing={}, trust=(), folder=tmp_path)
-    data = card_data(model, str(tmp_path))
+    data = card_dataset(model, str(tmp_path))
     with pytest.warns(UserWarning, match="characters that training does not have: 'z'$"):
         test = data.read("test")
     assert data.labels == model.labels and test.units == [data.encode(["go", "oe"])] * 2

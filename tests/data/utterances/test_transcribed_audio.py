@@ -13,7 +13,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from vitspeech.checkpoint.card_dataset import card_data
+from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.model import load
 from vitspeech.data.audio.synthesis import Voice, synthesize
 from vitspeech.data.clips.noise import pink_noise
@@ -533,10 +533,10 @@ def test_a_run_ends_with_a_card_that_comes_out_again(config, run):
     assert metrics["test_set"] == "test" and metrics["utterances"] == 8 and metrics["words"] == 15
     model = load(run)
     assert model.labels == ["go", "left", "stop"]
-    data = card_data(model, str(config.parent))
+    data = card_dataset(model, str(config.parent))
     assert Recognition.evaluate(model.network, data, progress=False).metrics == metrics
     with pytest.raises(ValueError, match="name the folder of the data with --data: TranscribedAudio has no default"):
-        card_data(model, None)
+        card_dataset(model, None)
 
 
 def test_a_run_is_a_function_of_its_seed(config, run, tmp_path):
