@@ -53,7 +53,7 @@ def compare(arguments: Sequence[str] | None = None) -> None:
 
     from vitspeech.receptive.compare import Plan, compare
     from vitspeech.receptive.report.page import write_report
-    from vitspeech.receptive.report.summary import sentences
+    from vitspeech.receptive.report.table import main_results
     from vitspeech.receptive.sample import sample_for
     from vitspeech.receptive.subjects import subjects_named
 
@@ -64,8 +64,8 @@ def compare(arguments: Sequence[str] | None = None) -> None:
     start = time.perf_counter()
     results = compare(subjects, sample, plan, progress=True)
     page = write_report(results, sample, plan, options.output)
+    print(main_results(results))
     for result in results:
-        print(f"{result.subject.name}: {' '.join(sentences(result))}")
         for measure, reason in result.missing.items():
             print(f"{result.subject.name}: no {measure}: {reason}")
     print(f"{page} ({time.perf_counter() - start:.0f} s)")

@@ -8,29 +8,25 @@
     extent(fields[-1].cumulative.uniform)["radius_90"]   # the same of a uniform field, for comparison
     fields[-1].cumulative.theoretical                    # the theoretical receptive field
 
-- `comparison.py` measures several models on the same inputs; `subjects.py` loads them, `sample.py` the inputs.
+- `compare.py` measures several models on the same inputs; `subjects.py` loads them, `sample.py` the inputs.
 - `fields/`: how far can a unit see (theoretical receptive field), and how far does it see (effective receptive field;
   Luo et al. 2016, arXiv:1701.04128)?
-- `reach.py`: how far does a speech network hear back and ahead, in ms?
 - `heads/`: how far does each head attend (attention distance), and which tokens reach the output (attention rollout)?
-- `occlusion/`: how large a part of the input does a model need to keep its accuracy?
-- `estimates.py`: numbers with intervals; `differences.py`: paired differences between models and between states.
+- `occlusion.py`: how large a part of the input does a model need to keep its accuracy?
+- `statistics.py`: numbers with intervals; `differences.py`: paired differences between models and between states.
 - `initialization.py`: how are untrained networks measured whose residual branches start at zero?
-- `examples.py` makes maps for single inputs; `figures/` draws everything; `report/` writes page, table and JSON.
+- `report/` draws all figures and writes page, tables and JSON.
 """
 
-from vitspeech.receptive.fields.effective import effective_fields
-from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
-from vitspeech.receptive.fields.field import Field, LayerFields
+from vitspeech.receptive.fields.effective import LayerFields, effective_fields
+from vitspeech.receptive.fields.field import Field, extent, extent_in_frequency, extent_in_time
+from vitspeech.receptive.fields.layer_numbers import effective_field_ms
 from vitspeech.receptive.fields.layers import Layer
 from vitspeech.receptive.heads.measures import HeadMeasures, head_measures
 from vitspeech.receptive.heads.relevance import relevance, rollout, token_relevance
 from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights
-from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
-from vitspeech.receptive.reach import effective_reach_ms
+from vitspeech.receptive.occlusion import VisibleAccuracy, visible_accuracy
 from vitspeech.receptive.statistics import Estimate
-
-written_out = attention_weights  # the former name
 
 __all__ = [
     "Estimate",
@@ -41,8 +37,8 @@ __all__ = [
     "NotRecomputable",
     "VisibleAccuracy",
     "attention_weights",
+    "effective_field_ms",
     "effective_fields",
-    "effective_reach_ms",
     "extent",
     "extent_in_frequency",
     "extent_in_time",
@@ -51,5 +47,4 @@ __all__ = [
     "rollout",
     "token_relevance",
     "visible_accuracy",
-    "written_out",
 ]

@@ -1,23 +1,26 @@
 """Measures models on the same inputs; the results are the data for the report's figures and tables.
 
-Shapes: B inputs, F log-mel frames, M mel bins.
+Shapes: B inputs, F log-mel frames, M mel bins; K example inputs, R rows, W columns of the source, T tokens.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from tqdm import tqdm
 
 from vitspeech.errors import InputError
-from vitspeech.receptive.examples import Example, make_examples
+from vitspeech.receptive.fields.effective import effective_fields
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers, layer_numbers
-from vitspeech.receptive.fields.layers import infer_layer
+from vitspeech.receptive.fields.layers import Layer, default_layers, infer_layer
 from vitspeech.receptive.heads.measures import HeadMeasures, class_tokens_of, head_measures
+from vitspeech.receptive.heads.relevance import at_head, rollout, token_relevance
+from vitspeech.receptive.heads.weights import attention_weights
 from vitspeech.receptive.initialization import switch_on_branches
-from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
+from vitspeech.receptive.occlusion import VisibleAccuracy, visible_accuracy
 from vitspeech.receptive.sample import Sample
 from vitspeech.receptive.subjects import Subject
 
@@ -37,9 +40,6 @@ class Plan:
         answers: Number of inputs for the accuracy against the visible window.
         factors: Input sizes, relative to the size a model was made for; the report is about the first.
         layers: Names of the layers to measure; `None` measures those of `default_layers`.
-
-    Raises:
-        InputError: If there are fewer than two inputs, or a factor is not above 0 or above 16.
     """
 
     inputs: int = 200
@@ -73,6 +73,22 @@ class State:
     layers: list[LayerNumbers]
     zero_init: str | None = None
     as_initialized: LayerNumbers | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """Maps of one kind for some inputs.
+
+    Args:
+        what: `field`, the square root of the effective receptive field of the central unit of the last layer;
+            `rollout`, attention rollout; or `relevance`, of the predicted label.
+        maps: Relative to the largest value of each map, (K, R, W). `rollout` and `relevance` of audio have one column.
+        labels: The predicted label of each input; `None` if the model predicts none.
+    """
+
+    what: str
+    maps: Tensor
+    labels: list[str] | None
 
 
 @dataclass
@@ -126,9 +142,6 @@ def compare(subjects: Sequence[Subject], sample: Sample, plan: Plan, *, progress
         sample: From `sample_for`.
         plan: The amount of measurement.
         progress: Show a progress bar.
-
-    Raises:
-        InputError: If two models have the same name, a model can't take its first size, or a named layer is missing.
     """
     names = [subject.name for subject in subjects]
     duplicates = sorted({name for name in names if names.count(name) > 1})
@@ -136,12 +149,7 @@ def compare(subjects: Sequence[Subject], sample: Sample, plan: Plan, *, progress
         raise InputError(f"{duplicates[0]} is named twice")
     steps = sum(len(planned_states(subject, plan)) + 2 for subject in subjects)
     with tqdm(total=steps, disable=not progress, leave=False) as bar:
-
-        def start_step(description: str) -> None:
-            bar.set_description(description)
-            bar.refresh()
-
-        return [measure(subject, sample, plan, start_step, bar.update) for subject in subjects]
+        return [measure(subject, sample, plan, bar) for subject in subjects]
 
 
 def planned_states(subject: Subject, plan: Plan) -> list[tuple[bool, float]]:
@@ -151,38 +159,32 @@ def planned_states(subject: Subject, plan: Plan) -> list[tuple[bool, float]]:
     return [*((True, factor) for factor in plan.factors), (False, plan.factors[0])]
 
 
-def measure(
-    subject: Subject,
-    sample: Sample,
-    plan: Plan,
-    start_step: Callable[[str], None],
-    finish_step: Callable[[], object],
-) -> Result:
-    """Measure one model in all states; the callbacks report progress."""
+def measure(subject: Subject, sample: Sample, plan: Plan, bar: tqdm) -> Result:
+    """Measure one model in all states, then its attention and its accuracy in the first of them."""
     raw = sample.first(plan.inputs).raw
     result = Result(subject, 0)
     for trained, factor in planned_states(subject, plan):
         size = factor * subject.size if subject.takes_audio else round(factor * subject.size)
-        description = f"{subject.size_text(size)}, {'trained' if trained else 'untrained'}"
-        start_step(f"{subject.name}: {description}")
+        description = f"{subject.inputs_text(size)}, {'trained' if trained else 'untrained'}"
+        bar.set_description(f"{subject.name}: {description}")
         try:
             brief = bool(result.states)  # only the first state has fields without shortcuts
             state = measure_state(subject, raw, plan.layers, trained=trained, size=size, cumulative_only=brief)
             result.states.append(state)
         except (ValueError, AssertionError, RuntimeError) as error:  # raised by timm networks when they run
+            if isinstance(error, InputError) and not result.states:
+                raise
             if not result.states:
-                if isinstance(error, InputError):
-                    raise
                 raise InputError(f"{subject.name}, {description}: {error}") from error
             result.missing[description] = str(error)
-        finish_step()
+        bar.update()
     if not subject.trained:
         result.missing["weights"] = "no weights available; the figures show the network before training"
 
     size = result.main.size
     network, _ = build_network(subject, subject.inputs(raw, size), size, trained=subject.trained)
     result.parameters = sum(parameter.numel() for parameter in network.parameters())
-    start_step(f"{subject.name}: attention")
+    bar.set_description(f"{subject.name}: attention")
     try:
         inputs = subject.inputs(sample.first(HEADS_INPUTS).raw, size)
         result.heads = measure_heads(network, inputs, result.main, in_time=subject.takes_audio)
@@ -195,14 +197,14 @@ def measure(
     except ValueError as error:
         result.missing["rollout and relevance"] = str(error)
         result.examples = make_examples(subject, network, inputs, layer, attention=False)
-    finish_step()
-    start_step(f"{subject.name}: accuracy against what is visible")
+    bar.update()
+    bar.set_description(f"{subject.name}: accuracy against what is visible")
     if subject.predicts_label and subject.trained:
         result.visible = measure_visible_accuracy(subject, network, sample.first(plan.answers), size)
     else:
         reason = f"{type(network).__name__} gives no single label" if subject.trained else "it is not trained"
         result.missing["accuracy against what is visible"] = reason
-    finish_step()
+    bar.update()
     return result
 
 
@@ -215,7 +217,7 @@ def measure_state(
     if subject.takes_audio and not hasattr(getattr(network, "tokens", None), "log_mel"):
         raise InputError(f"{subject.name}: {type(network).__name__} has no log-mel front end as `tokens`")
     if names is None:
-        layers = subject.layers(network, inputs)
+        layers = default_layers(network, inputs)
     else:
         layers = [infer_layer(network, name, inputs, in_time=subject.takes_audio) for name in names]
     numbers = layer_numbers(network, inputs, layers, subject.source, cumulative_only=cumulative_only)
@@ -233,11 +235,7 @@ def build_network(subject: Subject, inputs: Tensor, size: float, *, trained: boo
 
 
 def measure_heads(network: nn.Module, inputs: Tensor, state: State, *, in_time: bool) -> HeadMeasures:
-    """Measures of the attention heads; the tokens have the positions of the last layer's units.
-
-    Raises:
-        InputError: If there is no attention, its weights can't be recomputed, or its tokens are not the layer's units.
-    """
+    """Measures of the attention heads; the tokens have the positions of the last layer's units."""
     last = state.layers[-1]
     rows, columns = last.fields.grid
     positions = torch.cartesian_prod(torch.arange(rows) * last.stride, torch.arange(columns) * last.stride)
@@ -272,3 +270,41 @@ def logits_from_frames(network: nn.Module, frames: Tensor) -> Tensor:
         return network(frames.new_zeros(len(frames), network.tokens.window_samples))
     finally:
         handle.remove()
+
+
+def make_examples(
+    subject: Subject, network: nn.Module, inputs: Tensor, layer: Layer, *, attention: bool
+) -> list[Example]:
+    """Make maps of all kinds that the model supports.
+
+    Args:
+        subject: The model, for the names of its labels.
+        network: Its network.
+        inputs: The network's input.
+        layer: The last layer measured.
+        attention: Whether its attention weights can be recomputed.
+    """
+    labels = None
+    if subject.predicts_label and subject.labels is not None:
+        with torch.no_grad():
+            labels = [subject.labels[index] for index in network(inputs).argmax(-1)]
+    fields = effective_fields(network, inputs, [layer], source=subject.source, probe_units=1, cumulative_only=True)
+    field = fields[0].cumulative
+    maps = {"field": field.on_source().sqrt()}
+    if attention and subject.predicts_label:
+        with torch.no_grad(), attention_weights(network) as weights:
+            network(inputs)
+        shape = maps["field"].shape[1:]
+        last_rollout = at_head(network, inputs, rollout(weights)[-1])
+        maps["rollout"] = token_map(last_rollout, shape, in_time=subject.takes_audio)
+        maps["relevance"] = token_map(token_relevance(network, inputs), shape, in_time=subject.takes_audio)
+    relative = {what: values / values.amax((1, 2), keepdim=True).clamp(min=1e-30) for what, values in maps.items()}
+    return [Example(what, values.cpu(), labels) for what, values in relative.items()]
+
+
+def token_map(tokens: Tensor, shape: tuple[int, int], *, in_time: bool) -> Tensor:
+    """One value per token as a map: (K, T) -> (K, R, W), or (K, T, 1) over time."""
+    if in_time:
+        return tokens[..., None]
+    side = round(tokens.shape[1] ** 0.5)
+    return F.interpolate(tokens.unflatten(1, (side, side))[:, None], shape, mode="nearest")[:, 0]

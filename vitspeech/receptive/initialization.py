@@ -57,14 +57,15 @@ def estimate_statistics(network: nn.Module, inputs: Tensor) -> None:
         norm.eval().momentum = momentum
 
 
+@torch.no_grad()
 def switch_on_branches(network: nn.Module, inputs: Tensor, source: Layer) -> str | None:
     """Replace the multipliers of residual branches that are (nearly) zero at initialization, in place.
 
     Weights of norms and gains become 1. Weights of convolutions and linear layers are drawn as PyTorch does by default.
-    The statistics of batch norms are then estimated again. Networks without such branches are not changed.
+    The statistics of batch norms are then estimated again.
 
     Args:
-        network: Untrained, in evaluation mode.
+        network: Untrained, in evaluation mode, its parameters without gradients.
         inputs: What it takes (B, …).
         source: Where gradients end: the input, or the log-mel frames.
 
@@ -75,24 +76,20 @@ def switch_on_branches(network: nn.Module, inputs: Tensor, source: Layer) -> str
     if not names:
         return None
     parameters = dict(network.named_parameters())
-    values = {f"{float(parameters[name].detach().abs().max()):.0e}" for name in names}
-    constant = "0" if values == {"0e+00"} else f"at most {max(values, key=float)}"
-    drawn_anew = False
-    generator = torch.Generator().manual_seed(SEED)
-    with torch.no_grad():
-        for name in names:
-            owner = network.get_submodule(name.rpartition(".")[0])
-            if isinstance(owner, (nn.modules.conv._ConvNd, nn.Linear)) and parameters[name] is owner.weight:
-                drawn = torch.empty_like(parameters[name], device="cpu")  # the same on every device
-                parameters[name].copy_(nn.init.kaiming_uniform_(drawn, a=5**0.5, generator=generator))
-                drawn_anew = True
-            else:
-                parameters[name].fill_(1.0)
+    largest = f"{max(float(parameters[name].abs().max()) for name in names):.0e}"
+    change, generator = "set to 1", torch.Generator().manual_seed(SEED)
+    for name in names:
+        owner = network.get_submodule(name.rpartition(".")[0])
+        if isinstance(owner, (nn.modules.conv._ConvNd, nn.Linear)) and parameters[name] is owner.weight:
+            drawn = torch.empty_like(parameters[name], device="cpu")  # the same on every device
+            parameters[name].copy_(nn.init.kaiming_uniform_(drawn, a=5**0.5, generator=generator))
+            change = "default initialization"
+        else:
+            parameters[name].fill_(1.0)
     estimate_statistics(network, inputs)
-    change = "switched on (default initialization)" if drawn_anew else "switched on (set to 1)"
     return (
-        f"residual branches are multiplied by {constant} at initialization ({kinds(network, names)}); "
-        f"measured with them {change}"
+        f"residual branches are multiplied by {'0' if largest == '0e+00' else f'at most {largest}'} at initialization "
+        f"({kinds(network, names)}); measured with them switched on ({change})"
     )
 
 
@@ -110,7 +107,6 @@ def zero_multipliers(network: nn.Module, inputs: Tensor, source: Layer) -> list[
     if every path from the branch to the source passes one of them, and some path from the other input passes none.
     A zero head, which no addition follows, and zero biases are thus unchanged.
     """
-    learnable = [parameter for parameter in network.parameters() if parameter.requires_grad]
     network.requires_grad_(True)
     try:
         with record_outputs(network, [source.name]) as outputs, torch.enable_grad():
@@ -120,8 +116,6 @@ def zero_multipliers(network: nn.Module, inputs: Tensor, source: Layer) -> list[
             origin = node_of(part if source.name == INPUT else outputs[source.name])
     finally:
         network.requires_grad_(False)
-        for parameter in learnable:
-            parameter.requires_grad_(True)
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     order = backward_order(node_of(output), origin)
     data = set(order)
@@ -140,10 +134,7 @@ def zero_multipliers(network: nn.Module, inputs: Tensor, source: Layer) -> list[
 def zero_factor(node: Node, names: dict[int, str], data: set[Node]) -> Tensor | None:
     """The nearly zero parameter by which an operation multiplies its input, if there is one.
 
-    Args:
-        node: The operation.
-        names: Of the network's parameters, by their ids.
-        data: Nodes that depend on the network's input.
+    `names` are those of the network's parameters by their ids, `data` the nodes that depend on the network's input.
     """
     inputs = inputs_of(node)
     slots = next((slots for name, slots in FACTORS.items() if node.name().startswith(name)), ())

@@ -21,7 +21,7 @@ from vitspeech import checkpoint
 from vitspeech.data.images.module import normalize
 from vitspeech.errors import InputError
 from vitspeech.models import MaskedSpeechModel, SpeechTranscriber, TimmModel, ViT
-from vitspeech.receptive.fields.layers import INPUT, Layer, default_layers
+from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.heads.weights import unwrapped
 from vitspeech.receptive.initialization import initialize_from
 
@@ -62,6 +62,11 @@ class Subject:
         return "sample_rate_hz" in self.preprocessing
 
     @property
+    def unit(self) -> str:
+        """The unit of its lengths: px, or ms for audio."""
+        return "ms" if self.takes_audio else "px"
+
+    @property
     def predicts_label(self) -> bool:
         """Whether it predicts a single label per input."""
         return self.model is None or "units" not in self.preprocessing
@@ -91,29 +96,21 @@ class Subject:
             torch.default_generator.manual_seed(SEED)  # leaves those of GPUs as they are
             try:
                 network = self.build_timm(trained, int(size)) if self.model is None else self.rebuild(trained, size)
-            except (ValueError, AssertionError) as error:
-                raise InputError(f"{self.name} can't take {self.size_text(size)}: {error}") from None
-        network = network.eval().requires_grad_(False)
-        if self.model is None and sample is not None:
-            self.smoke_test(network, sample[:1].cpu())
+                network = network.eval().requires_grad_(False)
+                if self.model is None and sample is not None:
+                    network(sample[:1].cpu())  # many networks of timm notice only now that they can't take the size
+            except (ValueError, AssertionError, RuntimeError) as error:
+                raise InputError(f"{self.name} can't take {self.inputs_text(size)}: {error}") from None
         if not trained and sample is not None:
             initialize_from(network, sample.cpu())
         return network.to(self.device)
 
-    @torch.no_grad()
-    def smoke_test(self, network: nn.Module, image: Tensor) -> None:
-        """Run a timm network once: many raise errors about the size of an image (1, 3, N, N) only when they run.
-
-        Raises:
-            InputError: If it can't take the image.
-        """
-        try:
-            network(image)
-        except (RuntimeError, ValueError, AssertionError) as error:  # RuntimeError: torch's, of a kernel's size
-            raise InputError(f"{self.name} can't take {self.size_text(image.shape[-1])}: {error}") from None
-
     def size_text(self, size: float) -> str:
-        """An input size in words."""
+        """An input size with its unit."""
+        return f"{size:g} s" if self.takes_audio else f"{size:g} px"
+
+    def inputs_text(self, size: float) -> str:
+        """Inputs of a size in words."""
         return f"clips of {size:g} s" if self.takes_audio else f"pictures of {size:g} px"
 
     def build_timm(self, trained: bool, size: int) -> nn.Module:
@@ -158,10 +155,6 @@ class Subject:
             raw = F.interpolate(raw.float(), int(size), mode="bicubic", antialias=True).clamp(0, 255)
         return normalize(raw, self.preprocessing["mean"], self.preprocessing["std"]).to(self.device)
 
-    def layers(self, network: nn.Module, inputs: Tensor) -> list[Layer]:
-        """The layers to measure; see `default_layers`."""
-        return default_layers(network, inputs)
-
 
 def subject(name: str, *, size: int | None = None, pretrained: bool = False, trust: Sequence[str] = ()) -> Subject:
     """Load a model by its name on the command line.
@@ -171,24 +164,14 @@ def subject(name: str, *, size: int | None = None, pretrained: bool = False, tru
         size: Image side in px for timm networks; `None` is the size of their pretrained weights.
         pretrained: Whether timm networks are loaded with pretrained weights, which timm downloads if necessary.
         trust: Modules of your own whose classes released models may use; see `vitspeech.load`.
-
-    Raises:
-        FileNotFoundError: If there is no such folder.
-        InputError: If timm has no network with that name, the size is below 1 or above 4096 px, or the model in the
-            folder can't be loaded or takes more than one input.
     """
     if size is not None and not 1 <= size <= LARGEST_SIZE:
         raise InputError(f"size={size} px is not within 1 .. {LARGEST_SIZE}")
     if not name.startswith(TIMM):
         model = checkpoint.load(name, trust=trust)
-        if "symbols" in model.preprocessing:
-            raise InputError(f"{name}: takes symbols; give a model that takes pictures or audio")
-        if isinstance(model.network, SpeechTranscriber):
-            raise InputError(f"{name}: SpeechTranscriber also takes a transcript; give a model that takes audio only")
-        if isinstance(model.network, MaskedSpeechModel):
-            raise InputError(
-                f"{name}: MaskedSpeechModel hides parts of its input; give a model that was trained from it"
-            )
+        if "symbols" in model.preprocessing or isinstance(model.network, SpeechTranscriber | MaskedSpeechModel):
+            kind = type(model.network).__name__
+            raise InputError(f"{name}: {kind} is not a network of pictures or audio alone; compare supports only those")
         takes_audio = "sample_rate_hz" in model.preprocessing
         own_size = model.preprocessing.get("seconds", 1.0) if takes_audio else model.preprocessing["image"]
         labels = None if "units" in model.preprocessing else model.labels
@@ -246,9 +229,6 @@ def interpolate_positions(name: str, table: Tensor, shape: torch.Size, network: 
         table: Its trained values, one of `POSITIONS`; in timm's networks those of class tokens and registers may lead.
         shape: The shape for the other number of tokens.
         network: The network with that number of tokens.
-
-    Raises:
-        InputError: If the parameter does not hold the positions of a square of tokens.
     """
     inner = unwrapped(network)
     prefix = 0 if getattr(inner, "no_embed_class", False) else getattr(inner, "num_prefix_tokens", 0)

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
+from vitspeech.receptive.fields.extent import extent, extent_in_time, measure_image, measure_time, uniform
 
 from vitspeech.receptive.fields.effective import central_units, effective_fields
-from vitspeech.receptive.fields.extent import extent, extent_in_time, measure_image, measure_time, uniform
 from vitspeech.receptive.fields.field import LEAST_COVERAGE, Field
 from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.fields.theoretical import Span

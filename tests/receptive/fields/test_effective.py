@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
+from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
 
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier
 from vitspeech.receptive.fields import effective
 from vitspeech.receptive.fields.effective import effective_fields
-from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
 from vitspeech.receptive.fields.layers import INPUT, Layer
 
 MEL = Layer("tokens.log_mel", "mel")

@@ -9,9 +9,6 @@ from math import inf, nan, sqrt
 
 import pytest
 import torch
-
-from vitspeech.receptive.compare import Plan
-from vitspeech.receptive.differences import difference
 from vitspeech.receptive.fields.extent import (
     extent,
     extent_in_frequency,
@@ -19,6 +16,9 @@ from vitspeech.receptive.fields.extent import (
     measure_time,
     resampled,
 )
+
+from vitspeech.receptive.compare import Plan
+from vitspeech.receptive.differences import difference
 from vitspeech.receptive.fields.field import Field
 from vitspeech.receptive.fields.theoretical import Span
 from vitspeech.receptive.statistics import Estimate

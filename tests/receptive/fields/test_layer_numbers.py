@@ -9,11 +9,11 @@ import pytest
 import torch
 from tiny import ROOT
 from torch import nn
+from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
 
 from vitspeech import checkpoint
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, ViT
-from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
 from vitspeech.receptive.fields.layer_numbers import layer_numbers
 from vitspeech.receptive.fields.layers import INPUT, Layer, default_layers
 

@@ -14,21 +14,21 @@ import pytest
 import torch
 from matplotlib.colors import LogNorm
 from matplotlib.text import Text
-
-from vitspeech.frontends.log_mel import LogMel
-from vitspeech.receptive.compare import Result, State
 from vitspeech.receptive.fields.extent import measure_image, measure_time
-from vitspeech.receptive.fields.field import Field, LayerFields
-from vitspeech.receptive.fields.layer_numbers import LayerNumbers
-from vitspeech.receptive.fields.layers import Layer
-from vitspeech.receptive.fields.theoretical import Span
 from vitspeech.receptive.figures.depth import draw_reach, draw_sides
 from vitspeech.receptive.figures.fields import selected_layers
 from vitspeech.receptive.figures.layout import STATES, WIDTH, finite, shortened, with_styles, wrapped
 from vitspeech.receptive.figures.pictures import draw_fields, image_figures
 from vitspeech.receptive.figures.speech import speech_figures
-from vitspeech.receptive.heads.measures import HeadMeasures
 from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy
+
+from vitspeech.frontends.log_mel import LogMel
+from vitspeech.receptive.compare import Result, State
+from vitspeech.receptive.fields.field import Field, LayerFields
+from vitspeech.receptive.fields.layer_numbers import LayerNumbers
+from vitspeech.receptive.fields.layers import Layer
+from vitspeech.receptive.fields.theoretical import Span
+from vitspeech.receptive.heads.measures import HeadMeasures
 from vitspeech.receptive.statistics import Estimate
 from vitspeech.receptive.subjects import Subject
 

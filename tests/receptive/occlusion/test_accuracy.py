@@ -5,10 +5,10 @@ Shapes: B batch, C channels, R rows, W columns, K classes.
 
 import pytest
 import torch
-
-from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy, visible_accuracy
 from vitspeech.receptive.occlusion.windows import REPLACEMENTS, occlude
+
+from vitspeech.metrics.intervals import wilson_interval
 
 COUNT, CLASSES = 53, 5
 

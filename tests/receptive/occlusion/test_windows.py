@@ -6,7 +6,6 @@ Shapes: B batch, C channels, R rows, W columns: different primes.
 import pytest
 import torch
 from torchvision.transforms.v2.functional import gaussian_blur
-
 from vitspeech.receptive.occlusion.windows import REPLACEMENTS, WindowedInputs, occlude
 
 B, C = 3, 2

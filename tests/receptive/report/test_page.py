@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
+from vitspeech.receptive.figures.examples import unit_times_ms
+from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy
 
 from vitspeech.receptive.compare import Plan, compare
 from vitspeech.receptive.differences import MIXED, MODELS, SIZE, TRAINING, difference, pairs
-from vitspeech.receptive.figures.examples import unit_times_ms
-from vitspeech.receptive.occlusion.accuracy import VisibleAccuracy
 from vitspeech.receptive.report import summary
 from vitspeech.receptive.report.page import write_report
 from vitspeech.receptive.report.table import COLUMNS, as_json, differences_json, unit_of

@@ -1,9 +1,4 @@
-"""Which units of a layer are measured: a symmetric set whose centers lie in the middle half of the source.
-
-The set is chosen by the units' centers in the source, not by their numbers: pooling that drops a row at the end leaves
-grids whose middle is up to half a stride away from the middle of the image.
-
-The effective receptive field (ERF): how strongly each position of the input affects a unit, for any network.
+"""The effective receptive field (ERF): how strongly each position of the input affects a unit, for any network.
 
 J(δ) = E[(∂(v · F[p]) / ∂x[p + δ])²], the mean over units p in the middle of layer F and over random vectors v of ±1
 over the layer's channels. Because E[v vᵀ] is the identity, J is an unbiased estimate of the squared norm of the
@@ -14,13 +9,17 @@ is involved.
 Not every unit can see every offset: p + δ may lie outside the source. The mean at δ is therefore over the units that
 can see δ, so that the border does not make fields look narrow. J is kept for each input; `Field.mean` normalizes each
 input's J to sum 1 before it averages. It tells where the gradient energy of an average input lies, and no input counts
-more than another because its gradients are large. `extent.py` computes the size of a field.
+more than another because its gradients are large. `field.py` computes the size of a field.
+
+The units are a symmetric set whose centers lie in the middle half of the source. It is chosen by the units' centers in
+the source, not by their numbers: pooling that drops a row at the end leaves grids whose middle is up to half a stride
+away from the middle of the image.
 
 Shapes: B inputs, R rows, W columns of the source; I, J rows and columns of a re-centered field.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import floor, inf
 
@@ -28,54 +27,39 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError
-from vitspeech.receptive.fields.field import Field, LayerFields, merge_batches
-from vitspeech.receptive.fields.graph import CutShortcuts, residual_shortcuts
+from vitspeech.receptive.fields.field import Field
+from vitspeech.receptive.fields.graph import cut_shortcuts, residual_shortcuts
 from vitspeech.receptive.fields.layers import INPUT, Layer, record_outputs
 from vitspeech.receptive.fields.theoretical import GraphReader, Span, Spans, read_graph
 
-
-def central_units(
-    centers: Sequence[Sequence[float]], sizes: Sequence[int], units: int, *, in_time: bool = False
-) -> list[tuple[int, int]]:
-    """Units as (row, column), symmetric about the middle of the units in the middle half of the source.
-
-    They include the outermost units of the middle half, so that the offsets that they see reach far to every side. If
-    the middle half has an even number of rows or columns of units, an even number of them is taken, so there may be
-    fewer units than asked for. A single unit is the one nearest to the middle.
-
-    Args:
-        centers: Of the rows and of the columns of units, in positions of the source.
-        sizes: Rows and columns of the source.
-        units: Highest number of units.
-        in_time: Whether the layer has one column and rows are times.
-    """
-    counts = (units, 1) if in_time else (max(floor(units**0.5), 1),) * 2
-    rows, columns = map(symmetric, centers, sizes, counts)
-    return [(row, column) for row in rows for column in columns]
-
-
-def symmetric(centers: Sequence[float], size: int, count: int) -> list[int]:
-    """At most `count` positions along one axis, symmetric within those in the middle half; at least one.
-
-    Args:
-        centers: Increasing, in positions of the source.
-        size: Length of the source.
-        count: Highest number of positions.
-    """
-    middle = (size - 1) / 2
-    inside = [place for place, center in enumerate(centers) if abs(center - middle) <= size / 4 + 1e-6]
-    if count == 1 or len(inside) < 2:
-        return [min(range(len(centers)), key=lambda place: (round(abs(centers[place] - middle), 6), -place))]
-    last = len(inside) - 1
-    if last < count:
-        return inside
-    steps = [floor(number * last / (count - 1) + 0.5) for number in range(count // 2)]
-    between = [last // 2] if count % 2 and last % 2 == 0 else []
-    return [inside[step] for step in [*steps, *between, *(last - step for step in reversed(steps))]]
-
-
-UNITS = 4  # measured in each layer: 2 × 2 of an image, 4 times of audio
+PROBE_UNITS = 4  # measured in each layer: 2 × 2 of an image, 4 times of audio
 BATCH = 32
+
+
+@dataclass(frozen=True)
+class LayerFields:
+    """The fields of one layer in the source, and in the layer measured before it (the *mixing distance*).
+
+    Args:
+        layer: The layer.
+        grid: Its rows and columns of units.
+        stride: Positions of the source between neighboring units.
+        cumulative: The field in the source.
+        cumulative_cut: The same without residual shortcuts; `None` if there are none, no gradient is left, or it was
+            not measured.
+        block: The field in the layer before, in positions of that layer; `None` if not measured.
+        block_cut: The same without residual shortcuts.
+        block_stride: Positions of the source between neighboring units of the layer before.
+    """
+
+    layer: Layer
+    grid: tuple[int, int]
+    stride: float
+    cumulative: Field
+    cumulative_cut: Field | None
+    block: Field | None
+    block_cut: Field | None
+    block_stride: float
 
 
 def effective_fields(
@@ -84,12 +68,11 @@ def effective_fields(
     layers: Sequence[Layer],
     *,
     source: Layer | None = None,
-    units: int = UNITS,
+    probe_units: int = PROBE_UNITS,
     probes: int = 1,
     cumulative_only: bool = False,
     last_cut_only: bool = False,
     seed: int = 0,
-    progress: Callable[[], None] | None = None,
 ) -> list[LayerFields]:
     """The effective receptive fields of layers, given in the order in which the network runs them.
 
@@ -98,12 +81,11 @@ def effective_fields(
         inputs: The network's input (B, …); the estimate improves with their number.
         layers: Any modules whose outputs fit a grid.
         source: The layer with respect to which gradients are taken; `None` is the input, an image (B, C, N, N).
-        units: Highest number of units measured in each layer; see `units.py`.
+        probe_units: Highest number of units measured in each layer.
         probes: Number of random ±1 vectors per input and unit.
         cumulative_only: Measure only the field in the source with shortcuts, which takes half the time.
         last_cut_only: Measure the field in the source without shortcuts for the last layer only.
         seed: Of the probes.
-        progress: Called after each layer of each batch.
 
     Raises:
         InputError: If there are fewer than two inputs, a layer is missing or does not fit a grid, or a layer does not
@@ -112,8 +94,6 @@ def effective_fields(
     source = Layer(INPUT) if source is None else source
     if len(inputs) < 2:
         raise InputError(f"{len(inputs)} input: an estimate with an interval needs at least 2")
-    if units < 1 or probes < 1:
-        raise InputError(f"units={units} or probes={probes} is below 1")
     generator = torch.Generator().manual_seed(seed)
     chain = [source, *layers]
     batches: list[list[list[Field | None]]] = [[] for _ in layers]
@@ -132,7 +112,7 @@ def effective_fields(
                 network(batch)
         for number, layer in enumerate(layers):
             probe = Probe(reader, outputs, layer, [], probes, generator)
-            probe.units = probe.central_units(source, units)
+            probe.probe_units = probe.central_units(source, probe_units)
             if len(grids) <= number:
                 strides.append(probe.stride(source))
                 grids.append(tuple(layer.grid(outputs[layer.name]).shape[2:]))
@@ -142,8 +122,6 @@ def effective_fields(
                     fields[1] = probe.field(source, True)
                 fields[2:] = fields[:2] if number == 0 else [probe.field(chain[number], cut) for cut in (False, True)]
             batches[number].append(fields)
-            if progress:
-                progress()
     result = []
     for number, layer in enumerate(layers):
         cumulative, cumulative_cut, block, block_cut = map(merge_batches, zip(*batches[number], strict=True))
@@ -179,7 +157,7 @@ class Probe:
     reader: GraphReader
     outputs: dict[str, Tensor]
     layer: Layer
-    units: list[tuple[int, int]]
+    probe_units: list[tuple[int, int]]
     probes: int
     generator: torch.Generator
 
@@ -190,15 +168,15 @@ class Probe:
         if cut and not shortcuts:
             return None
         grid = self.layer.grid(output)
-        found = [self.read(origin, unit) for unit in self.units]
-        spans = [one or self.everything(origin, unit) for one, unit in zip(found, self.units, strict=True)]
+        found = [self.read(origin, unit) for unit in self.probe_units]
+        spans = [one or self.everything(origin, unit) for one, unit in zip(found, self.probe_units, strict=True)]
         shape = origin.grid(source).shape[2:]
         recentered = [True, not (origin.in_time and shape[1] > 1)]
         sides = [2 * size - 1 if moves else size for size, moves in zip(shape, recentered, strict=True)]
         canvas, seen = torch.zeros(len(grid), *sides), torch.zeros(*sides)
         base, total, outside = tuple(span.center for span in spans[0]), 0.0, 0.0
-        with CutShortcuts(shortcuts) if cut else nullcontext():
-            for unit, field in zip(self.units, spans, strict=True):
+        with cut_shortcuts(shortcuts):
+            for unit, field in zip(self.probe_units, spans, strict=True):
                 place = (slice(None), *map(shifted, field, base, shape, recentered))
                 seen[place[1:]] += self.probes
                 for _ in range(self.probes):
@@ -219,9 +197,9 @@ class Probe:
             for side, size, center, moves in zip(sides, shape, base, recentered, strict=True)
         )
         relative = tuple(Span(span.low - span.center, span.high - span.center, 0) for span in spans[0])
-        coverage = seen / (len(self.units) * self.probes)
+        coverage = seen / (len(self.probe_units) * self.probes)
         outside = outside / max(total, 1e-300)
-        field = Field(canvas, coverage, rows, columns, relative, self.units, base, outside, unread=None in found)
+        field = Field(canvas, coverage, rows, columns, relative, self.probe_units, base, outside, unread=None in found)
         return replace(field, energy=canvas / seen.clamp(min=1) * field.counted)
 
     def shapes(self, origin: Layer) -> tuple[torch.Size, torch.Size]:
@@ -255,8 +233,8 @@ class Probe:
         """The unit's theoretical field in `origin`; where the graph can't be read, everything."""
         return self.read(origin, unit) or self.everything(origin, unit)
 
-    def central_units(self, origin: Layer, units: int) -> list[tuple[int, int]]:
-        """At most `units` units whose centers lie in the middle half of `origin`; see `units.py`."""
+    def central_units(self, origin: Layer, count: int) -> list[tuple[int, int]]:
+        """At most `count` units whose centers lie in the middle half of `origin`."""
         shape = self.layer.grid(self.outputs[self.layer.name]).shape[2:]
         first, second = (self.spans(origin, (number, number)) for number in (0, 1))
         centers = [
@@ -264,11 +242,51 @@ class Probe:
             for low, high, size in zip(first, second, shape, strict=True)
         ]
         sizes = origin.grid(self.outputs[origin.name]).shape[2:]
-        return central_units(centers, sizes, units, in_time=shape[1] == 1)
+        return central_units(centers, sizes, count, in_time=shape[1] == 1)
 
     def stride(self, origin: Layer) -> float:
         """Positions of `origin` between neighboring units, along the rows."""
         return self.spans(origin, (1, 0))[0].center - self.spans(origin, (0, 0))[0].center
+
+
+def central_units(
+    centers: Sequence[Sequence[float]], sizes: Sequence[int], count: int, *, in_time: bool = False
+) -> list[tuple[int, int]]:
+    """Units as (row, column), symmetric about the middle of the units in the middle half of the source.
+
+    They include the outermost units of the middle half, so that the offsets that they see reach far to every side. If
+    the middle half has an even number of rows or columns of units, an even number of them is taken, so there may be
+    fewer units than asked for. A single unit is the one nearest to the middle.
+
+    Args:
+        centers: Of the rows and of the columns of units, in positions of the source.
+        sizes: Rows and columns of the source.
+        count: Highest number of units.
+        in_time: Whether the layer has one column and rows are times.
+    """
+    counts = (count, 1) if in_time else (max(floor(count**0.5), 1),) * 2
+    rows, columns = map(symmetric, centers, sizes, counts)
+    return [(row, column) for row in rows for column in columns]
+
+
+def symmetric(centers: Sequence[float], size: int, count: int) -> list[int]:
+    """At most `count` positions along one axis, symmetric within those in the middle half; at least one.
+
+    Args:
+        centers: Increasing, in positions of the source.
+        size: Length of the source.
+        count: Highest number of positions.
+    """
+    middle = (size - 1) / 2
+    inside = [place for place, center in enumerate(centers) if abs(center - middle) <= size / 4 + 1e-6]
+    if count == 1 or len(inside) < 2:
+        return [min(range(len(centers)), key=lambda place: (round(abs(centers[place] - middle), 6), -place))]
+    last = len(inside) - 1
+    if last < count:
+        return inside
+    steps = [floor(number * last / (count - 1) + 0.5) for number in range(count // 2)]
+    between = [last // 2] if count % 2 and last % 2 == 0 else []
+    return [inside[step] for step in [*steps, *between, *(last - step for step in reversed(steps))]]
 
 
 def shifted(span: Span, base: float, size: int, recentered: bool) -> slice:
@@ -292,3 +310,13 @@ def inside(energy: Tensor, spans: Spans) -> Tensor:
         for span, size in zip(spans, energy.shape[1:], strict=True)
     )
     return energy[:, rows, columns]
+
+
+def merge_batches(fields: Sequence[Field | None]) -> Field | None:
+    """The fields of several batches joined into one."""
+    if None in fields:
+        return None
+    energy = torch.cat([field.energy for field in fields])
+    total = float(energy.sum())
+    outside = sum(field.outside * float(field.energy.sum()) for field in fields) / max(total, 1e-300)
+    return replace(fields[0], energy=energy, outside=outside)

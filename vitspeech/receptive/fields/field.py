@@ -1,17 +1,28 @@
-"""A measured field: the energy at each offset from the unit, and how many of the units could see that offset.
+"""A measured field, and its size as numbers with bootstrap confidence intervals.
 
-Shapes: B inputs, R rows, W columns of the source; I, J rows and columns of a re-centered field.
+A field is a distribution p(δ) of energy over offsets δ from its unit: each input's J is normalized to sum 1 over the
+offsets that count, and p is the mean over inputs. All numbers depend on p alone, so they do not change when a layer's
+output is scaled, and no input dominates them. The 95 % intervals are bootstrapped over inputs, see `statistics.py`.
+Resamples repeat inputs and are therefore more concentrated: intervals of `effective_*` are biased low by a few per
+mille and may exclude the number itself where it hardly varies.
+
+No offset beyond the source can be measured, so every number has a largest value. Compare each with the number of a
+uniform field (`Field.uniform`): a field of 1 at every position of the source, under the same measure.
+
+Shapes: B inputs, R rows, W columns of the source; I, J rows and columns of a re-centered field; K distributions (for
+intervals the first is the inputs themselves), P positions of the field.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+import numpy
 import torch
 from torch import Tensor
 
-from vitspeech.errors import InputError
-from vitspeech.receptive.fields.layers import Layer
 from vitspeech.receptive.fields.theoretical import Spans
+from vitspeech.receptive.statistics import Numbers, distinct_resamples, estimate
 
 ROUNDING = 1e-4  # fraction of the energy that may lie outside of the theoretical field
 # Fewer pairs of unit and probe see a far offset, so its energy is noisier: at a sixteenth its standard error is four
@@ -19,6 +30,9 @@ ROUNDING = 1e-4  # fraction of the energy that may lie outside of the theoretica
 # offsets that hardly any unit sees are left out.
 LEAST_COVERAGE = 1 / 16
 TOLERANCE = 1e-3  # in positions: for offsets that were converted from ms
+
+FRACTIONS = (0.2, 0.3, 0.5, 0.9, 0.99)
+CELLS = 1_000_000  # of resampled distributions measured at a time
 
 Window = tuple[tuple[float, float], tuple[float, float]]
 
@@ -35,7 +49,7 @@ class Field:
         rows: Offset of each row from the unit's center; positive is below, for audio later (I,).
         columns: Offset of each column; for audio, the index of the mel bin (J,).
         theoretical: The theoretical field relative to the unit's center, including padding.
-        units: The measured units as (row, column) of the layer.
+        probe_units: The measured units as (row, column) of the layer.
         center: Row and column of the source at the center of the first unit.
         outside: Fraction of the energy outside the theoretical field; zero up to rounding if that field is right.
         unread: Whether the graph could not be read, so that `theoretical` is everything.
@@ -46,7 +60,7 @@ class Field:
     rows: Tensor
     columns: Tensor
     theoretical: Spans
-    units: list[tuple[int, int]]
+    probe_units: list[tuple[int, int]]
     center: tuple[float, float]
     outside: float
     unread: bool = False
@@ -98,47 +112,193 @@ class Field:
         return replace(self, energy=self.energy * inside, coverage=self.coverage * inside)
 
     def on_source(self) -> Tensor:
-        """The energy at its position in each input, if a single unit was measured: (B, R, W).
-
-        Raises:
-            InputError: If several units were measured, whose fields are averaged.
-        """
-        if len(self.units) > 1:
-            raise InputError(f"the fields of {len(self.units)} units are averaged; measure one")
+        """The energy at its position in each input, if a single unit was measured: (B, R, W)."""
         return self.energy[:, self.counted.any(1)][:, :, self.counted.any(0)]
 
 
-@dataclass(frozen=True)
-class LayerFields:
-    """The fields of one layer in the source, and in the layer measured before it (the *mixing distance*).
+Measure = Callable[[Field, Tensor], dict[str, Tensor]]  # of distributions (K, P) over a field's offsets: (K,) each
+
+
+def estimates(field: Field, measure: Measure) -> Numbers:
+    """Every number with its interval."""
+    return {name: estimate(values) for name, values in resampled(field, measure).items()}
+
+
+def uniform(field: Field, measure: Measure) -> dict[str, float]:
+    """The numbers of a field that is 1 at every position of the source, with the same units and coverage."""
+    p = field.uniform.shares[:1].flatten(1)
+    return {name: float(values) for name, values in measure(field, p).items()}
+
+
+def resampled(field: Field, measure: Measure) -> dict[str, Tensor]:
+    """Every number for the inputs themselves and for each bootstrap resample: (K,)."""
+    shares = field.shares.flatten(1)
+    distinct, places = distinct_resamples(len(shares))
+    parts = []
+    for weights in distinct.split(max(CELLS // shares.shape[1], 1)):
+        p = weights @ shares
+        # A resample may hold nothing but inputs without a gradient; it then counts as the inputs themselves.
+        p = torch.where(p.any(1, keepdim=True), p, shares.sum(0))
+        parts.append(measure(field, p / p.sum(1, keepdim=True)))
+    return {name: torch.cat([part[name] for part in parts])[places] for name in parts[0]}
+
+
+def extent(field: Field, *, cell: float = 1.0, own: float = 1.0) -> Numbers:
+    """The size of a field in an image.
+
+    - `side_T` for T in 20, 30, 50, 90, 99: side in px of the smallest centered square that contains T % of the energy,
+      interpolated linearly between the squares that end with a row of cells.
+    - `radius_50`, `radius_90`: radius in px of the disc that contains 50 or 90 %, measured between cell centers; 0 if
+      the unit depends on its own position only.
+    - `width`: four standard deviations in px, the quadratic mean of rows and columns; 1.15 s for a uniform square of
+      side s.
+    - `anisotropy`: ratio of the longer to the shorter axis of the ellipse with the field's second moments; 1 is round.
+    - `effective_pixels`: (Σp)² / Σp², in px: the area of a uniform field that is equally concentrated.
+    - `own_share`: fraction of the energy within the unit's own cell, in whole positions around its center.
+    - `of_theoretical`: `width` divided by the side of the theoretical field, or of the image if that is smaller; left
+      out where the theoretical field is not known.
 
     Args:
-        layer: The layer.
-        grid: Its rows and columns of units.
-        stride: Positions of the source between neighboring units.
-        cumulative: The field in the source.
-        cumulative_cut: The same without residual shortcuts; `None` if there are none, no gradient is left, or it was
-            not measured.
-        block: The field in the layer before, in positions of that layer; `None` if not measured.
-        block_cut: The same without residual shortcuts.
-        block_stride: Positions of the source between neighboring units of the layer before.
+        field: From `effective_fields`.
+        cell: Side in px of a position of the field.
+        own: Side of the unit's own cell, in positions of the field.
     """
-
-    layer: Layer
-    grid: tuple[int, int]
-    stride: float
-    cumulative: Field
-    cumulative_cut: Field | None
-    block: Field | None
-    block_cut: Field | None
-    block_stride: float
+    return estimates(field, partial(measure_image, cell=cell, own=own))
 
 
-def merge_batches(fields: Sequence[Field | None]) -> Field | None:
-    """The fields of several batches joined into one."""
-    if None in fields:
-        return None
-    energy = torch.cat([field.energy for field in fields])
-    total = float(energy.sum())
-    outside = sum(field.outside * float(field.energy.sum()) for field in fields) / max(total, 1e-300)
-    return replace(fields[0], energy=energy, outside=outside)
+def measure_image(field: Field, p: Tensor, *, cell: float, own: float) -> dict[str, Tensor]:
+    """The numbers of `extent` for distributions over the offsets of a field: (K, P) -> (K,) each."""
+    down, across = (offset.flatten() for offset in grid_of(field))
+    square, disc = torch.maximum(down.abs(), across.abs()), torch.hypot(down, across)
+    sides, radii = quantiles(p, 2 * square + 1, FRACTIONS, start=0.0), quantiles(p, disc, (0.5, 0.9))
+    numbers = {f"side_{100 * part:.0f}": cell * side for part, side in zip(FRACTIONS, sides, strict=True)}
+    numbers |= {f"radius_{part}": cell * radius for part, radius in zip((50, 90), radii, strict=True)}
+    moments = second_moments(p, down, across)
+    width = 4 * ((moments[0] + moments[1]) / 2).sqrt()
+    numbers["width"] = cell * width
+    numbers["anisotropy"] = anisotropy(*moments)
+    numbers["effective_pixels"] = cell**2 * effective_number(p)
+    numbers["own_share"] = p[:, 2 * square + 1 <= own + 1e-6].sum(1) if own >= 1 else p[:, square < 1].sum(1)
+    if field.known:
+        numbers["of_theoretical"] = width / max(min(span.size, field.size) for span in field.theoretical)
+    return numbers
+
+
+def extent_in_time(field: Field, *, cell_ms: float) -> Numbers:
+    """The size of a field in time.
+
+    - `span_T`: length in ms of the smallest centered interval that contains T % of the energy, interpolated as
+      `side_T`.
+    - `back_50`, `back_90`, `ahead_50`, `ahead_90`: 50 or 90 % of the energy before (after) the unit's own time lies
+      within that many ms; the unit's own time counts as part of both.
+    - `ahead_share`: energy after the unit's time divided by the energy before and after it.
+    - `width`: four standard deviations in ms.
+    - `effective_ms`: (Σp)² / Σp² in ms, as `effective_pixels`.
+    - `of_theoretical`: `width` divided by the length of the theoretical field, or of the recording if that is shorter;
+      left out where the theoretical field is not known.
+
+    Args:
+        field: Over log-mel frames (rows) and mel bins (columns), or over tokens.
+        cell_ms: Between neighboring rows.
+    """
+    return estimates(field, partial(measure_time, cell_ms=cell_ms))
+
+
+def measure_time(field: Field, p: Tensor, *, cell_ms: float) -> dict[str, Tensor]:
+    """The numbers of `extent_in_time` for distributions over the offsets of a field: (K, P) -> (K,) each."""
+    p = p.unflatten(1, (len(field.rows), -1)).sum(2)
+    offset = field.rows.double()
+    distance = 2 * offset.abs() + 1
+    spans = quantiles(p, distance, FRACTIONS, start=0.0)
+    numbers = {f"span_{100 * part:.0f}": cell_ms * span for part, span in zip(FRACTIONS, spans, strict=True)}
+    before, after = offset < 0.5, offset > -0.5  # offsets within half a cell belong to the unit's own time
+    for name, side in (("back", before), ("ahead", after)):
+        p_side = p[:, side] / p[:, side].sum(1, keepdim=True)
+        for part, length in zip((50, 90), quantiles(p_side, offset[side].abs(), (0.5, 0.9)), strict=True):
+            numbers[f"{name}_{part}"] = cell_ms * length
+    past, future = p[:, offset < -0.5].sum(1), p[:, offset > 0.5].sum(1)
+    numbers["ahead_share"] = torch.where(past + future > 0, future / (past + future), 0.5)
+    mean = p @ offset
+    width = 4 * (p @ offset.square() - mean.square()).clamp(min=0).sqrt()
+    numbers["width"], numbers["effective_ms"] = cell_ms * width, cell_ms * effective_number(p)
+    if field.known:
+        numbers["of_theoretical"] = width / min(field.theoretical[0].size, field.size)
+    return numbers
+
+
+def extent_in_frequency(field: Field, centers_hz: Tensor) -> Numbers:
+    """The extent of a field in frequency.
+
+    - `effective_bins`: (Σp)² / Σp² over mel bins.
+    - `low_hz`, `high_hz`: 5 % of the energy lies below and 5 % above; a bin's energy is spread evenly up to the
+      midpoints between its center and its neighbors'.
+
+    Args:
+        field: Its columns are mel bins.
+        centers_hz: Center frequencies of the bins (J,).
+    """
+    return estimates(field, partial(measure_frequency, centers_hz=centers_hz))
+
+
+def measure_frequency(field: Field, p: Tensor, *, centers_hz: Tensor) -> dict[str, Tensor]:
+    """The numbers of `extent_in_frequency` for distributions over the offsets of a field: (K, P) -> (K,) each."""
+    p = p.unflatten(1, (len(field.rows), -1)).sum(1)
+    bins, centers = numpy.arange(len(centers_hz)), centers_hz.double().cpu().numpy()
+    has_lines = numpy.isfinite(centers)  # a filter without an FFT bin has no center of its own
+    centers = torch.from_numpy(numpy.interp(bins, bins[has_lines], centers[has_lines]))
+    midpoints = (centers[1:] + centers[:-1]) / 2
+    lowest, highest = (2 * centers[0] - midpoints[0]).clamp(min=0), 2 * centers[-1] - midpoints[-1]
+    upper_edges = torch.cat((midpoints, highest[None]))
+    numbers = {"effective_bins": effective_number(p)}
+    numbers["low_hz"], numbers["high_hz"] = quantiles(p, upper_edges, (0.05, 0.95), start=float(lowest))
+    return numbers
+
+
+def grid_of(field: Field) -> list[Tensor]:
+    """The offsets of all positions from the unit, down and across: (I, J) each."""
+    return torch.meshgrid(field.rows.double(), field.columns.double(), indexing="ij")
+
+
+def quantiles(p: Tensor, distance: Tensor, parts: Sequence[float], start: float | None = None) -> Iterator[Tensor]:
+    """The distances within which fractions of the energy lie, interpolated between distances that occur.
+
+    Args:
+        p: Distributions over positions, sum 1.
+        distance: Of each position (P,).
+        parts: The fractions, within 0 .. 1.
+        start: The distance of the fraction 0. `None` is the smallest distance, whose energy then all lies there.
+
+    Shape:
+        p (K, P) -> (K,) for each fraction
+    """
+    distances, index = distance.round(decimals=6).unique(return_inverse=True)
+    summed = torch.zeros(len(distances), len(p), dtype=p.dtype).index_add_(0, index, p.T.contiguous()).cumsum(0).T
+    if start is not None:
+        distances = torch.cat((distances.new_tensor([start]), distances))
+        summed = torch.cat((summed.new_zeros(len(summed), 1), summed), dim=1)
+    for part in parts:
+        after = (summed < part - 1e-12).sum(1).clamp(max=len(distances) - 1)
+        before = (after - 1).clamp(min=0)
+        low, high = (summed.gather(1, indices[:, None])[:, 0] for indices in (before, after))
+        ratio = torch.where(high > low, (part - low) / (high - low), 0.0).clamp(0, 1)
+        yield torch.where(after > 0, distances[before].lerp(distances[after], ratio), distances[0])
+
+
+def second_moments(p: Tensor, down: Tensor, across: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Variances along rows and columns, and their covariance, around the field's mean: (K,) each."""
+    mean_down, mean_across = p @ down, p @ across
+    rows = (p @ down.square() - mean_down.square()).clamp(min=0)
+    columns = (p @ across.square() - mean_across.square()).clamp(min=0)
+    return rows, columns, p @ (down * across) - mean_down * mean_across
+
+
+def anisotropy(rows: Tensor, columns: Tensor, both: Tensor) -> Tensor:
+    """Ratio of the longer to the shorter axis of the ellipse: 1 for a single position, very large for a line."""
+    mean, gap = (rows + columns) / 2, (((rows - columns) / 2).square() + both.square()).sqrt()
+    long, short = mean + gap, (mean - gap).clamp(min=0)
+    return torch.where(long > 1e-9, (long / short.clamp(min=1e-12)).sqrt(), 1.0)
+
+
+def effective_number(p: Tensor) -> Tensor:
+    """(Σp)² / Σp²: 1 if all energy is at one position, the number of positions if it is uniform."""
+    return 1 / p.square().sum(1)

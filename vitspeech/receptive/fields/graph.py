@@ -5,7 +5,8 @@ modules are part of the graph.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from torch import Tensor
 from torch.autograd.graph import Node, get_gradient_edge
@@ -26,10 +27,7 @@ def inputs_of(node: Node) -> list[Node | None]:
 def backward_order(output: Node, source: Node, edges: Edges = inputs_of) -> list[Node]:
     """The nodes on paths from `output` back to `source` in topological order: each node after all of its users.
 
-    Args:
-        output: First node of the paths.
-        source: Last node of the paths; the list is empty if no path leads there.
-        edges: Returns the inputs of a node; replaces `inputs_of`, for example to step over a module.
+    The list is empty if no path leads there. `edges` returns the inputs of a node, for example to step over a module.
     """
     on_path = nodes_between(output, source, edges)
     if output not in on_path:
@@ -79,13 +77,8 @@ def residual_shortcuts(output: Tensor, source: Tensor, edges: Edges = inputs_of)
     In x + f(x), the shortcut is the input that the other input depends on. A shortcut with a layer of its own (the
     1×1 convolution of a ResNet) does not count.
 
-    Args:
-        output: The end of the paths.
-        source: Their start.
-        edges: As in `backward_order`. Steps over recurrent layers, whose gates add a state and a function of it.
-
-    Returns:
-        For each addition its node, and which of its inputs is the shortcut.
+    Returns for each addition its node, and which of its inputs is the shortcut. `edges` is as in `backward_order`; it
+    steps over recurrent layers, whose gates add a state and a function of it.
     """
     start, shortcuts = node_of(source), []
     for node in backward_order(node_of(output), start, edges):
@@ -101,17 +94,14 @@ def residual_shortcuts(output: Tensor, source: Tensor, edges: Edges = inputs_of)
     return shortcuts
 
 
-class CutShortcuts:
+@contextmanager
+def cut_shortcuts(shortcuts: list[tuple[Node, int]]) -> Iterator[None]:
     """A context in which no gradient flows along the given shortcuts; see `residual_shortcuts`."""
-
-    def __init__(self, shortcuts: list[tuple[Node, int]]) -> None:
-        self.shortcuts = shortcuts
-
-    def __enter__(self) -> None:
-        self.handles = [node.register_hook(zero_gradient(slot)) for node, slot in self.shortcuts]
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self.handles:
+    handles = [node.register_hook(zero_gradient(slot)) for node, slot in shortcuts]
+    try:
+        yield
+    finally:
+        for handle in handles:
             handle.remove()
 
 

@@ -1,11 +1,9 @@
-"""Layers by name, and their outputs arranged on grids: the common form in which images and audio are measured.
+"""Layers by name, their outputs arranged on grids, and the layers that are measured by default.
 
-Shapes: B batch, C channels, R rows, W columns, T tokens, M mel bins. For audio, rows are times and columns are mel
-bins; there is a single column once the mel bins have become channels.
+A grid is the common form in which images and audio are measured. For audio, rows are times and columns are mel bins;
+there is a single column once the mel bins have become channels.
 
-The layers that are measured by default, for our models and timm's; and the layout of any layer.
-
-Shapes: B batch, T tokens, C channels.
+Shapes: B batch, C channels, R rows, W columns, T tokens, M mel bins.
 """
 
 import math
@@ -44,9 +42,6 @@ class Layer:
         layout: Of the output after the batch axis: `NCHW`, `NHWC`, `tokens` (B, T, C), `frames` (B, T, C), `NCT` or
             `mel` (B, T, M).
         class_tokens: Number of leading `tokens` without a position in the image: class tokens and registers.
-
-    Raises:
-        InputError: If the layout is unknown, or class tokens are given for a layout other than `tokens`.
     """
 
     name: str
@@ -56,8 +51,6 @@ class Layer:
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:
             raise InputError(f"layout={self.layout!r} is unknown; known: {', '.join(LAYOUTS)}")
-        if self.class_tokens < 0 or (self.class_tokens and self.layout != "tokens"):
-            raise InputError(f"class_tokens={self.class_tokens} with layout {self.layout!r}")
 
     @property
     def in_time(self) -> bool:
@@ -65,11 +58,7 @@ class Layer:
         return self.layout in ("frames", "NCT", "mel")
 
     def grid(self, output: Tensor) -> Tensor:
-        """The layer's output as (B, C, R, W).
-
-        Raises:
-            InputError: If its number of dimensions does not fit the layout, or its tokens do not form a square.
-        """
+        """The layer's output as (B, C, R, W)."""
         if output.ndim != (4 if self.layout in ("NCHW", "NHWC") else 3):
             raise InputError(f"layer {self.name!r} gives {tuple(output.shape)}, which is not laid out as {self.layout}")
         if self.layout == "NHWC":
@@ -81,20 +70,19 @@ class Layer:
         if self.layout == "mel":
             return output[:, None]
         if self.layout == "tokens":
-            side = math.isqrt(max(output.shape[1] - self.class_tokens, 0))
-            if not side or side**2 != output.shape[1] - self.class_tokens:
-                count = f"{output.shape[1]} tokens, {self.class_tokens} of them class tokens,"
-                raise InputError(f"layer {self.name!r} gives {count} which do not form a square")
+            count = output.shape[1] - self.class_tokens
+            if not is_square(count) or not count:
+                raise InputError(
+                    f"layer {self.name!r} gives {output.shape[1]} tokens, {self.class_tokens} of them class tokens, "
+                    "which do not form a square"
+                )
+            side = math.isqrt(count)
             return output[:, self.class_tokens :].unflatten(1, (side, side)).permute(0, 3, 1, 2)
         return output
 
 
 def find_module(network: nn.Module, name: str) -> nn.Module:
-    """The module with that name.
-
-    Raises:
-        InputError: If there is none; the message lists close names.
-    """
+    """The module with that name."""
     modules = dict(network.named_modules(remove_duplicate=False))
     if name in modules and name != INPUT:
         return modules[name]
@@ -108,9 +96,6 @@ def record_outputs(network: nn.Module, names: Sequence[str]) -> Iterator[dict[st
 
     A layer that runs several times leaves its last output. An output that requires no gradient (log-mel frames, since
     waveforms are data) becomes a leaf of the graph.
-
-    Raises:
-        InputError: If a layer is not in the network (on entry), or does not return a tensor (when it runs).
     """
     outputs: dict[str, Tensor] = {}
 
@@ -145,9 +130,6 @@ def default_layers(network: nn.Module, inputs: Tensor) -> list[Layer]:
     Args:
         network: One of our models, or a timm network.
         inputs: A few inputs, from which the layout of timm's layers is read.
-
-    Raises:
-        InputError: If it is neither.
     """
     if isinstance(network, SpeechEncoder):
         count = len(getattr(network.encoder, "blocks", ()))
@@ -184,17 +166,7 @@ def feature_layers(network: nn.Module, inner: nn.Module, prefix: str, inputs: Te
 
 
 def infer_layer(network: nn.Module, name: str, inputs: Tensor, *, in_time: bool = False) -> Layer:
-    """A layer by name, with the layout inferred from its output.
-
-    Args:
-        network: In evaluation mode.
-        name: As in `named_modules`.
-        inputs: A few inputs of the network.
-        in_time: Whether they are audio.
-
-    Raises:
-        InputError: If there is no such layer, it does not run, or its output does not fit a grid.
-    """
+    """A layer by name, with the layout inferred from its output; `in_time` is for audio."""
     with record_outputs(network, [name]) as outputs, torch.no_grad():
         network(inputs)
     if name not in outputs:

@@ -46,11 +46,11 @@ class Span:
 
     def through_kernel(self, kernel: int, stride: int = 1, padding: int = 0, dilation: int = 1) -> "Span":
         """The span at the input of a convolution or pooling."""
-        reach = dilation * (kernel - 1)
+        width = dilation * (kernel - 1)
         return Span(
             self.low * stride - padding,
-            self.high * stride - padding + reach,
-            self.center * stride - padding + reach / 2,
+            self.high * stride - padding + width,
+            self.center * stride - padding + width / 2,
         )
 
     def through_window(self, left: int | None, right: int | None) -> "Span":

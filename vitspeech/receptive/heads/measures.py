@@ -67,14 +67,13 @@ def head_measures(
 
     Raises:
         NotRecomputable: As `attention_weights`.
-        InputError: If layers differ in heads or tokens, or the numbers of tokens and positions differ.
     """
     positions = positions.to(inputs.device)
     batches, likeness = [], {}
     with attention_weights(network) as weights:
         for part in inputs.split(batch):
             network(part)
-            tokens = check_sizes(weights)[1]
+            tokens = common_sizes(weights)[1]
             if tokens - class_tokens != len(positions):
                 raise InputError(
                     f"{tokens} tokens, {class_tokens} of them class tokens, have {len(positions)} positions"
@@ -105,16 +104,7 @@ def measures(weights: Tensor, positions: Tensor, allowed: Tensor | None) -> dict
 
 
 def drop_class_tokens(weights: Tensor, class_tokens: int) -> Tensor:
-    """Remove the rows and columns of class tokens; rows may then sum to less than 1.
-
-    Shape:
-        (B, H, T, T) -> (B, H, T - class_tokens, T - class_tokens)
-
-    Raises:
-        InputError: If no token is left.
-    """
-    if not 0 <= class_tokens < weights.shape[-1]:
-        raise InputError(f"class_tokens={class_tokens} of {weights.shape[-1]} tokens leaves none with a position")
+    """Remove the rows and columns of class tokens (B, H, T, T); rows may then sum to less than 1."""
     return weights[..., class_tokens:, class_tokens:]
 
 
@@ -131,14 +121,9 @@ def mean_distance(weights: Tensor, positions: Tensor) -> Tensor:
 
 
 def relative_distance(weights: Tensor, positions: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """`mean_distance` divided by that of uniform attention over the keys that a query may attend to.
+    """`mean_distance` divided by that of uniform attention over the keys that a query may attend to (`allowed`).
 
     NaN if each query may attend to itself only.
-
-    Args:
-        weights: Of one layer.
-        positions: The centers of the tokens.
-        allowed: True for keys that a query may attend to; `None` allows all.
 
     Shape:
         weights (B, H, T, T), positions (T, A), allowed (T, T) -> (B, H)
@@ -261,12 +246,8 @@ def masked_mean(rows: Tensor, mask: Tensor) -> Tensor:
     return rows.where(mask, 0).sum(-1) / mask.sum(-1)
 
 
-def check_sizes(weights: Mapping[str, Tensor]) -> tuple[int, int]:
-    """The number of heads and tokens, equal in all layers.
-
-    Raises:
-        InputError: If layers differ.
-    """
+def common_sizes(weights: Mapping[str, Tensor]) -> tuple[int, int]:
+    """The number of heads and tokens, which must be equal in all layers."""
     sizes = {name: tuple(layer.shape[1:3]) for name, layer in weights.items()}
     if len(set(sizes.values())) != 1:
         raise InputError(f"layers differ in (heads, tokens) and fit no common table: {sizes}")
@@ -274,11 +255,7 @@ def check_sizes(weights: Mapping[str, Tensor]) -> tuple[int, int]:
 
 
 def allowed_pairs(layer: nn.Module, tokens: int, class_tokens: int) -> Tensor | None:
-    """The keys that a query may attend to in that layer, without class tokens; `None` allows all.
-
-    Shape:
-        -> (T - class_tokens, T - class_tokens)
-    """
+    """The keys that a query may attend to in that layer, without class tokens; `None` allows all."""
     if not isinstance(layer, MultiHeadAttention) or (layer.left is None and layer.right is None):
         return None
     device = layer.query.weight.device

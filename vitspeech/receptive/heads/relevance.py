@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vitspeech.attention import ClassToken, MeanPooling, SelfAttentivePooling
 from vitspeech.errors import InputError
-from vitspeech.receptive.heads.measures import check_sizes, class_tokens_of, normalize_rows
+from vitspeech.receptive.heads.measures import class_tokens_of, common_sizes, normalize_rows
 from vitspeech.receptive.heads.weights import attention_weights, unwrapped
 
 
@@ -28,11 +28,8 @@ def rollout(weights: Mapping[str, Tensor]) -> Tensor:
 
     Shape:
         L times (B, H, T, T) -> (L, B, T, T)
-
-    Raises:
-        InputError: If layers differ in heads or tokens.
     """
-    identity, layers = torch.eye(check_sizes(weights)[1]), []
+    identity, layers = torch.eye(common_sizes(weights)[1]), []
     for layer in weights.values():
         mixed = normalize_rows(0.5 * layer.mean(1) + 0.5 * identity.to(layer))
         layers.append(mixed @ layers[-1] if layers else mixed)
@@ -55,14 +52,11 @@ def relevance(network: nn.Module, inputs: Tensor, target: Tensor | None = None) 
 
     Raises:
         NotRecomputable: As `attention_weights`.
-        InputError: If layers differ in heads or tokens, or logits are not (B, classes).
     """
     with attention_weights(network) as weights, torch.enable_grad():
         # The inputs require a gradient so that there is a graph also if all parameters are frozen.
         logits = network(inputs.detach().requires_grad_())
-        if logits.ndim != 2:
-            raise InputError(f"logits {tuple(logits.shape)} of {type(network).__name__} are not (B, classes)")
-        identity = torch.eye(check_sizes(weights)[1])
+        identity = torch.eye(common_sizes(weights)[1])
         target = logits.argmax(-1) if target is None else target
         target_logits = logits.gather(1, target[:, None]).sum()
         gradients = torch.autograd.grad(target_logits, list(weights.values()))
@@ -99,9 +93,6 @@ def at_head(network: nn.Module, inputs: Tensor, matrix: Tensor) -> Tensor:
 
     Shape:
         matrix (B, T, T) -> (B, P)
-
-    Raises:
-        InputError: If the network pools its tokens in another way.
     """
     return (pooling_weights(network, inputs, matrix) @ matrix)[:, 0, class_tokens_of(network) :]
 

@@ -48,7 +48,6 @@ def attention_weights(network: nn.Module) -> Iterator[dict[str, Tensor]]:
         -> weights (B, H, T, S), S = T
 
     Raises:
-        InputError: If a part of the network is in training mode.
         NotRecomputable: When the network runs, if a layer attends within windows, over channels, to fewer keys than
             queries, with dropout, or without `scaled_dot_product_attention`; if the recomputed output differs from the
             layer's own; or if the network has no attention.
@@ -119,7 +118,10 @@ class Recorder(TorchFunctionMode):
                 if weights.shape[-2] == 1 < weights.shape[-1]:
                     return output  # attention pooling with a single query
                 self.record(name, output, recomputed, weights)
-                check_tokens(weights.shape[-2], inputs[0].shape)
+                queries, shape = weights.shape[-2], inputs[0].shape  # (B, T, D), NCHW or NHWC
+                tokens = {3: {shape[1:2].numel()}, 4: {shape[1:3].numel(), shape[2:4].numel()}}.get(len(shape))
+                if tokens and queries not in tokens:
+                    raise NotRecomputable(f"its {queries} queries are not the tokens of its input {tuple(shape)}")
                 return recomputed
             if isinstance(module, SelfAttentivePooling):
                 return output  # its hops are no tokens
@@ -171,11 +173,7 @@ def multi_head(
 
 
 def quadratic(layer: QuadraticAttention, image: Tensor) -> tuple[Tensor, Tensor]:
-    """The output, and the weights of the image's pixels; the values of the padding are zero.
-
-    Raises:
-        NotRecomputable: If the queries are not the keys.
-    """
+    """The output, and the weights of the image's pixels; the values of the padding are zero."""
     if layer.margin != layer.padding:
         raise NotRecomputable(f"with padding={layer.padding} and margin={layer.margin} its queries are not its keys")
     rows, columns = image.shape[2:]
@@ -212,9 +210,6 @@ def scaled_dot_product(
 
     Shape:
         (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K), weights (B, H, T, S)
-
-    Raises:
-        NotRecomputable: If attention dropout is active.
     """
     if dropout_p:
         raise NotRecomputable(f"it drops {dropout_p} of its weights although it is in evaluation mode")
@@ -227,17 +222,6 @@ def scaled_dot_product(
         scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
     weights = scores.softmax(-1)
     return weights @ value, weights
-
-
-def check_tokens(queries: int, shape: torch.Size) -> None:
-    """Check that the queries are the tokens of a layer's input (B, T, D), or its pixels (NCHW or NHWC).
-
-    Raises:
-        NotRecomputable: If they are not, for example if they are channels.
-    """
-    tokens = {3: {shape[1:2].numel()}, 4: {shape[1:3].numel(), shape[2:4].numel()}}.get(len(shape), {queries})
-    if queries not in tokens:
-        raise NotRecomputable(f"its {queries} queries are not the tokens of its input {tuple(shape)}")
 
 
 def over_keys(output: Tensor, dim: int | None = None, *_: Any, **__: Any) -> bool:

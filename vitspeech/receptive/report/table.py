@@ -1,226 +1,159 @@
-"""The comparison as numbers: one JSON file with everything, one CSV file with a row for each number."""
+"""The main results as a table with a column for each model, and the paired differences as another.
+
+A number is followed by its 95 % interval in brackets; fields are those of the last measured layer.
+"""
 
 from collections.abc import Iterator, Sequence
-from math import isfinite
-from typing import Any
+from math import isfinite, isnan
+from typing import NamedTuple
 
-from vitspeech.checkpoint.model import finite
 from vitspeech.receptive.compare import Result, State
-from vitspeech.receptive.differences import MIXED, MODELS, SIZE, TRAINING, Pair
-from vitspeech.receptive.fields.layer_numbers import LayerNumbers
-from vitspeech.receptive.statistics import Numbers
+from vitspeech.receptive.differences import MIXED, MODELS, TRAINING, Pair
+from vitspeech.receptive.report.numbers import unit_of
+from vitspeech.receptive.statistics import Estimate
 
-COLUMNS = (
-    *("model", "trained", "size", "layer", "depth", "of", "number", "value", "low", "high", "uniform", "unit", "note"),
-)
-OF = {
-    "cumulative": "input to layer",
-    "cumulative_cut": "input to layer, without residual paths",
-    "block": "previous layer to layer",
-    "block_cut": "previous layer to layer, without residual paths",
-    "frequency": "frequency",
+SHOWN = {  # numbers of the last layer, beside those of a uniform field
+    "px": {
+        "50 % of the energy (side)": "side_50",
+        "90 % of the energy (side)": "side_90",
+        "effective area": "effective_pixels",
+    },
+    "ms": {
+        "90 % of the past's energy": "back_90",
+        "90 % of the look-ahead's energy": "ahead_90",
+        "look-ahead, fraction of the energy": "ahead_share",
+        "50 % of the energy (span)": "span_50",
+        "90 % of the energy (span)": "span_90",
+    },
 }
-UNIFORM_OF = {"cumulative_cut": "cumulative", "block_cut": "block"}  # others have their own uniform field
-AS_INITIALIZED = "as initialized, residual branches off"
-NOTES = {"accuracy": "", "agreement": "agreement with the model's own predictions for complete inputs"}
-HEAD_NUMBERS = (
-    "distance",
-    "relative_distance",
-    "entropy",
-    "convolution_likeness",
-    "diagonality",
-    "look_back",
-    "look_ahead",
-)
-DIMENSIONLESS = (
-    "anisotropy",
-    "own_share",
-    "ahead_share",
-    "of_theoretical",
-    "relative_distance",
-    "entropy",
-    "convolution_likeness",
-    "diagonality",
-    "accuracy",
-    "agreement",
-    "effective_bins",
-)
+WIDEST = {"px": "side_90", "ms": "span_90"}
+DIGITS = {"px": 1, "1": 2}
+OF_AGREEMENT = "agreement with its own predictions"
 
 
-def length_unit(result: Result) -> str:
-    """The unit of lengths: px for images, ms for speech."""
-    return "ms" if result.subject.takes_audio else "px"
+class Table(NamedTuple):
+    """A table with its column headings; the first cell of a row is its heading."""
+
+    columns: list[str]
+    rows: list[list[str]]
+
+    def __str__(self) -> str:
+        lines = [self.columns, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
-def unit_of(number: str, lengths: str) -> str:
-    """The unit of a number by its name, where lengths are in px or ms; "1" for dimensionless numbers."""
-    if number.endswith("_hz"):
-        return "Hz"
-    if number in DIMENSIONLESS:
-        return "1"
-    return f"{lengths}²" if number == "effective_pixels" else lengths
+def main_results(results: Sequence[Result]) -> Table:
+    """One column per model, one row per number; a dash where it was not measured."""
+    cells = [dict(model_cells(result)) for result in results]
+    headings = dict.fromkeys(heading for column in cells for heading in column)
+    rows = [[heading, *(column.get(heading) or "–" for column in cells)] for heading in headings]
+    rows = [row for row in rows if any(cell != "–" for cell in row[1:])]
+    return Table(["", *(result.subject.name for result in results)], rows)
 
 
-def as_json(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """All measurements; estimates with their 95 % interval are lists [value, low, high]."""
-    return [model_json(result) for result in results]
-
-
-def model_json(result: Result) -> dict[str, Any]:
-    """The measurements of one model; `visible` has `agreement` in place of `accuracy` if the labels do not match."""
-    subject, unit = result.subject, length_unit(result)
-    values = {
-        "name": subject.name,
-        "parameters": result.parameters,
-        "unit": unit,
-        "missing": result.missing,
-        "states": [state_json(state) for state in result.states],
+def model_cells(result: Result) -> Iterator[tuple[str, str | None]]:
+    """The headings and cells of one model; `None` for a state or a field that was not measured."""
+    unit, last = result.subject.unit, result.main.layers[-1]
+    yield "state", "trained" if result.main.trained else "untrained"
+    yield "parameters", f"{result.parameters / 1e6:.2f} M"
+    yield "last layer", last.name
+    yield "theoretical field", theoretical(result)
+    for heading, number in SHOWN[unit].items():
+        uniform = rounded(last.uniform["cumulative"][number], unit_of(number, unit))
+        yield heading, f"{interval(last.cumulative[number], unit_of(number, unit))}; uniform field {uniform}"
+    if last.frequency is not None:
+        yield "effective mel bins", interval(last.frequency["effective_bins"], "")
+        low, high = (last.frequency[end].value for end in ("low_hz", "high_hz"))
+        yield "band with 90 % of the energy", f"{low:,.0f}–{high:,.0f} Hz"
+    switched_on = next((state for state in (result.main, result.untrained) if state and state.zero_init), None)
+    others = {
+        "90 % without residual paths": last.cumulative_cut,
+        "90 % before training": last_of(result.untrained) if result.subject.trained else None,
+        "90 % as initialized (residual branches off)": switched_on and switched_on.as_initialized.cumulative,
+        f"90 % at {result.larger and result.subject.size_text(result.larger.size)}": last_of(result.larger),
     }
+    for heading, numbers in others.items():
+        yield heading, interval(numbers[WIDEST[unit]], unit) if numbers else None
     if result.heads is not None:
-        heads = {name: getattr(result.heads, name) for name in HEAD_NUMBERS}
-        numbers = {name: finite(measure.tolist()) for name, measure in heads.items() if measure is not None}
-        values["attention"] = {"layers": result.heads.layers, **numbers}
+        # The distance of a head without weights, and both ratios of one that sees its own token only, are undefined.
+        distance, relative, entropy = (
+            float(getattr(result.heads, name).nanmean()) for name in ("distance", "relative_distance", "entropy")
+        )
+        yield (
+            "mean attention distance",
+            f"{distance:.3g} {unit}" + ("" if isnan(relative) else f" ({relative:.2f} × uniform)"),
+        )
+        if not isnan(entropy):
+            yield "mean attention entropy", f"{entropy:.2f}"
     if result.visible is not None:
         cell = result.main.layers[0].cell
-        values["visible"] = {
-            "inputs": result.visible.count,
-            f"radii_{unit}": [radius * cell for radius in result.visible.radii],
-            result.visible.quantity: result.visible.accuracy,
-            "interval_95": result.visible.interval,
-            f"keeps_90_{unit}": {
-                name: [cell * end for end in radius] for name, radius in result.visible.keeps().items()
-            },
-        }
-    return values
+        if not result.visible.agreement:
+            low, high = (100 * end for end in result.visible.whole_interval)
+            yield "accuracy on these inputs", f"{100 * result.visible.whole:.1f} ({low:.1f}–{high:.1f}) %"
+        what = OF_AGREEMENT if result.visible.agreement else "of the accuracy"
+        for name, radius in result.visible.keeps().items():
+            estimate = Estimate(*(cell * end for end in radius))
+            yield f"window radius for 90 % {what}, {name} outside", interval(estimate, unit)
 
 
-def state_json(state: State) -> dict[str, Any]:
-    """The measurements of one model at one input size, trained or untrained.
-
-    `zero_init` is the note about residual branches that were switched on, `as_initialized` the last layer without that;
-    both are left out of other states.
-    """
-    values = {"trained": state.trained, "size": state.size, "layers": [layer_json(layer) for layer in state.layers]}
-    if state.zero_init is not None:
-        values["zero_init"] = state.zero_init
-    if state.as_initialized is not None:
-        values["as_initialized"] = layer_json(state.as_initialized)
-    return values
-
-
-def layer_json(layer: LayerNumbers) -> dict[str, Any]:
-    """The measurements of one layer.
-
-    A theoretical reach of `null` is unlimited; the key is left out if the reach is unknown. `offsets` are the first and
-    the last one measured, along the rows; `uniform` has the numbers of a uniform field, by the keys of the fields.
-    """
-    values: dict[str, Any] = {"name": layer.name, "depth": layer.depth, "stride": layer.stride}
-    if layer.reach is not None:
-        values["theoretical_reach"] = [length if isfinite(length) else None for length in layer.reach]
-    values["energy_outside_theory"] = layer.fields.cumulative.outside
-    values["units"] = layer.fields.cumulative.units
-    values["offsets"] = [layer.cell * end for end in layer.fields.cumulative.window[0]]
-    values |= {name: numbers for name in OF if (numbers := getattr(layer, name)) is not None}
-    return values | {"uniform": layer.uniform}
-
-
-def differences_json(compared: Sequence[Pair]) -> list[dict[str, Any]]:
-    """The paired differences; a ratio is the first number divided by the second.
-
-    `not_compared` is the reason why the visible windows of two models are left out.
-    """
-    return [
-        {
-            "kind": pair.kind,
-            "first": place_json(*pair.first),
-            "second": place_json(*pair.second),
-            "offsets": pair.window,
-            "numbers": {
-                d.number: {"first": d.first, "second": d.second, "difference": d.change, "ratio": d.ratio}
-                for d in pair.differences
-            },
-            **({"not_compared": MIXED} if pair.mixes_agreement else {}),
-        }
-        for pair in compared
-    ]
-
-
-def place_json(result: Result, state: State) -> dict[str, Any]:
-    """What a measurement of a difference is of."""
-    return {"name": result.subject.name, "trained": state.trained, "size": state.size}
-
-
-def rows(results: Sequence[Result], compared: Sequence[Pair]) -> Iterator[tuple]:
-    """One row of `COLUMNS` for each number; cells that do not apply are empty."""
-    for result in results:
-        for state in result.states:
-            for layer in state.layers:
-                yield from layer_rows(result, state, layer)
-            if state.as_initialized is not None:
-                yield from layer_rows(result, state, state.as_initialized, suffix=f", {AS_INITIALIZED}")
-        yield from attention_rows(result)
-        yield from visible_rows(result)
+def differences(compared: Sequence[Pair]) -> Table:
+    """A row for each number of two measurements: both values, and the paired difference."""
+    rows = []
     for pair in compared:
-        yield from difference_rows(pair)
+        unit, places = pair.first[0].subject.unit, [place(pair, *one) for one in (pair.first, pair.second)]
+        low, high = (f"{end:,.3g}".replace("-", "−") for end in pair.window)
+        for d in pair.differences:
+            name = f"{d.number}, {low} to {high} {unit}"
+            if d.number.startswith("keeps_90_"):
+                agreement = " for 90 % agreement" if pair.first[0].visible.agreement else ""
+                name = f"window{agreement}, {d.number.removeprefix('keeps_90_')}"
+            verdict = {1: "larger", -1: "smaller", 0: "no difference found"}[d.verdict]
+            values = [interval(number, unit) for number in (d.first, d.second)]
+            rows.append([*places, name, *values, signed(d.change, unit), verdict])
+        if pair.mixes_agreement:
+            rows.append([*places, "window", "–", "–", "–", f"not compared: {MIXED}"])
+    return Table(["first", "second", "number", "first", "second", "first − second", "first is"], rows)
 
 
-def layer_rows(result: Result, state: State, layer: LayerNumbers, *, suffix: str = "") -> Iterator[tuple]:
-    """The numbers of one layer in one state; the note says which residual branches were switched on."""
-    unit, note = length_unit(result), "" if suffix else state.zero_init or ""
-    place = (result.subject.name, state.trained, state.size, layer.name, f"{layer.depth:.3f}")
-    for name, length in zip(("reach_before", "reach_after"), layer.reach or (), strict=False):
-        yield *place, f"theoretical{suffix}", name, length, "", "", "", unit, note
-    for field, description in OF.items():
-        numbers: Numbers = getattr(layer, field) or {}
-        for name, estimate in numbers.items():
-            uniform = layer.uniform[UNIFORM_OF.get(field, field)][name]
-            yield *place, f"{description}{suffix}", name, *estimate, uniform, unit_of(name, unit), note
+def place(pair: Pair, result: Result, state: State) -> str:
+    """One side of a pair: the model, and what distinguishes its two states."""
+    if pair.kind == MODELS:
+        return result.subject.name
+    size = result.subject.size_text(state.size)
+    return f"{result.subject.name}, {('trained' if state.trained else 'untrained') if pair.kind == TRAINING else size}"
 
 
-def attention_rows(result: Result) -> Iterator[tuple]:
-    """The numbers of each attention head."""
-    if result.heads is None:
-        return
-    layers, note = result.heads.layers, result.main.zero_init or ""
-    for name in HEAD_NUMBERS:
-        values = getattr(result.heads, name)
-        for layer, heads in zip(layers, [] if values is None else values.tolist(), strict=False):
-            for head, value in enumerate(heads):
-                place = (result.subject.name, result.main.trained, result.main.size, layer, "")
-                unit = unit_of(name, length_unit(result))
-                yield *place, f"attention, head {head}", name, value, "", "", "", unit, note
+def last_of(state: State | None) -> dict[str, Estimate] | None:
+    """The numbers of the last layer of a state, if it was measured."""
+    return state and state.layers[-1].cumulative
 
 
-def visible_rows(result: Result) -> Iterator[tuple]:
-    """The accuracy or agreement for each visible window, and the window that keeps 90 % of it."""
-    if result.visible is None:
-        return
-    quantity, note = result.visible.quantity, NOTES[result.visible.quantity]
-    unit, cell = length_unit(result), result.main.layers[0].cell
-    place = (result.subject.name, result.main.trained, result.main.size, "", "")
-    for name, accuracies in result.visible.accuracy.items():
-        intervals = result.visible.interval[name]
-        for radius, value, interval in zip(result.visible.radii, accuracies, intervals, strict=True):
-            window = f"visible within {radius * cell:g} {unit}, {name} outside"
-            yield *place, window, quantity, value, *interval, "", unit_of(quantity, unit), note
-    for name, radius in result.visible.keeps().items():
-        estimate = (cell * end for end in radius)
-        yield *place, f"visible window, {name} outside", "keeps_90", *estimate, "", unit, note
+def theoretical(result: Result) -> str:
+    """The theoretical receptive field of the last layer."""
+    last, unit = result.main.layers[-1], result.subject.unit
+    if last.theoretical is None:
+        return "unknown"
+    if not result.subject.takes_audio:
+        side = sum(last.theoretical) + 1
+        return f"side {side:.0f} px" if isfinite(side) else "unlimited"
+    past, ahead = (f"{length:,.0f} {unit}" if isfinite(length) else "unlimited" for length in last.theoretical)
+    return f"past {past}, look-ahead {ahead}"
 
 
-def difference_rows(pair: Pair) -> Iterator[tuple]:
-    """The paired differences of two measurements; `of` names the one that is subtracted."""
-    (result, state), (other, before) = pair.first, pair.second
-    unit = length_unit(result)
-    subtracted = {
-        TRAINING: "untrained",
-        SIZE: f"size {before.size:g}",
-        MODELS: other.subject.name,
-    }[pair.kind]
-    place = (result.subject.name, state.trained, state.size, state.layers[-1].name, "")
-    low, high = pair.window
-    for found in pair.differences:
-        within, note = f", within {low:g} to {high:g} {unit}", ""
-        if found.number.startswith("keeps"):
-            within, note = "", NOTES[result.visible.quantity]
-        yield *place, f"minus {subtracted}{within}", found.number, *found.change, "", unit, note
+def interval(estimate: Estimate, unit: str) -> str:
+    """A number with its interval and its unit."""
+    value, low, high = (rounded(number, unit) for number in estimate)
+    return f"{value} ({low}–{high}) {'' if unit == '1' else unit}".strip()
+
+
+def signed(estimate: Estimate, unit: str) -> str:
+    """A difference with its interval and its unit."""
+    digits = DIGITS.get(unit, 0)
+    value, low, high = (f"{round(number, digits) + 0:+,.{digits}f}".replace("-", "−") for number in estimate)
+    return f"{value} ({low} to {high}) {unit}"
+
+
+def rounded(number: float, unit: str) -> str:
+    """A number with the digits that are shown of its unit."""
+    return f"{number:,.{DIGITS.get(unit, 0)}f}"

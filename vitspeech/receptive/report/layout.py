@@ -1,4 +1,4 @@
-"""What the figures share: captions, the style of each model and state, fonts, legends, lines with interval bands.
+"""What the figures share: the style of each model and state, fonts, legends, lines with interval bands.
 
 A model has the same color and marker in every figure. Dashes distinguish states where several are drawn, and models
 elsewhere, so that every figure can be read in grayscale. Fonts are chosen so that a figure scaled to 400 px stays
@@ -8,7 +8,6 @@ Shapes: L layers.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import isfinite, nan
 from re import findall
 
@@ -25,12 +24,13 @@ from vitspeech.receptive.statistics import Estimate
 STATES = {"trained": "-", "untrained": "--", "other size": ":"}
 DEPTH = "relative depth"
 WIDTH = 7.0  # inches
-DPI = 180  # 1,260 px
 SMALL_FONT = 9.0  # points; 7 px when the figure is scaled to 400 px
 THEORETICAL = {"linewidth": 1.1, "alpha": 0.9}
 UNIFORM = {"linewidth": 1.1, "linestyle": (0, (6, 2, 1, 2)), "alpha": 0.9}
 REFERENCE = {"color": REFERENCE_GRAY, "linewidth": 0.9}
 LEGEND_CHARACTERS, HANDLE_CHARACTERS = 78, 9  # per line of a legend; taken by a handle and its spacing
+
+StyledState = tuple[Result, State, SeriesStyle]
 
 readable = matplotlib.rc_context(  # decorates the functions that draw a figure
     {
@@ -45,23 +45,6 @@ readable = matplotlib.rc_context(  # decorates the functions that draw a figure
 )
 
 
-@dataclass(frozen=True)
-class CaptionedFigure:
-    """A figure with its texts.
-
-    Args:
-        figure: The matplotlib figure.
-        title: A short heading.
-        caption: What is plotted, what the axes are, and how to read it.
-        alt: The text alternative: what the figure shows, with numbers.
-    """
-
-    figure: Figure
-    title: str
-    caption: str
-    alt: str
-
-
 def with_styles(results: Sequence[Result]) -> list[tuple[Result, SeriesStyle]]:
     """Each model with its style."""
     return list(zip(results, series_styles(len(results)), strict=True))
@@ -74,7 +57,7 @@ def state_label(result: Result, state: State) -> str:
     return "trained" if state.trained else "untrained"
 
 
-def all_states(results: Sequence[Result]) -> list[tuple[Result, State, SeriesStyle]]:
+def all_states(results: Sequence[Result]) -> list[StyledState]:
     """Every state of every model with the model's style; untrained states first, then by input size."""
     return [
         (result, state, style)
@@ -83,26 +66,19 @@ def all_states(results: Sequence[Result]) -> list[tuple[Result, State, SeriesSty
     ]
 
 
-def main_size_states(results: Sequence[Result]) -> list[tuple[Result, State, SeriesStyle]]:
+def main_size_states(results: Sequence[Result]) -> list[StyledState]:
     """The states at the input size that the report is about: untrained, and trained if there are weights."""
     return [(result, state, style) for result, state, style in all_states(results) if state.size == result.main.size]
 
 
-def labels_present(states: Iterable[tuple[Result, State, SeriesStyle]]) -> list[str]:
+def labels_present(states: Iterable[StyledState]) -> list[str]:
     """The keys of `STATES` that occur, in their order."""
     labels = {state_label(result, state) for result, state, _ in states}
     return [label for label in STATES if label in labels]
 
 
 def subplots(rows: int, columns: int, height: float, **options: object) -> tuple[Figure, numpy.ndarray]:
-    """A figure of the standard width whose panels have a light grid.
-
-    Args:
-        rows: Number of rows of panels.
-        columns: Number of columns of panels.
-        height: Height of the figure in inches.
-        options: Arguments of `Figure.subplots`.
-    """
+    """A figure of the standard width, `height` inches high, whose panels have a light grid."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, **options)
     for axes in panels.flat:
@@ -114,14 +90,7 @@ def subplots(rows: int, columns: int, height: float, **options: object) -> tuple
 def add_legend(
     figure: Figure, models: Sequence[tuple[Result, SeriesStyle]], *others: Line2D, states: Sequence[str] = ()
 ) -> None:
-    """Add a legend of models, states and other lines above the panels.
-
-    Args:
-        figure: A figure with constrained layout.
-        models: The models that are drawn.
-        others: Further lines with labels.
-        states: Keys of `STATES` that are drawn; if empty, dashes distinguish models.
-    """
+    """Add a legend of models, states and other lines above the panels; without states, dashes distinguish models."""
     handles = [
         Line2D(
             [],
@@ -137,26 +106,10 @@ def add_legend(
 
 
 def state_handles(states: Sequence[str], results: Sequence[Result]) -> list[Line2D]:
-    """Legend entries for the dashes of states; "untrained*" refers to `zero_init_note`."""
+    """Legend entries for the dashes of states; the caption has a note on "untrained*"."""
     switched_on = any(state.zero_init for result in results for state in result.states)
     labels = {state: f"{state}*" if switched_on and state == "untrained" else state for state in states}
     return [Line2D([], [], color=DARK_GRAY, linestyle=STATES[state], label=labels[state]) for state in states]
-
-
-def zero_init_note(results: Sequence[Result], *, main_only: bool = False) -> str:
-    """A sentence about untrained networks whose residual branches were switched on; empty if there are none.
-
-    Args:
-        results: The models that a figure draws.
-        main_only: Whether the figure draws only the main state of each model.
-    """
-    notes = {
-        result.subject.name: state.zero_init
-        for result in results
-        for state in ([result.main] if main_only else result.states)
-        if state.zero_init
-    }
-    return "".join(f" * {name}, untrained: {note}." for name, note in notes.items())
 
 
 def place_legend(figure: Figure, handles: Sequence[Line2D], **options: object) -> None:
@@ -173,26 +126,20 @@ def place_legend(figure: Figure, handles: Sequence[Line2D], **options: object) -
 
 def draw_estimates(
     axes: Axes,
-    positions: Sequence[float],
+    depths: Sequence[float],
     estimates: Sequence[Estimate | None],
     style: SeriesStyle,
     *,
     dashes: Dashes,
     scale: float = 1,
 ) -> None:
-    """Draw a line with the band of its intervals; estimates that are `None` or not finite leave a gap.
+    """Draw `scale` times the estimates (L,) at depths (L,), as a line with the band of its intervals.
 
-    Args:
-        axes: The panel.
-        positions: Values on the x axis (L,).
-        estimates: Values on the y axis (L,).
-        style: Style of the model.
-        dashes: Dashes of the line.
-        scale: Factor for all values.
+    Estimates that are `None` or not finite leave a gap.
     """
     value, low, high = scale * finite(estimates).T
-    axes.fill_between(positions, low, high, color=style.color, alpha=0.15, linewidth=0)
-    axes.plot(positions, value, linestyle=dashes, color=style.color, marker=style.marker)
+    axes.fill_between(depths, low, high, color=style.color, alpha=0.15, linewidth=0)
+    axes.plot(depths, value, linestyle=dashes, color=style.color, marker=style.marker)
 
 
 def finite(estimates: Sequence[Estimate | None]) -> numpy.ndarray:
@@ -201,19 +148,8 @@ def finite(estimates: Sequence[Estimate | None]) -> numpy.ndarray:
     return numpy.array(list(rows), dtype=float).reshape(-1, 3)
 
 
-def shortened(name: str, limit: int) -> str:
-    """The name of a layer; of a long one "…" and the last parts that fit into `limit` characters."""
-    parts = name.split(".")
-    short = name
-    for start in range(1, len(parts)):
-        if len(short) <= limit:
-            break
-        short = "…" + ".".join(parts[start:])
-    return short
-
-
 def wrapped(name: str, limit: int) -> str:
-    """The name of a model in lines of at most `limit` characters, broken after punctuation only, for a figure."""
+    """The name of a model in lines of at most `limit` characters, broken after punctuation only."""
     lines = [""]
     for part in findall(r"[^-_./: ]*[-_./: ]?", name):
         if lines[-1] and len(lines[-1] + part) > limit:
