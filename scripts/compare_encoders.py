@@ -43,7 +43,7 @@ from vitspeech.errors import InputError
 from vitspeech.files import write_csv, write_json, write_text
 from vitspeech.inference.stream import AudioStream
 from vitspeech.plots.style import BLUE, DARK_GRAY, VERMILION, plain
-from vitspeech.receptive.reach import effective_reach_ms
+from vitspeech.receptive.fields.layer_numbers import effective_field_ms
 from vitspeech.receptive.sample import validation_sample
 from vitspeech.sweep.figure import DPI, axis_label
 from vitspeech.sweep.plan import make_plan
@@ -200,7 +200,7 @@ def measure_all(
                 sample_rate_hz = model.network.tokens.log_mel.sample_rate_hz
                 settings["seconds"] = clips.shape[1] / sample_rate_hz
             networks.setdefault(summary.variant, model.network)
-            reaches[summary.variant].append(effective_reach_ms(model.network, clips))
+            reaches[summary.variant].append(effective_field_ms(model.network, clips))
     note(f"measuring the cost of {len(networks)} encoders; nothing else should run meanwhile")
     with tqdm(unit="call", leave=False, mininterval=1, dynamic_ncols=True) as bar:
         costs = measure_encoders(

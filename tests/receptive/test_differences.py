@@ -8,11 +8,11 @@ from math import inf
 
 import pytest
 import torch
-from vitspeech.receptive.fields.extent import estimates, measure_image, measure_time
 
 from vitspeech.receptive.compare import Result, State
 from vitspeech.receptive.differences import MODELS, pairs
-from vitspeech.receptive.fields.field import Field, LayerFields
+from vitspeech.receptive.fields.effective import LayerFields
+from vitspeech.receptive.fields.field import Field, estimates, measure_image, measure_time
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers
 from vitspeech.receptive.fields.layers import Layer
 from vitspeech.receptive.fields.theoretical import Span

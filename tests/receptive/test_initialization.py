@@ -148,10 +148,3 @@ def test_the_comparison_notes_it_and_gives_both_numbers():
     assert off.name == on.name == "layer4.1" and off.block is None
     assert on.cumulative["side_90"].value > 2 * off.cumulative["side_90"].value
     assert on.block_cut is not None  # as initialized nothing would be left without the skips
-
-
-def test_trained_weights_and_networks_without_zeros_are_measured_as_they_are(finished_run):
-    subjects = [subject(str(finished_run))]
-    raw = Sample(torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8), None, None, None, "noise")
-    (result,) = compare(subjects, raw, Plan(inputs=2, answers=2, factors=(1.0,)))
-    assert [(state.zero_init, state.as_initialized) for state in result.states] == [(None, None)] * 2

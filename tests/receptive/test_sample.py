@@ -105,11 +105,6 @@ def test_recordings_with_transcripts_are_looked_at_where_they_are_loudest(transc
     assert result.main.layers and result.missing.keys() == {"accuracy against what is visible"}
 
 
-def test_the_first_model_with_a_card_says_which_data(seeing):
-    sample = sample_for([subject("timm:resnet10t", size=32), seeing], None, 3)
-    assert torch.equal(sample.raw, sample_for([seeing], None, 3).raw)
-
-
 def test_without_a_card_pictures_are_those_of_a_folder(folder):
     subjects = [subject("timm:resnet10t", size=24)]
     sample = sample_for(subjects, str(folder), 9)

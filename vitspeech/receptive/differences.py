@@ -32,7 +32,7 @@ class Difference:
         number: Its name, as in `extent` or `extent_in_time`; `keeps_90_X` is the radius of the visible window that
             keeps 90 % of the accuracy, or of the agreement of both models, with replacement X.
         first: The number in the first measurement, in px or ms.
-        second: The number in the second measurement.
+        second: That in the second.
         change: `first` − `second`.
         ratio: `first` / `second`; `None` if `second` may be 0 and `first` is not.
     """

@@ -138,11 +138,7 @@ def visible_accuracy(
 
 
 def last_crossing(radii: Tensor, curves: Tensor, fraction: float) -> Tensor:
-    """The radius above which each curve stays at or above a fraction of its last value.
-
-    Shape:
-        radii (S,), curves (M, S) -> (M,)
-    """
+    """The radius above which each curve stays at or above a fraction of its last value: (S,), (M, S) -> (M,)."""
     thresholds = fraction * curves[:, -1]
     below = curves < thresholds[:, None] - ROUNDING
     places = torch.arange(len(radii)).expand_as(below)

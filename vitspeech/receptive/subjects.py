@@ -157,13 +157,9 @@ class Subject:
 
 
 def subject(name: str, *, size: int | None = None, pretrained: bool = False, trust: Sequence[str] = ()) -> Subject:
-    """Load a model by its name on the command line.
+    """Load a model by its name on the command line: the folder of a released model or a finished run, or `timm:NAME`.
 
-    Args:
-        name: Folder of a released model or a finished run, or `timm:NAME`.
-        size: Image side in px for timm networks; `None` is the size of their pretrained weights.
-        pretrained: Whether timm networks are loaded with pretrained weights, which timm downloads if necessary.
-        trust: Modules of your own whose classes released models may use; see `vitspeech.load`.
+    Options as in `subjects_named`; a `size` of `None` is that of timm's pretrained weights.
     """
     if size is not None and not 1 <= size <= LARGEST_SIZE:
         raise InputError(f"size={size} px is not within 1 .. {LARGEST_SIZE}")
@@ -201,8 +197,8 @@ def subjects_named(
     Args:
         names: At least one.
         size: Image side in px for timm networks; `None` uses the size of the first released model that takes images.
-        pretrained: Whether timm networks are loaded with pretrained weights.
-        trust: Modules of your own whose classes released models may use.
+        pretrained: Whether timm networks are loaded with pretrained weights, which timm downloads if necessary.
+        trust: Modules of your own whose classes released models may use; see `vitspeech.load`.
         device: The device that networks and inputs are on.
     """
     released = {name: subject(name, trust=trust) for name in names if not name.startswith(TIMM)}
@@ -222,13 +218,9 @@ def with_size(network: nn.Module, arguments: dict[str, Any], size: int) -> dict[
 
 
 def interpolate_positions(name: str, table: Tensor, shape: torch.Size, network: nn.Module) -> Tensor:
-    """Interpolate the learned positions of a square of tokens for another number of tokens, as timm does.
+    """Interpolate the learned positions of a square of tokens, one of `POSITIONS`, for another number of tokens.
 
-    Args:
-        name: The parameter's name.
-        table: Its trained values, one of `POSITIONS`; in timm's networks those of class tokens and registers may lead.
-        shape: The shape for the other number of tokens.
-        network: The network with that number of tokens.
+    In timm's networks the positions of class tokens and registers may lead; they stay as they are.
     """
     inner = unwrapped(network)
     prefix = 0 if getattr(inner, "no_embed_class", False) else getattr(inner, "num_prefix_tokens", 0)

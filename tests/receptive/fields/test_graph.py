@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from vitspeech.receptive.fields.graph import CutShortcuts, backward_order, node_of, nodes_between, residual_shortcuts
+from vitspeech.receptive.fields.graph import backward_order, cut_shortcuts, node_of, residual_shortcuts
 
 
 def leaf(seed=0):
@@ -27,7 +27,7 @@ def gradient(output, source):
 
 
 def without_skips(output, source):
-    with CutShortcuts(residual_shortcuts(output, source)):
+    with cut_shortcuts(residual_shortcuts(output, source)):
         return gradient(output, source)
 
 
@@ -45,16 +45,6 @@ def test_nodes_come_after_everything_that_they_were_an_input_of():
     places = [names.index(name) for name in chain]
     assert places == sorted(places) and names[-1] == "torch::autograd::AccumulateGrad"
     assert {*names} == {*chain, "TanhBackward0", names[-1]} and len(names) == 7
-
-
-def test_what_does_not_lead_to_the_source_is_left_out():
-    x, other = leaf(), leaf(1)
-    middle = x.sin()
-    y = middle * other.exp()
-    assert [node.name() for node in backward_order(node_of(y), node_of(middle))] == ["MulBackward0", "SinBackward0"]
-    assert node_of(other.exp()).name() not in {node.name() for node in nodes_between(node_of(y), node_of(x))}
-    assert backward_order(node_of(y), node_of(leaf(2))) == []
-    assert nodes_between(node_of(y), node_of(leaf(2))) == set()
 
 
 def test_a_graph_of_many_paths_is_read_in_linear_time():
@@ -81,7 +71,7 @@ def test_gradient_is_whole_again_afterwards_also_after_an_error():
     whole = gradient(y, x)
     assert not torch.allclose(without_skips(y, x), whole)
     assert_close(gradient(y, x), whole)
-    with pytest.raises(KeyError), CutShortcuts(residual_shortcuts(y, x)):
+    with pytest.raises(KeyError), cut_shortcuts(residual_shortcuts(y, x)):
         raise KeyError
     assert_close(gradient(y, x), whole)
 
@@ -147,18 +137,3 @@ def test_additions_in_place_are_seen():
     changed = x.clone()
     changed += changed.sigmoid()
     assert_close(without_skips(changed, x), gradient(x.sigmoid(), x))
-
-
-def test_a_skip_that_reaches_over_a_reshaping_is_seen():
-    x = leaf()
-    tokens = x.flatten(2)
-    y = tokens + F(tokens.unflatten(2, (5, 7))).flatten(2)
-    assert_close(without_skips(y, x), gradient(F(x).flatten(2), x))
-
-
-def test_a_skipped_part_that_is_broadcast_is_cut_whole():
-    x = leaf()
-    y = x.mean((2, 3), keepdim=True)
-    out = y + F(x * y)
-    assert len(residual_shortcuts(out, x)) == 1
-    assert_close(without_skips(out, x), gradient(F(x * x.mean((2, 3), keepdim=True)), x))

@@ -56,8 +56,8 @@ def test_the_effective_field_is_that_of_finite_differences(kind):
     network = nn.Sequential(ENCODERS[kind](4), nn.Linear(4, 1)).double().eval().requires_grad_(False)
     x = noise(2, 9, 4).double()
     layer = Layer("1", "frames")
-    field = effective_fields(network, x, [layer], source=Layer(INPUT, "frames"), units=1)[0].cumulative
-    ((token, _),) = field.units
+    field = effective_fields(network, x, [layer], source=Layer(INPUT, "frames"), probe_units=1)[0].cumulative
+    ((token, _),) = field.probe_units
     step, expected = 1e-5, torch.zeros(2, 9)
     for place in range(9):
         for channel in range(4):

@@ -5,7 +5,6 @@ from itertools import product
 
 import numpy
 import pytest
-import timm
 import torch
 from arguments import nested
 from torch import nn
@@ -19,13 +18,12 @@ from vitspeech.receptive.heads.measures import (
     class_tokens_of,
     diagonality,
     directed_distances,
-    drop_class_tokens,
     entropy,
     head_measures,
     mean_distance,
     relative_distance,
 )
-from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights
+from vitspeech.receptive.heads.weights import attention_weights
 
 
 def grid(rows, columns, patch_px=1.0):
@@ -86,11 +84,6 @@ def test_box_of_3_by_3_patches_spans_4_29_px_and_less_at_borders():
     corner, edge = (2 * 4 + diagonal) / 4, (3 * 4 + 2 * diagonal) / 6
     expected = (4 * corner + 24 * edge + 36 * (4 * 4 + 4 * diagonal) / 9) / 64
     assert mean_distance(box, places).item() == pytest.approx(expected) == pytest.approx(4.08, abs=0.005)
-
-
-def test_distance_is_in_the_unit_of_the_places_and_a_mean_over_queries():
-    weights = torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.25, 0.0, 0.75]])[None, None]
-    assert mean_distance(weights, moments(3, 40.0)).item() == pytest.approx((20 + 0 + 20) / 3)
 
 
 def test_each_head_and_input_has_its_own_distance():
@@ -162,15 +155,6 @@ def test_back_and_ahead_are_what_a_distance_is_made_of():
     assert directed_distances(shared(window_mask(23, 23, None, 0)), moments(23)[:, 0])[1].item() == 0
 
 
-def test_removing_class_tokens_leaves_the_weights_of_the_others():
-    weights = torch.tensor([[0.2, 0.3, 0.5], [0.5, 0.1, 0.4], [0.0, 0.25, 0.75]])[None, None]
-    assert_close(drop_class_tokens(weights, 1), torch.tensor([[0.1, 0.4], [0.25, 0.75]])[None, None])
-    assert_close(drop_class_tokens(weights, 0), weights)
-    for number in (-1, 3):
-        with pytest.raises(ValueError, match=f"class_tokens={number} of 3 tokens"):
-            drop_class_tokens(weights, number)
-
-
 def test_convolution_as_attention_is_like_a_convolution_and_attention_by_content_is_not():
     torch.manual_seed(0)
     layer = attention_from_convolution(nn.Conv2d(2, 3, 3, padding=1, dtype=torch.float64)).eval()
@@ -192,11 +176,6 @@ def test_uniform_head_is_explained_by_a_constant_kernel_whatever_its_rounding(dt
     weights = torch.full((2, 1, 35, 35), 1 / 35, dtype=dtype)
     weights += torch.finfo(dtype).eps / 35 * torch.randn(weights.shape, dtype=dtype)
     assert likeness(weights, grid(5, 7)).item() == 1
-
-
-def test_equal_maps_for_every_image_do_not_imply_a_convolution():
-    fixed = attention(1, 1, 35, 35).expand(5, -1, -1, -1)
-    assert likeness(fixed, grid(5, 7)).item() < 0.3
 
 
 def test_likeness_is_what_its_definition_gives_however_inputs_are_batched():
@@ -292,25 +271,6 @@ def test_truncated_speech_is_measured_by_its_window():
     assert (found.diagonality > 0.8).all()
 
 
-def test_timm_has_a_class_token_or_registers_without_a_place():
-    options = {"img_size": 32, "depth": 1}
-    network = timm.create_model("vit_tiny_patch16_224", reg_tokens=3, **options).eval()
-    assert class_tokens_of(network) == 4
-    found = head_measures(network, torch.randn(3, 3, 32, 32), grid(2, 2, 16), class_tokens=4)
-    assert found.distance.shape == (1, 3)
-
-
 def test_other_number_of_places_is_an_error():
     with pytest.raises(ValueError, match="9 tokens, 1 of them class tokens, have 9 positions"):
         head_measures(vit(), torch.randn(2, 3, 12, 12).double(), grid(3, 3), class_tokens=1)
-
-
-def test_layers_of_different_sizes_are_an_error():
-    network = timm.create_model("visformer_tiny", img_size=32, depth=(0, 1, 1)).eval()
-    with pytest.raises(ValueError, match=r"differ in \(heads, tokens\).*'stage2.0.attn': \(3, 4\)"):
-        head_measures(network, torch.randn(2, 3, 32, 32), grid(2, 2))
-
-
-def test_network_without_attention_is_an_error():
-    with pytest.raises(NotRecomputable, match="ResNet has no attention layer"):
-        head_measures(timm.create_model("resnet18").eval(), torch.randn(2, 3, 32, 32), grid(2, 2))

@@ -21,7 +21,7 @@ from vitspeech.attention import (
 )
 from vitspeech.encoders import RecurrentEncoder
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.models import CNN, SpeechClassifier, TimmModel, ViT
+from vitspeech.models import SpeechClassifier, ViT
 from vitspeech.receptive.heads.weights import NotRecomputable, attention_weights, scaled_dot_product
 
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -153,14 +153,6 @@ def test_timm_gives_the_same_logits_whatever_it_computes_attention_by(name, fuse
     assert [block.attn.fused_attn for block in network.blocks] == [fused, fused]
 
 
-def test_timm_in_our_wrapper_is_the_same():
-    network = made(TimmModel, 7, "vit_tiny_patch16_224", {"img_size": 32, "depth": 2})
-    with attention_weights(network) as weights:
-        logits = network(drawn(5, 3, 32, 32))
-    assert_close(logits, network(drawn(5, 3, 32, 32)), **EXACT)
-    assert [layer.shape for layer in weights.values()] == [(5, 3, 5, 5)] * 2
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_lower_precision_is_within_its_tolerance(dtype):
     for network in (vit().to(dtype), small_timm().to(dtype)):
@@ -264,16 +256,6 @@ def test_convolution_as_attention_attends_to_one_pixel_per_head():
     assert heads[:, 4].sum() == 5 * 7 * 11
 
 
-def test_weights_of_convolution_as_attention_are_recomputed_between_other_layers():
-    torch.manual_seed(0)
-    layer = attention_from_convolution(nn.Conv2d(2, 3, 3, padding=1))
-    network, image = nn.Sequential(nn.Conv2d(5, 2, 1), layer, nn.ReLU()).double().eval(), drawn(3, 5, 7, 11)
-    plain = network(image)
-    with attention_weights(network) as weights:
-        assert_close(network(image), plain, **EXACT)
-    assert list(weights) == ["1"]
-
-
 @pytest.mark.parametrize(
     "name, options, reason",
     [
@@ -309,12 +291,6 @@ def test_the_hops_of_a_pooling_are_no_attention_between_tokens():
         network(drawn(2, 9000))
 
 
-def test_network_without_attention_is_named_without_its_wrapper():
-    for network, name in ((made(TimmModel, 7, "resnet18"), "ResNet"), (made(CNN, 7), "CNN")):
-        with pytest.raises(NotRecomputable, match=f"^{name} has no attention layer"), attention_weights(network):
-            network(drawn(2, 3, 32, 32))
-
-
 @pytest.mark.parametrize(
     "layer, reason",
     [
@@ -335,15 +311,6 @@ def test_layer_is_refused_with_the_reason(layer, reason):
         network(drawn(3, 8, 10))
 
 
-def test_convolution_without_padding_has_other_queries_than_keys():
-    layer = attention_from_convolution(nn.Conv2d(2, 3, 3)).eval()
-    with (
-        pytest.raises(NotRecomputable, match=r"\(QuadraticAttention\): .* queries are not its keys"),
-        attention_weights(layer),
-    ):
-        layer(drawn(5, 2, 7, 11, dtype=torch.float32))
-
-
 @pytest.mark.parametrize("network, name", [(Pooled(), "layer"), (Crossed(), "own")])
 def test_pooling_query_and_cross_attention_are_left_as_they_are(network, name):
     network, x = network.double().eval(), drawn(3, 7, 10)
@@ -361,23 +328,6 @@ def test_training_mode_is_refused_by_name():
         attention_weights(network),
     ):
         pass
-
-
-def test_dictionary_holds_the_latest_pass():
-    network = small_timm()
-    with attention_weights(network) as weights:
-        for batch in (2, 5):
-            network(drawn(batch, 3, 32, 32))
-            assert [len(layer) for layer in weights.values()] == [batch] * 2
-
-
-def test_pass_after_a_failed_one_is_complete():
-    network = nn.Sequential(nn.TransformerEncoderLayer(10, 2, 13, batch_first=True), Fused()).eval()
-    with attention_weights(network) as weights:
-        with pytest.raises(AssertionError, match="embedding dimension"):  # in the first layer's attention
-            network(drawn(3, 7, 11, dtype=torch.float32))
-        network(drawn(3, 7, 10, dtype=torch.float32))
-    assert list(weights) == ["0.self_attn", "1"]
 
 
 @pytest.mark.parametrize("side", [32, 33])

@@ -81,7 +81,7 @@ def head_measures(
             layers = []
             for name, layer in weights.items():
                 allowed = allowed_pairs(network.get_submodule(name), tokens, class_tokens)
-                layer = normalize_rows(drop_class_tokens(layer, class_tokens))
+                layer = normalize_rows(layer[..., class_tokens:, class_tokens:])
                 likeness.setdefault(name, ConvolutionLikeness(positions, allowed)).update(layer)
                 layers.append(measures(layer, positions, allowed))
             batches.append({name: torch.stack([layer[name] for layer in layers]) for name in layers[0]})
@@ -103,30 +103,19 @@ def measures(weights: Tensor, positions: Tensor, allowed: Tensor | None) -> dict
     return result
 
 
-def drop_class_tokens(weights: Tensor, class_tokens: int) -> Tensor:
-    """Remove the rows and columns of class tokens (B, H, T, T); rows may then sum to less than 1."""
-    return weights[..., class_tokens:, class_tokens:]
-
-
 def mean_distance(weights: Tensor, positions: Tensor) -> Tensor:
     """Mean attention distance: the mean over queries of Σ_k A[q, k] ‖position_k − position_q‖.
 
     The query itself, at distance 0, is one of the keys (Dosovitskiy et al. 2021, arXiv:2010.11929, app. D.7; Raghu et
-    al. 2021, arXiv:2108.08810, sec. 4).
-
-    Shape:
-        weights (B, H, T, T), positions (T, A) -> (B, H), in the unit of the positions
+    al. 2021, arXiv:2108.08810, sec. 4). Weights (B, H, T, T), positions (T, A) -> (B, H), in the positions' unit.
     """
     return mean_over_queries(weights, torch.linalg.vector_norm((positions - positions[:, None]).double(), dim=-1))
 
 
 def relative_distance(weights: Tensor, positions: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """`mean_distance` divided by that of uniform attention over the keys that a query may attend to (`allowed`).
+    """`mean_distance` divided by that of uniform attention over the keys that a query may attend to.
 
-    NaN if each query may attend to itself only.
-
-    Shape:
-        weights (B, H, T, T), positions (T, A), allowed (T, T) -> (B, H)
+    NaN if each query may attend to itself only. Weights (B, H, T, T), positions (T, A), allowed (T, T) -> (B, H).
     """
     uniform = uniform_attention(positions, allowed)[None, None]
     return mean_distance(weights, positions) / mean_distance(uniform, positions)
@@ -135,10 +124,8 @@ def relative_distance(weights: Tensor, positions: Tensor, allowed: Tensor | None
 def entropy(weights: Tensor, allowed: Tensor | None = None) -> Tensor:
     """The mean entropy of rows divided by its maximum, the logarithm of the number of keys a query may attend to.
 
-    0 · log 0 is 0. Queries with a single allowed key are left out; NaN if there are no others.
-
-    Shape:
-        weights (B, H, T, T), allowed (T, T) or None -> (B, H)
+    0 · log 0 is 0. Queries with a single allowed key are left out; NaN if there are no others. Weights (B, H, T, T),
+    allowed (T, T) -> (B, H).
     """
     p = normalize_rows(weights.double())
     keys = p.new_full(p.shape[-1:], p.shape[-1]) if allowed is None else allowed.sum(-1).double()
@@ -150,10 +137,7 @@ def diagonality(weights: Tensor) -> Tensor:
     """The mean over queries of 1 − Σ_k A[q, k] |q − k| / max_k |q − k|; 1 if each token attends to itself only.
 
     Zhang, Loweimi, Bell and Renals 2021 (arXiv:2011.04906). The maximum is over the whole utterance, also for windowed
-    attention.
-
-    Shape:
-        (B, H, T, T) -> (B, H)
+    attention: (B, H, T, T) -> (B, H).
     """
     order = torch.arange(weights.shape[-1], device=weights.device, dtype=torch.double)
     distance = (order - order[:, None]).abs()
@@ -161,11 +145,7 @@ def diagonality(weights: Tensor) -> Tensor:
 
 
 def directed_distances(weights: Tensor, times: Tensor) -> tuple[Tensor, Tensor]:
-    """The parts of `mean_distance` due to keys before and after their query.
-
-    Shape:
-        weights (B, H, T, T), times (T,) -> back (B, H), ahead (B, H), in the unit of the times
-    """
+    """The parts of `mean_distance` due to keys before and after their query: (B, H, T, T), (T,) -> (B, H) each."""
     ahead = (times - times[:, None]).double()
     return mean_over_queries(weights, (-ahead).clamp(min=0)), mean_over_queries(weights, ahead.clamp(min=0))
 

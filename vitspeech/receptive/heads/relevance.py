@@ -23,11 +23,8 @@ def rollout(weights: Mapping[str, Tensor]) -> Tensor:
     The mean attention over heads and the residual path have equal weight: Â = 0.5 A + 0.5 I, with rows divided by
     their sums. The rollout of layer l is Â_l · … · Â_1 (Abnar and Zuidema 2020, arXiv:2005.00928, sec. 3).
 
-    Args:
-        weights: From `attention_weights`.
-
     Shape:
-        L times (B, H, T, T) -> (L, B, T, T)
+        weights from `attention_weights`, L times (B, H, T, T) -> (L, B, T, T)
     """
     identity, layers = torch.eye(common_sizes(weights)[1]), []
     for layer in weights.values():

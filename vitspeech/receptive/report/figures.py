@@ -165,7 +165,7 @@ FIGURES = {
         {"width of the last block's field": "block.width", "without residual paths": "block_cut.width"},
     ),
     "states": FigureEntry(
-        "Effect of training and of the input size, last layer",
+        "Training and input size, last layer",
         draw_states,
         {
             "px": f"Radius of the discs that contain 50 % (open) and 90 % (filled) of the energy, {ROWS}",
@@ -274,7 +274,7 @@ def alternative_text(title: str, results: Sequence[Result], numbers: Numbers) ->
         ranked = [f"{name} {short(values[name])}" for name in measured]
         ranked += [f"{name} not measured" for name, value in values.items() if value is None]
         parts.append(f"{what}, largest first: {', '.join(ranked)}")
-    return f"{title} (lengths in {unit}). {'; '.join(parts)}."
+    return f"{title}, lengths in {unit}: {'; '.join(parts)}."
 
 
 def number_of(result: Result, path: str) -> float | None:

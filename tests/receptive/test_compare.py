@@ -11,11 +11,10 @@ import torch
 from torch.testing import assert_close
 
 from vitspeech import checkpoint
-from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, SpeechCNN
 from vitspeech.receptive import compare as comparison
-from vitspeech.receptive.compare import EXAMPLES, Plan, compare, logits_from_frames, planned_states
+from vitspeech.receptive.compare import EXAMPLES, Plan, compare, logits_from_frames
 from vitspeech.receptive.heads.relevance import at_head, rollout, token_relevance
 from vitspeech.receptive.heads.weights import attention_weights
 from vitspeech.receptive.sample import Sample, sample_for
@@ -62,30 +61,6 @@ def test_a_second_size_that_cannot_be_taken_is_named_and_the_rest_is_there(pictu
     assert [(state.trained, state.size) for state in result.states] == [(True, 32), (False, 32)]
     assert result.main is result.states[0] and result.untrained is result.states[1] and result.larger is None
     assert result.heads is not None and result.visible is not None and len(result.examples) == 3
-
-
-def test_an_image_of_eight_pixels_is_measured(finished_run):
-    subjects = [subject(str(finished_run))]
-    (result,) = compare(subjects, sample_for(subjects, None, 4), quick(factors=(0.25,)))
-    assert len(result.states) == 2 and result.visible is not None
-
-
-def test_a_first_size_at_which_the_network_fails_is_named(finished_run, monkeypatch):
-    def fails(*_, **__):
-        raise RuntimeError("output size is too small")
-
-    monkeypatch.setattr(comparison, "measure_state", fails)
-    subjects = [subject(str(finished_run))]
-    with pytest.raises(InputError, match="32 px, trained: output size is too small"):
-        compare(subjects, sample_for(subjects, None, 4), quick())
-
-
-def test_speech_without_a_log_mel_front_end_is_refused(finished_speech_run, monkeypatch):
-    monkeypatch.setattr(comparison, "build_network", lambda *_, **__: (torch.nn.Conv1d(1, 1, 3), None))
-    one = subject(str(finished_speech_run))
-    raw = torch.zeros(2, 16_000, dtype=torch.int16)
-    with pytest.raises(InputError, match="Conv1d has no log-mel front end as `tokens`"):
-        comparison.measure_state(one, raw, ["body"], trained=True, size=1.0, cumulative_only=True)
 
 
 def test_every_state_has_the_layers_of_the_network(pictures):
@@ -136,7 +111,7 @@ def test_speech_is_measured_in_milliseconds_and_at_a_longer_clip(speech):
     assert [(state.trained, state.size) for state in speech.states] == [(True, 1), (True, 1.5), (False, 1)]
     assert speech.larger is speech.states[1] and speech.untrained is speech.states[2]
     reach = [(30, 30), (30 + 8 * 40, 30 + 2 * 40), (30 + 16 * 40, 30 + 4 * 40)]
-    assert all([layer.reach for layer in state.layers] == reach for state in speech.states)
+    assert all([layer.theoretical for layer in state.layers] == reach for state in speech.states)
     assert speech.heads.look_ahead.max() <= 80 and speech.heads.look_back.max() <= 320
     assert speech.visible.radii[:4] == [0, 2, 4, 6] and speech.visible.count == 4
 
@@ -206,28 +181,12 @@ def test_an_untrained_network_of_timm_is_shown_as_it_is_before_training():
     assert result.visible is None and result.heads is None
 
 
-def test_layers_can_be_named(finished_run):
-    subjects = [subject(str(finished_run))]
-    sample = sample_for(subjects, None, 4)
-    (result,) = compare(subjects, sample, quick(layers=["patches.stages.0.0", "encoder.blocks.0.attention"]))
-    names = [layer.name for layer in result.main.layers]
-    assert names == ["patches.stages.0.0", "encoder.blocks.0.attention"]
-    with pytest.raises(ValueError, match=r"ViT has no layer 'encoder.blocks.9'; close names: encoder.blocks"):
-        compare(subjects, sample, quick(layers=["encoder.blocks.9"]))
-
-
 def test_labels_that_are_not_the_samples_are_not_compared_with_them(pictures):
     result, sample = pictures
     renamed = Sample(sample.raw, sample.labels, [name.upper() for name in sample.names], None, sample.origin)
     (found,) = compare([result.subject], renamed, quick())
     assert found.visible.whole == 1 and found.visible.quantity == "agreement"  # with its own answers
     assert result.visible.quantity == "accuracy"
-
-
-def test_states_begin_with_the_one_that_the_report_is_about(finished_run):
-    plan = Plan(factors=(2.0, 1.0))
-    assert planned_states(subject(str(finished_run)), plan) == [(True, 2.0), (True, 1.0), (False, 2.0)]
-    assert planned_states(subject("timm:resnet10t"), plan) == [(False, 2.0), (False, 1.0)]
 
 
 # What is refused.
@@ -237,18 +196,6 @@ def test_a_name_stands_for_one_model(finished_run, finished_speech_run):
     subjects = [subject(str(finished_run)), subject(str(finished_speech_run))]
     with pytest.raises(ValueError, match="0 is named twice"):
         compare(subjects, sample_for(subjects[:1], None, 4), PLAN)
-
-
-def test_one_input_is_too_few(finished_run):
-    subjects = [subject(str(finished_run))]
-    with pytest.raises(ValueError, match="1 input: an estimate with an interval needs at least 2"):
-        compare(subjects, sample_for(subjects, None, 4).first(1), quick())
-
-
-def test_a_models_first_size_must_be_one_that_it_can_take(finished_run):
-    subjects = [subject(str(finished_run))]
-    with pytest.raises(ValueError, match="0 can't take pictures of 33 px"):
-        compare(subjects, sample_for(subjects, None, 4), quick(factors=(33 / 32,)))
 
 
 @pytest.mark.parametrize(
