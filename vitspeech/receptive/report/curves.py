@@ -78,7 +78,7 @@ def draw_sides(results: Sequence[Result]) -> Figure:
                 draw_measured(axes, state, number, scale, style, dashes)
                 if state is result.main:
                     draw_limits(axes, state, number, scale, theoretical_side, style, UNLIMITED * highest)
-        set_log_axis(row[0], min(values), highest, unlimited=any(map(isinf, values)))
+        set_log_axis(row[0], min(values, default=1.0), highest, unlimited=any(map(isinf, values)))
     for axes, part in zip(panels[0], PARTS, strict=True):
         axes.set_title(f"square with {part} % of the energy")
     panels[0][0].set(ylabel="side (px)\nbefore and after training")
