@@ -31,7 +31,7 @@ PROBED = ["two_marks/vit", "two_marks/cnn"]
 
 
 def compare(arguments: Sequence[str] | None = None) -> None:
-    """Run `vitspeech compare`: prints a summary of each model and the report's path."""
+    """Run `vitspeech compare`: prints a table of the main results and the report's path."""
     parser = command_line.parser("compare", COMPARE)
     add = parser.add_argument
     add("models", nargs="+", metavar="MODEL", help="folder of a released model or a run, or timm:NAME")
