@@ -1,14 +1,8 @@
-"""Files: finding those that a user names, reading YAML and JSON that others may have written, writing atomically.
+"""Finding the files that a user names, writing files atomically, and reading text that others may have written.
 
-Writing files atomically, and checking beforehand that a file can be written.
-
-Finding the files that a user names, writing tables, texts and JSON files atomically, and their checksums.
-
-Reading YAML and JSON files that others may have written: in bounded time and memory, and with errors of one line.
-
-Refused are files that are no regular files, are larger than `MOST_BYTES` or are not UTF-8; duplicate keys, of which
-parsers keep the last one silently; nesting deeper than `DEEPEST`; YAML aliases that multiply to more than `MOST_NODES`
-values; and in JSON numbers that are not finite. A message names the file and the line, and quotes no lines of the file.
+YAML and JSON are read in bounded time and memory, with errors of one line: files that are not regular, larger than
+`MOST_BYTES` or not UTF-8, duplicate keys, nesting deeper than `DEEPEST`, YAML aliases, and numbers that are not JSON are
+refused. A message names the file and the line, and quotes no lines of the file.
 """
 
 import csv
@@ -29,7 +23,7 @@ from vitspeech.errors import InputError
 
 
 def check_target(path: str | Path, option: str = "") -> Path:
-    """Check that a file can be written or replaced.
+    """Check that a file can be written or replaced, before the work is done.
 
     Args:
         path: The file, or a symbolic link to it.
@@ -37,11 +31,6 @@ def check_target(path: str | Path, option: str = "") -> Path:
 
     Returns:
         The file itself: a symbolic link is followed, also to a file that does not exist yet.
-
-    Raises:
-        FileNotFoundError: If its folder does not exist.
-        InputError: If `path` is a folder, a device, a pipe or another special file, or a loop of links.
-        PermissionError: If the file or its folder is not writable.
     """
     name = f"{option} {path}" if option else str(path)
     try:
@@ -74,9 +63,6 @@ def replacing(path: str | Path, keep: str | Path | None = None) -> Iterator[Path
     Args:
         path: The file, or a symbolic link to it.
         keep: Where the file that is replaced is moved, once the draft is on the disk; `None` does not keep it.
-
-    Raises:
-        FileNotFoundError, InputError, PermissionError: If `check_target` refuses it.
     """
     target = check_target(path)
     draft = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.draft")
@@ -100,11 +86,6 @@ def sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def find_files(paths: Iterable[str | Path], endings: Collection[str], kind: str) -> list[Path]:
-    """The files of `walk_files` as a list."""
-    return list(walk_files(paths, endings, kind))
-
-
 def walk_files(paths: Iterable[str | Path], endings: Collection[str], kind: str) -> Iterator[Path]:
     """The named files, and all files with one of the endings in the named folders, in the order of the paths.
 
@@ -115,9 +96,6 @@ def walk_files(paths: Iterable[str | Path], endings: Collection[str], kind: str)
         paths: Files and folders; folders are walked by `walk_folder`.
         endings: File name endings to look for, with the dot, in lower case.
         kind: What such a file is called in an error message.
-
-    Raises:
-        FileNotFoundError: If a path does not exist or a folder holds no such file.
     """
     paths = [Path(path) for path in paths]
     for path in paths:
@@ -131,11 +109,6 @@ def walk_files(paths: Iterable[str | Path], endings: Collection[str], kind: str)
             yield from walk_folder(path, endings)
         else:
             yield path
-
-
-def files_below(folder: Path, endings: Collection[str]) -> list[Path]:
-    """The files of `walk_folder` as a list."""
-    return list(walk_folder(folder, endings))
 
 
 def walk_folder(folder: Path, endings: Collection[str]) -> Iterator[Path]:
@@ -167,8 +140,7 @@ def walk_folder(folder: Path, endings: Collection[str]) -> Iterator[Path]:
 def list_folder(folder: Path, endings: Collection[str]) -> Iterator[tuple[Path, bool]]:
     """The folders, and the files with one of the endings, directly in a folder, sorted by name; none if it is locked.
 
-    Returns:
-        Each path, and whether it is a folder.
+    Each comes with whether it is a folder.
     """
     names, folders = [], set()
     with suppress(PermissionError, FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
@@ -188,12 +160,7 @@ def list_folder(folder: Path, endings: Collection[str]) -> Iterator[tuple[Path, 
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what cannot be read as a file: a pipe would be waited for, and a device may be endless.
-
-    Raises:
-        FileNotFoundError: If it does not exist.
-        InputError: If it is a folder, a device or a pipe, or empty.
-    """
+    """Refuse what cannot be read as a file: a pipe would be waited for, and a device may be endless."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{path}: not a regular file")
@@ -231,20 +198,13 @@ def sha256(path: str | Path) -> str:
 
 
 MOST_BYTES = 2**20
-MOST_NODES = 500_000
 DEEPEST = 64
 TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 LONGEST_NUMBER = 40  # characters
-MAPPING, TIMESTAMP, INTEGER = (f"tag:yaml.org,2002:{name}" for name in ("map", "timestamp", "int"))
 
 
 def read_text(path: str | Path, *, most_bytes: int = MOST_BYTES) -> str:
-    """Read a text file.
-
-    Raises:
-        FileNotFoundError: If it does not exist.
-        InputError: If it is not a regular file, larger than `most_bytes`, or not UTF-8.
-    """
+    """Read a text file; one that is not regular, larger than `most_bytes` or not UTF-8 is an `InputError`."""
     path = Path(path)
     if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
         raise InputError(f"{path}: not a regular file")
@@ -260,127 +220,54 @@ def read_text(path: str | Path, *, most_bytes: int = MOST_BYTES) -> str:
 
 
 def read_yaml(path: str | Path) -> Any:
-    """The contents of a YAML file: `None`, booleans, numbers, strings, lists and dictionaries. Dates stay strings.
-
-    Raises:
-        FileNotFoundError: If it does not exist.
-        InputError: If it cannot be read, see the top of this file.
-    """
+    """The contents of a YAML file: `None`, booleans, numbers, strings, lists and dictionaries. Dates stay strings."""
     return parse_yaml(read_text(path), str(path))
 
 
 def read_json(path: str | Path, *, most_bytes: int = MOST_BYTES) -> Any:
-    """The contents of a JSON file.
-
-    Raises:
-        FileNotFoundError: If it does not exist.
-        InputError: If it cannot be read, see the top of this file.
-    """
+    """The contents of a JSON file."""
     return parse_json(read_text(path, most_bytes=most_bytes), str(path))
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    """PyYAML's safe loader, which refuses duplicate keys, deep nesting, and aliases that multiply."""
+    """PyYAML's safe loader, which refuses duplicate keys and long numbers, and leaves dates as strings."""
 
     yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != TIMESTAMP]
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
-    def get_single_node(self) -> yaml.Node | None:
-        """The document's root, which is checked before any value is made from it."""
-        root = super().get_single_node()
-        if root is not None:
-            check_node(root, {})
-        return root
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        """A dictionary. Parsers keep the last of duplicate keys silently."""
+        seen = set()
+        for key, _ in node.value:
+            if (name := (key.tag, str(key.value))) in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {name[1][:LONGEST_NUMBER]!r} is there twice", problem_mark=key.start_mark
+                )
+            seen.add(name)
+        return super().construct_mapping(node, deep)
 
     def construct_integer(self, node: yaml.ScalarNode) -> int:
         """An integer of bounded length: reading one takes a time that grows with its square."""
         if len(node.value) > LONGEST_NUMBER:
-            raise refusal(node, "a number that is too long")
+            raise yaml.MarkedYAMLError(problem="a number that is too long", problem_mark=node.start_mark)
         return self.construct_yaml_int(node)
 
 
-Loader.add_constructor(INTEGER, Loader.construct_integer)
-
-
-def check_nesting(text: str) -> None:
-    """Refuse deep nesting before nodes are made: libyaml's function for that ends the process by a stack overflow.
-
-    Raises:
-        yaml.MarkedYAMLError: If it is nested deeper than `DEEPEST`.
-    """
-    depth = 0
-    for event in yaml.parse(text, Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise yaml.MarkedYAMLError(problem=TOO_DEEP, problem_mark=event.start_mark)
-
-
-def refusal(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
-    """The error about a node."""
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-
-
-def check_node(node: yaml.Node, known: dict[int, tuple[int, int] | None], depth: int = 0) -> tuple[int, int]:
-    """The number of values in a node and how deep collections are nested in it; an alias counts as a copy.
-
-    Args:
-        node: A node of the document.
-        known: The results for nodes that were visited before; `None` for those that contain this node.
-        depth: The number of collections around it.
-
-    Raises:
-        yaml.MarkedYAMLError: If it contains itself, too many values, or duplicate keys, or is nested too deep.
-    """
-    if id(node) in known:
-        if known[id(node)] is None:
-            raise refusal(node, "an alias that contains itself")
-        size, height = known[id(node)]
-    else:
-        known[id(node)], size, height = None, 1, int(isinstance(node, yaml.CollectionNode))
-        if isinstance(node, yaml.MappingNode):
-            check_keys(node)
-            children = [child for pair in node.value for child in pair]
-        else:
-            children = node.value if isinstance(node, yaml.SequenceNode) else ()
-        for child in children:
-            child_size, child_height = check_node(child, known, depth + 1)
-            size, height = size + child_size, max(height, child_height + 1)
-            if size > MOST_NODES:
-                raise refusal(node, f"its aliases multiply to more than {MOST_NODES:,} values")
-        known[id(node)] = size, height
-    if depth + height > DEEPEST:
-        raise refusal(node, TOO_DEEP)
-    return size, height
-
-
-def check_keys(node: yaml.MappingNode) -> None:
-    """Refuse a mapping that has a key twice.
-
-    Raises:
-        yaml.MarkedYAMLError: If there is one.
-    """
-    seen = set()
-    for key, _ in node.value:
-        if isinstance(key, yaml.ScalarNode):
-            if (key.tag, key.value) in seen:
-                raise refusal(key, f"the key {key.value[:LONGEST_NUMBER]!r} is there twice")
-            seen.add((key.tag, key.value))
+Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_integer)
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The contents of a YAML text.
-
-    Args:
-        text: The text.
-        name: What it is called in messages.
-
-    Raises:
-        InputError: If it cannot be read.
-    """
+    """The contents of a YAML text; `name` is what messages call it."""
     try:
-        check_nesting(text)
+        depth = 0
+        for event in yaml.parse(text, Loader):  # first: libyaml overflows the stack where it makes nodes of deep nesting
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise yaml.MarkedYAMLError(problem=TOO_DEEP, problem_mark=event.start_mark)
+            if isinstance(event, yaml.AliasEvent):  # a few lines of aliases can stand for billions of values
+                raise yaml.MarkedYAMLError(problem="aliases are not read", problem_mark=event.start_mark)
         return yaml.load(text, Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -393,23 +280,14 @@ def parse_yaml(text: str, name: str) -> Any:
 
 
 def parse_json(text: str, name: str) -> Any:
-    """The contents of a JSON text.
-
-    Args:
-        text: The text.
-        name: What it is called in messages.
-
-    Raises:
-        InputError: If it cannot be read.
-    """
+    """The contents of a JSON text; `name` is what messages call it."""
     try:
-        value = json.loads(
-            text, object_pairs_hook=unique, parse_int=integer, parse_float=number, parse_constant=refuse_constant
-        )
-        check_depth(value)
+        value = json.loads(text, object_pairs_hook=unique, parse_int=integer, parse_float=finite, parse_constant=finite)
+        if depth_of(value) > DEEPEST:
+            raise RecursionError
     except json.JSONDecodeError as error:
         raise InputError(f"{name}: cannot be read: line {error.lineno}: {error.msg}") from None
-    except InputError as error:
+    except ValueError as error:
         raise InputError(f"{name}: cannot be read: {error}") from None
     except RecursionError:
         raise InputError(f"{name}: cannot be read: {TOO_DEEP}") from None
@@ -417,63 +295,29 @@ def parse_json(text: str, name: str) -> Any:
 
 
 def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The dictionary of a JSON object.
-
-    Raises:
-        InputError: If a key is there twice.
-    """
-    mapping = {}
-    for key, value in pairs:
-        if key in mapping:
-            raise InputError(f"the key {key[:LONGEST_NUMBER]!r} is there twice")
-        mapping[key] = value
+    """The dictionary of a JSON object, without duplicate keys."""
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        twice = next(key for place, (key, _) in enumerate(pairs) if key in dict(pairs[:place]))
+        raise ValueError(f"the key {twice[:LONGEST_NUMBER]!r} is there twice")
     return mapping
 
 
 def integer(text: str) -> int:
-    """An integer of bounded length.
-
-    Raises:
-        InputError: If it is longer.
-    """
+    """An integer of bounded length."""
     if len(text) > LONGEST_NUMBER:
-        raise InputError("a number that is too long")
+        raise ValueError("a number that is too long")
     return int(text)
 
 
-def number(text: str) -> float:
-    """A finite number.
-
-    Raises:
-        InputError: If it is beyond the range of floats.
-    """
+def finite(text: str) -> float:
+    """A finite number; Python also reads `NaN`, `Infinity` and `1e999`."""
     if not math.isfinite(value := float(text)):
-        raise InputError("a number beyond the range of floats")
+        raise ValueError(f"{text[:LONGEST_NUMBER]} is not a number, or a number beyond the range of floats")
     return value
 
 
-def refuse_constant(name: str) -> None:
-    """Refuse `NaN` and `Infinity`, which are not JSON.
-
-    Raises:
-        InputError: Always.
-    """
-    raise InputError(f"{name} is not a number")
-
-
-def check_depth(value: Any) -> None:
-    """Refuse nested lists and dictionaries that are too deep for what reads them later.
-
-    Raises:
-        InputError: If they are nested deeper than `DEEPEST`.
-    """
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [
-            child
-            for item in level
-            if isinstance(item, dict | list)
-            for child in (item.values() if isinstance(item, dict) else item)
-        ]
-    if any(isinstance(item, dict | list) for item in level):
-        raise InputError(TOO_DEEP)
+def depth_of(value: Any) -> int:
+    """How deep lists and dictionaries are nested."""
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return int(isinstance(value, dict | list)) + max((depth_of(child) for child in children), default=0)

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from benchmarks import measure, memory
 from vitspeech.attention import EncoderConfig
 from vitspeech.checkpoint.model import load
-from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, find_audio, read_audio
+from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, read_audio, walk_audio
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.noise import pink_noise
@@ -145,7 +145,7 @@ def reading(settings: Settings, note: Note) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         for number in range(FILES):
             soundfile.write(f"{folder}/{number}.wav", clips[number % HELD].numpy(), SAMPLE_RATE_HZ, subtype="PCM_16")
-        files = find_audio([folder])
+        files = list(walk_audio([folder]))
         calls = {
             "WAV files one by one": (lambda: [read_audio(file) for file in files], FILES),
             "batches from memory": (lambda: [len(items[part, 0]) for part in order.split(settings.batch)], HELD),

@@ -33,10 +33,6 @@ class Batches(Sampler):
             and the last batch may be smaller.
         accumulate: Batches of a process whose gradients are added up in an optimizer step.
         ranks: Number of processes; `None` is those of this run.
-
-    Raises:
-        InputError: If `shuffle` is set and there are too few items for one step, the processes cannot divide a step
-            evenly, or there are fewer items than processes that divide them.
     """
 
     def __init__(
@@ -116,9 +112,6 @@ def check_division(count: int, batch: int, ranks: int, accumulate: int = 1) -> N
         batch: Items per optimizer step, in all processes together.
         ranks: Number of processes.
         accumulate: Batches of a process in a step.
-
-    Raises:
-        InputError: If there are too few items for one step, or a step cannot be divided evenly.
     """
     if count < batch:
         raise InputError(f"batch={batch} is more than the {count} training items")
@@ -139,9 +132,6 @@ class TensorItems(Dataset):
         labels: Index of each item's label, int64, one per item.
         speakers: Who speaks each item, so that intervals of accuracies resample speakers; `None` if unknown.
         parts: Indices of items whose accuracy is reported besides that of all, by the name of the part.
-
-    Raises:
-        InputError: If there are not as many labels (or speakers) as inputs.
     """
 
     def __init__(

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vitspeech.data.locks import locked
+from filelock import FileLock
+
 from vitspeech.errors import InputError
 
 
@@ -21,9 +22,6 @@ def download_folder(folder: Path, download: Callable[[], object]) -> None:
     Args:
         folder: The folder that `download` creates.
         download: Downloads an archive and unpacks it.
-
-    Raises:
-        InputError: If the folder is there, but was not completely unpacked, or the archive is incomplete.
     """
     if folder.is_dir() and not unfinished(folder).exists():
         return
@@ -46,17 +44,13 @@ def downloading(folder: Path) -> Iterator[None]:
     """Wait until no other process is within this context for the same folder, which it may have completed."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     file = folder.with_name(f".{folder.name}.lock")
-    with locked(file, wait=True):
+    with FileLock(file):
         yield
         file.unlink(missing_ok=True)  # not after an error: of the processes that wait for it, one has to go on
 
 
 def check_complete(folder: Path) -> None:
-    """Check that a folder was not left by an interrupted `download_folder`.
-
-    Raises:
-        InputError: If it was, or another process is unpacking it.
-    """
+    """Refuse a folder that an interrupted `download_folder` has left."""
     if folder.is_dir() and unfinished(folder).exists():
         raise InputError(
             f"{folder}: unpacking was interrupted, so files are missing; unless another process is unpacking it now, "

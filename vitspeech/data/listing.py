@@ -18,10 +18,6 @@ def read_rows(
         listing: The CSV file.
         columns: Columns that it must have.
         optional: Columns whose fields follow; they are `None` if the file has no such column.
-
-    Raises:
-        InputError: If a column is missing, there are no rows, a field is empty, or a row has more or fewer fields than
-            the header.
     """
     lines = read_fields(listing)
     location, header = next(lines, (f"{listing}: line 1", []))
@@ -46,11 +42,7 @@ def read_rows(
 
 
 def read_fields(listing: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield (location, fields) for each line of a CSV file that is not blank.
-
-    Raises:
-        InputError: If the file is not UTF-8, or a quote is not closed at the end of its line.
-    """
+    """Yield (location, fields) for each line of a CSV file that is not blank."""
     content = listing.read_bytes()
     try:
         text = content.decode("utf-8-sig")  # Excel writes a byte order mark

@@ -49,10 +49,6 @@ class DataModule(lightning.LightningDataModule):
         checks_files: Whether files are checked before they are read; `vitspeech pack` reads each of them anyway.
         reads_files: Whether each item has a file of its own, so that `storage` may be `files`.
         begin: Epoch and batch at which training begins; a resumed run sets it.
-
-    Raises:
-        InputError: If `batch` is below 1, a number is out of range, or the pack is broken.
-        FileNotFoundError: If there is no such pack.
     """
 
     labels: Sequence[str]
@@ -89,11 +85,7 @@ class DataModule(lightning.LightningDataModule):
         raise NotImplementedError
 
     def items_of(self, split: str) -> Dataset:
-        """The items of a split: those of the pack, or those that `read` reads.
-
-        Raises:
-            InputError: If the pack is of another data set.
-        """
+        """The items of a split: those of the pack, or those that `read` reads."""
         if self.pack is None:
             return self.read(split)
         self.pack.check(self.labels, self.preprocessing)
@@ -131,11 +123,7 @@ class DataModule(lightning.LightningDataModule):
             self.train, self.validation = train, validation
 
     def check_names(self) -> None:
-        """Refuse labels that cannot be written, such as those of folders whose names are not UTF-8.
-
-        Raises:
-            InputError: If there is one.
-        """
+        """Refuse labels that cannot be written, such as those of folders whose names are not UTF-8."""
         for label in self.labels:
             try:
                 label.encode()
@@ -144,19 +132,11 @@ class DataModule(lightning.LightningDataModule):
 
     def check_test(self) -> None:
         """Check before training that the test after it will find what it needs; by default by reading the test split.
-
-        Raises:
-            InputError: If it will not.
         """
         self.read_checked("test")
 
     def read_checked(self, split: str) -> Dataset:
-        """Read a split, and check that whole batches can be taken from it and that its labels are those of the data.
-
-        Raises:
-            InputError: If it is empty, `read` returns nothing or a data set of single items, such as torch's
-                `TensorDataset`, or a label is not the index of one of `labels`.
-        """
+        """Read a split, and check that whole batches can be taken from it and that its labels are those of the data."""
         dataset, read = self.items_of(split), f"{type(self).__name__}.read({split!r})"
         if not isinstance(dataset, Sized):
             raise InputError(
@@ -181,9 +161,6 @@ class DataModule(lightning.LightningDataModule):
         Args:
             labels: One label per item.
             read: The call that returned them, for the message.
-
-        Raises:
-            InputError: If they are not indices of `self.labels`.
         """
         if labels.ndim != 1 or labels.is_floating_point():
             raise InputError(f"{read}: labels of shape {tuple(labels.shape)} and {labels.dtype} are not indices (B,)")
@@ -202,9 +179,6 @@ class DataModule(lightning.LightningDataModule):
 
         Args:
             ranks: Number of processes that divide them; `None` is those of this run.
-
-        Raises:
-            InputError: If there are too few items, or the processes cannot divide an optimizer step evenly.
         """
         options = {"seed": self.seed, "accumulate": self.accumulate, "ranks": ranks}
         return Batches(len(self.train), self.batch, shuffle=True, **options)
@@ -249,11 +223,7 @@ class DataModule(lightning.LightningDataModule):
 
 
 def check_augment(augment: object, kind: type) -> None:
-    """Refuse an augmentation of another class, such as a mapping that the command line could not build one from.
-
-    Raises:
-        InputError: If `augment` is not a `kind`.
-    """
+    """Refuse an augmentation of another class, such as a mapping that the command line could not build one from."""
     if not isinstance(augment, kind):
         raise InputError(
             f"augment is a {type(augment).__name__}, not a vitspeech.data.{kind.__name__}; annotate the argument of "

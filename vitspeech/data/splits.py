@@ -25,9 +25,6 @@ def split_indices(count: int, validation: int) -> tuple[Tensor, Tensor]:
 
     Returns:
         The sorted indices of the training items and of `validation` held-out items.
-
-    Raises:
-        InputError: If `validation` is below 1 or leaves no training items.
     """
     if not 0 < validation < count:
         raise InputError(f"validation={validation} is not within 1..{count - 1}, the items that are not test items")
@@ -51,9 +48,6 @@ def hashed_splits(keys: Sequence[str], held_out: Sequence[str], root: Path) -> l
 
     Returns:
         The split of each item.
-
-    Raises:
-        InputError: If there are too few keys for all splits.
     """
     percentages = {key: percentage(key) for key in keys}
     if len(percentages) <= len(held_out):

@@ -16,7 +16,7 @@ from typing import TypeVar
 from tqdm import tqdm
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.data.tables import Columns, GrowingTable, open_table
+from vitspeech.data.tables import Columns, GrowingTable
 from vitspeech.errors import InputError, check_number
 
 Read, Result = TypeVar("Read"), TypeVar("Result")
@@ -150,7 +150,7 @@ def open_results(
     """
     named = hashlib.sha256("\0".join(paths).encode(errors="surrogateescape")).hexdigest()
     sums = {"weights": model.card["sha256"], "model_config": model.card["config_sha256"], "paths": named}
-    return open_table(path, columns, sums | {"batch": batch} | settings, batch=batch, resume=resume)
+    return GrowingTable(path, columns, sums | {"batch": batch} | settings, batch=batch, resume=resume)
 
 
 def stopped_at(table: GrowingTable) -> Position | None:

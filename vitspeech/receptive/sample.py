@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitspeech.checkpoint.card_dataset import card_dataset
-from vitspeech.data.images.reading import find_pictures, read_picture
+from vitspeech.data.images.reading import read_picture, walk_pictures
 from vitspeech.data.module import DataModule
 from vitspeech.data.utterances.module import UtteranceData
 from vitspeech.data.utterances.word_clips import word_span
@@ -120,7 +120,7 @@ def loudest(waveform: Tensor, samples: int) -> Tensor:
 
 def folder_sample(folder: Path, side: int, count: int) -> Sample:
     """Images of a folder and its subfolders, cropped to the central square and scaled to `side` px; no labels."""
-    files = find_pictures([folder])
+    files = list(walk_pictures([folder]))
     order = torch.randperm(len(files), generator=torch.Generator().manual_seed(SEED))[:count]
     raw = torch.stack([read_picture(files[index], side) for index in order])
     return Sample(raw, None, None, None, f"{len(raw)} pictures of {folder.name}")

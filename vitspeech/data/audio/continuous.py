@@ -12,7 +12,7 @@ from torch import Tensor
 from vitspeech.data.audio.reading import ENDINGS, SAMPLE_RATE_HZ, read_audio
 from vitspeech.data.splits import percentage, relative_name, speaker_in_name
 from vitspeech.errors import InputError
-from vitspeech.files import files_below, read_text
+from vitspeech.files import read_text, walk_folder
 
 TRANSCRIPTS = ".trans.txt"  # each line has the name of a recording in the same folder and what is said in it
 SPLITS = {"validation": (0, 20), "test": (20, 50)}  # per cent of the speakers; the others are for training
@@ -43,15 +43,11 @@ def list_speech(root: str | Path) -> list[Speech]:
 
     Files named `*.trans.txt` hold the transcripts of the recordings beside them, as in LibriSpeech (Panayotov et al.
     2015): a line has the recording's name without its ending, and the words.
-
-    Raises:
-        FileNotFoundError: If there is no such folder.
-        InputError: If the folder has no recordings, or a line of transcripts has no words.
     """
     root = Path(root)
     if not root.is_dir():
         raise FileNotFoundError(f"{root}: no such folder of speech")
-    files = files_below(root, ENDINGS)
+    files = list(walk_folder(root, ENDINGS))
     if not files:
         raise InputError(f"{root}: no recordings ({', '.join(sorted(ENDINGS))})")
     transcripts = {folder: read_transcripts(folder) for folder in {file.parent for file in files}}

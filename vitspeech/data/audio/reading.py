@@ -25,7 +25,7 @@ from torchaudio.functional import resample
 from tqdm import tqdm
 
 from vitspeech.errors import InputError
-from vitspeech.files import check_regular, find_files, walk_files
+from vitspeech.files import check_regular, walk_files
 
 SAMPLE_RATE_HZ = 16_000
 LOWEST_HZ, HIGHEST_HZ = 1_000, 384_000
@@ -48,13 +48,8 @@ class TooLongError(InputError):
     """A recording lasts longer than is allowed; the message ends with `IN_PARTS`."""
 
 
-def find_audio(paths: Iterable[str | Path]) -> list[Path]:
-    """List recordings: named files, and all audio files in named folders; see `find_files`."""
-    return find_files(paths, ENDINGS, "recording")
-
-
 def walk_audio(paths: Iterable[str | Path]) -> Iterator[Path]:
-    """The recordings of `find_audio`, one after the other; see `walk_files`."""
+    """The named files, and all audio files in named folders, one after the other; see `walk_files`."""
     return walk_files(paths, ENDINGS, "recording")
 
 
@@ -106,11 +101,7 @@ def is_exact(recording: SoundFile, sample_rate_hz: int) -> bool:
 
 
 def to_mono(path: Path, samples: Tensor) -> Tensor:
-    """Average the channels of floats: (N,) or (N, C) -> (N,).
-
-    Raises:
-        InputError: If samples are not finite.
-    """
+    """Average the channels of floats: (N,) or (N, C) -> (N,)."""
     if not samples.isfinite().all():
         raise InputError(f"{path}: has samples that are not finite (NaN or infinite)")
     return samples.mean(1) if samples.dim() == 2 else samples
@@ -148,9 +139,6 @@ def open_audio(path: Path, kind: type[SoundFile] = SoundFile) -> SoundFile:
     Args:
         path: The file.
         kind: The class that reads it.
-
-    Raises:
-        InputError: If it is a file of samples without a header.
     """
     if path.suffix.lower() == ".raw":  # SoundFile asks for its sample rate
         raise InputError(f"{path}: samples without a header; convert them to WAV")
@@ -200,11 +188,7 @@ def check_header(path: Path, recording: SoundFile, longest_s: float | None, *, i
 
 
 def read_clip(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ) -> Tensor:
-    """Read a recording of SHORTEST_S to LONGEST_S seconds as `read_audio` does: int16 (N,).
-
-    Raises:
-        InputError: If it is shorter or longer (a `TooLongError`), or `read_audio` refuses it.
-    """
+    """Read a recording of SHORTEST_S to LONGEST_S seconds as `read_audio` does: int16 (N,)."""
     samples = read_audio(path, sample_rate_hz, longest_s=LONGEST_S)
     check_shortest(path, len(samples) / sample_rate_hz)
     return samples
@@ -221,9 +205,6 @@ def check_audio(path: Path) -> float:
 
     Returns:
         The duration in seconds, that of the samples of `read_clip`.
-
-    Raises:
-        FileNotFoundError, InputError: As `read_clip` does, as far as the header tells.
     """
     check_regular(path)
     try:
@@ -333,11 +314,6 @@ class AudioParts:
 
     Attributes:
         duration_s: Duration of the recording in seconds, as its header states it.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        InputError: If its header is not that of a recording that can be read; see `read_audio`. Iterating raises it if
-            the recording is truncated or broken, or has samples that are not finite.
     """
 
     def __init__(self, path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, part_s: float = PART_S) -> None:
@@ -368,11 +344,7 @@ class AudioParts:
             raise unread(self.path, error) from None
 
     def blocks(self, recording: SoundFile, kind: str) -> Iterator[Tensor]:
-        """The samples of the file at its own rate: (N,) or (N, C).
-
-        Raises:
-            InputError: If there are fewer than the header states.
-        """
+        """The samples of the file at its own rate: (N,) or (N, C)."""
         present, count = 0, max(round(self.part_s * recording.samplerate), 1)
         while present < recording.frames:
             block = recording.read(min(count, recording.frames - present), dtype=kind)

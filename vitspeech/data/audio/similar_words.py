@@ -70,9 +70,6 @@ def phonemes(words: Sequence[str]) -> list[tuple[str, ...]]:
 
     Args:
         words: Words or phrases, or phonemes as `stressed_phonemes` gives them, joined by `|`: `[[s|t|'0|p]]`.
-
-    Raises:
-        MissingExtraError: If the extra `spoken` is not installed.
     """
     return [plain(part for word in spoken for part in word) for spoken in stressed_phonemes(words)]
 
@@ -165,9 +162,6 @@ def spoken_negatives(
         count: How many texts; there may be fewer, about 1,200 and 50 for each keyword.
         extra_words: Further words, such as those of transcripts.
         excluded: Words that are not chosen, nor what sounds like one; see `similar_words`.
-
-    Raises:
-        MissingExtraError: If the extra `spoken` is not installed.
     """
     known = WORDS.read_text(encoding="ascii").split()
     listed = dict.fromkeys([*known, *(word.lower() for word in extra_words)])
@@ -258,11 +252,6 @@ def replacements(parts: Sequence[str], index: int) -> list[str]:
 
 def check_words(words: Sequence[str]) -> None:
     """Check that a spotter can tell words from each other, before they are recorded or synthesized.
-
-    Raises:
-        InputError: If there is none, one is given twice or cannot be said by eSpeak in English, or two sound alike
-            (distance 0), such as `there` and `their`.
-        MissingExtraError: If the extra `spoken` is not installed.
 
     Warns:
         UserWarning: If two are within `CONFUSABLE` of each other, such as `bed` and `bad`, or one lasts under

@@ -52,9 +52,6 @@ class Voice:
         rate_wpm: Words per minute, 80 to 449.
         pitch: 0 to 99, from 2/3 to 7/4 of the variant's own pitch, which is at 50.
         pitch_range: 0 to 99, from monotonous to lively; 50 is the variant's own.
-
-    Raises:
-        InputError: If the language or the variant is unknown, or a number is out of range.
     """
 
     language: str = "en-us"
@@ -73,11 +70,7 @@ class Voice:
 
 
 class Synthesizer:
-    """eSpeak NG as a context manager, which loads a copy of the library from a temporary folder of its own.
-
-    Raises:
-        MissingExtraError: If `espeakng_loader` is not installed.
-    """
+    """eSpeak NG as a context manager, which loads a copy of the library from a temporary folder of its own."""
 
     def __enter__(self) -> Self:
         library, data = espeak_paths()
@@ -116,10 +109,6 @@ class Synthesizer:
         """Synthesize a text, trimmed to its first and last sound: int16 (N,) at 16 kHz.
 
         Phonemes in eSpeak's notation are spoken as well: `[[s|t|'0|p]]`.
-
-        Raises:
-            InputError: If the text has nothing to pronounce.
-            OSError: If eSpeak cannot read its data.
         """
         encoded = text.encode()
         self.sound.clear()
@@ -136,9 +125,6 @@ class Synthesizer:
         """The phonemes of each text in an accent, in eSpeak's ASCII notation, separated by `_`: `s_t_'0_p`.
 
         Words of a text are separated by spaces. A text with nothing to pronounce has no phonemes.
-
-        Raises:
-            OSError: If eSpeak cannot read its data.
         """
         if self.library.espeak_SetVoiceByName(language.encode()):
             raise OSError(f"eSpeak NG cannot read its data in {self.folder}; a shorter TMPDIR may help")
@@ -163,11 +149,7 @@ def synthesize(texts: Sequence[str], voices: Sequence[Voice]) -> list[Tensor]:
 
 @functools.cache
 def voices_of(split: str) -> tuple[tuple[str, str], ...]:
-    """The (language, variant) pairs of a split. Variants with the same formants are in the same split.
-
-    Raises:
-        InputError: If the split is unknown.
-    """
+    """The (language, variant) pairs of a split. Variants with the same formants are in the same split."""
     if split not in SPLITS:
         raise InputError(f"split {split!r} is unknown; known: {', '.join(SPLITS)}")
     speakers = [variant for variant in variants() if split_of(variant) == split]

@@ -30,9 +30,6 @@ def missing_takes(folder: str | Path, words: Sequence[str], count: int, speaker:
 
     In each round every word comes once, in an order shuffled by the speaker's name: the same word said ten times in a
     row sounds like a list. Files that exist are counted and never replaced.
-
-    Raises:
-        InputError: If a word or the speaker cannot be a part of a file's name, or a word is given twice.
     """
     for name in (*words, speaker):
         if not NAME.fullmatch(name) or NO_HASH in name or name.startswith("_"):

@@ -24,9 +24,6 @@ def vocabulary(split: Literal["train", "validation", "test"]) -> tuple[str, ...]
     """The words of a split in alphabetical order: 1000 for training, 100 each for validation and test.
 
     Words are assigned to splits in the order of their hash, so each split is a random sample and always the same.
-
-    Raises:
-        InputError: If the split is unknown.
     """
     if split not in SPLITS:
         raise InputError(f"split {split!r} is unknown; known: {', '.join(SPLITS)}")

@@ -32,9 +32,6 @@ class WaveformAugment:
             motors.
         room_prob: Probability that a clip is put into a random room (`reverberate`), before the noise.
         room_s: Range of the reverberation time of rooms, in seconds.
-
-    Raises:
-        InputError: If a number is out of range.
     """
 
     shift_ms: float = 100.0

@@ -146,9 +146,6 @@ def word_recordings(root: Path) -> dict[str, list[LabeledFile]]:
     """The recordings of each split of a folder as `AudioFolder` describes it, the folder of Speech Commands included.
 
     Training recordings are held out for a split without a source; in Speech Commands these are the official splits.
-
-    Raises:
-        FileNotFoundError, InputError: As `AudioFolder` does.
     """
     if not root.is_dir():
         raise FileNotFoundError(f"{root}: no such folder")
@@ -230,9 +227,6 @@ def warn_of_few(splits: dict[str, list[LabeledFile]], words: Sequence[str] | Non
     Args:
         splits: From `word_recordings`.
         words: The words to look at; `None` is all that have recordings.
-
-    Raises:
-        InputError: If a folder is named like one of `words` but for capital letters; it would be another word.
     """
     items = [item for split_items in splits.values() for item in split_items]
     if words is not None:
@@ -278,12 +272,7 @@ def list_recordings(source: Path) -> Iterator[LabeledFile]:
 
 
 def list_word_folders(folder: Path) -> Iterator[LabeledFile]:
-    """Yield the recordings in the word folders of `folder`.
-
-    Raises:
-        FileNotFoundError: If there are no word folders.
-        InputError: If a word has no recordings.
-    """
+    """Yield the recordings in the word folders of `folder`."""
     words = sorted(path for path in folder.iterdir() if path.is_dir() and path.name[0] not in "_.")
     if not words:
         raise FileNotFoundError(f"{folder}: no word folders; put each word's recordings in its own folder")

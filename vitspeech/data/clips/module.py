@@ -57,9 +57,6 @@ class WaveformData(DataModule):
     Attributes:
         samples: Length of a clip in samples, N.
         noise: Recorded noise for the augmentation, int16, at least N samples; pink noise unless it is replaced.
-
-    Raises:
-        InputError: If `batch` is below 1 or `seconds` is not from 0.1 to 60.
     """
 
     items = "clips"

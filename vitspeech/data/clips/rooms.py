@@ -13,11 +13,7 @@ FIRST_ECHO_S = 0.002  # after the direct sound: a wall about 35 cm away
 
 
 def check_room(prob: float, decay_s: tuple[float, float]) -> None:
-    """Check the arguments of `reverberate`.
-
-    Raises:
-        InputError: If one is out of range.
-    """
+    """Check the arguments of `reverberate`."""
     check_number("room_prob", prob, 0, 1)
     check_range("room_s", decay_s)
     for seconds in decay_s:

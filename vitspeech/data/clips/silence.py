@@ -37,9 +37,6 @@ def read_noise(folder: Path, samples: int, splits: bool) -> dict[str, Tensor]:
         folder: The folder of the recordings.
         samples: Length of a clip.
         splits: Whether the parts for validation and test must hold a clip as well.
-
-    Raises:
-        InputError: If a part of a recording is shorter than a clip.
     """
     files = noise_files(folder)
     recordings = {name: read_audio(file) for name, file in files.items()}

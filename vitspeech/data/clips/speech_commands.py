@@ -101,12 +101,7 @@ class SpeechCommands(WaveformData, WordSource):
         self.left_out: set[Path] = set()  # broken files
 
     def prepare_data(self) -> None:
-        """Download the data set if asked to, and check that it exists; every process of a run calls this.
-
-        Raises:
-            FileNotFoundError: If it is missing.
-            InputError: If a download was interrupted.
-        """
+        """Download the data set if asked to, and check that it exists; every process of a run calls this."""
         if self.pack is not None:
             return
         if self.download:
@@ -214,12 +209,7 @@ def speaker(file: Path) -> str:
 
 
 def list_clips(folder: Path, words: Sequence[str]) -> dict[str, list[Path]]:
-    """List the clips of each split: those of the two official lists, in their order, and the rest for training.
-
-    Raises:
-        FileNotFoundError: If a list or a word's folder is missing.
-        InputError: If a list names a clip that does not exist, or a word's folder is empty.
-    """
+    """List the clips of each split: those of the two official lists, in their order, and the rest for training."""
     clips = {path.relative_to(folder).as_posix(): path for path in sorted(folder.glob("[!_]*/[!.]*.wav"))}
     words_with_clips = {name.partition("/")[0] for name in clips}
     for word in words:

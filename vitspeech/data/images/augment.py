@@ -30,9 +30,6 @@ class Augment:
         mixup: Beta parameter of mixup (Zhang et al. 2018, arXiv:1710.09412); 0 is off.
         cutmix: Beta parameter of cutmix (Yun et al. 2019, arXiv:1905.04899); 0 is off. If both are on, each batch
             uses one of them.
-
-    Raises:
-        InputError: If a number is negative.
     """
 
     flip: bool = True

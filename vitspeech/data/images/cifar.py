@@ -73,12 +73,7 @@ class Cifar(ImageData):
         self.validation_count, self.download = validation, download
 
     def prepare_data(self) -> None:
-        """Check the MD5 of every file, or download the data set if asked to; every process of a run calls this.
-
-        Raises:
-            FileNotFoundError: If it is missing, or a file was altered.
-            InputError: If the download is incomplete.
-        """
+        """Check the MD5 of every file, or download the data set if asked to; every process of a run calls this."""
         if self.pack is not None:
             return
         try:
@@ -89,11 +84,7 @@ class Cifar(ImageData):
             self.fetch()
 
     def fetch(self) -> None:
-        """Download and unpack the data set, in one process at a time.
-
-        Raises:
-            InputError: If what was downloaded is not the published file.
-        """
+        """Download and unpack the data set, in one process at a time."""
         folder = Path(self.root, self.reader.base_folder).expanduser()
         try:
             with downloading(folder):

@@ -159,10 +159,6 @@ class PictureRows(FileRows):
     """Pictures, each read from its file when it is needed. A pack holds the bytes of the files."""
 
     def content(self, index: int) -> bytes:
-        """The bytes of a file.
-
-        Raises:
-            InputError: If they are not a picture that can be read.
-        """
+        """The bytes of a file."""
         self.row(index)
         return self.files[index].read_bytes()

@@ -49,9 +49,6 @@ class ImageData(DataModule):
         image: Side of the images in pixels.
         mean: Mean of each channel, with pixels scaled to 0..1.
         std: Standard deviation of each channel, with pixels scaled to 0..1.
-
-    Raises:
-        InputError: If `batch` is below 1, or `augment` is of another class.
     """
 
     items = "images"

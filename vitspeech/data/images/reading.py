@@ -18,7 +18,7 @@ from pyarrow import Buffer
 from torch import Tensor
 
 from vitspeech.errors import InputError
-from vitspeech.files import check_regular, find_files, walk_files
+from vitspeech.files import check_regular, walk_files
 
 LOCK = threading.Lock()
 inside, silence = 0, warnings.catch_warnings()
@@ -53,13 +53,8 @@ MOST_PIXELS = 120_000_000  # decoded: up to 2 GB in between
 DECODED = 4  # the side of a decoded picture is at least this multiple of the side that it is scaled to
 
 
-def find_pictures(paths: Iterable[str | Path]) -> list[Path]:
-    """List pictures: named files, and all picture files in named folders; see `find_files`."""
-    return find_files(paths, ENDINGS, "picture")
-
-
 def walk_pictures(paths: Iterable[str | Path]) -> Iterator[Path]:
-    """The pictures of `find_pictures`, one after the other; see `walk_files`."""
+    """The named files, and all picture files in named folders, one after the other; see `walk_files`."""
     return walk_files(paths, ENDINGS, "picture")
 
 
@@ -70,9 +65,6 @@ def read_picture(path: str | Path, side: int) -> Tensor:
 
     Shape:
         -> uint8 (3, side, side)
-
-    Raises:
-        InputError: If the file is empty, truncated, no regular file, not a picture or too large; the message names it.
     """
     path = Path(path)
     check_regular(path)
@@ -85,11 +77,7 @@ def decode_picture(content: Buffer, side: int) -> Tensor:
 
 
 def check_picture(path: Path, side: int) -> None:
-    """Refuse a file that does not begin as a picture that can be read as `side` pixels; it is not decoded.
-
-    Raises:
-        InputError: If it does not; the message names it.
-    """
+    """Refuse a file that does not begin as a picture that can be read as `side` pixels; it is not decoded."""
     check_regular(path)
     with opened(path, side, path):
         pass
@@ -108,22 +96,14 @@ def square(source: Path | BytesIO, side: int, name: object) -> Tensor:
 
 
 def decoded(source: Path | BytesIO, side: int, name: object) -> Image.Image:
-    """Decode the first picture in a file, with EXIF rotation.
-
-    Raises:
-        InputError: As `opened` does.
-    """
+    """Decode the first picture in a file, with EXIF rotation."""
     with opened(source, side, name) as picture:
         return ImageOps.exif_transpose(picture)
 
 
 @contextmanager
 def opened(source: Path | BytesIO, side: int, name: object) -> Iterator[Image.Image]:
-    """Open a picture to decode it in the body; a JPEG is decoded at a fraction of its size, if enough for `side`.
-
-    Raises:
-        InputError: If the file is of another kind than `FORMATS`, broken, or has more than `MOST_PIXELS`.
-    """
+    """Open a picture to decode it in the body; a JPEG is decoded at a fraction of its size, if enough for `side`."""
     try:
         # Warnings are about large pictures, which are counted below, and about odd metadata.
         with no_warnings(), Image.open(source, formats=FORMATS) as picture:

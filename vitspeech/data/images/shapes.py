@@ -34,9 +34,6 @@ class Shapes(ImageData):
         batch: Pictures of an optimizer step, on all devices together.
         augment: Augmentation of training pictures; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-
-    Raises:
-        InputError: If `count` is below 50, or `drawn_from` is no seed.
     """
 
     labels = list(LABELS)

@@ -41,10 +41,6 @@ class TwoMarks(ImageData):
         augment: Augmentation of training pictures; `None` mirrors half of them, which keeps the label. `translate` and
             `cutout` may hide a mark and are off by default.
         seed: The run's seed; the command line sets it to `seed_everything`.
-
-    Raises:
-        InputError: If the marks would touch or the dot would leave the picture at this distance, if `count` is below
-            50, or if `drawn_from` is no seed.
     """
 
     labels = ["away", "towards"]

@@ -154,12 +154,7 @@ class KeywordItems(TensorItems):
 
 
 def training_speech(folder: Path) -> list[Speech]:
-    """The recordings of a folder of speech whose speakers are for training.
-
-    Raises:
-        FileNotFoundError, InputError: As `list_speech` does.
-        InputError: If no speaker is for training.
-    """
+    """The recordings of a folder of speech whose speakers are for training."""
     recordings = list_speech(folder)
     if chosen := speech_split(recordings, "train"):
         return chosen
@@ -181,9 +176,6 @@ def read_speech(
         words: The keywords.
         least: Fewest samples A.
         most: Most samples A; what follows is not read. `None` reads all.
-
-    Raises:
-        InputError: If there are fewer than `least`, or a recording cannot be read.
     """
     parts, total = [torch.empty(0, dtype=torch.int16)], 0
     for item in tqdm(recordings, "reading speech", disable=len(recordings) < 100 or None, leave=False):

@@ -52,12 +52,7 @@ def shard_file(split: str, number: int) -> str:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """The contents of `pack.json`.
-
-    Raises:
-        FileNotFoundError: If the folder has none.
-        InputError: If it is not the description of a pack of this format.
-    """
+    """The contents of `pack.json`."""
     file = folder / PACK
     if not file.is_file():
         raise FileNotFoundError(f"{folder}: is not a pack; it has no {PACK} (`vitspeech pack` writes one)")
@@ -71,12 +66,7 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def read_finished(folder: Path) -> dict[str, Any]:
-    """The contents of `pack.json` of a pack that is complete.
-
-    Raises:
-        FileNotFoundError, InputError: As `read_description` does.
-        InputError: If the pack is not finished.
-    """
+    """The contents of `pack.json` of a pack that is complete."""
     description = read_description(folder)
     if not description["complete"]:
         raise InputError(f"{folder}: is not finished; run the same `vitspeech pack` again")
@@ -89,9 +79,6 @@ def check_description(description: dict[str, Any], place: str) -> None:
     Args:
         description: The contents of `pack.json`.
         place: Its name, for messages.
-
-    Raises:
-        InputError: If something is missing or wrong; the message names it.
     """
     check_keys(description, KEYS, place)
     if not all(isinstance(label, str) for label in description["labels"]):
@@ -122,11 +109,7 @@ def check_description(description: dict[str, Any], place: str) -> None:
 
 
 def check_keys(entry: Any, types: Mapping[str, type], place: str) -> None:
-    """Check that a JSON object has these keys with values of these types.
-
-    Raises:
-        InputError: If it does not.
-    """
+    """Check that a JSON object has these keys with values of these types."""
     for key, kind in types.items():
         value = entry.get(key) if isinstance(entry, dict) else None
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

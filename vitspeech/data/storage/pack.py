@@ -75,9 +75,6 @@ class PackWriter:
         workers: Threads that read items.
         broken: The largest share of items of a split that cannot be read and are left out.
         progress: Show a progress bar.
-
-    Raises:
-        InputError: If the folder holds a pack of another data set, or other files.
     """
 
     def __init__(
@@ -105,11 +102,7 @@ class PackWriter:
             self.save()  # a start that is killed before the first shard is complete can go on, too
 
     def go_on(self, written: dict[str, Any]) -> None:
-        """Take over the shards of an earlier start, if there are any.
-
-        Raises:
-            InputError: If it was another data set.
-        """
+        """Take over the shards of an earlier start, if there are any."""
         if not any(written["splits"].values()):
             return
         for name in [name for name in self.description if name not in WRITTEN]:
@@ -129,11 +122,7 @@ class PackWriter:
         return self.description["complete"]
 
     def write(self, split: str, entries: Entries) -> None:
-        """Write the shards of a split that are missing, and then its index; nothing if the pack is complete.
-
-        Raises:
-            InputError: If more than the share `broken` of its items cannot be read, or an earlier start had others.
-        """
+        """Write the shards of a split that are missing, and then its index; nothing if the pack is complete."""
         listed = listing(entries)
         if self.description["listed"].setdefault(split, listed) != listed:
             raise InputError(
@@ -268,10 +257,6 @@ def check_pack(folder: Path, *, progress: bool = True) -> int:
 
     Returns:
         The number of items.
-
-    Raises:
-        FileNotFoundError: If the pack or a file of it is missing.
-        InputError: If the pack is not finished, or a file is not as it was written; the message names it.
     """
     description = read_finished(folder)
     for name, (size, checksum) in tqdm(files_of(description).items(), "checking", disable=not progress, leave=False):
@@ -331,11 +316,7 @@ def pack(
 
 
 def form(dataset: Dataset) -> dict[str, Any]:
-    """What the bytes of an input are.
-
-    Raises:
-        InputError: If a pack cannot hold the items of this data set.
-    """
+    """What the bytes of an input are."""
     if isinstance(dataset, RecordedUtterances):
         return {"kind": "numbers", "dtype": "int16", "shape": [-1]}
     if not isinstance(dataset, TensorItems):

@@ -48,12 +48,7 @@ class Shards:
         return self.ends[-1] if self.ends else 0
 
     def read(self, index: int) -> memoryview:
-        """The bytes of an input, which are not copied.
-
-        Raises:
-            IndexError: If there is no such input.
-            InputError: If the shard is broken.
-        """
+        """The bytes of an input, which are not copied."""
         if not 0 <= index < len(self):
             raise IndexError(f"{index} is not one of {len(self):,} items")
         number = bisect_right(self.ends, index)
@@ -66,11 +61,7 @@ class Shards:
         return value(columns, row, self.files[number])
 
     def shard(self, number: int, items: int) -> pyarrow.RecordBatchFileReader:
-        """A shard, opened if it is not.
-
-        Raises:
-            InputError: If its record batches cannot hold its items.
-        """
+        """A shard, opened if it is not."""
         if number not in self.open:
             shard = mapped(self.files[number], SCHEMA)
             if shard.num_record_batches != -(-items // self.rows_per_batch):
@@ -82,11 +73,7 @@ class Shards:
 
 
 def value(columns: pyarrow.RecordBatch, row: int, file: Path) -> memoryview:
-    """The input of a row. Offsets are checked, because Arrow would follow wrong ones out of the file.
-
-    Raises:
-        InputError: If it lies outside of its record batch.
-    """
+    """The input of a row. Offsets are checked, because Arrow would follow wrong ones out of the file."""
     _, offsets, content = columns.column(0).buffers()
     if not row < columns.num_rows or content is None or offsets.size < 8 * (row + 2):
         raise InputError(f"{file}: does not have the items that pack.json lists")
@@ -102,9 +89,6 @@ def mapped(file: Path, schema: pyarrow.Schema | None = None) -> pyarrow.RecordBa
     Args:
         file: The file.
         schema: The columns that it must have; `None` allows any.
-
-    Raises:
-        InputError: If it is not one.
     """
     try:
         reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(file)))
@@ -143,11 +127,7 @@ class PackedRows:
 
 
 def numbers(content: memoryview, dtype: str, shape: tuple[int, ...]) -> Tensor:
-    """A tensor of an input's bytes; it is copied, since a pack cannot be written to.
-
-    Raises:
-        InputError: If the number of bytes does not fit the shape.
-    """
+    """A tensor of an input's bytes; it is copied, since a pack cannot be written to."""
     size = numpy.dtype(dtype).itemsize * abs(prod(shape))
     if len(content) % size or (min(shape, default=1) > 0 and len(content) != size):
         raise InputError(f"an item of a pack has {len(content):,} bytes, which are not of the shape {shape}")
@@ -195,11 +175,7 @@ class Pack:
         return PackedRows(self.shards(split), decode)
 
     def table(self, split: str) -> pyarrow.Table:
-        """What describes the items of a split, mapped into memory as well.
-
-        Raises:
-            InputError: If the file is broken, or does not have the items of the split.
-        """
+        """What describes the items of a split, mapped into memory as well."""
         file = index_file(self.folder, split)
         try:
             table = mapped(file, DESCRIPTION).read_all()
@@ -212,11 +188,7 @@ class Pack:
         return table
 
     def item_labels(self, split: str) -> Tensor:
-        """The index of each item's label (items,).
-
-        Raises:
-            InputError: If an item has none.
-        """
+        """The index of each item's label (items,)."""
         column = self.table(split).column("label")
         if column.null_count:
             raise InputError(f"{index_file(self.folder, split)}: an item has no label")
@@ -248,11 +220,7 @@ class Pack:
         return numbers(value(content, 0, self.folder / NOISE), "int16", (-1,))
 
     def check(self, labels: list[str], preprocessing: dict[str, Any]) -> None:
-        """Refuse a pack of another data set.
-
-        Raises:
-            InputError: If its labels or its preprocessing are others.
-        """
+        """Refuse a pack of another data set."""
         if list(labels) != self.labels:
             raise InputError(f"{self.folder}: holds the labels {some(self.labels)}; the config asks for {some(labels)}")
         for name, value in preprocessing.items():
@@ -266,9 +234,6 @@ class Pack:
 
         Args:
             arguments: Those of the data set in the config that choose its items.
-
-        Raises:
-            InputError: If the pack was written with another value of one of them.
         """
         packed = self.description["data"].get("init_args", {})
         for name, value in packed.items():
@@ -280,12 +245,7 @@ class Pack:
 
 
 def check_size(file: Path, size: int) -> None:
-    """Check that a file of a pack is there, as large as it was written.
-
-    Raises:
-        FileNotFoundError: If it is missing.
-        InputError: If it has another size.
-    """
+    """Check that a file of a pack is there, as large as it was written."""
     if not file.is_file():
         raise FileNotFoundError(f"{file}: is missing; the pack was written with it")
     if (found := file.stat().st_size) != size:

@@ -37,11 +37,7 @@ class FileRows:
         return self.take(indices)[0]
 
     def row(self, index: int) -> Tensor:
-        """Read one row.
-
-        Raises:
-            InputError, OSError: If its file cannot be read.
-        """
+        """Read one row."""
         return self.read(self.files[index])
 
     def take(self, indices: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,9 +67,6 @@ def readable(
 
     Returns:
         The items, and the index of each.
-
-    Raises:
-        InputError: If none of them can be read, nor one of the next, or one cannot and is not to be replaced.
     """
     items, errors = {}, []
 

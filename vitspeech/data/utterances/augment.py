@@ -40,9 +40,6 @@ class SequenceAugment:
         silence_prob: Probability that a training utterance has no words, only noise or silence, for as long as an
             utterance with words. `WordSequences` uses it: a decoder that hears words in every utterance finds words in
             noise.
-
-    Raises:
-        InputError: If a number is out of range.
     """
 
     snr_db: tuple[float, float] = (0.0, 30.0)

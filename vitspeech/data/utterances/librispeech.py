@@ -111,12 +111,7 @@ class LibriSpeech(RecordedData):
         self.root = self.item_root = self.data_root / FOLDER
 
     def prepare_data(self) -> None:
-        """Download subsets if asked to, and check that all exist; every process of a run calls this.
-
-        Raises:
-            FileNotFoundError: If one is missing.
-            InputError: If the download of one was interrupted.
-        """
+        """Download subsets if asked to, and check that all exist; every process of a run calls this."""
         if self.pack is not None:
             return
         for split, subsets in self.subsets.items():
@@ -127,12 +122,7 @@ class LibriSpeech(RecordedData):
             self.check_split(split)
 
     def check_split(self, split: str) -> None:
-        """Check that all subsets of a split exist; without one of its own, those of training.
-
-        Raises:
-            FileNotFoundError: If one is missing.
-            InputError: If the download of one was interrupted.
-        """
+        """Check that all subsets of a split exist; without one of its own, those of training."""
         for subset in self.subsets[split] or self.subsets["train"]:
             check_complete(self.root / subset)
             if not (self.root / subset).is_dir():
@@ -164,11 +154,7 @@ class LibriSpeech(RecordedData):
         return all((self.root / subset).is_dir() for subset in self.subsets[split])
 
     def held_out(self, recordings: list[Recording]) -> dict[str, list[Recording]]:
-        """Divide the recordings of the training subsets: those of training, and of the splits without a subset.
-
-        Raises:
-            InputError: If there is no such speaker, or there are fewer hours than training is to have.
-        """
+        """Divide the recordings of the training subsets: those of training, and of the splits without a subset."""
         splits, found = {}, {item.speaker for item in recordings}
         for split, speakers in self.speakers.items():
             if missing := set(speakers) - found:
@@ -194,12 +180,7 @@ class LibriSpeech(RecordedData):
 
 
 def list_subset(folder: Path) -> Iterator[Recording]:
-    """Yield the recordings of a subset, in the order of their paths.
-
-    Raises:
-        FileNotFoundError: If a transcript's recording is missing, or the subset has no recordings.
-        InputError: If a recording has no transcript, or a line is malformed.
-    """
+    """Yield the recordings of a subset, in the order of their paths."""
     chapters = sorted(chapter for chapter in folder.glob("*/*/") if not chapter.name.startswith("."))
     if not chapters:
         raise FileNotFoundError(f"{folder}: has no folders SPEAKER/CHAPTER")
@@ -220,12 +201,7 @@ def list_subset(folder: Path) -> Iterator[Recording]:
 
 
 def read_transcripts(listing: Path) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the name of each recording with its location, for messages, and its transcript in lower case.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        InputError: If it is not UTF-8, a transcript is empty, or a recording is listed twice.
-    """
+    """Yield the name of each recording with its location, for messages, and its transcript in lower case."""
     if not listing.is_file():
         raise FileNotFoundError(f"{listing}: is missing; it has the transcripts of the recordings beside it")
     try:
@@ -252,11 +228,7 @@ def to_lower(text: str) -> str:
 
 
 def some_hours(recordings: Sequence[Recording], hours: float) -> list[Recording]:
-    """About so many hours of the recordings, in their order; which ones is decided by a hash of their names.
-
-    Raises:
-        InputError: If there are fewer hours.
-    """
+    """About so many hours of the recordings, in their order; which ones is decided by a hash of their names."""
     chosen, seconds = set(), 0.0
     for item in sorted(recordings, key=lambda item: digest(item.id)):
         if seconds >= 3600 * hours:

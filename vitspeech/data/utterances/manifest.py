@@ -62,12 +62,7 @@ def add_checksum(file: Path) -> str:
 
 
 def read_manifest(file: str | Path) -> list[Utterance]:
-    """Read the utterances of a manifest.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        InputError: If its SHA-256 is not the one in SHA256SUMS beside it, or a line is not a valid utterance.
-    """
+    """Read the utterances of a manifest."""
     file = Path(file)
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such manifest")
@@ -89,11 +84,7 @@ def read_manifest(file: str | Path) -> list[Utterance]:
 
 
 def check_utterance(utterance: Utterance) -> None:
-    """Check that the fields of an utterance are consistent.
-
-    Raises:
-        InputError: If they are not.
-    """
+    """Check that the fields of an utterance are consistent."""
     if not utterance.words:
         raise InputError("its transcript is empty")
     lengths = [len(field) for field in (utterance.words, utterance.clips, utterance.cuts, utterance.starts)]

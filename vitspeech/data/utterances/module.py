@@ -167,9 +167,6 @@ class UtteranceData(DataModule):
     Attributes:
         manifests: Names or files of the manifests that the test sets are read from, if any.
         pieces: Splits words into pieces; `None` if the units are others.
-
-    Raises:
-        InputError: If `batch` is below 1, `units` is unknown, or `augment` is of another class.
     """
 
     items = "utterances"
@@ -220,11 +217,7 @@ class UtteranceData(DataModule):
         return {label: index for index, label in enumerate(self.labels)}
 
     def encode(self, words: Sequence[str]) -> list[int]:
-        """Encode a transcript as label indices of its units.
-
-        Raises:
-            InputError: If a word or a character is not in the vocabulary.
-        """
+        """Encode a transcript as label indices of its units."""
         if self.units == PIECES:
             return self.pieces.encode(words)
         units = list(words) if self.units == "words" else list(" ".join(words))
@@ -269,12 +262,7 @@ class UtteranceData(DataModule):
 
 
 def check_vocabulary(vocabulary: Sequence[str], units: str) -> None:
-    """Check that transcripts can be written with a vocabulary.
-
-    Raises:
-        InputError: If it is empty or has duplicates; if a word is empty or contains white space; or if a character is
-            not a single one, is white space other than a space, or the space is missing.
-    """
+    """Check that transcripts can be written with a vocabulary."""
     if not vocabulary:
         raise InputError("vocabulary is empty")
     for unit, count in Counter(vocabulary).items():

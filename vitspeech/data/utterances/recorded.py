@@ -48,9 +48,6 @@ class DurationBatches(Batches):
         seed: The run's seed.
         accumulate: Batches of a process whose gradients are added up in an optimizer step.
         ranks: Number of processes; `None` is those of this run.
-
-    Raises:
-        InputError: If a step can't hold the longest utterance once per batch and process, or there are too few.
     """
 
     def __init__(
@@ -203,11 +200,7 @@ class RecordedData(UtteranceData):
         return self.units == PIECES or self.vocabulary == TRAINING or (self.vocabulary, self.units) == (None, "words")
 
     def check_split(self, split: str) -> None:
-        """Check that the recordings of a split are there.
-
-        Raises:
-            FileNotFoundError: If they are missing.
-        """
+        """Check that the recordings of a split are there."""
 
     def training_transcripts(self) -> Iterator[list[str]]:
         """The words of each utterance of training; reads lists, no sound."""
@@ -239,11 +232,7 @@ class RecordedData(UtteranceData):
         return RecordedUtterances(recordings, read_recordings(recordings, split), units)
 
     def encode_known(self, words: Sequence[str]) -> list[int]:
-        """As `encode`, without the characters that training does not have, if the characters are those of training.
-
-        Raises:
-            InputError: If no character is left, or a word or a character is not in the vocabulary that was given.
-        """
+        """As `encode`, without the characters that training does not have, if the characters are those of training."""
         if not self.foreign(words):
             return self.encode(words)
         known = ("".join(letter for letter in word if letter in self.characters) for word in words)
@@ -293,12 +282,7 @@ class RecordedData(UtteranceData):
         }
 
     def check_recording(self, recording: Recording) -> None:
-        """Check a recording.
-
-        Raises:
-            InputError: If its transcript has a unit outside the vocabulary.
-            FileNotFoundError: If the recording is missing.
-        """
+        """Check a recording."""
         try:
             self.encode_known(recording.words)
         except ValueError as error:

@@ -82,11 +82,7 @@ class RecordedUtterances(Dataset):
 
 
 def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]:
-    """Read the samples of each recording, int16 (N,); warn once about silent ones.
-
-    Raises:
-        InputError: If a recording is too short, too long or cannot be read; the message names its line.
-    """
+    """Read the samples of each recording, int16 (N,); warn once about silent ones."""
     sounds, silent = [], []
     for recording in tqdm(recordings, f"reading {split}", disable=len(recordings) < 500 or None, leave=False):
         try:

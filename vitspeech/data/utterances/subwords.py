@@ -22,9 +22,6 @@ class Pieces:
     Args:
         labels: All pieces; the first piece of a word begins with `WORD_START`.
         merges: Pairs of pieces, separated by a space, in the order in which they are joined.
-
-    Raises:
-        InputError: If the merges do not fit the labels.
     """
 
     def __init__(self, labels: Sequence[str], merges: Sequence[str]) -> None:
@@ -39,11 +36,7 @@ class Pieces:
 
     @classmethod
     def learn(cls, transcripts: Iterable[str], count: int) -> Self:
-        """Learn so many pieces; the same from the same transcripts in any order.
-
-        Raises:
-            InputError: If the transcripts have too few characters and pairs for so many pieces, or too many characters.
-        """
+        """Learn so many pieces; the same from the same transcripts in any order."""
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(WORD_START, prepend_scheme="always")
         trainer = trainers.BpeTrainer(vocab_size=count, show_progress=False)
@@ -55,11 +48,7 @@ class Pieces:
         return cls(labels, [" ".join(pair) for pair in merges])
 
     def encode(self, words: Sequence[str]) -> list[int]:
-        """The indices of the pieces of a transcript.
-
-        Raises:
-            InputError: If a character is in no piece.
-        """
+        """The indices of the pieces of a transcript."""
         text = " ".join(words)
         if foreign := sorted(set(text) - self.characters - {" "}):
             raise InputError(f"{foreign[0]!r} of {text!r} is in none of the pieces")

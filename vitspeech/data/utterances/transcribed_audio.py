@@ -113,11 +113,7 @@ class TranscribedAudio(RecordedData):
 
 
 def list_recordings(listing: Path, words_of: Callable[[str], list[str]]) -> Iterator[Recording]:
-    """Yield the rows of a CSV file; `words_of` gives the words of a transcript.
-
-    Raises:
-        InputError: If nothing is left of a transcript as plain text.
-    """
+    """Yield the rows of a CSV file; `words_of` gives the words of a transcript."""
     for location, (path, transcript, speaker) in read_rows(listing, COLUMNS, ("speaker",)):
         if not (words := words_of(transcript)):
             raise InputError(f"{location}: the transcript {transcript!r} has no letters")

@@ -43,9 +43,6 @@ class UtteranceSampler:
     Attributes:
         clips: The split's word clips by name.
         noises: The split's noise recordings by name, int16.
-
-    Raises:
-        InputError: If utterances may have more words than there are clips.
     """
 
     def __init__(
@@ -266,11 +263,7 @@ class WordSequences(UtteranceData):
         return write_manifest(self.fixed_utterances("test", self.sampler("test")).utterances, file)
 
     def check_manifest(self, file: Path, utterances: Sequence[Utterance], sampler: UtteranceSampler) -> None:
-        """Check that a manifest's words, clips and noise exist in the source and belong together.
-
-        Raises:
-            InputError: If they do not; the message names the line.
-        """
+        """Check that a manifest's words, clips and noise exist in the source and belong together."""
         for number, utterance in enumerate(utterances, 1):
             location = f"{file}: line {number}"
             foreign = next((word for word in utterance.words if word not in self.source.words), None)
