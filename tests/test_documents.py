@@ -11,38 +11,26 @@ import yaml
 from vitspeech.errors import InputError
 from vitspeech.files import DEEPEST, MOST_BYTES, read_json, read_yaml
 
-LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)
-)
-TOWER = "a0: &a0 [x]\n" + "".join(f"a{level}: &a{level} [*a{level - 1}]\n" for level in range(1, 500))
 BROKEN_YAML = {
-    "laughs": (LAUGHS, "line 6: its aliases multiply"),
-    "a class path that laughs": (LAUGHS + "network: {class_path: *a11}\n", "aliases multiply"),
-    "itself": ("a: &a [*a]\n", "line 1: an alias that contains itself"),
-    "itself as a key": ("&a {*a : 1}\n", "contains itself"),
+    "aliases": ("a: &a [x, x]\nb: [*a, *a]\n", "line 2: aliases are not read"),
+    "itself": ("a: &a [*a]\n", "line 1: aliases are not read"),
     "deep": ("[" * 500 + "]" * 500, "nested deeper"),
     "very deep": ("[" * 100_000, "nested deeper|cannot be read|nesting depth"),  # PyYAML 6.0.4 has a limit of its own
     "deep blocks": ("- " * 5000 + "x", "nested deeper|cannot be read"),
-    "deep through aliases": (TOWER, "nested deeper"),
     "duplicate": ("a: 1\nb: 2\na: 3\n", "line 3: the key 'a' is there twice"),
-    "nested duplicate": ("a:\n  b: 1\n  b: 2\n", "line 3: the key 'b' is there twice"),
     "code": ("!!python/object/apply:os.system [touch hacked]\n", "line 1: could not determine a constructor"),
-    "name": ("a: !!python/name:os.system\n", "could not determine a constructor"),
     "list as a key": ("? [a]\n: 1\n", "line 1: found unhashable key"),
     "number": (f"a: {'9' * 10_000}\n", "line 1: a number that is too long"),
     "base 60": (f"a: 1{':59' * 100_000}\n", "line 1: a number that is too long"),
     "wrong tag": ("a: !!int x\n", "does not fit its tag"),
-    "empty number": ("a: !!int ''\n", "does not fit its tag"),
     "wrong date": ("a: !!timestamp x\n", "does not fit its tag"),
     "two documents": ("a: 1\n--- \nb: 2\n", "line 2: but found another document"),
     "control character": ("a: \0\n", "special characters are not allowed|control characters are not allowed"),
-    "unknown alias": ("a: *b\n", "line 1: found undefined alias"),
     "tab": ("a:\n\t- b\n", "line 2"),
 }
 BROKEN_JSON = {
     "deep": ("[" * 200 + "]" * 200, "nested deeper"),
     "very deep": ("[" * 500_000, "nested deeper"),
-    "deep mappings": ('{"a":' * 100_000, "nested deeper"),
     "duplicate": ('{"a": 1, "a": 2}', "the key 'a' is there twice"),
     "NaN": ('{"a": NaN}', "NaN is not a number"),
     "infinite": ('{"a": -Infinity}', "-Infinity is not a number"),
@@ -92,16 +80,15 @@ def test_what_is_no_text_file_is_refused_before_it_is_read(tmp_path, read):
 def test_what_people_write_is_read_as_before(tmp_path):
     text = """
 extends: full.yaml
-anchors: &base {lr: 1.0e-05, on: yes, none: ~}
-model: {<<: *base, lr: 0.5, hex: 0x10, date: 2001-01-01, text: "a: b", infinite: .inf}
+base: {lr: 1.0e-05, on: yes, none: ~}
+model: {hex: 0x10, date: 2001-01-01, text: "a: b", infinite: .inf}
 list: [1, -2, three]
 """
     (tmp_path / "config.yaml").write_text("\ufeff" + text)
     assert read_yaml(tmp_path / "config.yaml") == {
         "extends": "full.yaml",
-        "anchors": {"lr": 1e-05, True: True, "none": None},
-        "model": {"lr": 0.5, True: True, "none": None, "hex": 16, "date": "2001-01-01", "text": "a: b"}
-        | {"infinite": math.inf},
+        "base": {"lr": 1e-05, True: True, "none": None},
+        "model": {"hex": 16, "date": "2001-01-01", "text": "a: b", "infinite": math.inf},
         "list": [1, -2, "three"],
     }
     (tmp_path / "card.json").write_text('{"lr": 5e-05, "seeds": [0, -1], "name": "ç", "none": null}')

@@ -82,24 +82,12 @@ def test_a_file_keeps_its_permissions(tmp_path, mode):
     assert stat.S_IMODE((tmp_path / "table.csv").stat().st_mode) == mode
 
 
-def test_a_new_file_has_the_permissions_of_any_other_new_file(tmp_path):
-    (tmp_path / "ordinary").write_text("x")
-    write(tmp_path / "table.csv")
-    assert (tmp_path / "table.csv").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
-
-
 def test_the_file_that_is_replaced_can_be_kept(tmp_path):
     (tmp_path / "new").write_text("first")
     with replacing(tmp_path / "new", keep=tmp_path / "old") as draft:
         draft.write_text("second")
         assert not (tmp_path / "old").exists() and (tmp_path / "new").read_text() == "first"
     assert (tmp_path / "new").read_text() == "second" and (tmp_path / "old").read_text() == "first"
-
-
-def test_a_file_that_somebody_moved_away_is_written_anew(tmp_path):
-    with replacing(tmp_path / "new", keep=tmp_path / "old") as draft:
-        draft.write_text("second")
-    assert (tmp_path / "new").read_text() == "second" and not (tmp_path / "old").exists()
 
 
 def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path):

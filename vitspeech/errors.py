@@ -71,3 +71,9 @@ def check_range(name: str, bounds: Sequence[float]) -> None:
     """
     if len(bounds) != 2 or not -math.inf < bounds[0] <= bounds[1] < math.inf:
         raise InputError(f"{name}={list(bounds)} is not a range from low to high")
+
+
+def some_names(names: Sequence[object], most: int = 5) -> str:
+    """The first names in one line, and how many more there are: `a, b and 7 more`."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more

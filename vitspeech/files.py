@@ -1,8 +1,8 @@
 """Finding the files that a user names, writing files atomically, and reading text that others may have written.
 
 YAML and JSON are read in bounded time and memory, with errors of one line: files that are not regular, larger than
-`MOST_BYTES` or not UTF-8, duplicate keys, nesting deeper than `DEEPEST`, YAML aliases, and numbers that are not JSON are
-refused. A message names the file and the line, and quotes no lines of the file.
+`MOST_BYTES` or not UTF-8, duplicate keys, nesting deeper than `DEEPEST`, YAML aliases, and numbers that JSON does not
+have are refused. A message names the file and the line, and quotes no lines of the file.
 """
 
 import csv
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from filelock import FileLock, Timeout
 
 from vitspeech.errors import InputError
 
@@ -78,6 +79,23 @@ def replacing(path: str | Path, keep: str | Path | None = None) -> Iterator[Path
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def lock_beside(path: Path) -> FileLock:
+    """Lock a file or folder against other processes by a file beside it, until `unlock`."""
+    path = path.absolute()
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise InputError(f"{path}: another process is writing it") from None
+    return lock
+
+
+def unlock(lock: FileLock) -> None:
+    """Release a lock of `lock_beside`."""
+    Path(lock.lock_file).unlink(missing_ok=True)
+    lock.release()
 
 
 def sync(path: Path) -> None:
@@ -262,7 +280,7 @@ def parse_yaml(text: str, name: str) -> Any:
     """The contents of a YAML text; `name` is what messages call it."""
     try:
         depth = 0
-        for event in yaml.parse(text, Loader):  # first: libyaml overflows the stack where it makes nodes of deep nesting
+        for event in yaml.parse(text, Loader):  # before nodes are made: for deep nesting, libyaml overflows the stack
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST:
                 raise yaml.MarkedYAMLError(problem=TOO_DEEP, problem_mark=event.start_mark)

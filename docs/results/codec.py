@@ -22,7 +22,8 @@ from tqdm import tqdm
 import vitspeech
 from vitspeech.checkpoint import Model
 from vitspeech.data.audio.reading import read_clips
-from vitspeech.data.clips.folder import LabeledFile, word_recordings
+from vitspeech.data.clips.folder import word_recordings
+from vitspeech.data.labeled_files import LabeledFile
 from vitspeech.data.clips.speech_commands import SILENCE, UNKNOWN
 from vitspeech.metrics.intervals import bootstrap_ratio_interval
 

@@ -7,7 +7,6 @@ from threading import Event
 
 import pytest
 
-from vitspeech.data import downloads
 from vitspeech.data.downloads import download_folder
 from vitspeech.errors import InputError
 
@@ -67,10 +66,3 @@ def test_an_archive_that_is_incomplete_is_named(tmp_path):
         InputError, match=r"words: downloading failed \(unexpected end of data\); delete what is incomplete"
     ):
         download_folder(tmp_path / "words", download)
-
-
-def test_a_folder_that_is_there_is_not_locked(tmp_path, monkeypatch):
-    """Its parent may be read-only."""
-    (tmp_path / "words").mkdir()
-    monkeypatch.setattr(downloads, "locked", pytest.fail)
-    download_folder(tmp_path / "words", pytest.fail)

@@ -29,11 +29,6 @@ def test_held_out_images_are_the_same_every_time_and_disjoint():
     assert validation.tolist() == [8, 11, 14, 21, 23, 32, 41, 55, 57, 69, 73, 76, 79, 83, 84, 91, 99]
 
 
-def test_held_out_leaves_something_to_train_on():
-    with pytest.raises(ValueError, match=r"validation=10 is not within 1\.\.9"):
-        split_indices(10, 10)
-
-
 def test_one_file_more_of_ten_thousand_moves_no_other():
     names = [f"word{number % 10}/{number:05}.wav" for number in range(10_000)]
     before = hashed_splits(names, BOTH, ROOT)
@@ -79,11 +74,6 @@ def test_a_small_set_has_an_item_in_each_split(count):
         assert splits == [which_set(name) for name in names]
     else:  # at most one item for each split that no item falls into
         assert sum(split != which_set(name) for split, name in zip(splits, names, strict=True)) <= 3 - len(filled)
-
-
-def test_items_that_all_fall_into_one_split_are_spread():
-    held_out = [name for name in map(str, range(400)) if which_set(name) == "validation"][:5]
-    assert Counter(hashed_splits(held_out, BOTH, ROOT)) == {"validation": 3, "test": 1, "train": 1}
 
 
 def test_too_few_items_or_speakers_are_one_clear_line():

@@ -24,7 +24,7 @@ from typing import (
 
 from vitspeech.data.audio.reading import HIGHEST_HZ, LONGEST_S, LOWEST_HZ, SHORTEST_S
 from vitspeech.data.utterances.module import PIECES, check_vocabulary
-from vitspeech.data.utterances.subwords import Pieces
+from vitspeech.data.utterances.subwords import Subwords
 from vitspeech.decoding.spotting_settings import read_settings, shown
 from vitspeech.errors import InputError
 from vitspeech.trust import KNOWN_PACKAGES
@@ -219,7 +219,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     if units := preprocessing.get("units"):
         check_vocabulary(labels, units)
         if units == PIECES:
-            Pieces(labels, preprocessing.get("merges", ()))
+            Subwords(labels, preprocessing.get("merges", ()))
     package, _, name = str(config.get("task", "vitspeech.Classification")).partition(".")
     if not (name.isidentifier() if package == "vitspeech" else name and package not in KNOWN_PACKAGES):
         raise InputError(f"task={shown(config['task'])} is not a task of vitspeech or of a module of yours")

@@ -10,7 +10,7 @@ from vitspeech.checkpoint.card import check_types, is_class, shown
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.module import DataModule
 from vitspeech.data.storage.format import PACK
-from vitspeech.data.utterances.subwords import Pieces
+from vitspeech.data.utterances.subwords import Subwords
 from vitspeech.data.utterances.word_clips import WordSource
 from vitspeech.data.utterances.word_sequences import MANIFESTS, manifest_file
 from vitspeech.errors import InputError
@@ -43,7 +43,7 @@ def card_dataset(model: Model, root: str | None, changes: Mapping[str, Any] | No
     description = {**description, "init_args": (description.get("init_args") or {}) | dict(changes or {})}
     data = build_data(description, DataModule, root, model.trust)
     if "merges" in model.preprocessing:  # the pieces are those of the model, whatever transcripts there are
-        data.labels, data.pieces = list(model.labels), Pieces(model.labels, model.preprocessing["merges"])
+        data.labels, data.subwords = list(model.labels), Subwords(model.labels, model.preprocessing["merges"])
     elif getattr(data, "learns_labels", False) and data.pack is None:  # likewise
         data.labels = list(model.labels)
     if getattr(data, "manifests", ()):

@@ -4,7 +4,7 @@ Shapes: B batch.
 """
 
 import os
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from vitspeech.data.batches import Batches, TensorItems
 from vitspeech.data.storage.packed import Pack
+from vitspeech.data.storage.rows import readable_files
 from vitspeech.errors import InputError, check_fraction, check_number
 
 MEMORY, FILES = "memory", "files"
@@ -63,8 +64,7 @@ class DataModule(lightning.LightningDataModule):
 
     def __init__(self, *, batch: int, seed: int, storage: str = MEMORY, workers: int = 2, broken: float = 0.0) -> None:
         super().__init__()
-        if batch < 1:
-            raise InputError(f"batch={batch} is below 1")
+        check_number("batch", batch, 1)
         check_number("workers", workers, 0, MOST_WORKERS)
         check_fraction("broken", broken)
         self.batch, self.seed, self.storage, self.broken = batch, seed, storage, broken
@@ -117,33 +117,23 @@ class DataModule(lightning.LightningDataModule):
     def setup(self, stage: str | None = None) -> None:
         """Read the training and validation splits, and check the test split, which is read when it is used."""
         if stage in (None, "fit") and not hasattr(self, "train"):
-            self.check_names()
             train, validation = self.read_checked("train"), self.read_checked("validation")
-            self.check_test()
+            self.prepare_test()
             self.train, self.validation = train, validation
 
-    def check_names(self) -> None:
-        """Refuse labels that cannot be written, such as those of folders whose names are not UTF-8."""
-        for label in self.labels:
-            try:
-                label.encode()
-            except UnicodeEncodeError:
-                raise InputError(f"the label {label!r} is not UTF-8; rename it") from None
-
-    def check_test(self) -> None:
-        """Check before training that the test after it will find what it needs; by default by reading the test split.
-        """
+    def prepare_test(self) -> None:
+        """Check before training that the test after it will find what it needs; by default by reading the split."""
         self.read_checked("test")
 
     def read_checked(self, split: str) -> Dataset:
-        """Read a split, and check that whole batches can be taken from it and that its labels are those of the data."""
+        """Read a split, and refuse what `read` of a data set of your own may get wrong.
+
+        It returns nothing, a data set of single items, such as torch's `TensorDataset`, or labels that are not indices
+        of `labels`.
+        """
         dataset, read = self.items_of(split), f"{type(self).__name__}.read({split!r})"
-        if not isinstance(dataset, Sized):
-            raise InputError(
-                f"{read} returns {dataset!r:.60}; it must return a data set, such as vitspeech.TensorItems"
-            )
-        if not len(dataset):
-            raise InputError(f"{read} returns no items")
+        if not isinstance(dataset, Sized) or not len(dataset):
+            raise InputError(f"{read} returns no items; it must return a data set, such as vitspeech.TensorItems")
         try:
             dataset[torch.arange(1), 0]
         except (IndexError, KeyError, TypeError) as error:
@@ -152,22 +142,31 @@ class DataModule(lightning.LightningDataModule):
                 f"({type(error).__name__}: {error}); for data in memory return vitspeech.TensorItems(inputs, labels)"
             ) from error
         if isinstance(dataset, TensorItems):
-            self.check_labels(dataset.labels, read)
+            labels, count = dataset.labels, len(self.labels)
+            if labels.ndim != 1 or labels.is_floating_point() or labels.min() < 0 or labels.max() >= count:
+                kind = f"{labels.dtype} labels of shape {tuple(labels.shape)}"
+                raise InputError(f"{read}: {kind} are not indices (B,) within 0 .. {count - 1}")
         return dataset
 
-    def check_labels(self, labels: Tensor, read: str) -> None:
-        """Check the labels of all items (B,).
+    def left_in(
+        self, files: Sequence[Path], split: str, *, header: Callable, content: Callable, in_files: bool
+    ) -> tuple[list[int], list[Any]]:
+        """Check the files of a split, and leave broken ones out as `broken` allows.
 
         Args:
-            labels: One label per item.
-            read: The call that returned them, for the message.
+            files: The files.
+            split: Their split.
+            header: Checks the beginning of a file: enough for files that are read again when they are needed.
+            content: Reads a whole file.
+            in_files: Whether the files are read when they are needed.
+
+        Returns:
+            The places of the files that can be read, and what `header` returned for each, if it was called.
         """
-        if labels.ndim != 1 or labels.is_floating_point():
-            raise InputError(f"{read}: labels of shape {tuple(labels.shape)} and {labels.dtype} are not indices (B,)")
-        low, high, count = int(labels.min()), int(labels.max()), len(self.labels)
-        if low < 0 or high >= count:
-            wrong = low if low < 0 else high
-            raise InputError(f"{read}: the label {wrong} is not within 0 .. {count - 1}, the indices of the labels")
+        if self.checks_files and (in_files or self.broken):
+            check = header if in_files else lambda file: len(content(file))  # keeps nothing of what it reads
+            return readable_files(files, check, split, self.broken)
+        return list(range(len(files))), []
 
     def train_dataloader(self) -> DataLoader:
         batches = self.training_batches()
@@ -175,11 +174,7 @@ class DataModule(lightning.LightningDataModule):
         return self.loader(self.train, batches)
 
     def training_batches(self, ranks: int | None = None) -> Batches:
-        """The batches of training.
-
-        Args:
-            ranks: Number of processes that divide them; `None` is those of this run.
-        """
+        """The batches of training; `ranks` processes divide them, those of this run if it is `None`."""
         options = {"seed": self.seed, "accumulate": self.accumulate, "ranks": ranks}
         return Batches(len(self.train), self.batch, shuffle=True, **options)
 

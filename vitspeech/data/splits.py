@@ -6,7 +6,7 @@ The choice never depends on the run's seed.
 import hashlib
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -21,11 +21,7 @@ NO_HASH = "_nohash_"  # in names such as 0a7c2a8d_nohash_0.wav, it follows the s
 
 
 def split_indices(count: int, validation: int) -> tuple[Tensor, Tensor]:
-    """Split a set whose items never change at random.
-
-    Returns:
-        The sorted indices of the training items and of `validation` held-out items.
-    """
+    """Split a set whose items never change at random: the sorted indices of the training and of the held-out items."""
     if not 0 < validation < count:
         raise InputError(f"validation={validation} is not within 1..{count - 1}, the items that are not test items")
     order = torch.randperm(count, generator=torch.Generator().manual_seed(SPLIT_SEED))
@@ -45,16 +41,13 @@ def hashed_splits(keys: Sequence[str], held_out: Sequence[str], root: Path) -> l
         keys: The speaker of each item if known, else its path relative to the root (`relative_name`).
         held_out: The splits to hold out: `validation`, `test` or both.
         root: Folder of the items, for the message.
-
-    Returns:
-        The split of each item.
     """
     percentages = {key: percentage(key) for key in keys}
     if len(percentages) <= len(held_out):
-        kinds = "recordings, pictures or speakers"
         names = " and ".join(held_out)
         raise InputError(
-            f"{root}: {len(percentages)} {kinds} are too few to hold out some for {names}; add more, or provide {names}"
+            f"{root}: {len(percentages)} recordings, pictures or speakers are too few to hold out some for {names}; "
+            f"add more, or provide {names}"
         )
     splits = {key: split_at(value, held_out) for key, value in percentages.items()}
     for split in (*held_out, "train"):
@@ -65,9 +58,9 @@ def hashed_splits(keys: Sequence[str], held_out: Sequence[str], root: Path) -> l
     return [splits[key] for key in keys]
 
 
-def split_at(value: float, held_out: Sequence[str]) -> str:
-    """The split that a percentage falls into."""
-    return next((split for split in held_out if PERCENTAGES[split][0] <= value < PERCENTAGES[split][1]), "train")
+def split_at(value: float, held_out: Sequence[str], ranges: Mapping[str, tuple[float, float]] = PERCENTAGES) -> str:
+    """The split that a percentage falls into: one of those held out, each with its range, or `train`."""
+    return next((split for split in held_out if ranges[split][0] <= value < ranges[split][1]), "train")
 
 
 def percentage(key: str) -> float:

@@ -10,14 +10,13 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-
 from vitspeech.errors import InputError
-from vitspeech.files import check_target, replacing
+from vitspeech.files import check_target, lock_beside, replacing, unlock, write_text
 
 if TYPE_CHECKING:
     import pyarrow
@@ -113,11 +112,8 @@ class GrowingTable:
         self.partial = self.target.with_name(f"{self.target.name}.partial")
         self.rows: list[Row] = []  # of a batch that is not whole
         self.added, self.done, self.last, self.unread = 0, 0, "", 0
-        self.lock = FileLock(self.target.with_name(f".{self.target.name}.lock"))
-        try:
-            self.lock.acquire(timeout=0)
-        except Timeout:
-            raise InputError(f"{self.partial}: another process is writing it") from None
+        self.closing = ExitStack()
+        self.closing.callback(unlock, lock_beside(self.partial))
         try:
             if os.path.lexists(self.partial) != resume:
                 raise InputError(
@@ -126,17 +122,16 @@ class GrowingTable:
                     else f"{self.partial}: was left by an interrupted run; go on with --resume, or remove it to start "
                     "over"
                 )
-            self.file = self.partial.open("r+b" if resume else "x+b")
-            if resume:
-                self.read_partial()
-            else:
-                self.append(self.run)
+            if not resume:
+                write_text(json.dumps(self.run) + "\n", self.partial)
+            self.file = self.closing.enter_context(self.partial.open("r+b"))
+            self.read_partial()
         except BaseException:
-            self.release()
+            self.closing.close()
             raise
 
     def read_partial(self) -> None:
-        """Take over the rows of an interrupted run, up to the last whole line."""
+        """Take over the rows of an interrupted run, up to the last whole line; those of a new one are none."""
         lines = self.lines()
         run = next(lines, None)
         if not isinstance(run, dict):
@@ -165,11 +160,6 @@ class GrowingTable:
             except ValueError:  # after a power failure, zeros
                 return
 
-    def append(self, line: Any) -> None:
-        """Write a line."""
-        self.file.write(json.dumps(line).encode() + b"\n")
-        self.file.flush()
-
     def add(self, name: object, rows: Sequence[Row], *, unread: bool = False) -> None:
         """Add the rows of the next input.
 
@@ -185,7 +175,8 @@ class GrowingTable:
         self.added += 1
         self.unread += unread
         if self.added % self.batch == 0:
-            self.append([self.added, str(name), self.unread, self.rows])
+            self.file.write(json.dumps([self.added, str(name), self.unread, self.rows]).encode() + b"\n")
+            self.file.flush()
             self.done, self.last, self.rows = self.added, str(name), []
 
     def __enter__(self) -> "GrowingTable":
@@ -199,16 +190,8 @@ class GrowingTable:
             if error is None or not self.done:
                 self.partial.unlink(missing_ok=True)
         finally:
-            try:
-                self.file.close()  # on a full disk this is an error, too
-            finally:
-                self.release()
+            self.closing.close()
         if kind is KeyboardInterrupt and self.done:
             raise KeyboardInterrupt(
                 f"{self.partial} has the rows of {self.done:,} inputs; go on with --resume"
             ) from None
-
-    def release(self) -> None:
-        """Let other processes write the table."""
-        Path(self.lock.lock_file).unlink(missing_ok=True)
-        self.lock.release()

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy
 import torch
-from soundfile import LibsndfileError
 from torch import Tensor
 from torchaudio.functional import resample
 
@@ -23,21 +22,19 @@ from vitspeech.data.audio.continuous import Speech, list_speech, speech_split
 from vitspeech.data.audio.reading import (
     SAMPLE_RATE_HZ,
     check_audio,
-    check_header,
-    open_audio,
+    opened,
     read_audio,
     read_clip,
-    unread,
 )
-from vitspeech.data.clips.folder import LabeledFile, word_recordings
+from vitspeech.data.clips.folder import word_recordings
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import NOISE, SILENCE, UNKNOWN, noise_files, noise_part
+from vitspeech.data.labeled_files import LabeledFile
 from vitspeech.data.splits import relative_name
 from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance
 from vitspeech.data.utterances.word_clips import WordClip, word_span
 from vitspeech.errors import InputError
-from vitspeech.files import check_regular
 
 SPEECH, OTHERS, SOUNDS, KEYWORDS = "speech", "others", "sounds", "keywords"  # the conditions
 NAMES = {SPEECH: "continuous speech", OTHERS: "other words", SOUNDS: "sounds", KEYWORDS: "keywords"}
@@ -147,14 +144,9 @@ def limited(chapters: Sequence[Sequence[Speech]], seconds: float) -> list[list[S
 
 
 def duration_s(file: Path) -> float:
-    """How long a recording lasts, by its header; an `InputError` if that tells that it cannot be read."""
-    check_regular(file)
-    try:
-        with open_audio(file) as recording:
-            check_header(file, recording, None)
-            return recording.frames / recording.samplerate
-    except LibsndfileError as error:
-        raise unread(file, error) from None
+    """How long a recording lasts, by its header."""
+    with opened(file) as recording:
+        return recording.frames / recording.samplerate
 
 
 def reader(condition: str, items: Sequence[Speech], root: Path) -> MakeStreams:

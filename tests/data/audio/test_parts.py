@@ -47,13 +47,6 @@ def test_compressed_recordings_are_read_in_parts(tmp_path, ending):
         assert len(found) == len(expected) and (found.int() - expected.int()).abs().max() <= 1
 
 
-def test_each_iteration_reads_from_the_beginning(tmp_path):
-    soundfile.write(tmp_path / "a.wav", noise(20_000), 16_000)
-    parts = AudioParts(tmp_path / "a.wav", part_s=0.5)
-    assert parts.duration_s == 1.25 and [len(part) for part in parts] == [8000, 8000, 4000]
-    assert torch.equal(joined(parts), joined(parts))
-
-
 def test_a_wav_written_to_a_pipe_is_read(tmp_path):
     soundfile.write(tmp_path / "a.wav", noise(20_000), 16_000)
     content = (tmp_path / "a.wav").read_bytes()
@@ -82,14 +75,6 @@ def test_a_recording_cut_short_is_an_error_where_it_ends(tmp_path):
         for part in parts:
             found += len(part)
     assert 0 < found < 160_000
-
-
-def test_samples_that_are_not_finite_are_refused(tmp_path):
-    samples = noise(32_000)
-    samples[20_000] = numpy.nan
-    soundfile.write(tmp_path / "a.wav", samples, 16_000, subtype="FLOAT")
-    with pytest.raises(ValueError, match="not finite"):
-        joined(AudioParts(tmp_path / "a.wav", part_s=0.5))
 
 
 def test_memory_does_not_grow_with_the_recording(tmp_path):

@@ -58,14 +58,6 @@ def test_homophones_have_no_distance(first, second):
     assert apart(first, second) == 0
 
 
-def test_distances_follow_similarity():
-    pairs = [("bed", "bad"), ("bat", "pat"), ("three", "tree"), ("up", "off"), ("no", "go"), ("on", "off")]
-    pairs += [("left", "right"), ("four", "forward")]
-    values = [apart(*pair) for pair in pairs]
-    assert values == sorted(values) and values[0] > 0 and values[2] < 0.4 < values[3]
-    assert values[0] == pytest.approx(1 / 12) and values[1:3] == [0.25, 0.375] and values[-1] == 3
-
-
 def test_substitutions_are_a_metric():
     assert (SUBSTITUTION == SUBSTITUTION.T).all() and (SUBSTITUTION.diagonal() == 0).all()
     assert SUBSTITUTION[~numpy.eye(len(INDEX), dtype=bool)].min() > 0.05 and SUBSTITUTION.max() == 1

@@ -1,8 +1,5 @@
 """Words that a spotter must tell from its keywords, and keywords that are too similar."""
 
-import time
-import warnings
-
 import pytest
 
 from vitspeech.data.audio.similar_words import (
@@ -16,7 +13,7 @@ from vitspeech.data.audio.similar_words import (
     similar_words,
     spoken_negatives,
 )
-from vitspeech.data.audio.synthesis import ACCENTS, Voice, synthesize
+from vitspeech.data.audio.synthesis import Voice, synthesize
 from vitspeech.errors import InputError
 
 pytest.importorskip("espeakng_loader", reason="phonemes need the extra `spoken`")
@@ -51,10 +48,6 @@ def test_negatives_are_half_near_and_the_same_in_every_call():
     assert not {"left", "LEFT", "Stopp"} & set(texts)
 
 
-def test_extra_words_are_among_the_negatives():
-    assert {"hologram", "lefty"} <= set(spoken_negatives(KEYWORDS, 100_000, ["Hologram", "lefty"]))
-
-
 def test_excluded_words_and_what_sounds_like_them_are_no_negatives():
     every = spoken_negatives(KEYWORDS, 100_000, ["two", "too", "tool"])
     excluded = ["two", "lift", "[[s|'0|p]]"]  # the last one is `stop` with a phoneme less
@@ -74,23 +67,9 @@ def test_changed_words_are_one_phoneme_away():
     assert not {"[[s|t2|'0]]", "[[s|t2|'O:|p]]"} & set(changed_words(["stop"]))  # dropped, and of an accent
 
 
-def test_every_accent_says_changed_words():
-    texts = changed_words(["stop", "yes"])[::9]
-    for text in texts:
-        sounds = synthesize([text] * len(ACCENTS), [Voice(accent) for accent in ACCENTS])
-        assert all(2000 < len(sound) < 16_000 for sound in sounds)
-
-
 def test_phonemes_are_spoken_as_the_word_is():
     word, sounds, other = synthesize(["seven", "[[s|'E|v|@|n]]", "[[s|'E|v]]"], [Voice()] * 3)
     assert abs(len(word) - len(sounds)) < 160 < len(word) - len(other)
-
-
-def test_thousands_of_words_are_cheap():
-    many = [first + middle + last for first in "bcdfghklmn" for middle in "aeiou" for last in ("tter", "x")]
-    start = time.process_time()
-    assert len(spoken_negatives(KEYWORDS, 5000, [word + end for word in many for end in ("", "le", "ing")])) > 1200
-    assert time.process_time() - start < 10
 
 
 def test_words_that_sound_alike_are_refused():
@@ -101,8 +80,8 @@ def test_words_that_sound_alike_are_refused():
 @pytest.mark.parametrize(
     "words, message",
     [
-        ([], "none given"),
-        (["lamp", "Lamp"], "given twice: lamp, Lamp"),
+        ([], "none is given"),
+        (["lamp", "Lamp"], "or one twice: lamp, Lamp"),
         (["四"], "cannot say '四'"),
         (["лампа"], "cannot say 'лампа'"),
         (["?!"], "cannot say"),
@@ -125,9 +104,3 @@ def test_words_one_similar_phoneme_apart_are_named_with_their_distance(first, se
 def test_a_short_word_is_named_with_its_duration():
     with pytest.warns(UserWarning, match=r"'uh' lasts 1\d\d ms, below 200 ms"):
         check_words(["uh", "window"])
-
-
-def test_different_words_pass():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_words(["yes", "no", "stop", "two", "four", "light on", "café", "TV"])

@@ -4,7 +4,7 @@ import numpy
 import pytest
 import soundfile
 
-from vitspeech.data.audio.takes import missing_takes, problem_of_noise, problem_of_take, save_take
+from vitspeech.data.audio.takes import missing_takes, problem_of_take, save_take
 from vitspeech.errors import InputError
 
 RATE = 16_000
@@ -39,12 +39,6 @@ def test_what_is_wrong_with_a_take_is_said(samples, problem):
     assert found is None if problem is None else problem in found and "\n" not in found
 
 
-def test_noise_may_be_faint_but_not_dead_or_clipped():
-    assert problem_of_noise(word(peak=0, noise=1)) is None
-    assert "silent" in problem_of_noise(numpy.zeros(RATE, numpy.int16))
-    assert "clipped" in problem_of_noise(word(peak=60_000))
-
-
 def test_words_come_in_shuffled_rounds(tmp_path):
     words = ["lamp", "heating", "fan", "light on"]
     takes = missing_takes(tmp_path, words, 5, "anna")
@@ -72,11 +66,6 @@ def test_names_that_are_no_names_of_files_are_refused(tmp_path, bad):
         missing_takes(tmp_path, ["lamp", bad], 1, "anna")
     with pytest.raises(InputError, match="cannot name a folder or file"):
         missing_takes(tmp_path, ["lamp"], 1, bad)
-
-
-def test_a_word_given_twice_is_refused(tmp_path):
-    with pytest.raises(InputError, match="'lamp' is given twice"):
-        missing_takes(tmp_path, ["lamp", "fan", "lamp"], 1, "anna")
 
 
 def test_a_saved_take_is_the_same_again(tmp_path):

@@ -63,28 +63,6 @@ def test_shift_moves_both_ways_by_up_to_its_bound_and_keeps_the_form():
     assert_close(after.square().sum(1).double(), bump().square().sum().expand(BATCH), atol=0, rtol=1e-2)
 
 
-@pytest.mark.parametrize("uniform, shift", [(0.0, -37), (0.5, 0), (1.0, 37)])
-def test_a_shift_by_whole_samples_is_a_slice(monkeypatch, uniform, shift):
-    given, expected = clips(), torch.zeros(BATCH, SAMPLES)
-    expected[:, max(-shift, 0) : SAMPLES - max(shift, 0)] = given[:, max(shift, 0) : SAMPLES - max(-shift, 0)]
-    monkeypatch.setattr(torch, "rand", lambda *size, **_: torch.full(size, uniform))
-    assert_close(changed(given, shift_ms=37), expected, atol=1e-3, rtol=0)
-
-
-def test_shift_is_in_milliseconds_at_any_rate():
-    torch.manual_seed(0)
-    after = only(shift_ms=37)(bump().float().expand(BATCH, -1), NOISE, 8 * RATE_HZ)
-    shift = centers(after) - MIDDLE
-    assert 8 * 30 < shift.abs().max() <= 8 * 37 + 0.01
-
-
-def test_an_impulse_moves_by_up_to_the_bound_in_both_directions():
-    impulses = torch.zeros(BATCH, SAMPLES)
-    impulses[:, MIDDLE] = 1
-    peaks = changed(impulses, shift_ms=13).argmax(1) - MIDDLE
-    assert peaks.min() in (-13, -12) and peaks.max() in (12, 13)
-
-
 def test_what_a_shift_leaves_is_silence():
     after = changed(torch.ones(BATCH, SAMPLES), shift_ms=37)
     silent = after == 0
@@ -105,27 +83,12 @@ def test_speed_changes_a_tones_frequency_both_ways_within_its_bound():
     assert after[:, MIDDLE].abs().max() < 1e-3
 
 
-def test_speed_lengthens_and_shortens_a_word():
-    width = 31.0
-    after = changed(bump(width=width).float().expand(BATCH, -1), speed=0.2).double()
-    spread = (after * (torch.arange(SAMPLES) - MIDDLE).square()).sum(1) / after.sum(1)
-    stretch = spread.sqrt() / width
-    assert 1 / 1.201 < stretch.min() < 0.87 and 1.2 < stretch.max() < 1 / 0.799
-    assert (centers(after) - MIDDLE).abs().max() < 1e-2
-
-
 def test_noise_is_within_the_range_of_decibels_below_the_clip():
     given = clips() * torch.logspace(-2, 0, BATCH)[:, None]
     added = changed(given, noise_prob=1, noise_snr_db=(-5, 17)) - given
     ratio = decibels(given.square().mean(1).sqrt() / added.square().mean(1).sqrt())
     assert -5.01 < ratio.min() < -4 and 16 < ratio.max() < 17.01
     assert abs(ratio.mean() - 6) < 2
-
-
-def test_noise_of_one_ratio_has_that_ratio():
-    added = changed(clips(), noise_prob=1, noise_snr_db=(7, 7)) - clips()
-    ratio = decibels(clips().square().mean(1).sqrt() / added.square().mean(1).sqrt())
-    assert_close(ratio, torch.full((BATCH,), 7.0), atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("prob", [0.1, 0.5, 0.9])
@@ -137,10 +100,6 @@ def test_noise_prob_is_the_fraction_of_clips_that_get_noise(prob):
     assert torch.equal(after[~noisy], given[~noisy])
 
 
-def test_a_noise_prob_of_1_is_every_clip():
-    assert (changed(clips(), noise_prob=1) != clips()).any(1).all()
-
-
 def test_noise_is_a_stretch_of_the_recording_from_all_over_it():
     given = clips()
     added = (changed(given, noise_prob=1, noise_snr_db=(-40, -40), noise=RAMP) - given).double()
@@ -149,22 +108,6 @@ def test_noise_is_a_stretch_of_the_recording_from_all_over_it():
     assert_close(added, slope * (1000 + start + torch.arange(SAMPLES)), atol=1e-3, rtol=1e-3)
     assert -3 < start.min() < 250 and 3994 - 250 < start.max() < 3994 + 3
     assert len(start.round().unique()) > 80
-
-
-def test_noise_may_be_exactly_as_long_as_a_clip():
-    given = clips()
-    added = changed(given, noise_prob=1, noise_snr_db=(0, 0), noise=NOISE[:SAMPLES]) - given
-    stretch = NOISE[:SAMPLES].double().expand(BATCH, -1)
-    cosine = torch.nn.functional.cosine_similarity(added.double(), stretch)
-    assert_close(cosine, torch.ones(BATCH, dtype=torch.float64), atol=1e-4, rtol=0)
-
-
-def test_the_last_stretch_of_the_noise_is_drawn_too():
-    noise = torch.zeros(SAMPLES + 1, dtype=torch.int16)
-    noise[0], noise[-1] = 9000, -9000
-    added = changed(clips(), noise_prob=1, noise=noise) - clips()
-    first, last = added[:, 0] > 1e-3, added[:, -1] < -1e-3
-    assert first.any() and last.any() and (first ^ last).all()
 
 
 def test_gain_is_one_factor_a_clip_within_its_decibels():
@@ -202,21 +145,11 @@ def test_a_share_of_the_synthesized_noise_is_household_sounds(share, monkeypatch
     assert drawn["household"] == pytest.approx(2000 * share, abs=100)
 
 
-def test_silent_noise_changes_nothing():
-    assert torch.equal(changed(clips(), noise_prob=1, noise=torch.zeros_like(NOISE)), clips())
-
-
 def test_the_defaults_change_every_clip_in_its_own_way():
     torch.manual_seed(0)
     given = clips(batch=1).expand(BATCH, -1)
     after = WaveformAugment()(given, NOISE, RATE_HZ)
     assert len(after.unique(dim=0)) == BATCH and not (after == given).all(1).any()
-
-
-def test_what_was_given_is_left_as_it_was():
-    given, noise = clips(), NOISE.clone()
-    WaveformAugment()(given, noise, RATE_HZ)
-    assert torch.equal(given, clips()) and torch.equal(noise, NOISE)
 
 
 @pytest.mark.parametrize(
@@ -241,11 +174,6 @@ def test_a_number_out_of_its_range_is_an_error_that_names_it(setting):
         WaveformAugment(**setting)
 
 
-def test_a_range_of_decibels_goes_from_low_to_high():
-    with pytest.raises(ValueError, match=r"noise_snr_db=\[9, 3\] is not a range from low to high"):
-        WaveformAugment(noise_snr_db=(9, 3))
-
-
 def test_pink_noise_is_the_same_every_time_and_draws_nothing_from_the_global_generator():
     torch.manual_seed(0)
     expected = torch.rand(3)
@@ -254,9 +182,3 @@ def test_pink_noise_is_the_same_every_time_and_draws_nothing_from_the_global_gen
     assert torch.equal(torch.rand(3), expected)
     assert torch.equal(pink_noise(1601), first)
     assert first.shape == (16_010,) and first.dtype == torch.int16 and first.abs().max() == 32767
-
-
-def test_pink_noise_has_equal_energy_in_every_octave():
-    spectrum = numpy.abs(numpy.fft.rfft(pink_noise(16_000).numpy().astype(float))) ** 2
-    octaves = [spectrum[2**power : 2 ** (power + 1)].sum() for power in range(8, 16)]
-    assert max(octaves) / min(octaves) < 1.3

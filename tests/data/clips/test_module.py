@@ -1,6 +1,5 @@
 """Data sets of clips: batches, augmentation by the batch's seed, preprocessing, wrong arguments."""
 
-import pytest
 import torch
 
 from vitspeech.data.batches import TensorItems
@@ -37,12 +36,6 @@ def fitted(**arguments):
     data.setup("fit")
     data.trainer = Stage()
     return data
-
-
-def test_int16_is_within_one():
-    given = torch.tensor([[-32768, -16384, 0, 1, 32767]], dtype=torch.int16)
-    floats = Numbers().normalize(given)
-    assert floats.dtype == torch.float32 and floats.tolist() == (given.numpy() / 2**15).tolist()
 
 
 def test_a_training_batch_follows_from_its_own_seed():
@@ -85,24 +78,3 @@ def test_the_augmentation_given_is_the_one_used_with_the_sets_rate_and_noise():
     ones = torch.full((37, 1600), 9000, dtype=torch.int16)
     silent = (data.training_batch(ones, data.train.labels[:37], 0)[0] == 0).sum(1)
     assert 130 < silent.max() <= 160  # 10 ms at 16 kHz
-
-
-@pytest.mark.parametrize("seconds, samples", [(0.1, 1600), (0.7, 11_200), (1, 16_000)])
-def test_a_release_is_told_the_rate_and_the_length(seconds, samples):
-    data = Numbers(seconds=seconds)
-    assert data.samples == samples
-    assert data.preprocessing == {"sample_rate_hz": 16_000, "seconds": seconds}
-
-
-def test_a_clip_below_a_tenth_of_a_second_is_refused():
-    with pytest.raises(ValueError, match=r"seconds=0\.09 is not a number from 0\.1"):
-        Numbers(seconds=0.09)
-
-
-def test_a_batch_below_one_is_refused():
-    with pytest.raises(ValueError, match="batch=0 is below 1"):
-        Numbers(batch=0)
-
-
-def test_the_noise_of_a_set_without_recordings_is_the_same_for_every_seed():
-    assert torch.equal(Numbers(seed=7).noise, Numbers(seed=8).noise)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vitspeech.data.images.cifar import LABELS, Cifar
+from vitspeech.data.images.cifar import Cifar
 from vitspeech.data.module import default_root
 from vitspeech.errors import InputError
 
@@ -16,11 +16,6 @@ from vitspeech.errors import InputError
 def test_a_missing_set_is_reported_with_the_search_path_and_how_to_get_it(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"{tmp_path}/cifar-10-batches-py.*--data.download true"):
         Cifar(10, str(tmp_path)).prepare_data()
-
-
-def test_only_ten_or_a_hundred_classes_exist():
-    with pytest.raises(ValueError, match="classes=20; CIFAR has 10 or 100"):
-        Cifar(20)
 
 
 class Reader:
@@ -65,18 +60,6 @@ def test_a_broken_download_is_reported_in_one_line(tmp_path):
     message = rf"^{tmp_path}/cifar-10-batches-py: .*CIFAR-10 failed \(File not found or corrupted\); start again$"
     with pytest.raises(InputError, match=message):
         cifar(tmp_path, BrokenReader).prepare_data()
-
-
-def test_labels_are_known_without_the_files(tmp_path):
-    assert [len(Cifar(classes, str(tmp_path)).labels) for classes in (10, 100)] == [10, 100]
-    assert Cifar(100, str(tmp_path)).labels == sorted(set(LABELS[100]))
-
-
-def test_the_root_is_the_argument_then_the_environment_then_data(monkeypatch):
-    monkeypatch.setenv("VITSPEECH_DATA", "/elsewhere")
-    assert default_root("/here") == "/here" and default_root(None) == "/elsewhere"
-    monkeypatch.delenv("VITSPEECH_DATA")
-    assert default_root(None) == "data"
 
 
 @pytest.mark.data

@@ -1,15 +1,12 @@
 """Reading pictures: any size and mode in, RGB squares out; broken files named."""
 
-import warnings
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy
 import pytest
 import torch
 from PIL import Image, ImageOps
 
 from vitspeech.data.images import reading
-from vitspeech.data.images.reading import find_pictures, read_picture
+from vitspeech.data.images.reading import read_picture
 
 RED = (255, 0, 0)
 
@@ -34,11 +31,6 @@ def test_sixteen_bits_keep_their_range(tmp_path):
     pixels = read_picture(tmp_path / "deep.png", 8)[0].flatten()
     assert pixels[0] == 0 and pixels[-1] == 255
     assert (pixels.numpy() == numpy.round(values.flatten() / 257)).all()
-
-
-def test_transparency_is_laid_on_white(tmp_path):
-    Image.new("RGBA", (9, 9), (0, 0, 0, 0)).save(tmp_path / "glass.png")
-    assert (read_picture(tmp_path / "glass.png", 5) == 255).all()
 
 
 def test_the_middle_square_is_taken(tmp_path):
@@ -70,19 +62,6 @@ def test_broken_files_are_reported_with_the_reason(tmp_path):
             read_picture(tmp_path / f"{name}.png", 8)
 
 
-def test_folders_are_searched_and_missing_paths_are_reported(tmp_path):
-    (tmp_path / "deep" / "er").mkdir(parents=True)
-    for name in ("b.png", "deep/er/a.JPG", "notes.txt"):
-        (tmp_path / name).touch()
-    assert [path.name for path in find_pictures([tmp_path])] == ["b.png", "a.JPG"]
-    assert find_pictures([tmp_path / "notes.txt"]) == [tmp_path / "notes.txt"]  # named outright: it is tried
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        find_pictures([tmp_path / "nowhere"])
-    (tmp_path / "void").mkdir()
-    with pytest.raises(FileNotFoundError, match="void: no picture"):
-        find_pictures([tmp_path / "void"])
-
-
 def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path, monkeypatch):
     noise = numpy.random.default_rng(0).integers(0, 256, (16, 20, 3)).astype(numpy.uint8)
     Image.fromarray(noise).resize((1600, 1280), Image.Resampling.BICUBIC).save(tmp_path / "photo.jpg")
@@ -93,24 +72,3 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path, monkeypatch)
     whole = read_picture(tmp_path / "photo.jpg", 32).float()
     assert decoded == [(200, 160), (1600, 1280)]
     assert (small - whole).abs().max() <= 4
-
-
-def test_a_picture_whose_conversion_exceeds_the_memory_is_refused(tmp_path, monkeypatch):
-    def too_large(picture):
-        raise MemoryError
-
-    Image.new("F", (20, 30)).save(tmp_path / "large.tiff")
-    monkeypatch.setattr(reading, "to_rgb", too_large)
-    with pytest.raises(ValueError, match=r"large\.tiff: too large for the memory"):
-        read_picture(tmp_path / "large.tiff", 8)
-
-
-def test_pictures_read_in_threads_leave_the_warning_filters_as_they_were(tmp_path, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 150)  # Pillow warns above, and refuses above twice as many
-    Image.new("RGB", (16, 16)).save(tmp_path / "large.png")
-    before = list(warnings.filters)
-    with ThreadPoolExecutor(8) as readers:
-        assert len(list(readers.map(read_picture, [tmp_path / "large.png"] * 64, [8] * 64))) == 64
-    assert warnings.filters == before
-    with pytest.warns(Image.DecompressionBombWarning):
-        Image.open(tmp_path / "large.png").close()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from vitspeech.data.images.shapes import contrasting_color, coverage
+from vitspeech.data.images.shapes import coverage
 from vitspeech.data.images.two_marks import CRESCENT, CRESCENT_RADIUS, Marks, TwoMarks, draw, place_marks
 
 SIDE = 32
@@ -66,16 +66,6 @@ def test_comparing_direction_and_place_is_always_right():
     assert torch.allclose(agreement.abs(), torch.ones(3001), atol=1e-5)
 
 
-def test_the_crescent_is_open_where_the_angle_says():
-    # Opening to the right, to the bottom: ink lies on the other side.
-    angle = torch.tensor([0.0, math.pi / 2])
-    cover = coverage(torch.full((2,), CRESCENT), torch.full((2, 2), 16.0), torch.full((2,), CRESCENT_RADIUS), angle, 32)
-    pixel = torch.arange(32) + 0.5
-    across, down = (cover.sum(1) @ pixel) / cover.sum((1, 2)), (cover.sum(2) @ pixel) / cover.sum((1, 2))
-    assert across[0] < 15.5 and abs(down[0] - 16) < 1e-4
-    assert down[1] < 15.5 and abs(across[1] - 16) < 1e-4
-
-
 def test_direction_place_and_label_are_drawn_independently():
     marks = marks_of(40_000, 9)
     signs = 2.0 * marks.labels - 1
@@ -98,14 +88,6 @@ def test_a_linear_model_is_at_chance(shown):
         assert abs(held_out_accuracy(seen, marks.labels, ridge) - 0.5) < 0.05
 
 
-def test_the_same_linear_model_finds_each_mark():
-    """So that chance above is not blindness: from the same pixels it tells on which side each of the marks is."""
-    marks = marks_of(3000, 11)
-    seen = ink(pictures(marks))
-    assert held_out_accuracy(seen, (marks.dot[:, 1] > marks.crescent[:, 1]).long(), 30.0) > 0.9
-    assert held_out_accuracy(seen, (marks.angle.cos() > 0).long(), 30.0) > 0.7
-
-
 def test_only_the_dot_moves_with_the_distance():
     near, far = pictures(marks_of(13, 5)).int(), pictures(marks_of(13, 13)).int()
     changed = (near != far).any(1)
@@ -115,21 +97,6 @@ def test_only_the_dot_moves_with_the_distance():
         assert moved.any() and torch.minimum(*away)[moved].max() < 2.5
     without = [pictures(marks_of(13, distance), dot=False) for distance in (5, 13)]
     assert torch.equal(*without)
-
-
-def test_leaving_out_a_mark_changes_nothing_elsewhere():
-    marks = marks_of(13, 13)
-    whole, no_crescent = pictures(marks), pictures(marks, crescent=False)
-    changed = (whole != no_crescent).any(1)
-    assert changed.any((1, 2)).all()
-    assert not changed[:, :11].any() and not changed[:, 21:].any() and not changed[..., :11].any()
-
-
-def test_marks_stand_out_from_their_ground():
-    ground = torch.rand(1009, 3, 1, 1, generator=torch.Generator().manual_seed(3)) * 0.8 + 0.1
-    color = contrasting_color(ground, torch.Generator().manual_seed(5))
-    assert torch.allclose((color - ground).norm(dim=1), torch.tensor(0.6), atol=1e-5)
-    assert (color.clamp(0, 1) - ground).norm(dim=1).min() > 0.25
 
 
 def test_mirrored_pictures_keep_their_label():
@@ -149,30 +116,6 @@ def test_mirrored_pictures_keep_their_label():
     opening = torch.stack((flipped.angle.sin(), flipped.angle.cos()), 1)
     agreement = ((flipped.dot - flipped.crescent) * opening).sum(1) / 9
     assert torch.allclose(agreement, 2.0 * marks.labels - 1, atol=1e-5)
-
-
-def test_augmentation_mirrors_and_does_nothing_else():
-    data = TwoMarks(13, 60)
-    data.setup("fit")
-    torch.manual_seed(0)
-    inputs, labels = data.augment_batch(data.train.inputs, data.train.labels)
-    plain = data.normalize(data.train.inputs)
-    kept, mirrored = ((inputs == other).flatten(1).all(1) for other in (plain, plain.flip(-1)))
-    assert (kept ^ mirrored).all() and 15 < kept.sum() < 45
-    assert torch.equal(labels, data.train.labels)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((4.9,), r"distance=4.9 px is not within 5.0 .. 13.0"),
-        ((13.1,), r"distance=13.1 px is not within 5.0 .. 13.0"),
-        ((9, 49), "count=49 is below 50"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        TwoMarks(*arguments)
 
 
 def narrow_network(width: int = 24) -> nn.Module:

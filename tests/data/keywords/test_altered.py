@@ -10,7 +10,6 @@ from vitspeech.data.keywords.items import (
     SILENT,
     SPEECH,
     KeywordItems,
-    center,
     half,
     join_halves,
     word_sized,
@@ -24,11 +23,6 @@ def word(value, start, stop):
     clip = numpy.zeros(N, numpy.int16)
     clip[start:stop] = value
     return clip
-
-
-def test_the_center_halves_the_energy():
-    assert center(word(100, 4000, 8000)) == 5999
-    assert center(numpy.zeros(N, numpy.int16)) == N // 2
 
 
 def test_joined_halves_meet_in_the_middle():

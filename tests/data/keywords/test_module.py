@@ -113,13 +113,6 @@ def test_held_out_words_are_not_synthesized_and_others_take_their_place(root, ev
     assert not set(spoken) & set(held_out) and len(spoken) == count == 5 * 20
 
 
-def test_words_that_may_be_synthesized_are_not_called_unheard(root):
-    pytest.importorskip("espeakng_loader", reason="synthesized speech needs the extra `spoken`")
-    arguments = {"others": 0, "held_out_words": ["dog"]}
-    assert {name: len(rows) for name, rows in keywords(root, **arguments).read("test").parts.items()} == {"unheard": 6}
-    assert len(keywords(root, **arguments, spoken=0.5).read("test").parts["unheard"]) == 3
-
-
 def test_speech_without_keywords_is_cut(root, everyone_trains):
     items = keywords(root).read("train")
     assert items.speech.unique().tolist() == [12]
@@ -140,23 +133,12 @@ def test_speech_with_a_keyword_everywhere_is_refused(root, everyone_trains):
         data.read_speech()
 
 
-def test_the_longest_duration_of_speech_is_kept(root, everyone_trains):
-    assert len(keywords(root, speech_hours=1.5 / 3600).read("train").speech) == 1.5 * SECOND
-
-
 def test_silence_is_new_noise_in_every_batch(root, everyone_trains):
     data = keywords(root)
     items = data.read("train")
     silent = (items.labels == 3).nonzero()[:, 0]
     first, second = (data.training_batch(*items[torch.cat((silent, torch.arange(4))), seed])[0] for seed in (1, 2))
     assert first[0].abs().max() > 0 and not torch.equal(first[0], second[0])
-
-
-def test_small_sets_have_small_batches(root, everyone_trains):
-    data = keywords(root)
-    data.setup("fit")
-    assert data.batch == 16
-    assert keywords(root, batch=12).batch == 12
 
 
 def test_words_without_recordings_are_synthesized():
@@ -187,7 +169,6 @@ def test_keywords_without_recordings_in_a_held_out_split_are_synthesized_there(r
         ({"words": ["go", "go"]}, "one given twice"),
         ({"words": ["go", "unknown"]}, "one is unknown"),
         ({"words": ["go", "up"]}, "no recordings of up, and synthesized=0"),
-        ({"held_out_words": ["go"]}, "'go' is a keyword"),
         ({"altered": -1}, "altered=-1"),
         ({"speech_hours": 0}, "speech_hours=0"),
         ({"recordings": None}, "no clips of the words"),
@@ -209,12 +190,3 @@ def test_noise_of_every_format_is_read_and_hidden_files_are_not(tmp_path):
     assert {name: int(noise[0]) for name, noise in found.items()} == {
         "HALL": 400, "fan": 100, "room.flac": 200, "room.wav": 300,
     }  # fmt: skip
-
-
-def test_noise_belongs_into_its_folder(tmp_path):
-    for name in ("go", "silence"):
-        (tmp_path / name).mkdir()
-        for number in range(30):
-            soundfile.write(tmp_path / name / f"{number}.wav", numpy.ones(SECOND, numpy.int16), SECOND)
-    with pytest.raises(InputError, match=r"put recordings of noise into .*_background_noise_"):
-        Keywords(["go"], str(tmp_path)).read("train")

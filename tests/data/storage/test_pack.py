@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import partial
 from pathlib import Path
 
 import numpy
@@ -10,14 +9,12 @@ import pytest
 import torch
 
 from vitspeech.data import Shapes, TensorItems, WaveformData
-from vitspeech.data.storage import pack as data_set
 from vitspeech.data.storage import packed
 from vitspeech.data.storage.format import SPLITS
 from vitspeech.data.storage.pack import Entries, PackWriter, check_pack, pack
 from vitspeech.data.storage.packed import Pack
 from vitspeech.errors import InputError
 
-NUMBERS = {"kind": "numbers", "dtype": "uint8", "shape": [3, 32, 32]}
 OPTIONS = {"progress": False, "shard_mb": 0.2}  # a record batch of 64 pictures has 0.19 MiB
 
 
@@ -68,12 +65,6 @@ def test_a_pack_that_was_interrupted_ends_as_one_that_was_not(tmp_path, monkeypa
     assert {file: file.stat().st_mtime_ns for file in (tmp_path / "again").iterdir()} == before
 
 
-def test_a_pack_that_is_not_finished_does_not_pass_a_check(tmp_path):
-    folder = changed(written(tmp_path / "pack"), complete=False, files={})
-    with pytest.raises(InputError, match="is not finished; run the same `vitspeech pack` again"):
-        check_pack(folder, progress=False)
-
-
 def test_two_processes_do_not_write_one_pack(tmp_path, monkeypatch):
     folder, refused, original = tmp_path / "pack", [], PackWriter.write_shard
 
@@ -100,17 +91,6 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
         written(tmp_path / "mine")
 
 
-def test_a_pack_without_items_is_begun_again_with_other_settings(tmp_path, monkeypatch):
-    def stop(self, file, rows):
-        raise Stopped
-
-    with monkeypatch.context() as patch:
-        patch.setattr(PackWriter, "write_shard", stop)
-        with pytest.raises(Stopped):
-            written(tmp_path / "pack", shard_mb=0.3)
-    assert check_pack(written(tmp_path / "pack"), progress=False) == 420
-
-
 def test_arguments_that_choose_items_are_compared(tmp_path):
     source = {"class_path": "Shapes", "init_args": {"count": 300, "words": ["a", "b"], "older": 1}}
     pack(Shapes(count=300), tmp_path / "pack", source, **OPTIONS)
@@ -132,23 +112,6 @@ def test_items_that_changed_since_packing_was_interrupted_are_noticed(tmp_path, 
         pack(Shapes(count=301), tmp_path / "pack", {"class_path": "Shapes"}, **OPTIONS)
 
 
-def test_items_that_changed_since_packing_ended_are_noticed(tmp_path):
-    written(tmp_path / "pack")
-    with pytest.raises(InputError, match="was begun with other items of train than there are now"):
-        pack(Shapes(count=301), tmp_path / "pack", {"class_path": "Shapes"}, **OPTIONS)
-
-
-def test_a_changed_byte_is_found(tmp_path):
-    folder = written(tmp_path / "pack")
-    assert check_pack(folder, progress=False) == 420
-    file = folder / "train-00001.arrow"
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-    with pytest.raises(InputError, match=r"train-00001\.arrow: is not as it was written"):
-        check_pack(folder, progress=False)
-
-
 def test_a_pack_that_is_not_whole_is_refused(tmp_path):
     folder = written(tmp_path / "pack")
     shard, description = folder / "train-00001.arrow", folder / "pack.json"
@@ -162,7 +125,7 @@ def test_a_pack_that_is_not_whole_is_refused(tmp_path):
     shard.write_bytes(bytes(len(content)))
     with pytest.raises(InputError, match=r"train-00001\.arrow: is broken"):
         Pack(folder).rows("train")[torch.arange(150, 160)]
-    for change, message in (({"format": 99}, "has the format 99"), ({"labels": None, "splits": None}, "pack.json")):
+    for change, message in (({"format": 99}, "of format 1"), ({"labels": None, "splits": None}, r"\(labels, splits\)")):
         values = json.loads(text) | change
         description.write_text(json.dumps({name: value for name, value in values.items() if value is not None}))
         with pytest.raises(InputError, match=message):
@@ -181,59 +144,6 @@ def test_a_changed_byte_is_found_in_what_describes_the_items_and_in_the_noise(tm
         (folder / name).write_bytes(content[:-8])
         with pytest.raises(InputError, match=re.escape(f"{name}: has ")):
             Pack(folder)
-
-
-def changed(folder: Path, **values) -> Path:
-    """A pack whose description says something else."""
-    description = json.loads((folder / "pack.json").read_text())
-    (folder / "pack.json").write_text(json.dumps(description | values))
-    return folder
-
-
-def shard_with(folder: Path, **values) -> Path:
-    """A pack that says something else about its first shard."""
-    splits = json.loads((folder / "pack.json").read_text())["splits"]
-    splits["train"][0] |= values
-    return changed(folder, splits=splits)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (partial(changed, splits="none"), "`splits` is missing, or not what a pack has there"),
-        (partial(changed, splits={}), "`splits` are not train, validation, test"),
-        (partial(changed, labels=[1]), "`labels` are not texts"),
-        (partial(changed, complete=1), "`complete` is missing"),
-        (partial(changed, files={}), "`files` are not those of a pack"),
-        (partial(changed, rows_per_batch=0), "`rows_per_batch` is below 1"),
-        (partial(changed, rows_per_batch=7), r"train-0000\d\.arrow: does not have the items that pack.json lists"),
-        (partial(changed, input={"kind": "numbers"}), "`dtype` is missing"),
-        (
-            partial(changed, input={"kind": "numbers", "dtype": "O", "shape": [3]}),
-            "`input` is not numbers of a type and shape",
-        ),
-        (
-            partial(changed, input={"kind": "numbers", "dtype": "uint8", "shape": [0]}),
-            "`input` is not numbers of a type and shape",
-        ),
-        (
-            partial(changed, input={"kind": "numbers", "dtype": "uint8", "shape": [-1, -1]}),
-            "`input` is not numbers of a type and shape",
-        ),
-        (
-            partial(changed, input={"kind": "numbers", "dtype": "uint8", "shape": [7]}),
-            r"an item .* has 3,072 bytes, .* shape \(7,\)",
-        ),
-        (partial(shard_with, file="../secret"), "shard 0 of train is not a file of this pack"),
-        (partial(shard_with, items=63), "train.index.arrow: has 300 items, and pack.json says 299"),
-        (partial(shard_with, items="all"), "shard 0 of train: `items` is missing"),
-    ],
-)
-def test_a_description_that_is_wrong_is_refused_in_one_line(tmp_path, change, message):
-    folder = change(written(tmp_path / "pack", shard_mb=0.1))
-    with pytest.raises(InputError, match=message):
-        found = Pack(folder)
-        _ = found.rows("train")[torch.arange(100, 110)], found.item_labels("train")
 
 
 def test_offsets_that_lead_out_of_a_shard_are_refused(tmp_path):
@@ -255,12 +165,6 @@ def test_a_process_keeps_a_bounded_number_of_files_open(tmp_path, monkeypatch):
     assert len(rows.shards.open) == 2
     with pytest.raises(IndexError):
         rows[torch.tensor([300])]
-
-
-def test_a_pack_with_many_broken_items_can_still_be_opened(tmp_path):
-    folder = written(tmp_path / "pack")
-    broken = [{"index": index, "error": f"a/long/name/{index}.png: empty (0 bytes)"} for index in range(30_000)]
-    assert len(Pack(changed(folder, broken={"train": broken})).rows("train")) == 300
 
 
 def test_items_that_cannot_be_read_are_left_out_up_to_a_share(tmp_path):
@@ -292,13 +196,6 @@ def test_items_that_cannot_be_read_are_left_out_up_to_a_share(tmp_path):
     assert [item["index"] for item in made.description["broken"]["test"]] == [3, 150, 299]
     with pytest.raises(InputError, match=r"2 of 300 items cannot be read, above broken=0.005; 150\.png: empty"):
         write(tmp_path / "less", 0.005)
-
-
-def test_other_data_sets_are_refused(tmp_path, monkeypatch):
-    data = Shapes(count=100)
-    monkeypatch.setattr(data, "read", lambda split: torch.utils.data.TensorDataset(torch.zeros(3)))
-    with pytest.raises(InputError, match="a TensorDataset cannot be packed"):
-        data_set.pack(data, tmp_path / "pack", {})
 
 
 def test_a_pack_with_random_changes_is_refused_or_read_but_never_followed_out_of_its_files(tmp_path):

@@ -18,8 +18,6 @@ from vitspeech.data import (
     Cifar,
     DataModule,
     ImageFolder,
-    LibriSpeech,
-    Shapes,
     SpeechCommands,
     TranscribedAudio,
 )
@@ -143,32 +141,12 @@ def test_batches_by_duration_are_the_same_from_memory_files_and_a_pack(speech, t
     same(memory, batches(made(storage=str(folder))))
     data = made()
     data.setup("fit")
-    assert re.fullmatch(
-        r"\d+ batches of up to 1\.5 s, .*% of it padding \(in random order: .*%\)", data.describe_batches()
-    )
+    assert re.fullmatch(r"\d+ batches of up to 1\.5 s, .*% of it padding", data.describe_batches())
     with pytest.raises(InputError, match=r"batch_s=0\.2 does not hold the longest utterance"):
         batches(made(batch_s=0.2))
     lines = {data.describe_batches()}
     data.accumulate = 2  # changes no optimizer step
     assert len(data.training_batches()) % 2 == 0 and {data.describe_batches()} == lines
-
-
-def test_batches_by_duration_are_the_same_of_recordings_of_all_rates(tmp_path):
-    rates_hz, rows = (8_000, 11_025, 16_000, 22_050, 32_001, 44_100, 48_000), []
-    for number in range(56):
-        sound(tmp_path / f"{number}.wav", 5000 + 13 * number, rates_hz[number % 7])
-        rows.append(f"{number}.wav,go")
-    sound(tmp_path / "longest.wav", 76_800)
-    for split, its_rows in (("train", ["longest.wav,go", *rows[6:]]), ("validation", rows[:3]), ("test", rows[3:6])):
-        (tmp_path / f"{split}.csv").write_text("\n".join(["path,transcript", *its_rows]) + "\n")
-    made = partial(TranscribedAudio, str(tmp_path), batch_s=4.8)
-    memory, files, from_pack = made(), made(storage="files"), made(storage=str(packed(made, tmp_path / "pack")))
-    expected = batches(memory)
-    same(expected, batches(files))
-    same(expected, batches(from_pack))
-    for data in (memory, files, from_pack):
-        assert data.train.seconds.dtype == torch.float64 and data.train.seconds.max() == 4.8
-        assert torch.equal(data.train.seconds, memory.train.seconds)
 
 
 def test_a_pack_needs_no_other_files(kind, tmp_path):
@@ -227,21 +205,6 @@ def test_a_broken_clip_of_speech_commands_has_no_name(commands, tmp_path, storag
         data.setup("fit")
     assert data.item_names() == whole | {"train": [item for item in whole["train"] if item != name]}
     assert data.train.labels.tolist().count(3) == 3 and len(data.train) == 23 + 3
-
-
-def test_utterances_cannot_be_composed_of_a_pack_of_clips(commands, tmp_path):
-    made = partial(SpeechCommands, ["yes", "no"], str(commands))
-    data = made(storage=str(packed(made, tmp_path / "pack")))
-    with pytest.raises(InputError, match="a pack has clips of one second; utterances are composed of files"):
-        data.word_clips("train")
-
-
-def test_pixels_that_have_no_files_are_packed_as_they_are(tmp_path):
-    data = Shapes(count=100, batch=9)
-    pack(data, tmp_path / "pack", {}, progress=False)
-    written, items = Pack(tmp_path / "pack"), data.read("train")
-    assert torch.equal(written.rows("train")[torch.arange(100)], items.inputs)
-    assert torch.equal(written.item_labels("train"), items.labels) and written.item_names() == {}
 
 
 def test_files_are_no_storage_where_there_are_none():
@@ -314,17 +277,6 @@ def test_a_pack_leaves_out_a_broken_first_clip(tmp_path):
     assert Pack(tmp_path / "pack").item_names() == names | {"train": names["train"][1:]}
 
 
-def test_broken_files_that_reading_leaves_out_do_not_change_the_names_in_a_pack(tmp_path):
-    for number in range(100):
-        sound(tmp_path / "clips" / ("ape", "bee")[number % 2] / f"{number}.wav", 1800)
-    made = partial(AudioFolder, str(tmp_path / "clips"), seconds=0.1)
-    names = made().item_names()
-    (tmp_path / "clips" / names["validation"][0]).write_bytes(b"")
-    with pytest.warns(UserWarning, match="of validation cannot be read and are left out"):
-        folder = packed(partial(made, broken=0.2), tmp_path / "pack")
-    assert Pack(folder).item_names() == names | {"validation": names["validation"][1:]}
-
-
 def test_names_that_are_not_utf_8_are_packed_with_escapes(tmp_path):
     for number in range(50):
         file = tmp_path / "clips" / ("ape", "bee")[number % 2] / f"{number}.wav"
@@ -333,15 +285,6 @@ def test_names_that_are_not_utf_8_are_packed_with_escapes(tmp_path):
     made = partial(AudioFolder, str(tmp_path / "clips"), seconds=0.1)
     names = Pack(packed(made, tmp_path / "pack")).item_names()
     assert names["train"][0] == to_text(made().item_names()["train"][0]) and names["train"][0].endswith(r"\udce9.wav")
-
-
-def test_utterances_of_librispeech_have_the_same_names_in_a_pack(tmp_path):
-    for speaker in (11, 12, 13):
-        chapter = tmp_path / "LibriSpeech" / "mini" / str(speaker) / "7"
-        sound(chapter / f"{speaker}-7-0000.flac", 1800)
-        (chapter / f"{speaker}-7.trans.txt").write_text(f"{speaker}-7-0000 GO\n")
-    made = partial(LibriSpeech, str(tmp_path), train=["mini"], validation_speakers=[12], test_speakers=[13])
-    assert Pack(packed(made, tmp_path / "pack")).item_names() == made().item_names()
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -30,7 +30,3 @@ def test_a_batch_is_padded_at_the_ends():
 def test_spans_of_utterances_without_times_have_no_words():
     speech = collate(SOUNDS, UNITS)
     assert speech.spans.shape == (2, 0, 2) and speech.spans.dtype == torch.int64
-
-
-def test_an_empty_transcript_is_all_padding():
-    assert collate(SOUNDS, [[], [3]]).units.tolist() == [[-1], [3]]

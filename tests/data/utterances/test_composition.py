@@ -14,7 +14,6 @@ from vitspeech.data.utterances.word_clips import WordClip
 
 FADE, LEVEL = 640, 0.05  # as the file says them: 40 ms at 16 kHz, and -26 dB of full scale
 INAUDIBLE = 120.0  # dB: a thousandth of a step of 16 bits
-STEP = 1 / 32768
 
 
 def clip(name="a", count=4001, level=1000.0, seed=0):
@@ -81,22 +80,6 @@ def test_an_utterance_is_the_sum_of_its_faded_words_and_noise_as_written_out(sai
     assert numpy.abs(sound - written_out(said)).max() < 0.51  # rounding
 
 
-@pytest.mark.parametrize(("name", "first", "last"), [("a", 1201, 2903), ("b", 701, 4201)])
-def test_a_words_samples_stand_at_its_start_brought_to_the_level(name, first, last):
-    sound = sound_of((name, first, last, 5003))
-    source = CLIPS[name].samples[first:last].astype(numpy.float64)
-    gain = LEVEL * 32768 / numpy.sqrt((source**2).mean())
-    assert numpy.abs(sound[5003 : 5003 + last - first] - gain * source).max() < 0.6
-    peaks = numpy.correlate(sound, source, mode="valid")
-    assert peaks.argmax() == 5003
-
-
-def test_words_of_any_loudness_come_out_as_loud():
-    sound = sound_of(("a", 1201, 2903, 2003), ("b", 701, 4201, 8009), ("c", 701, 2003, 16_001))
-    for start, lasts in ((2003, 1702), (8009, 3500), (16_001, 1302)):
-        assert numpy.sqrt((sound[start : start + lasts] ** 2).mean()) * STEP == pytest.approx(LEVEL, rel=1e-3)
-
-
 def test_fades_are_outside_of_the_cut_and_40_ms_long():
     # A clip of one value shows its weights.
     sound = sound_of(("c", 1009, 2003, 5003)) / (LEVEL * 32768)
@@ -109,30 +92,6 @@ def test_fades_are_outside_of_the_cut_and_40_ms_long():
         0.5, abs=5e-3
     )
     assert fall == pytest.approx(rise[::-1], abs=1e-3)  # a step
-
-
-def test_what_surrounds_the_cut_does_not_change_the_words_level():
-    quiet = CLIPS["a"].samples.copy()
-    quiet[:1201] = quiet[2903:] = 0
-    sounds = [
-        sound_of(("a", 1201, 2903, 5003)),
-        sound_of(("a", 1201, 2903, 5003), clips={"a": dataclasses.replace(CLIPS["a"], samples=quiet)}),
-    ]
-    assert_array_equal(*(sound[5003 : 5003 + 1702] for sound in sounds))
-    assert sounds[0][5003 - 640 : 5003].any() and not sounds[1][5003 - 640 : 5003].any()
-
-
-def test_fades_that_overlap_add():
-    one, other = ("a", 1201, 2203, 5003), ("b", 701, 2801, 6005 + 401)
-    both, first, second = sound_of(one, other), sound_of(one), sound_of(other)
-    assert (first[6005:6405] * second[6005:6405]).any()
-    assert numpy.abs(both - first - second).max() <= 1.5  # three roundings
-
-
-def test_a_fade_lies_over_its_neighbor_where_there_is_no_silence():
-    sound = sound_of(("c", 1009, 2003, 5003), ("c", 1009, 2003, 5997)) / (LEVEL * 32768)
-    assert sound[5996] == pytest.approx(2, abs=5e-3) and sound[5997] == pytest.approx(2, abs=5e-3)
-    assert sound[5003:5356] == pytest.approx(1, abs=5e-3)
 
 
 @pytest.mark.parametrize(
@@ -183,25 +142,9 @@ def test_a_silent_word_and_silent_noise_stay_silent():
     ).any()
 
 
-def test_a_word_that_is_all_but_silent_is_not_blown_up():
-    faint = {"a": constant("a", value=1)}
-    assert sound_of(("a", 701, 2003, 1009), clips=faint)[1009] == 500  # by 54 dB at most: 1e-4 counts as silent
-
-
 def test_peaks_beyond_16_bits_are_cut_off():
     spiky = numpy.zeros(4001, numpy.int16)
     spiky[2003], spiky[2503] = 32767, -32768
     sound = sound_of(("a", 1201, 2903, 1009), clips={"a": dataclasses.replace(CLIPS["a"], samples=spiky)})
     assert (sound[1009 + 802], sound[1009 + 1302]) == (32767, -32768)
     assert (sound != 0).sum() == 2
-
-
-def test_composing_again_gives_the_same_and_changes_no_clip():
-    before = (
-        {name: some.samples.copy() for name, some in CLIPS.items()},
-        {name: noise.copy() for name, noise in NOISES.items()},
-    )
-    said = [("a", 1201, 2903, 5003), ("b", 701, 4201, 7001)]
-    assert_array_equal(sound_of(*said, snr_db=3.1), sound_of(*said, snr_db=3.1))
-    assert all(numpy.array_equal(CLIPS[name].samples, samples) for name, samples in before[0].items())
-    assert all(numpy.array_equal(NOISES[name], noise) for name, noise in before[1].items())

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitspeech.data.utterances.recorded import DurationBatches, padding_in_random_order
+from vitspeech.data.utterances.recorded import DurationBatches
 from vitspeech.errors import InputError
 
 DURATIONS = 1 + 14 * torch.rand(700, generator=torch.Generator().manual_seed(1)) ** 0.5
@@ -21,14 +21,6 @@ def test_every_utterance_is_in_one_batch_of_an_epoch_within_the_budget(epoch):
     assert sorted(torch.cat(indices).tolist()) == list(range(700)) and len(indices) == len(batches)
     assert all(len(part) * DURATIONS[part].max() <= 120 for part in indices)
     assert len({seed for _, seed in batches}) == len(batches)
-
-
-def test_there_is_less_padding_than_in_random_order():
-    batches = made()
-    spent = [float(DURATIONS[part].max()) * len(part) for part, _ in batches]
-    assert batches.padding() == pytest.approx(1 - float(DURATIONS.double().sum()) / sum(spent))
-    random = padding_in_random_order(DURATIONS, 700 // len(batches))
-    assert batches.padding() < 0.1 < 0.25 < random
 
 
 def test_epochs_differ_and_a_seed_repeats_them():
@@ -75,20 +67,8 @@ def test_a_budget_below_the_longest_utterance_is_refused(options, message):
         made(**options)
 
 
-def test_the_budget_that_a_message_advises_is_enough():
-    durations = torch.full((6,), 15.2, dtype=torch.float64)
-    with pytest.raises(InputError, match=r"take at least 16$"):
-        DurationBatches(durations, 15.0)
-    assert len(DurationBatches(durations, 16.0)) == 6
-
-
 @pytest.mark.parametrize(("duration_s", "ranks"), [(4.8, 1), (1.1, 3), (0.7, 7)])
 def test_a_budget_of_just_the_longest_utterances_is_enough(duration_s, ranks):
     durations = torch.full((2 * ranks,), duration_s, dtype=torch.float64)
     budget = round(ranks * duration_s, 1)
     assert [len(step) for step in DurationBatches(durations, budget, ranks=ranks).steps(0)] == [ranks] * 2
-
-
-def test_a_few_utterances_of_one_duration_are_batches_too():
-    batches = DurationBatches(torch.full((5,), 2.0), 4.0)
-    assert sorted(len(part) for part, _ in batches) == [1, 2, 2] and batches.padding() == pytest.approx(0)

@@ -82,16 +82,6 @@ def test_another_subset_is_not_taken_from_a_pack(run, tmp_path, command):
     assert "has the test set that it was packed with; name the folder" in message
 
 
-def test_subsets_of_training_are_refused(run, tmp_path, command):
-    refused = command("evaluate", run, "--data", tmp_path, "--test", "mini")
-    assert refused.returncode and "mini is named twice" in refused.stderr
-
-
-def test_other_models_have_no_subsets(command, finished_run):
-    refused = command("evaluate", finished_run, "--test", "test-clean")
-    assert "--test is for models of LibriSpeech" in refused.stderr
-
-
 def test_metrics_are_of_characters_and_words(run):
     metrics = json.loads((run / "model" / "card.json").read_text())["metrics"]
     assert {"character_error_rate", "character_interval_95", "word_error_rate"} <= metrics.keys()

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from vitspeech.data.utterances.subwords import WORD_START, Pieces
+from vitspeech.data.utterances.subwords import WORD_START, Subwords
 from vitspeech.decoding.vocabulary import to_text
 from vitspeech.errors import InputError
 
@@ -13,7 +13,7 @@ COUNT = 22
 
 
 def test_pieces_spell_the_words_and_mark_where_they_begin():
-    pieces = Pieces.learn(LINES, COUNT)
+    pieces = Subwords.learn(LINES, COUNT)
     assert len(pieces.labels) == len(set(pieces.labels)) == COUNT
     for line in (*LINES, "slow dirt", ""):
         names = [pieces.labels[unit] for unit in pieces.encode(line.split())]
@@ -23,28 +23,23 @@ def test_pieces_spell_the_words_and_mark_where_they_begin():
 
 
 def test_the_same_pieces_come_from_the_same_transcripts_in_any_order():
-    one, other = Pieces.learn(LINES, COUNT), Pieces.learn(LINES[::-1], COUNT)
+    one, other = Subwords.learn(LINES, COUNT), Subwords.learn(LINES[::-1], COUNT)
     assert (one.labels, one.merges) == (other.labels, other.merges)
 
 
 def test_labels_and_merges_are_all_that_is_needed():
-    pieces = Pieces.learn(LINES, COUNT)
-    rebuilt = Pieces(pieces.labels, pieces.merges)
+    pieces = Subwords.learn(LINES, COUNT)
+    rebuilt = Subwords(pieces.labels, pieces.merges)
     copied = pickle.loads(pickle.dumps(pieces))  # for worker processes
     for words in (["lower", "newest"], ["slow"] * 2):
         assert pieces.encode(words) == rebuilt.encode(words) == copied.encode(words)
 
 
-def test_a_character_in_no_piece_is_named_with_its_transcript():
-    with pytest.raises(InputError, match="'a' of 'low zebra' is in none of the pieces"):
-        Pieces.learn(LINES, COUNT).encode(["low", "zebra"])
-
-
 def test_more_pieces_than_there_can_be_are_refused():
     with pytest.raises(InputError, match=r"vocab_size=500: .* pieces can be learned"):
-        Pieces.learn(LINES, 500)
+        Subwords.learn(LINES, 500)
 
 
 def test_merges_of_other_pieces_are_refused():
     with pytest.raises(InputError, match="merges of the pieces do not fit"):
-        Pieces(["a", "b"], ["a c"])
+        Subwords(["a", "b"], ["a c"])

@@ -7,7 +7,7 @@ import numpy
 import pytest
 import torch
 
-from vitspeech.data.utterances.manifest import check_utterance
+from vitspeech.data.utterances.manifest import problem_of
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
 from vitspeech.data.utterances.word_sequences import UtteranceSampler
 
@@ -70,13 +70,6 @@ def test_the_same_seed_draws_the_same_utterances_and_another_one_others():
     assert all(one != other for one, other in zip(draws(53, seed=7), draws(53, seed=8), strict=True))
 
 
-def test_samples_depend_on_the_generator_and_not_on_earlier_samples():
-    made = sampler()
-    first = made.sample("u", numpy.random.default_rng(5))
-    made.sample("u", numpy.random.default_rng(6))
-    assert made.sample("u", numpy.random.default_rng(5)) == first
-
-
 def test_nothing_is_drawn_from_the_global_generators():
     numpy.random.seed(0)
     torch.manual_seed(0)
@@ -93,26 +86,8 @@ def test_utterances_have_one_to_seven_words_each_count_as_often(many):
     assert surprise(counts.values(), [1 / 7] * 7) < 22.46  # 6 degrees of freedom
 
 
-@pytest.mark.parametrize("words", [(3, 3), (2, 5), (8, 12)])
-def test_utterances_have_as_many_words_as_asked_for(words):
-    found = {len(utterance.words) for utterance in draws(words=words)}
-    assert found == set(range(words[0], words[1] + 1))
-
-
-def test_the_first_clip_is_drawn_from_all_of_the_split(many):
-    names = [clip.name for clip in Words().word_clips("train")]
-    first = collections.Counter(utterance.clips[0] for utterance in many)
-    assert surprise([first[name] for name in names], [1 / 43] * 43) < 76.1  # 42 degrees of freedom
-    assert set(first) == set(names)
-
-
 def test_no_clip_is_in_an_utterance_twice(many):
     assert all(len(set(utterance.clips)) == len(utterance.clips) for utterance in many)
-
-
-def test_an_utterance_may_have_every_clip_there_is():
-    (utterance,) = draws(1, words=(43, 43))
-    assert len(set(utterance.clips)) == 43
 
 
 def test_words_are_of_the_first_clips_speaker_as_far_as_there_are_clips_and_then_of_others(many):
@@ -125,19 +100,6 @@ def test_words_are_of_the_first_clips_speaker_as_far_as_there_are_clips_and_then
         assert said[:same] == [whose] * same and whose not in said[same:]
         seen.add((has, same < len(said)))
     assert {(23, False), (11, False), (5, False), (5, True), (3, True), (1, True), (1, False)} <= seen
-
-
-def test_the_rest_is_of_anyone():
-    rest = [
-        name for utterance in draws(words=(7, 7)) for name in speakers(utterance) if speakers(utterance)[0][0] == "e"
-    ]
-    assert len(set(rest)) == 5
-
-
-def test_a_speakers_other_clips_are_drawn_alike(many):
-    # Of those that dora begins: each of her three clips as second word.
-    second = collections.Counter(u.clips[1] for u in many if len(u.clips) > 1 and speakers(u)[0].startswith("dora"))
-    assert len(second) == 3 and surprise(second.values(), [1 / 3] * 3) < 13.82  # 2 degrees of freedom
 
 
 def test_a_word_is_its_clip_trimmed_at_both_ends(many):
@@ -153,7 +115,7 @@ def test_silences_are_within_their_range_to_the_sample(gap_ms):
     for utterance in draws(gap_ms=gap_ms):
         gaps = silences(utterance)
         assert len(gaps) == len(utterance.words) + 1 and low <= min(gaps) <= max(gaps) <= high
-        check_utterance(utterance)
+        assert problem_of(utterance) is None
 
 
 def test_words_follow_each_other_and_do_not_overlap(many):
@@ -161,14 +123,6 @@ def test_words_follow_each_other_and_do_not_overlap(many):
         ends = [start + last - first for start, (first, last) in zip(utterance.starts, utterance.cuts, strict=True)]
         assert all(end <= start for end, start in zip(ends, utterance.starts[1:], strict=False))
         assert utterance.starts[0] >= 0 and ends[-1] <= utterance.samples
-
-
-def test_every_silence_of_the_range_is_drawn_as_often_at_each_place():
-    # Of 1 to 5 samples.
-    drawn = [silences(utterance) for utterance in draws(1000, words=(2, 2), gap_ms=(1 / 16, 5 / 16))]
-    for place in range(3):
-        counts = collections.Counter(gaps[place] for gaps in drawn)
-        assert sorted(counts) == [1, 2, 3, 4, 5] and surprise(counts.values(), [1 / 5] * 5) < 18.47  # 4 degrees
 
 
 def test_long_pauses_come_as_often_as_asked_for_at_each_place():
@@ -179,12 +133,7 @@ def test_long_pauses_come_as_often_as_asked_for_at_each_place():
     assert {gap > 6400 for gap in some} == {True, False} and max(some) <= 11_200
     assert 8000 <= min(gap for gap in some if gap > 6400) < 8100
     for utterance in asked:
-        check_utterance(utterance)
-
-
-def test_every_pause_is_long_if_asked_for_and_none_changes_what_is_drawn():
-    assert all(min(silences(u)) >= 8000 for u in draws(53, pause_prob=1.0, pause_ms=(500.0, 500.0)))
-    assert draws(53, pause_ms=(500.0, 700.0)) == draws(53)
+        assert problem_of(utterance) is None
 
 
 def test_silence_is_as_long_as_utterances_with_words_and_as_often_as_asked_for():
@@ -196,16 +145,6 @@ def test_silence_is_as_long_as_utterances_with_words_and_as_often_as_asked_for()
     assert abs(numpy.mean(lengths) / numpy.mean(others) - 1) < 0.1
     assert {utterance.noise[0] for utterance in silent} == set(NOISES)
     assert 0.4 < numpy.mean([utterance.snr_db < numpy.inf for utterance in silent]) < 0.6
-
-
-def test_without_silence_every_utterance_has_a_word(many):
-    assert all(utterance.words for utterance in many)
-
-
-def test_silence_keeps_the_length_and_the_noise_of_the_utterance():
-    (silent,), (spoken,) = draws(1, silence_prob=1.0), draws(1)
-    assert spoken.words and not silent.words
-    assert (silent.samples, silent.noise, silent.snr_db) == (spoken.samples, spoken.noise, spoken.snr_db)
 
 
 def test_the_noise_is_one_of_the_recordings_from_any_of_its_samples_on(many):
@@ -224,10 +163,6 @@ def test_ratios_are_spread_over_their_range(many):
     assert all(ratio == round(ratio, 2) for ratio in ratios.tolist())  # a manifest is read by people, too
 
 
-def test_one_ratio_is_that_ratio():
-    assert {utterance.snr_db for utterance in draws(17, snr_db=(-3.0, -3.0))} == {-3.0}
-
-
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(SPLITS, 2)))
 def test_no_clip_and_no_speaker_is_drawn_for_two_splits(one, other):
     clips, voices = [], []
@@ -236,10 +171,6 @@ def test_no_clip_and_no_speaker_is_drawn_for_two_splits(one, other):
         clips.append({name for utterance in made for name in utterance.clips})
         voices.append({name for utterance in made for name in speakers(utterance)})
     assert len(clips[0]) == len(clips[1]) == 43 and clips[0].isdisjoint(clips[1]) and voices[0].isdisjoint(voices[1])
-
-
-def test_an_utterance_has_the_name_that_it_was_given():
-    assert [utterance.id for utterance in draws(3)] == ["u0", "u1", "u2"]
 
 
 def test_more_words_than_clips_are_refused():

@@ -21,7 +21,6 @@ from vitspeech.data.utterances.manifest import read_checksums, read_manifest, wr
 from vitspeech.data.utterances.word_sequences import WordSequences, manifest_file
 
 WORDS = ("seven", "go", "stop")
-UNCHANGED = SequenceAugment(speed=0.0, gain_db=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -71,38 +70,12 @@ def test_a_training_batch_depends_only_on_its_seed(made):
     assert_same(first, speech)
 
 
-def test_another_seed_draws_other_utterances(made):
-    train = made().train
-    one, other = batch_of(train, seed=3), batch_of(train, seed=4)
-    assert not set(one.lengths.tolist()) & set(other.lengths.tolist())
-    assert not torch.equal(one.waveforms[:, :1601], other.waveforms[:, :1601])
-
-
-def test_no_two_utterances_of_an_epoch_are_alike(made):
-    lengths = torch.cat([speech.lengths for speech, _ in made().train_dataloader()])
-    assert len(lengths) == 105 and len(lengths.unique()) > 100  # 15 whole batches of 110; whole samples may agree
-
-
-def test_a_run_draws_by_its_seed(made):
-    one, same, other = (next(iter(made(seed=seed).train_dataloader())) for seed in (5, 5, 6))
-    assert one[1] == same[1] != other[1]
-    assert_same(one[0], same[0])
-
-
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_evaluation_is_the_same_whatever_the_seed(made, split):
     one, other = (made(seed=seed).read(split) for seed in (1, 2))
     assert one.utterances == other.utterances and len(one) == 11
     assert [utterance.id for utterance in one.utterances[:2]] == [f"{split}-0000", f"{split}-0001"]
     assert_same(batch_of(one), batch_of(other, seed=9))
-
-
-def test_evaluation_gives_every_utterance_once_in_order(made):
-    data = made(count=1300)
-    for items, batches in ((data.validation, data.val_dataloader()), (data.read("test"), data.test_dataloader())):
-        speech = [speech for speech, _ in batches]
-        assert [len(part.lengths) for part in speech] == [64, 64, 2]
-        assert torch.cat([part.lengths for part in speech]).tolist() == [said.samples for said in items.utterances]
 
 
 def test_validation_and_test_have_other_utterances_and_other_clips(made):
@@ -135,30 +108,6 @@ def test_characters_are_labeled_with_a_space_between_words(made):
     assert speech.spans.shape[1] == 4  # times are of words, whatever the units
 
 
-def test_units_do_not_change_the_sampled_utterances(made):
-    words, characters = (batch_of(made(units=units).train) for units in ("words", "characters"))
-    assert torch.equal(words.waveforms, characters.waveforms) and torch.equal(words.spans, characters.spans)
-
-
-@pytest.mark.parametrize(
-    ("units", "words", "message"),
-    [
-        ("words", ["go", "banana"], "'banana' of 'go banana' is outside the vocabulary seven, go, stop"),
-        ("characters", ["go", "Stop"], "'S' of 'go Stop' is outside the vocabulary ' ', ', a, b"),
-        ("characters", ["naïve"], "'ï' of 'naïve'"),
-    ],
-)
-def test_a_unit_outside_the_vocabulary_is_named(source, units, words, message):
-    with pytest.raises(ValueError, match=message):
-        WordSequences(source, units=units).encode(words)
-
-
-def test_a_transcripts_units_are_indices_of_the_labels(source):
-    assert WordSequences(source).encode(["stop", "seven", "stop"]) == [2, 0, 2]
-    assert WordSequences(source, units="characters").encode(["a", "z's"]) == [2, 0, 27, 1, 20]
-    assert WordSequences(source).encode([]) == []
-
-
 def test_sound_is_where_the_spans_say(made):
     data = made(gap_ms=(101, 307), snr_db=(120, 120))
     speech = batch_of(data.validation, 11)
@@ -176,15 +125,6 @@ def test_an_utterances_sound_is_that_of_its_line(made):
     for sound, utterance in zip(speech.waveforms, data.validation.utterances, strict=True):
         assert sound[: utterance.samples].tolist() == compose(utterance, sampler.clips, sampler.noises).tolist()
         assert not sound[utterance.samples :].any()
-
-
-@pytest.mark.parametrize("words", [(2, 3), [5, 5]])
-def test_utterances_have_as_many_words_as_asked_for(made, words):
-    data = made(words=words)
-    for speech in (batch_of(data.train, 31), batch_of(data.validation, 11), batch_of(data.read("test"), 11)):
-        counts = (speech.units >= 0).sum(1)
-        assert words[0] <= counts.min() and counts.max() == words[1]
-        assert counts.tolist() == (speech.spans[..., 1] > 0).sum(1).tolist()
 
 
 def test_training_has_the_ratios_of_its_augmentation_and_evaluation_those_of_the_protocol(made):
@@ -215,27 +155,6 @@ def test_silence_is_for_training_alone(made):
         assert all(utterance.words for utterance in items.utterances)
 
 
-def test_silence_is_no_transcript_for_a_language_model(made):
-    transcripts = made(count=200, augment=SequenceAugment(silence_prob=0.5)).transcripts("train")
-    assert all(transcripts) and 60 < len(transcripts) < 140
-
-
-def test_a_batch_may_be_silent(made):
-    data = made(augment=SequenceAugment(silence_prob=1.0, noise_prob=0.5))
-    data.trainer = Stage(training=True)
-    batch = next(iter(data.train_dataloader()))
-    speech = data.on_after_batch_transfer(batch, 0)
-    assert speech.units.shape == (len(speech.lengths), 0) and speech.spans.shape == (len(speech.lengths), 0, 2)
-    loud = speech.waveforms.abs().amax(1) > 0
-    assert loud.any() and not loud.all()
-
-
-def test_int16_is_within_one(source):
-    given = torch.tensor([[-32768, -16384, 0, 1, 32767]], dtype=torch.int16)
-    floats = WordSequences(source).normalize(given)
-    assert floats.dtype == torch.float32 and floats.tolist() == (given.numpy() / 2**15).tolist()
-
-
 def test_training_batches_are_augmented_by_their_own_seed(made):
     data = made()
     data.trainer = Stage(training=True)
@@ -246,54 +165,6 @@ def test_training_batches_are_augmented_by_their_own_seed(made):
     assert not (first.lengths == batch[0].lengths).any() and torch.equal(first.units, batch[0].units)
     other = data.on_after_batch_transfer((batch[0], batch[1] + 1), 0)
     assert not (first.lengths == other.lengths).any()
-
-
-def test_what_a_network_draws_after_the_augmentation_follows_from_the_batch_too(made):
-    data = made()
-    data.trainer = Stage(training=True)
-    batch, after = next(iter(data.train_dataloader())), []
-    for _ in range(2):
-        data.on_after_batch_transfer(batch, 0)
-        after.append((torch.rand(3).tolist(), numpy.random.random()))
-    assert after[0] == after[1]
-
-
-def test_the_augmentation_given_is_the_one_used(made):
-    data = made(augment=UNCHANGED)
-    data.trainer = Stage(training=True)
-    batch = next(iter(data.train_dataloader()))
-    assert_same(data.on_after_batch_transfer(batch, 0), batch[0]._replace(waveforms=batch[0].waveforms / 32768))
-    assert made().augment == SequenceAugment()
-
-
-def test_evaluation_batches_are_only_made_floats(made):
-    data = made()
-    data.trainer = Stage(training=False)
-    for batch in (*data.val_dataloader(), *data.test_dataloader()):
-        speech = data.on_after_batch_transfer(batch, 0)
-        assert_same(speech, batch[0]._replace(waveforms=batch[0].waveforms / 32768))
-
-
-def test_a_release_is_told_the_rate_and_the_units(source):
-    assert WordSequences(source, units="characters").preprocessing == {"sample_rate_hz": 16_000, "units": "characters"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"words": (0, 7)}, r"words=\[0, 7\].* is too small"),
-        ({"words": (5, 3)}, r"words=\[5, 3\] is not a range from low to high"),
-        ({"gap_ms": (-1.0, 3.0)}, r"gap_ms=\[-1.0, 3.0\].* is too small"),
-        ({"gap_ms": (5.0, 3.0)}, r"gap_ms=\[5.0, 3.0\] is not a range"),
-        ({"snr_db": (30.0, 10.0)}, r"snr_db=\[30.0, 10.0\] is not a range"),
-        ({"count": 9}, "count=9 is too small"),
-        ({"units": "letters"}, "units='letters' is unknown; known: words, characters"),
-        ({"batch": 0}, "batch=0 is below 1"),
-    ],
-)
-def test_an_argument_that_makes_no_set_is_named(source, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        WordSequences(source, **arguments)
 
 
 def test_each_word_has_its_speaker(made, source):
@@ -313,11 +184,6 @@ def test_items_are_the_clips_of_the_source_if_it_names_them(made, source, monkey
     data = made(manifests=[str(tmp_path / "some.jsonl")])
     clips = {clip for utterance in data.read("test").utterances for clip in utterance.clips}
     assert data.item_names() == {"train": ["go/1"], "test": sorted(clips)}
-
-
-def test_more_words_than_a_split_has_clips_are_refused_before_training(made):
-    with pytest.raises(ValueError, match=r"words=\[1, 14\] are more than the 13 clips for validation"):
-        made("fit", words=(1, 14))
 
 
 def test_a_missing_source_is_reported_before_training(tmp_path):
@@ -361,17 +227,6 @@ def test_writing_gives_the_sum_that_is_kept_beside_the_manifest(made, tmp_path):
     assert made(seed=8).write_manifest(tmp_path / "again.jsonl") == digest
 
 
-def test_what_is_written_is_drawn_whatever_manifests_there_are(made, file, tmp_path):
-    one, other = made(), made(manifests=[str(file)])
-    assert other.write_manifest(tmp_path / "a.jsonl") == one.write_manifest(tmp_path / "b.jsonl")
-
-
-def test_a_manifest_changes_neither_training_nor_validation(made, file):
-    one, other = made(), made(manifests=[str(file)])
-    assert_same(batch_of(one.train), batch_of(other.train))
-    assert one.validation.utterances == other.validation.utterances
-
-
 def test_of_several_manifests_the_first_is_the_test_set_and_each_is_there_by_its_name(made, file, tmp_path):
     made(words=(5, 5)).write_manifest(tmp_path / "five.jsonl")
     data = made(manifests=[str(tmp_path / "five.jsonl"), str(file)])
@@ -402,33 +257,6 @@ def test_what_the_source_has_not_is_named_with_its_line(made, file, changes, mes
         made(manifests=[str(file)]).read("test")
 
 
-def test_a_clip_of_another_split_is_named_with_its_line(made, source, file):
-    known = {clip.name for clip in source.word_clips("test")}
-    other = next(clip for clip in source.word_clips("train") if clip.name not in known)
-    utterance = read_manifest(file)[4]
-    altered(file, 5, words=[other.word, *utterance.words[1:]], clips=[other.name, *utterance.clips[1:]])
-    with pytest.raises(ValueError, match=f"line 5: the clip '{other.name}' is not in the test split"):
-        made(manifests=[str(file)]).read("test")
-
-
-def test_a_clip_of_another_word_is_named_with_its_line(made, source, file):
-    said = read_manifest(file)[2].words
-    other = next(word for word in source.words if word != said[0])
-    altered(file, 3, words=[other, *said[1:]])
-    with pytest.raises(ValueError, match=f"line 3: the clip '{said[0]}/.*' contains '{said[0]}', not '{other}'"):
-        made(manifests=[str(file)]).read("test")
-
-
-def test_a_cut_that_its_clip_does_not_hold_is_named_with_its_line(made, source, file):
-    utterance = read_manifest(file)[1]
-    length = next(len(clip.samples) for clip in source.word_clips("test") if clip.name == utterance.clips[0])
-    cuts = [[1, length], *utterance.cuts[1:]]
-    made(manifests=[str(altered(file, 2, cuts=cuts))]).read("test")
-    altered(file, 2, cuts=[[2, length + 1], *utterance.cuts[1:]])
-    with pytest.raises(ValueError, match=f"line 2: the clip '{utterance.clips[0]}' is not .* or shorter than its cut"):
-        made(manifests=[str(file)]).read("test")
-
-
 def test_an_altered_manifest_is_refused_before_training(made, file):
     content = bytearray(file.read_bytes())
     content[content.index(b'"snr_db":') + 9] ^= 1  # one digit
@@ -440,14 +268,6 @@ def test_an_altered_manifest_is_refused_before_training(made, file):
             ask(made(manifests=[str(file)]))
 
 
-def test_test_utterances_without_a_manifest_are_composed_before_training(made, monkeypatch):
-    splits, sampler = [], WordSequences.sampler
-    monkeypatch.setattr(WordSequences, "sampler", lambda self, split: splits.append(split) or sampler(self, split))
-    data = made("fit")
-    assert splits.count("test") == 1
-    assert data.read("test") is data.test_sets()["drawn"] and splits.count("test") == 1
-
-
 def test_what_a_manifest_names_is_checked_before_training_and_read_once(made, file, monkeypatch):
     splits, sampler = [], WordSequences.sampler
     monkeypatch.setattr(WordSequences, "sampler", lambda self, split: splits.append(split) or sampler(self, split))
@@ -456,11 +276,6 @@ def test_what_a_manifest_names_is_checked_before_training_and_read_once(made, fi
     altered(file, 2, noise=["wind", 0])
     with pytest.raises(ValueError, match="line 2: the noise 'wind' does not exist"):
         made("fit", manifests=[str(file)])
-
-
-def test_a_missing_manifest_is_refused_before_training(made, tmp_path):
-    with pytest.raises(FileNotFoundError, match=f"^{tmp_path}/none.jsonl: no such manifest"):
-        made(manifests=[str(tmp_path / "none.jsonl")]).prepare_data()
 
 
 # What comes with the package: words of Speech Commands, so that results can be compared.

@@ -1,6 +1,7 @@
 """Folders of continuous speech with or without transcripts, such as LibriSpeech, and their splits by speaker."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,10 @@ import numpy
 import torch
 from torch import Tensor
 
-from vitspeech.data.audio.reading import ENDINGS, SAMPLE_RATE_HZ, read_audio
-from vitspeech.data.splits import percentage, relative_name, speaker_in_name
+from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, read_audio, walk_audio
+from vitspeech.data.splits import percentage, relative_name, speaker_in_name, split_at
 from vitspeech.errors import InputError
-from vitspeech.files import read_text, walk_folder
+from vitspeech.files import read_text
 
 TRANSCRIPTS = ".trans.txt"  # each line has the name of a recording in the same folder and what is said in it
 SPLITS = {"validation": (0, 20), "test": (20, 50)}  # per cent of the speakers; the others are for training
@@ -45,17 +46,15 @@ def list_speech(root: str | Path) -> list[Speech]:
     2015): a line has the recording's name without its ending, and the words.
     """
     root = Path(root)
-    if not root.is_dir():
-        raise FileNotFoundError(f"{root}: no such folder of speech")
-    files = list(walk_folder(root, ENDINGS))
-    if not files:
-        raise InputError(f"{root}: no recordings ({', '.join(sorted(ENDINGS))})")
-    transcripts = {folder: read_transcripts(folder) for folder in {file.parent for file in files}}
-    recordings = []
-    for file in files:
-        words = transcripts[file.parent].get(file.stem)
-        recordings.append(Speech(file, speaker_of(file, root, words is not None), words))
-    return recordings
+    files = list(walk_audio([root]))
+    words = {}
+    for folder in {file.parent for file in files}:
+        for listing in sorted(folder.glob(f"[!.]*{TRANSCRIPTS}")):
+            words |= {folder / name: tuple(said) for name, (_, said) in read_transcripts(listing).items()}
+    said = [words.get(file.with_suffix("")) for file in files]
+    return [
+        Speech(file, speaker_of(file, root, text is not None), text) for file, text in zip(files, said, strict=True)
+    ]
 
 
 def speech_split(recordings: Sequence[Speech], split: str) -> list[Speech]:
@@ -72,8 +71,7 @@ def speech_split(recordings: Sequence[Speech], split: str) -> list[Speech]:
 
 def split_of_speaker(speaker: str) -> str:
     """The split of a speaker."""
-    value = percentage(speaker)
-    return next((split for split, (low, high) in SPLITS.items() if low <= value < high), "train")
+    return split_at(percentage(speaker), list(SPLITS), SPLITS)
 
 
 def occurrences(words: Sequence[str] | None, label: str) -> list[tuple[float, float]]:
@@ -106,17 +104,22 @@ def read_without(recording: Speech, words: Sequence[str]) -> Tensor:
     return torch.cat([audio[:0], *(audio[first:last] for first, last in edges if last - first >= SAMPLE_RATE_HZ)])
 
 
-def read_transcripts(folder: Path) -> dict[str, tuple[str, ...]]:
-    """The words of each recording that the folder's transcripts name."""
-    words = {}
-    for file in sorted(folder.glob(f"[!.]*{TRANSCRIPTS}")):
-        for number, line in enumerate(read_text(file, most_bytes=MOST_BYTES).splitlines(), 1):
-            name, _, text = line.strip().partition(" ")
-            if name and not text.strip():
-                raise InputError(f"{file}: line {number}: {name} has no words")
-            if name:
-                words[name] = tuple(text.lower().split())
-    return words
+def read_transcripts(file: Path) -> dict[str, tuple[str, list[str]]]:
+    """Of each recording that a file of transcripts names, the line, for messages, and the words in lower case."""
+    found = {}
+    for number, line in enumerate(read_text(file, most_bytes=MOST_BYTES).splitlines(), 1):
+        name, _, text = line.strip().partition(" ")
+        location = f"{file}: line {number}"
+        if name and (not text.strip() or name in found):
+            raise InputError(f"{location}: {name} has no words, or is listed twice")
+        if name:
+            found[name] = location, lower_words(text)
+    return found
+
+
+def lower_words(text: str) -> list[str]:
+    """The words of a transcript in lower case, with composed letters (Unicode NFC)."""
+    return unicodedata.normalize("NFC", text.lower()).split()
 
 
 def speaker_of(file: Path, root: Path, is_librispeech: bool) -> str:

@@ -1,10 +1,6 @@
-"""Reading audio files of any sample rate and number of channels as mono int16 samples.
+"""Reading audio files of any sample rate and number of channels as mono int16 samples, whole or part by part.
 
-Shapes: N samples of a recording, F files, L samples per clip.
-
-Reading a recording of any length part by part: the samples of `read_audio`, in memory that does not grow with it.
-
-Shapes: N samples of a part, C channels.
+Shapes: N samples of a recording or a part, C channels, F files, L samples per clip.
 """
 
 import io
@@ -13,6 +9,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
@@ -24,7 +21,7 @@ from torch.nn.functional import pad
 from torchaudio.functional import resample
 from tqdm import tqdm
 
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, some_names
 from vitspeech.files import check_regular, walk_files
 
 SAMPLE_RATE_HZ = 16_000
@@ -53,12 +50,6 @@ def walk_audio(paths: Iterable[str | Path]) -> Iterator[Path]:
     return walk_files(paths, ENDINGS, "recording")
 
 
-def audio_files(folder: Path) -> list[Path]:
-    """The audio files directly in a folder, sorted by name; none if the folder does not exist."""
-    # On foreign disks and in archives, macOS adds a file ._NAME.wav, not a recording, to each NAME.wav.
-    return sorted(file for file in folder.glob("[!.]*") if file.suffix.lower() in ENDINGS)
-
-
 def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longest_s: float | None = None) -> Tensor:
     """Read a recording: average its channels, resample it and clamp floats beyond ±1.
 
@@ -76,14 +67,9 @@ def read_audio(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, longes
             recording, or has no samples or samples that are not finite; the message names it.
     """
     path = Path(path)
-    check_regular(path)
-    try:
-        with open_audio(path) as recording:
-            check_header(path, recording, longest_s)
-            frames, rate_hz, exact = recording.frames, recording.samplerate, is_exact(recording, sample_rate_hz)
-            samples = torch.from_numpy(recording.read(frames, dtype="int16" if exact else "float32"))
-    except LibsndfileError as error:
-        raise unread(path, error) from None
+    with opened(path, longest_s) as recording:
+        frames, rate_hz, exact = recording.frames, recording.samplerate, is_exact(recording, sample_rate_hz)
+        samples = torch.from_numpy(recording.read(frames, dtype="int16" if exact else "float32"))
     if len(samples) < frames:
         raise InputError(f"{path}: truncated: {len(samples):,} of {frames:,} samples are present")
     if exact:
@@ -127,19 +113,55 @@ def to_int16(mono: Tensor) -> Tensor:
     return (mono * (FULL_SCALE + 1)).round().clamp(-FULL_SCALE - 1, FULL_SCALE).to(torch.int16)
 
 
-def unread(path: Path, error: LibsndfileError) -> InputError:
-    """The error for a file that libsndfile does not read."""
-    problem = "not a recording that can be read" if error.code == UNRECOGNIZED else "broken or truncated recording"
-    return InputError(f"{path}: {problem} ({error.error_string.strip(' .')})")
-
-
-def open_audio(path: Path, kind: type[SoundFile] = SoundFile) -> SoundFile:
-    """Open an audio file, including a WAV written to a pipe whose header states a length of 0 bytes.
+@contextmanager
+def opened(
+    path: Path, longest_s: float | None = None, *, kind: type[SoundFile] = SoundFile, in_memory: bool = True
+) -> Iterator[SoundFile]:
+    """Open a recording; what is wrong with its header, or shows in libsndfile's log of reading it, is an `InputError`.
 
     Args:
         path: The file.
+        longest_s: Longest duration in seconds; a longer one is a `TooLongError`.
         kind: The class that reads it.
+        in_memory: Whether all samples are to be in memory at once.
     """
+    check_regular(path)
+    try:
+        with open_audio(path, kind) as recording:
+            duration_s = recording.frames / max(recording.samplerate, 1)
+            is_too_long = longest_s is not None and duration_s > longest_s
+            if problem := problem_of(recording, in_memory and not is_too_long):
+                raise InputError(f"{path}: {problem}")
+            if is_too_long:
+                raise TooLongError(f"{path}: lasts {duration_s:,.1f} s, above {longest_s:g} s; {IN_PARTS}")
+            yield recording
+    except LibsndfileError as error:
+        problem = "not a recording that can be read" if error.code == UNRECOGNIZED else "broken or truncated recording"
+        raise InputError(f"{path}: {problem} ({error.error_string.strip(' .')})") from None
+
+
+def problem_of(recording: SoundFile, in_memory: bool) -> str | None:
+    """What is wrong with a recording by its header, or by libsndfile's log of reading it; `None` if nothing is."""
+    log, rate_hz = recording.extra_info, recording.samplerate
+    sizes = STATED_BYTES.search(log)
+    if sizes and int(sizes[1]) < UNKNOWN_BYTES:
+        return f"truncated: {int(sizes[2]):,} of {int(sizes[1]):,} bytes of samples are present"
+    if "Last page lacks an end-of-stream bit" in log:
+        return "truncated: the end of its stream is missing"
+    if recording.frames == 0:
+        return "no samples"
+    if recording.frames == UNKNOWN_FRAMES:
+        return "does not state its length (written to a pipe?), so it cannot be read"
+    if not LOWEST_HZ <= rate_hz <= HIGHEST_HZ:
+        return f"a sample rate of {rate_hz:,} Hz is outside {LOWEST_HZ:,} to {HIGHEST_HZ:,} Hz"
+    if in_memory and recording.frames * recording.channels > MOST_SAMPLES:
+        size = f"{recording.frames / rate_hz / 3600:,.1f} hours in {recording.channels:,} channels"
+        return f"lasts {size}, more than fits into memory; split it into parts"
+    return None
+
+
+def open_audio(path: Path, kind: type[SoundFile]) -> SoundFile:
+    """Open an audio file, including a WAV written to a pipe whose header states a length of 0 bytes."""
     if path.suffix.lower() == ".raw":  # SoundFile asks for its sample rate
         raise InputError(f"{path}: samples without a header; convert them to WAV")
     name = path.absolute()  # libsndfile reads standard input for the name `-`
@@ -154,37 +176,6 @@ def open_audio(path: Path, kind: type[SoundFile] = SoundFile) -> SoundFile:
         # libsndfile reads everything that follows as samples if the stated file size is 8, but not if it is 0 or 36.
         content = content[:4] + bytes([8, 0, 0, 0]) + content[8:]
     return kind(io.BytesIO(content))
-
-
-def check_header(path: Path, recording: SoundFile, longest_s: float | None, *, in_memory: bool = True) -> None:
-    """Raise an `InputError` for problems that show in the header or in libsndfile's log of reading it.
-
-    Args:
-        path: The file, for messages.
-        recording: The opened file.
-        longest_s: Longest duration in seconds; a longer one is a `TooLongError`.
-        in_memory: Whether all samples are to be in memory at once.
-    """
-    log = recording.extra_info
-    sizes = STATED_BYTES.search(log)
-    if sizes and int(sizes[1]) < UNKNOWN_BYTES:
-        raise InputError(f"{path}: truncated: {int(sizes[2]):,} of {int(sizes[1]):,} bytes of samples are present")
-    if "Last page lacks an end-of-stream bit" in log:
-        raise InputError(f"{path}: truncated: the end of its stream is missing")
-    if recording.frames == 0:
-        raise InputError(f"{path}: no samples")
-    if recording.frames == UNKNOWN_FRAMES:
-        raise InputError(f"{path}: does not state its length (written to a pipe?), so it cannot be read")
-    if not LOWEST_HZ <= recording.samplerate <= HIGHEST_HZ:
-        rate_hz = recording.samplerate
-        raise InputError(f"{path}: a sample rate of {rate_hz:,} Hz is outside {LOWEST_HZ:,} to {HIGHEST_HZ:,} Hz")
-    duration_s = recording.frames / recording.samplerate
-    is_too_long = longest_s is not None and duration_s > longest_s
-    if in_memory and recording.frames * recording.channels > MOST_SAMPLES and not is_too_long:
-        size = f"{duration_s / 3600:,.1f} hours in {recording.channels:,} channels"
-        raise InputError(f"{path}: lasts {size}, more than fits into memory; split it into parts")
-    if is_too_long:
-        raise TooLongError(f"{path}: lasts {duration_s:,.1f} s, above {longest_s:g} s; {IN_PARTS}")
 
 
 def read_clip(path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ) -> Tensor:
@@ -206,15 +197,10 @@ def check_audio(path: Path) -> float:
     Returns:
         The duration in seconds, that of the samples of `read_clip`.
     """
-    check_regular(path)
-    try:
-        with open_audio(path) as recording:
-            check_header(path, recording, LONGEST_S)
-            duration_s = resampled_length(recording.frames, recording.samplerate) / SAMPLE_RATE_HZ
-            check_shortest(path, duration_s)
-            return duration_s
-    except LibsndfileError as error:
-        raise unread(path, error) from None
+    with opened(path, LONGEST_S) as recording:
+        duration_s = resampled_length(recording.frames, recording.samplerate) / SAMPLE_RATE_HZ
+        check_shortest(path, duration_s)
+        return duration_s
 
 
 def read_fitted(path: Path, length: int) -> Tensor:
@@ -279,12 +265,6 @@ def warn_of_levels(clips: numpy.ndarray, files: Sequence[str | Path], stacklevel
             warnings.warn(f"{count} clips are {problem}: {names}", stacklevel=stacklevel)
 
 
-def some_names(names: Sequence[object], most: int = 5) -> str:
-    """The first names in one line, and how many more there are: `a, b and 7 more`."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(map(str, names[:most])) + more
-
-
 PART_S = 10.0
 # Of torchaudio's resampling filter: zero crossings on each side, and its cutoff in Nyquist frequencies.
 ZERO_CROSSINGS, CUTOFF = 6, 0.99
@@ -318,30 +298,22 @@ class AudioParts:
 
     def __init__(self, path: str | Path, sample_rate_hz: int = SAMPLE_RATE_HZ, *, part_s: float = PART_S) -> None:
         self.path, self.sample_rate_hz, self.part_s = Path(path), sample_rate_hz, part_s
-        check_regular(self.path)
-        try:
-            with open_audio(self.path) as recording:
-                check_header(self.path, recording, None, in_memory=False)
-                self.duration_s = recording.frames / recording.samplerate
-        except LibsndfileError as error:
-            raise unread(self.path, error) from None
+        with opened(self.path, in_memory=False) as recording:
+            self.duration_s = recording.frames / recording.samplerate
         check_shortest(self.path, self.duration_s)
 
     def __iter__(self) -> Iterator[Tensor]:
         """Yield the parts: int16 (N,)."""
-        try:
-            with open_audio(self.path, SequentialFile) as recording:
-                exact = is_exact(recording, self.sample_rate_hz)
-                blocks = self.blocks(recording, "int16" if exact else "float32")
-                if exact:
-                    yield from blocks
-                    return
-                parts = (to_mono(self.path, block) for block in blocks)
-                ratio = resampling_ratio(recording.samplerate, self.sample_rate_hz)
-                for part in parts if ratio == 1 else resampled(parts, ratio):
-                    yield to_int16(part)
-        except LibsndfileError as error:
-            raise unread(self.path, error) from None
+        with opened(self.path, kind=SequentialFile, in_memory=False) as recording:
+            exact = is_exact(recording, self.sample_rate_hz)
+            blocks = self.blocks(recording, "int16" if exact else "float32")
+            if exact:
+                yield from blocks
+                return
+            parts = (to_mono(self.path, block) for block in blocks)
+            ratio = resampling_ratio(recording.samplerate, self.sample_rate_hz)
+            for part in parts if ratio == 1 else resampled(parts, ratio):
+                yield to_int16(part)
 
     def blocks(self, recording: SoundFile, kind: str) -> Iterator[Tensor]:
         """The samples of the file at its own rate: (N,) or (N, C)."""

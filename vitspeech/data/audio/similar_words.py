@@ -1,4 +1,4 @@
-"""The phonemes of words by eSpeak NG, and how similar two words sound.
+"""Words that sound similar to keywords, by the phonemes of eSpeak NG: what a spotter must tell from them.
 
 The distance of two words is the edit distance of their phonemes (Wagner and Fischer 1974). An insertion or deletion
 costs 1, as does a vowel in place of a consonant. Another substitution costs the share of articulatory features that
@@ -9,8 +9,6 @@ differ, as in PanPhon (Mortensen et al. 2016), with the features of the IPA char
 - vowels: their distance on the chart, whose height and width are 0.5 each; of diphthongs the mean of begin and end
 
 So `bat` and `pat` are 0.25 apart, `bed` and `bad` 0.08, `three` and `tree` 0.38, `no` and `go` 0.75.
-
-Words that sound similar to keywords: what a keyword spotter must tell from them, and keywords that are too similar.
 
 Near-homophones are made by changing one phoneme of a keyword. So they include every word, of any language, that is one
 phoneme away as eSpeak says it. No list of words covers these, so the package needs none besides its own vocabulary.
@@ -257,10 +255,8 @@ def check_words(words: Sequence[str]) -> None:
         UserWarning: If two are within `CONFUSABLE` of each other, such as `bed` and `bad`, or one lasts under
             `SHORTEST_S` as eSpeak says it: the mean of its accents at its usual rate.
     """
-    if not words:
-        raise InputError("words: none given")
-    if len({word.casefold() for word in words}) < len(words):
-        raise InputError(f"words: one is given twice: {', '.join(words)}")
+    if not words or len({word.casefold() for word in words}) < len(words):
+        raise InputError(f"words: none is given, or one twice: {', '.join(words)}")
     sounds = phonemes(words)
     for word, its_sounds in zip(words, sounds, strict=True):
         if not its_sounds or not is_english(word):

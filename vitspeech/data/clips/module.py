@@ -16,7 +16,6 @@ from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.module import FILES, TEST, DataModule, check_augment
-from vitspeech.data.storage.broken import decodes, readable_files
 from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import check_number
 
@@ -97,12 +96,10 @@ class WaveformData(DataModule):
         Returns:
             The clips, and the places of the files that they are from: broken files are left out as `broken` allows.
         """
-        places = list(range(len(files)))
-        if self.checks_files and (self.storage == FILES or self.broken):
-            check = check_audio if self.storage == FILES else decodes(read_clip)
-            places, _ = readable_files(files, check, split, self.broken)
-            files = [files[place] for place in places]
-        if self.storage == FILES:
+        in_files = self.storage == FILES
+        places, _ = self.left_in(files, split, header=check_audio, content=read_clip, in_files=in_files)
+        files = [files[place] for place in places]
+        if in_files:
             return FileRows(files, partial(read_fitted, length=self.samples), replace=split != TEST), places
         return read_clips(files, self.samples, progress=f"reading {split}"), places
 

@@ -1,14 +1,11 @@
-"""Noise for training: random stretches of recordings, and synthesized noise of many kinds.
+"""Noise for training: random stretches of recordings, synthesized noise of many kinds, and household sounds.
 
-Shapes: B clips, N samples of a clip, A samples of recorded noise.
+Household sounds are what a microphone at home hears that is not speech. Knocks, footsteps and dishes are hits on
+something that resonates; sirens, whistles, beeps and calls of animals are tones of a varying pitch; chimes, bells and
+instruments are notes of decaying partials; motors, drills and purring are pulses and noise of one rate. Random numbers
+are from torch's global generator.
 
-Household sounds, synthesized for training: what a microphone at home hears that is not speech.
-
-Each function draws its sounds with random numbers from torch's global generator. Knocks, footsteps and dishes are hits
-on something that resonates; sirens, whistles, beeps and calls of animals are tones of a varying pitch; chimes, bells
-and instruments are notes of decaying partials; motors, drills and purring are pulses and noise of one rate.
-
-Shapes: B clips, N samples of a clip, K hits or notes of a clip, M modes or partials of one.
+Shapes: B clips, N samples of a clip, A samples of recorded noise, M partials of a sound.
 """
 
 import math

@@ -11,9 +11,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from vitspeech.data.audio.reading import SAMPLE_RATE_HZ, audio_files, read_audio
+from vitspeech.data.audio.reading import ENDINGS, SAMPLE_RATE_HZ, read_audio
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import at_level, uniform
+from vitspeech.data.labeled_files import files_of
 from vitspeech.errors import InputError
 
 T = TypeVar("T")
@@ -25,7 +26,7 @@ SELECTION_SEED = 20_261_121  # of the unknown words and the cuts of silence, whi
 
 def noise_files(folder: Path) -> dict[str, Path]:
     """The recordings of noise in a folder, by name: without its ending, unless two differ by the ending only."""
-    files = audio_files(folder)
+    files = files_of(folder, ENDINGS)
     stems = Counter(file.stem for file in files)
     return {file.stem if stems[file.stem] == 1 else file.name: file for file in files}
 

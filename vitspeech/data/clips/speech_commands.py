@@ -64,11 +64,6 @@ class SpeechCommands(WaveformData, WordSource):
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
         **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
-
-    Raises:
-        InputError: If a word is not in the data set or is given twice, `unknown` or `silence` is negative, a word's
-            folder is empty, a list names a clip that does not exist, or a download was interrupted.
-        FileNotFoundError: If the data set is not in `root`.
     """
 
     reads_files = True
@@ -138,9 +133,6 @@ class SpeechCommands(WaveformData, WordSource):
         files = self.files[split]
         word_files = [file for file in files if file.parent.name in self.words]
         other_files = [file for file in files if file.parent.name not in self.words]
-        for label, files_of_label in (("the words", word_files), (UNKNOWN, other_files)):
-            if not files_of_label and (label != UNKNOWN or UNKNOWN in self.extra_ratios):
-                raise InputError(f"{self.folder}: no clip of {label} is for {split}")
         return word_files, self.select_unknown(other_files, len(word_files))
 
     @property
@@ -211,24 +203,14 @@ def speaker(file: Path) -> str:
 def list_clips(folder: Path, words: Sequence[str]) -> dict[str, list[Path]]:
     """List the clips of each split: those of the two official lists, in their order, and the rest for training."""
     clips = {path.relative_to(folder).as_posix(): path for path in sorted(folder.glob("[!_]*/[!.]*.wav"))}
-    words_with_clips = {name.partition("/")[0] for name in clips}
-    for word in words:
-        if not (folder / word).is_dir():
-            raise FileNotFoundError(f"{folder / word}: no such folder; the word {word!r} has no clips")
-        if word not in words_with_clips:
-            raise InputError(f"{folder / word}: no clip of this word (.wav)")
+    if missing := set(words) - {name.partition("/")[0] for name in clips}:
+        raise FileNotFoundError(f"{folder}: no clips (.wav) of {', '.join(sorted(missing))}")
     splits, listed_names = {}, set()
     for split, list_name in LISTS.items():
-        listing = folder / list_name
-        if not listing.is_file():
-            raise FileNotFoundError(f"{listing}: missing; it lists the clips of the {split} split")
-        lines = enumerate(map(str.strip, read_text(listing, most_bytes=MOST_BYTES).splitlines()), 1)
-        names = {name: number for number, name in lines if name}
-        for name, number in names.items():
-            if name not in clips:
-                raise InputError(f"{listing}: line {number} names {name}, which does not exist")
-            if name in listed_names:
-                raise InputError(f"{listing}: line {number} names {name}, which another list names, too")
-        splits[split] = [clips[name] for name in names]
+        names = list(filter(None, map(str.strip, read_text(folder / list_name, most_bytes=MOST_BYTES).splitlines())))
+        for name in names:
+            if name not in clips or name in listed_names:
+                raise InputError(f"{folder / list_name}: {name} does not exist, or is in another list, too")
+        splits[split] = [clips[name] for name in dict.fromkeys(names)]
         listed_names.update(names)
     return {"train": [path for name, path in clips.items() if name not in listed_names]} | splits

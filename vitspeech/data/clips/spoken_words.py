@@ -47,11 +47,6 @@ class SpokenWords(WaveformData, WordSource):
         batch: Clips of an optimizer step, on all devices together.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-
-    Raises:
-        MissingExtraError: If the extra `spoken` is not installed.
-        InputError: If `words` is empty, has a word twice, one that cannot be pronounced, or `unknown` or `silence`;
-            if `count` is below 50, `drawn_from` is no seed, or `unknown` or `silence` is negative.
     """
 
     def __init__(
@@ -78,7 +73,7 @@ class SpokenWords(WaveformData, WordSource):
         self.extra_ratios = {label: ratio for label, ratio in {UNKNOWN: unknown, SILENCE: silence}.items() if ratio}
         self.labels = [*self.words, *self.extra_ratios]
 
-    def check_test(self) -> None:
+    def prepare_test(self) -> None:
         """Nothing: the test clips are synthesized like those of training."""
 
     def read(self, split: str) -> Dataset:

@@ -42,10 +42,6 @@ class Cifar(ImageData):
         augment: Augmentation of training images; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
         **storage: Arguments of `DataModule`: `storage` (`memory` or a pack), `workers`, `broken`.
-
-    Raises:
-        InputError: If `classes` is neither 10 nor 100.
-        FileNotFoundError: If the data set is not in `root`, or the MD5 of a file differs from the published one.
     """
 
     mean = (0.4914, 0.4822, 0.4465)
@@ -65,8 +61,6 @@ class Cifar(ImageData):
         **storage: Any,
     ) -> None:
         super().__init__(batch=batch, augment=augment, seed=seed, **storage)
-        if classes not in LABELS:
-            raise InputError(f"classes={classes}; CIFAR has 10 or 100")
         self.classes, self.labels = classes, LABELS[classes]
         self.reader = CIFAR10 if classes == 10 else CIFAR100
         self.root = default_root(root)

@@ -14,9 +14,16 @@ from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.reading import ENDINGS, check_picture, decode_picture, read_picture
+from vitspeech.data.labeled_files import (
+    LabeledFile,
+    check_labels,
+    class_folders,
+    files_in_folders,
+    hold_out,
+    split_sources,
+)
 from vitspeech.data.module import FILES, TEST
-from vitspeech.data.splits import hashed_splits, relative_name
-from vitspeech.data.storage.broken import decodes, readable_files
+from vitspeech.data.splits import relative_name
 from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import InputError
 
@@ -38,11 +45,6 @@ class ImageFolder(ImageData):
         augment: Augmentation of training pictures; `None` is `Augment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
         **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
-
-    Raises:
-        FileNotFoundError: If `root` does not exist or has no class folders.
-        InputError: If a class folder is empty, a split has a class that training does not have, or a picture cannot be
-            read, or there are too few training pictures to hold some out.
     """
 
     mean = (0.485, 0.456, 0.406)
@@ -66,74 +68,41 @@ class ImageFolder(ImageData):
         if self.pack is not None:
             self.labels = self.pack.labels
             return
-        if not self.root.is_dir():
-            raise FileNotFoundError(f"{self.root}: no such folder")
-        self.train_folder = self.root / "train" if (self.root / "train").is_dir() else self.root
-        self.labels = [folder.name for folder in class_folders(self.train_folder)]
-        if not self.labels:
-            folder = self.train_folder
-            raise FileNotFoundError(f"{folder}: no class folders; put each class's pictures in its own folder")
+        self.sources = split_sources(self.root)
+        self.labels = [folder.name for folder in class_folders(self.sources["train"])]
 
     def setup(self, stage: str | None = None) -> None:
         """List the pictures of all splits before reading any, so that a wrong folder is reported at once."""
-        if self.pack is None and not hasattr(self, "splits"):
-            self.splits = self.find_splits()
+        if self.pack is None:
+            self.prepare()
         super().setup(stage)
 
-    def find_splits(self) -> dict[str, tuple[list[Path], Tensor]]:
-        """List the files and labels of each split; hold out training pictures for a split without a folder."""
-        files, labels = self.list_pictures(self.train_folder)
-        splits, missing = {"train": (files, labels)}, []
-        for split, names in (("validation", ("validation", "val")), ("test", ("test",))):
-            folder = next((self.root / name for name in names if (self.root / name).is_dir()), None)
-            if folder is not None and self.train_folder != self.root:
-                splits[split] = self.list_pictures(folder)
-            else:
-                missing.append(split)
-        if missing:
-            assigned = hashed_splits([relative_name(file, self.root) for file in files], missing, self.root)
-            for split in ("train", *missing):
-                indices = [index for index, its_split in enumerate(assigned) if its_split == split]
-                splits[split] = [files[index] for index in indices], labels[indices]
-        trained = set(splits["train"][1].tolist())
-        if held_out := [name for index, name in enumerate(self.labels) if index not in trained]:
-            raise InputError(f"{self.root}: all pictures of {', '.join(held_out)} are held out; add more")
-        return splits
+    def prepare(self) -> None:
+        """List the pictures of each split, once; hold out training pictures for a split without a folder."""
+        if hasattr(self, "splits"):
+            return
+        splits = {split: list(files_in_folders(source, ENDINGS)) for split, source in self.sources.items()}
+        check_labels(splits)
+        splits = hold_out(splits, self.root)
+        if held_out := set(self.labels) - {item.label for item in splits["train"]}:
+            raise InputError(f"{self.root}: all pictures of {', '.join(sorted(held_out))} are held out; add more")
+        self.splits: dict[str, list[LabeledFile]] = splits
 
     def item_names(self) -> dict[str, list[str]]:
         if self.pack is not None:
             return self.pack.item_names()
-        if not hasattr(self, "splits"):
-            self.splits = self.find_splits()
-        return {split: [relative_name(file, self.root) for file in files] for split, (files, _) in self.splits.items()}
-
-    def list_pictures(self, folder: Path) -> tuple[list[Path], Tensor]:
-        """List the pictures of each class folder with their labels."""
-        files, labels = [], []
-        for class_folder in class_folders(folder):
-            if class_folder.name not in self.labels:
-                classes = ", ".join(self.labels)
-                raise InputError(f"{class_folder}: a class that training does not have; known: {classes}")
-            found = (file for file in class_folder.iterdir() if file.suffix.lower() in ENDINGS)
-            pictures = sorted(file for file in found if not file.name.startswith("."))  # such as `._1.jpg` of macOS
-            if not pictures:
-                raise InputError(f"{class_folder}: no pictures in this class ({', '.join(sorted(ENDINGS))})")
-            files += pictures
-            labels += [self.labels.index(class_folder.name)] * len(pictures)
-        if not files:
-            raise FileNotFoundError(f"{folder}: no class folders; put each class's pictures in its own folder")
-        return files, torch.tensor(labels)
+        self.prepare()
+        return {split: [relative_name(item.file, self.root) for item in items] for split, items in self.splits.items()}
 
     def read(self, split: str) -> Dataset:
-        if not hasattr(self, "splits"):
-            self.splits = self.find_splits()
-        files, labels = self.splits[split]
-        in_files = self.storage == FILES or len(files) * 3 * self.image**2 > IN_MEMORY_BYTES
-        if self.checks_files and (in_files or self.broken):
-            check = partial(check_picture, side=self.image) if in_files else decodes(self.read_file)
-            good, _ = readable_files(files, check, split, self.broken)
-            files, labels = [files[place] for place in good], labels[good]
-            self.splits[split] = files, labels
+        self.prepare()
+        items = self.splits[split]
+        in_files = self.storage == FILES or len(items) * 3 * self.image**2 > IN_MEMORY_BYTES
+        checks = {"header": partial(check_picture, side=self.image), "content": self.read_file}
+        places, _ = self.left_in([item.file for item in items], split, in_files=in_files, **checks)
+        items = self.splits[split] = [items[place] for place in places]
+        indices = {label: index for index, label in enumerate(self.labels)}
+        files, labels = [item.file for item in items], torch.tensor([indices[item.label] for item in items])
         if in_files:
             self.workers = self.reading_workers
             return TensorItems(PictureRows(files, self.read_file, replace=split != TEST), labels)
@@ -150,15 +119,10 @@ class ImageFolder(ImageData):
         return TensorItems(rows, self.pack.item_labels(split))
 
 
-def class_folders(folder: Path) -> list[Path]:
-    """The folders of the classes in a folder, sorted by name, without hidden ones."""
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-
-
 class PictureRows(FileRows):
     """Pictures, each read from its file when it is needed. A pack holds the bytes of the files."""
 
     def content(self, index: int) -> bytes:
-        """The bytes of a file."""
+        """The bytes of a file, if they are a picture that can be read."""
         self.row(index)
         return self.files[index].read_bytes()

@@ -1,7 +1,4 @@
-"""Ignoring warnings while any of several threads reads files.
-
-Reading image files: a picture of any size and mode as a square of uint8 RGB pixels.
-"""
+"""Reading image files: a picture of any size and mode as a square of uint8 RGB pixels."""
 
 import logging
 import threading
@@ -49,6 +46,11 @@ def no_warnings() -> Iterator[None]:
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # it would print what the error of a broken TIFF says
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow gives it to Ghostscript
+PROBLEMS = {
+    UnidentifiedImageError: "not a picture that can be read",
+    Image.DecompressionBombError: "too many pixels to decode",
+    MemoryError: "too large for the memory",  # 16-bit and float values are converted in double precision
+}
 MOST_PIXELS = 120_000_000  # decoded: up to 2 GB in between
 DECODED = 4  # the side of a decoded picture is at least this multiple of the side that it is scaled to
 
@@ -85,20 +87,12 @@ def check_picture(path: Path, side: int) -> None:
 
 def square(source: Path | BytesIO, side: int, name: object) -> Tensor:
     """The center square of a picture, scaled: uint8 (3, side, side); `name` is for messages."""
-    picture = decoded(source, side, name)
-    if picture.mode == "F" and not numpy.isfinite(numpy.asarray(picture)).all():
-        raise InputError(f"{name}: has values that are not finite (NaN or infinite)")
-    try:
-        fitted = ImageOps.fit(to_rgb(picture), (side, side), Image.Resampling.BICUBIC)
-    except MemoryError:  # 16-bit and float values are converted in double precision
-        raise InputError(f"{name}: too large for the memory") from None
-    return torch.from_numpy(numpy.array(fitted)).permute(2, 0, 1).contiguous()
-
-
-def decoded(source: Path | BytesIO, side: int, name: object) -> Image.Image:
-    """Decode the first picture in a file, with EXIF rotation."""
     with opened(source, side, name) as picture:
-        return ImageOps.exif_transpose(picture)
+        picture = ImageOps.exif_transpose(picture)
+        if picture.mode == "F" and not numpy.isfinite(numpy.asarray(picture)).all():
+            raise InputError(f"{name}: has values that are not finite (NaN or infinite)")
+        fitted = ImageOps.fit(to_rgb(picture), (side, side), Image.Resampling.BICUBIC)
+        return torch.from_numpy(numpy.array(fitted)).permute(2, 0, 1).contiguous()
 
 
 @contextmanager
@@ -114,14 +108,8 @@ def opened(source: Path | BytesIO, side: int, name: object) -> Iterator[Image.Im
             yield picture
     except InputError:
         raise
-    except UnidentifiedImageError:
-        raise InputError(f"{name}: not a picture that can be read") from None
-    except Image.DecompressionBombError:
-        raise InputError(f"{name}: too many pixels to decode") from None
-    except MemoryError:
-        raise InputError(f"{name}: too large for the memory") from None
     except Exception as error:  # Pillow's decoders raise errors of any class for broken files
-        raise InputError(f"{name}: broken or truncated picture ({error})") from error
+        raise InputError(f"{name}: {PROBLEMS.get(type(error), f'broken or truncated picture ({error})')}") from error
 
 
 def to_rgb(picture: Image.Image) -> Image.Image:

@@ -17,7 +17,7 @@ from torchvision.io import write_png
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
-from vitspeech.errors import InputError, check_seed
+from vitspeech.errors import check_number, check_seed
 
 LABELS = ("circle", "ring", "square", "triangle", "star", "cross", "crescent", "heart", "bar", "semicircle")
 CONTRAST = 0.6  # distance between the colors of shape and background, in RGB of 0..1
@@ -49,8 +49,7 @@ class Shapes(ImageData):
         seed: int = 0,
     ) -> None:
         super().__init__(batch=batch, augment=augment, seed=seed)
-        if count < 50:
-            raise InputError(f"count={count} is below 50")
+        check_number("count", count, 50)
         check_seed("drawn_from", drawn_from)
         self.count, self.drawn_from = count, drawn_from
 
@@ -137,9 +136,7 @@ def distance(shape: str, x: Tensor, y: Tensor) -> Tensor:
         return ((lobes**2 + (y - 0.6 * lobes.sqrt()) ** 2).sqrt() - 0.72) * 0.8
     if shape == "bar":
         return torch.maximum(x.abs() - 0.95, y.abs() - 0.28)
-    if shape == "semicircle":
-        return torch.maximum(r - 0.95, -0.25 - y)
-    raise InputError(f"shape {shape!r} is unknown; known: {', '.join(LABELS)}")
+    return torch.maximum(r - 0.95, -0.25 - y)  # a semicircle
 
 
 def save_example(path: str, label: str = "star") -> None:

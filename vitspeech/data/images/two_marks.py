@@ -18,7 +18,7 @@ from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.shapes import LABELS, SPLITS, contrasting_color, coverage, texture
-from vitspeech.errors import InputError, check_seed
+from vitspeech.errors import check_number, check_seed
 
 CRESCENT, DOT = LABELS.index("crescent"), LABELS.index("circle")
 CRESCENT_RADIUS, DOT_RADIUS = 3.4, 1.75  # px
@@ -57,10 +57,8 @@ class TwoMarks(ImageData):
         seed: int = 0,
     ) -> None:
         super().__init__(batch=batch, augment=Augment(translate=0) if augment is None else augment, seed=seed)
-        if not NEAREST <= distance <= FARTHEST:
-            raise InputError(f"distance={distance} px is not within {NEAREST} .. {FARTHEST}")
-        if count < 50:
-            raise InputError(f"count={count} is below 50")
+        check_number("distance", distance, NEAREST, FARTHEST)
+        check_number("count", count, 50)
         check_seed("drawn_from", drawn_from)
         self.distance, self.count, self.drawn_from = distance, count, drawn_from
 

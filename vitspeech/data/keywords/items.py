@@ -1,17 +1,9 @@
-"""Sounds that are not keywords: halves of two keywords joined, a keyword cut in half, a piece of continuous speech.
+"""Training clips of keywords and of everything else, some of which are made anew for every batch.
 
 A network that has only heard whole words recognizes them by parts: "ha" is "happy", and "bed" plus "cat" is one of
-both.
-
-Shapes: N samples of a clip.
-
-Training clips of keywords and of everything else; some are made anew for every batch.
+both. So halves of two keywords joined, a keyword cut in half, and pieces of continuous speech are `unknown`.
 
 Shapes: B batch, N samples of a clip, F clips that are kept, A samples of speech.
-
-Continuous speech by training speakers, to cut clips of `unknown` from.
-
-Shapes: A samples of speech.
 """
 
 from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from vitspeech.data.audio.reading import fit_length, read_clips
 from vitspeech.data.audio.similar_words import check_words, spoken_negatives
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
-from vitspeech.data.clips.folder import LabeledFile, warn_of_few, word_recordings
+from vitspeech.data.clips.folder import warn_of_few, word_recordings
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import (
@@ -29,6 +29,7 @@ from vitspeech.data.clips.silence import (
 )
 from vitspeech.data.clips.spoken_words import speaker, split_generator, synthesize_split
 from vitspeech.data.keywords.items import ALTERED, PIECE, SILENT, SPEECH, KeywordItems, read_speech, training_speech
+from vitspeech.data.labeled_files import LabeledFile
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.errors import InputError, check_number
@@ -79,12 +80,6 @@ class Keywords(WaveformData):
         batch: Clips of an optimizer step, on all devices together; `None`: eight steps an epoch, of 16 to 128 clips.
         augment: Augmentation of training clips; `None` is `WaveformAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-
-    Raises:
-        FileNotFoundError: If a folder does not exist.
-        InputError: If a word has no clips, is given twice or cannot be spoken, a number is out of range, or recordings
-            cannot be read.
-        MissingExtraError: If words are synthesized and the extra `spoken` is not installed.
     """
 
     def __init__(
@@ -111,8 +106,6 @@ class Keywords(WaveformData):
         self.words, self.held_out_words = list(words), set(held_out_words)
         if not self.words or len(set(self.words)) < len(self.words) or {UNKNOWN, SILENCE} & set(self.words):
             raise InputError(f"words={self.words}: none given, one given twice, or one is {UNKNOWN} or {SILENCE}")
-        for word in sorted(self.held_out_words & set(self.words)):
-            raise InputError(f"held_out_words: {word!r} is a keyword")
         shares = {"others": others, "altered": altered, "spoken": spoken, "silence": silence}
         shares |= {"speech_cuts": speech_cuts, "speech_pieces": speech_pieces}
         for name, share in shares.items():
@@ -157,9 +150,7 @@ class Keywords(WaveformData):
         return {} if self.folder is None else read_noise(self.folder / NOISE, self.samples, splits=True)
 
     def prepare_data(self) -> None:
-        """Check that the folders exist and, if they are synthesized, that the words can be said and told apart."""
-        if self.speech_folder is not None and not self.speech_folder.is_dir():
-            raise FileNotFoundError(f"{self.speech_folder}: no such folder of speech")
+        """Check that the recordings exist and, if words are synthesized, that they can be said and told apart."""
         if self.synthesized:
             check_words(self.words)
         _ = self.files

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow
 
 from vitspeech.errors import InputError
-from vitspeech.files import parse_json, read_text
+from vitspeech.files import read_json
 
 FORMAT = 1
 PACK, NOISE = "pack.json", "noise.arrow"
@@ -35,10 +35,6 @@ SCHEMA = pyarrow.schema([("input", pyarrow.large_binary()), *DESCRIPTION])  # 64
 
 KEYS = {"data": dict, "input": dict, "labels": list, "preprocessing": dict, "splits": dict, "complete": bool}
 KEYS |= {"rows_per_batch": int, "listed": dict, "broken": dict, "files": dict}
-SHARD_KEYS = {"file": str, "items": int, "until": int, "bytes": int, "sha256": str}
-FILE_KEYS = {"bytes": int, "sha256": str}
-DTYPES = ("uint8", "int16", "int32", "int64", "float32")
-NUMBERS = {"kind": str, "dtype": str, "shape": list}
 
 
 def index_file(folder: Path, split: str) -> Path:
@@ -56,12 +52,11 @@ def read_description(folder: Path) -> dict[str, Any]:
     file = folder / PACK
     if not file.is_file():
         raise FileNotFoundError(f"{folder}: is not a pack; it has no {PACK} (`vitspeech pack` writes one)")
-    description = parse_json(read_text(file, most_bytes=MOST_BYTES), str(file))
-    if not isinstance(description, dict) or "format" not in description:
-        raise InputError(f"{file}: is not the description of a pack")
-    if description["format"] != FORMAT:
-        raise InputError(f"{file}: has the format {description['format']!s:.20}; this version reads format {FORMAT}")
-    check_description(description, str(file))
+    description = read_json(file, most_bytes=MOST_BYTES)
+    found = description if isinstance(description, dict) else {}
+    wrong = [key for key, kind in KEYS.items() if not isinstance(found.get(key), kind)]
+    if wrong or found.get("format") != FORMAT:
+        raise InputError(f"{file}: is not the description of a pack of format {FORMAT} ({', '.join(wrong)})")
     return description
 
 
@@ -71,49 +66,6 @@ def read_finished(folder: Path) -> dict[str, Any]:
     if not description["complete"]:
         raise InputError(f"{folder}: is not finished; run the same `vitspeech pack` again")
     return description
-
-
-def check_description(description: dict[str, Any], place: str) -> None:
-    """Check the types and ranges of what `pack.json` says, and that it names files of the pack only.
-
-    Args:
-        description: The contents of `pack.json`.
-        place: Its name, for messages.
-    """
-    check_keys(description, KEYS, place)
-    if not all(isinstance(label, str) for label in description["labels"]):
-        raise InputError(f"{place}: `labels` are not texts")
-    if description["rows_per_batch"] < 1:
-        raise InputError(f"{place}: `rows_per_batch` is below 1")
-    form = description["input"]
-    if form != {"kind": "file"}:
-        check_keys(form, NUMBERS, f"{place}: `input`")
-        whole = all(type(size) is int and (size > 0 or size == -1) for size in form["shape"])
-        if form["kind"] != "numbers" or form["dtype"] not in DTYPES or not whole or form["shape"].count(-1) > 1:
-            raise InputError(f"{place}: `input` is not numbers of a type and shape that a pack has")
-    splits = description["splits"]
-    if description["complete"] and splits.keys() != set(SPLITS):
-        raise InputError(f"{place}: `splits` are not {', '.join(SPLITS)}")
-    for split, shards in splits.items():
-        if split not in SPLITS or not isinstance(shards, list):
-            raise InputError(f"{place}: `splits` are not lists of shards of {', '.join(SPLITS)}")
-        for number, shard in enumerate(shards):
-            check_keys(shard, SHARD_KEYS, f"{place}: shard {number} of {split}")
-            if shard["file"] != shard_file(split, number) or shard["items"] < 1:
-                raise InputError(f"{place}: shard {number} of {split} is not a file of this pack, or has no items")
-    expected = {index_file(Path(), split).name for split in splits} if description["complete"] else set()
-    if description["files"].keys() - {NOISE} != expected:
-        raise InputError(f"{place}: `files` are not those of a pack")
-    for name, entry in description["files"].items():
-        check_keys(entry, FILE_KEYS, f"{place}: {name}")
-
-
-def check_keys(entry: Any, types: Mapping[str, type], place: str) -> None:
-    """Check that a JSON object has these keys with values of these types."""
-    for key, kind in types.items():
-        value = entry.get(key) if isinstance(entry, dict) else None
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise InputError(f"{place}: `{key}` is missing, or not what a pack has there")
 
 
 def files_of(description: Mapping[str, Any]) -> dict[str, tuple[int, str]]:

@@ -1,7 +1,4 @@
-"""Writing a pack: item by item, so that a split need not fit into memory, and going on after an interruption.
-
-Packing a data set: what is an item's input, and what is said of it.
-"""
+"""Writing a pack: item by item, so that a split need not fit into memory, and going on after an interruption."""
 
 import hashlib
 import warnings
@@ -16,12 +13,10 @@ from typing import Any
 import numpy
 import pyarrow
 import torch
-from torch import Tensor
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
 from vitspeech.data.batches import TensorItems
-from vitspeech.data.locks import locked
 from vitspeech.data.module import DataModule
 from vitspeech.data.storage.format import (
     DESCRIPTION,
@@ -34,15 +29,14 @@ from vitspeech.data.storage.format import (
     files_of,
     index_file,
     read_description,
-    read_finished,
     shard_file,
 )
-from vitspeech.data.storage.packed import check_size, mapped
+from vitspeech.data.storage.packed import Pack, mapped
 from vitspeech.data.storage.rows import UNREADABLE, row
 from vitspeech.data.tables import to_text
-from vitspeech.data.utterances.recordings import RecordedUtterances
+from vitspeech.data.utterances.recorded import RecordedUtterances
 from vitspeech.errors import InputError
-from vitspeech.files import replacing, sha256, write_json
+from vitspeech.files import lock_beside, replacing, sha256, unlock, write_json
 
 MB = 2**20
 WRITTEN = ("splits", "listed", "broken", "files", "complete")  # of pack.json: what grows while it is written
@@ -66,7 +60,7 @@ class Entries:
 class PackWriter:
     """Writes the splits of a data set into a folder, and goes on with what an interrupted start has written.
 
-    The caller has locked the folder (`locked`): drafts in it are taken for those of a start that was killed.
+    The caller has locked the folder: drafts in it are taken for those of a start that was killed.
 
     Args:
         folder: The pack; it is created if it is missing.
@@ -149,8 +143,6 @@ class PackWriter:
                 )
                 place = until
                 self.save()
-        if not shards:
-            raise InputError(f"{self.folder}: no item of {split} can be read")
         if broken:
             count = f"{len(broken):,} of {entries.count:,} items of {split} cannot be read"
             warnings.warn(f"{count} and are left out; first {broken[0]['error']}", stacklevel=2)
@@ -249,26 +241,12 @@ def listing(entries: Entries) -> str:
 
 
 def check_pack(folder: Path, *, progress: bool = True) -> int:
-    """Compare each file with its checksum, and its number of items.
-
-    Args:
-        folder: The pack.
-        progress: Show a progress bar.
-
-    Returns:
-        The number of items.
-    """
-    description = read_finished(folder)
-    for name, (size, checksum) in tqdm(files_of(description).items(), "checking", disable=not progress, leave=False):
-        check_size(folder / name, size)
+    """Compare each file of a pack with its checksum; the number of items."""
+    description = Pack(folder).description
+    for name, (_, checksum) in tqdm(files_of(description).items(), "checking", disable=not progress, leave=False):
         if sha256(folder / name) != checksum:
             raise InputError(f"{folder / name}: is not as it was written (its SHA-256 differs); copy it again")
-    shards = [shard for some in description["splits"].values() for shard in some]
-    for shard in shards:
-        reader = mapped(folder / shard["file"], SCHEMA)
-        if sum(reader.get_batch(k).num_rows for k in range(reader.num_record_batches)) != shard["items"]:
-            raise InputError(f"{folder / shard['file']}: does not have {shard['items']:,} items")
-    return sum(shard["items"] for shard in shards)
+    return sum(shard["items"] for shards in description["splits"].values() for shard in shards)
 
 
 def pack(
@@ -295,14 +273,14 @@ def pack(
             items, another process is writing it, or too many items are broken.
     """
     data.prepare_data()
-    data.check_names()
     dataset = data.read("train")
     about = {"data": source, "input": form(dataset), "items": data.items, "labels": list(data.labels)}
     about |= {"preprocessing": data.preprocessing}
     if hasattr(data, "heard_words"):
         about["heard_words"] = data.heard_words
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
+    lock = lock_beside(folder)
+    try:
         writer = PackWriter(folder, about, shard_mb=shard_mb, workers=workers, broken=data.broken, progress=progress)
         for split in SPLITS:
             dataset = dataset if split == "train" else data.read(split)
@@ -313,6 +291,8 @@ def pack(
         if data.items == "clips":
             writer.write_noise(data.noise)
         writer.finish()
+    finally:
+        unlock(lock)
 
 
 def form(dataset: Dataset) -> dict[str, Any]:
@@ -323,44 +303,29 @@ def form(dataset: Dataset) -> dict[str, Any]:
         raise InputError(f"a {type(dataset).__name__} cannot be packed; images, clips and recorded utterances can")
     if hasattr(dataset.inputs, "content"):
         return {"kind": "file"}
-    first = take_first(dataset.inputs)
+    first = dataset.inputs[torch.arange(1)][0]
     return {"kind": "numbers", "dtype": str(first.numpy().dtype), "shape": list(first.shape)}
-
-
-def take_first(inputs: Any) -> Tensor:
-    """The first row, for its type and shape."""
-    return inputs[torch.arange(1)][0]
 
 
 def entries(dataset: TensorItems | RecordedUtterances, names: Any) -> Entries:
     """The items of a split, as a pack holds them; `names` are those of the first items, others have none."""
-    if isinstance(dataset, RecordedUtterances):
-
-        def read_sound(index: int) -> bytes:
-            return content(dataset.sounds[index])
-
-        def describe_utterance(index: int) -> dict[str, Any]:
-            utterance = dataset.utterances[index]
-            name, transcript = names[index] if names else utterance.id, " ".join(utterance.words)
-            return {"name": name, "speaker": utterance.speaker, "transcript": transcript, "label": None}
-
-        return Entries(read_sound, describe_utterance, len(dataset))
-
-    inputs, speakers = dataset.inputs, dataset.speakers
 
     def describe(index: int) -> dict[str, Any]:
-        return {
-            "label": int(dataset.labels[index]),
-            "name": names[index] if index < len(names) else None,
-            "speaker": None if speakers is None else speakers[index],
-            "transcript": None,
-        }
+        name = names[index] if index < len(names) else None
+        if isinstance(dataset, RecordedUtterances):
+            item = dataset.utterances[index]
+            about = {"speaker": item.speaker, "transcript": " ".join(item.words), "label": None}
+            return {"name": name or item.id} | about
+        speaker = None if dataset.speakers is None else dataset.speakers[index]
+        return {"label": int(dataset.labels[index]), "name": name, "speaker": speaker, "transcript": None}
 
-    if hasattr(inputs, "content"):
-        return Entries(inputs.content, describe, len(dataset))
-    return Entries(lambda index: content(row(inputs, index)), describe, len(dataset))
+    def read(index: int) -> bytes:
+        if hasattr(dataset, "sound"):
+            values = dataset.sound(index)
+        elif hasattr(dataset.inputs, "content"):
+            return dataset.inputs.content(index)
+        else:
+            values = row(dataset.inputs, index)
+        return numpy.ascontiguousarray(values.numpy()).tobytes()
 
-
-def content(values: Tensor) -> bytes:
-    """The bytes of an input."""
-    return numpy.ascontiguousarray(values.numpy()).tobytes()
+    return Entries(read, describe, len(dataset))

@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections import OrderedDict
 from functools import cached_property, partial
 from itertools import accumulate
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -49,23 +48,19 @@ class Shards:
 
     def read(self, index: int) -> memoryview:
         """The bytes of an input, which are not copied."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"{index} is not one of {len(self):,} items")
         number = bisect_right(self.ends, index)
         begin = self.ends[number - 1] if number else 0
         batch, row = divmod(index - begin, self.rows_per_batch)
         try:
-            columns = self.shard(number, self.ends[number] - begin).get_batch(batch)
+            columns = self.shard(number).get_batch(batch)
         except ARROW_ERRORS as error:
             raise broken(self.files[number], error) from None
         return value(columns, row, self.files[number])
 
-    def shard(self, number: int, items: int) -> pyarrow.RecordBatchFileReader:
+    def shard(self, number: int) -> pyarrow.RecordBatchFileReader:
         """A shard, opened if it is not."""
         if number not in self.open:
             shard = mapped(self.files[number], SCHEMA)
-            if shard.num_record_batches != -(-items // self.rows_per_batch):
-                raise InputError(f"{self.files[number]}: does not have the items that pack.json lists")
             if len(self.open) == MOST_OPEN:
                 self.open.popitem(last=False)
             self.open[number] = shard
@@ -75,21 +70,15 @@ class Shards:
 def value(columns: pyarrow.RecordBatch, row: int, file: Path) -> memoryview:
     """The input of a row. Offsets are checked, because Arrow would follow wrong ones out of the file."""
     _, offsets, content = columns.column(0).buffers()
-    if not row < columns.num_rows or content is None or offsets.size < 8 * (row + 2):
-        raise InputError(f"{file}: does not have the items that pack.json lists")
-    begin, end = memoryview(offsets)[8 * row : 8 * row + 16].cast("q")
-    if not 0 <= begin <= end <= content.size:
+    is_there = row < columns.num_rows and content is not None and offsets.size >= 8 * (row + 2)
+    begin, end = memoryview(offsets)[8 * row : 8 * row + 16].cast("q") if is_there else (1, 0)
+    if not 0 <= begin <= end or end > content.size:
         raise InputError(f"{file}: is broken (an item lies outside of it)")
     return memoryview(content)[begin:end]
 
 
 def mapped(file: Path, schema: pyarrow.Schema | None = None) -> pyarrow.RecordBatchFileReader:
-    """Open an Arrow file, mapped into memory.
-
-    Args:
-        file: The file.
-        schema: The columns that it must have; `None` allows any.
-    """
+    """Open an Arrow file, mapped into memory; `schema` is what its columns must be, if it is given."""
     try:
         reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(file)))
     except ARROW_ERRORS as error:
@@ -128,10 +117,10 @@ class PackedRows:
 
 def numbers(content: memoryview, dtype: str, shape: tuple[int, ...]) -> Tensor:
     """A tensor of an input's bytes; it is copied, since a pack cannot be written to."""
-    size = numpy.dtype(dtype).itemsize * abs(prod(shape))
-    if len(content) % size or (min(shape, default=1) > 0 and len(content) != size):
-        raise InputError(f"an item of a pack has {len(content):,} bytes, which are not of the shape {shape}")
-    return torch.from_numpy(numpy.frombuffer(content, dtype).reshape(shape).copy())
+    try:
+        return torch.from_numpy(numpy.frombuffer(content, dtype).reshape(shape).copy())
+    except ValueError as error:
+        raise InputError(f"an item of a pack is broken ({error})") from None
 
 
 class Pack:
@@ -144,10 +133,6 @@ class Pack:
         labels: The label of each class or unit.
         preprocessing: As that of the data set.
         heard_words: As that of the data set; `None` if it has none.
-
-    Raises:
-        FileNotFoundError: If there is no pack, or one of its files is missing.
-        InputError: If it is not finished, or a file does not have the size that it was written with.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -156,7 +141,11 @@ class Pack:
         self.labels, self.preprocessing = self.description["labels"], self.description["preprocessing"]
         self.heard_words = self.description.get("heard_words")
         for name, (size, _) in files_of(self.description).items():
-            check_size(self.folder / name, size)
+            file = self.folder / name
+            if not file.is_file():
+                raise FileNotFoundError(f"{file}: is missing; the pack was written with it")
+            if (found := file.stat().st_size) != size:
+                raise InputError(f"{file}: has {found:,} bytes, not {size:,}; copy it again")
 
     def shards(self, split: str) -> Shards:
         """The inputs of a split as bytes."""
@@ -182,16 +171,11 @@ class Pack:
             table.validate(full=True)
         except ARROW_ERRORS as error:
             raise broken(file, error) from None
-        items = sum(shard["items"] for shard in self.description["splits"][split])
-        if table.num_rows != items:
-            raise InputError(f"{file}: has {table.num_rows:,} items, and pack.json says {items:,}")
         return table
 
     def item_labels(self, split: str) -> Tensor:
         """The index of each item's label (items,)."""
         column = self.table(split).column("label")
-        if column.null_count:
-            raise InputError(f"{index_file(self.folder, split)}: an item has no label")
         labels = torch.empty(len(column), dtype=torch.int64)
         start = 0
         for chunk in column.chunks:
@@ -221,37 +205,19 @@ class Pack:
 
     def check(self, labels: list[str], preprocessing: dict[str, Any]) -> None:
         """Refuse a pack of another data set."""
-        if list(labels) != self.labels:
-            raise InputError(f"{self.folder}: holds the labels {some(self.labels)}; the config asks for {some(labels)}")
-        for name, value in preprocessing.items():
-            if self.preprocessing.get(name) != value:
-                raise InputError(
-                    f"{self.folder}: was packed with {name}={self.preprocessing.get(name)}; the config asks for {value}"
-                )
+        packed = {"labels": self.labels} | self.preprocessing
+        self.compare(
+            {name: packed.get(name) for name in ("labels", *preprocessing)}, {"labels": list(labels)} | preprocessing
+        )
 
     def check_arguments(self, arguments: dict[str, Any]) -> None:
-        """Refuse a pack of other items than the config asks for, since its own are used, and the card names the config.
+        """Refuse a pack of other items than the arguments in a config ask for: a card names those."""
+        self.compare(self.description["data"].get("init_args", {}), arguments)
 
-        Args:
-            arguments: Those of the data set in the config that choose its items.
-        """
-        packed = self.description["data"].get("init_args", {})
+    def compare(self, packed: dict[str, Any], asked: dict[str, Any]) -> None:
+        """Refuse a pack that was written with another value of something that is asked for."""
         for name, value in packed.items():
-            asked = arguments.get(name, value)
-            if asked != value:
+            if (other := asked.get(name, value)) != value:
                 raise InputError(
-                    f"{self.folder}: was packed with {name}={value!s:.200}; the config asks for {asked!s:.200}"
+                    f"{self.folder}: was packed with {name}={value!s:.200}; the config asks for {other!s:.200}"
                 )
-
-
-def check_size(file: Path, size: int) -> None:
-    """Check that a file of a pack is there, as large as it was written."""
-    if not file.is_file():
-        raise FileNotFoundError(f"{file}: is missing; the pack was written with it")
-    if (found := file.stat().st_size) != size:
-        raise InputError(f"{file}: has {found:,} bytes, not {size:,}; copy it again")
-
-
-def some(labels: list[str]) -> str:
-    """The first labels in one line."""
-    return ", ".join(labels[:10]) + (f" and {len(labels) - 10:,} more" if len(labels) > 10 else "")

@@ -1,19 +1,22 @@
-"""Items that are read from their files when a batch needs them.
+"""Items that are read from their files when a batch needs them, and broken files, which are found before training.
 
 Shapes: B batch.
 """
 
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from vitspeech.errors import InputError
 
 UNREADABLE = (InputError, OSError)
+THREADS, AT_ONCE = 8, 1000  # threads that check files, which mostly wait for the disk; files that wait for them
 MOST_SKIPPED = 16  # where so many items in a row cannot be read, the disk is likely the reason
 
 
@@ -114,7 +117,6 @@ class JoinedRows:
             if index < len(part):
                 return row(part, index)
             index -= len(part)
-        raise IndexError(index)
 
     def take(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """As `FileRows.take`."""
@@ -139,19 +141,41 @@ def row(inputs: Any, index: int) -> Tensor:
     return inputs[index] if isinstance(inputs, Tensor) else inputs.row(index)
 
 
-class FileSounds(Sequence):
-    """Recordings of any length, each read when it is needed: `sounds[index]` is int16 (N,).
+def readable_files(
+    files: Sequence[Path], check: Callable[[Path], Any], split: str, most: float = 0.0
+) -> tuple[list[int], list[Any]]:
+    """Check each file of a split, and leave out those that are broken, with a warning.
 
     Args:
-        files: The file of each recording.
-        read: Reads a file.
+        files: The files.
+        check: Raises an `InputError` or `OSError` if a file is broken; else returns what is known of it.
+        split: The name of the split, for the progress bar and messages.
+        most: The largest share of broken files; if there are more, this is an `InputError`.
+
+    Returns:
+        The indices of the files that can be read, and what `check` returned for each of them.
     """
 
-    def __init__(self, files: Sequence[Path], read: Callable[[Path], Tensor]) -> None:
-        self.files, self.read = files, read
+    def outcome(file: Path) -> tuple[Any, str | None]:
+        try:
+            return check(file), None
+        except UNREADABLE as error:
+            return None, str(error)
 
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, index: int) -> Tensor:
-        return self.read(self.files[index])
+    good, known, broken = [], [], []
+    bar = tqdm(total=len(files), desc=f"checking {split}", disable=len(files) < 500 or None, leave=False)
+    with bar, ThreadPoolExecutor(THREADS) as threads:
+        for start in range(0, len(files), AT_ONCE):
+            for place, (result, problem) in enumerate(threads.map(outcome, files[start : start + AT_ONCE]), start):
+                bar.update()
+                if problem is None:
+                    good.append(place)
+                    known.append(result)
+                else:
+                    broken.append(problem)
+    if broken:
+        count = f"{len(broken):,} of {len(files):,} files of {split} cannot be read"
+        if len(broken) > most * len(files):
+            raise InputError(f"{count}, above broken={most:g}; first {broken[0]}")
+        warnings.warn(f"{count} and are left out; first {broken[0]}", stacklevel=2)
+    return good, known

@@ -1,6 +1,5 @@
 """LibriSpeech: read books in the corpus's folders, or your own recordings in the same layout."""
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -9,15 +8,15 @@ from typing import Any, Literal
 
 from torchaudio.datasets import LIBRISPEECH
 
+from vitspeech.data.audio.continuous import TRANSCRIPTS, lower_words, read_transcripts
 from vitspeech.data.audio.reading import ENDINGS, check_audio
-from vitspeech.data.clips.folder import hold_out
 from vitspeech.data.downloads import check_complete, download_folder
+from vitspeech.data.labeled_files import files_of, hold_out
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import digest
 from vitspeech.data.storage.rows import UNREADABLE
 from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.recorded import RecordedData
-from vitspeech.data.utterances.recordings import Recording
+from vitspeech.data.utterances.recorded import RecordedData, RecordedUtterances, Recording
 from vitspeech.errors import InputError, check_number
 
 FOLDER = "LibriSpeech"
@@ -60,11 +59,6 @@ class LibriSpeech(RecordedData):
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
         **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
-
-    Raises:
-        FileNotFoundError: If a subset or a recording is missing.
-        InputError: If a transcript is missing, empty, or has a character outside the units, there is no speaker of that
-            name, a split would be empty, or a recording is too short, too long or cannot be read.
     """
 
     def __init__(
@@ -94,16 +88,9 @@ class LibriSpeech(RecordedData):
             "validation": [str(speaker) for speaker in validation_speakers],
             "test": [str(speaker) for speaker in test_speakers],
         }
-        if not train:
-            raise InputError("train: no subset is named")
-        named = [subset for subsets in self.subsets.values() for subset in subsets]
-        if twice := sorted({subset for subset in named if named.count(subset) > 1}):
-            raise InputError(f"{twice[0]} is named twice; a subset is for one of train, validation and test")
         for split, speakers in self.speakers.items():
             if speakers and self.subsets[split]:
                 raise InputError(f"{split} and {split}_speakers are both given; a split has one source")
-        if twice := set(self.speakers["validation"]) & set(self.speakers["test"]):
-            raise InputError(f"speaker {', '.join(sorted(twice))} is in validation_speakers and in test_speakers")
         if hours is not None:
             check_number("hours", hours, 0, 1e6)
         self.hours, self.download = hours, download
@@ -140,18 +127,13 @@ class LibriSpeech(RecordedData):
         splits = {
             split: [item for subset in subsets for item in list_subset(self.root / subset)]
             for split, subsets in self.subsets.items()
-            if subsets and self.has(split)
+            if all((self.root / subset).is_dir() for subset in subsets) and (subsets or split == "train")
         }
         if "train" in splits:
             splits |= self.held_out(splits["train"])
-        for split, recordings in splits.items():
-            if not recordings:
-                raise InputError(f"{split}: no speaker is left")
+        if empty := [split for split, recordings in splits.items() if not recordings]:
+            raise InputError(f"{empty[0]}: no speaker is left")
         return splits
-
-    def has(self, split: str) -> bool:
-        """Whether all subsets of a split are there."""
-        return all((self.root / subset).is_dir() for subset in self.subsets[split])
 
     def held_out(self, recordings: list[Recording]) -> dict[str, list[Recording]]:
         """Divide the recordings of the training subsets: those of training, and of the splits without a subset."""
@@ -172,7 +154,11 @@ class LibriSpeech(RecordedData):
         return self.listed
 
     def words_of(self, text: str) -> list[str]:
-        return to_lower(text).split()
+        return lower_words(text)
+
+    def read(self, split: str) -> RecordedUtterances:
+        self.check_split(split)
+        return super().read(split)
 
     def training_transcripts(self) -> Iterator[list[str]]:
         self.check_split("train")
@@ -185,46 +171,14 @@ def list_subset(folder: Path) -> Iterator[Recording]:
     if not chapters:
         raise FileNotFoundError(f"{folder}: has no folders SPEAKER/CHAPTER")
     for chapter in chapters:
-        found = (path for path in sorted(chapter.iterdir()) if path.suffix.lower() in ENDINGS)
-        files = {path.stem: path for path in found if not path.name.startswith(".")}  # such as `._1.flac` of macOS
-        speaker = chapter.parent.name
-        listing = chapter / f"{speaker}-{chapter.name}.trans.txt"
-        transcripts = dict(read_transcripts(listing)) if files or listing.is_file() else {}
-        for name, (location, _) in transcripts.items():
-            if name not in files:
-                raise FileNotFoundError(f"{location}: there is no recording {name} in {chapter}")
+        files, speaker = {file.stem: file for file in files_of(chapter, ENDINGS)}, chapter.parent.name
+        listing = chapter / f"{speaker}-{chapter.name}{TRANSCRIPTS}"
+        transcripts = read_transcripts(listing) if files or listing.is_file() else {}
+        for name in sorted(files.keys() ^ transcripts.keys()):
+            raise InputError(f"{listing}: the recording or the transcript of {name} is missing")
         for name, file in files.items():
-            if name not in transcripts:
-                raise InputError(f"{file}: has no transcript in {listing.name}")
-            location, transcript = transcripts[name]
-            yield Recording(name, transcript.split(), file, speaker, location)
-
-
-def read_transcripts(listing: Path) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the name of each recording with its location, for messages, and its transcript in lower case."""
-    if not listing.is_file():
-        raise FileNotFoundError(f"{listing}: is missing; it has the transcripts of the recordings beside it")
-    try:
-        lines = listing.read_text("utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise InputError(f"{listing}: not UTF-8") from None
-    names = set()
-    for number, line in enumerate(lines, 1):
-        name, _, transcript = line.strip().partition(" ")
-        location = f"{listing}: line {number}"
-        if not name:
-            continue
-        if not transcript.strip():
-            raise InputError(f"{location}: {name} has an empty transcript")
-        if name in names:
-            raise InputError(f"{location}: {name} is listed twice")
-        names.add(name)
-        yield name, (location, to_lower(transcript))
-
-
-def to_lower(text: str) -> str:
-    """A transcript in lower case, with composed letters (Unicode NFC)."""
-    return unicodedata.normalize("NFC", text.lower())
+            location, words = transcripts[name]
+            yield Recording(name, words, file, speaker, location)
 
 
 def some_hours(recordings: Sequence[Recording], hours: float) -> list[Recording]:

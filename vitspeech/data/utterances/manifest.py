@@ -64,8 +64,6 @@ def add_checksum(file: Path) -> str:
 def read_manifest(file: str | Path) -> list[Utterance]:
     """Read the utterances of a manifest."""
     file = Path(file)
-    if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such manifest")
     expected, actual = read_checksums(file.parent / CHECKSUMS).get(file.name), sha256(file)
     if expected != actual:
         reason = f"{CHECKSUMS} says {expected}" if expected else f"{CHECKSUMS} beside it has no line for it"
@@ -73,36 +71,33 @@ def read_manifest(file: str | Path) -> list[Utterance]:
     utterances = []
     for number, line in enumerate(read_text(file, most_bytes=MOST_BYTES).splitlines(), 1):
         try:
-            utterance = Utterance(**parse_json(line, "JSON"))
-            check_utterance(utterance)
+            utterances.append(Utterance(**parse_json(line, "JSON")))
+            problem = problem_of(utterances[-1])
         except (ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{file}: line {number} is not a valid utterance: {error}") from None
-        utterances.append(utterance)
-    if not utterances:
-        raise InputError(f"{file}: no utterances")
+            problem = error
+        if problem is not None:
+            raise InputError(f"{file}: line {number} is not a valid utterance: {problem}")
     return utterances
 
 
-def check_utterance(utterance: Utterance) -> None:
-    """Check that the fields of an utterance are consistent."""
-    if not utterance.words:
-        raise InputError("its transcript is empty")
+def problem_of(utterance: Utterance) -> str | None:
+    """What is wrong with the fields of an utterance; `None` if nothing is."""
     lengths = [len(field) for field in (utterance.words, utterance.clips, utterance.cuts, utterance.starts)]
-    if len(set(lengths)) > 1:
-        raise InputError(f"words, clips, cuts and starts have different lengths: {', '.join(map(str, lengths))}")
+    if not utterance.words or len(set(lengths)) > 1:
+        return f"words, clips, cuts and starts are empty or differ in length: {', '.join(map(str, lengths))}"
     for word, (first, last), start in zip(utterance.words, utterance.cuts, utterance.starts, strict=True):
         if not 0 <= first < last or not 0 <= start <= utterance.samples - (last - first):
-            cut = f"cut {first!r} to {last!r}"
-            raise InputError(f"{word!r}, {cut}, does not fit at {start!r} of {utterance.samples!r} samples")
+            return f"{word!r}, cut {first!r} to {last!r}, does not fit at {start!r} of {utterance.samples!r} samples"
     if [type(part) for part in utterance.noise] != [str, int] or not 0 <= utterance.noise[1] < LAST_SAMPLE:
-        raise InputError(f"noise={utterance.noise!r} is not a recording with its first sample")
+        return f"noise={utterance.noise!r} is not a recording with its first sample"
     positions = (utterance.samples, *utterance.starts, *(position for cut in utterance.cuts for position in cut))
     if not all(isinstance(position, int) for position in positions) or not math.isfinite(utterance.snr_db):
-        raise InputError(f"a number of samples is not an integer, or snr_db={utterance.snr_db!r} is not finite")
+        return f"a number of samples is not an integer, or snr_db={utterance.snr_db!r} is not finite"
     if utterance.samples > LONGEST_SAMPLES:
-        raise InputError(f"samples={utterance.samples!r} is above {LONGEST_SAMPLES:,}, ten minutes")
+        return f"samples={utterance.samples!r} is above {LONGEST_SAMPLES:,}, ten minutes"
     if not all(isinstance(name, str) for name in (utterance.id, *utterance.words, *utterance.clips)):
-        raise InputError("its id, a word or the name of a clip is not a text")
+        return "its id, a word or the name of a clip is not a text"
+    return None
 
 
 def read_checksums(file: Path) -> dict[str, str]:

@@ -1,8 +1,4 @@
-"""Recorded utterances in a pack.
-
-Shapes: N samples.
-
-The base class of utterance data sets: transcripts as units, waveforms of variable length.
+"""The base class of utterance data sets: transcripts as units, waveforms of variable length, in memory or in a pack.
 
 Shapes: B utterances, N samples.
 """
@@ -12,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy
 import pyarrow
@@ -25,7 +21,7 @@ from vitspeech.data.module import DataModule, check_augment
 from vitspeech.data.storage.packed import Pack, numbers
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch, collate
-from vitspeech.data.utterances.subwords import Pieces
+from vitspeech.data.utterances.subwords import Subwords
 from vitspeech.errors import InputError
 
 
@@ -158,7 +154,7 @@ class UtteranceData(DataModule):
 
     Args:
         units: What is recognized: `words`, `characters` (with a space between words), or `pieces` of words, for which
-            a subclass sets `pieces`.
+            a subclass sets `subwords`.
         batch: Utterances of an optimizer step, on all devices together.
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
@@ -166,34 +162,32 @@ class UtteranceData(DataModule):
 
     Attributes:
         manifests: Names or files of the manifests that the test sets are read from, if any.
-        pieces: Splits words into pieces; `None` if the units are others.
+        subwords: Splits words into pieces; `None` if the units are others.
     """
 
     items = "utterances"
     evaluation_batch = 64
     sample_rate_hz = SAMPLE_RATE_HZ
     manifests: Sequence[str] = ()
-    pieces: Pieces | None = None
+    subwords: Subwords | None = None
 
     def __init__(
         self,
         *,
-        units: str = "words",
+        units: Literal["words", "characters", "pieces"] = "words",
         batch: int = 64,
         augment: SequenceAugment | None = None,
         seed: int = 0,
         **storage: Any,
     ) -> None:
         super().__init__(batch=batch, seed=seed, **storage)
-        if units not in UNITS:
-            raise InputError(f"units={units!r} is unknown; known: {', '.join(UNITS)}")
         self.units = units
         self.augment = SequenceAugment() if augment is None else augment
         check_augment(self.augment, SequenceAugment)
 
     @property
     def preprocessing(self) -> dict[str, Any]:
-        merges = {"merges": self.pieces.merges} if self.units == PIECES else {}
+        merges = {"merges": self.subwords.merges} if self.units == PIECES else {}
         return {"sample_rate_hz": self.sample_rate_hz, "units": self.units, **merges}
 
     def test_sets(self) -> dict[str, Dataset]:
@@ -219,7 +213,7 @@ class UtteranceData(DataModule):
     def encode(self, words: Sequence[str]) -> list[int]:
         """Encode a transcript as label indices of its units."""
         if self.units == PIECES:
-            return self.pieces.encode(words)
+            return self.subwords.encode(words)
         units = list(words) if self.units == "words" else list(" ".join(words))
         foreign = next((unit for unit in units if unit not in self.label_indices), None)
         if foreign is not None:
@@ -263,14 +257,9 @@ class UtteranceData(DataModule):
 
 def check_vocabulary(vocabulary: Sequence[str], units: str) -> None:
     """Check that transcripts can be written with a vocabulary."""
-    if not vocabulary:
-        raise InputError("vocabulary is empty")
     for unit, count in Counter(vocabulary).items():
-        if count > 1:
-            raise InputError(f"vocabulary has {unit!r} twice")
-        if units == "words" and unit.split() != [unit]:
-            raise InputError(f"vocabulary: {unit!r} is not a word: it is empty or contains white space")
-        if units == "characters" and (len(unit) != 1 or (unit.isspace() and unit != " ")):
-            raise InputError(f"vocabulary: {unit!r} is not a single character, or white space other than ' '")
-    if units == "characters" and " " not in vocabulary:
-        raise InputError("vocabulary: ' ' is missing, which separates words")
+        is_word, is_character = unit.split() == [unit], len(unit) == 1 and (unit == " " or not unit.isspace())
+        if count > 1 or (units == "words" and not is_word) or (units == "characters" and not is_character):
+            raise InputError(f"vocabulary: {unit!r} is there twice, or is not one of the {units}")
+    if not vocabulary or (units == "characters" and " " not in vocabulary):
+        raise InputError("vocabulary: is empty, or has no ' ', which separates words")

@@ -13,7 +13,7 @@ from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import noise_part
 from vitspeech.data.clips.spoken_words import split_generator, synthesize_clips
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
-from vitspeech.errors import InputError, check_number, check_seed
+from vitspeech.errors import check_number, check_seed
 
 
 class SpokenVocabulary(WordSource):
@@ -28,19 +28,13 @@ class SpokenVocabulary(WordSource):
         held_out: Number of validation clips, and of test clips; `None` is a tenth of `count`.
         train_words: Number of training words: the 1,000 of `vocabulary`, then those of `further_words`.
         drawn_from: Seed of the synthesized clips, independent of the run's seed.
-
-    Raises:
-        MissingExtraError: If clips are synthesized and the extra `spoken` is not installed.
-        InputError: If `train_words` is not within 1000 .. 5000, `count` is below it, `held_out` is below 100, the
-            number of words of validation and of test, or `drawn_from` is no seed.
     """
 
     def __init__(
         self, count: int = 10_000, *, held_out: int | None = None, train_words: int = 1000, drawn_from: int = 0
     ) -> None:
         check_number("train_words", train_words, SPLITS["train"], SPLITS["train"] + len(further_words()))
-        if count < train_words:
-            raise InputError(f"count={count} is below train_words={train_words}, one clip per word")
+        check_number("count", count, train_words)  # one clip per word
         held_out = count // 10 if held_out is None else held_out
         check_number("held_out", held_out, SPLITS["test"])
         check_seed("drawn_from", drawn_from)

@@ -16,7 +16,7 @@ WORD_START = "▁"  # U+2581: before the first letter of a word, as in SentenceP
 FEWEST, MOST = 30, 100_000
 
 
-class Pieces:
+class Subwords:
     """Splits words into pieces.
 
     Args:

@@ -9,12 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from vitspeech.data.clips.folder import hold_out, split_sources
-from vitspeech.data.listing import read_rows
+from vitspeech.data.labeled_files import hold_out, read_rows, split_sources
 from vitspeech.data.splits import speaker_in_name
 from vitspeech.data.utterances.augment import SequenceAugment
-from vitspeech.data.utterances.recorded import RecordedData
-from vitspeech.data.utterances.recordings import Recording
+from vitspeech.data.utterances.recorded import RecordedData, Recording
 from vitspeech.errors import InputError
 
 COLUMNS = ("path", "transcript")
@@ -54,12 +52,6 @@ class TranscribedAudio(RecordedData):
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
         **storage: Arguments of `DataModule`: `storage`, `workers`, `broken`. With a pack, `root` is not read.
-
-    Raises:
-        FileNotFoundError: If `root`, its train.csv or a listed recording is missing.
-        InputError: If a CSV file is malformed, a recording is listed twice, a word or a character is outside the
-            vocabulary, there are too few training recordings to hold some out, or a recording is too short, too long
-            or cannot be read.
     """
 
     def __init__(
@@ -78,17 +70,13 @@ class TranscribedAudio(RecordedData):
     ) -> None:
         of_units = {"units": units, "vocabulary": vocabulary, "vocab_size": vocab_size}
         super().__init__(**of_units, batch=batch, batch_s=batch_s, augment=augment, seed=seed, **storage)
-        if text not in ("as_written", "plain"):
-            raise InputError(f"text={text!r} is unknown; known: as_written, plain")
         self.root, self.text = Path(root), text
         self.item_root = self.root
         if self.pack is not None:
             return
-        if not self.root.is_dir():
-            raise FileNotFoundError(f"{self.root}: no such folder")
         if not (self.root / "train.csv").is_file():
             raise FileNotFoundError(f"{self.root / 'train.csv'}: no such file; it lists recordings with transcripts")
-        self.sources = split_sources(self.root)
+        self.sources = split_sources(self.root, ".csv")
 
     def list_splits(self) -> dict[str, list[Recording]]:
         """The rows of the CSV files; some of training are held out for a split without one."""

@@ -1,9 +1,8 @@
-"""Random sampling of utterances: which words, pauses, noise and signal-to-noise ratio each one has.
+"""Utterances of several words, composed from clips of single words by a seeded, published protocol.
 
-Utterances of several words, composed from clips of single words by a seeded, published protocol.
-
-Speech Commands has no utterances of several words, and there was no public protocol for composing them. `WordSequences`
-defines how an utterance is sampled and `composition.py` its waveform; test sets are manifests with checksums.
+Speech Commands has no utterances of several words, and there was no public protocol for composing them. Here are the
+sampling of an utterance (which words, pauses, noise and signal-to-noise ratio) and the data set; `composition.py` makes
+its waveform. Test sets are manifests with checksums.
 """
 
 import itertools
@@ -23,7 +22,7 @@ from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance, read_manifest, write_manifest
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData
 from vitspeech.data.utterances.word_clips import WordSource
-from vitspeech.errors import InputError, check_range
+from vitspeech.errors import InputError, check_number, check_range
 
 
 class UtteranceSampler:
@@ -154,10 +153,6 @@ class WordSequences(UtteranceData):
         workers: Number of processes that compose utterances; 0 composes them in the process that trains.
         augment: Augmentation of training utterances; `None` is `SequenceAugment()`.
         seed: The run's seed; the command line sets it to `seed_everything`.
-
-    Raises:
-        InputError: If a number is out of range, or a manifest has been altered or does not fit the source.
-        FileNotFoundError: If a manifest or the source's data is missing.
     """
 
     def __init__(
@@ -180,8 +175,9 @@ class WordSequences(UtteranceData):
         check_range("words", words)
         check_range("gap_ms", gap_ms)
         check_range("snr_db", snr_db)
-        if words[0] < 1 or gap_ms[0] < 0 or count < 10:
-            raise InputError(f"words={list(words)}, gap_ms={list(gap_ms)} or count={count} is too small")
+        check_number("words", words[0], 1)
+        check_number("gap_ms", gap_ms[0], 0)
+        check_number("count", count, 10)
         self.source, self.words, self.gap_ms, self.snr_db = source, words, gap_ms, snr_db
         self.count, self.manifests = count, list(manifests)
         if len({Path(manifest).stem for manifest in manifests}) < len(self.manifests):
@@ -202,7 +198,7 @@ class WordSequences(UtteranceData):
         sampler = self.sampler(split)
         return SampledUtterances(sampler, self) if split == "train" else self.fixed_utterances(split, sampler)
 
-    def check_test(self) -> None:
+    def prepare_test(self) -> None:
         """Check that the words, clips and noise of the test utterances exist. They are kept and not read again."""
         self.test_sets()
 
@@ -265,20 +261,20 @@ class WordSequences(UtteranceData):
     def check_manifest(self, file: Path, utterances: Sequence[Utterance], sampler: UtteranceSampler) -> None:
         """Check that a manifest's words, clips and noise exist in the source and belong together."""
         for number, utterance in enumerate(utterances, 1):
-            location = f"{file}: line {number}"
-            foreign = next((word for word in utterance.words if word not in self.source.words), None)
-            if foreign is not None:
-                raise InputError(
-                    f"{location}: the word {foreign!r} is outside the vocabulary {list(self.source.words)}"
-                )
+            problem = None
             for word, clip, (_, last) in zip(utterance.words, utterance.clips, utterance.cuts, strict=True):
-                if clip not in sampler.clips or last > len(sampler.clips[clip].samples):
-                    raise InputError(f"{location}: the clip {clip!r} is not in the test split, or shorter than its cut")
-                if sampler.clips[clip].word != word:
-                    said = sampler.clips[clip].word
-                    raise InputError(f"{location}: the clip {clip!r} contains {said!r}, not {word!r}")
+                if word not in self.source.words:
+                    problem = f"the word {word!r} is outside the vocabulary {list(self.source.words)}"
+                elif clip not in sampler.clips or last > len(sampler.clips[clip].samples):
+                    problem = f"the clip {clip!r} is not in the test split, or shorter than its cut"
+                elif sampler.clips[clip].word != word:
+                    problem = f"the clip {clip!r} contains {sampler.clips[clip].word!r}, not {word!r}"
+                if problem:
+                    break
             if utterance.noise[0] not in sampler.noises:
-                raise InputError(f"{location}: the noise {utterance.noise[0]!r} does not exist")
+                problem = f"the noise {utterance.noise[0]!r} does not exist"
+            if problem:
+                raise InputError(f"{file}: line {number}: {problem}")
 
 
 class SampledUtterances(Dataset):
