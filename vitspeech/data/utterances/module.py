@@ -262,4 +262,4 @@ def check_vocabulary(vocabulary: Sequence[str], units: str) -> None:
         if count > 1 or (units == "words" and not is_word) or (units == "characters" and not is_character):
             raise InputError(f"vocabulary: {unit!r} is there twice, or is not one of the {units}")
     if not vocabulary or (units == "characters" and " " not in vocabulary):
-        raise InputError("vocabulary: is empty, or has no ' ', which separates words")
+        raise InputError("vocabulary: is empty, or ' ' is missing, which separates words")
