@@ -23,8 +23,8 @@ import vitspeech
 from vitspeech.checkpoint import Model
 from vitspeech.data.audio.reading import read_clips
 from vitspeech.data.clips.folder import word_recordings
-from vitspeech.data.labeled_files import LabeledFile
 from vitspeech.data.clips.speech_commands import SILENCE, UNKNOWN
+from vitspeech.data.labeled_files import LabeledFile
 from vitspeech.metrics.intervals import bootstrap_ratio_interval
 
 RATE_HZ, AT_ONCE, RESAMPLES = 16_000, 50, 2000
