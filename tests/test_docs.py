@@ -107,7 +107,7 @@ def test_a_released_transcriber_has_the_error_rate_on_its_card(path):
     hypotheses = transcripts(model.network, data, test, Search(**card["search"]), progress=False)
     errors = score([" ".join(utterance.words) for utterance in spoken], hypotheses)
     std = (card["interval_95"][1] - card["interval_95"][0]) / (2 * 1.96) * 5**0.5
-    assert abs(errors.wer - card["word_error_rate"]) < 4 * std
+    assert abs(errors.words.rate - card["word_error_rate"]) < 4 * std
 
 
 @pytest.mark.data

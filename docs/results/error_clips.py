@@ -16,7 +16,7 @@ from pathlib import Path
 from vitspeech.data.clips.speech_commands import speaker
 from vitspeech.data.utterances.manifest import read_manifest
 from vitspeech.data.utterances.word_sequences import manifest_file
-from vitspeech.metrics.word_errors import align, confusions, errors_by_word
+from vitspeech.metrics.word_errors import align, confusions
 
 MANIFEST, COUNT = "speech-commands-1-7", 12
 
@@ -46,8 +46,8 @@ def main(tables: Sequence[str], alone: Sequence[str]) -> None:
             aligned.append(alignment)
             words.update(clips)
             spoken = (pair for pair in alignment.pairs if pair[0] is not None)
-            for clip, pair, count in zip(clips, spoken, errors_by_word(alignment), strict=True):
-                errors[clip] += count
+            for clip, pair, marks in zip(clips, spoken, alignment.marks_by_word, strict=True):
+                errors[clip] += len(marks.strip())
                 confused[pair][clip] += 1
     wrong = {clip: count for clip, count in errors.items() if count}
     always = {clip: count for clip, count in wrong.items() if count >= words[clip]}

@@ -1,5 +1,6 @@
-"""Accuracy, its interval, and the confusion matrix."""
+"""Accuracy, its interval, and the confusion matrix with the table of its classes."""
 
+import csv
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ import vitspeech
 from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.data import Shapes
 from vitspeech.evaluation import classification
-from vitspeech.evaluation.classification import describe, evaluate, item_names, metrics, predict
+from vitspeech.evaluation.classification import describe, evaluate, item_names, metrics, write_confusion
 from vitspeech.evaluation.speakers import accuracy_interval
 from vitspeech.metrics.intervals import wilson_interval
 
@@ -26,13 +27,6 @@ def test_rows_are_true_labels_and_the_diagonal_is_right(finished_run, tmp_path, 
     assert torch.equal(counts.sum(0), torch.bincount(given, minlength=10))
     assert report.headline == ("test_accuracy", (given == test.labels).double().mean().item())
     assert counts.trace() == (given == test.labels).sum()
-
-
-def test_the_interval_is_wilsons():
-    # Worked by hand for 10 of 20: center 0.5, half-width 1.96 √(0.25/20 + 3.8415/1600) / (1 + 3.8415/20).
-    assert wilson_interval(0.5, 20) == pytest.approx((0.29930, 0.70070), abs=1e-4)
-    low, high = wilson_interval(1.0, 10)
-    assert high == pytest.approx(1) and low == pytest.approx(0.7225, abs=1e-4)
 
 
 class Clips:
@@ -102,15 +96,14 @@ def test_one_speaker_alone_gives_an_interval_over_clips():
 def test_speakers_are_those_of_the_test_set(finished_speech_run):
     model = vitspeech.load(finished_speech_run)
     data = card_dataset(model, None)
-    labels, _, speakers = predict(model.network, data, progress=False)
-    assert len(speakers) == len(labels) == 24 and speakers[-2:] == ["hiss"] * 2 and speakers[0].startswith("en")
-    assert model.card["metrics"]["interval_over"] == "speakers"
-    assert model.card["metrics"]["speakers"] == len(set(speakers))
     items = data.read("test")
+    assert len(items) == 24 and items.speakers[-2:] == ["hiss"] * 2 and items.speakers[0].startswith("en")
+    found = evaluate(model.network, data, progress=False).metrics
+    assert (found["interval_over"], found["speakers"]) == ("speakers", len(set(items.speakers)))
     items.speakers = items.speakers[1:]
     data.read = lambda split: items
     with pytest.raises(ValueError, match="the test set has 23 speakers for 24 items"):
-        predict(model.network, data, progress=False)
+        evaluate(model.network, data, progress=False)
 
 
 def test_the_text_has_each_accuracy_with_interval_and_number():
@@ -143,3 +136,17 @@ def test_groups_without_trials_are_left_out():
 def test_items_have_their_names_where_it_is_certain_whose_they_are(names, count, broken, expected):
     data = SimpleNamespace(item_names=lambda: {"test": names}, broken=broken)
     assert item_names(data, count) == expected
+
+
+def test_the_table_has_each_class_with_its_accuracy_and_what_it_is_confused_with(tmp_path):
+    counts = torch.tensor([[7, 1, 2], [0, 5, 0], [0, 0, 0]])
+    figure = write_confusion(counts, ["yes, or so", "a$_{$", "no"], tmp_path, "clips")
+    assert figure == tmp_path / "confusion_matrix.png" and figure.exists()
+    with (tmp_path / "classes.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["class"] for row in rows] == ["yes, or so", "a$_{$", "no"]
+    assert [row["items"] for row in rows] == ["10", "5", "0"] and [row["correct"] for row in rows] == ["7", "5", "0"]
+    assert [row["accuracy"] for row in rows] == ["0.7000", "1.0000", ""]
+    assert [row["predicted"] for row in rows] == ["7", "6", "2"]
+    assert [row["most_confused_with"] for row in rows] == ["no", "", ""]
+    assert [row["confused"] for row in rows] == ["2", "0", "0"]

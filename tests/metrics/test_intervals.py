@@ -41,8 +41,6 @@ def test_quantiles_of_student_are_those_of_the_printed_tables():
 def test_students_interval_by_hand():
     # Mean 2, standard deviation 1, three values: 2 ± 4.3027 · 1 / √3.
     assert mean_interval([1, 2, 3]) == pytest.approx((2 - 2.48414, 2 + 2.48414), abs=1e-4)
-    with pytest.raises(ValueError, match="at least two values, not 1"):
-        mean_interval([1])
 
 
 def test_resamples_draw_every_item_and_are_reproducible():
@@ -74,8 +72,6 @@ def test_items_of_a_group_are_resampled_together():
     groups = ["ann"] * 20 + ["bob"] * 10
     assert bootstrap_ratio_interval(errors, words, resamples=2000, groups=groups) == (0, 1)
     assert bootstrap_ratio_interval(torch.tensor([0.0, 10.0]), torch.tensor([20.0, 10.0]), resamples=2000) == (0, 1)
-    with pytest.raises(ValueError, match="29 groups for 30 values"):
-        bootstrap_ratio_interval(errors, words, resamples=2000, groups=groups[1:])
 
 
 def test_sums_of_groups_are_in_the_order_of_first_occurrence():

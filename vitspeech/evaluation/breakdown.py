@@ -8,7 +8,15 @@ from functools import cached_property
 from pathlib import Path
 
 from vitspeech.files import write_csv
-from vitspeech.metrics.word_errors import GroupScore, Share, count_errors, group_score, group_scores
+from vitspeech.metrics.word_errors import (
+    Alignment,
+    GroupScore,
+    SpeakerErrors,
+    alignments,
+    count_errors,
+    group_score,
+    group_scores,
+)
 from vitspeech.plots.error_rates import Breakdown, draw_error_rates
 
 SPEAKERS, LENGTHS, FIGURE = "speakers.csv", "lengths.csv", "errors.png"
@@ -42,9 +50,14 @@ class Transcribed:
     seconds: Sequence[float] | None = None
 
     @cached_property
-    def shares(self) -> list[Share]:
+    def alignments(self) -> list[Alignment]:
+        """The alignment of the words of each utterance."""
+        return alignments(self.references, self.hypotheses)
+
+    @cached_property
+    def errors(self) -> list[SpeakerErrors]:
         """The errors of each speaker of each utterance."""
-        return count_errors(self.references, self.hypotheses, self.speakers)
+        return count_errors(self.references, self.hypotheses, self.speakers, self.alignments)
 
     @property
     def lengths(self) -> Sequence[float]:
@@ -79,15 +92,15 @@ def write_breakdowns(test_sets: Sequence[Transcribed], folder: Path, *, main: st
     """
     speaker_rows, length_rows, drawn = [], [], []
     for one in test_sets:
-        speakers = {} if one.speakers is None else group_scores(one.shares, lambda share: share.speaker, RESAMPLES)
+        speakers = {} if one.speakers is None else group_scores(one.errors, lambda errors: errors.speaker, RESAMPLES)
         speaker_rows += [(one.name, name, *numbers(score)) for name, score in speakers.items()]
         unit, lengths, bins = "words" if one.seconds is None else "seconds", one.lengths, edges(one)
         places = [bisect_right(bins, length) - 1 for length in lengths]
-        scores = group_scores(one.shares, lambda share, places=places: places[share.utterance], RESAMPLES)
+        scores = group_scores(one.errors, lambda errors, places=places: places[errors.utterance], RESAMPLES)
         ends = {place: end_of(bins, place, unit) for place in scores}
         length_rows += [(one.name, unit, bins[place], ends[place], *numbers(scores[place])) for place in scores]
         named = {bin_name(bins[place], ends[place]): score for place, score in scores.items()}
-        whole, by_name = group_score(one.shares, RESAMPLES), {str(name): score for name, score in speakers.items()}
+        whole, by_name = group_score(one.errors, RESAMPLES), {str(name): score for name, score in speakers.items()}
         drawn.append(Breakdown(one.name, whole, by_name, named, unit, main))
     if speaker_rows:
         write_csv(folder / SPEAKERS, ["test_set", "speaker", *SCORES], speaker_rows)

@@ -1,12 +1,9 @@
-"""Files about a confusion matrix: the figure, and a table of the classes.
-
-Evaluation of classifiers: accuracy with its interval, and the confusion matrix.
+"""Evaluation of classifiers: accuracy with its interval, and the confusion matrix as a figure and a table of classes.
 
 Shapes: N items of the test set.
 """
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,46 +15,34 @@ from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from vitspeech.evaluation.report import ItemTable, Report, per_item
 from vitspeech.evaluation.speakers import accuracy_interval, describe_resampled, known_speakers, resampled
-from vitspeech.metrics.confusion import most_confused
-from vitspeech.plots.confusion import draw_confusion_matrix
+from vitspeech.files import write_csv
+from vitspeech.plots.confusion import draw_confusion_matrix, most_confused
 
 TABLE, FIGURE = "classes.csv", "confusion_matrix.png"
+CLASS_COLUMNS = ["class", "items", "correct", "accuracy", "predicted", "most_confused_with", "confused"]
+COLUMNS = {"index": "d", "name": "", "label": "", "prediction": "", "probability": ".6f"}
 
 
 def write_confusion(counts: Tensor, labels: Sequence[str], folder: Path, items: str) -> Path:
-    """Write the figure of a confusion matrix, and a table with one row per class, into a folder.
+    """Write the figure of a confusion matrix, and a table with one row per class, into a folder; return the figure.
 
-    Columns of the table: the class, the number of its test items, how many of them are right, its accuracy (empty
-    without items), the number of items that are predicted as this class, and the class that its items are most often
-    confused with, with the number of these items.
+    A class without items has no accuracy. `most_confused_with` is the class that its items are most often taken for,
+    and `confused` the number of these items.
 
     Args:
         counts: Number of items by true label (rows) and predicted label (columns).
         labels: Names of the classes.
         folder: The folder to write into.
         items: What was counted, for the title of the figure.
-
-    Returns:
-        The figure's file.
     """
-    worst: dict[int, tuple[int, int]] = {}
-    for row, column, count in most_confused(counts):
-        worst.setdefault(row, (column, count))
-    with (folder / TABLE).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["class", "items", "correct", "accuracy", "predicted", "most_confused_with", "confused"])
-        totals, predicted = counts.sum(1).tolist(), counts.sum(0).tolist()
-        for index, label in enumerate(labels):
-            correct, total = int(counts[index, index]), totals[index]
-            other, confused = worst.get(index, (None, 0))
-            accuracy = f"{correct / total:.4f}" if total else ""
-            other_label = "" if other is None else labels[other]
-            writer.writerow([label, total, correct, accuracy, predicted[index], other_label, confused])
+    worst = {row: (labels[column], count) for row, column, count in reversed(most_confused(counts))}
+    totals, correct, predicted = (side.tolist() for side in (counts.sum(1), counts.diag(), counts.sum(0)))
+    accuracies = [f"{right / total:.4f}" if total else "" for right, total in zip(correct, totals, strict=True)]
+    confused = [worst.get(index, ("", 0)) for index in range(len(labels))]
+    rows = zip(labels, totals, correct, accuracies, predicted, *zip(*confused, strict=True), strict=True)
+    write_csv(folder / TABLE, CLASS_COLUMNS, rows)
     draw_confusion_matrix(counts, labels, folder / FIGURE, items=items)
     return folder / FIGURE
-
-
-COLUMNS = {"index": "d", "name": "", "label": "", "prediction": "", "probability": ".6f"}
 
 
 def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = True) -> Report:
@@ -79,15 +64,11 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
         return write_confusion(counts, data.labels, folder, items=data.items)
 
     def table() -> ItemTable:
-        names = [data.labels[label] for label in labels], [data.labels[label] for label in predictions]
-        return ItemTable(COLUMNS, enumerate_rows(item_names(data, len(labels)), *names, probabilities))
+        count = len(labels)
+        names = ([data.labels[label] for label in side] for side in (labels, predictions))
+        return ItemTable(COLUMNS, zip(range(count), item_names(data, count), *names, probabilities, strict=True))
 
     return Report(values, describe(values), write, table)
-
-
-def enumerate_rows(*columns: Iterable[Any]) -> Iterable[tuple]:
-    """Rows of columns of the same length, each after its index."""
-    return ((index, *row) for index, row in enumerate(zip(*columns, strict=True)))
 
 
 def item_names(data: LightningDataModule, count: int) -> Sequence[str | None]:
@@ -95,19 +76,6 @@ def item_names(data: LightningDataModule, count: int) -> Sequence[str | None]:
     names = getattr(data, "item_names", dict)().get("test", [])
     certain = len(names) == count or (len(names) < count and not getattr(data, "broken", 0))  # none was left out
     return [*names, *[None] * (count - len(names))] if certain else [None] * count
-
-
-def predict(
-    network: nn.Module, data: LightningDataModule, loader: DataLoader | None = None, *, progress: bool = True
-) -> tuple[Tensor, Tensor, Sequence[str] | None]:
-    """Run the test set, or what `loader` reads, through the network once, in fp32.
-
-    Shape:
-        -> true labels (N,), predicted labels (N,), and the speaker of each item, or `None` if they are unknown
-    """
-    loader = loader or data.test_dataloader()
-    labels, predictions, _ = answers(network, data, loader, progress=progress)
-    return labels, predictions, known_speakers(loader, len(labels))
 
 
 @torch.inference_mode()

@@ -19,16 +19,7 @@ from vitspeech.evaluation.speakers import describe_resampled, resampled
 from vitspeech.files import sha256, write_text
 from vitspeech.inference.decode import transcribe_batch, with_default_beam
 from vitspeech.inference.search import Search
-from vitspeech.metrics.word_errors import (
-    Share,
-    alignments,
-    confused_characters,
-    confusions,
-    count_errors,
-    group_score,
-    score,
-    worst,
-)
+from vitspeech.metrics.word_errors import confused_characters, confusions, group_score, worst
 
 COLUMNS = {"test_set": "", "id": "", "reference": "", "hypothesis": "", "errors": "d"}
 LISTED = 20  # of the confusions, and of the utterances with errors
@@ -56,10 +47,10 @@ def evaluate(
     results, texts, listings, test_sets = {}, [], [], []
     for name, utterances in data.test_sets().items():
         one = transcribed(name, utterances, transcripts(network, data, utterances, search, progress))
-        values = metrics(one.references, one.hypotheses, one.speakers, characters=characters, shares=one.shares)
+        values = metrics(one, characters=characters)
         results[name] = values | ({"manifest_sha256": checksums[name]} if name in checksums else {})
         texts.append(f"{name}: {describe(values)}")
-        listings += [texts[-1], "", *listing(one.references, one.hypotheses, one.titles, characters=characters), ""]
+        listings += [texts[-1], "", *listing(one, characters=characters), ""]
         test_sets.append(one)
 
     def write(folder: Path) -> Path:
@@ -68,11 +59,12 @@ def evaluate(
         return folder / "errors.txt"
 
     def table() -> ItemTable:
-        items = [
-            (one.name, *item) for one in test_sets for item in zip(one.ids, one.references, one.hypotheses, strict=True)
-        ]
-        errors = (alignment.errors for alignment in alignments(*zip(*(item[2:] for item in items), strict=True)))
-        return ItemTable(COLUMNS, ((*item, count) for item, count in zip(items, errors, strict=True)))
+        rows = (
+            (one.name, *texts, alignment.errors)
+            for one in test_sets
+            for *texts, alignment in zip(one.ids, one.references, one.hypotheses, one.alignments, strict=True)
+        )
+        return ItemTable(COLUMNS, rows)
 
     first, *others = results
     also = {"also": {name: results[name] for name in others}} if others else {}
@@ -110,48 +102,30 @@ def transcripts(
     return per_item(data.evaluation_loader(utterances), compute, progress=progress)
 
 
-def metrics(
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-    speakers: Sequence[Sequence[str]] | None,
-    *,
-    characters: bool,
-    shares: Sequence[Share] | None = None,
-) -> dict[str, Any]:
-    """The metrics of one test set.
-
-    Args:
-        references: True transcripts.
-        hypotheses: Recognized transcripts.
-        speakers: For each utterance the speaker of each word; `None` if unknown.
-        characters: Whether the rate of characters comes first.
-        shares: The errors by speaker; `None` counts them.
-    """
-    words = score(references, hypotheses, speakers)
-    whole = group_score(count_errors(references, hypotheses, speakers) if shares is None else shares)
-    rate = whole.characters.rate
-    low, high = whole.character_interval or (rate, rate)
-    of_words = {
-        "word_error_rate": words.wer,
-        "interval_95": [round(words.wer_low, 4), round(words.wer_high, 4)],
-        "substitutions": words.substitutions,
-        "deletions": words.deletions,
-        "insertions": words.insertions,
-        "words": words.words,
-    }
-    of_characters = {
-        "character_error_rate": rate,
-        "character_interval_95": [round(low, 4), round(high, 4)],
-        "character_substitutions": whole.characters.substitutions,
-        "character_deletions": whole.characters.deletions,
-        "character_insertions": whole.characters.insertions,
-        "characters": whole.characters.length,
-    }
+def metrics(one: Transcribed, *, characters: bool) -> dict[str, Any]:
+    """The metrics of one test set, those of characters first if `characters`."""
+    whole = group_score(one.errors)
+    parts = (
+        ("word_error_rate", "", "words", whole.words, whole.word_interval),
+        ("character_error_rate", "character_", "characters", whole.characters, whole.character_interval),
+    )
+    values = {}
+    for name, prefix, unit, counts, interval in reversed(parts) if characters else parts:
+        values |= {
+            name: counts.rate,
+            f"{prefix}interval_95": [round(bound, 4) for bound in interval or (counts.rate, counts.rate)],
+            f"{prefix}substitutions": counts.substitutions,
+            f"{prefix}deletions": counts.deletions,
+            f"{prefix}insertions": counts.insertions,
+            unit: counts.length,
+        }
+    right = torch.tensor([not alignment.errors for alignment in one.alignments])
+    speakers = None if one.speakers is None else len({name for row in one.speakers for name in row})
     return {
-        **(of_characters | of_words if characters else of_words | of_characters),
-        "utterance_accuracy": words.utterance_accuracy,
-        "utterances": words.utterances,
-        **resampled("utterances", words.speakers),
+        **values,
+        "utterance_accuracy": right.double().mean().item(),
+        "utterances": len(right),
+        **resampled("utterances", speakers),
     }
 
 
@@ -173,21 +147,12 @@ def describe_rate(values: dict[str, Any], name: str) -> str:
     return f"{name} {values[name]:.4f} ({low:.4f} to {high:.4f}; {kinds} in {values[unit]:,} {unit})"
 
 
-def listing(
-    references: Sequence[str], hypotheses: Sequence[str], names: Sequence[str], *, characters: bool
-) -> list[str]:
-    """The most frequent confusions, and the utterances with the most errors, each with reference and hypothesis.
-
-    Args:
-        references: True transcripts.
-        hypotheses: Recognized transcripts.
-        names: What the utterances are called.
-        characters: List confused characters, too.
-    """
-    lines = ["Confused words:", *most_confused(confusions(alignments(references, hypotheses)))]
+def listing(one: Transcribed, *, characters: bool) -> list[str]:
+    """The most frequent confusions of words, or also of characters, and the utterances with the most errors."""
+    lines = ["Confused words:", *most_confused(confusions(one.alignments))]
     if characters:
-        lines += ["", "Confused characters:", *most_confused(confused_characters(references, hypotheses))]
-    utterances = worst(references, hypotheses, names, count=LISTED)
+        lines += ["", "Confused characters:", *most_confused(confused_characters(one.references, one.hypotheses))]
+    utterances = worst(one.alignments, one.titles, count=LISTED)
     return [*lines, "", "The utterances with the most errors:", *utterances]
 
 

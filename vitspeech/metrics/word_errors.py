@@ -1,14 +1,8 @@
-"""Word and character error rates of transcripts, alignments of words, and confusions.
+"""Errors of transcripts: alignments, error rates of words and characters with their intervals, and confusions.
 
-The word error rate is that of torchmetrics; the alignments, which torchmetrics does not return, are computed here.
-Distances of characters are rapidfuzz's, since transcripts have hundreds of them.
-`vitspeech.metrics.word_errors` counts errors by speaker and by length.
-
-Errors of words and characters, counted for each speaker of each utterance, and their rates over any group of them.
-
-The errors of words are those of `vitspeech.metrics.word_errors.align`. Characters, spaces included, are aligned by
-rapidfuzz, since utterances have hundreds of them. All alignments of minimum cost have as many errors in total, and the
-same difference of deletions and insertions; how many are substitutions depends on how ties are resolved.
+Words are aligned here, since published counts depend on how ties are resolved: all alignments of minimum cost have as
+many errors in total, and the same difference of deletions and insertions, but not as many substitutions. Characters,
+spaces included, are aligned by rapidfuzz, since utterances have hundreds of them.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +12,6 @@ from typing import Any
 
 import torch
 from rapidfuzz.distance import Levenshtein
-from torchmetrics.functional.text import word_error_rate
 
 from vitspeech.metrics.intervals import bootstrap_ratio_interval
 
@@ -26,6 +19,34 @@ RESAMPLES = 10_000
 MISSING = "***"
 HEADS = ("REF: ", "HYP: ", "     ")
 WIDTH = 100  # columns of a listing
+LETTERS = {"replace": "S", "delete": "D", "insert": "I"}  # of rapidfuzz's operations
+
+
+@dataclass(frozen=True)
+class ErrorCounts:
+    """Errors of words, or of characters.
+
+    Args:
+        substitutions: Replaced by others.
+        deletions: Of the reference, without a counterpart in the hypothesis.
+        insertions: Of the hypothesis, without a counterpart in the reference.
+        length: Number of words or characters of the reference.
+    """
+
+    substitutions: int
+    deletions: int
+    insertions: int
+    length: int
+
+    @property
+    def errors(self) -> int:
+        """All errors: the edit distance."""
+        return self.substitutions + self.deletions + self.insertions
+
+    @property
+    def rate(self) -> float:
+        """Errors per word or character of the reference, rounded to single precision, as torchmetrics does."""
+        return (torch.tensor(self.errors).float() / torch.tensor(self.length).float()).item()
 
 
 @dataclass(frozen=True)
@@ -42,26 +63,23 @@ class Alignment:
     @property
     def marks(self) -> str:
         """One letter per pair: S, D or I, or a space for a correct word."""
-        return "".join(mark(*pair) for pair in self.pairs)
+        return "".join(
+            " " if true == output else "D" if output is None else "I" if true is None else "S"
+            for true, output in self.pairs
+        )
 
     @property
-    def substitutions(self) -> int:
-        """Words replaced by others."""
-        return self.marks.count("S")
-
-    @property
-    def deletions(self) -> int:
-        """Reference words without a counterpart in the hypothesis."""
-        return self.marks.count("D")
-
-    @property
-    def insertions(self) -> int:
-        """Hypothesis words without a counterpart in the reference."""
-        return self.marks.count("I")
+    def marks_by_word(self) -> list[str]:
+        """The marks at each word of the reference; insertions are at the word before them, or at the first."""
+        places, place = [""] * self.length, -1
+        for letter in self.marks:
+            place += letter != "I"
+            places[max(place, 0)] += letter
+        return places
 
     @property
     def errors(self) -> int:
-        """Substitutions, deletions and insertions: the edit distance."""
+        """The edit distance."""
         return len(self.pairs) - self.marks.count(" ")
 
     @property
@@ -97,15 +115,6 @@ class Alignment:
         return rows
 
 
-def mark(reference: str | None, hypothesis: str | None) -> str:
-    """The letter of a pair's error, or a space for a correct word."""
-    if reference == hypothesis:
-        return " "
-    if hypothesis is None:
-        return "D"
-    return "I" if reference is None else "S"
-
-
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
     """Align two lists of words (or characters) with the minimum number of errors (Levenshtein 1966).
 
@@ -136,188 +145,19 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
 
 
 def alignments(references: Sequence[str], hypotheses: Sequence[str]) -> list[Alignment]:
-    """Align the words of each utterance.
+    """Align the words of each utterance. Words are separated by spaces; case and punctuation matter.
 
     Raises:
-        ValueError: If there are no utterances, the numbers of references and hypotheses differ, or a reference is
-            empty.
+        ValueError: If a reference has no words, so that its error rate is undefined.
     """
-    check(references, hypotheses)
+    if empty := [index for index, reference in enumerate(references) if not reference.split()]:
+        raise ValueError(f"references[{empty[0]}]={references[empty[0]]!r} has no words")
     return [align(true.split(), output.split()) for true, output in zip(references, hypotheses, strict=True)]
 
 
 @dataclass(frozen=True)
-class Score:
-    """Word errors of a set of utterances. Rates are proportions (0.08) of all words, not means over utterances.
-
-    Args:
-        wer: Word error rate, (substitutions + deletions + insertions) / words; may exceed 1.
-        wer_low: Lower end of its 95 % interval, by bootstrap over speakers if there are several, else over utterances.
-        wer_high: Upper end of the interval.
-        substitutions: Words replaced by others.
-        deletions: Reference words without a counterpart.
-        insertions: Hypothesis words without a counterpart.
-        words: Number of reference words.
-        utterances: Number of utterances.
-        utterance_accuracy: Proportion of the utterances without an error.
-        speakers: Number of speakers; `None` if they are unknown.
-    """
-
-    wer: float
-    wer_low: float
-    wer_high: float
-    substitutions: int
-    deletions: int
-    insertions: int
-    words: int
-    utterances: int
-    utterance_accuracy: float
-    speakers: int | None = None
-
-
-def score(
-    references: Sequence[str], hypotheses: Sequence[str], speakers: Sequence[Sequence[str]] | None = None
-) -> Score:
-    """Count the word errors of transcripts. Words are separated by spaces; case and punctuation matter.
-
-    Errors of one speaker are not independent, so the interval resamples speakers with all words that they speak, also
-    where an utterance has several speakers. It resamples utterances if the speakers are unknown or there is only one.
-
-    Args:
-        references: True transcripts.
-        hypotheses: Recognized transcripts.
-        speakers: For each utterance the speaker of each reference word; `None` if unknown.
-
-    Raises:
-        ValueError: If there are no utterances, the numbers of references and hypotheses differ, a reference is empty,
-            or there is not one speaker per reference word.
-    """
-    aligned = alignments(references, hypotheses)
-    if speakers is not None:
-        check_speakers(aligned, speakers)
-    errors = torch.tensor([alignment.errors for alignment in aligned], dtype=torch.float64)
-    lengths = torch.tensor([alignment.length for alignment in aligned], dtype=torch.float64)
-    names = None if speakers is None else [speaker for row in speakers for speaker in row]
-    if names is None or len(set(names)) == 1:
-        low, high = bootstrap_ratio_interval(errors, lengths, resamples=RESAMPLES)
-    else:
-        by_word = torch.tensor(
-            [count for alignment in aligned for count in errors_by_word(alignment)], dtype=torch.float64
-        )
-        low, high = bootstrap_ratio_interval(by_word, torch.ones_like(by_word), resamples=RESAMPLES, groups=names)
-    return Score(
-        wer=word_error_rate(list(hypotheses), list(references)).item(),
-        wer_low=low,
-        wer_high=high,
-        substitutions=sum(alignment.substitutions for alignment in aligned),
-        deletions=sum(alignment.deletions for alignment in aligned),
-        insertions=sum(alignment.insertions for alignment in aligned),
-        words=int(lengths.sum()),
-        utterances=len(aligned),
-        utterance_accuracy=(errors == 0).double().mean().item(),
-        speakers=None if names is None else len(set(names)),
-    )
-
-
-def errors_by_word(alignment: Alignment) -> list[int]:
-    """The errors at each reference word; an insertion counts at the word before it, or at the first."""
-    counts = [0] * alignment.length
-    word = -1
-    for reference, hypothesis in alignment.pairs:
-        word += reference is not None
-        counts[max(word, 0)] += reference != hypothesis
-    return counts
-
-
-def check_speakers(aligned: Sequence[Alignment], speakers: Sequence[Sequence[str]]) -> None:
-    """Raise `ValueError` unless there is one speaker per reference word."""
-    if [len(row) for row in speakers] != [alignment.length for alignment in aligned]:
-        raise ValueError("speakers must have one entry per word of each reference")
-
-
-def character_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -> float:
-    """Character errors (spaces included) per character of the references.
-
-    Raises:
-        ValueError: If there are no utterances, the numbers of references and hypotheses differ, or a reference is
-            empty.
-    """
-    check(references, hypotheses)
-    errors = sum(Levenshtein.distance(true, output) for true, output in zip(references, hypotheses, strict=True))
-    return (torch.tensor(errors).float() / torch.tensor(sum(map(len, references))).float()).item()
-
-
-def worst(references: Sequence[str], hypotheses: Sequence[str], names: Sequence[str], *, count: int = 10) -> list[str]:
-    """Report the `count` utterances with the most errors: lines with each one's name and alignment.
-
-    Alignments are wrapped at 100 columns; an empty line stands for the marks of a part without errors.
-
-    Raises:
-        ValueError: As `score`, or if the numbers of names and references differ.
-    """
-    if len(names) != len(references):
-        raise ValueError(f"{len(names)} names for {len(references)} references")
-    named = zip(names, alignments(references, hypotheses), strict=True)
-    wrong = [(name, alignment) for name, alignment in named if alignment.errors]
-    lines = []
-    for name, alignment in sorted(wrong, key=lambda pair: -pair[1].errors)[:count]:
-        lines.append(f"{name}: errors {alignment.errors}, words {alignment.length}")
-        lines += alignment.rows(WIDTH)
-    return lines
-
-
-def confusions(alignments: Iterable[Alignment]) -> list[tuple[str, str, int]]:
-    """Count the substitutions: (reference, hypothesis, count), sorted by count, then alphabetically."""
-    pairs = (pair for alignment in alignments for pair in alignment.pairs if mark(*pair) == "S")
-    return sorted(((*pair, number) for pair, number in Counter(pairs).items()), key=lambda row: (-row[2], row))
-
-
-def check(references: Sequence[str], hypotheses: Sequence[str]) -> None:
-    """Raise `ValueError` for transcripts whose error rate is undefined."""
-    if isinstance(references, str) or isinstance(hypotheses, str):
-        raise ValueError("references and hypotheses must be lists with one transcript per utterance, not strings")
-    if len(references) != len(hypotheses):
-        raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
-    if not len(references):
-        raise ValueError("no utterances to score")
-    empty = [index for index, reference in enumerate(references) if not reference.split()]
-    if empty:
-        raise ValueError(f"references[{empty[0]}]={references[empty[0]]!r} has no words")
-
-
-LETTERS = {"replace": "S", "delete": "D", "insert": "I"}  # of rapidfuzz's operations
-
-
-@dataclass(frozen=True)
-class ErrorCounts:
-    """Errors of words, or of characters.
-
-    Args:
-        substitutions: Replaced by others.
-        deletions: Of the reference, without a counterpart in the hypothesis.
-        insertions: Of the hypothesis, without a counterpart in the reference.
-        length: Number of words or characters of the reference.
-    """
-
-    substitutions: int
-    deletions: int
-    insertions: int
-    length: int
-
-    @property
-    def errors(self) -> int:
-        """All errors."""
-        return self.substitutions + self.deletions + self.insertions
-
-    @property
-    def rate(self) -> float:
-        """Errors per word or character of the reference, rounded to single precision, as torchmetrics does."""
-        return (torch.tensor(self.errors).float() / torch.tensor(self.length).float()).item()
-
-
-@dataclass(frozen=True)
-class Share:
-    """What one speaker says in one utterance.
+class SpeakerErrors:
+    """The errors in what one speaker says in one utterance.
 
     Args:
         utterance: Index of the utterance.
@@ -334,7 +174,7 @@ class Share:
 
 @dataclass(frozen=True)
 class GroupScore:
-    """Error rates of a group of shares.
+    """Error rates of a group of utterances, or of what some speakers say in them.
 
     Args:
         utterances: Number of utterances.
@@ -353,68 +193,43 @@ class GroupScore:
 
 
 def count_errors(
-    references: Sequence[str], hypotheses: Sequence[str], speakers: Sequence[Sequence[str]] | None = None
-) -> list[Share]:
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    speakers: Sequence[Sequence[str]] | None = None,
+    aligned: Sequence[Alignment] | None = None,
+) -> list[SpeakerErrors]:
     """Count the errors of each speaker of each utterance. Case, punctuation and the number of spaces matter.
 
     Args:
         references: True transcripts.
         hypotheses: Recognized transcripts.
         speakers: For each utterance the speaker of each reference word; `None` if unknown.
+        aligned: Their `alignments`; `None` aligns them.
 
     Raises:
-        ValueError: If there are no utterances, the numbers of references and hypotheses differ, a reference is empty,
-            or there is not one speaker per reference word.
+        ValueError: If a reference is empty, or there is not one speaker per reference word.
     """
-    aligned = alignments(references, hypotheses)
-    if speakers is not None:
-        check_speakers(aligned, speakers)
-    shares = []
+    aligned = alignments(references, hypotheses) if aligned is None else aligned
+    found = []
     for utterance, (reference, hypothesis, alignment) in enumerate(zip(references, hypotheses, aligned, strict=True)):
         names = [None] * alignment.length if speakers is None else speakers[utterance]
-        word_marks = marks_by_place((mark(*pair) for pair in alignment.pairs), alignment.length)
-        character_marks = character_marks_by_place(reference, hypothesis)
         words, characters = defaultdict(list), defaultdict(list)
-        for name, letters in zip(names, word_marks, strict=True):
-            words[name].append(letters)
-        for word, letters in zip(word_of_each_character(reference), character_marks, strict=True):
-            characters[names[word]].append(letters)
-        shares += [Share(utterance, name, count(words[name]), count(characters[name])) for name in words]
-    return shares
+        for name, marks in zip(names, alignment.marks_by_word, strict=True):
+            words[name].append(marks)
+        places = zip(word_of_each_character(reference), character_marks(reference, hypothesis), strict=True)
+        for word, marks in places:
+            characters[names[word]].append(marks)
+        found += [SpeakerErrors(utterance, name, count(words[name]), count(characters[name])) for name in words]
+    return found
 
 
-def marks_by_place(marks: Iterable[str], length: int) -> list[str]:
-    """The marks (S, D, I or a space) at each place of the reference; insertions are at the place before, or the first.
-
-    Args:
-        marks: In the order of the alignment.
-        length: Number of places.
-    """
-    places, place = [""] * length, -1
-    for letter in marks:
-        place += letter != "I"
-        places[max(place, 0)] += letter
-    return places
-
-
-def character_marks_by_place(reference: str, hypothesis: str) -> list[str]:
-    """The marks (S, D and I) at each character of the reference, as in `marks_by_place`; correct ones have none."""
+def character_marks(reference: str, hypothesis: str) -> list[str]:
+    """The marks (S, D and I) at each character of the reference, as in `marks_by_word`; correct ones have none."""
     places = [""] * len(reference)
     for operation in Levenshtein.editops(reference, hypothesis):
         place = operation.src_pos - (operation.tag == "insert")
         places[max(place, 0)] += LETTERS[operation.tag]
     return places
-
-
-def confused_characters(references: Sequence[str], hypotheses: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Count the substitutions of characters: (reference, hypothesis, count), sorted by count, then alphabetically."""
-    pairs = Counter(
-        (true[operation.src_pos], output[operation.dest_pos])
-        for true, output in zip(references, hypotheses, strict=True)
-        for operation in Levenshtein.editops(true, output)
-        if operation.tag == "replace"
-    )
-    return sorted(((*pair, number) for pair, number in pairs.items()), key=lambda row: (-row[2], row))
 
 
 def word_of_each_character(text: str) -> list[int]:
@@ -439,40 +254,79 @@ def total(counts: Iterable[ErrorCounts]) -> ErrorCounts:
     return ErrorCounts(*map(sum, zip(*rows, strict=True)))
 
 
-def group_score(shares: Sequence[Share], resamples: int = RESAMPLES) -> GroupScore:
-    """The error rates of some shares, with intervals.
+def score(
+    references: Sequence[str], hypotheses: Sequence[str], speakers: Sequence[Sequence[str]] | None = None
+) -> GroupScore:
+    """The error rates of transcripts, not means over utterances; arguments and errors as those of `count_errors`."""
+    return group_score(count_errors(references, hypotheses, speakers))
+
+
+def group_score(group: Sequence[SpeakerErrors], resamples: int = RESAMPLES) -> GroupScore:
+    """The error rates of a group, with intervals.
+
+    Errors of one speaker are not independent, so the interval resamples speakers with all that they say, also where an
+    utterance has several speakers. It resamples utterances if the speakers are unknown or there is only one.
 
     Args:
-        shares: At least one.
+        group: At least one of the results of `count_errors`.
         resamples: Number of resamples of the bootstrap.
     """
-    groups = [share.speaker for share in shares]
-    if len(set(groups)) == 1:
-        groups = [share.utterance for share in shares]
+    units = [one.speaker for one in group]
+    if len(set(units)) == 1:
+        units = [one.utterance for one in group]
 
     def interval(counts: Sequence[ErrorCounts]) -> tuple[float, float] | None:
-        if len(set(groups)) == 1:
+        if len(set(units)) == 1:
             return None
         errors = torch.tensor([one.errors for one in counts], dtype=torch.float64)
         lengths = torch.tensor([one.length for one in counts], dtype=torch.float64)
-        return bootstrap_ratio_interval(errors, lengths, resamples=resamples, groups=groups)
+        return bootstrap_ratio_interval(errors, lengths, resamples=resamples, groups=units)
 
-    words, characters = [share.words for share in shares], [share.characters for share in shares]
-    utterances = len({share.utterance for share in shares})
+    words, characters = [one.words for one in group], [one.characters for one in group]
+    utterances = len({one.utterance for one in group})
     return GroupScore(utterances, total(words), total(characters), interval(words), interval(characters))
 
 
 def group_scores(
-    shares: Iterable[Share], key: Callable[[Share], Any], resamples: int = RESAMPLES
+    errors: Iterable[SpeakerErrors], key: Callable[[SpeakerErrors], Any], resamples: int = RESAMPLES
 ) -> dict[Any, GroupScore]:
-    """The error rates of each group of shares: those with the same key, sorted by it.
-
-    Args:
-        shares: From `count_errors`.
-        key: The group of a share, such as its speaker.
-        resamples: Number of resamples of the bootstrap.
-    """
+    """`group_score` of each group: those with the same key, such as the speaker, sorted by it."""
     groups = defaultdict(list)
-    for share in shares:
-        groups[key(share)].append(share)
+    for one in errors:
+        groups[key(one)].append(one)
     return {name: group_score(groups[name], resamples) for name in sorted(groups)}
+
+
+def worst(aligned: Sequence[Alignment], names: Sequence[str], *, count: int = 10) -> list[str]:
+    """Report the `count` utterances with the most errors: lines with each one's name and alignment.
+
+    Alignments are wrapped at 100 columns; an empty line stands for the marks of a part without errors.
+    """
+    wrong = [pair for pair in zip(names, aligned, strict=True) if pair[1].errors]
+    lines = []
+    for name, alignment in sorted(wrong, key=lambda pair: -pair[1].errors)[:count]:
+        lines.append(f"{name}: errors {alignment.errors}, words {alignment.length}")
+        lines += alignment.rows(WIDTH)
+    return lines
+
+
+def confusions(aligned: Iterable[Alignment]) -> list[tuple[str, str, int]]:
+    """Count the substitutions of words: (reference, hypothesis, count), sorted by count, then alphabetically."""
+    return sorted_counts(
+        pair for one in aligned for pair, mark in zip(one.pairs, one.marks, strict=True) if mark == "S"
+    )
+
+
+def confused_characters(references: Sequence[str], hypotheses: Sequence[str]) -> list[tuple[str, str, int]]:
+    """`confusions` of characters."""
+    return sorted_counts(
+        (true[operation.src_pos], output[operation.dest_pos])
+        for true, output in zip(references, hypotheses, strict=True)
+        for operation in Levenshtein.editops(true, output)
+        if operation.tag == "replace"
+    )
+
+
+def sorted_counts(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str, int]]:
+    """Each pair with how often it is there, sorted by count, then alphabetically."""
+    return sorted(((*pair, number) for pair, number in Counter(pairs).items()), key=lambda row: (-row[2], row))

@@ -45,12 +45,7 @@ def frame_labels(
 
     Shape:
         (…, W, 2), (…, W) -> (…, F)
-
-    Raises:
-        ValueError: If the shapes of spans and labels do not match.
     """
-    if spans_s.shape != (*labels.shape, 2):
-        raise ValueError(f"spans of shape {tuple(spans_s.shape)} do not match labels of shape {tuple(labels.shape)}")
     centers_s = first_s + (torch.arange(frames, device=labels.device) + 0.5) * frame_s
     starts_s, ends_s = spans_s.unsqueeze(-3).unbind(-1)
     inside = (starts_s <= centers_s[:, None]) & (centers_s[:, None] < ends_s) & (labels >= 0).unsqueeze(-2)
@@ -81,20 +76,14 @@ def words_of(
         first_s: Start of frame 0, in seconds.
         frame_s: Length of a frame, in seconds.
         shortest_s: Minimum length of a word, in seconds; 0 keeps all runs.
-        probabilities: The probability of each frame's label; needed for `least_probability` only.
+        probabilities: The probability of each frame's label; `None` is 1.
         least_probability: Runs whose mean probability is lower are dropped, since they are guesses.
 
     Shape:
         (F,) -> at most F words
-
-    Raises:
-        ValueError: If there is a `least_probability` without `probabilities`.
     """
     runs, counts = torch.unique_consecutive(labels, return_counts=True)
-    if probabilities is None:
-        if least_probability:
-            raise ValueError(f"least_probability={least_probability} needs the probabilities of the frames")
-        probabilities = torch.ones(len(labels))
+    probabilities = torch.ones(len(labels)) if probabilities is None else probabilities
     means = [part.double().mean().item() for part in probabilities.split(counts.tolist())]
     ends = counts.cumsum(0).tolist()
     words = []
@@ -128,13 +117,6 @@ def matched(
     return found
 
 
-def count_matches(
-    reference: Sequence[TimedWord], words: Sequence[TimedWord], tolerance_s: float = 0.05, *, onset_only: bool = False
-) -> int:
-    """The number of words of the reference that match a recognized word; arguments as in `matched`."""
-    return sum(matched(reference, words, tolerance_s, onset_only=onset_only))
-
-
 def time_of(word: TimedWord) -> tuple[float, float]:
     """The sort key of words in order of time."""
     return word.start_s, word.end_s
@@ -153,20 +135,15 @@ def word_f1(
 ) -> dict[str, float]:
     """Precision, recall and F1 of words with times, over all utterances together.
 
-    A match requires the label, the start and the end (`count_matches`). `precision` is matches per recognized word,
+    A match requires the label, the start and the end (`matched`). `precision` is matches per recognized word,
     `recall` matches per reference word, `f1` their harmonic mean; `onset_precision`, `onset_recall` and `onset_f1`
     require the label and the start only. If a denominator is zero, the value is 1 if both sides have no words, else 0.
-
-    Raises:
-        ValueError: If the numbers of references and hypotheses differ.
     """
-    if len(references) != len(hypotheses):
-        raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
     true, output = sum(map(len, references)), sum(map(len, hypotheses))
     scores = {}
     for name, onset_only in (("", False), ("onset_", True)):
         pairs = zip(references, hypotheses, strict=True)
-        matches = sum(count_matches(*pair, tolerance_s, onset_only=onset_only) for pair in pairs)
+        matches = sum(sum(matched(*pair, tolerance_s, onset_only=onset_only)) for pair in pairs)
         undefined = float(true == output == 0)
         scores[name + "precision"] = matches / output if output else undefined
         scores[name + "recall"] = matches / true if true else undefined

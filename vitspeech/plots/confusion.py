@@ -8,7 +8,6 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from vitspeech.metrics.confusion import most_confused
 from vitspeech.plots.style import BLUE, COUNTS, HIGHLIGHT_GRAY, plain
 
 LARGEST_CELL, SMALLEST_CELL, SMALLEST_MATRIX, LARGEST_MATRIX = 0.55, 0.17, 3.3, 11.0  # inches
@@ -96,3 +95,14 @@ def draw_pairs(axes: Axes, counts: Tensor, names: Sequence[str], inches: float) 
         axes.text(0.36, 1 - (place + 0.5) * LINE / inches, f"{names[row]} → {names[column]}", va="center", fontsize=9)
     if not pairs:
         axes.text(0, 1 - 0.5 * LINE / inches, "none", va="center", fontsize=9)
+
+
+def most_confused(counts: Tensor) -> list[tuple[int, int, int]]:
+    """The pairs of different classes that were confused, the most frequent first.
+
+    Shape:
+        (C, C), the number of items by true class (rows) and predicted class (columns)
+        -> true class, predicted class and number of items of each pair
+    """
+    pairs = [(row, column, int(counts[row, column])) for row, column in counts.nonzero().tolist() if row != column]
+    return sorted(pairs, key=lambda pair: -pair[2])
