@@ -249,7 +249,7 @@ def test_options_that_do_not_go_together_are_refused_with_status_two(command, tm
         ("labeler", "a.wav", "use `vitspeech stream`"),
         ("transcriber", "--symbols 3", "SpeechTranscriber does not take symbols"),
         ("symbols", "--symbols 3x", "'x' of '3x' is not a symbol of the model; its symbols are 0, 1, 2, 3, 4"),
-        ("symbols", "a.wav", "Seq2Seq takes symbols, not recordings; use `vitspeech transcribe --symbols`"),
+        ("symbols", "a.wav", "use `vitspeech transcribe --symbols`"),
     ],
 )
 def test_what_a_model_or_a_file_cannot_be_is_one_line(request, command, run, arguments, message):

@@ -106,8 +106,6 @@ def test_transcripts_are_those_of_greedy_search(bare, exported, name, tmp_path):
     references = [" ".join(utterance.words) for utterance in utterances.utterances]
     rate, in_torch = (score(references, said).words.rate for said in (texts, greedy))
     differing = sum(text != other for text, other in zip(texts, greedy, strict=True))
-    print(
-        f"{name}: {rate:.6f}, in torch {in_torch:.6f}; card {metrics['word_error_rate']:.6f}"
-    )
+    print(f"{name}: {rate:.6f}, in torch {in_torch:.6f}; card {metrics['word_error_rate']:.6f}")
     assert len(texts) == metrics["utterances"] and differing == 0
     assert abs(rate - metrics["word_error_rate"]) < 0.01
