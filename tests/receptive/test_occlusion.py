@@ -214,15 +214,6 @@ def test_without_labels_it_is_agreement_with_the_answers_to_whole_inputs():
     assert 0 < found.accuracy["blur"][1] < 1
 
 
-def test_the_curve_has_its_intervals():
-    inputs, labels = random_pictures()
-    found = visible_accuracy(network(7, 8), inputs, labels, [2.5])
-    assert found.count == COUNT and found.whole_interval == wilson_interval(found.whole, COUNT)
-    for name, curve in found.accuracy.items():
-        assert found.interval[name] == [wilson_interval(share, COUNT) for share in curve]
-        assert curve[-1] == found.whole
-
-
 def answers(curve):
     """Which of 100 inputs are answered right at each radius, for these accuracies."""
     return torch.arange(100) < torch.tensor([[round(100 * accuracy)] for accuracy in curve])

@@ -218,16 +218,6 @@ def test_the_numbers_of_a_uniform_field_are_beside_each_number(which, number, re
     assert rows and all(float(row["uniform"]) > 0 for row in rows)
 
 
-def test_the_window_that_keeps_the_accuracy_has_an_interval(pictures):
-    results, folder = pictures
-    stored = json.loads((folder / "metrics.json").read_text())["models"][0]["visible"]["keeps_90_px"]
-    with (folder / "metrics.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["number"] == "keeps_90"]
-    for row, (name, kept) in zip(rows, results[0].visible.keeps().items(), strict=True):
-        assert stored[name] == [float(row[end]) for end in ("value", "low", "high")] == list(kept)
-        assert kept.low <= kept.value <= kept.high
-
-
 def test_agreement_of_a_model_without_matching_labels_is_not_reported_as_accuracy(pictures):
     vit = pictures[0][0]
     foreign = replace(

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from vitspeech.errors import InputError
 from vitspeech.receptive.fields.effective import effective_fields
 from vitspeech.receptive.fields.layer_numbers import LayerNumbers, layer_numbers
-from vitspeech.receptive.fields.layers import Layer, default_layers, infer_layer
+from vitspeech.receptive.fields.layers import Layer, default_layers, find_module, infer_layer
 from vitspeech.receptive.heads.measures import HeadMeasures, class_tokens_of, head_measures
 from vitspeech.receptive.heads.relevance import at_head, rollout, token_relevance
 from vitspeech.receptive.heads.weights import attention_weights
@@ -135,13 +135,8 @@ class Result:
 def compare(subjects: Sequence[Subject], sample: Sample, plan: Plan, *, progress: bool = False) -> list[Result]:
     """Measure all models on the same inputs.
 
-    A measurement that a model does not support is named in `Result.missing`; all others are made.
-
-    Args:
-        subjects: The models; their names differ.
-        sample: From `sample_for`.
-        plan: The amount of measurement.
-        progress: Show a progress bar.
+    A measurement that a model does not support is named in `Result.missing`; all others are made. The names of the
+    models differ; the sample is from `sample_for`.
     """
     names = [subject.name for subject in subjects]
     duplicates = sorted({name for name in names if names.count(name) > 1})
@@ -214,8 +209,8 @@ def measure_state(
     """The fields of one model in one state; `cumulative_only` as in `effective_fields`."""
     inputs = subject.inputs(raw, size)
     network, zero_init = build_network(subject, inputs, size, trained=trained)
-    if subject.takes_audio and not hasattr(getattr(network, "tokens", None), "log_mel"):
-        raise InputError(f"{subject.name}: {type(network).__name__} has no log-mel front end as `tokens`")
+    if subject.takes_audio:
+        find_module(network, subject.source.name)  # a network of one's own may have no such front end
     if names is None:
         layers = default_layers(network, inputs)
     else:
@@ -275,15 +270,7 @@ def logits_from_frames(network: nn.Module, frames: Tensor) -> Tensor:
 def make_examples(
     subject: Subject, network: nn.Module, inputs: Tensor, layer: Layer, *, attention: bool
 ) -> list[Example]:
-    """Make maps of all kinds that the model supports.
-
-    Args:
-        subject: The model, for the names of its labels.
-        network: Its network.
-        inputs: The network's input.
-        layer: The last layer measured.
-        attention: Whether its attention weights can be recomputed.
-    """
+    """Make maps of all kinds that the model supports: of the last layer, and of attention if it can be recomputed."""
     labels = None
     if subject.predicts_label and subject.labels is not None:
         with torch.no_grad():

@@ -67,8 +67,6 @@ def sample_for(subjects: Sequence[Subject], root: str | None, count: int) -> Sam
     if released:
         data = card_dataset(released[0].model, root)
         data = getattr(data, "source", data)  # the single words of which utterances are composed
-        if not isinstance(data, DataModule):
-            raise InputError(f"{released[0].name}: its data ({type(data).__name__}) have no images or audio")
         if isinstance(data, UtteranceData):
             return utterance_sample(data, round(released[0].size * data.sample_rate_hz), count)
         return validation_sample(data, count)

@@ -18,7 +18,7 @@ from vitspeech.models import SpeechClassifier
 from vitspeech.receptive.fields import effective
 from vitspeech.receptive.fields.effective import central_units, effective_fields, symmetric
 from vitspeech.receptive.fields.field import extent
-from vitspeech.receptive.fields.layers import INPUT, Layer
+from vitspeech.receptive.fields.layers import Layer
 
 MEL = Layer("tokens.log_mel", "mel")
 
@@ -239,31 +239,6 @@ def test_pictures_laid_out_differently_have_the_same_fields(layout, class_tokens
             assert mine.theoretical == its.theoretical and mine.probe_units == its.probe_units
 
 
-def test_moments_laid_out_differently_have_the_same_fields():
-    torch.manual_seed(0)
-    turn, turn_back = Applied(lambda x: x.transpose(1, 2)), Applied(lambda x: x.transpose(1, 2))
-    network = stack(turn, nn.Conv1d(5, 3, 5, 2), nn.GELU(), nn.Conv1d(3, 1, 3), turn_back)
-    inputs, source = pictures(3, 31, 5), Layer(INPUT, "mel")
-    found = {
-        layout: effective_fields(network, inputs, [Layer("1", "NCT"), layer], source=source)[1]
-        for layout, layer in {
-            "NCT": Layer("3", "NCT"),
-            "frames": Layer("4", "frames"),
-            "mel": Layer("4", "mel"),  # with a single bin the two are the same
-        }.items()
-    }
-    for layout in ("frames", "mel"):
-        for kind in ("cumulative", "block"):
-            mine, its = getattr(found["NCT"], kind), getattr(found[layout], kind)
-            assert_close(mine.energy, its.energy)
-            assert torch.equal(mine.rows, its.rows) and mine.theoretical == its.theoretical
-    cumulative, block = found["NCT"].cumulative, found["NCT"].block
-    assert cumulative.energy.shape == (3, 61, 5) and cumulative.columns.tolist() == [0, 1, 2, 3, 4]
-    assert block.energy.shape == (3, 2 * 14 - 1, 1) and block.columns.tolist() == [0]
-    assert (cumulative.theoretical[0].low, cumulative.theoretical[0].high) == (-4, 4)
-    assert (block.theoretical[0].low, block.theoretical[0].high) == (-1, 1) and found["NCT"].block_stride == 2
-
-
 def test_inputs_in_several_batches_have_the_fields_of_one(monkeypatch):
     torch.manual_seed(0)
     network = stack(nn.Conv2d(2, 3, 3), nn.GELU(), nn.Conv2d(3, 1, 3))  # of one channel signs do not matter
@@ -274,13 +249,6 @@ def test_inputs_in_several_batches_have_the_fields_of_one(monkeypatch):
     assert_close(parts.energy, whole.energy)
     assert parts.theoretical == whole.theoretical
     assert parts.outside == pytest.approx(0, abs=1e-6)
-
-
-def test_probes_depend_only_on_the_seed():
-    torch.manual_seed(0)
-    network, inputs = stack(nn.Conv2d(2, 7, 3)), pictures(3, 2, 11, 11)
-    fields = [effective_fields(network, inputs, [Layer("0")], seed=seed)[0].cumulative.energy for seed in (0, 0, 1)]
-    assert torch.equal(fields[0], fields[1]) and not torch.allclose(fields[0], fields[2])
 
 
 # Paths, cut and whole, from the input and from the layer before.
@@ -390,20 +358,6 @@ def test_a_causal_encoder_has_only_the_look_ahead_of_its_stem():
     assert not unlimited.energy[:, unlimited.rows > 3].any()
 
 
-def test_full_attention_has_an_unlimited_field():
-    layers = [Layer("encoder.blocks.0", "frames")]
-    field = effective_fields(recognizer(None, None), 0.1 * pictures(2, 9000), layers, source=MEL, probe_units=1)[
-        0
-    ].cumulative
-    assert (field.theoretical[0].low, field.theoretical[0].high) == (-inf, inf)
-    ((row, _),) = field.probe_units
-    lit = field.energy.sum((0, 2)) > 0
-    frames = 1 + (9000 - 400) // 160
-    center = 2 * row + 3
-    tokens = 1 + (frames - 7) // 2
-    assert field.rows[lit].tolist() == list(range(-center, 2 * (tokens - 1) + 7 - center))
-
-
 # What the theoretical field does not hold is noticed.
 
 
@@ -445,18 +399,6 @@ def test_what_cannot_be_measured_is_named(arguments, message):
     arguments = {"inputs": pictures(3, 2, 9, 9), "layers": [Layer("0")]} | arguments
     with pytest.raises(ValueError, match=message):
         effective_fields(network, **arguments)
-
-
-def test_stacks_without_padding_are_centered():
-    depth = 8
-    center = torch.zeros(1, 1, 3, 3)
-    center[0, 0, 1, 1] = 1
-    network = nn.Sequential(*(nn.Conv2d(1, 1, 3, bias=False) for _ in range(depth))).eval()
-    for convolution in network:
-        convolution.weight.data = center
-    field = effective_fields(network, torch.ones(2, 1, 32, 32), [Layer(str(depth - 1))])[0]
-    assert field.stride == 1 and field.cumulative.theoretical[0].size == 2 * depth + 1
-    assert field.cumulative.energy[:, 31, 31].sum() == field.cumulative.energy.sum()
 
 
 # Which units are measured.

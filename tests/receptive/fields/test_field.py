@@ -95,25 +95,6 @@ def test_two_places():
     )
 
 
-def test_a_ring_around_a_center():
-    ring = {place: 0.2 for place in [(0, 2), (2, 0), (0, -2), (-2, 0)]} | {(0, 0): 0.2}
-    approximately(
-        extent(around(ring)),
-        side_20=1,
-        side_50=3 + 2 * 0.3 / 0.8,
-        radius_50=sqrt(2) + (2 - sqrt(2)) * 0.3 / 0.8,
-        radius_90=sqrt(2) + (2 - sqrt(2)) * 0.7 / 0.8,
-        width=4 * sqrt(0.4 * 4),
-        anisotropy=1,
-        effective_pixels=5,
-        own_share=0.2,
-        of_theoretical=4 * sqrt(1.6) / 6,  # the field was measured in a picture of six rows
-    )
-    without = {place: 1.0 for place in ring if place != (0, 0)}
-    approximately(extent(around(without)), side_50=4, own_share=0, effective_pixels=4)
-    approximately(extent(around(without)), radius_50=sqrt(2) + (2 - sqrt(2)) / 2)
-
-
 @pytest.mark.parametrize("side", [1, 2, 3, 4, 5, 8])
 def test_an_even_square(side):
     inner = max(side - 2, 0)

@@ -55,15 +55,6 @@ def test_a_picture_is_measured_in_pixels():
     assert second.block["own_share"].value > 0.5 > second.block_cut["own_share"].value
 
 
-def test_the_field_of_an_identity_block_is_one_cell():
-    network = nn.Sequential(nn.Conv2d(3, 7, 4, 4), nn.Identity(), nn.ReLU()).eval()
-    layers = [Layer("0"), Layer("1"), Layer("2")]
-    for layer in layer_numbers(network, noise(3, 3, 24, 24), layers, PIXELS)[1:]:
-        block = {name: number.value for name, number in layer.block.items()}
-        assert block["radius_90"] == block["width"] == 0 and block["effective_pixels"] == 16
-        assert 0 < block["side_99"] <= 4 and block["own_share"] == block["anisotropy"] == 1
-
-
 def test_a_clip_is_measured_in_milliseconds():
     network = recognizer([3, 2], [1, 0], hop_ms=8.0)
     clips = 0.1 * noise(3, 12000)
@@ -119,18 +110,6 @@ def test_a_released_classifiers_layers_see_what_their_kernels_let_them(name, str
         assert layer.fields.cumulative.known and layer.block is layer.block_cut is layer.cumulative_cut is None
         assert 0 < layer.cumulative["width"].value <= layer.uniform["cumulative"]["width"]
         assert layer.cumulative["of_theoretical"].value < 1.2
-
-
-class Flip(nn.Module):
-    """Mixes places in a way of which the graph does not tell."""
-
-    def forward(self, x):
-        return x + x.flip(2)
-
-
-def test_an_unknown_reach_is_not_given():
-    (layer,) = layer_numbers(nn.Sequential(Flip()), noise(2, 1, 12, 12), [Layer("0")], PIXELS)
-    assert layer.theoretical is None and "of_theoretical" not in layer.cumulative
 
 
 CLIPS = 0.1 * torch.randn(4, 32000, generator=torch.Generator().manual_seed(0))

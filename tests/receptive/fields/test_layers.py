@@ -77,17 +77,6 @@ def test_moments_are_rows_and_mel_bins_columns(layout, shape, axes):
         assert torch.equal(grid[..., 0].transpose(1, 2), moments_first)
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (("a", "NCWH"), "layout='NCWH' is unknown; known: NCHW, NHWC, tokens, frames, NCT, mel"),
-    ],
-)
-def test_a_layer_that_can_be_none_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Layer(*arguments)
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_output_of_other_dimensions_is_refused_by_name(layout):
     with pytest.raises(ValueError, match=rf"layer 'stem' gives \(2, 3\), which is not laid out as {layout}"):

@@ -142,15 +142,6 @@ def test_paths_that_meet_have_the_union_of_their_fields():
         assert support(output, source, (9, 11)) == [(8, 12), (10, 12)]
 
 
-def test_a_residual_sees_at_least_its_own_place():
-    source = torch.rand(1, 1, 13, 13, requires_grad=True)
-    branch = nn.Sequential(nn.Conv2d(1, 1, 3, padding=1), nn.ReLU(), nn.Conv2d(1, 1, 5, padding=2))
-    spans = GraphReader().field(source + branch(source), source, (4, 7))
-    assert spans == (Span(1, 7, 4), Span(4, 10, 7))
-    spans = GraphReader().field(source + branch(source) * 2 + source.exp(), source, (4, 7))
-    assert spans == (Span(1, 7, 4), Span(4, 10, 7))
-
-
 @pytest.mark.parametrize(
     "mix",
     [
@@ -284,10 +275,3 @@ def test_reading_leaves_no_hooks():
     with pytest.raises(RuntimeError), read_graph(network):
         network(torch.zeros(1, 31, 5))
     assert len(network.first._forward_hooks) == len(network.second._forward_hooks) == 0
-
-
-def test_spans_have_their_sizes():
-    assert Span(-2, 3, 0.5).size == 6 and Span(-inf, 3, 0).size == inf
-    assert Span(4, 6, 5).through_kernel(3, 2, 1, 2) == Span(7, 15, 11)
-    assert Span(4, 6, 5).through_window(2, None) == Span(2, inf, 5)
-    assert Span(4, 6, 5).union(Span(1, 5, 3)) == Span(1, 6, 5)

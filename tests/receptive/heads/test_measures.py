@@ -108,10 +108,6 @@ def test_relative_distance_of_uniform_attention_is_one_also_within_a_window():
     assert mean_distance(truncated, places).item() == pytest.approx(expected)
 
 
-def test_query_that_attends_only_to_itself_has_no_relative_distance():
-    assert relative_distance(torch.eye(7)[None, None], moments(7), torch.eye(7, dtype=torch.bool)).isnan().all()
-
-
 @pytest.mark.parametrize("allowed", [None, window_mask(23, 23, 5, 2), window_mask(23, 23, None, 0)])
 def test_entropy_of_uniform_attention_is_one_and_of_a_single_key_zero(allowed):
     uniform = shared(everything(23) if allowed is None else allowed)
@@ -162,13 +158,6 @@ def test_convolution_as_attention_is_like_a_convolution_and_attention_by_content
         layer(torch.randn(2, 2, 5, 7, dtype=torch.float64))
     assert_close(likeness(weights[""], grid(5, 7)), torch.ones(9, dtype=torch.float64), rtol=0, atol=1e-9)
     assert (likeness(attention(2, 3, 35, 35), grid(5, 7)) < 0.3).all()
-
-
-def test_soft_kernel_over_a_line_is_a_convolution_until_rows_are_divided_at_the_borders():
-    shift = torch.arange(23) - torch.arange(23)[:, None]
-    kernel = torch.exp(-0.5 * (shift - 2.0).square())[None, None]
-    assert likeness(kernel, moments(23)).item() == pytest.approx(1)
-    assert 0.5 < likeness(kernel / kernel.sum(-1, keepdim=True), moments(23)).item() < 0.999
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -238,19 +227,6 @@ def test_head_measures_are_those_of_every_layer_and_head_over_all_images(pooling
         assert_close(found.relative_distance[number], relative_distance(layer, places, seen).mean(0))
         assert_close(found.entropy[number], entropy(layer, seen).mean(0))
         assert_close(found.convolution_likeness[number], likeness(layer, places, seen))
-
-
-def test_rows_of_relu_attention_are_divided_by_their_sum_before_the_likeness():
-    network, places = vit(normalizer="relu", pooling="mean"), grid(3, 3, 4)
-    images = torch.randn(5, 3, 12, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    found = head_measures(network, images, places, batch=2)
-    with attention_weights(network) as weights:
-        network(images)
-    for number, layer in enumerate(weights.values()):
-        sums = layer.detach().sum(-1, keepdim=True)
-        normalized = layer.detach() / sums.where(sums > 0, 1)
-        assert_close(found.convolution_likeness[number], likeness(normalized, places))
-        assert (found.convolution_likeness[number] - likeness(layer.detach(), places)).abs().min() > 0.01
 
 
 def test_truncated_speech_is_measured_by_its_window():

@@ -21,6 +21,7 @@ Shapes: B inputs, R rows, W columns of the source; I, J rows and columns of a re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import floor, inf
 
 import torch
@@ -96,8 +97,7 @@ def effective_fields(
         raise InputError(f"{len(inputs)} input: an estimate with an interval needs at least 2")
     generator = torch.Generator().manual_seed(seed)
     chain = [source, *layers]
-    batches: list[list[list[Field | None]]] = [[] for _ in layers]
-    strides, grids = [1.0], []
+    batches: list[list[LayerFields]] = []
     for batch in inputs.split(BATCH):
         # The reader's hooks run first: they must get a module's own output, not the copy made by `record_outputs`.
         with (
@@ -110,26 +110,36 @@ def effective_fields(
                 outputs[INPUT] = batch
             with torch.enable_grad():
                 network(batch)
-        for number, layer in enumerate(layers):
-            probe = Probe(reader, outputs, layer, [], probes, generator)
-            probe.probe_units = probe.central_units(source, probe_units)
-            if len(grids) <= number:
-                strides.append(probe.stride(source))
-                grids.append(tuple(layer.grid(outputs[layer.name]).shape[2:]))
-            fields: list[Field | None] = [probe.field(source, False), None, None, None]
+        measured: list[LayerFields] = []
+        for number, (before, layer) in enumerate(pairwise(chain)):
+            probe = Probe(reader, outputs, layer, probes, generator)
+            units = probe.central_units(source, probe_units)
+            cumulative, cut, block, block_cut = probe.field(source, units), None, None, None
             if not cumulative_only:
                 if not last_cut_only or number in (0, len(layers) - 1):
-                    fields[1] = probe.field(source, True)
-                fields[2:] = fields[:2] if number == 0 else [probe.field(chain[number], cut) for cut in (False, True)]
-            batches[number].append(fields)
-    result = []
-    for number, layer in enumerate(layers):
-        cumulative, cumulative_cut, block, block_cut = map(merge_batches, zip(*batches[number], strict=True))
-        stride, block_stride = strides[number + 1], strides[number]
-        result.append(
-            LayerFields(layer, grids[number], stride, cumulative, cumulative_cut, block, block_cut, block_stride)
-        )
-    return result
+                    cut = probe.field(source, units, cut=True)
+                block, block_cut = cumulative, cut
+                if number:
+                    block, block_cut = probe.field(before, units), probe.field(before, units, cut=True)
+            block_stride = measured[-1].stride if number else 1.0
+            fields = (cumulative, cut, block, block_cut)
+            measured.append(LayerFields(layer, probe.shape(layer), probe.stride(source), *fields, block_stride))
+        batches.append(measured)
+    return [merge_batches(parts) for parts in zip(*batches, strict=True)]
+
+
+def merge_batches(parts: Sequence[LayerFields]) -> LayerFields:
+    """The fields of one layer in several batches joined into one."""
+
+    def merged(fields: Sequence[Field | None]) -> Field | None:
+        if None in fields:
+            return None
+        energy = torch.cat([field.energy for field in fields])
+        outside = sum(field.outside * float(field.energy.sum()) for field in fields) / max(float(energy.sum()), 1e-300)
+        return replace(fields[0], energy=energy, outside=outside)
+
+    names = ("cumulative", "cumulative_cut", "block", "block_cut")
+    return replace(parts[0], **{name: merged([getattr(part, name) for part in parts]) for name in names})
 
 
 @contextmanager
@@ -157,26 +167,25 @@ class Probe:
     reader: GraphReader
     outputs: dict[str, Tensor]
     layer: Layer
-    probe_units: list[tuple[int, int]]
     probes: int
     generator: torch.Generator
 
-    def field(self, origin: Layer, cut: bool) -> Field | None:
+    def field(self, origin: Layer, units: list[tuple[int, int]], *, cut: bool = False) -> Field | None:
         """The field in `origin`; with `cut` without residual shortcuts, `None` if there are none."""
         output, source = self.outputs[self.layer.name], self.outputs[origin.name]
         shortcuts = residual_shortcuts(output, source, self.reader.edges) if cut else []
         if cut and not shortcuts:
             return None
         grid = self.layer.grid(output)
-        found = [self.read(origin, unit) for unit in self.probe_units]
-        spans = [one or self.everything(origin, unit) for one, unit in zip(found, self.probe_units, strict=True)]
-        shape = origin.grid(source).shape[2:]
+        found = [self.read(origin, unit) for unit in units]
+        spans = [one or self.everything(origin, unit) for one, unit in zip(found, units, strict=True)]
+        shape = self.shape(origin)
         recentered = [True, not (origin.in_time and shape[1] > 1)]
         sides = [2 * size - 1 if moves else size for size, moves in zip(shape, recentered, strict=True)]
         canvas, seen = torch.zeros(len(grid), *sides), torch.zeros(*sides)
         base, total, outside = tuple(span.center for span in spans[0]), 0.0, 0.0
         with cut_shortcuts(shortcuts):
-            for unit, field in zip(self.probe_units, spans, strict=True):
+            for unit, field in zip(units, spans, strict=True):
                 place = (slice(None), *map(shifted, field, base, shape, recentered))
                 seen[place[1:]] += self.probes
                 for _ in range(self.probes):
@@ -197,25 +206,24 @@ class Probe:
             for side, size, center, moves in zip(sides, shape, base, recentered, strict=True)
         )
         relative = tuple(Span(span.low - span.center, span.high - span.center, 0) for span in spans[0])
-        coverage = seen / (len(self.probe_units) * self.probes)
+        coverage = seen / (len(units) * self.probes)
         outside = outside / max(total, 1e-300)
-        field = Field(canvas, coverage, rows, columns, relative, self.probe_units, base, outside, unread=None in found)
+        field = Field(canvas, coverage, rows, columns, relative, units, base, outside, unread=None in found)
         return replace(field, energy=canvas / seen.clamp(min=1) * field.counted)
 
-    def shapes(self, origin: Layer) -> tuple[torch.Size, torch.Size]:
-        """Rows and columns of this layer and of `origin`."""
-        layers = (self.layer, origin)
-        return tuple(layer.grid(self.outputs[layer.name]).shape[2:] for layer in layers)
+    def shape(self, layer: Layer) -> tuple[int, int]:
+        """Rows and columns of a layer."""
+        return tuple(layer.grid(self.outputs[layer.name]).shape[2:])
 
     def everything(self, origin: Layer, unit: tuple[int, int]) -> Spans:
         """All of `origin`, around the place of the unit."""
-        here, there = self.shapes(origin)
-        return tuple(Span(-inf, inf, (unit[axis] + 0.5) * there[axis] / here[axis] - 0.5) for axis in (0, 1))
+        sizes = zip(unit, self.shape(self.layer), self.shape(origin), strict=True)
+        return tuple(Span(-inf, inf, (number + 0.5) * there / here - 0.5) for number, here, there in sizes)
 
     def read(self, origin: Layer, unit: tuple[int, int]) -> Spans | None:
         """The unit's theoretical field in `origin`; `None` where the graph can't be read."""
         output, source = self.outputs[self.layer.name], self.outputs[origin.name]
-        here, there = self.shapes(origin)
+        here, there = self.shape(self.layer), self.shape(origin)
         spans = self.reader.field(output, source, unit)
         if spans is None:
             return None
@@ -235,14 +243,13 @@ class Probe:
 
     def central_units(self, origin: Layer, count: int) -> list[tuple[int, int]]:
         """At most `count` units whose centers lie in the middle half of `origin`."""
-        shape = self.layer.grid(self.outputs[self.layer.name]).shape[2:]
+        shape = self.shape(self.layer)
         first, second = (self.spans(origin, (number, number)) for number in (0, 1))
         centers = [
             [low.center + number * (high.center - low.center) for number in range(size)]
             for low, high, size in zip(first, second, shape, strict=True)
         ]
-        sizes = origin.grid(self.outputs[origin.name]).shape[2:]
-        return central_units(centers, sizes, count, in_time=shape[1] == 1)
+        return central_units(centers, self.shape(origin), count, in_time=shape[1] == 1)
 
     def stride(self, origin: Layer) -> float:
         """Positions of `origin` between neighboring units, along the rows."""
@@ -256,13 +263,8 @@ def central_units(
 
     They include the outermost units of the middle half, so that the offsets that they see reach far to every side. If
     the middle half has an even number of rows or columns of units, an even number of them is taken, so there may be
-    fewer units than asked for. A single unit is the one nearest to the middle.
-
-    Args:
-        centers: Of the rows and of the columns of units, in positions of the source.
-        sizes: Rows and columns of the source.
-        count: Highest number of units.
-        in_time: Whether the layer has one column and rows are times.
+    fewer units than `count`. A single unit is the one nearest to the middle. `centers` are those of the rows and of the
+    columns of units, in positions of the source, `sizes` its rows and columns. A layer in time has one column.
     """
     counts = (count, 1) if in_time else (max(floor(count**0.5), 1),) * 2
     rows, columns = map(symmetric, centers, sizes, counts)
@@ -270,13 +272,7 @@ def central_units(
 
 
 def symmetric(centers: Sequence[float], size: int, count: int) -> list[int]:
-    """At most `count` positions along one axis, symmetric within those in the middle half; at least one.
-
-    Args:
-        centers: Increasing, in positions of the source.
-        size: Length of the source.
-        count: Highest number of positions.
-    """
+    """At most `count` positions along one axis, symmetric within those in the middle half; at least one."""
     middle = (size - 1) / 2
     inside = [place for place, center in enumerate(centers) if abs(center - middle) <= size / 4 + 1e-6]
     if count == 1 or len(inside) < 2:
@@ -290,13 +286,9 @@ def symmetric(centers: Sequence[float], size: int, count: int) -> list[int]:
 
 
 def shifted(span: Span, base: float, size: int, recentered: bool) -> slice:
-    """Where the source lies on the re-centered axis, for a unit with this span.
+    """Where a source of that size lies on the axis, if it is re-centered, for a unit with this theoretical field.
 
-    Args:
-        span: The unit's theoretical field.
-        base: Center of the first unit; the others are whole positions away, up to rounding.
-        size: Length of the source.
-        recentered: Whether the axis is re-centered at all.
+    `base` is the center of the first unit; the others are whole positions away, up to rounding.
     """
     center = min(max(floor(base) + round(span.center - base), 0), size - 1)
     start = size - 1 - center if recentered else 0
@@ -310,13 +302,3 @@ def inside(energy: Tensor, spans: Spans) -> Tensor:
         for span, size in zip(spans, energy.shape[1:], strict=True)
     )
     return energy[:, rows, columns]
-
-
-def merge_batches(fields: Sequence[Field | None]) -> Field | None:
-    """The fields of several batches joined into one."""
-    if None in fields:
-        return None
-    energy = torch.cat([field.energy for field in fields])
-    total = float(energy.sum())
-    outside = sum(field.outside * float(field.energy.sum()) for field in fields) / max(total, 1e-300)
-    return replace(fields[0], energy=energy, outside=outside)

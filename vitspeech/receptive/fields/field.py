@@ -262,14 +262,10 @@ def grid_of(field: Field) -> list[Tensor]:
 def quantiles(p: Tensor, distance: Tensor, parts: Sequence[float], start: float | None = None) -> Iterator[Tensor]:
     """The distances within which fractions of the energy lie, interpolated between distances that occur.
 
-    Args:
-        p: Distributions over positions, sum 1.
-        distance: Of each position (P,).
-        parts: The fractions, within 0 .. 1.
-        start: The distance of the fraction 0. `None` is the smallest distance, whose energy then all lies there.
+    `start` is the distance of the fraction 0. `None` is the smallest distance, whose energy then all lies there.
 
     Shape:
-        p (K, P) -> (K,) for each fraction
+        distributions p (K, P), distance of each position (P,) -> (K,) for each of the `parts`
     """
     distances, index = distance.round(decimals=6).unique(return_inverse=True)
     summed = torch.zeros(len(distances), len(p), dtype=p.dtype).index_add_(0, index, p.T.contiguous()).cumsum(0).T

@@ -78,14 +78,8 @@ def layer_numbers(
 ) -> list[LayerNumbers]:
     """Measure layers of a network, in the order in which they run; see `effective_fields`.
 
-    The field in the source without residual shortcuts is that of the last layer alone.
-
-    Args:
-        network: In evaluation mode; for audio, with its front end as `tokens`.
-        inputs: Images (B, 3, N, N) or waveforms (B, N).
-        layers: The layers to measure.
-        source: The input, or the log-mel frames.
-        cumulative_only: As in `effective_fields`.
+    The field in the source, the input or the log-mel frames, without residual shortcuts is that of the last layer
+    alone. Inputs are images (B, 3, N, N), or waveforms (B, N) for networks with their front end as `tokens`.
     """
     log_mel = network.tokens.log_mel if source.in_time else None
     measured = effective_fields(

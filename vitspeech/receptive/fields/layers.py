@@ -22,14 +22,7 @@ from vitspeech.models.speech import SpeechEncoder
 from vitspeech.receptive.heads.measures import class_tokens_of
 from vitspeech.receptive.heads.weights import unwrapped
 
-LAYOUTS = {
-    "NCHW": "channels, rows, columns",
-    "NHWC": "rows, columns, channels",
-    "tokens": "tokens of a square image in raster order, channels",
-    "frames": "times, channels",
-    "NCT": "channels, times",
-    "mel": "times, mel bins",
-}
+LAYOUTS = {"NCHW": 4, "NHWC": 4, "tokens": 3, "frames": 3, "NCT": 3, "mel": 3}  # axes of an output
 INPUT = ""  # the name of the network's input
 
 
@@ -39,18 +32,14 @@ class Layer:
 
     Args:
         name: As in `named_modules`; "" is the network's input.
-        layout: Of the output after the batch axis: `NCHW`, `NHWC`, `tokens` (B, T, C), `frames` (B, T, C), `NCT` or
-            `mel` (B, T, M).
+        layout: Of the output: `NCHW`, `NHWC`, `tokens` of a square image in raster order (B, T, C), `frames` over time
+            (B, T, C), `NCT`, or `mel` (B, T, M).
         class_tokens: Number of leading `tokens` without a position in the image: class tokens and registers.
     """
 
     name: str
     layout: str = "NCHW"
     class_tokens: int = 0
-
-    def __post_init__(self) -> None:
-        if self.layout not in LAYOUTS:
-            raise InputError(f"layout={self.layout!r} is unknown; known: {', '.join(LAYOUTS)}")
 
     @property
     def in_time(self) -> bool:
@@ -59,7 +48,7 @@ class Layer:
 
     def grid(self, output: Tensor) -> Tensor:
         """The layer's output as (B, C, R, W)."""
-        if output.ndim != (4 if self.layout in ("NCHW", "NHWC") else 3):
+        if output.ndim != LAYOUTS[self.layout]:
             raise InputError(f"layer {self.name!r} gives {tuple(output.shape)}, which is not laid out as {self.layout}")
         if self.layout == "NHWC":
             return output.movedim(-1, 1)

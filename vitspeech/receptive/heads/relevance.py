@@ -81,15 +81,11 @@ def at_head(network: nn.Module, inputs: Tensor, matrix: Tensor) -> Tensor:
     """The contribution of each position to the pooled token, from its contribution to each token of the last layer.
 
     This is the class token's row, the mean of the rows for mean pooling, or their weighted mean for
-    `SelfAttentivePooling` (averaged over its hops). Columns of class tokens and registers are left out.
-
-    Args:
-        network: One of our classifiers, or a timm network with `global_pool` `token` or `avg`.
-        inputs: The inputs it was run on.
-        matrix: `relevance`, or the last layer of `rollout`.
+    `SelfAttentivePooling` (averaged over its hops). Columns of class tokens and registers are left out. The network is
+    one of our classifiers, or a timm network with `global_pool` `token` or `avg`.
 
     Shape:
-        matrix (B, T, T) -> (B, P)
+        matrix, `relevance` or the last layer of `rollout`, (B, T, T) -> (B, P)
     """
     return (pooling_weights(network, inputs, matrix) @ matrix)[:, 0, class_tokens_of(network) :]
 

@@ -218,12 +218,7 @@ EXAMPLES = {
 
 
 def draw_figures(results: Sequence[Result], sample: Sample) -> dict[str, CaptionedFigure]:
-    """Every figure for which there are measurements, keyed by its file name without the suffix.
-
-    Args:
-        results: Models of one kind, from `compare`.
-        sample: The inputs of the measurement.
-    """
+    """Every figure for which there are measurements, keyed by its file name without the suffix."""
     unit = results[0].subject.unit
 
     def of_unit(value: object) -> object:
@@ -249,12 +244,7 @@ def draw_figures(results: Sequence[Result], sample: Sample) -> dict[str, Caption
 
 
 def zero_init_note(results: Sequence[Result], *, main_only: bool) -> str:
-    """A sentence about untrained networks whose residual branches were switched on; empty if there are none.
-
-    Args:
-        results: The models that a figure draws.
-        main_only: Whether the figure draws only the main state of each model.
-    """
+    """A sentence about untrained networks, or main states alone, whose residual branches were switched on."""
     notes = {
         result.subject.name: state.zero_init
         for result in results
@@ -280,10 +270,8 @@ def alternative_text(title: str, results: Sequence[Result], numbers: Numbers) ->
 def number_of(result: Result, path: str) -> float | None:
     """A number of a model; `None` if it was not measured.
 
-    Args:
-        result: The model.
-        path: `heads.MEASURE` is a mean over all heads, `visible.REPLACEMENT` the radius that keeps 90 % of the
-            accuracy, and `FIELD.NUMBER` a number of the last layer, such as `cumulative.side_90`.
+    `heads.MEASURE` is a mean over all heads, `visible.REPLACEMENT` the radius that keeps 90 % of the accuracy, and
+    `FIELD.NUMBER` a number of the last layer, such as `cumulative.side_90`.
     """
     of, number = path.split(".")
     if of == "heads":

@@ -134,12 +134,7 @@ def draw_grid(
 ) -> tuple[Figure, numpy.ndarray]:
     """The grid of panels, of which rows are models, with its color bar; models with fewer layers leave panels empty.
 
-    Args:
-        results: The models.
-        draw: Draws one panel.
-        label: Label of the color bar.
-        margin: Inches that model names, tick labels and the color bar take.
-        options: Arguments of `Figure.subplots`.
+    `margin` is the inches that model names, tick labels and the color bar take; options are those of `Figure.subplots`.
     """
     layers_of = [selected_layers(result) for result in results]
     largest = max(float(layer.fields.cumulative.mean.max()) for layers in layers_of for layer in layers)
@@ -185,9 +180,7 @@ def draw_mean(
 def half_extent(field: Field, *, axes: Sequence[int]) -> float:
     """How many cells from its unit a panel extends to show all energy, and a theoretical field that is not much larger.
 
-    Args:
-        field: The field.
-        axes: Axes of the field that count: 0 for rows, 1 for columns.
+    `axes` are those of the field that count: 0 for rows, 1 for columns.
     """
     farthest, edges = 0.5, []
     for axis in axes:

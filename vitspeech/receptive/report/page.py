@@ -27,14 +27,7 @@ COLORS = 256  # in a PNG: 40 % of the file size in true color; channels of the h
 def write_report(results: Sequence[Result], sample: Sample, plan: Plan, folder: Path) -> Path:
     """Write `report.html`, which embeds its figures, a PNG for each figure, `metrics.json` and `metrics.csv`.
 
-    Args:
-        results: The models from `compare`, at least one.
-        sample: The inputs of the measurement.
-        plan: The settings of the measurement.
-        folder: Created if it does not exist; files of an earlier report are replaced.
-
-    Returns:
-        The path of the page.
+    The folder is created if it does not exist; files of an earlier report are replaced. Returns the path of the page.
     """
     folder.mkdir(parents=True, exist_ok=True)
     origin, compared, inputs = provenance(), pairs(results), min(plan.inputs, len(sample.raw))
