@@ -25,7 +25,6 @@ again to resume after an interruption.
 LANGUAGE_MODEL = """Estimate an n-gram language model from the training transcripts of a config, as an ARPA file.
 
 vitspeech language-model spoken_words/sequences words.arpa
-vitspeech language-model runs/mine/0/config.yaml characters.arpa --order 8
 vitspeech language-model mine.yaml words.arpa --words                 # of words, also for characters or pieces
 vitspeech language-model mine.yaml more.arpa --text novels.txt        # of other text
 vitspeech language-model spoken_words/sequences characters.arpa --data.units characters
@@ -121,11 +120,7 @@ def estimate_and_write(
 ) -> None:
     """Estimate a language model, write it, and print its sizes and its perplexity on the validation split.
 
-    Args:
-        data: The data, whose units are counted, or words with `options.words`.
-        rows: Place and words of each transcript.
-        source: What they are, for the file and what is printed.
-        options: Those of `vitspeech language-model`.
+    `rows` are place and words of each transcript, and `source` what they are.
     """
     from tqdm import tqdm
 

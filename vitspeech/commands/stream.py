@@ -58,15 +58,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     show, hear = (print_transcript, listener.live) if is_transcript else (print_words, listener.words)
     rate = listener.stream.sample_rate_hz
     recording = None if options.microphone else AudioParts(options.file, rate)
-    print("; ".join(first_line(model, listener, options)), flush=True)
+    print(first_line(model, listener, options), flush=True)
     if recording is None:
         show(hear(until_interrupt(listen(rate, PART_S))))
         return
     start = time.perf_counter()
     count = show(hear(part for parts in recording for part in parts.split(round(PART_S * rate))))
-    audio_s, computing_s = recording.duration_s, time.perf_counter() - start
-    factor = computing_s / audio_s
-    print(f"{count} words in {audio_s:.1f} s of audio, computed in {computing_s:.2f} s (real-time factor {factor:.3f})")
+    audio_s, seconds = recording.duration_s, time.perf_counter() - start
+    factor = f"real-time factor {seconds / audio_s:.3f}"
+    print(f"{count} words in {audio_s:.1f} s of audio, computed in {seconds:.2f} s ({factor})")
     if options.no_words:
         rate_per_hour, low, high = alarms_per_hour(count, audio_s)
         print(f"false alarms per hour: {rate_per_hour:.1f} (95 % interval {low:.1f} to {high:.1f})")
@@ -83,9 +83,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("file", nargs="?", metavar="FILE", help="recording: WAV, FLAC, OGG or MP3, of any length")
     add("--microphone", action="store_true", help="listen until Ctrl-C (needs the extra `live`)")
     spotting = parser.add_argument_group("models that spot single words")
-    spotting.add_argument("--threshold", type=float, help="lowest probability of every word (default: the card's)")
+    threshold = "lowest probability of every word (default: the card's)"
+    spotting.add_argument("--threshold", dest="thresholds", type=float, metavar="P", help=threshold)
     pause = "shortest time between the ends of two words (default: the card's)"
-    spotting.add_argument("--refractory", type=float, metavar="SECONDS", help=pause)
+    spotting.add_argument("--refractory", dest="refractory_s", type=float, metavar="SECONDS", help=pause)
     add("--no-words", action="store_true", help="FILE holds no words: report false alarms per hour")
     picture = "draw FILE with its words, of a model that labels frames or transcribes"
     add("--picture", type=Path, metavar="PNG", help=picture)
@@ -119,7 +120,7 @@ def listener_of(model: "vitspeech.Model", search: "vitspeech.Search", options: a
 
     transcribes, labels = is_transcribing(model), is_labeling(model)
     does = "transcribes" if transcribes else "labels frames" if labels else "spots single words"
-    given = settings_of(options)
+    given = command_line.settings(options, "thresholds", "refractory_s")
     if given and (transcribes or labels):
         raise InputError(f"{options.checkpoint} {does}: --threshold and --refractory are for spotting words")
     if search.language_model is not None and not transcribes:
@@ -135,13 +136,7 @@ def listener_of(model: "vitspeech.Model", search: "vitspeech.Search", options: a
     return WordSpotter(model, replace(model.spotting or SpottingSettings(), **given))
 
 
-def settings_of(options: argparse.Namespace) -> dict[str, float]:
-    """The settings of a spotter that the user gave."""
-    given = {"thresholds": options.threshold, "refractory_s": options.refractory}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def first_line(model: "vitspeech.Model", listener: Any, options: argparse.Namespace) -> list[str]:
+def first_line(model: "vitspeech.Model", listener: Any, options: argparse.Namespace) -> str:
     """What the model recognizes, how late, and the settings of a spotter, which may also say something on stderr."""
     from vitspeech.decoding.vocabulary import kind_of
 
@@ -150,8 +145,9 @@ def first_line(model: "vitspeech.Model", listener: Any, options: argparse.Namesp
     line = [names, f"{1000 * listener.delay_samples / listener.stream.sample_rate_hz:.0f} ms behind"]
     if hasattr(listener, "settings"):
         tell_rejection(options.checkpoint, model.labels)
-        line.append(operating_point(listener.settings, settings_of(options), model.spotting is not None))
-    return line
+        given = command_line.settings(options, "thresholds", "refractory_s")
+        line.append(operating_point(listener.settings, given, model.spotting is not None))
+    return "; ".join(line)
 
 
 def until_interrupt(parts: "Iterable[Tensor]") -> "Iterator[Tensor]":
@@ -203,12 +199,9 @@ def print_words(words: "Iterable[Detection | Segment]") -> int:
 
 
 def print_transcript(steps: "Iterable[tuple[Sequence[Segment], str]]") -> int:
-    """Print each word on a line of its own once it is final, and return their number.
+    """Print each word of `TranscriptStream.live` on a line of its own once it is final, and return their number.
 
     On a terminal, the last line shows the text that may still change; it is rewritten as that changes.
-
-    Args:
-        steps: The words that became final and the text after them, of `TranscriptStream.live`.
     """
     is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     count, shown = 0, ""

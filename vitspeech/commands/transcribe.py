@@ -2,19 +2,16 @@
 
 vitspeech transcribe checkpoints/spoken-words-ctc talk.wav recordings/
 vitspeech transcribe checkpoints/spoken-words-ctc talk.wav --times --picture talk.png
-vitspeech transcribe checkpoints/spoken-words-ctc talk.wav --attention attention.png
 vitspeech transcribe checkpoints/spoken-words-ctc talk.wav --format srt > talk.srt
 vitspeech transcribe checkpoints/spoken-words-ctc recordings/ --format vtt --out subtitles
 vitspeech transcribe checkpoints/spoken-words-attention recordings/ --out words.csv --beam 1 --ctc-weight 0
 vitspeech transcribe checkpoints/spoken-words-ctc recordings/ --language-model words.arpa --language-weight 0.5
-vitspeech transcribe checkpoints/spoken-words-ctc recordings/ --device cuda --out words.parquet --resume
 vitspeech transcribe runs/symbols-reverse/0 --symbols "3 1 4 1 5" "2 7 1 8" --picture reverse.png
 
 A model that can be streamed (trained with CTC, with a limited look-ahead) takes recordings of any length, others up to
 one minute. A recording that can't be read is reported and left out; the exit status is then 3. A table is moved to its
 place when it is complete. Until then its rows are in FILE.partial (FILE.parts for Parquet), and --resume continues from
-there.
-For the microphone use `vitspeech stream`.
+there. For the microphone use `vitspeech stream`.
 """
 
 import argparse
