@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 import typing
 
 import pytest
@@ -47,9 +48,18 @@ def test_numbers_that_are_not_finite_are_refused(kind, name, hint, bad):
 
 @pytest.mark.parametrize(
     "value, low, high, message",
-    [(-1, 0, 2, " from 0 to 2"), (3, -math.inf, 2, " to 2"), (math.nan, 0, math.inf, " from 0$")],
+    [
+        (-1, 0, 2, "x=-1 is not a number from 0 to 2"),
+        (3, -math.inf, 2, "x=3 is not a number to 2"),
+        (math.nan, 0, math.inf, "x=nan is not a number from 0"),
+        (True, 0, 2, "x=True is not a number from 0 to 2"),
+        ((2, 1), 0, 2, "x=[2, 1] is not a range from low to high, each from 0 to 2"),
+        ((-1, 1), 0, 2, "x=[-1, 1] is not a range"),
+        ((1,), 0, 2, "x=[1] is not a range"),
+    ],
 )
-def test_a_number_out_of_its_range_is_named_with_the_range(value, low, high, message):
-    with pytest.raises(InputError, match=f"x={value} is not a number{message}"):
+def test_a_number_or_pair_out_of_its_range_is_named_with_the_range(value, low, high, message):
+    with pytest.raises(InputError, match=re.escape(message)):
         check_number("x", value, low, high)
     check_number("x", 2, low, high)
+    check_number("x", (1, 2), low, high)

@@ -7,7 +7,7 @@ commands print its traceback (see `vitspeech.command_line`). The functions check
 import math
 from collections.abc import Sequence
 
-MOST_SEED = 2**32 - 1  # of NumPy
+MOST_SEED = 2**32 - 1  # of NumPy's generators
 
 
 class InputError(ValueError):
@@ -26,51 +26,24 @@ class MissingExtraError(InputError, ImportError):
     """An optional dependency is not installed; the message names the extra that installs it."""
 
 
-def check_number(name: str, value: float, low: float = -math.inf, high: float = math.inf) -> None:
-    """Refuse a number that is not finite or out of its range; NaN passes any comparison with `<`.
+def check_number(name: str, value: float | Sequence[float], low: float = -math.inf, high: float = math.inf) -> None:
+    """Refuse a number that is not finite or not within `low` .. `high`, and a pair that is not such a range.
 
-    Args:
-        name: Name of the argument.
-        value: The number.
-        low: Smallest value.
-        high: Largest value.
-
-    Raises:
-        InputError: If it is.
+    NaN passes any comparison with `<`, and would end in a wrong result.
     """
-    if not (low <= value <= high and abs(value) < math.inf):
-        bounds = f" from {low:g}" * (low > -math.inf) + f" to {high:g}" * (high < math.inf)
-        raise InputError(f"{name}={value} is not a number{bounds}")
-
-
-def check_seed(name: str, seed: int) -> None:
-    """Refuse a number that is no seed of NumPy's generators.
-
-    Raises:
-        InputError: If it is not within 0 .. 2³² - 1.
-    """
-    if isinstance(seed, bool) or not 0 <= seed <= MOST_SEED:
-        raise InputError(f"{name}={seed}: a seed is a number from 0 to {MOST_SEED}")
+    is_pair = isinstance(value, Sequence)
+    values = list(value) if is_pair else [value]
+    is_range = len(values) == 2 and values[0] <= values[1] if is_pair else not isinstance(value, bool)
+    if not is_range or not all(low <= one <= high and abs(one) < math.inf for one in values):
+        kind = f"{values} is not a range from low to high" if is_pair else f"{value} is not a number"
+        within = f" from {low:.10g}" * (low > -math.inf) + f" to {high:.10g}" * (high < math.inf)
+        raise InputError(f"{name}={kind}{', each' * bool(is_pair and within)}{within}")
 
 
 def check_fraction(name: str, value: float) -> None:
-    """Refuse a fraction or probability that is not within 0 .. 1.
-
-    Raises:
-        InputError: If `value` is negative, 1 or more, or NaN.
-    """
+    """Refuse a fraction or probability that is not within 0 .. 1, without 1."""
     if not 0 <= value < 1:
         raise InputError(f"{name}={value} is not within 0 .. 1 (1 excluded)")
-
-
-def check_range(name: str, bounds: Sequence[float]) -> None:
-    """Refuse a range that does not have two finite bounds, the lower one first.
-
-    Raises:
-        InputError: If it does not.
-    """
-    if len(bounds) != 2 or not -math.inf < bounds[0] <= bounds[1] < math.inf:
-        raise InputError(f"{name}={list(bounds)} is not a range from low to high")
 
 
 def some_names(names: Sequence[object], most: int = 5) -> str:

@@ -115,7 +115,7 @@ def test_a_variant_is_a_safe_name_of_a_folder(tmp_path):
     [
         (["shapes/vit", "shapes/vit.yaml"], [0], [], "the config is there twice"),
         (["shapes/vit"], [0, 1, 0], [], "--seeds 0 1 0: name different seeds"),
-        (["shapes/vit"], [-1], [], "a seed is a number from 0"),
+        (["shapes/vit"], [-1], [], "is not a number from 0"),
         (["shapes/vit"], [0], [("a.b", ["1"]), ("a.b", ["2"])], "--vary a.b a.b: a key is there twice"),
         (["shapes/vit"], [0], [("a.b", ["[1]", "1"])], "b=1: would be the folder of 2 variants"),
     ],

@@ -15,7 +15,7 @@ from vitspeech.data.audio.continuous import occurrences
 from vitspeech.data.clips.speech_commands import UNKNOWN
 from vitspeech.decoding.keywords import NO_WORDS
 from vitspeech.decoding.spotting_settings import SpottingSettings
-from vitspeech.errors import InputError, check_number, check_seed
+from vitspeech.errors import MOST_SEED, InputError, check_number
 from vitspeech.provenance import provenance
 from vitspeech.spotting.counts import Counts, OperatingPoint, logit
 from vitspeech.spotting.listening import ALARM, Heard, Listener
@@ -56,7 +56,7 @@ class Plan:
         for name, low in (("hours", SHORTEST_H), ("clips", 1)):
             if (value := getattr(self, name)) is not None:
                 check_number(name, value, low)
-        check_seed("seed", self.seed)
+        check_number("seed", self.seed, 0, MOST_SEED)
         if self.hours is not None and self.speech is None:
             raise InputError(f"hours={self.hours} limits the speech; give --speech, or leave out --hours")
 

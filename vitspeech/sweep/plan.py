@@ -18,7 +18,7 @@ import yaml
 
 from vitspeech.checkpoint.model import read_mapping
 from vitspeech.checkpoint.multi_seed import OF_AUTO, PRECISION, RUN_ONLY, differences, flattened
-from vitspeech.errors import InputError, check_seed
+from vitspeech.errors import MOST_SEED, InputError, check_number
 from vitspeech.training.config import config_folder, find_config
 from vitspeech.training.train import PROGRAM, TrainingCLI
 
@@ -112,7 +112,7 @@ def make_plan(
     if len(set(seeds)) < len(seeds):
         raise InputError(f"--seeds {' '.join(map(str, seeds))}: name different seeds")
     for seed in seeds:
-        check_seed("--seeds", seed)
+        check_number("--seeds", seed, 0, MOST_SEED)
     keys = [key for key, _ in variations]
     if len(set(keys)) < len(keys):
         raise InputError(f"--vary {' '.join(keys)}: a key is there twice; write all its values in one")

@@ -44,7 +44,7 @@ from torch.optim import Optimizer
 from vitspeech.checkpoint.card import check_labels
 from vitspeech.checkpoint.leakage import add_training_items
 from vitspeech.data.module import DataModule, read_labels
-from vitspeech.errors import InputError, check_seed
+from vitspeech.errors import MOST_SEED, InputError, check_number
 from vitspeech.provenance import provenance
 from vitspeech.tasks import Task, find_task
 from vitspeech.tasks.sharding import is_sharded, whole_weights
@@ -378,7 +378,7 @@ class TrainingCLI(LightningCLI):
             line = readable(str(error))
             print(f"{PROGRAM}: {file + ': ' if file else ''}{line}{suggestion(parser, line)}", file=sys.stderr)
             sys.exit(1 if file else 2)  # 1 for bad input in a file, 2 for wrong usage
-        check_seed("seed_everything", self.config.seed_everything)
+        check_number("seed_everything", self.config.seed_everything, 0, MOST_SEED)
         check_objects(self.config, self.arguments.trust)
 
     def instantiate_classes(self) -> None:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from vitspeech.data.clips.noise import household, rms, stretches, synthesize, uniform
 from vitspeech.data.clips.rooms import check_room, reverberate
-from vitspeech.errors import check_number, check_range
+from vitspeech.errors import check_number
 
 
 @dataclass
@@ -51,7 +51,7 @@ class WaveformAugment:
         check_number("noise_prob", self.noise_prob, 0, 1)
         check_number("synthetic", self.synthetic, 0, 1)
         check_number("household", self.household, 0, 1)
-        check_range("noise_snr_db", self.noise_snr_db)
+        check_number("noise_snr_db", self.noise_snr_db)
         check_room(self.room_prob, self.room_s)
 
     def __call__(self, waveforms: Tensor, noise: Tensor, sample_rate_hz: int) -> Tensor:

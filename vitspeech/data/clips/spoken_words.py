@@ -22,7 +22,7 @@ from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import SILENCE, UNKNOWN, noise_part
 from vitspeech.data.clips.speech_commands import MOST_EXTRA
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
-from vitspeech.errors import InputError, check_number, check_seed
+from vitspeech.errors import MOST_SEED, InputError, check_number
 
 WORDS = ("yes", "no", "up", "down", "left", "right", "stop", "go")
 OTHERS = (
@@ -66,7 +66,7 @@ class SpokenWords(WaveformData, WordSource):
         if not self.words or len(set(self.words)) < len(self.words) or {UNKNOWN, SILENCE} & set(self.words):
             raise InputError(f"words={self.words}: none given, one given twice, or one is {UNKNOWN} or {SILENCE}")
         check_number("count", count, 50)
-        check_seed("drawn_from", drawn_from)
+        check_number("drawn_from", drawn_from, 0, MOST_SEED)
         check_number("unknown", unknown, 0, MOST_EXTRA)
         check_number("silence", silence, 0, MOST_EXTRA)
         self.count, self.drawn_from = count, drawn_from

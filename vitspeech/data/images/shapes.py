@@ -17,7 +17,7 @@ from torchvision.io import write_png
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
-from vitspeech.errors import check_number, check_seed
+from vitspeech.errors import MOST_SEED, check_number
 
 LABELS = ("circle", "ring", "square", "triangle", "star", "cross", "crescent", "heart", "bar", "semicircle")
 CONTRAST = 0.6  # distance between the colors of shape and background, in RGB of 0..1
@@ -50,7 +50,7 @@ class Shapes(ImageData):
     ) -> None:
         super().__init__(batch=batch, augment=augment, seed=seed)
         check_number("count", count, 50)
-        check_seed("drawn_from", drawn_from)
+        check_number("drawn_from", drawn_from, 0, MOST_SEED)
         self.count, self.drawn_from = count, drawn_from
 
     def read(self, split: str) -> Dataset:

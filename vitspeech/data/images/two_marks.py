@@ -18,7 +18,7 @@ from vitspeech.data.batches import TensorItems
 from vitspeech.data.images.augment import Augment
 from vitspeech.data.images.module import ImageData
 from vitspeech.data.images.shapes import LABELS, SPLITS, contrasting_color, coverage, texture
-from vitspeech.errors import check_number, check_seed
+from vitspeech.errors import MOST_SEED, check_number
 
 CRESCENT, DOT = LABELS.index("crescent"), LABELS.index("circle")
 CRESCENT_RADIUS, DOT_RADIUS = 3.4, 1.75  # px
@@ -59,7 +59,7 @@ class TwoMarks(ImageData):
         super().__init__(batch=batch, augment=Augment(translate=0) if augment is None else augment, seed=seed)
         check_number("distance", distance, NEAREST, FARTHEST)
         check_number("count", count, 50)
-        check_seed("drawn_from", drawn_from)
+        check_number("drawn_from", drawn_from, 0, MOST_SEED)
         self.distance, self.count, self.drawn_from = distance, count, drawn_from
 
     def read(self, split: str) -> Dataset:

@@ -13,7 +13,7 @@ from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.clips.silence import noise_part
 from vitspeech.data.clips.spoken_words import split_generator, synthesize_clips
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
-from vitspeech.errors import check_number, check_seed
+from vitspeech.errors import MOST_SEED, check_number
 
 
 class SpokenVocabulary(WordSource):
@@ -37,7 +37,7 @@ class SpokenVocabulary(WordSource):
         check_number("count", count, train_words)  # one clip per word
         held_out = count // 10 if held_out is None else held_out
         check_number("held_out", held_out, SPLITS["test"])
-        check_seed("drawn_from", drawn_from)
+        check_number("drawn_from", drawn_from, 0, MOST_SEED)
         self.counts = {"train": count, "validation": held_out, "test": held_out}
         self.drawn_from = drawn_from
         further = further_words()[: train_words - SPLITS["train"]]

@@ -22,7 +22,7 @@ from vitspeech.data.utterances.composition import compose
 from vitspeech.data.utterances.manifest import Utterance, read_manifest, write_manifest
 from vitspeech.data.utterances.module import CHARACTERS, UtteranceData
 from vitspeech.data.utterances.word_clips import WordSource
-from vitspeech.errors import InputError, check_number, check_range
+from vitspeech.errors import InputError, check_number
 
 
 class UtteranceSampler:
@@ -172,11 +172,9 @@ class WordSequences(UtteranceData):
     ) -> None:
         super().__init__(units=units, batch=batch, augment=augment, seed=seed, workers=workers)
         self.workers = workers
-        check_range("words", words)
-        check_range("gap_ms", gap_ms)
-        check_range("snr_db", snr_db)
-        check_number("words", words[0], 1)
-        check_number("gap_ms", gap_ms[0], 0)
+        check_number("words", words, 1)
+        check_number("gap_ms", gap_ms, 0)
+        check_number("snr_db", snr_db)
         check_number("count", count, 10)
         self.source, self.words, self.gap_ms, self.snr_db = source, words, gap_ms, snr_db
         self.count, self.manifests = count, list(manifests)
