@@ -42,8 +42,8 @@ def test_spot_leaves_a_report(command, finished_speech_run, folders, tmp_path):
         (("--clips", "0"), "clips=0 is not a number from 1"),
         (("--hours", "1"), "hours=1.0 limits the speech; give --speech"),
         (("--seed", "-1"), "seed=-1 is not a number from 0"),
-        (("--speech", "missing"), "missing: no such folder of speech"),
-        (("--sounds", "missing"), "missing: no such folder"),
+        (("--speech", "missing"), "missing: no such"),
+        (("--sounds", "missing"), "missing: no such"),
     ],
 )
 def test_spot_reports_an_error_in_one_line(command, finished_speech_run, folders, tmp_path, arguments, message):
