@@ -21,10 +21,10 @@ from vitspeech.checkpoint.leakage import split_checksums
 from vitspeech.checkpoint.models_table import write_table
 from vitspeech.commands import VERBS
 from vitspeech.data.utterances.word_sequences import manifest_file
+from vitspeech.decoding.search import Search
 from vitspeech.evaluation import labeling
 from vitspeech.evaluation.recognition import transcripts
 from vitspeech.files import sha256
-from vitspeech.inference.search import Search
 from vitspeech.metrics.word_errors import score
 
 CARDS = sorted((ROOT / "checkpoints").glob("*/card.json"))

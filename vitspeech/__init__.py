@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         WordSequences as WordSequences,
         WordSource as WordSource,
     )
+    from vitspeech.decoding.search import Search as Search
     from vitspeech.encoders import (
         RecurrentDecoder as RecurrentDecoder,
         RecurrentEncoder as RecurrentEncoder,
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     )
     from vitspeech.inference.label_stream import LabelStream as LabelStream
     from vitspeech.inference.predict import predict as predict
-    from vitspeech.inference.search import Search as Search
     from vitspeech.inference.stream import stream as stream
     from vitspeech.inference.symbols import transcribe_symbols as transcribe_symbols
     from vitspeech.inference.transcribe import transcribe as transcribe
@@ -102,13 +102,13 @@ _NAMES_IN_MODULE = {
     "data": """AudioFolder Augment Cifar DataModule ImageData ImageFolder Keywords LibriSpeech SequenceAugment Shapes
         SpeechCommands SpokenVocabulary SpokenWords SymbolTasks TensorItems TranscribedAudio TwoMarks UtteranceData
         WaveformAugment WaveformData WordClip WordSequences WordSource""",
+    "decoding.search": "Search",
     "encoders": "RecurrentDecoder RecurrentEncoder WindowMLP",
     "errors": "InputError",
     "evaluation": "Report",
     "frontends": "SpecAugment SpeechFrontend TextTokens",
     "inference.label_stream": "LabelStream",
     "inference.predict": "predict",
-    "inference.search": "Search",
     "inference.stream": "stream",
     "inference.symbols": "transcribe_symbols",
     "inference.transcribe": "transcribe",

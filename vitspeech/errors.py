@@ -6,6 +6,7 @@ commands print its traceback (see `vitspeech.command_line`). The functions check
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 MOST_SEED = 2**32 - 1  # of NumPy's generators
 
@@ -50,3 +51,9 @@ def some_names(names: Sequence[object], most: int = 5) -> str:
     """The first names in one line, and how many more there are: `a, b and 7 more`."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it, in at most 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

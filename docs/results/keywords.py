@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 import vitspeech
-from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.keywords import SpottingSettings
 from vitspeech.spotting.measure import Plan, measure
 
 LIMITS = {"speech": ("1", "10"), "others": ("10", "100")}

@@ -232,7 +232,7 @@ def steps_back(encoder: nn.Module | None) -> list[int | None]:
         modules = [block.convolution for block in encoder.blocks if block.convolution is not None]
         return [*encoder.left, *(module.left for module in modules)]
     if isinstance(encoder, WindowMLP):
-        return [encoder.reach[0]]
+        return [encoder.receptive_field[0]]
     if isinstance(encoder, SpeechCNN):
         convolutions = [module for module in encoder.blocks.modules() if isinstance(module, nn.Conv1d)]
         return [convolution.kernel_size[0] // 2 for convolution in convolutions]

@@ -52,7 +52,7 @@ class Fused(MultiHeadAttention):
 
     def forward(self, x: Tensor) -> Tensor:
         attended = F.scaled_dot_product_attention(*self.project(x, None))
-        return self.output(self.joined(attended))
+        return self.output(self.merge_heads(attended))
 
 
 class Torch(nn.MultiheadAttention):

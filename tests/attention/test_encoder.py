@@ -182,8 +182,8 @@ def test_heads_and_contexts_are_checked_as_in_attention():
 def test_contexts_may_differ_from_block_to_block():
     encoder = Encoder(12, EncoderConfig(depth=3, heads=2, left=[1, None, 4], right=[0, 2, 1]))
     assert [(block.attention.left, block.attention.right) for block in encoder.blocks] == [(1, 0), (None, 2), (4, 1)]
-    assert encoder.reach == (None, 3)
-    assert Encoder(12, EncoderConfig(depth=3, heads=2, left=5, right=1)).reach == (15, 3)
+    assert encoder.receptive_field == (None, 3)
+    assert Encoder(12, EncoderConfig(depth=3, heads=2, left=5, right=1)).receptive_field == (15, 3)
 
 
 def test_contexts_that_are_not_one_for_each_block_are_refused():

@@ -44,11 +44,11 @@ def registered():
 
 def dense(attention, x, left, right):
     """Truncated self-attention by the score's definition."""
-    query, key, value = (attention.split(part(x)) for part in (attention.query, attention.key, attention.value))
+    query, key, value = (attention.split_heads(part(x)) for part in (attention.query, attention.key, attention.value))
     scores = attention.score(query, key)
     offset = torch.arange(x.shape[1]) - torch.arange(x.shape[1])[:, None]
     weights = scores.masked_fill((offset < -left) | (offset > right), -torch.inf).softmax(-1)
-    return attention.output(attention.joined(weights @ value))
+    return attention.output(attention.merge_heads(weights @ value))
 
 
 @pytest.mark.parametrize("left, right", [(99, 99), (4, 2)])

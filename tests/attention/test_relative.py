@@ -51,7 +51,7 @@ DEFINED = {
     "scaled_dot": lambda score, h, q, k: q @ k / 6**0.5,
     "dot": lambda score, h, q, k: q @ k,
     "general": lambda score, h, q, k: q @ score.weight[h] @ k,
-    "additive": lambda s, h, q, k: s.energy[h] @ (q @ s.query_weight[h] + k @ s.key_weight[h]).tanh(),
+    "additive": lambda s, h, q, k: s.additive_vector[h] @ (q @ s.query_weight[h] + k @ s.key_weight[h]).tanh(),
     "cosine": lambda score, h, q, k: F.cosine_similarity(q, k, 0) / score.log_temperature[h, 0, 0].exp(),
     "squashed": lambda score, h, q, k: q @ k.tanh(),
     "doubled": lambda score, h, q, k: 2 * q @ k,
@@ -116,14 +116,14 @@ def test_the_layer_its_weights_its_mask_and_a_stream_agree(name, window):
     everything, padding = torch.ones(13, 13, dtype=torch.bool), torch.ones(2, 13, dtype=torch.bool)
     projected = layer.project(x, None)
     expected = layer.output(
-        layer.joined(by_definition(name, layer.score, layer.relative, *projected, left, right, padding))
+        layer.merge_heads(by_definition(name, layer.score, layer.relative, *projected, left, right, padding))
     )
     assert_close(layer(x), expected)
     assert_close(layer(x, mask=everything), expected)
     value = projected[2]
     rows = torch.arange(13) - torch.arange(13)[:, None]
     moved = value[:, :, None] + layer.relative.value[rows.clamp(-3, 3) + 3]
-    assert_close(layer.output(layer.joined((layer.weights(x)[..., None] * moved).sum(3))), expected)
+    assert_close(layer.output(layer.merge_heads((layer.weights(x)[..., None] * moved).sum(3))), expected)
     if right is not None:
         stream = EncoderStream(encoder)
         assert_close(torch.cat((stream.push(x[:, :5]), stream.push(x[:, 5:]), stream.flush(x)), 1), encoder(x))

@@ -43,7 +43,7 @@ def by_definition(name, made, query, key, head):
     if name == "cosine":
         return F.cosine_similarity(query, key, dim=0) / made.log_temperature[head].exp().clamp(min=0.01)
     transformed = query @ made.query_weight[head] + key @ made.key_weight[head]
-    return made.energy[head] @ torch.tanh(transformed)
+    return made.additive_vector[head] @ torch.tanh(transformed)
 
 
 def test_textbook_scores_112_and_96_weigh_88_and_12_percent():
@@ -72,7 +72,7 @@ def test_every_parameter_of_a_score_gets_a_gradient(name):
     assert all(parameter.grad.abs().min() > 0 for parameter in made.parameters())
     assert {key.split(".")[-1] for key in made.state_dict()} == {
         "general": {"weight"},
-        "additive": {"query_weight", "key_weight", "energy"},
+        "additive": {"query_weight", "key_weight", "additive_vector"},
         "cosine": {"log_temperature"},
     }.get(name, set())
 

@@ -63,7 +63,7 @@ def test_a_stream_equals_the_whole_sequence(
 @torch.no_grad()
 def test_a_convolution_adds_its_tokens_to_the_look_ahead():
     network = encoder(depth=2, left=3, right=1, convolution=5, convolution_right=[0, 2])
-    assert network.reach == (3 + 4 + 3 + 2, 1 + 1 + 2)
+    assert network.receptive_field == (3 + 4 + 3 + 2, 1 + 1 + 2)
     stream = EncoderStream(network)
     x = torch.randn(1, 9, WIDTH, dtype=torch.float64)
     assert [stream.push(x[:, place : place + 1]).shape[1] for place in range(9)] == [0] * 4 + [1] * 5
@@ -148,7 +148,7 @@ def test_a_flushed_stream_begins_anew():
 
 
 def test_an_unlimited_look_ahead_can_not_be_streamed():
-    with pytest.raises(ValueError, match=r"right=\[1, None\] is unlimited"):
+    with pytest.raises(ValueError, match="look-ahead is unlimited"):
         EncoderStream(encoder(left=3, right=[1, None]))
 
 

@@ -222,7 +222,7 @@ def test_a_model_of_characters_prints_words_and_how_many_characters_it_has(
     ("run", "arguments", "message"),
     [
         ("speech", "WORDS --threshold 2", "threshold=2.0 is not within 0 .. 1"),
-        ("speech", "WORDS --refractory nan", "refractory_s=nan is not a number of seconds"),
+        ("speech", "WORDS --refractory nan", "refractory_s=nan is not within"),
         ("speech", ".", ".: a folder; give one recording"),
         ("speech", "WORDS --picture a.png", "spots single words: --picture is for transcripts and labels of frames"),
         ("recognizer", "WORDS --threshold 0.9", "--threshold and --refractory are for spotting words"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as draw
 from torch.nn import functional as F
 
 from vitspeech.decoding.ctc import GreedySearch, Hypothesis, NoPathError, PrefixBeamSearch, align, tokens_needed
-from vitspeech.decoding.paths import links_after
+from vitspeech.decoding.paths import nodes_after
 
 ALL_PREFIXES = 10_000
 
@@ -390,8 +390,8 @@ def test_a_copy_continues_like_the_original(new, copied):
         assert other.best() == search.best()
         if isinstance(search, PrefixBeamSearch):
             assert other.hypotheses() == search.hypotheses() and len(other.extensions) == len(search.extensions)
-        links, links_other = links_after(before, search.last), links_after(before_other, other.last)
-        assert [link.first for link in links_other] == [link.first for link in links] and len(links) < 1_100
+        nodes, nodes_other = nodes_after(before, search.last), nodes_after(before_other, other.last)
+        assert [node.first for node in nodes_other] == [node.first for node in nodes] and len(nodes) < 1_100
 
 
 @pytest.mark.parametrize("new", [GreedySearch, PrefixBeamSearch])

@@ -19,8 +19,8 @@ def rows(tokens, *, sharpness, classes=5, seed=0):
     return logits.log_softmax(-1)
 
 
-def as_units(links):
-    return [(link.unit, (link.first, link.end)) for link in links]
+def as_units(nodes):
+    return [(node.unit, (node.first, node.end)) for node in nodes]
 
 
 def whole(search, log_probs):
@@ -99,7 +99,7 @@ def test_a_long_history_is_taken_off_at_once(name):
 def test_a_unit_that_the_next_token_may_extend_is_not_final():
     search = GreedySearch()
     search.push(torch.tensor([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]]).log())
-    assert [link.unit for link in take_final(search)] == [0] and search.best().units == (1,)
+    assert [node.unit for node in take_final(search)] == [0] and search.best().units == (1,)
     assert take_final(search) == []
     search.push(torch.tensor([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]).log())
     assert as_units(take_final(search)) == [(1, (1, 3))] and search.best().units == ()
@@ -110,5 +110,5 @@ def test_units_before_the_point_where_hypotheses_differ_are_final():
     search = PrefixBeamSearch(2)
     search.push(torch.tensor([first, blank, second, blank, tie]).log())
     assert {found.units for found in search.hypotheses()} == {(0, 1), (0, 1, 0)}
-    assert [link.unit for link in take_final(search)] == [0]
+    assert [node.unit for node in take_final(search)] == [0]
     assert {found.units for found in search.hypotheses()} == {(1,), (1, 0)}

@@ -6,7 +6,7 @@ import weakref
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 
-from vitspeech.decoding.paths import Prefix, append, extend, links_after, to_hypothesis
+from vitspeech.decoding.paths import Prefix, append, extend, nodes_after, to_hypothesis
 
 
 @settings(deadline=None, max_examples=200)
@@ -31,30 +31,30 @@ def test_linked_paths_equal_lists(steps):
 @given(shared=draw.integers(0, 4), before=draw.integers(0, 4), after=draw.integers(0, 4), extends=draw.booleans())
 def test_only_the_links_that_are_not_shared_are_returned(shared, before, after, extends):
     def grown(last, count):
-        links = []
+        nodes = []
         for token in range(count):
             last = append(last, 0, token)
-            links.append(last)
-        return last, links
+            nodes.append(last)
+        return last, nodes
 
     middle, _ = grown(None, shared)
     one, _ = grown(middle, before)
-    other, links = grown(middle, after)
-    assert links_after(one, other) == links
+    other, nodes = grown(middle, after)
+    assert nodes_after(one, other) == nodes
     if extends and middle:
         longer = extend(middle, 99)
-        assert links_after(one, longer) == [longer]
-    assert links_after(other, other) == []
+        assert nodes_after(one, longer) == [longer]
+    assert nodes_after(other, other) == []
 
 
 def test_paths_of_a_million_units_can_be_freed():
-    link, prefix = None, Prefix()
+    node, prefix = None, Prefix()
     first = weakref.ref(prefix)
     gc.disable()  # for speed
     try:
         for token in range(1_000_000):
-            link, prefix = append(link, 0, token), Prefix(prefix, 0)
-        del link, prefix  # an overflow of the C stack would end the process
+            node, prefix = append(node, 0, token), Prefix(prefix, 0)
+        del node, prefix  # an overflow of the C stack would end the process
         assert first() is None
     finally:
         gc.enable()

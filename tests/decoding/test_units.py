@@ -1,13 +1,17 @@
 """From units to text."""
 
-from vitspeech.decoding.vocabulary import Segment, kind_of, to_text, to_words, word_ranges
+from vitspeech.decoding.vocabulary import Segment, to_text, to_words, vocabulary_kind, word_ranges
 
 CHARACTERS = [" ", *"abc"]
 PIECES = ["▁", "▁ab", "c", "b"]
 
 
 def test_the_kind_follows_from_the_labels():
-    assert [kind_of(labels) for labels in (["yes", "no"], CHARACTERS, PIECES)] == ["words", "characters", "pieces"]
+    assert [vocabulary_kind(labels) for labels in (["yes", "no"], CHARACTERS, PIECES)] == [
+        "words",
+        "characters",
+        "pieces",
+    ]
 
 
 def test_words_are_separated_by_spaces():

@@ -27,7 +27,7 @@ def tokens_and_source():
 def test_attention_and_readout_of_bahdanau():
     """Eq. 4-6 and app. A.2.2 of arXiv:1409.0473, written out for one utterance and one source token at a time."""
     ours, (x, source) = decoder(cell="lstm", score="additive"), tokens_and_source()
-    w, u, v = ours.score.query_weight[0], ours.score.key_weight[0], ours.score.energy[0]
+    w, u, v = ours.score.query_weight[0], ours.score.key_weight[0], ours.score.additive_vector[0]
     cell = nn.LSTMCell(28, 14, dtype=torch.float64)
     cell.load_state_dict({name.removesuffix("_l0"): tensor for name, tensor in ours.layers.state_dict().items()})
     outputs, weights = ours(x, source), ours.cross_weights(x, source)

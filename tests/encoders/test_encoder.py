@@ -66,14 +66,14 @@ def test_audio_streams_through_a_causal_classifier(cell):
     network = SpeechClassifier(5, SpeechFrontend(16, mels=20, stride=4), recurrent).double().eval()
     audio = torch.randn(20_000, dtype=torch.float64) / 10
     running = stream(network)
-    assert running.delay_samples == network.tokens.window_samples
+    assert running.latency_samples == network.tokens.window_samples
     logits = torch.cat([*(running.push(part) for part in audio.split(777)), running.flush()])
     assert_close(logits, network.forward_frames(audio[None])[0])
 
 
 def test_reach_and_context():
-    assert encoder().reach == (None, None)
-    assert encoder(bidirectional=False).reach == (None, 0)
+    assert encoder().receptive_field == (None, None)
+    assert encoder(bidirectional=False).receptive_field == (None, 0)
     network = SpeechClassifier(2, SpeechFrontend(16, stride=4), RecurrentEncoder(16, bidirectional=False))
     assert network.context_ms == {"look_back_ms": None, "look_ahead_ms": 0, "delay_ms": 85}
 
@@ -99,7 +99,7 @@ def test_wrong_arguments_are_named(arguments, message):
 
 
 def test_what_cannot_be_streamed_says_why():
-    with pytest.raises(ValueError, match="needs the whole sequence; set bidirectional: false"):
+    with pytest.raises(ValueError, match="look-ahead is unlimited"):
         encoder().stream()
     with pytest.raises(ValueError, match=r"call eval\(\) first"):
         encoder(bidirectional=False).train().stream()

@@ -8,10 +8,10 @@ import torch
 
 import vitspeech
 from vitspeech.checkpoint.card_dataset import card_dataset
+from vitspeech.decoding.search import Search
 from vitspeech.evaluation import recognition
 from vitspeech.evaluation.recognition import evaluate
 from vitspeech.inference.decode import transcribe_batch
-from vitspeech.inference.search import Search
 
 SAID = {"short": ["go stop", "left", "go go go"], "long": ["up down up down", "no"]}
 # short: stop taken for left; right; one go missing and up added before. long: right; no deleted.

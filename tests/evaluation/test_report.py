@@ -5,8 +5,8 @@ import pytest
 import vitspeech
 from vitspeech import evaluation
 from vitspeech.checkpoint.card_dataset import card_dataset
+from vitspeech.decoding.search import Search
 from vitspeech.evaluation import Report
-from vitspeech.inference.search import Search
 from vitspeech.tasks import (
     Classification,
     JointRecognition,

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from vitspeech.data import SymbolTasks
+from vitspeech.decoding.search import Search
 from vitspeech.evaluation import recognition, sequences
-from vitspeech.inference.search import Search
 from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.models import Seq2Seq
 

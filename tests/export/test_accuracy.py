@@ -15,8 +15,8 @@ from tiny import ROOT
 import vitspeech
 from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.leakage import check_test_items
+from vitspeech.decoding.search import Search
 from vitspeech.evaluation.recognition import transcripts
-from vitspeech.inference.search import Search
 from vitspeech.metrics.word_errors import score
 
 CHECKPOINTS = ROOT / "checkpoints"

@@ -16,11 +16,11 @@ import vitspeech
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.clips import spoken_words
 from vitspeech.data.images.reading import read_picture
+from vitspeech.decoding.search import Search
 from vitspeech.export.encoder_decoder import search
 from vitspeech.export.parity import steps
 from vitspeech.export.session import session
 from vitspeech.export.stream_step import StreamStep
-from vitspeech.inference.search import Search
 
 CHECKPOINTS = ROOT / "checkpoints"
 IMAGES = ("vit-cifar10", "cnn-cifar10", "hybrid-cifar10")
@@ -103,7 +103,7 @@ def test_streams(exported, name, recording):
     close(steps(graph_of(folder), step, samples.numpy()), expected)
     for name in ("hop_samples", "lead_in_samples", "first_step", "steps_ahead", "state_size"):
         assert metadata[name] == getattr(step, name)
-    assert metadata["delay_ms"] == 1000 * whole.delay_samples / whole.sample_rate_hz
+    assert metadata["delay_ms"] == 1000 * whole.latency_samples / whole.sample_rate_hz
 
 
 @pytest.mark.parametrize("name", SEQUENCES)

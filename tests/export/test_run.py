@@ -17,10 +17,10 @@ from tiny import ROOT
 import vitspeech
 from vitspeech.attention import LearnedPositions
 from vitspeech.checkpoint.model import Model
+from vitspeech.decoding.search import Search
 from vitspeech.export import export
 from vitspeech.files import sha256
 from vitspeech.inference.label_stream import words_of_frames
-from vitspeech.inference.search import Search
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.inference.symbols import transcribe_symbols
 from vitspeech.metrics.word_times import words_of as words_of_labels

@@ -175,7 +175,7 @@ def test_exported_steps(network, tmp_path):
 class Foreign(nn.Identity):
     """An encoder of a user's own that streams."""
 
-    width, reach, stream = 12, (0, 0), None
+    width, receptive_field, stream = 12, (0, 0), None
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_there_are_as_many_tokens_as_fit_whole(stem, stride):
 @STRIDES
 def test_token_depends_on_the_frames_of_its_field(stem, stride):
     tokens, whole = made(stem, stride), frames()
-    assert (tokens.stride, tokens.reach) == (stride, reach(stem, stride))
+    assert (tokens.stride, tokens.receptive_field) == (stride, reach(stem, stride))
     expected = tokens(whole)
     for frame in range(31):
         changed = whole.clone()

@@ -88,7 +88,7 @@ def test_a_word_is_returned_as_soon_as_another_label_follows():
     say(released, [2] * 6 + [0] * 18 + [2] * 200)
     stream = LabelStream(released)
     hop = stream.stream.hop_samples
-    first = stream.stream.delay_samples + 8 * hop  # the token whose first frame follows the word
+    first = stream.stream.latency_samples + 8 * hop  # the token whose first frame follows the word
     assert stream.push(torch.zeros(first - 1)) == []
     ((word),) = stream.push(torch.zeros(1))
     assert word.label == "go" and word.end_s - word.start_s == pytest.approx(0.18)
@@ -101,7 +101,7 @@ def test_restart_forgets_the_run():
     stream = LabelStream(released)
     stream.push(torch.zeros(16_000))
     stream.restart()
-    stream.push(torch.zeros(stream.delay_samples))
+    stream.push(torch.zeros(stream.latency_samples))
     assert stream.flush() == []  # one to a few tokens of 30 ms
 
 

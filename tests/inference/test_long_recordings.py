@@ -12,9 +12,9 @@ from tiny import ROOT
 import vitspeech
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.reading import AudioParts, read_audio
+from vitspeech.decoding.search import Search
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.decode import transcribe_batch
-from vitspeech.inference.search import Search
 from vitspeech.inference.transcribe import transcribe
 from vitspeech.models import SpeechRecognizer, SpeechTranscriber
 from vitspeech.samples import FOLDER

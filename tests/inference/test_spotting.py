@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.decoding.keywords import KeywordDecoder
-from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.keywords import KeywordDecoder, SpottingSettings
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.spotting import WordSpotter, alarms_per_hour
 from vitspeech.models import SpeechClassifier
@@ -52,7 +51,7 @@ def test_detections_are_those_of_the_decoder_with_the_times_of_the_audio():
     with torch.no_grad():
         logits = released.network.forward_frames(audio[None])[0]
     # A token takes 0.085 s and waits for one hop of look-ahead; the first one lasts one hop around its center.
-    times = {"hop_s": HOP, "first_s": (0.085 - HOP) / 2, "delay_s": 0.085 + HOP, "clip_tokens": WINDOW}
+    times = {"hop_s": HOP, "first_s": (0.085 - HOP) / 2, "latency_s": 0.085 + HOP, "clip_tokens": WINDOW}
     decoder = KeywordDecoder(LABELS, SpottingSettings(thresholds=0.0), **times)
     expected = [*decoder.push(logits), *decoder.flush()]
     assert len(found) == len(expected) and len({one.label for one in found}) == 2
@@ -72,7 +71,7 @@ def test_a_detection_needs_no_audio_after_the_time_when_it_is_decided():
 
 def test_the_delay_is_that_of_the_stream_and_the_pause_and_half_of_the_smoothing():
     tested = WordSpotter(model())
-    assert tested.delay_samples == tested.stream.delay_samples + round((0.08 + 0.04) * 16_000)
+    assert tested.latency_samples == tested.stream.latency_samples + round((0.08 + 0.04) * 16_000)
 
 
 def test_a_clip_of_one_second_has_the_networks_own_probability():
@@ -131,7 +130,7 @@ def test_settings_are_those_of_the_card_if_it_has_any():
 
 
 def test_thresholds_of_other_words_are_refused():
-    with pytest.raises(ValueError, match="thresholds: none for the word 'stop'; there are 'go'"):
+    with pytest.raises(ValueError, match="thresholds: none for the word 'stop'"):
         WordSpotter(model(), SpottingSettings(thresholds={"go": 0.5}))
 
 

@@ -89,10 +89,10 @@ def test_the_mean_of_the_rows_is_the_output_for_the_clip():
 def test_a_row_is_returned_after_exactly_the_stated_delay():
     model = network(left=5, right=[2, 1], stride=3)
     stream = vitspeech.stream(model)
-    assert stream.delay_samples == 3 * stream.hop_samples + model.tokens.window_samples
-    assert 1000 * stream.delay_samples / stream.sample_rate_hz == model.context_ms["delay_ms"]
+    assert stream.latency_samples == 3 * stream.hop_samples + model.tokens.window_samples
+    assert 1000 * stream.latency_samples / stream.sample_rate_hz == model.context_ms["delay_ms"]
     waveform = torch.randn(16_000)
-    assert len(stream.push(waveform[: stream.delay_samples - 1])) == 0
+    assert len(stream.push(waveform[: stream.latency_samples - 1])) == 0
     assert len(stream.push(waveform[:1])) == 1
     assert len(stream.push(waveform[: stream.hop_samples - 1])) == 0
     assert len(stream.push(waveform[:1])) == 1

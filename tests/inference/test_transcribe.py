@@ -16,11 +16,11 @@ from torch.nn import functional as F
 import vitspeech
 from vitspeech.attention.positions import LearnedPositions
 from vitspeech.checkpoint.model import Model
+from vitspeech.decoding.search import Search
 from vitspeech.decoding.vocabulary import Segment
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.decode import transcribe_batch
-from vitspeech.inference.search import Search
 from vitspeech.inference.transcribe import transcribe
 from vitspeech.inference.transcript import is_transcribing
 from vitspeech.models import SpeechLabeler, SpeechRecognizer, SpeechTranscriber

@@ -15,9 +15,9 @@ from hypothesis import strategies as draw
 import vitspeech
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.language.kneser_ney import estimate
+from vitspeech.decoding.search import Search
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.decode import transcribe_batch
-from vitspeech.inference.search import Search
 from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 
 LABELS = ["go", "stop", "left", "up", "no"]

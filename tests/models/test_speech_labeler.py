@@ -90,8 +90,8 @@ def test_a_stream_equals_the_whole_recording(stem, stride, size):
 def test_a_stream_gives_all_rows_of_a_token_at_once_with_the_sample_that_the_delay_says():
     network = labeler(left=5, right=[2, 1])
     stream, waveform = vitspeech.stream(network), torch.randn(SAMPLES)
-    assert 1000 * stream.delay_samples / stream.sample_rate_hz == network.context_ms["delay_ms"]
-    assert stream.push(waveform[: stream.delay_samples - 1]).shape == (0, 7)
+    assert 1000 * stream.latency_samples / stream.sample_rate_hz == network.context_ms["delay_ms"]
+    assert stream.push(waveform[: stream.latency_samples - 1]).shape == (0, 7)
     assert stream.push(waveform[:1]).shape == (3, 7)
 
 

@@ -62,7 +62,7 @@ def test_audio_streams_through_a_labeler():
     running = stream(network)
     logits = torch.cat([*(running.push(part) for part in audio.split(777)), running.flush()])
     assert_close(logits, network.forward_frames(audio[None])[0])
-    assert running.delay_samples == 4 * network.tokens.hop_samples + network.tokens.window_samples
+    assert running.latency_samples == 4 * network.tokens.hop_samples + network.tokens.window_samples
 
 
 @pytest.mark.parametrize("name, value", [("left", -1), ("right", -1), ("hidden", 0), ("depth", 0)])

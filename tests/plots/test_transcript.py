@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from vitspeech.checkpoint.model import Model
+from vitspeech.decoding.search import Search
 from vitspeech.decoding.vocabulary import Segment
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.inference.label_stream import words_of_frames
-from vitspeech.inference.search import Search
 from vitspeech.inference.transcribe import transcribe
 from vitspeech.models import SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber, ViT
 from vitspeech.plots import spectrogram as heat_map

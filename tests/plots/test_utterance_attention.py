@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from vitspeech.checkpoint.model import Model
+from vitspeech.decoding.search import Search
 from vitspeech.encoders import RecurrentEncoder
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.inference.search import Search
 from vitspeech.models import SpeechClassifier, SpeechRecognizer, SpeechTranscriber
 from vitspeech.plots import utterance_attention
 from vitspeech.plots.utterance_attention import by_distance, draw_utterance_attention, recorded

@@ -264,5 +264,5 @@ def test_the_theoretical_field_of_speech_distinguishes_past_and_look_ahead(speec
 def test_tokens_are_drawn_at_the_middle_of_their_frames(speech):
     layer = speech[0][0].main.layers[-1]
     tokens = speech[0][0].subject.model.network.tokens
-    middle = (tokens.frames.reach / 2) * tokens.log_mel.hop_ms
+    middle = (tokens.frames.receptive_field / 2) * tokens.log_mel.hop_ms
     assert unit_times_ms(layer, 3).tolist() == pytest.approx([middle + number * layer.stride for number in range(3)])

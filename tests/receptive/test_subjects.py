@@ -318,7 +318,7 @@ def test_every_layer_of_a_network_of_speech_has_a_grid_and_a_field(kind, stem):
     layers = default_layers(network, clips)
     name, layout = ("encoder.blocks", "frames") if kind is SpeechClassifier else ("blocks", "NCT")
     assert layers == [Layer("tokens.frames", "frames"), Layer(f"{name}.0", layout), Layer(f"{name}.1", layout)]
-    count = (98 - tokens.frames.reach) // 3 + 1
+    count = (98 - tokens.frames.receptive_field) // 3 + 1
     assert [(fields.grid, fields.stride) for fields in measured(network, clips, layers, MEL)] == [((count, 1), 3)] * 3
 
 

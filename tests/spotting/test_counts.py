@@ -7,8 +7,7 @@ import pytest
 import torch
 from spotting_data import spotter, write_speech, write_words
 
-from vitspeech.decoding.keywords import Detection
-from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.keywords import Detection, SpottingSettings
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard, judged

@@ -10,7 +10,7 @@ import soundfile
 import torch
 from spotting_data import burst, spotter, write, write_speech, write_words
 
-from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.keywords import SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard

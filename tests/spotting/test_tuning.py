@@ -8,8 +8,7 @@ import pytest
 import torch
 from spotting_data import spotter, write_speech, write_words
 
-from vitspeech.decoding.keywords import Detection
-from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.keywords import Detection, SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.spotting import tune as settings_search
 from vitspeech.spotting.counts import Counts

@@ -51,7 +51,7 @@ KINDS = [
     (LearnedPositions(5, 6), {"table": PLAIN}),
     (ClassToken(6), {"token": PLAIN}),
     (SCORES["general"](2, 6), {"weight": HIDDEN}),
-    (SCORES["additive"](2, 6), {"query_weight": HIDDEN, "key_weight": HIDDEN, "energy": PLAIN}),
+    (SCORES["additive"](2, 6), {"query_weight": HIDDEN, "key_weight": HIDDEN, "additive_vector": PLAIN}),
     (SCORES["cosine"](2, 6), {"log_temperature": PLAIN}),
 ]
 
@@ -68,7 +68,7 @@ def test_embedding_and_both_heads_of_a_transcriber_are_not_hidden():
     found = kinds(SpeechTranscriber(5, tokens, {"depth": 1, "heads": 2, "score": "additive"}, ctc=True))
     assert found["embedding.weight"] == PLAIN
     assert found["head.weight"] == found["ctc_head.weight"] == OUTPUT
-    assert found["head.bias"] == found["encoder.blocks.0.attention.score.energy"] == PLAIN
+    assert found["head.bias"] == found["encoder.blocks.0.attention.score.additive_vector"] == PLAIN
     assert found["encoder.blocks.0.attention.query.weight"] == HIDDEN
 
 

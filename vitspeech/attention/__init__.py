@@ -1,10 +1,10 @@
 """The attention core: PyTorch alone, independent of images and audio."""
 
-from vitspeech.attention.block import ConvolutionModule, DropPath
+from vitspeech.attention.block import ConvolutionModule, DropPath, EncoderBlock
 from vitspeech.attention.config import DecoderConfig, EncoderConfig
 from vitspeech.attention.convolution import QuadraticAttention, attention_from_convolution
 from vitspeech.attention.decoder import Decoder, DecoderBlock, DecoderCache
-from vitspeech.attention.encoder import Encoder, EncoderBlock
+from vitspeech.attention.encoder import Encoder
 from vitspeech.attention.masks import causal_mask, padding_mask, window_mask
 from vitspeech.attention.multihead import MultiHeadAttention
 from vitspeech.attention.pooling import ClassToken, MeanPooling, SelfAttentivePooling, redundancy_penalty

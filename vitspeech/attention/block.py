@@ -1,19 +1,20 @@
-"""The parts of a block: residual branches, MLP and the convolution module of the Conformer.
+"""The block of the encoder and its parts: residual branches with a layer norm, MLP, convolution module.
 
-What the blocks of encoder and decoder share: residual branches with a layer norm before or after, and the MLP.
-
-Shapes: B batch, T tokens, D model width.
-
-The convolution module of the Conformer: a depthwise convolution over tokens, between two pointwise layers.
+The blocks of the decoder share the branches and the MLP.
 
 Shapes: B batch, T tokens, D model width, K kernel size.
 """
+
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitspeech.attention.config import DecoderConfig, EncoderConfig
+from vitspeech.attention.multihead import MultiHeadAttention
+from vitspeech.attention.positions import InAttention
 from vitspeech.attention.scores import named
 from vitspeech.errors import InputError, check_fraction
 
@@ -49,10 +50,10 @@ class DropPath(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """A block of residual branches f, each with its own layer norm.
+    """A block of residual branches f, each with its own layer norm; the last one is an MLP, `mlp` after `mlp_norm`.
 
     Pre-norm computes x + f(norm(x)) (Xiong et al. 2020, arXiv:2002.04745), post-norm norm(x + f(x)) (Vaswani et al.
-    2017, arXiv:1706.03762, sec. 3.1). Call `leave(x, f(enter(x, norm)), norm)`.
+    2017, arXiv:1706.03762, sec. 3.1). Call `add_residual(x, f(pre_norm(x, norm)), norm)`.
 
     Args:
         config: Its `norm` and `dropout` are used.
@@ -61,18 +62,22 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, config: EncoderConfig | DecoderConfig, drop_path: float = 0.0) -> None:
         super().__init__()
-        self.pre_norm = named(("pre", "post"), "norm", config.norm) == "pre"
+        self.norm_first = named(("pre", "post"), "norm", config.norm) == "pre"
         self.dropout = nn.Dropout(config.dropout)
         self.drop_path = DropPath(drop_path)
 
-    def enter(self, x: Tensor, norm: nn.Module) -> Tensor:
+    def pre_norm(self, x: Tensor, norm: nn.Module) -> Tensor:
         """The input of a branch: (B, T, D) -> (B, T, D)."""
-        return norm(x) if self.pre_norm else x
+        return norm(x) if self.norm_first else x
 
-    def leave(self, x: Tensor, branch: Tensor, norm: nn.Module) -> Tensor:
+    def add_residual(self, x: Tensor, branch: Tensor, norm: nn.Module) -> Tensor:
         """Add the output of a branch to x: two (B, T, D) -> (B, T, D)."""
         x = x + self.drop_path(self.dropout(branch))
-        return x if self.pre_norm else norm(x)
+        return x if self.norm_first else norm(x)
+
+    def mlp_branch(self, x: Tensor) -> Tensor:
+        """The last branch of a block, its MLP: (B, T, D) -> (B, T, D)."""
+        return self.add_residual(x, self.mlp(self.pre_norm(x, self.mlp_norm)), self.mlp_norm)
 
 
 def make_mlp(width: int, config: EncoderConfig | DecoderConfig) -> nn.Sequential:
@@ -162,3 +167,74 @@ class ConvolutionModule(nn.Module):
     def finish(self, mixed: Tensor) -> Tensor:
         """What follows the convolution: (..., D) -> (..., D)."""
         return self.leave(F.silu(self.norm(mixed)))
+
+
+class EncoderBlock(ResidualBlock):
+    """A transformer block: self-attention, then an MLP, each with a residual and a layer norm before or after.
+
+    With `convolution`, a `ConvolutionModule` between them is a third such branch.
+
+    Args:
+        width: Model width D.
+        config: Settings of this block: its contexts are single numbers, `drop_path` is the block's own.
+        positions: As in `MultiHeadAttention`.
+
+    Shape:
+        x (B, T, D), padding (B, T) or None -> (B, T, D)
+
+    Raises:
+        InputError: As `MultiHeadAttention`, or if `drop_path` is out of range or a name is unknown.
+    """
+
+    def __init__(
+        self, width: int, config: EncoderConfig | Mapping[str, Any] | None = None, *, positions: InAttention = None
+    ) -> None:
+        config = EncoderConfig.of(config)
+        super().__init__(config, config.drop_path)
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = MultiHeadAttention(
+            width,
+            config.heads,
+            left=config.left,
+            right=config.right,
+            dropout=config.dropout,
+            score=config.score,
+            normalizer=config.normalizer,
+            positions=positions,
+        )
+        self.convolution = make_convolution(width, config)
+        if self.convolution is not None:
+            self.convolution_norm = nn.LayerNorm(width)
+        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp = make_mlp(width, config)
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        x = self.add_residual(
+            x, self.attention(self.pre_norm(x, self.attention_norm), padding=padding), self.attention_norm
+        )
+        if self.convolution is not None:
+            mixed = self.convolution(self.pre_norm(x, self.convolution_norm), padding)
+            x = self.add_residual(x, mixed, self.convolution_norm)
+        return self.mlp_branch(x)
+
+    @property
+    def receptive_field(self) -> tuple[int | None, int | None]:
+        """Past context and look-ahead of the block in tokens; `None` is unlimited."""
+        reaches = [(self.attention.left, self.attention.right)]
+        if self.convolution is not None:
+            reaches.append((self.convolution.left, self.convolution.right))
+        return tuple(None if None in contexts else sum(contexts) for contexts in zip(*reaches, strict=True))
+
+
+def make_convolution(width: int, config: EncoderConfig) -> ConvolutionModule | None:
+    """The convolution module of a block, `None` without one.
+
+    Raises:
+        InputError: As `ConvolutionModule`.
+    """
+    if not config.convolution:
+        return None
+    right = config.convolution_right
+    if right is None:
+        right = config.convolution // 2 if config.right is None else 0
+    return ConvolutionModule(width, config.convolution, right)

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from vitspeech.attention.block import ResidualBlock, final_norm, make_mlp
 from vitspeech.attention.config import DecoderConfig
-from vitspeech.attention.encoder import InAttention, Positions
 from vitspeech.attention.masks import check_padding, window_mask
 from vitspeech.attention.multihead import MultiHeadAttention
-from vitspeech.attention.positions import split_positions
+from vitspeech.attention.positions import InAttention, Positions, split_positions
 from vitspeech.errors import InputError
 
 
@@ -97,39 +96,35 @@ class DecoderBlock(ResidualBlock):
     ) -> Tensor:
         check_source(source, x)
         x = self.attend_past(x, padding)
-        attended = self.cross_attention(self.enter(x, self.cross_norm), source, padding=source_padding)
-        return self.finish(x, attended)
+        attended = self.cross_attention(self.pre_norm(x, self.cross_norm), source, padding=source_padding)
+        return self.mlp_branch(self.add_residual(x, attended, self.cross_norm))
 
     def attend_past(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         """The first branch, self-attention: x (B, T, D), padding (B, T) or None -> (B, T, D)."""
-        attended = self.attention(self.enter(x, self.attention_norm), padding=padding)
-        return self.leave(x, attended, self.attention_norm)
-
-    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
-        """Complete the block from the output of its cross-attention: two (B, T, D) -> (B, T, D)."""
-        x = self.leave(x, attended, self.cross_norm)
-        return self.leave(x, self.mlp(self.enter(x, self.mlp_norm)), self.mlp_norm)
+        attended = self.attention(self.pre_norm(x, self.attention_norm), padding=padding)
+        return self.add_residual(x, attended, self.attention_norm)
 
     def cross_weights(self, x: Tensor, source: Tensor, source_padding: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The output of the block (B, T, D), and the weights of its cross-attention (B, H, T, S)."""
         x, attention = self.attend_past(x), self.cross_attention
-        query, key, value = attention.project(self.enter(x, self.cross_norm), source)
-        attended, weights = attention.attend(query, key, value, attention.allowed(query, key, source_padding, None))
-        return self.finish(x, attention.output(attention.joined(attended))), weights
+        query, key, value = attention.project(self.pre_norm(x, self.cross_norm), source)
+        attended, weights = attention.attend(query, key, value, attention.build_mask(query, key, source_padding, None))
+        x = self.add_residual(x, attention.output(attention.merge_heads(attended)), self.cross_norm)
+        return self.mlp_branch(x), weights
 
     def start(self, source: Tensor) -> BlockCache:
         """The cache before the first token: no past, and the keys and values of the source (B, S, D)."""
         attention = self.cross_attention
-        key, value = attention.split(attention.key(source)), attention.split(attention.value(source))
-        _, key = attention.prepared(key[:, :, :0], key, value)
+        key, value = attention.split_heads(attention.key(source)), attention.split_heads(attention.value(source))
+        _, key = attention.score_inputs(key[:, :, :0], key, value)
         return BlockCache(key[:, :, :0], value[:, :, :0], key, value)
 
     def step(
         self, x: Tensor, cache: BlockCache, first: int, source_padding: Tensor | None
     ) -> tuple[Tensor, BlockCache]:
         """The outputs for tokens (B, T, D) at positions `first`, `first` + 1, …, and the cache after them."""
-        query, key, value = self.attention.project(self.enter(x, self.attention_norm), None, first)
-        query, key = self.attention.prepared(query, key, value)
+        query, key, value = self.attention.project(self.pre_norm(x, self.attention_norm), None, first)
+        query, key = self.attention.score_inputs(query, key, value)
         past, tokens = cache.key.shape[2], x.shape[1]
         key, value = torch.cat((cache.key, key), dim=2), torch.cat((cache.value, value), dim=2)
         left = self.attention.left
@@ -137,18 +132,19 @@ class DecoderBlock(ResidualBlock):
         reach = None if left is None else left - past
         mask = window_mask(tokens, past + tokens, reach, past, x.device) if tokens > 1 else None
         attended = self.attention.attend_cached(query, key, value, mask, first=-past)
-        x = self.leave(x, attended, self.attention_norm)
+        x = self.add_residual(x, attended, self.attention_norm)
         query = self.cross_query(x, cache)
         mask = None if source_padding is None else source_padding[:, None, None]
-        x = self.finish(x, self.cross_attention.attend_cached(query, cache.source_key, cache.source_value, mask))
+        attended = self.cross_attention.attend_cached(query, cache.source_key, cache.source_value, mask)
+        x = self.mlp_branch(self.add_residual(x, attended, self.cross_norm))
         discarded = 0 if left is None else max(past + tokens - left, 0)
         key, value = key[:, :, discarded:], value[:, :, discarded:]
         return x, BlockCache(key, value, cache.source_key, cache.source_value)
 
     def cross_query(self, x: Tensor, cache: BlockCache) -> Tensor:
         """The prepared queries of the cross-attention: (B, T, D) -> (B, H, T, K)."""
-        query = self.cross_attention.split(self.cross_attention.query(self.enter(x, self.cross_norm)))
-        return self.cross_attention.prepared(query, cache.source_key[:, :, :0], cache.source_value)[0]
+        query = self.cross_attention.split_heads(self.cross_attention.query(self.pre_norm(x, self.cross_norm)))
+        return self.cross_attention.score_inputs(query, cache.source_key[:, :, :0], cache.source_value)[0]
 
 
 class Decoder(nn.Module):

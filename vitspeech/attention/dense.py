@@ -46,7 +46,7 @@ def attend_dense(
     query, key = (part.to(value.dtype) for part in score.prepare(query, key))
     if fused:
         return attend_fused(query, key, value, mask, scale=score.scale, dropout=dropout)
-    return attend(query, key, value, mask, scale=score.scale, energy=score.energy, **options)[0]
+    return attend(query, key, value, mask, scale=score.scale, additive_vector=score.additive_vector, **options)[0]
 
 
 def attend(
@@ -56,7 +56,7 @@ def attend(
     mask: Tensor | None = None,
     *,
     scale: float | None = None,
-    energy: Tensor | None = None,
+    additive_vector: Tensor | None = None,
     normalizer: str = "softmax",
     relative: RelativePositions | None = None,
     first: int = 0,
@@ -70,7 +70,7 @@ def attend(
         value: Values.
         mask: True where attention is allowed, broadcast to (B, H, T, S); `None` allows everything.
         scale: Factor of the dot products; `None` is 1/√K.
-        energy: v of the additive score (H, K), which replaces the dot product.
+        additive_vector: v of the additive score (H, K), which replaces the dot product.
         normalizer: `softmax` or `relu`.
         relative: Relative positions, whose vectors are added to keys and values.
         first: Distance of the first key from the first query, for `relative`.
@@ -82,7 +82,7 @@ def attend(
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     # Autocast would convert the softmax to single precision and back: more passes over scores already rounded.
     with torch.autocast(query.device.type, enabled=False):
-        scores = compare(query, key, scale, None if energy is None else energy.to(query.dtype))
+        scores = compare(query, key, scale, None if additive_vector is None else additive_vector.to(query.dtype))
         if relative is not None:
             scores = scores + relative.scores(query * scale, key.shape[-2], first)
     return weighted_sum(scores, value, mask, normalizer=normalizer, relative=relative, first=first, dropout=dropout)

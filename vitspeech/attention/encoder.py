@@ -4,91 +4,14 @@ Shapes: B batch, T tokens, D model width, H heads.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor, nn
 
-from vitspeech.attention.block import ConvolutionModule, ResidualBlock, final_norm, make_mlp
+from vitspeech.attention.block import EncoderBlock, final_norm
 from vitspeech.attention.config import EncoderConfig
-from vitspeech.attention.multihead import MultiHeadAttention
-from vitspeech.attention.positions import split_positions
+from vitspeech.attention.positions import Positions, split_positions
 from vitspeech.attention.streaming import EncoderStream
-
-InAttention = Literal["relative", "rotary"] | nn.Module | None
-Positions = Literal["sinusoidal", "learned", "relative", "rotary"] | nn.Module | None
-
-
-class EncoderBlock(ResidualBlock):
-    """A transformer block: self-attention, then an MLP, each with a residual and a layer norm before or after.
-
-    With `convolution`, a `ConvolutionModule` between them is a third such branch.
-
-    Args:
-        width: Model width D.
-        config: Settings of this block: its contexts are single numbers, `drop_path` is the block's own.
-        positions: As in `MultiHeadAttention`.
-
-    Shape:
-        x (B, T, D), padding (B, T) or None -> (B, T, D)
-
-    Raises:
-        InputError: As `MultiHeadAttention`, or if `drop_path` is out of range or a name is unknown.
-    """
-
-    def __init__(
-        self, width: int, config: EncoderConfig | Mapping[str, Any] | None = None, *, positions: InAttention = None
-    ) -> None:
-        config = EncoderConfig.of(config)
-        super().__init__(config, config.drop_path)
-        self.attention_norm = nn.LayerNorm(width)
-        self.attention = MultiHeadAttention(
-            width,
-            config.heads,
-            left=config.left,
-            right=config.right,
-            dropout=config.dropout,
-            score=config.score,
-            normalizer=config.normalizer,
-            positions=positions,
-        )
-        self.convolution = make_convolution(width, config)
-        if self.convolution is not None:
-            self.convolution_norm = nn.LayerNorm(width)
-        self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = make_mlp(width, config)
-
-    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        x = self.leave(x, self.attention(self.enter(x, self.attention_norm), padding=padding), self.attention_norm)
-        if self.convolution is not None:
-            mixed = self.convolution(self.enter(x, self.convolution_norm), padding)
-            x = self.leave(x, mixed, self.convolution_norm)
-        return self.finish(x)
-
-    def finish(self, x: Tensor) -> Tensor:
-        """The last branch of the block, the MLP: (B, T, D) -> (B, T, D)."""
-        return self.leave(x, self.mlp(self.enter(x, self.mlp_norm)), self.mlp_norm)
-
-    @property
-    def reach(self) -> tuple[int | None, int | None]:
-        """Past context and look-ahead of the block in tokens; `None` is unlimited."""
-        reaches = [(self.attention.left, self.attention.right)]
-        if self.convolution is not None:
-            reaches.append((self.convolution.left, self.convolution.right))
-        return tuple(None if None in contexts else sum(contexts) for contexts in zip(*reaches, strict=True))
-
-
-def make_convolution(width: int, config: EncoderConfig) -> ConvolutionModule | None:
-    """The convolution module of a block, `None` without one.
-
-    Raises:
-        InputError: As `ConvolutionModule`.
-    """
-    if not config.convolution:
-        return None
-    right = config.convolution_right
-    if right is None:
-        right = config.convolution // 2 if config.right is None else 0
-    return ConvolutionModule(width, config.convolution, right)
 
 
 class Encoder(nn.Module):
@@ -149,9 +72,9 @@ class Encoder(nn.Module):
         return x if self.positions is None else self.dropout(self.positions(x, first))
 
     @property
-    def reach(self) -> tuple[int | None, int | None]:
+    def receptive_field(self) -> tuple[int | None, int | None]:
         """Past context and look-ahead of one output through all blocks, in tokens; `None` is unlimited."""
-        reaches = zip(*(block.reach for block in self.blocks), strict=True)
+        reaches = zip(*(block.receptive_field for block in self.blocks), strict=True)
         return tuple(None if None in contexts else sum(contexts) for contexts in reaches)
 
     def stream(self) -> EncoderStream:

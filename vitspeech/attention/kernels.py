@@ -61,7 +61,7 @@ class Request:
         width: Head width K; of keys and values, the smaller.
         device: Device type: `cpu`, `cuda`, ….
         dtype: Of the values.
-        dot_product: Whether the score compares by dot products rather than by an energy.
+        dot_product: Whether the score compares by dot products rather than by v·tanh(q + k).
         softmax: Whether the normalizer is softmax.
         relative: Whether there are relative positions.
         linear: Whether the score is linear in the key.
@@ -108,7 +108,7 @@ def request_for(
         width=min(key.shape[3], value.shape[3]),
         device=value.device.type,
         dtype=value.dtype,
-        dot_product=score.energy is None,
+        dot_product=score.additive_vector is None,
         softmax=normalizer == "softmax",
         relative=relative is not None,
         linear=score.linear_in_key,
@@ -145,7 +145,7 @@ def choose_windowed(request: Request, left: int | None, right: int | None) -> Ke
         return Kernel.FUSED_CAUSAL
     if fusable and request.device == "cuda" and request.dtype != torch.float64 and request.width >= FLEX_FROM_WIDTH:
         return Kernel.FLEX
-    # The energy of every pair holds K numbers: never all pairs at once.
+    # tanh(q + k) holds K numbers for every pair: never all pairs at once.
     if request.dot_product and request.keys <= min(left + right + BLOCK, EXPLICIT_UP_TO_KEYS):
         return Kernel.EXPLICIT
     return Kernel.BLOCKWISE

@@ -114,9 +114,9 @@ class MultiHeadAttention(nn.Module):
                 query, key, value, self.left, self.right, padding=padding, score=self.score, **options
             )
         else:
-            allowed = self.allowed(query, key, padding, mask)
+            allowed = self.build_mask(query, key, padding, mask)
             attended = attend_dense(query, key, value, allowed, self.score, fused=kernel is Kernel.FUSED, **options)
-        return self.output(self.joined(attended))
+        return self.output(self.merge_heads(attended))
 
     def weights(
         self,
@@ -128,25 +128,29 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """The attention weights of every head, without dropout: (B, H, T, S)."""
         query, key, value = self.project(x, source)
-        return self.attend(query, key, value, self.allowed(query, key, padding, mask))[1]
+        return self.attend(query, key, value, self.build_mask(query, key, padding, mask))[1]
 
     def project(self, x: Tensor, source: Tensor | None, first: int = 0) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, K), keys and values (B, H, S, K); `first` is the position of the first token of both."""
         source = x if source is None else source
-        query, key, value = self.split(self.query(x)), self.split(self.key(source)), self.split(self.value(source))
+        query, key, value = (
+            self.split_heads(self.query(x)),
+            self.split_heads(self.key(source)),
+            self.split_heads(self.value(source)),
+        )
         if self.rotary is not None:
             query, key = self.rotary(query, key, first)
         return query, key, value
 
-    def split(self, x: Tensor) -> Tensor:
+    def split_heads(self, x: Tensor) -> Tensor:
         """Split the model width into heads: (B, T, D) -> (B, H, T, K)."""
         return x.view(*x.shape[:2], self.heads, x.shape[2] // self.heads).transpose(1, 2)
 
-    def joined(self, x: Tensor) -> Tensor:
+    def merge_heads(self, x: Tensor) -> Tensor:
         """Concatenate the heads: (B, H, T, K) -> (B, T, D)."""
         return x.transpose(1, 2).flatten(2)
 
-    def prepared(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def score_inputs(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys transformed by the score, in the dtype of the values (autocast may have raised theirs).
 
         If the score compares pair by pair, it transforms them later, together with the relative positions.
@@ -157,7 +161,7 @@ class MultiHeadAttention(nn.Module):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
         """Attention of every query over every key without dropout: outputs (B, H, T, K) and weights (B, H, T, S)."""
-        return self.attend_prepared(*self.prepared(query, key, value), value, allowed)
+        return self.attend_prepared(*self.score_inputs(query, key, value), value, allowed)
 
     def attend_prepared(
         self,
@@ -173,7 +177,9 @@ class MultiHeadAttention(nn.Module):
         options = {"normalizer": self.normalizer, "relative": self.relative, "first": first, "dropout": dropout}
         if self.pairwise:
             return attend_pairs(query, key, value, allowed, score=self.score, **options)
-        return attend(query, key, value, allowed, scale=self.score.scale, energy=self.score.energy, **options)
+        return attend(
+            query, key, value, allowed, scale=self.score.scale, additive_vector=self.score.additive_vector, **options
+        )
 
     def attend_cached(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, first: int = 0, fused: bool = False
@@ -183,13 +189,13 @@ class MultiHeadAttention(nn.Module):
         `fused` uses PyTorch's fused kernel where it applies: fewer operations, but not available in exported graphs.
         """
         dropout = self.dropout if self.training else 0.0
-        if fused and self.relative is None and self.score.energy is None and self.normalizer == "softmax":
+        if fused and self.relative is None and self.score.additive_vector is None and self.normalizer == "softmax":
             attended = attend_fused(query, key, value, mask, scale=self.score.scale, dropout=dropout)
         else:
             attended, _ = self.attend_prepared(query, key, value, mask, first=first, dropout=dropout)
-        return self.output(self.joined(attended))
+        return self.output(self.merge_heads(attended))
 
-    def allowed(self, query: Tensor, key: Tensor, padding: Tensor | None, mask: Tensor | None) -> Tensor | None:
+    def build_mask(self, query: Tensor, key: Tensor, padding: Tensor | None, mask: Tensor | None) -> Tensor | None:
         """Combine padding, mask and window into one mask that broadcasts to (B, H, T, S); `None` allows everything."""
         queries, keys = query.shape[-2], key.shape[-2]
         parts = []

@@ -14,7 +14,7 @@ Shapes: B batch, T tokens, H heads, K head width.
 import copy
 import functools
 from collections.abc import Callable
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -106,6 +106,9 @@ def unskew(by_key: Tensor) -> Tensor:
     shifted = F.pad(by_key, (0, queries - 1)).flatten(-2)
     return F.pad(shifted, (queries - 1, 1)).unflatten(-1, (queries, queries + keys))
 
+
+InAttention = Literal["relative", "rotary"] | nn.Module | None
+Positions = Literal["sinusoidal", "learned", "relative", "rotary"] | nn.Module | None
 
 LEARNED = 1024  # rows of a table of learned positions whose length is not given
 PAGE = 256  # positions whose rotations are computed at once and kept

@@ -1,7 +1,8 @@
 """Scores (how queries and keys are compared) and normalizers (how scores become weights).
 
 A score transforms queries and keys (`prepare`) and then compares them in one of two ways, which every kernel supports:
-`scale · q·k`, or `energy · tanh(q + k)`. To add one, subclass `Score` and pass the class, or register it under a name:
+`scale` · q·k, or v·tanh(q + k) with v = `additive_vector`. To add one, subclass `Score` and pass the class, or register
+it under a name:
 
     @register_score("bilinear")
     class Bilinear(Score):
@@ -25,8 +26,9 @@ from vitspeech.errors import InputError
 class Score(nn.Module):
     """The base class of scores; by itself the dot product q·k (Luong et al. 2015, arXiv:1508.04025, eq. 8).
 
-    A subclass may override `prepare`, and in its constructor set `scale` to a number or `energy` to a parameter. If its
-    `prepare` returns the keys unchanged, it can set `keeps_keys`, which makes relative positions faster.
+    A subclass may override `prepare`, and in its constructor set `scale` to a number or `additive_vector` to a
+    parameter. If its `prepare` returns the keys unchanged, it can set `keeps_keys`, which makes relative positions
+    faster.
 
     Args:
         heads: Number of heads H.
@@ -34,7 +36,7 @@ class Score(nn.Module):
 
     Attributes:
         scale: Factor of the dot product, a number. A learned factor belongs in `prepare`.
-        energy: v of the additive score (H, K); `None` compares by the dot product.
+        additive_vector: v of the additive score (H, K); `None` compares by the dot product.
         keeps_keys: Whether `prepare` returns the keys unchanged; false for a class that overrides it without saying so.
 
     Shape:
@@ -54,13 +56,13 @@ class Score(nn.Module):
         for name in ("forward", "__call__"):
             if name in vars(cls):
                 raise TypeError(
-                    f"{cls.__name__}.{name} would never be called: attention computes scale · q·k, or "
-                    "energy · tanh(q + k), of what prepare(query, key) returns; override prepare, scale or energy"
+                    f"{cls.__name__}.{name} would never be called: attention computes scale · q·k, or v·tanh(q + k), "
+                    "of what prepare(query, key) returns; override prepare, scale or additive_vector"
                 )
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__()
-        self.register_parameter("energy", None)
+        self.register_parameter("additive_vector", None)
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         """Transform queries and keys before they are compared, each token independently; the shapes stay."""
@@ -69,10 +71,10 @@ class Score(nn.Module):
     @property
     def linear_in_key(self) -> bool:
         """Whether the score of a query and a sum of keys is known to be the sum of their scores."""
-        return self.keeps_keys and self.energy is None
+        return self.keeps_keys and self.additive_vector is None
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        return compare(*self.prepare(query, key), self.scale, self.energy)
+        return compare(*self.prepare(query, key), self.scale, self.additive_vector)
 
 
 SCORES: dict[str, type[Score]] = {}
@@ -182,11 +184,11 @@ class Additive(Score):
         bound = math.sqrt(3 / width)
         self.query_weight = nn.Parameter(torch.empty(heads, width, width).uniform_(-bound, bound))
         self.key_weight = nn.Parameter(torch.empty(heads, width, width).uniform_(-bound, bound))
-        self.energy = nn.Parameter(torch.empty(heads, width).uniform_(-bound, bound))
+        self.additive_vector = nn.Parameter(torch.empty(heads, width).uniform_(-bound, bound))
 
     def no_weight_decay(self) -> set[str]:
         """The names of the parameters that are trained without weight decay."""
-        return {"energy"}
+        return {"additive_vector"}
 
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         return query @ self.query_weight, key @ self.key_weight
@@ -213,17 +215,17 @@ class Cosine(Score):
         return F.normalize(query, dim=-1, eps=smallest) * inverse, F.normalize(key, dim=-1, eps=smallest)
 
 
-def compare(query: Tensor, key: Tensor, scale: float = 1.0, energy: Tensor | None = None) -> Tensor:
-    """`scale` · q·k, or with `energy` v the sum v·tanh(q + k), which needs K numbers of memory per pair.
+def compare(query: Tensor, key: Tensor, scale: float = 1.0, additive_vector: Tensor | None = None) -> Tensor:
+    """`scale` · q·k, or with `additive_vector` v the sum v·tanh(q + k), which needs K numbers of memory per pair.
 
     Shape:
-        (…, T, K), (…, S, K) with at least one leading dimension; energy (…, K) or None -> (…, T, S)
+        (…, T, K), (…, S, K) with at least one leading dimension; additive_vector (…, K) or None -> (…, T, S)
     """
-    if energy is None:
+    if additive_vector is None:
         # Flatten batch and heads before transposing the keys: `matmul` would copy the transposed keys, which is slow.
         products = (query.flatten(0, -3) * scale) @ key.flatten(0, -3).transpose(1, 2)
         return products.view(*query.shape[:-1], key.shape[-2])
-    return ((query.unsqueeze(-2) + key.unsqueeze(-3)).tanh() @ energy[..., None, :, None]).squeeze(-1)
+    return ((query.unsqueeze(-2) + key.unsqueeze(-3)).tanh() @ additive_vector[..., None, :, None]).squeeze(-1)
 
 
 def compare_pairs(score: Score, query: Tensor, keys: Tensor) -> Tensor:
@@ -234,9 +236,9 @@ def compare_pairs(score: Score, query: Tensor, keys: Tensor) -> Tensor:
     """
     prepared = score.prepare(query, keys.flatten(2, 3))
     query, keys = prepared[0].to(keys.dtype), prepared[1].to(keys.dtype).view(keys.shape)
-    if score.energy is None:
+    if score.additive_vector is None:
         return (keys @ (query * score.scale).unsqueeze(-1)).squeeze(-1)
-    return ((query.unsqueeze(-2) + keys).tanh() @ score.energy.to(keys.dtype)[:, None, :, None]).squeeze(-1)
+    return ((query.unsqueeze(-2) + keys).tanh() @ score.additive_vector.to(keys.dtype)[:, None, :, None]).squeeze(-1)
 
 
 def weights_of(scores: Tensor, mask: Tensor | None = None, normalizer: str = "softmax") -> Tensor:

@@ -7,19 +7,58 @@ tokens and the inputs that wait for their look-ahead.
 Shapes: B batch, T tokens, D model width, H heads, K = D / H head width, W waiting tokens, P stored past tokens.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from vitspeech.attention.block import EncoderBlock
 from vitspeech.attention.masks import window_mask
 from vitspeech.attention.positions import SinusoidalPositions
 from vitspeech.errors import InputError
 
-if TYPE_CHECKING:
-    from vitspeech.attention.encoder import Encoder, EncoderBlock
-
 PART = 128  # tokens processed at once, which bounds the memory of a long push
+
+
+class Streamable(Protocol):
+    """An encoder whose `stream()` takes tokens as they arrive: attention, recurrent layers, a sliding window.
+
+    The stream has `push(x)`, which returns the outputs that have become final, `flush(like)`, which returns the rest
+    and begins a new sequence, as does `restart()`, and `tensors`, all that it stores.
+
+    Attributes:
+        receptive_field: Past context and look-ahead of one output in tokens; `None` is unlimited.
+        training: Whether it is in training mode.
+    """
+
+    receptive_field: tuple[int | None, int | None]
+    training: bool
+
+
+class AttentionEncoder(Streamable, Protocol):
+    """What `EncoderStream` needs of an encoder."""
+
+    positions: nn.Module | None
+    blocks: Sequence[EncoderBlock]
+    norm: nn.Module
+
+    def add_positions(self, x: Tensor, first: int = 0) -> Tensor:
+        """Add the positions `first`, `first` + 1, …, if the encoder adds any: (B, T, D) -> (B, T, D)."""
+
+
+def check_streamable(encoder: Streamable) -> None:
+    """Refuse an encoder whose outputs are not final before the end, or change from call to call.
+
+    Raises:
+        InputError: If its look-ahead is unlimited, or it is in training mode.
+    """
+    if encoder.receptive_field[1] is None:
+        raise InputError(
+            "the look-ahead is unlimited (`right: null`, bidirectional): no output is final before the end"
+        )
+    if encoder.training:
+        raise InputError("the encoder is in training mode, with dropout; call eval() first")
 
 
 class EncoderStream:
@@ -38,13 +77,8 @@ class EncoderStream:
             table with an end, which a stream does not have.
     """
 
-    def __init__(self, encoder: "Encoder") -> None:
-        if encoder.reach[1] is None:
-            raise InputError(
-                f"right={encoder.right} is unlimited: no output is final before the end; limit it to stream"
-            )
-        if encoder.training:
-            raise InputError("the encoder is in training mode, with dropout; call eval() first")
+    def __init__(self, encoder: AttentionEncoder) -> None:
+        check_streamable(encoder)
         if not isinstance(encoder.positions, SinusoidalPositions | None):
             raise InputError("learned positions end after their table; stream with sinusoidal, relative or rotary ones")
         self.encoder = encoder
@@ -97,7 +131,7 @@ class BlockStream:
         waiting (B, W, D) and queries (B, H, W, K) in parts; keys, values (B, H, P + W, K), past tokens first
     """
 
-    def __init__(self, block: "EncoderBlock") -> None:
+    def __init__(self, block: EncoderBlock) -> None:
         self.block, self.left, self.right = block, block.attention.left, block.attention.right
         self.waiting: list[Tensor] = []
         self.queries: list[Tensor] = []
@@ -119,8 +153,8 @@ class BlockStream:
         if not tokens:
             return x  # no new input, no new output: most pushes of an audio stream
         attention = self.block.attention
-        query, key, value = attention.project(self.block.enter(x, self.block.attention_norm), None, self.position)
-        query, key = attention.prepared(query, key, value)
+        query, key, value = attention.project(self.block.pre_norm(x, self.block.attention_norm), None, self.position)
+        query, key = attention.score_inputs(query, key, value)
         self.waiting.append(x)
         self.queries.append(query)
         self.keys.append(key)
@@ -151,8 +185,8 @@ class BlockStream:
         self.keys.discard(self.past + count - past)
         self.values.discard(self.past + count - past)
         self.waits, self.past = self.waits - count, past
-        x = self.block.leave(x, attended, self.block.attention_norm)
-        return self.block.finish(x) if self.convolution is None else self.convolution.push(x)
+        x = self.block.add_residual(x, attended, self.block.attention_norm)
+        return self.block.mlp_branch(x) if self.convolution is None else self.convolution.push(x)
 
 
 class ConvolutionStream:
@@ -162,7 +196,7 @@ class ConvolutionStream:
         waiting (B, W, D); gated (B, `left` + W, D), past tokens first, which are zeros before a sequence begins
     """
 
-    def __init__(self, block: "EncoderBlock") -> None:
+    def __init__(self, block: EncoderBlock) -> None:
         self.block, self.module = block, block.convolution
         self.waiting = self.gated = None
 
@@ -173,7 +207,7 @@ class ConvolutionStream:
 
     def push(self, x: Tensor) -> Tensor:
         """Push inputs (B, T, D) and return the outputs of the block whose look-ahead is complete (B, T', D)."""
-        return self.finished(x, self.module.gate(self.block.enter(x, self.block.convolution_norm)))
+        return self.finished(x, self.module.gate(self.block.pre_norm(x, self.block.convolution_norm)))
 
     def flush(self, like: Tensor) -> Tensor:
         """Return the outputs of all waiting inputs, after which there are zeros."""
@@ -191,8 +225,8 @@ class ConvolutionStream:
             self.waiting, self.gated = waiting, gated
             return x[:, :0]
         self.waiting, self.gated = waiting[:, count:].clone(), gated[:, count:].clone()
-        x = self.block.leave(waiting[:, :count], self.module.mix(gated), self.block.convolution_norm)
-        return self.block.finish(x)
+        x = self.block.add_residual(waiting[:, :count], self.module.mix(gated), self.block.convolution_norm)
+        return self.block.mlp_branch(x)
 
 
 class Stored:

@@ -25,13 +25,12 @@ from typing import (
 from vitspeech.data.audio.reading import HIGHEST_HZ, LONGEST_S, LOWEST_HZ, SHORTEST_S
 from vitspeech.data.utterances.module import PIECES, check_vocabulary
 from vitspeech.data.utterances.subwords import Subwords
-from vitspeech.decoding.spotting_settings import read_settings, shown
-from vitspeech.errors import InputError
+from vitspeech.decoding.keywords import SpottingSettings
+from vitspeech.decoding.search import SEARCH_RANGES
+from vitspeech.errors import InputError, shown
 from vitspeech.trust import KNOWN_PACKAGES
 
 FORMAT = 2  # of the folders that `save` writes
-SEARCH_RANGES = {"beam": (1, 1000), "length_penalty": (0, 10), "ctc_weight": (0, 1)}  # of `Search`
-SEARCH_RANGES |= {"language_weight": (0, 100), "length_bonus": (-100, 100)}
 
 
 class Metric(NamedTuple):
@@ -192,9 +191,23 @@ def check_card(card: Mapping[str, Any]) -> None:
         raise InputError(f"of format {shown(card.get('format'))}; this version of vitspeech reads format {FORMAT}")
     hints = get_type_hints(Card, include_extras=True)
     check_types({name: card[name] for name in hints if name in card}, hints)
+    read_settings(card.get("spotting", {}))
+
+
+def read_settings(values: Any) -> SpottingSettings:
+    """The settings of a keyword decoder in a card, as `dataclasses.asdict` writes them. Missing ones are defaults.
+
+    Raises:
+        InputError: If a name is unknown, or a number is out of its range.
+    """
+    known = SpottingSettings.__dataclass_fields__
+    if not isinstance(values, dict):
+        raise InputError(f"spotting: {shown(values)} is not a mapping of settings")
+    if unknown := values.keys() - known:
+        raise InputError(f"spotting: {shown(min(unknown, key=str))} is unknown; known: {', '.join(known)}")
     try:
-        read_settings(card.get("spotting", {}))
-    except InputError as error:
+        return SpottingSettings(**values)
+    except ValueError as error:
         raise InputError(f"spotting: {error}") from None
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import vitspeech.data
-from vitspeech.checkpoint.card import check_types, is_class, shown
+from vitspeech.checkpoint.card import check_types, is_class
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.module import DataModule
 from vitspeech.data.storage.format import PACK
 from vitspeech.data.utterances.subwords import Subwords
 from vitspeech.data.utterances.word_clips import WordSource
 from vitspeech.data.utterances.word_sequences import MANIFESTS, manifest_file
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, shown
 from vitspeech.trust import import_trusted, is_known
 
 USERS_OWN = {"root", "download", "workers", "storage", "broken", "speech"}  # arguments of data that a card never has

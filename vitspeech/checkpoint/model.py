@@ -21,11 +21,11 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from vitspeech.checkpoint.build import build_network
-from vitspeech.checkpoint.card import FORMAT, check_card, check_config
+from vitspeech.checkpoint.card import FORMAT, check_card, check_config, read_settings
 from vitspeech.checkpoint.hub import CARD, CONFIG, WEIGHTS, fetch, on_hub
 from vitspeech.checkpoint.leakage import TRAINING_ITEMS
 from vitspeech.data.utterances.manifest import CHECKSUMS, add_checksum, read_checksums
-from vitspeech.decoding.spotting_settings import SpottingSettings, check_thresholds, read_settings
+from vitspeech.decoding.keywords import SpottingSettings, check_words
 from vitspeech.errors import InputError
 from vitspeech.files import read_json, read_yaml, sha256, sync
 from vitspeech.trust import import_modules
@@ -177,7 +177,7 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
     try:
         check_config(config)
         if "spotting" in card:
-            check_thresholds(read_settings(card["spotting"]), config["labels"])
+            check_words(read_settings(card["spotting"]).thresholds, config["labels"])
         import_modules(trust)  # which may register scores by name
         network = build_network(config, load_file(folder / WEIGHTS), trust)
     except (SafetensorError, KeyError, OverflowError) as error:  # KeyError: a dtype that torch lacks

@@ -127,7 +127,7 @@ def estimate_and_write(
     from vitspeech import __version__
     from vitspeech.decoding.language import arpa
     from vitspeech.decoding.language.kneser_ney import estimate
-    from vitspeech.decoding.vocabulary import kind_of
+    from vitspeech.decoding.vocabulary import vocabulary_kind
     from vitspeech.files import write_text
 
     if options.words:
@@ -140,7 +140,12 @@ def estimate_and_write(
 
         encode_known = encode
     else:
-        kind, vocabulary, encode, encode_known = kind_of(data.labels), data.labels, data.encode, data.encode_known
+        kind, vocabulary, encode, encode_known = (
+            vocabulary_kind(data.labels),
+            data.labels,
+            data.encode,
+            data.encode_known,
+        )
     utterances = []
     for place, words in tqdm(rows, desc="transcripts", unit="", leave=False, delay=2):
         try:

@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,7 @@ from vitspeech.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vitspeech.decoding.keywords import Detection
-    from vitspeech.decoding.spotting_settings import SpottingSettings
+    from vitspeech.decoding.keywords import Detection, SpottingSettings
     from vitspeech.decoding.vocabulary import Segment
 
 PART_S = 0.1  # seconds of audio pushed at a time
@@ -112,7 +111,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def listener_of(model: "vitspeech.Model", search: "vitspeech.Search", options: argparse.Namespace) -> Any:
     """The stream of a model's kind: `TranscriptStream`, `LabelStream` or `WordSpotter`; refuses options of others."""
-    from vitspeech.decoding.spotting_settings import SpottingSettings
+    from vitspeech.checkpoint.card import read_settings
+    from vitspeech.decoding.keywords import SpottingSettings
     from vitspeech.inference.label_stream import is_labeling
     from vitspeech.inference.spotting import WordSpotter
     from vitspeech.inference.transcript import is_transcribing
@@ -133,16 +133,16 @@ def listener_of(model: "vitspeech.Model", search: "vitspeech.Search", options: a
         return vitspeech.TranscriptStream(model, search=search)
     if labels:
         return vitspeech.LabelStream(model)
-    return WordSpotter(model, replace(model.spotting or SpottingSettings(), **given))
+    return WordSpotter(model, read_settings(asdict(model.spotting or SpottingSettings()) | given))
 
 
 def first_line(model: "vitspeech.Model", listener: Any, options: argparse.Namespace) -> str:
     """What the model recognizes, how late, and the settings of a spotter, which may also say something on stderr."""
-    from vitspeech.decoding.vocabulary import kind_of
+    from vitspeech.decoding.vocabulary import vocabulary_kind
 
-    kind = kind_of(model.labels)
+    kind = vocabulary_kind(model.labels)
     names = ", ".join(model.labels) if kind == "words" else f"{len(model.labels)} {kind}"
-    line = [names, f"{1000 * listener.delay_samples / listener.stream.sample_rate_hz:.0f} ms behind"]
+    line = [names, f"{1000 * listener.latency_samples / listener.stream.sample_rate_hz:.0f} ms behind"]
     if hasattr(listener, "settings"):
         tell_rejection(options.checkpoint, model.labels)
         given = command_line.settings(options, "thresholds", "refractory_s")

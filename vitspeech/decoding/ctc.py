@@ -22,7 +22,7 @@ from vitspeech.decoding.alignment import NoPathError, align, tokens_needed, vali
 from vitspeech.decoding.language.scores import LanguageScores
 from vitspeech.decoding.paths import (
     Hypothesis,
-    Link,
+    PathNode,
     Prefix,
     append,
     extend,
@@ -49,7 +49,7 @@ class GreedySearch:
         """Begin a new utterance."""
         self.classes: int | None = None
         self.tokens, self.log_probability = 0, 0.0
-        self.last: Link | None = None  # the last unit of the best path
+        self.last: PathNode | None = None  # the last unit of the best path
 
     def push(self, log_probs: Tensor) -> None:
         """Process the log-probabilities of the next tokens (T, C); T may differ between pushes.
@@ -74,15 +74,15 @@ class GreedySearch:
         return to_hypothesis(self.last, self.log_probability)
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"last": to_rows(Link, [self.last])}
+        return vars(self) | {"last": to_rows(PathNode, [self.last])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        (self.last,) = from_rows(Link, *state["last"])
+        (self.last,) = from_rows(PathNode, *state["last"])
 
 
 # The most probable path of a prefix: its log-probability and its last unit.
-Path = tuple[float, Link | None]
+Path = tuple[float, PathNode | None]
 NO_PATH: Path = (-math.inf, None)
 
 
@@ -138,7 +138,7 @@ class PrefixBeamSearch:
             self.step(row)
 
     @property
-    def last(self) -> Link | None:
+    def last(self) -> PathNode | None:
         """The last unit of the best path of the most probable labeling."""
         return more_probable(*self.paths[self.ranking[0]])[1]
 
@@ -258,13 +258,13 @@ class PrefixBeamSearch:
 
     def __getstate__(self) -> dict[str, Any]:
         best = [path for pair in self.paths for path in pair]
-        paths = [score for score, _ in best], *to_rows(Link, [last for _, last in best])
+        paths = [score for score, _ in best], *to_rows(PathNode, [last for _, last in best])
         return vars(self) | {"paths": paths, "prefixes": to_rows(Prefix, self.prefixes), "extensions": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        scores, *links = state["paths"]
-        best = list(zip(scores, from_rows(Link, *links), strict=True))
+        scores, *nodes = state["paths"]
+        best = list(zip(scores, from_rows(PathNode, *nodes), strict=True))
         self.paths = list(zip(best[::2], best[1::2], strict=True))
         self.prefixes = from_rows(Prefix, *state["prefixes"])
         self.extensions = WeakValueDictionary()

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from vitspeech.decoding.ctc import GreedySearch, PrefixBeamSearch
-from vitspeech.decoding.paths import Link, Prefix, links_after
+from vitspeech.decoding.paths import PathNode, Prefix, nodes_after
 
 
-def take_final(search: GreedySearch | PrefixBeamSearch, *, longest: int | None = None) -> list[Link]:
+def take_final(search: GreedySearch | PrefixBeamSearch, *, longest: int | None = None) -> list[PathNode]:
     """Take off the units that are final, in order; the search goes on with those after them.
 
     A unit is final if the best paths of all hypotheses in the beam share it, with its times, and the next token can't
@@ -30,8 +30,8 @@ def take_final(search: GreedySearch | PrefixBeamSearch, *, longest: int | None =
     final = shared(last.previous if last is not None and last.end == search.tokens else last for last in lasts)
     if final is None:
         return []
-    taken = links_after(None, final)
-    copies = {final: None}  # links are immutable, since transcripts of earlier pushes hold them
+    taken = nodes_after(None, final)
+    copies = {final: None}  # nodes are immutable, since transcripts of earlier pushes hold them
     new = {last: without(last, copies) for last in lasts}
     if isinstance(search, GreedySearch):
         search.last = new[search.last]
@@ -40,25 +40,25 @@ def take_final(search: GreedySearch | PrefixBeamSearch, *, longest: int | None =
     return taken
 
 
-def shared(lasts: Iterable[Link | None]) -> Link | None:
+def shared(lasts: Iterable[PathNode | None]) -> PathNode | None:
     """The last unit that all paths share; `None` if they share none."""
     ends = set(lasts)
     while len(ends) > 1 and None not in ends:
-        longest = max(ends, key=lambda link: link.count)
+        longest = max(ends, key=lambda node: node.count)
         ends.remove(longest)
         ends.add(longest.previous)
     return None if None in ends else ends.pop()
 
 
-def without(last: Link | None, copies: dict[Link, Link | None]) -> Link | None:
-    """The path that ends in `last` as a copy that begins after the links whose copy is `None`."""
+def without(last: PathNode | None, copies: dict[PathNode, PathNode | None]) -> PathNode | None:
+    """The path that ends in `last` as a copy that begins after the nodes whose copy is `None`."""
     new = []
     while last is not None and last not in copies:
         new.append(last)
         last = last.previous
     copy = None if last is None else copies[last]
-    for link in reversed(new):
-        copy = copies[link] = Link(copy, link.unit, link.first, link.end, link.count)
+    for node in reversed(new):
+        copy = copies[node] = PathNode(copy, node.unit, node.first, node.end, node.count)
     return copy
 
 
@@ -78,13 +78,13 @@ def drop_others(search: PrefixBeamSearch, token: int) -> None:
         search.in_blank, search.in_unit = search.in_blank[kept], search.in_unit[kept]
 
 
-def holds(end: Link | None, link: Link) -> bool:
-    """Whether the path that ends in `end` has the unit `link`; true if `end` is `None`, which stands for no path."""
+def holds(end: PathNode | None, node: PathNode) -> bool:
+    """Whether the path that ends in `end` has the unit `node`; true if `end` is `None`, which stands for no path."""
     if end is None:
         return True
-    while end.count > link.count:
+    while end.count > node.count:
         end = end.previous
-    return end is link
+    return end is node
 
 
 def forget_shared(search: PrefixBeamSearch) -> None:

@@ -29,15 +29,56 @@ Shapes: T tokens, C classes.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy
 
-if TYPE_CHECKING:
-    from vitspeech.decoding.spotting_settings import SpottingSettings
-
 NO_WORDS = ("unknown", "silence")  # labels that are never detected
 NO_WORD = -1
+LONGEST_S = 60  # of a duration in the settings
+
+
+@dataclass(frozen=True)
+class SpottingSettings:
+    """Every number of a `KeywordDecoder`, which a model's card may hold. Durations are rounded to tokens.
+
+    Args:
+        thresholds: Minimum probability of a detection, 0 .. 1: of every word, or a mapping with that of each.
+        refractory_s: Minimum time in seconds between the ends of two detections, of whichever words; 0 keeps all.
+        smoothing_s: Duration over which the posteriors of tokens are averaged; at least one token.
+        token_probability: Minimum smoothed posterior for a token to belong to a word.
+        pause_s: A word ends after this many seconds without a token of it; at least one token.
+        shortest_s: Minimum duration of a word, rounded up.
+        used_probability: Probability from which the tokens of a candidate don't count for later ones.
+        least_fraction: A sum of logits is divided by at least this fraction of a clip's tokens, above 0.
+
+    Raises:
+        ValueError: If a number is out of its range; the message names it. Durations are at most 60 s.
+    """
+
+    thresholds: Mapping[str, float] | float = 0.8
+    refractory_s: float = 0.0
+    smoothing_s: float = 0.12
+    token_probability: float = 0.6
+    pause_s: float = 0.08
+    shortest_s: float = 0.15
+    used_probability: float = 0.8
+    least_fraction: float = 0.7
+
+    def __post_init__(self) -> None:
+        numbers = dict(vars(self))
+        thresholds = numbers.pop("thresholds")
+        if isinstance(thresholds, Mapping):
+            numbers |= {f"threshold of {word!r:.60}": value for word, value in thresholds.items()}
+        else:
+            numbers["threshold"] = thresholds
+        for name, value in numbers.items():
+            low, high = 1e-6 if name == "least_fraction" else 0, LONGEST_S if name.endswith("_s") else 1
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+                raise ValueError(f"{name}={value!r:.60} is not within {low:g} .. {high:g}")
+
+    def threshold(self, word: str) -> float:
+        """The threshold of a word."""
+        return self.thresholds[word] if isinstance(self.thresholds, Mapping) else self.thresholds
 
 
 @dataclass(frozen=True)
@@ -81,14 +122,14 @@ class KeywordDecoder:
 
     Args:
         labels: The name of each class. `unknown` and `silence` are not words.
-        settings: Thresholds and all other numbers: `SpottingSettings`, or any object with the same attributes.
+        settings: Thresholds and all other numbers.
         hop_s: Seconds from one token to the next.
         first_s: Start of the first token's hop, in seconds from the beginning of the recording.
-        delay_s: Seconds from the first sample of a token to the last one that its logits depend on.
+        latency_s: Seconds from the first sample of a token to the last one that its logits depend on.
         clip_tokens: Number of tokens of a training clip.
 
     Attributes:
-        delay_tokens: Tokens from the one with which a word ends to the one with which it is detected.
+        latency_tokens: Tokens from the one with which a word ends to the one with which it is detected.
 
     Raises:
         ValueError: If the thresholds are of other words than the labels.
@@ -97,21 +138,21 @@ class KeywordDecoder:
     def __init__(
         self,
         labels: Iterable[str],
-        settings: "SpottingSettings",
+        settings: SpottingSettings,
         *,
         hop_s: float,
         first_s: float,
-        delay_s: float,
+        latency_s: float,
         clip_tokens: int,
     ) -> None:
         self.labels, self.settings = list(labels), settings
-        self.hop_s, self.first_s, self.delay_s, self.clip = hop_s, first_s, delay_s, clip_tokens
+        self.hop_s, self.first_s, self.latency_s, self.clip = hop_s, first_s, latency_s, clip_tokens
         self.is_word = numpy.array([label not in NO_WORDS for label in self.labels], dtype=bool)
         check_words(settings.thresholds, self.labels)
         self.smoothing = max(round(settings.smoothing_s / hop_s), 1)
         self.pause = max(round(settings.pause_s / hop_s), 1)
         self.shortest = math.ceil(settings.shortest_s / hop_s - 1e-6)
-        self.delay_tokens = self.pause + math.ceil((self.smoothing - 1) / 2)
+        self.latency_tokens = self.pause + math.ceil((self.smoothing - 1) / 2)
         self.restart()
 
     def restart(self) -> None:
@@ -124,14 +165,8 @@ class KeywordDecoder:
         self.last_end_s = -math.inf
 
     def push(self, logits: numpy.ndarray) -> list[Detection]:
-        """Process the next logits: (T, C) -> the new detections. A tensor on the CPU is accepted as well.
-
-        Raises:
-            ValueError: If the logits have another shape.
-        """
+        """Process the next logits: (T, C) -> the new detections. A tensor on the CPU is accepted as well."""
         logits = numpy.asarray(logits, dtype=float)
-        if logits.ndim != 2 or logits.shape[1] != len(self.labels):
-            raise ValueError(f"logits have the shape {tuple(logits.shape)}, not (T, {len(self.labels)})")
         words = self.words_of(logits)
         kept = self.clip + self.pause
         self.logits = numpy.concatenate((self.logits[-kept:], logits))
@@ -221,7 +256,7 @@ class KeywordDecoder:
         if not is_new:
             return []
         start_s, end_s = self.center_s(run.first), self.center_s(run.last) + self.hop_s
-        decided_s = (self.count - 1) * self.hop_s + self.delay_s
+        decided_s = (self.count - 1) * self.hop_s + self.latency_s
         return [Detection(self.labels[word], start_s, end_s, run.probability, decided_s)]
 
     def center_s(self, token: int) -> float:
@@ -242,7 +277,7 @@ class KeywordDecoder:
 
 
 def select(
-    candidates: Iterable[Detection], settings: "SpottingSettings", last_end_s: float = -math.inf
+    candidates: Iterable[Detection], settings: SpottingSettings, last_end_s: float = -math.inf
 ) -> list[Detection]:
     """Apply the thresholds and the refractory period to candidates of one recording, in the order of a decoder.
 
@@ -258,37 +293,20 @@ def select(
     detections = []
     for candidate in candidates:
         is_late = max(candidate.end_s - last_end_s, 0) >= settings.refractory_s
-        if candidate.probability >= threshold(settings.thresholds, candidate.label) and is_late:
+        if candidate.probability >= settings.threshold(candidate.label) and is_late:
             detections.append(candidate)
             last_end_s = candidate.end_s
     return detections
 
 
-def threshold(thresholds: Mapping[str, float] | float, word: str) -> float:
-    """The threshold of a word, where all words have one or each has its own.
-
-    Raises:
-        ValueError: If the thresholds lack it.
-    """
-    if not isinstance(thresholds, Mapping):
-        return thresholds
-    if word not in thresholds:
-        known = ", ".join(f"{other!r:.60}" for other in [*thresholds][:20])
-        raise ValueError(f"thresholds: none for the word {word!r:.60}; there are {known or 'none'}")
-    return thresholds[word]
-
-
 def check_words(thresholds: Mapping[str, float] | float, labels: Iterable[str]) -> None:
-    """Check that the thresholds are those of the words among the labels.
-
-    Raises:
-        ValueError: If one is missing, or is of another word.
-    """
-    words = [label for label in labels if label not in NO_WORDS]
-    for word in words:
-        threshold(thresholds, word)
-    if isinstance(thresholds, Mapping) and (other := thresholds.keys() - set(words)):
-        raise ValueError(f"thresholds: {min(other, key=str)!r:.60} is not a word of the model")
+    """Raise a ValueError unless the thresholds are those of the words among the labels, or one for all."""
+    words = {label for label in labels if label not in NO_WORDS}
+    if not isinstance(thresholds, Mapping) or thresholds.keys() == words:
+        return
+    if missing := words - thresholds.keys():
+        raise ValueError(f"thresholds: none for the word {min(missing)!r:.60}")
+    raise ValueError(f"thresholds: {min(thresholds.keys() - words)!r:.60} is not a word of the model")
 
 
 def softmax(logits: numpy.ndarray) -> numpy.ndarray:

@@ -21,7 +21,7 @@ class Hypothesis:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Link:
+class PathNode:
     """A unit of a path, linked to the one before. Paths share their common beginnings, and a unit is added in O(1).
 
     Args:
@@ -32,7 +32,7 @@ class Link:
         count: Number of units up to this one.
     """
 
-    previous: "Link | None"
+    previous: "PathNode | None"
     unit: int
     first: int
     end: int
@@ -50,41 +50,41 @@ class Prefix:
     unit: int | None = None
 
 
-def append(link: Link | None, unit: int, token: int) -> Link:
-    """The path that ends in `link`, with one more unit, which begins at `token`."""
-    return Link(link, unit, token, token + 1, link.count + 1 if link else 1)
+def append(node: PathNode | None, unit: int, token: int) -> PathNode:
+    """The path that ends in `node`, with one more unit, which begins at `token`."""
+    return PathNode(node, unit, token, token + 1, node.count + 1 if node else 1)
 
 
-def extend(link: Link, token: int) -> Link:
+def extend(node: PathNode, token: int) -> PathNode:
     """The same path, with the last unit lasting until `token`."""
-    return Link(link.previous, link.unit, link.first, token + 1, link.count)
+    return PathNode(node.previous, node.unit, node.first, token + 1, node.count)
 
 
-def links_after(before: Link | None, last: Link | None) -> list[Link]:
+def nodes_after(before: PathNode | None, last: PathNode | None) -> list[PathNode]:
     """The units of the path that ends in `last` which it does not share with the path that ends in `before`, in order.
 
     Takes time proportional to the number of units that are not shared.
     """
-    links = []
+    nodes = []
     while last is not before:
         count, count_before = last.count if last else 0, before.count if before else 0
         if count >= count_before:
-            links.append(last)
+            nodes.append(last)
             last = last.previous
         if count_before >= count:
             before = before.previous
-    return links[::-1]
+    return nodes[::-1]
 
 
-def to_hypothesis(last: Link | None, log_probability: float) -> Hypothesis:
+def to_hypothesis(last: PathNode | None, log_probability: float) -> Hypothesis:
     """The labeling and the spans of the path that ends in `last`."""
-    links = links_after(None, last)
-    spans = tuple((link.first, link.end) for link in links)
-    return Hypothesis(tuple(link.unit for link in links), log_probability, spans)
+    nodes = nodes_after(None, last)
+    spans = tuple((node.first, node.end) for node in nodes)
+    return Hypothesis(tuple(node.unit for node in nodes), log_probability, spans)
 
 
 def to_rows(kind: type, lasts: Sequence[Any]) -> tuple[list[tuple], list[int]]:
-    """Flatten linked objects, because copying and pickling would follow the links recursively.
+    """Flatten linked objects, because copying and pickling would follow the nodes recursively.
 
     Args:
         kind: Their dataclass; its first field is the object before, or `None`.

@@ -28,7 +28,7 @@ class Segment:
     end_s: float
 
 
-def kind_of(labels: Sequence[str]) -> Literal["words", "characters", "pieces"]:
+def vocabulary_kind(labels: Sequence[str]) -> Literal["words", "characters", "pieces"]:
     """What the labels of a model are."""
     if " " in labels:
         return "characters"
@@ -52,7 +52,7 @@ def word_ranges(names: Sequence[str], labels: Sequence[str]) -> list[tuple[int, 
         names: The label of each unit, in order.
         labels: All labels of the model.
     """
-    kind, ranges, begin = kind_of(labels), [], 0
+    kind, ranges, begin = vocabulary_kind(labels), [], 0
     if kind == "words":
         return [(place, place + 1) for place in range(len(names))]
     for place, name in enumerate(names):

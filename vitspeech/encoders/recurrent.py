@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from vitspeech.attention.streaming import check_streamable
 from vitspeech.errors import InputError, check_fraction, check_number
 
 Cell = Literal["lstm", "gru"]
@@ -85,8 +86,8 @@ class RecurrentEncoder(nn.Module):
         dropout: Dropout probability of each layer's outputs.
 
     Attributes:
-        reach: Past context and look-ahead of one output in tokens: (None, 0) if causal, else (None, None), as `None`
-            is unlimited.
+        receptive_field: Past context and look-ahead of one output in tokens: (None, 0) if causal, else (None, None),
+            as `None` is unlimited.
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D); there must be no padding before a valid token
@@ -117,7 +118,7 @@ class RecurrentEncoder(nn.Module):
         self.width = width
         self.blocks = nn.ModuleList(RecurrentBlock(given, hidden, **options) for given in widths)
         self.output = nn.Identity() if directions * hidden == width else nn.Linear(directions * hidden, width)
-        self.reach = (None, None if bidirectional else 0)
+        self.receptive_field = (None, None if bidirectional else 0)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         for block in self.blocks:
@@ -133,17 +134,11 @@ class RecurrentStream:
     """Streams a sequence through a causal recurrent encoder: every token has its output at once, none waits.
 
     Args:
-        encoder: Causal and in evaluation mode.
-
-    Raises:
-        InputError: If the encoder is bidirectional or in training mode.
+        encoder: Causal and in evaluation mode; an `InputError` otherwise.
     """
 
     def __init__(self, encoder: RecurrentEncoder) -> None:
-        if encoder.reach[1] is None:
-            raise InputError("a bidirectional encoder needs the whole sequence; set bidirectional: false to stream")
-        if encoder.training:
-            raise InputError("the encoder is in training mode, with dropout; call eval() first")
+        check_streamable(encoder)
         self.encoder = encoder
         self.restart()
 

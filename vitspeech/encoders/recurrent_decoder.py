@@ -181,7 +181,7 @@ class RecurrentDecoder(nn.Module):
         query = state[:, None, None]
         query, _ = self.score.prepare(query, query[:, :, :0])
         mask = None if cache.source_padding is None else cache.source_padding[:, None, None]
-        options = {"scale": self.score.scale, "energy": self.score.energy}
+        options = {"scale": self.score.scale, "additive_vector": self.score.additive_vector}
         source = cache.source.to(cache.key.dtype)
         context, weights = attend(query.to(source.dtype), cache.key, source, mask, **options)
         return context[:, 0, 0], weights[:, 0, 0]

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitspeech.errors import InputError, check_fraction, check_number
+from vitspeech.attention.streaming import check_streamable
+from vitspeech.errors import check_fraction, check_number
 
 
 class Window(nn.Linear):
@@ -49,7 +50,7 @@ class WindowMLP(nn.Module):
         dropout: Dropout probability of the hidden layers.
 
     Attributes:
-        reach: (left, right).
+        receptive_field: (left, right).
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D)
@@ -72,7 +73,7 @@ class WindowMLP(nn.Module):
         for name, number, low in (("left", left, 0), ("right", right, 0), ("hidden", hidden, 1), ("depth", depth, 1)):
             check_number(name, number, low)
         check_fraction("dropout", dropout)
-        self.width, self.reach = width, (left, right)
+        self.width, self.receptive_field = width, (left, right)
 
         def layer(linear: nn.Linear) -> nn.Sequential:
             return nn.Sequential(linear, nn.LayerNorm(hidden), nn.GELU(), nn.Dropout(dropout))
@@ -97,15 +98,11 @@ class WindowStream:
     """Streams a sequence through a `WindowMLP`: the output of a token comes with the last token of its window.
 
     Args:
-        encoder: In evaluation mode.
-
-    Raises:
-        InputError: If the encoder is in training mode.
+        encoder: In evaluation mode; an `InputError` otherwise.
     """
 
     def __init__(self, encoder: WindowMLP) -> None:
-        if encoder.training:
-            raise InputError("the encoder is in training mode, with dropout; call eval() first")
+        check_streamable(encoder)
         self.encoder = encoder
         self.restart()
 
@@ -123,7 +120,7 @@ class WindowStream:
         """Push the next tokens and return the outputs that have become final: (B, T, D) -> (B, T', D)."""
         if not x.shape[1]:
             return x
-        left, right = self.encoder.reach
+        left, right = self.encoder.receptive_field
         start = F.pad(x[:, :0], (0, 0, left, 0)) if self.kept is None else self.kept
         tokens = torch.cat((start, x), dim=1)
         self.kept = tokens[:, max(tokens.shape[1] - left - right, 0) :].clone()
@@ -134,7 +131,7 @@ class WindowStream:
     @torch.no_grad()
     def flush(self, like: Tensor) -> Tensor:
         """End the sequence: return the remaining outputs and restart: (B, any, D) -> (B, up to right, D)."""
-        kept, (left, right) = self.kept, self.encoder.reach
+        kept, (left, right) = self.kept, self.encoder.receptive_field
         self.restart()
         if kept is None or kept.shape[1] <= left:
             return like[:, :0]

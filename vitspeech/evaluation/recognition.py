@@ -12,13 +12,13 @@ from torch.utils.data import Dataset
 
 from vitspeech.data.utterances.batch import SpeechBatch
 from vitspeech.data.utterances.word_sequences import manifest_file
+from vitspeech.decoding.search import Search
 from vitspeech.evaluation import sequences
 from vitspeech.evaluation.breakdown import Transcribed, write_breakdowns
 from vitspeech.evaluation.report import ItemTable, Report, per_item
 from vitspeech.evaluation.speakers import describe_resampled, resampled
 from vitspeech.files import sha256, write_text
 from vitspeech.inference.decode import transcribe_batch, with_default_beam
-from vitspeech.inference.search import Search
 from vitspeech.metrics.word_errors import confused_characters, confusions, group_score, worst
 
 COLUMNS = {"test_set": "", "id": "", "reference": "", "hypothesis": "", "errors": "d"}

@@ -11,10 +11,10 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from vitspeech.data.symbols.batch import SymbolBatch
+from vitspeech.decoding.search import Search
 from vitspeech.evaluation.report import ItemTable, Report, per_item
 from vitspeech.files import write_csv, write_text
 from vitspeech.inference.decode import transcribe_batch
-from vitspeech.inference.search import Search
 from vitspeech.inference.symbols import GREEDY
 from vitspeech.metrics.intervals import wilson_interval
 from vitspeech.metrics.word_errors import Alignment, align

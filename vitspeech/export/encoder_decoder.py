@@ -22,7 +22,7 @@ from vitspeech.attention import Decoder
 from vitspeech.attention.decoder import BlockCache, DecoderBlock
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.autoregressive import greedy
-from vitspeech.decoding.vocabulary import kind_of
+from vitspeech.decoding.vocabulary import vocabulary_kind
 from vitspeech.errors import InputError
 from vitspeech.export.kind import Graph, Kind, generator
 from vitspeech.export.parity import check
@@ -88,14 +88,15 @@ class StepGraph(nn.Module):
 def block_step(block: DecoderBlock, x: Tensor, cache: BlockCache, past: int) -> tuple[Tensor, Tensor, Tensor]:
     """As `DecoderBlock.step` for one token, but all keys and values are kept: -> (B, 1, D), two (B, H, P + 1, K)."""
     attention, cross = block.attention, block.cross_attention
-    query, key, value = attention.project(block.enter(x, block.attention_norm), None, past)
-    query, key = attention.prepared(query, key, value)
+    query, key, value = attention.project(block.pre_norm(x, block.attention_norm), None, past)
+    query, key = attention.score_inputs(query, key, value)
     key, value = torch.cat((cache.key, key), dim=2), torch.cat((cache.value, value), dim=2)
     mask = None if attention.left is None else (torch.arange(past + 1) >= past - attention.left)[None]
     attended = attention.attend_cached(query, key, value, mask, first=-past)
-    x = block.leave(x, attended, block.attention_norm)
+    x = block.add_residual(x, attended, block.attention_norm)
     query = block.cross_query(x, cache)
-    return block.finish(x, cross.attend_cached(query, cache.source_key, cache.source_value, None)), key, value
+    attended = cross.attend_cached(query, cache.source_key, cache.source_value, None)
+    return block.mlp_branch(block.add_residual(x, attended, block.cross_norm)), key, value
 
 
 def encoder_decoder_kind(model: Model) -> Kind:
@@ -132,7 +133,7 @@ def encoder_decoder_kind(model: Model) -> Kind:
         "end": network.head.out_features - 1,
         "longest_input": learned_rows(network.encoder),
         "longest_output": {"per_token": network.longest_output(1) - besides, "besides": besides, "most": most},
-        "separator": " " if kind_of(model.labels) == "words" else "",
+        "separator": " " if vocabulary_kind(model.labels) == "words" else "",
         "ctc": has_ctc,
         "cache_shape": list(cache.shape),
     }

@@ -6,7 +6,7 @@ Shapes: D model width, H hidden width, L left and R right tokens of a window.
 import torch
 from torch import Tensor, nn
 
-from vitspeech.attention.encoder import EncoderBlock
+from vitspeech.attention.block import EncoderBlock
 from vitspeech.encoders.recurrent import RecurrentBlock
 from vitspeech.encoders.window_mlp import WindowMLP
 
@@ -66,10 +66,10 @@ class ConvolutionStep(nn.Module):
     def forward(self, token: Tensor, valid: Tensor, position: Tensor | None, *state: Tensor) -> tuple:
         block, module = self.block, self.block.convolution
         waiting = torch.cat((state[0], token.view(-1)))
-        gated = torch.cat((state[1], module.gate(block.enter(token, block.convolution_norm)) * valid))
+        gated = torch.cat((state[1], module.gate(block.pre_norm(token, block.convolution_norm)) * valid))
         flags = torch.cat((state[2], valid))
         mixed = module.finish((gated * self.kernel).sum(0, keepdim=True) + module.depthwise.bias)
-        token = block.finish(block.leave(waiting[: self.width].view(1, -1), mixed, block.convolution_norm))
+        token = block.mlp_branch(block.add_residual(waiting[: self.width].view(1, -1), mixed, block.convolution_norm))
         return token, flags[:1], None, waiting[self.width :], gated[1:], flags[1:]
 
 
@@ -85,7 +85,7 @@ class WindowStep(nn.Module):
     def __init__(self, encoder: WindowMLP) -> None:
         super().__init__()
         self.encoder = encoder
-        self.left, self.right = encoder.reach
+        self.left, self.right = encoder.receptive_field
 
     def declare(self, layout: "StateLayout") -> None:  # noqa: F821
         """Declare tokens and flags."""

@@ -129,7 +129,7 @@ def is_streaming(model: Model) -> bool:
     have no other form, and the export refuses them.
     """
     encoder, pooling = getattr(model.network, "encoder", None), getattr(model.network, "pooling", None)
-    if getattr(encoder, "reach", (None, None))[1] is None or not isinstance(pooling, MeanPooling | None):
+    if getattr(encoder, "receptive_field", (None, None))[1] is None or not isinstance(pooling, MeanPooling | None):
         return False
     return "seconds" not in model.preprocessing or not isinstance(encoder, Encoder) or has_fixed_state(encoder)
 

@@ -64,9 +64,9 @@ class WithAttention(nn.Module):
         """The output of one of our layers; its weights are noted."""
         (x,) = args
         query, key, value = layer.project(x, None)
-        attended, weights = layer.attend(query, key, value, layer.allowed(query, key, kwargs.get("padding"), None))
+        attended, weights = layer.attend(query, key, value, layer.build_mask(query, key, kwargs.get("padding"), None))
         self.weights.append(weights)
-        return layer.output(layer.joined(attended))
+        return layer.output(layer.merge_heads(attended))
 
     @torch.inference_mode()
     def metadata(self, pixels: Tensor) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.model import Model
+from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
 from vitspeech.export.graph import strip
 from vitspeech.export.kind import Kind
@@ -35,7 +36,6 @@ from vitspeech.export.parity import steps
 from vitspeech.export.session import session
 from vitspeech.export.token_step import TokenStep
 from vitspeech.frontends import ConvolutionalPatches, LinearPatches, SpeechFrontend, WhitenedPatches
-from vitspeech.inference.search import Search
 from vitspeech.tasks import find_task
 
 if TYPE_CHECKING:

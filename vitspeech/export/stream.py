@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.utterances.word_clips import SHORTEST_WORD_S
-from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.keywords import SpottingSettings
 from vitspeech.export.kind import Graph, Kind
 from vitspeech.export.parity import check_stream, check_stream_weights
 from vitspeech.export.sound import recording
@@ -42,7 +42,7 @@ def stream_kind(model: Model, attention: bool) -> Kind:
         "state_size": step.state_size,
         "first_row_ms": first_ms,
         "row_ms": row_ms,
-        "delay_ms": 1000 * audio.delay_samples / rate_hz,
+        "delay_ms": 1000 * audio.latency_samples / rate_hz,
     }
     if metadata["task"] == "classification":
         metadata["clip_samples"] = round(model.preprocessing["seconds"] * rate_hz)

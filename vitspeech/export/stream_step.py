@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import Encoder
-from vitspeech.attention.encoder import EncoderBlock
+from vitspeech.attention.block import EncoderBlock
 from vitspeech.attention.positions import SinusoidalPositions, rotate_real
 from vitspeech.attention.scores import SCORES
 from vitspeech.encoders import RecurrentEncoder, WindowMLP
@@ -124,7 +124,7 @@ class StreamStep(nn.Module):
     @property
     def steps_ahead(self) -> int:
         """Look-ahead of all blocks: steps without audio that end a recording."""
-        return self.network.encoder.reach[1]
+        return self.network.encoder.receptive_field[1]
 
     def forward(self, samples: Tensor, valid: Tensor, state: Tensor) -> tuple[Tensor, ...]:
         parts = self.layout.split(state)
@@ -220,18 +220,18 @@ class BlockStep(nn.Module):
     def forward(self, token: Tensor, valid: Tensor, position: Tensor | None, *state: Tensor) -> tuple[Tensor, ...]:
         attention, block, width = self.block.attention, self.block, self.width
         waiting = torch.cat((state[0], token.view(-1)))
-        entered = block.enter(token, block.attention_norm)
+        entered = block.pre_norm(token, block.attention_norm)
         rows = torch.cat((state[1], self.key_value(entered).view(-1), valid))
         keys, values, flags = rows.view(-1, 2 * width + 1).split((width, width, 1), dim=1)
         first = waiting[:width].view(1, -1)
-        query = self.split(self.query(block.enter(first, block.attention_norm)))
-        query, keys = self.rotated(query, self.split(keys), position)
-        values = self.split(values)
-        query, keys = attention.prepared(query, keys, values)
+        query = self.split_heads(self.query(block.pre_norm(first, block.attention_norm)))
+        query, keys = self.rotated(query, self.split_heads(keys), position)
+        values = self.split_heads(values)
+        query, keys = attention.score_inputs(query, keys, values)
         attended, weights = attention.attend_prepared(query, keys, values, flags.view(-1) > 0.5, first=-self.left)
-        token = block.leave(first, attention.output(attended.reshape(1, -1)), block.attention_norm)
+        token = block.add_residual(first, attention.output(attended.reshape(1, -1)), block.attention_norm)
         if block.convolution is None:
-            token = block.finish(token)
+            token = block.mlp_branch(token)
         return token, flags[self.left], weights.flatten(2), waiting[width:], rows[2 * width + 1 :]
 
     def rotated(self, query: Tensor, keys: Tensor, position: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -245,7 +245,7 @@ class BlockStep(nn.Module):
         now = slice(self.left, self.left + 1)
         return rotate_real(query, sine[now], cosine[now]), rotate_real(keys, sine, cosine)
 
-    def split(self, rows: Tensor) -> Tensor:
+    def split_heads(self, rows: Tensor) -> Tensor:
         """Split the model width into heads: (T, D) -> (1, H, T, K)."""
         return rows.reshape(1, len(rows), self.heads, -1).transpose(1, 2)
 

@@ -33,8 +33,8 @@ class TokenStep(nn.Module):
         if isinstance(tokens.frames, ConvolutionalFrames):
             self.frames = LinearStem(tokens.frames)
         self.overlap = tokens.log_mel.window_samples - tokens.log_mel.hop_samples
-        self.reach = tokens.frames.reach
-        self.stored = max(self.reach - tokens.frames.stride, 0)
+        self.receptive_field = tokens.frames.receptive_field
+        self.stored = max(self.receptive_field - tokens.frames.stride, 0)
 
     def declare(self, layout: "StateLayout") -> None:
         """Declare the samples that the next frames share, and the frames that the next token shares."""
@@ -44,7 +44,7 @@ class TokenStep(nn.Module):
     def forward(self, samples: Tensor, overlap: Tensor, stored: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         samples = torch.cat((overlap, samples), dim=1)
         frames = torch.cat((stored, self.log_mel(samples)), dim=1)
-        token = self.frames(frames[:, frames.shape[1] - self.reach :]).view(1, -1)
+        token = self.frames(frames[:, frames.shape[1] - self.receptive_field :]).view(1, -1)
         return token, samples[:, samples.shape[1] - self.overlap :], frames[:, frames.shape[1] - self.stored :]
 
 

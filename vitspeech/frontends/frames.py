@@ -31,7 +31,7 @@ class StackedFrames(nn.Module):
         super().__init__()
         if stride < 1:
             raise InputError(f"stride={stride} is below 1")
-        self.stride = self.reach = stride
+        self.stride = self.receptive_field = stride
         self.project = nn.Linear(stride * mels, width)
 
     def forward(self, frames: Tensor, counts: Tensor | None = None) -> Tensor:
@@ -63,7 +63,7 @@ class ConvolutionalFrames(nn.Module):
         super().__init__()
         if stride < 1:
             raise InputError(f"stride={stride} is below 1")
-        self.stride, self.reach = stride, 7
+        self.stride, self.receptive_field = stride, 7
         self.stem = nn.Sequential(
             nn.Conv1d(mels, width, 5, bias=False),
             nn.BatchNorm1d(width),
@@ -73,14 +73,14 @@ class ConvolutionalFrames(nn.Module):
         )
 
     def forward(self, frames: Tensor, counts: Tensor | None = None) -> Tensor:
-        if frames.shape[1] < self.reach:
+        if frames.shape[1] < self.receptive_field:
             return frames.new_zeros(len(frames), 0, self.stem[0].out_channels)
         if counts is None or not self.training:
             return self.stem(frames.transpose(1, 2)).transpose(1, 2)
         narrow, first_norm, activation, strided, last_norm = self.stem
         hidden = narrow(frames.transpose(1, 2))
         hidden = activation(normalized(first_norm, hidden, counts - narrow.kernel_size[0] + 1))
-        tokens = 1 + (counts - self.reach) // self.stride
+        tokens = 1 + (counts - self.receptive_field) // self.stride
         return normalized(last_norm, strided(hidden), tokens).transpose(1, 2)
 
 

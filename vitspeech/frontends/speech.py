@@ -60,7 +60,7 @@ class SpeechFrontend(nn.Module):
         self.spec_augment = spec_augment or nn.Identity()
         self.frames = STEMS[stem](mels, width, stride)
         self.hop_samples = stride * self.log_mel.hop_samples
-        self.window_samples = self.log_mel.window_samples + (self.frames.reach - 1) * self.log_mel.hop_samples
+        self.window_samples = self.log_mel.window_samples + (self.frames.receptive_field - 1) * self.log_mel.hop_samples
 
     def forward(self, waveforms: Tensor, lengths: Tensor | None = None) -> Tensor:
         return self.from_frames(self.log_mel(waveforms), lengths)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding import autoregressive, ctc
 from vitspeech.decoding.prefix_scores import PrefixScores
+from vitspeech.decoding.search import Search, new_ctc_search
 from vitspeech.errors import InputError
-from vitspeech.inference.search import Search, new_ctc_search
 from vitspeech.inference.transcript import Transcript, is_autoregressive, to_transcript
 from vitspeech.models import SpeechTranscriber
 
@@ -93,7 +93,7 @@ def with_spans(hypothesis: autoregressive.Hypothesis, log_probs: Tensor | None) 
 
 def with_default_beam(search: Search | None, network: nn.Module, labels: Sequence[str]) -> Search:
     """The search with the beam that `None` stands for with this network."""
-    return (search or Search()).settled(labels, ctc=not is_autoregressive(network))
+    return (search or Search()).with_default_beam(labels, ctc=not is_autoregressive(network))
 
 
 def check_search(model: Model, search: Search | None, given: Collection[str] = ()) -> None:

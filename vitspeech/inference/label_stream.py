@@ -78,7 +78,7 @@ class LabelStream:
         model: A `SpeechLabeler` from `vitspeech.load`, with a limited `right` in every block.
 
     Attributes:
-        delay_samples: Samples from a token's first one to the last one that its labels depend on.
+        latency_samples: Samples from a token's first one to the last one that its labels depend on.
 
     Raises:
         InputError: If the model can't be streamed, or does not label frames.
@@ -88,7 +88,7 @@ class LabelStream:
         if not is_labeling(model):
             raise wrong_model(model, "does not label frames")
         self.stream, self.labels = stream(model), model.labels
-        self.delay_samples = self.stream.delay_samples
+        self.latency_samples = self.stream.latency_samples
         first_s, frame_s = frame_times(model.network)
         self.decoder = UnitDecoder(
             self.labels,

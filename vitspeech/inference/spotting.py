@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from vitspeech.attention import MeanPooling
 from vitspeech.checkpoint.model import Model
-from vitspeech.decoding.keywords import Detection, KeywordDecoder
-from vitspeech.decoding.spotting_settings import SpottingSettings, check_thresholds
+from vitspeech.decoding.keywords import Detection, KeywordDecoder, SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.inference.stream import stream
 from vitspeech.metrics.intervals import poisson_interval
@@ -30,8 +29,8 @@ class WordSpotter:
             defaults.
 
     Attributes:
-        delay_samples: Samples from the start of a word's last token to the last one on which its detection depends: the
-            delay of the stream and the pause after the word.
+        latency_samples: Samples from the start of a word's last token to the last one on which its detection depends:
+            the latency of the stream and the pause after the word.
 
     Raises:
         InputError: If the model can't be streamed or has another pooling, or the thresholds are of other words.
@@ -44,17 +43,16 @@ class WordSpotter:
         check_pooling(model.network)
         self.labels = model.labels
         self.settings = settings or model.spotting or SpottingSettings()
-        check_thresholds(self.settings, self.labels)
         rate_hz, hop, window = self.stream.sample_rate_hz, self.stream.hop_samples, model.network.tokens.window_samples
         self.decoder = KeywordDecoder(
             model.labels,
             self.settings,
             hop_s=hop / rate_hz,
             first_s=(window - hop) / 2 / rate_hz,
-            delay_s=self.stream.delay_samples / rate_hz,
+            latency_s=self.stream.latency_samples / rate_hz,
             clip_tokens=1 + (round(model.preprocessing["seconds"] * rate_hz) - window) // hop,
         )
-        self.delay_samples = self.stream.delay_samples + self.decoder.delay_tokens * hop
+        self.latency_samples = self.stream.latency_samples + self.decoder.latency_tokens * hop
         self.samples = 0  # so far
 
     def restart(self) -> None:

@@ -24,8 +24,8 @@ STREAMABLE = (
 class AudioStream:
     """Takes samples and returns one row of logits per token; created by `vitspeech.stream`.
 
-    Row i is returned once sample i·`hop_samples` + `delay_samples` has been pushed: the delay is the look-ahead of all
-    blocks plus the samples of one token. All rows together equal `network.forward_frames` of the full recording,
+    Row i is returned once sample i·`hop_samples` + `latency_samples` has been pushed: the look-ahead of all blocks
+    plus the samples of one token. All rows together equal `network.forward_frames` of the full recording,
     regardless of how it was split into pushes.
 
     Args:
@@ -33,7 +33,7 @@ class AudioStream:
 
     Attributes:
         hop_samples: Samples from one row to the next.
-        delay_samples: Samples from a token's first one to the last one that its row depends on.
+        latency_samples: Samples from a token's first one to the last one that its row depends on.
         sample_rate_hz: Samples per second.
 
     Raises:
@@ -48,7 +48,7 @@ class AudioStream:
             reason = f"its decoder needs the whole recording; {STREAMABLE}"
         elif not all(hasattr(network, part) for part in ("tokens", "encoder", "frame_logits")):
             reason = "it has no encoder of speech tokens"
-        elif network.encoder.reach[1] is None:
+        elif network.encoder.receptive_field[1] is None:
             reason = "its look-ahead is unlimited (`right: null`, bidirectional), so no output is final before the end"
             reason = f"{reason}; {STREAMABLE}"
         elif not hasattr(network.encoder, "stream"):
@@ -59,7 +59,7 @@ class AudioStream:
         self.encoder = network.encoder.stream()
         self.sample_rate_hz = self.tokens.log_mel.sample_rate_hz
         self.hop_samples = self.tokens.hop_samples
-        self.delay_samples = network.encoder.reach[1] * self.hop_samples + self.tokens.window_samples
+        self.latency_samples = network.encoder.receptive_field[1] * self.hop_samples + self.tokens.window_samples
         parameter = next(network.parameters())
         self.pending = parameter.new_zeros(1, 0)  # samples of tokens that are not complete yet
         self.skipped = 0  # next samples that no token covers, where the hop exceeds the window

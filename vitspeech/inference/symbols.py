@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from vitspeech.checkpoint.model import Model
+from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
 from vitspeech.inference.decode import check_search, transcribe_batch
-from vitspeech.inference.search import Search
 from vitspeech.inference.transcript import Transcript, wrong_model
 
 GREEDY = Search(beam=1)

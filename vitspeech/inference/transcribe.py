@@ -11,10 +11,10 @@ from tqdm import tqdm
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.reading import IN_PARTS, AudioParts, TooLongError, read_clip, walk_audio
+from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
 from vitspeech.inference.batches import OnError, Position, run_in_batches
 from vitspeech.inference.decode import check_search, transcribe_batch
-from vitspeech.inference.search import Search
 from vitspeech.inference.stream import FULL_SCALE, why_not_streamed
 from vitspeech.inference.transcript import Transcript, is_transcribing, wrong_model
 from vitspeech.inference.transcript_stream import TranscriptStream

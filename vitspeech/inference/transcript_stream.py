@@ -12,10 +12,10 @@ from torch import Tensor
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.final_units import take_final
-from vitspeech.decoding.paths import Hypothesis, Link, links_after, to_hypothesis
-from vitspeech.decoding.vocabulary import Segment, kind_of, to_text, to_words, word_ranges
+from vitspeech.decoding.paths import Hypothesis, PathNode, nodes_after, to_hypothesis
+from vitspeech.decoding.search import Search, new_ctc_search
+from vitspeech.decoding.vocabulary import Segment, to_text, to_words, vocabulary_kind, word_ranges
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.inference.search import Search, new_ctc_search
 from vitspeech.inference.stream import stream
 from vitspeech.inference.transcript import Transcript, is_transcribing, to_segments, to_transcript, wrong_model
 
@@ -81,7 +81,7 @@ class TranscriptSoFar:
 
 
 def build_transcript(
-    last: Link | None, log_probability: float, labels: Sequence[str], tokens: SpeechFrontend
+    last: PathNode | None, log_probability: float, labels: Sequence[str], tokens: SpeechFrontend
 ) -> Transcript:
     """The transcript of the path that ends in `last`. Paths are immutable, so it can be built after later pushes."""
     return to_transcript(to_hypothesis(last, log_probability), labels, tokens)
@@ -111,14 +111,14 @@ class TranscriptStream:
         if not is_transcribing(model):
             raise wrong_model(model, "can't transcribe a stream")
         self.stream, self.search = stream(model), new_ctc_search(search or Search(), model.labels)
-        self.labels, self.tokens, self.delay_samples = model.labels, model.network.tokens, self.stream.delay_samples
+        self.labels, self.tokens, self.latency_samples = model.labels, model.network.tokens, self.stream.latency_samples
 
     def push(self, samples: Tensor | numpy.ndarray) -> TranscriptSoFar:
         """Process the next samples, int16 or floats within ±1: (N,) -> the transcript so far, and what changed."""
         before = self.search.last
         self.advance(self.stream.push(samples))
         last, log_probability = self.search.last, self.search.log_probability
-        changed = self.segments(links_after(before, last))
+        changed = self.segments(nodes_after(before, last))
         build = partial(build_transcript, last, log_probability, self.labels, self.tokens)
         return TranscriptSoFar((last.count if last else 0) - len(changed), changed, log_probability, build)
 
@@ -141,11 +141,11 @@ class TranscriptStream:
         of a beam that differ from the best one more than five minutes back are dropped, which leaves their places in
         the beam to others.
         """
-        links, log_probability = [], 0.0
+        nodes, log_probability = [], 0.0
         for final, _ in self.final_links(parts):
-            links += final
+            nodes += final
             log_probability = self.search.log_probability
-        units, spans = tuple(link.unit for link in links), tuple((link.first, link.end) for link in links)
+        units, spans = tuple(node.unit for node in nodes), tuple((node.first, node.end) for node in nodes)
         return to_transcript(Hypothesis(units, log_probability, spans), self.labels, self.tokens)
 
     def words(self, parts: Iterable[Tensor]) -> Iterator[Segment]:
@@ -167,18 +167,18 @@ class TranscriptStream:
 
         Call `restart` before another recording if you stop before the end.
         """
-        pending: list[Link] = []  # final units of a word that is not over
+        pending: list[PathNode] = []  # final units of a word that is not over
         for final, is_over in self.final_links(parts):
             pending += final
-            ranges = word_ranges([self.labels[link.unit] for link in pending], self.labels)
-            if kind_of(self.labels) != "words" and not is_over:
+            ranges = word_ranges([self.labels[node.unit] for node in pending], self.labels)
+            if vocabulary_kind(self.labels) != "words" and not is_over:
                 ranges = [(begin, end) for begin, end in ranges if end < len(pending)]
             count = ranges[-1][1] if ranges else 0
             words, pending = to_words(self.segments(pending[:count]), self.labels), pending[count:]
-            open_units = [] if is_over else [*pending, *links_after(None, self.search.last)]
-            yield words, to_text([self.labels[link.unit] for link in open_units], self.labels)
+            open_units = [] if is_over else [*pending, *nodes_after(None, self.search.last)]
+            yield words, to_text([self.labels[node.unit] for node in open_units], self.labels)
 
-    def final_links(self, parts: Iterable[Tensor]) -> Iterator[tuple[list[Link], bool]]:
+    def final_links(self, parts: Iterable[Tensor]) -> Iterator[tuple[list[PathNode], bool]]:
         """For each of the parts, yield the units that no later sample can change; at the end the others, and `True`.
 
         Hypotheses that differ from the best one further back than HISTORY_S seconds are dropped.
@@ -188,12 +188,12 @@ class TranscriptStream:
             self.advance(self.stream.push(part))
             yield take_final(self.search, longest=longest), False
         self.advance(self.stream.flush())
-        yield links_after(None, self.search.last), True
+        yield nodes_after(None, self.search.last), True
         self.search.restart()
 
-    def segments(self, links: Sequence[Link]) -> tuple[Segment, ...]:
+    def segments(self, nodes: Sequence[PathNode]) -> tuple[Segment, ...]:
         """Units with their times."""
-        names, spans = [self.labels[link.unit] for link in links], [(link.first, link.end) for link in links]
+        names, spans = [self.labels[node.unit] for node in nodes], [(node.first, node.end) for node in nodes]
         return to_segments(names, spans, self.tokens)
 
     def advance(self, logits: Tensor) -> None:

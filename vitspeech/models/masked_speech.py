@@ -79,7 +79,7 @@ class MaskedSpeechModel(SpeechEncoder):
         check_fraction("masked", masked)
         token_ms = self.tokens.milliseconds(self.tokens.hop_samples)
         check_number("span_ms", span_ms, token_ms, 60_000)
-        self.stride, reach = self.tokens.frames.stride, self.tokens.frames.reach
+        self.stride, reach = self.tokens.frames.stride, self.tokens.frames.receptive_field
         if self.stride > reach:
             raise InputError(f"stride={self.stride} is above the {reach} frames of a token: some frames have no token")
         self.span = round(span_ms / token_ms)

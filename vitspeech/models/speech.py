@@ -36,8 +36,9 @@ class SpeechEncoder(nn.Module):
     """Speech tokens and an encoder: full or truncated self-attention (Yeh et al. 2019, arXiv:1910.12977), or a module.
 
     A module in place of attention is `vitspeech.RecurrentEncoder`, `vitspeech.WindowMLP` or one of your own: it maps
-    tokens (B, T, D) and their padding (B, T) or `None` to (B, T, D), and has the attributes `width` (D), `reach` (past
-    context and look-ahead in tokens, `None` if unlimited) and, if it can be streamed, a method `stream()`.
+    tokens (B, T, D) and their padding (B, T) or `None` to (B, T, D), and has the attributes `width` (D),
+    `receptive_field` (past context and look-ahead in tokens, `None` if unlimited) and, if it can be streamed, a
+    method `stream()`.
 
     With a limited look-ahead it can be streamed (`vitspeech.stream`). `context_ms` is the context of the whole encoder.
 
@@ -134,7 +135,7 @@ class SpeechEncoder(nn.Module):
         length of one token.
         """
         hop = self.tokens.milliseconds(self.tokens.hop_samples)
-        back, ahead = (None if reach is None else reach * hop for reach in self.encoder.reach)
+        back, ahead = (None if reach is None else reach * hop for reach in self.encoder.receptive_field)
         window = self.tokens.milliseconds(self.tokens.window_samples)
         return {"look_back_ms": back, "look_ahead_ms": ahead, "delay_ms": None if ahead is None else ahead + window}
 
@@ -148,7 +149,7 @@ def make_encoder(encoder: EncoderConfig | nn.Module, width: int, positions: Posi
     if not isinstance(encoder, nn.Module):
         return Encoder(width, encoder, positions=positions)
     name = type(encoder).__name__
-    if not all(hasattr(encoder, part) for part in ("width", "reach")):
+    if not all(hasattr(encoder, part) for part in ("width", "receptive_field")):
         raise InputError(f"encoder={name} is not an encoder: it lacks width and reach, which RecurrentEncoder has")
     if encoder.width != width:
         raise InputError(f"encoder={name} has width={encoder.width}, but the tokens have width={width}")
@@ -278,7 +279,7 @@ class SpeechLabeler(SpeechEncoder):
         Log-mel frames overlap; a labeled frame is the middle of its window, one hop long.
         """
         window, hop = self.tokens.log_mel.window_samples, self.tokens.log_mel.hop_samples
-        first = (self.tokens.frames.reach - self.stride) // 2
+        first = (self.tokens.frames.receptive_field - self.stride) // 2
         return self.tokens.milliseconds(first * hop + (window - hop) / 2)
 
 

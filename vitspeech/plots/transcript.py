@@ -21,11 +21,11 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vitspeech.checkpoint.model import Model
-from vitspeech.decoding.vocabulary import WORD_START, Segment, kind_of, word_ranges
+from vitspeech.decoding.search import Search
+from vitspeech.decoding.vocabulary import WORD_START, Segment, vocabulary_kind, word_ranges
 from vitspeech.errors import InputError
 from vitspeech.inference.decode import transcribe_batch
 from vitspeech.inference.label_stream import frame_times, is_labeling, words_of_frames
-from vitspeech.inference.search import Search
 from vitspeech.metrics.word_errors import Alignment, align
 from vitspeech.models import SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 from vitspeech.plots.spectrogram import (
@@ -104,7 +104,7 @@ def recognize(model: Model, waveforms: Tensor, search: Search | None) -> Recogni
     if logits is None:
         return Recognition(text, None, maps, borders)
     posterior = logits[0].softmax(-1).cpu()
-    is_characters = kind_of(labels) == "characters"
+    is_characters = vocabulary_kind(labels) == "characters"
     classes = classes_to_draw(posterior, min(max(len(set(indices)), MAX_UNITS), MOST_UNITS))
     classes = sorted(classes) if is_characters else classes
     names, title = [[*labels, "blank"][index] for index in classes], "CTC: probability of each unit at each token"

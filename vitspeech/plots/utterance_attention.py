@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from vitspeech.attention import Encoder
 from vitspeech.checkpoint.model import Model
+from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
 from vitspeech.inference.decode import transcribe_batch
-from vitspeech.inference.search import Search
 from vitspeech.inference.transcript import is_transcribing
 from vitspeech.plots.attention import (
     COLOR_BAR_LABEL,

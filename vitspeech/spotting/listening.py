@@ -17,8 +17,7 @@ from tqdm import tqdm
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.continuous import occurrences
-from vitspeech.decoding.keywords import NO_WORDS, Detection
-from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.keywords import NO_WORDS, Detection, SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.inference.spotting import WordSpotter
 from vitspeech.inference.transcript import is_transcribing

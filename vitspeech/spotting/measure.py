@@ -13,8 +13,7 @@ import numpy
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.continuous import occurrences
 from vitspeech.data.clips.speech_commands import UNKNOWN
-from vitspeech.decoding.keywords import NO_WORDS
-from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.keywords import NO_WORDS, SpottingSettings
 from vitspeech.errors import MOST_SEED, InputError, check_number
 from vitspeech.provenance import provenance
 from vitspeech.spotting.counts import Counts, OperatingPoint, logit

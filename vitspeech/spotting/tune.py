@@ -23,7 +23,7 @@ import numpy
 
 from vitspeech.checkpoint.hub import on_hub
 from vitspeech.checkpoint.model import CARD, find_folder, read_mapping
-from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.keywords import SpottingSettings
 from vitspeech.errors import InputError
 from vitspeech.files import check_target, write_text
 from vitspeech.spotting.counts import Counts, OperatingPoint

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
+from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report, classification
-from vitspeech.inference.search import Search
 from vitspeech.tasks.distillation import Distillation, Teachers
 from vitspeech.tasks.task import Task
 

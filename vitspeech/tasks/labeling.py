@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
+from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
 from vitspeech.evaluation import Report, labeling
-from vitspeech.inference.search import Search
 from vitspeech.metrics.word_times import frame_labels
 from vitspeech.tasks.task import UtteranceTask, length_groups
 

@@ -16,10 +16,10 @@ from torch.nn import functional as F
 from torchmetrics.text import WordErrorRate
 
 from vitspeech.decoding.ctc import GreedySearch, tokens_needed
+from vitspeech.decoding.search import Search
 from vitspeech.decoding.vocabulary import to_text
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report, recognition
-from vitspeech.inference.search import Search
 from vitspeech.tasks.task import UtteranceTask, length_groups
 
 

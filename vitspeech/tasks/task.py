@@ -23,9 +23,9 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor, nn
 from torchmetrics import Metric
 
+from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import Report
-from vitspeech.inference.search import Search
 from vitspeech.tasks.optimizer import Decay, learning_rate, match_precision, parameter_groups
 from vitspeech.tasks.sharding import processes, shard
 from vitspeech.trust import import_trusted

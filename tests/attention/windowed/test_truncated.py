@@ -53,8 +53,8 @@ def dense(query, key, value, left, right, padding=None, score=None, normalizer="
     mask = mask if padding is None else mask & padding[:, None, None]
     if relative is not None and not score.linear_in_key:
         return attend_pairs(query, key, value, mask, score=score, normalizer=normalizer, relative=relative)[0]
-    options = {"scale": score.scale, "energy": score.energy, "normalizer": normalizer, "relative": relative}
-    return attend(*score.prepare(query, key), value, mask, **options)[0]
+    options = {"additive_vector": score.additive_vector, "normalizer": normalizer, "relative": relative}
+    return attend(*score.prepare(query, key), value, mask, scale=score.scale, **options)[0]
 
 
 def assert_same(ours, theirs, inputs):

@@ -113,7 +113,7 @@ def test_units_that_are_taken_off_are_those_of_the_whole_search(seed, beam):
     whole, search = run(PrefixBeamSearch(beam, scores), log_probs), PrefixBeamSearch(beam, scores)
     for row in log_probs.split(1):
         search.push(row)
-        taken += [link.unit for link in take_final(search)]
+        taken += [node.unit for node in take_final(search)]
     assert (*taken, *search.best().units) == whole.best().units
 
 

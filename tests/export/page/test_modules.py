@@ -9,8 +9,7 @@ import torch
 from speech_page import CTC, SAMPLE, TRUNCATED, model, noise, run, wav, whole
 
 from vitspeech.decoding.ctc import GreedySearch
-from vitspeech.decoding.keywords import KeywordDecoder
-from vitspeech.decoding.spotting_settings import SpottingSettings
+from vitspeech.decoding.keywords import KeywordDecoder, SpottingSettings
 from vitspeech.plots.attention import forward_with_attention
 
 RECORDINGS = {
@@ -67,7 +66,10 @@ def spotter_settings(seed):
 
 
 def test_words_equal_those_of_the_keyword_decoder(modules):
-    labels, times = ["left", "right", "unknown", "go", "silence"], {"hop_s": 0.04, "first_s": 0.0225, "delay_s": 0.565}
+    labels, times = (
+        ["left", "right", "unknown", "go", "silence"],
+        {"hop_s": 0.04, "first_s": 0.0225, "latency_s": 0.565},
+    )
     cases, found = [(spotter_rows(seed), spotter_settings(seed), 5 + seed) for seed in range(40)], 0
     computed = modules.evaluate(
         """async ([labels, times, cases]) => {

@@ -23,7 +23,7 @@ def network(encoder, width=8, **options):
 
 
 NOTHING = nn.Identity()
-NOTHING.width, NOTHING.reach, NOTHING.forward = 8, (0, 0), lambda x, padding=None: x
+NOTHING.width, NOTHING.receptive_field, NOTHING.forward = 8, (0, 0), lambda x, padding=None: x
 
 
 def encoder_flops(encoder):

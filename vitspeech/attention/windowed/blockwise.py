@@ -49,16 +49,19 @@ class Window:
 
 
 class Blockwise(torch.autograd.Function):
-    """query, key, value (B, H, T, K), energy (H, K), the tables of relative positions (2C + 1, K) -> (B, H, T, K)."""
+    """query, key, value (B, H, T, K), v of the additive score (H, K), tables of relative positions (2C + 1, K).
+
+    The result is (B, H, T, K).
+    """
 
     @staticmethod
-    def forward(ctx: Any, query, key, value, energy, relative_key, relative_value, window: Window) -> Tensor:
-        ctx.save_for_backward(query, key, value, energy, relative_key, relative_value)
+    def forward(ctx: Any, query, key, value, additive, relative_key, relative_value, window: Window) -> Tensor:
+        ctx.save_for_backward(query, key, value, additive, relative_key, relative_value)
         ctx.window = window
         attended = query.new_empty((*query.shape[:3], value.shape[3]))
         with torch.autocast(query.device.type, enabled=False):
-            for part, band in all_parts(query, energy, window):
-                step = Step(part, band, window, query, key, value, energy, relative_key, relative_value)
+            for part, band in all_parts(query, additive, window):
+                step = Step(part, band, window, query, key, value, additive, relative_key, relative_value)
                 result = part.queries(attended)
                 step.attend(result)
                 if step.factor is not None:
@@ -81,15 +84,15 @@ class Blockwise(torch.autograd.Function):
         return *grads, None
 
 
-def all_parts(query: Tensor, energy: Tensor | None, window: Window) -> Iterator[tuple[Part, Tensor]]:
+def all_parts(query: Tensor, additive: Tensor | None, window: Window) -> Iterator[tuple[Part, Tensor]]:
     """All numbered parts, whose scores fit into the cache, each with its `band_of`."""
     batch, heads, tokens, width = query.shape
     number = 0
     for piece in pieces(tokens, window.left, window.right, window.block):
         at_once = SCORES_AT_ONCE.get(query.device.type, SCORES_AT_ONCE["cuda"])
-        if piece.blocks == 1 or energy is not None:
+        if piece.blocks == 1 or additive is not None:
             at_once = max(at_once, WIDE_AT_ONCE)
-        size = piece.queries * piece.keys * (1 if energy is None else width)
+        size = piece.queries * piece.keys * (1 if additive is None else width)
         band = band_of(piece, window, query)
         for part in parts(piece, batch, heads, at_once // size, number):
             yield part, band
@@ -100,10 +103,10 @@ class Step:
     """The computation of one part: its queries (M, R, K), keys and values (M, W, K), in place or copied to buffers."""
 
     def __init__(
-        self, part: Part, band: Tensor, window: Window, query, key, value, energy, relative_key, relative_value
+        self, part: Part, band: Tensor, window: Window, query, key, value, additive, relative_key, relative_value
     ) -> None:
         self.part, self.band, self.window = part, band, window
-        self.scale = window.scale if energy is None else 1.0
+        self.scale = window.scale if additive is None else 1.0
         # A query that may attend to nothing is zero, so that no score of it overflows to -inf.
         self.factor = None if window.factor is None else part.queries(per_query(window.factor, query))
         self.query = matrices("query", part.queries(query), None if window.normalizer == "relu" else self.factor)
@@ -112,7 +115,7 @@ class Step:
         self.after = self.scale  # the factor of products with queries
         if query.dtype == torch.float16:  # products may overflow
             self.query, self.after = self.query * self.scale, 1.0
-        self.energy = None if energy is None else self.by_block(energy)
+        self.additive = None if additive is None else self.by_block(additive)
         self.tables = None
         if relative_key is not None:
             piece, clip = part.piece, relative_key.shape[0] // 2
@@ -130,10 +133,10 @@ class Step:
     def weights(self) -> Tensor:
         """The weights before dropout (M, R, W)."""
         scores = self.buffer("scores", *self.query.shape[:2], self.key.shape[1])
-        if self.energy is None:
+        if self.additive is None:
             torch.baddbmm(scores, self.query, self.key.transpose(1, 2), beta=0, alpha=self.after, out=scores)
         else:
-            torch.bmm(self.sums().flatten(1, 2), self.energy[:, :, None], out=scores.view(len(scores), -1, 1))
+            torch.bmm(self.sums().flatten(1, 2), self.additive[:, :, None], out=scores.view(len(scores), -1, 1))
         if self.tables is not None:
             scores += skew(self.after * (self.query @ self.tables[0].T), scores.shape[2])
         # Replaced rather than lowered by adding, after which large scores may be -inf or win. `minimum` is as fast.
@@ -144,7 +147,9 @@ class Step:
             return scores.relu_()
         return torch.softmax(scores, -1, out=scores)
 
-    def propagate(self, gradient: Tensor, d_query, d_key, d_value, d_energy, d_relative_key, d_relative_value) -> None:
+    def propagate(
+        self, gradient: Tensor, d_query, d_key, d_value, d_additive, d_relative_key, d_relative_value
+    ) -> None:
         """Write the gradients of the queries, and add this part's contribution to all other gradients."""
         part = self.part
         d_attended = matrices("d_attended", part.queries(gradient), self.factor)
@@ -158,14 +163,14 @@ class Step:
             self.collect(d_relative_value, dropped, d_attended)
         self.dropped(d_weights, out=d_weights)
         d_scores, target = self.through_normalizer(weights, d_weights), part.queries(d_query)
-        if self.energy is None:
+        if self.additive is None:
             d_rows = self.output(target)
             torch.baddbmm(d_rows, d_scores, self.key, beta=0, alpha=self.scale, out=d_rows)
             d_keys = self.buffer("d_slab", *self.key.shape)
             torch.baddbmm(d_keys, d_scores.transpose(1, 2), self.query, beta=0, alpha=self.after, out=d_keys)
             self.spread(d_key, d_keys)
         else:
-            d_rows = self.through_energy(d_scores, d_key, d_energy)
+            d_rows = self.through_additive(d_scores, d_key, d_additive)
         if self.tables is not None:
             d_rows += self.scale * (unskew(d_scores) @ self.tables[0])
             self.collect(d_relative_key, d_scores, self.after * self.query)
@@ -183,13 +188,13 @@ class Step:
         sums = torch.add(self.query[:, :, None], self.key[:, None], out=self.buffer("sums", *shape))
         return sums.tanh_()
 
-    def through_energy(self, d_scores: Tensor, d_key: Tensor, d_energy: Tensor) -> Tensor:
+    def through_additive(self, d_scores: Tensor, d_key: Tensor, d_additive: Tensor) -> Tensor:
         """For v·tanh(q + k): add the gradients of keys and v, return those of the queries (M, R, K)."""
         sums = self.sums()
         d_by_block = (d_scores.flatten(1)[:, None] @ sums.flatten(1, 2))[:, 0]
-        heads = d_by_block.view(*self.outer(), -1).to(d_energy.dtype).sum((0, 2))
-        d_energy[self.part.heads] += heads
-        d_sums = sums.square_().neg_().add_(1).mul_(self.energy[:, None, None]).mul_(d_scores[..., None])
+        heads = d_by_block.view(*self.outer(), -1).to(d_additive.dtype).sum((0, 2))
+        d_additive[self.part.heads] += heads
+        d_sums = sums.square_().neg_().add_(1).mul_(self.additive[:, None, None]).mul_(d_scores[..., None])
         self.spread(d_key, d_sums.sum(1))
         return d_sums.sum(2)
 

@@ -89,8 +89,11 @@ def truncated_attention(
         return flex.attend(query, key, value, left, right, padding, score.scale)
     if kernel is Kernel.FUSED_CAUSAL:
         return attend_fused(query, key, value, scale=score.scale, causal=True)
-    energy, tables = score.energy, (None, None) if relative is None else (relative.key, relative.value)
-    parameters = (None if table is None else table.to(value.dtype) for table in (energy, *tables))
+    additive, tables = (
+        score.additive_vector,
+        (None, None) if relative is None else (relative.key, relative.value),
+    )
+    parameters = (None if table is None else table.to(value.dtype) for table in (additive, *tables))
     counts = window_counts(padding, tokens, left, right, query.device)
     options = {"scale": score.scale, "normalizer": normalizer, "dropout": dropout}
     window = make_window(left, right, padding, counts, value.dtype, **options)

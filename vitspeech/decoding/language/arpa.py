@@ -24,7 +24,7 @@ from typing import TextIO, get_args
 import numpy
 
 from vitspeech.decoding.language.ngrams import BEGIN, END, MOST_ORDER, NEVER, UNKNOWN, Kind, NgramModel
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, shown
 
 SPACE = "<space>"
 UNITS = "# units: "
@@ -244,8 +244,3 @@ def name_of(token: str) -> str:
 def token_of(name: str) -> str:
     """The token that an ARPA file writes so."""
     return {SPACE: " ", "<UNK>": UNKNOWN}.get(name, name)
-
-
-def shown(text: str) -> str:
-    """A part of a file, short enough for a message."""
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")

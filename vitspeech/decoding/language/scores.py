@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy
 
 from vitspeech.decoding.language.ngrams import BEGIN, END, UNKNOWN, NgramModel
-from vitspeech.decoding.vocabulary import WORD_START, kind_of
+from vitspeech.decoding.vocabulary import WORD_START, vocabulary_kind
 from vitspeech.errors import InputError
 
 UNKNOWN_COST = 10.0  # nats, times the weight
@@ -58,7 +58,7 @@ class WordScores:
     """
 
     def __init__(self, model: NgramModel, labels: Sequence[str], weight: float, bonus: float = 0.0) -> None:
-        self.is_pieces = kind_of(labels) == "pieces"
+        self.is_pieces = vocabulary_kind(labels) == "pieces"
         self.words = sorted(set(model.vocabulary) - {BEGIN, END, UNKNOWN})
         check_spelling(model, self.words, labels)
         self.model, self.labels, self.weight, self.bonus = model, list(labels), weight, bonus
@@ -161,7 +161,7 @@ def new_scores(model: NgramModel, labels: Sequence[str], weight: float, bonus: f
     Raises:
         InputError: If the language model does not fit the labels.
     """
-    spells_words = model.kind == "words" != kind_of(labels)
+    spells_words = model.kind == "words" != vocabulary_kind(labels)
     return (WordScores if spells_words else UnitScores)(model, labels, weight, bonus)
 
 
@@ -217,7 +217,7 @@ def check_units(model: NgramModel, labels: Sequence[str]) -> None:
     Raises:
         InputError: If they are not; the message names the first one that differs.
     """
-    kind, units = kind_of(labels), set(labels)
+    kind, units = vocabulary_kind(labels), set(labels)
     said = f", which are {model.kind}" if model.kind not in (None, kind) else ""
     foreign = next((token for token in model.vocabulary if token not in units | {BEGIN, END, UNKNOWN}), None)
     if foreign is not None:

@@ -44,17 +44,17 @@ export function decoderOf(metadata) {
     return new UnitRuns(labels, { ...times, shortest_s: shortest_ms / 1000, least_probability });
   }
   const clip_tokens = 1 + Math.floor((metadata.clip_samples - window) / hop);
-  return new KeywordDecoder(labels, metadata.spotting, { ...times, delay_s: metadata.delay_ms / 1000, clip_tokens });
+  return new KeywordDecoder(labels, metadata.spotting, { ...times, latency_s: metadata.delay_ms / 1000, clip_tokens });
 }
 
 /** Keywords: vitspeech/decoding/keywords.py, whose docstring states each step. Words also have `decided_s`. */
 export class KeywordDecoder {
-  constructor(labels, settings, { hop_s, first_s, delay_s, clip_tokens }) {
-    Object.assign(this, { labels, settings, hop_s, first_s, delay_s, clip: clip_tokens });
+  constructor(labels, settings, { hop_s, first_s, latency_s, clip_tokens }) {
+    Object.assign(this, { labels, settings, hop_s, first_s, latency_s, clip: clip_tokens });
     this.smoothing = Math.max(round(settings.smoothing_s / hop_s), 1);
     this.pause = Math.max(round(settings.pause_s / hop_s), 1);
     this.shortest = Math.ceil(settings.shortest_s / hop_s - 1e-6);
-    this.delay_s_of_words = delay_s + (this.pause + Math.ceil((this.smoothing - 1) / 2)) * hop_s;
+    this.latency_s_of_words = latency_s + (this.pause + Math.ceil((this.smoothing - 1) / 2)) * hop_s;
     this.restart();
   }
 
@@ -127,7 +127,7 @@ export class KeywordDecoder {
       start_s: this.center(run.first),
       end_s: this.center(run.last) + this.hop_s,
       probability: run.probability,
-      decided_s: (this.count - 1) * this.hop_s + this.delay_s,
+      decided_s: (this.count - 1) * this.hop_s + this.latency_s,
     }];
   }
 

@@ -18,7 +18,6 @@ import argparse
 import os
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -128,11 +127,11 @@ def decoder_of(about: dict):
 
         least = {"shortest_s": about["shortest_ms"] / 1000, "least_probability": about["least_probability"]}
         return UnitDecoder(about["labels"], **times, **least)
-    from keywords import KeywordDecoder
+    from keywords import KeywordDecoder, SpottingSettings
 
     clip_tokens = 1 + (about["clip_samples"] - about["window_samples"]) // about["hop_samples"]
-    settings, delay_s = SimpleNamespace(**about["spotting"]), about["delay_ms"] / 1000
-    return KeywordDecoder(about["labels"], settings, **times, delay_s=delay_s, clip_tokens=clip_tokens)
+    settings, latency_s = SpottingSettings(**about["spotting"]), about["delay_ms"] / 1000
+    return KeywordDecoder(about["labels"], settings, **times, latency_s=latency_s, clip_tokens=clip_tokens)
 
 
 def main() -> None:

@@ -168,7 +168,7 @@ def multi_head(
     if source is not None:
         return None
     query, key, value = layer.project(x, None)
-    attended, weights = layer.attend(query, key, value, layer.allowed(query, key, padding, mask))
+    attended, weights = layer.attend(query, key, value, layer.build_mask(query, key, padding, mask))
     return layer.output(attended.transpose(1, 2).flatten(2)), weights
 
 

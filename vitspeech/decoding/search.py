@@ -6,13 +6,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from vitspeech.checkpoint.card import SEARCH_RANGES
 from vitspeech.decoding import ctc
 from vitspeech.decoding.language import arpa
 from vitspeech.decoding.language.ngrams import NgramModel
 from vitspeech.decoding.language.scores import LanguageScores, new_scores
-from vitspeech.decoding.vocabulary import kind_of
+from vitspeech.decoding.vocabulary import vocabulary_kind
 from vitspeech.errors import InputError
+
+SEARCH_RANGES = {  # the lowest and the highest value of each parameter, also of those on a card
+    "beam": (1, 1000),
+    "length_penalty": (0, 10),
+    "ctc_weight": (0, 1),
+    "language_weight": (0, 100),
+    "length_bonus": (-100, 100),
+}
 
 
 @dataclass(frozen=True)
@@ -51,15 +58,15 @@ class Search:
         if isinstance(self.language_model, str | Path):
             object.__setattr__(self, "language_model", arpa.read(self.language_model))
 
-    def settled(self, labels: Sequence[str], *, ctc: bool) -> "Search":
+    def with_default_beam(self, labels: Sequence[str], *, ctc: bool) -> "Search":
         """This search with a number for the beam, for a model with these labels that has CTC alone, or not."""
         if self.beam is not None:
             return self
-        is_greedy = ctc and self.language_model is None and kind_of(labels) == "words"
+        is_greedy = ctc and self.language_model is None and vocabulary_kind(labels) == "words"
         return replace(self, beam=1 if is_greedy else 8)
 
     def settings(self) -> dict[str, Any]:
-        """The parameters of a settled search for a card or a table; those of a language model only if there is one."""
+        """The parameters for a card or a table; those of a language model only if there is one."""
         settings = asdict(self)
         if self.language_model is None:
             return {name: settings[name] for name in ("beam", "length_penalty", "ctc_weight")}
@@ -72,7 +79,7 @@ def new_ctc_search(search: Search, labels: Sequence[str]) -> ctc.GreedySearch | 
     Raises:
         InputError: If the search has a language model of other units than `labels`.
     """
-    search = search.settled(labels, ctc=True)
+    search = search.with_default_beam(labels, ctc=True)
     if search.language_model is None:
         return ctc.GreedySearch() if search.beam == 1 else ctc.PrefixBeamSearch(search.beam)
     scores = language_scores(search.language_model, tuple(labels), search.language_weight, search.length_bonus)
