@@ -157,7 +157,7 @@ def test_each_measurement_has_a_figure_with_texts_that_name_every_model_and_numb
             assert len(figure.title) < 50 and figure.figure.get_figwidth() == WIDTH
             assert all(name in figure.alt for name in names) and any(map(str.isdigit, figure.alt))
     results = [image_result("narrow", count=2), image_result("wide", count=5)]
-    assert "largest first: wide 7, narrow 4" in figures_of(results)["fields"].alt
+    assert "last layer: wide 7, narrow 4" in figures_of(results)["fields"].alt
 
 
 def test_text_is_at_least_7_px_high_in_a_figure_scaled_to_400_px(pictures, speech):

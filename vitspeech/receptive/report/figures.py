@@ -66,6 +66,12 @@ ROWS = (
     "shown in the other figures. If the order of two models differs between rows, the conclusion depends on training "
     "or on the {size}."
 )
+HEADS = (
+    "Each point is one head: mean attention distance in {unit}, also relative to uniform attention (1); entropy "
+    "relative to its maximum; and how well one kernel, the same at every position, reproduces the head's weights (1: "
+    "exactly a convolution). Brighter points are deeper; depth is relative among the attention layers. Lines: means "
+    "over the heads of a layer."
+)
 MAPS = (
     "Maps: of the effective receptive field of the middle unit of the last layer (field, square root), attention "
     "rollout (Abnar and Zuidema 2020), and gradient-weighted relevance of the predicted label (Chefer et al. 2021). "
@@ -192,10 +198,7 @@ FIGURES = {
     "heads": FigureEntry(
         "Attention heads",
         {"px": draw_image_heads, "ms": draw_speech_heads},
-        "Each point is one head: mean attention distance in {unit}, also relative to uniform attention (1); entropy "
-        "relative to its maximum; and how well one kernel, the same at every position, reproduces the head's weights "
-        "(1: exactly a convolution). Diagonality is 1 if each token attends to itself only. Brighter points are "
-        "deeper; depth is relative among the attention layers. Lines: means over the heads of a layer.",
+        {"px": HEADS, "ms": f"{HEADS} Diagonality is 1 if each token attends to itself only."},
         {"mean attention distance": "heads.distance", "relative to uniform attention": "heads.relative_distance"},
         needs="heads",
     ),
@@ -263,8 +266,8 @@ def alternative_text(title: str, results: Sequence[Result], numbers: Numbers) ->
         measured = sorted((name for name, value in values.items() if value is not None), key=lambda n: -values[n])
         ranked = [f"{name} {short(values[name])}" for name in measured]
         ranked += [f"{name} not measured" for name, value in values.items() if value is None]
-        parts.append(f"{what}, largest first: {', '.join(ranked)}")
-    return f"{title}, lengths in {unit}: {'; '.join(parts)}."
+        parts.append(f"{what}: {', '.join(ranked)}")
+    return f"{title}, lengths in {unit}, largest first. {'; '.join(parts)}."
 
 
 def number_of(result: Result, path: str) -> float | None:
