@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitspeech.data.batches import Batches, check_division
+from vitspeech.data.batches import Batches
 
 
 def test_an_epoch_shows_every_image_at_most_once_and_only_whole_batches():
@@ -92,4 +92,4 @@ def test_an_epoch_that_begins_within_it_goes_on_as_the_whole_one(begin):
 )
 def test_a_step_that_cannot_be_divided_is_refused(batch, ranks, accumulate, message):
     with pytest.raises(ValueError, match=message):
-        check_division(10, batch, ranks, accumulate)
+        Batches(10, batch, shuffle=True, ranks=ranks, accumulate=accumulate)

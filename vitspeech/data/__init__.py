@@ -1,7 +1,10 @@
-"""Data sets, held in memory and augmented in batches. `module.py` is the base class of all of them, `batches.py` makes
-batches, `splits.py` holds out validation and test items; `images/`, `clips/` (one
-label each), `keywords/` (words among everything else) and `utterances/` (transcripts) are the kinds of data sets, and
-`audio/` reads and synthesizes sound."""
+"""Data sets, held in memory, in files or in packs, and augmented in batches.
+
+`module.py` is the base class of all of them, `batches.py` makes batches, `labeled_files.py` lists files and `splits.py`
+says which are held out. `images/`, `clips/` (one label each), `keywords/` (words among everything else), `utterances/`
+(transcripts) and `symbols/` are the kinds of data sets. `audio/` reads and synthesizes sound, `storage/` says where
+items are, `downloads.py` fetches data sets, and `tables.py` writes tables.
+"""
 
 from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment

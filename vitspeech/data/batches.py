@@ -49,9 +49,14 @@ class Batches(Sampler):
         self.rank, self.ranks = process() if ranks is None else (0, ranks)
         self.count, self.batch, self.seed, self.shuffle, self.accumulate = count, batch, seed, shuffle, accumulate
         self.epoch, self.begin = 0, (0, 0)
-        if shuffle:
-            check_division(count, batch, self.ranks, accumulate)
-        elif count < self.ranks:
+        if shuffle and count < batch:
+            raise InputError(f"batch={batch} is more than the {count} training items")
+        if shuffle and batch % (self.ranks * accumulate):  # the mean of their losses would not be that of the step
+            raise InputError(
+                f"batch={batch}, the items of an optimizer step, cannot be divided evenly among {self.ranks} processes "
+                f"with {accumulate} accumulated batches: take a multiple of {self.ranks * accumulate}"
+            )
+        if not shuffle and count < self.ranks:
             raise InputError(f"{count} items cannot be divided among {self.ranks} processes")
 
     def set_epoch(self, epoch: int) -> None:
@@ -175,24 +180,6 @@ def process() -> tuple[int, int]:
 def derived_seed(*key: int) -> int:
     """A seed from several numbers: NumPy's SeedSequence maps small, similar numbers to unrelated seeds."""
     return int(numpy.random.SeedSequence(key).generate_state(1)[0])
-
-
-def check_division(count: int, batch: int, ranks: int, accumulate: int = 1) -> None:
-    """Refuse an optimizer step that processes cannot divide evenly: the mean of their losses would not be its own.
-
-    Args:
-        count: Number of training items.
-        batch: Items per optimizer step, in all processes together.
-        ranks: Number of processes.
-        accumulate: Batches of a process in a step.
-    """
-    if count < batch:
-        raise InputError(f"batch={batch} is more than the {count} training items")
-    if batch % (ranks * accumulate):
-        raise InputError(
-            f"batch={batch}, the items of an optimizer step, cannot be divided evenly among {ranks} processes with "
-            f"{accumulate} accumulated batches: take a multiple of {ranks * accumulate}"
-        )
 
 
 class TensorItems(Dataset):

@@ -18,10 +18,6 @@ def download_folder(folder: Path, download: Callable[[], object]) -> None:
     """Download and unpack a folder unless it is there; a file beside it says that this is not finished.
 
     Several processes may call this at once: one of them downloads, and the others wait.
-
-    Args:
-        folder: The folder that `download` creates.
-        download: Downloads an archive and unpacks it.
     """
     if folder.is_dir() and not unfinished(folder).exists():
         return

@@ -73,12 +73,9 @@ def files_of(folder: Path, endings: Collection[str]) -> list[Path]:
 def read_rows(
     listing: Path, columns: Sequence[str], optional: Sequence[str] = ()
 ) -> Iterator[tuple[str, list[str | None]]]:
-    """Yield (location, fields) for each row of a CSV file: "FILE: line NUMBER" for messages, and its cells.
+    """Yield (location, cells) for each row of a CSV file: "FILE: line NUMBER" for messages, and its cells in `columns`.
 
-    Args:
-        listing: The CSV file.
-        columns: Columns that it must have.
-        optional: Columns whose fields follow; they are `None` if the file has no such column.
+    Cells of `optional` columns follow; they are `None` if the file has no such column.
     """
     header, rows = [], 0
     for number, line in enumerate(io.StringIO(read_text(listing, most_bytes=MOST_BYTES), newline=None), 1):
@@ -133,10 +130,8 @@ def check_labels(splits: Mapping[str, Sequence[LabeledFile]]) -> None:
 def hold_out(splits: dict[str, list], root: Path, *, of_every_label: bool = False) -> dict[str, list]:
     """Hold out training files for validation and test where these are missing; see `hashed_splits`.
 
-    Args:
-        splits: Lists of files with `file` and `speaker`, and `label` if `of_every_label`.
-        root: Folder of the files.
-        of_every_label: If files are held out by their paths, hold out some of every label that has enough.
+    Files have `file` and `speaker`. If they are held out by their paths, `of_every_label` holds out some of every
+    `label` that has enough.
     """
     missing = [split for split in SPLIT_NAMES if split not in splits]
     if not missing:

@@ -5,6 +5,7 @@ Shapes: B batch.
 
 import os
 from collections.abc import Callable, Sequence, Sized
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from vitspeech.data.batches import Batches, TensorItems
+from vitspeech.data.splits import relative_name
 from vitspeech.data.storage.packed import Pack
 from vitspeech.data.storage.rows import readable_files
 from vitspeech.errors import InputError, check_fraction, check_number
@@ -95,12 +97,25 @@ class DataModule(lightning.LightningDataModule):
         """The items of a split from the pack."""
         raise NotImplementedError
 
+    @cached_property
+    def splits(self) -> dict[str, list[Any]]:
+        """The files of each split with their labels or transcripts, listed before any is read."""
+        return self.list_splits()
+
+    def list_splits(self) -> dict[str, list[Any]]:
+        """List the files of all splits, which have a `file` in `item_root`; none if the items are not files."""
+        return {}
+
     def item_names(self) -> dict[str, list[str]]:
         """The names of the items of each split, by which a card and `vitspeech evaluate` compare splits.
 
         Empty if the items have no names: generated items, and those of a set that never changes.
         """
-        return {}
+        if self.pack is not None:
+            return self.pack.item_names()
+        return {
+            split: [relative_name(item.file, self.item_root) for item in some] for split, some in self.splits.items()
+        }
 
     def normalize(self, inputs: Tensor) -> Tensor:
         """Convert integer inputs to the floats that networks take."""
@@ -153,12 +168,8 @@ class DataModule(lightning.LightningDataModule):
     ) -> tuple[list[int], list[Any]]:
         """Check the files of a split, and leave broken ones out as `broken` allows.
 
-        Args:
-            files: The files.
-            split: Their split.
-            header: Checks the beginning of a file: enough for files that are read again when they are needed.
-            content: Reads a whole file.
-            in_files: Whether the files are read when they are needed.
+        `header` checks the beginning of a file, which is enough for files that are read when they are needed
+        (`in_files`); otherwise `content` reads it whole.
 
         Returns:
             The places of the files that can be read, and what `header` returned for each, if it was called.

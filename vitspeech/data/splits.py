@@ -31,16 +31,12 @@ def split_indices(count: int, validation: int) -> tuple[Tensor, Tensor]:
 def hashed_splits(keys: Sequence[str], held_out: Sequence[str], root: Path) -> list[str]:
     """Assign items to splits by the hash of their keys: about a tenth to each split in `held_out`, the rest to `train`.
 
-    Whether an item is held out depends on its key alone, as in Speech Commands (Warden 2018, arXiv:1804.03209),
-    so it stays where it is when others are added or removed. Items of one key stay together.
+    A key is the speaker of an item if known, else its path relative to the root (`relative_name`). Whether an item is
+    held out depends on its key alone, as in Speech Commands (Warden 2018, arXiv:1804.03209), so it stays where it is
+    when others are added or removed. Items of one key stay together.
 
-    There is one exception, for sets of few keys: a split that no key falls into gets the one with the smallest hash
-    in the largest split. Such a set may change when it grows, until a key falls into each split by itself.
-
-    Args:
-        keys: The speaker of each item if known, else its path relative to the root (`relative_name`).
-        held_out: The splits to hold out: `validation`, `test` or both.
-        root: Folder of the items, for the message.
+    There is one exception, for sets of few keys: a split that no key falls into gets the one with the smallest hash in
+    the largest split. Such a set may change when it grows, until a key falls into each split by itself.
     """
     percentages = {key: percentage(key) for key in keys}
     if len(percentages) <= len(held_out):

@@ -5,21 +5,16 @@ end. The first line says what the rows are made from; each other line has the ro
 that was cut short by a kill is dropped.
 """
 
-import csv
-import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vitspeech.errors import InputError
-from vitspeech.files import check_target, lock_beside, replacing, unlock, write_text
-
-if TYPE_CHECKING:
-    import pyarrow
+from vitspeech.files import check_target, lock_beside, replacing, unlock, write_csv, write_text
 
 Columns = Mapping[str, str]  # names with formats: "" for text, "d" for integers, and such as ".6f" for numbers in CSV
 Row = Sequence[Any]  # one value for each column; `None` is an empty cell
@@ -29,19 +24,25 @@ KINDS = {"": str, "d": int}  # of values, by the format of their column; others 
 
 
 def write_table(path: Path, columns: Columns, rows: Iterable[Row]) -> None:
-    """Write a table atomically; an older one is replaced at the end."""
-    rows = iter(rows)
-    with replacing(path) as draft:
-        if path.suffix.lower() == PARQUET:
-            from pyarrow import parquet
+    """Write a table atomically; an older one is replaced at the end.
 
-            with parquet.ParquetWriter(draft, arrow_schema(columns)) as writer:
-                while group := list(islice(rows, GROUP_ROWS)):
-                    writer.write_table(to_arrow(columns, group), GROUP_ROWS)
-        else:
-            with draft.open("wb") as file:
-                file.write(to_csv([columns]))
-                file.writelines(to_csv([formatted(columns, row)]) for row in rows)
+    In CSV, numbers are in the format of their column; in Parquet they are not rounded. Bytes of file names that are not
+    UTF-8 become `\\udcff`.
+    """
+    rows = iter(rows)
+    if path.suffix.lower() != PARQUET:
+        write_csv(path, list(columns), (formatted(columns, row) for row in rows))
+        return
+    import pyarrow
+    from pyarrow import parquet
+
+    types = {"": pyarrow.string(), "d": pyarrow.int64()}
+    schema = pyarrow.schema([(name, types.get(form, pyarrow.float64())) for name, form in columns.items()])
+    with replacing(path) as draft, parquet.ParquetWriter(draft, schema) as writer:
+        while group := list(islice(rows, GROUP_ROWS)):
+            cells = zip(columns.items(), zip(*group, strict=True), strict=True)
+            arrays = [values if form else list(map(to_text, values)) for (_, form), values in cells]
+            writer.write_table(pyarrow.table(list(map(pyarrow.array, arrays, schema.types)), schema=schema), GROUP_ROWS)
 
 
 def formatted(columns: Columns, row: Row) -> list[str]:
@@ -50,35 +51,9 @@ def formatted(columns: Columns, row: Row) -> list[str]:
     return ["" if value is None else format(value, form) if form else str(value) for value, form in cells]
 
 
-def to_csv(rows: Iterable[Iterable[str]]) -> bytes:
-    """Rows as lines of CSV; bytes of file names that are not UTF-8 become `\\udcff`."""
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows(rows)
-    return text.getvalue().encode("utf-8", "backslashreplace")
-
-
-def to_arrow(columns: Columns, rows: Sequence[Row]) -> "pyarrow.Table":
-    """Rows as a table of Arrow: text as in `to_csv`, integers of 64 bits, and numbers that are not rounded."""
-    import pyarrow
-
-    schema, arrays = arrow_schema(columns), []
-    for index, (form, field) in enumerate(zip(columns.values(), schema, strict=True)):
-        values = [row[index] for row in rows]
-        arrays.append(pyarrow.array(values if form else map(to_text, values), field.type))
-    return pyarrow.Table.from_arrays(arrays, schema=schema)
-
-
 def to_text(value: Any) -> str | None:
     """A value as text that is UTF-8; bytes of file names that are not become `\\udcff`."""
     return None if value is None else str(value).encode("utf-8", "backslashreplace").decode()
-
-
-def arrow_schema(columns: Columns) -> "pyarrow.Schema":
-    """The types of the columns by their formats: text, integers or numbers."""
-    import pyarrow
-
-    types = {"": pyarrow.string(), "d": pyarrow.int64()}
-    return pyarrow.schema([(name, types.get(form, pyarrow.float64())) for name, form in columns.items()])
 
 
 class GrowingTable:
@@ -161,13 +136,7 @@ class GrowingTable:
                 return
 
     def add(self, name: object, rows: Sequence[Row], *, unread: bool = False) -> None:
-        """Add the rows of the next input.
-
-        Args:
-            name: The input's name, such as that of a file.
-            rows: Its rows.
-            unread: Whether it could not be read.
-        """
+        """Add the rows of the next input, which has a name, such as that of a file, and may be `unread`."""
         kinds = [KINDS.get(form, float) for form in self.columns.values()]
         self.rows += [
             [None if value is None else kind(value) for value, kind in zip(row, kinds, strict=True)] for row in rows

@@ -1,3 +1,3 @@
-"""Audio itself. `reading.py` reads audio files, `listing.py` reads CSV files that list them, `continuous.py` lists
-speech, `synthesis.py` synthesizes words with eSpeak NG, `vocabulary.py` is a list of 1,200 words to synthesize,
-`phonemes.py` says how similar words sound, and `similar_words.py` finds or makes words that sound like others."""
+"""Audio itself. `reading.py` reads audio files, `continuous.py` lists speech, `synthesis.py` synthesizes words with
+eSpeak NG, `vocabulary.py` is a list of 1,200 words to synthesize, `similar_words.py` finds or makes words that sound
+like others, and `takes.py` says which takes of words are still to be recorded, and what is wrong with one."""

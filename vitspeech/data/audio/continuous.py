@@ -58,13 +58,9 @@ def list_speech(root: str | Path) -> list[Speech]:
 
 
 def speech_split(recordings: Sequence[Speech], split: str) -> list[Speech]:
-    """The recordings of a split: 20 % of the speakers for validation, 30 % for the test, by a hash of the speaker.
+    """The recordings of a split, by a hash of the speaker: 20 % for validation, 30 % for the test; or `all`.
 
     A speaker stays in its split when others are added. A set of few speakers may have none in a split.
-
-    Args:
-        recordings: From `list_speech`.
-        split: `train`, `validation`, `test`, or `all`.
     """
     return [item for item in recordings if split in ("all", split_of_speaker(item.speaker))]
 

@@ -192,10 +192,9 @@ def check_shortest(path: str | Path, duration_s: float) -> None:
 
 
 def check_audio(path: Path) -> float:
-    """Refuse a file whose header is not that of a recording of SHORTEST_S to LONGEST_S seconds; it is not decoded.
+    """Refuse a file whose header is not that of a clip that can be read; its duration in seconds.
 
-    Returns:
-        The duration in seconds, that of the samples of `read_clip`.
+    It is not decoded. The duration is that of the samples of `read_clip`.
     """
     with opened(path, LONGEST_S) as recording:
         duration_s = resampled_length(recording.frames, recording.samplerate) / SAMPLE_RATE_HZ
@@ -329,12 +328,9 @@ class AudioParts:
 def resampled(parts: Iterable[Tensor], ratio: Fraction) -> Iterator[Tensor]:
     """Resample the parts of one recording to what torchaudio's `resample` makes of the whole: (N,) -> (N,).
 
-    `ratio.numerator` samples, a period, become `ratio.denominator` ones. The filter reaches into the neighboring
-    periods, so each stretch is resampled together with them, and their samples are then dropped from the result.
-
-    Args:
-        parts: The parts of the recording.
-        ratio: Its sample rate divided by the new one.
+    `ratio`, of the recording's rate and the new one, makes `ratio.denominator` samples of `ratio.numerator` ones, a
+    period. The filter reaches into the neighboring periods, so each stretch is resampled together with them, and their
+    samples are then dropped from the result.
     """
     period, made = ratio.numerator, ratio.denominator
     reach = math.ceil(ZERO_CROSSINGS * period / (min(period, made) * CUTOFF))  # samples on each side of a period

@@ -63,11 +63,9 @@ VARIANTS = {  # of a phoneme by its position, and the phoneme
 def phonemes(words: Sequence[str]) -> list[tuple[str, ...]]:
     """The phonemes of each text in eSpeak's ASCII notation, without stress: `stop` -> `("s", "t", "0", "p")`.
 
-    Variants that depend on the position, such as the `t` of `heating` in American English, count as their phoneme. A
-    text with nothing to pronounce has none. Ten thousand words take about a quarter of a second.
-
-    Args:
-        words: Words or phrases, or phonemes as `stressed_phonemes` gives them, joined by `|`: `[[s|t|'0|p]]`.
+    Texts are words, phrases, or phonemes as `stressed_phonemes` gives them, joined by `|`: `[[s|t|'0|p]]`. Variants
+    that depend on the position, such as the `t` of `heating` in American English, count as their phoneme. A text with
+    nothing to pronounce has none. Ten thousand words take about a quarter of a second.
     """
     return [plain(part for word in spoken for part in word) for spoken in stressed_phonemes(words)]
 
@@ -91,12 +89,7 @@ def plain(spoken: Sequence[str]) -> tuple[str, ...]:
 
 
 def distance(first: Sequence[str], second: Sequence[str]) -> float:
-    """The distance of two words in phonemes, 0 if they sound alike; see the module.
-
-    Args:
-        first: From `phonemes`.
-        second: From `phonemes`.
-    """
+    """The distance of two words in phonemes, 0 if they sound alike; see the module."""
     return float(distances(first, [second])[0])
 
 
@@ -151,15 +144,10 @@ def spoken_negatives(
 ) -> list[str]:
     """Texts for eSpeak that a spotter of keywords must not react to: near-homophones first, then other words.
 
-    Half of them are near-homophones, as far as there are: words of the package's vocabulary and of `extra_words`, and
-    each keyword with one phoneme changed (`changed_words`). The others are words of these two lists. See
-    `similar_words` for the order and for what is left out.
-
-    Args:
-        words: The keywords.
-        count: How many texts; there may be fewer, about 1,200 and 50 for each keyword.
-        extra_words: Further words, such as those of transcripts.
-        excluded: Words that are not chosen, nor what sounds like one; see `similar_words`.
+    Half of them are near-homophones, as far as there are: words of the package's vocabulary and of `extra_words`, such
+    as those of transcripts, and each keyword with one phoneme changed (`changed_words`). The others are words of these
+    two lists. There may be fewer than `count`: about 1,200 and 50 for each keyword. See `similar_words` for the order
+    and for what is left out.
     """
     known = WORDS.read_text(encoding="ascii").split()
     listed = dict.fromkeys([*known, *(word.lower() for word in extra_words)])
@@ -169,18 +157,12 @@ def spoken_negatives(
 def similar_words(
     words: Sequence[str], candidates: Sequence[str], count: int, *, near: float = 1.0, excluded: Sequence[str] = ()
 ) -> list[str]:
-    """Choose `count` candidates: near-homophones of the words first, then others at random.
+    """Choose `count` candidates, texts for eSpeak: near-homophones of the words first, then others at random.
 
-    A near-homophone is at most `NEAR` from a word; the nearest comes first, of each word in turn. What is random
-    depends on the text alone, so the choice is always the same. The words, homophones of them, candidates that sound
-    like an earlier one, and those that eSpeak cannot say are left out, so there may be fewer than `count`.
-
-    Args:
-        words: The keywords.
-        candidates: Texts for eSpeak.
-        count: How many to choose.
-        near: Largest share of near-homophones, as long as there are others.
-        excluded: Words that are left out, with all candidates less than `OTHER_VOWEL` from one.
+    A near-homophone is at most `NEAR` from a word; the nearest comes first, of each word in turn. At most the share
+    `near` are near-homophones, as long as there are others. What is random depends on the text alone, so the choice is
+    always the same. The words, homophones of them, candidates that sound like an earlier one or less than `OTHER_VOWEL`
+    from one of `excluded`, and those that eSpeak cannot say are left out, so there may be fewer than `count`.
     """
     texts = {}
     for sounds, text in zip(phonemes(candidates), candidates, strict=True):

@@ -34,8 +34,6 @@ def missing_takes(folder: str | Path, words: Sequence[str], count: int, speaker:
     for name in (*words, speaker):
         if not NAME.fullmatch(name) or NO_HASH in name or name.startswith("_"):
             raise InputError(f"{name!r} cannot name a folder or file: letters, digits, spaces, dots, ' and - only")
-    if twice := next((word for number, word in enumerate(words) if word in words[:number]), None):
-        raise InputError(f"{twice!r} is given twice")
     takes: list[tuple[int, float, str, Path]] = []
     for word in words:
         pattern = re.compile(rf"{re.escape(speaker)}{NO_HASH}(\d+)\.wav")

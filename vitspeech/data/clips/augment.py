@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitspeech.data.clips.noise import household, rms, stretches, synthesize, uniform
-from vitspeech.data.clips.rooms import check_room, reverberate
+from vitspeech.data.clips.rooms import reverberate
 from vitspeech.errors import check_number
 
 
@@ -45,14 +45,11 @@ class WaveformAugment:
     room_s: tuple[float, float] = (0.1, 0.6)
 
     def __post_init__(self) -> None:
-        check_number("shift_ms", self.shift_ms, 0)
-        check_number("speed", self.speed, 0, 0.9)
-        check_number("gain_db", self.gain_db, 0, 100)
-        check_number("noise_prob", self.noise_prob, 0, 1)
-        check_number("synthetic", self.synthetic, 0, 1)
-        check_number("household", self.household, 0, 1)
+        most = {"shift_ms": 60_000, "speed": 0.9, "gain_db": 100, "noise_prob": 1, "synthetic": 1, "household": 1}
+        for name, high in {**most, "room_prob": 1}.items():
+            check_number(name, getattr(self, name), 0, high)
         check_number("noise_snr_db", self.noise_snr_db)
-        check_room(self.room_prob, self.room_s)
+        check_number("room_s", self.room_s, 0.01, 10)
 
     def __call__(self, waveforms: Tensor, noise: Tensor, sample_rate_hz: int) -> Tensor:
         """Augment float clips (B, N) with background noise, int16 (A,): -> (B, N)."""

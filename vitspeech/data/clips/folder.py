@@ -26,7 +26,7 @@ from vitspeech.data.labeled_files import (
     read_rows,
     split_sources,
 )
-from vitspeech.data.splits import relative_name, speaker_in_name
+from vitspeech.data.splits import speaker_in_name
 from vitspeech.errors import InputError, some_names
 
 COLUMNS = ("path", "label")
@@ -79,7 +79,6 @@ class AudioFolder(WaveformData):
         self.root = self.item_root = Path(root)
         if self.pack is not None:
             self.labels = self.pack.labels
-            return
 
     @cached_property
     def labels(self) -> list[str]:
@@ -90,26 +89,14 @@ class AudioFolder(WaveformData):
         return sorted({recording.label for recording in list_recordings(word_sources(self.root)["train"])})
 
     def read(self, split: str) -> Dataset:
-        self.prepare()
         clips, places = self.clips_of([item.file for item in self.splits[split]], split)
         recordings = self.splits[split] = [self.splits[split][place] for place in places]
         indices = {label: index for index, label in enumerate(self.labels)}
         labels = torch.tensor([indices[item.label] for item in recordings])
         return TensorItems(clips, labels, known_speakers(recordings))
 
-    def item_names(self) -> dict[str, list[str]]:
-        if self.pack is not None:
-            return self.pack.item_names()
-        self.prepare()
-        return {
-            split: [relative_name(item.file, self.root) for item in recordings]
-            for split, recordings in self.splits.items()
-        }
-
-    def prepare(self) -> None:
-        """List the recordings of all splits before reading any, so that a wrong folder is reported at once."""
-        if hasattr(self, "splits"):
-            return
+    def list_splits(self) -> dict[str, list[LabeledFile]]:
+        """The recordings of each split; the noise is read as well, so that what is wrong is reported at once."""
         splits = word_recordings(self.root)
         warn_of_few(splits)
         if missing := set(self.labels) - {item.label for item in splits["train"]}:
@@ -120,7 +107,7 @@ class AudioFolder(WaveformData):
                 duration_s = len(noise) / self.sample_rate_hz
                 raise InputError(f"{self.root / NOISE}: {duration_s:.3g} s in all, below a clip's {self.seconds:g} s")
             self.noise = noise
-        self.splits = splits
+        return splits
 
 
 def word_recordings(root: Path) -> dict[str, list[LabeledFile]]:
@@ -151,10 +138,8 @@ def list_recordings(source: Path) -> Iterator[LabeledFile]:
 def warn_of_few(splits: dict[str, list[LabeledFile]], words: Sequence[str] | None = None) -> None:
     """Warn once about the words of which there is only one recording in all splits together, and about those of none.
 
-    Args:
-        splits: From `word_recordings`.
-        words: The words to look at; `None` is all that have recordings. A folder named like one of them but for capital
-            letters is refused: it would be another word.
+    `words` are those to look at; `None` is all that have recordings. A folder named like one of them but for capital
+    letters is refused: it would be another word.
     """
     items = [item for split_items in splits.values() for item in split_items]
     if words is not None:

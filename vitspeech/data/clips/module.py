@@ -87,14 +87,9 @@ class WaveformData(DataModule):
         return TensorItems(self.pack.rows(split), self.pack.item_labels(split), speakers)
 
     def clips_of(self, files: Sequence[Path], split: str) -> tuple[Tensor | FileRows, list[int]]:
-        """The clips of files, held in memory or not as `storage` says.
+        """The clips of audio files, held in memory or not as `storage` says, and the places of their files.
 
-        Args:
-            files: Audio files.
-            split: Their split.
-
-        Returns:
-            The clips, and the places of the files that they are from: broken files are left out as `broken` allows.
+        Broken files are left out as `broken` allows.
         """
         in_files = self.storage == FILES
         places, _ = self.left_in(files, split, header=check_audio, content=read_clip, in_files=in_files)

@@ -127,14 +127,8 @@ BLOCK = 128  # samples
 def household(count: int, samples: int, sample_rate_hz: int, device: torch.device | str | None = None) -> Tensor:
     """Synthesize household sounds: a quarter each of `knocks`, `tones`, `chimes` and `motors`, in white noise.
 
-    Args:
-        count: Number of clips B.
-        samples: Samples of a clip N.
-        sample_rate_hz: Samples per second.
-        device: Where to compute.
-
     Returns:
-        Clips of root mean square 1, (B, N).
+        `count` clips of root mean square 1, (B, N).
     """
     sounds = torch.empty(count, samples, device=device)
     kind = torch.randint(4, (count,), device=device)

@@ -6,16 +6,8 @@ Shapes: B batch, N samples, R samples of a response.
 import torch
 from torch import Tensor
 
-from vitspeech.errors import check_number
-
 DIRECT_DB = (0.0, 20.0)  # energy of the direct sound over that of the echoes: across a room, and at the microphone
 FIRST_ECHO_S = 0.002  # after the direct sound: a wall about 35 cm away
-
-
-def check_room(prob: float, decay_s: tuple[float, float]) -> None:
-    """Check the arguments of `reverberate`."""
-    check_number("room_prob", prob, 0, 1)
-    check_number("room_s", decay_s, 0.01, 10)
 
 
 def reverberate(waveforms: Tensor, prob: float, decay_s: tuple[float, float], sample_rate_hz: int) -> Tensor:

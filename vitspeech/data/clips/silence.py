@@ -15,13 +15,28 @@ from vitspeech.data.audio.reading import ENDINGS, SAMPLE_RATE_HZ, read_audio
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.noise import at_level, uniform
 from vitspeech.data.labeled_files import files_of
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 
 T = TypeVar("T")
 UNKNOWN, SILENCE, NOISE = "unknown", "silence", "_background_noise_"
+MOST_EXTRA = 100  # clips of `unknown` or `silence` per clip of a word
 NOISE_PARTS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}  # fractions of each noise recording
 SILENCE_DBFS = (-60.0, -15.0)  # range of the root mean square of clips labeled `silence`
 SELECTION_SEED = 20_261_121  # of the unknown words and the cuts of silence, which are the same in every run
+
+
+def shares_of(unknown: float, silence: float) -> dict[str, float]:
+    """The labels besides the words, each with its number of clips per clip of a word; a share of 0 omits the label."""
+    check_number("unknown", unknown, 0, MOST_EXTRA)
+    check_number("silence", silence, 0, MOST_EXTRA)
+    return {label: share for label, share in {UNKNOWN: unknown, SILENCE: silence}.items() if share}
+
+
+def different_words(words: Sequence[str]) -> list[str]:
+    """Words that can be labels besides `unknown` and `silence`."""
+    if not words or len(set(words)) < len(words) or {UNKNOWN, SILENCE} & set(words):
+        raise InputError(f"words={list(words)}: none given, one given twice, or one is {UNKNOWN} or {SILENCE}")
+    return list(words)
 
 
 def noise_files(folder: Path) -> dict[str, Path]:
@@ -34,10 +49,7 @@ def noise_files(folder: Path) -> dict[str, Path]:
 def read_noise(folder: Path, samples: int, splits: bool) -> dict[str, Tensor]:
     """Read the noise recordings of a data set by name: int16, none if it has none.
 
-    Args:
-        folder: The folder of the recordings.
-        samples: Length of a clip.
-        splits: Whether the parts for validation and test must hold a clip as well.
+    Each part of a recording must hold a clip of so many samples: those for validation and test as well if `splits`.
     """
     files = noise_files(folder)
     recordings = {name: read_audio(file) for name, file in files.items()}
@@ -64,10 +76,9 @@ def fixed_choice(files: Sequence[T], count: int) -> list[T]:
 
 
 def cut_silence(recordings: Mapping[str, Tensor], split: str, count: int, samples: int) -> tuple[Tensor, list[str]]:
-    """Cut clips from the split's part of noise recordings, at random levels from -60 to -15 dBFS; always the same.
+    """Cut clips, int16 (count, N), from the split's part of noise recordings, at random levels from -60 to -15 dBFS.
 
-    Returns:
-        The clips, int16 (count, N), and the recording that each is from.
+    They are always the same. Each comes with the name of its recording.
     """
     generator = torch.Generator().manual_seed(SELECTION_SEED)
     cuts, names = torch.empty(count, samples), []
@@ -84,17 +95,10 @@ def cut_silence(recordings: Mapping[str, Tensor], split: str, count: int, sample
 def replace_silence(
     inputs: Tensor, silent: Tensor, augment: WaveformAugment, noise: Tensor, sample_rate_hz: int
 ) -> Tensor:
-    """Replace the clips labeled `silence` of a training batch by new noise of a random level.
+    """Replace the `silent` clips of a training batch by new noise: int16 (B, N), boolean (B,) -> (B, N).
 
-    Args:
-        inputs: The batch.
-        silent: Which clips are replaced; the others lend their voices to babble.
-        augment: Draws the noise: stretches of `noise`, or synthesized.
-        noise: Recorded noise, int16 (A,).
-        sample_rate_hz: Samples per second.
-
-    Shape:
-        int16 (B, N), boolean (B,) -> int16 (B, N)
+    `augment` draws it: stretches of recorded `noise`, int16 (A,), or synthesized. The other clips lend their voices to
+    babble.
     """
     drawn = augment.noise(noise.to(inputs.device), inputs[~silent] / 32768, int(silent.sum()), sample_rate_hz)
     return inputs.index_put((silent,), pcm(at_level(drawn, uniform(drawn, *SILENCE_DBFS))))

@@ -20,17 +20,19 @@ from vitspeech.data.clips.silence import (
     SILENCE,
     UNKNOWN,
     cut_silence,
+    different_words,
     fixed_choice,
     noise_part,
     read_noise,
     replace_silence,
+    shares_of,
 )
 from vitspeech.data.downloads import check_complete, download_folder
 from vitspeech.data.module import default_root
 from vitspeech.data.splits import relative_name
 from vitspeech.data.storage.rows import JoinedRows
 from vitspeech.data.utterances.word_clips import WordClip, WordSource, word_span
-from vitspeech.errors import InputError, check_number
+from vitspeech.errors import InputError
 from vitspeech.files import read_text
 
 FOLDER, URL = "SpeechCommands", "speech_commands_v0.02"
@@ -38,7 +40,6 @@ WORDS = tuple(
     "backward bed bird cat dog down eight five follow forward four go happy house learn left marvin nine no off on one "
     "right seven sheila six stop three tree two up visual wow yes zero".split()
 )
-MOST_EXTRA = 100  # clips of `unknown` or `silence` per clip of a word
 SPLITS = ("train", "validation", "test")
 MOST_BYTES = 2**26  # of a list
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
@@ -82,14 +83,9 @@ class SpeechCommands(WaveformData, WordSource):
         **storage: Any,
     ) -> None:
         super().__init__(seconds=1.0, batch=batch, augment=augment, seed=seed, **storage)
-        self.words = list(WORDS if words is None else words)
-        foreign = sorted(set(self.words) - set(WORDS))
-        if foreign or not self.words or len(set(self.words)) < len(self.words):
-            reason = f"{', '.join(foreign)} not in the data set" if foreign else "none given, or one given twice"
-            raise InputError(f"words: {reason}; known: {', '.join(WORDS)}")
-        check_number("unknown", unknown, 0, MOST_EXTRA)
-        check_number("silence", silence, 0, MOST_EXTRA)
-        self.extra_ratios = {label: ratio for label, ratio in {UNKNOWN: unknown, SILENCE: silence}.items() if ratio}
+        self.words, self.extra_ratios = different_words(WORDS if words is None else words), shares_of(unknown, silence)
+        if foreign := sorted(set(self.words) - set(WORDS)):
+            raise InputError(f"words: {', '.join(foreign)} not in the data set; known: {', '.join(WORDS)}")
         self.labels = [*self.words, *self.extra_ratios]
         self.root, self.download = Path(default_root(root)), download
         self.folder = self.item_root = self.root / FOLDER / URL

@@ -19,10 +19,9 @@ from vitspeech.data.batches import TensorItems
 from vitspeech.data.clips.augment import WaveformAugment
 from vitspeech.data.clips.module import WaveformData
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.clips.silence import SILENCE, UNKNOWN, noise_part
-from vitspeech.data.clips.speech_commands import MOST_EXTRA
+from vitspeech.data.clips.silence import SILENCE, UNKNOWN, different_words, noise_part, shares_of
 from vitspeech.data.utterances.word_clips import WordClip, WordSource
-from vitspeech.errors import MOST_SEED, InputError, check_number
+from vitspeech.errors import MOST_SEED, check_number
 
 WORDS = ("yes", "no", "up", "down", "left", "right", "stop", "go")
 OTHERS = (
@@ -62,15 +61,10 @@ class SpokenWords(WaveformData, WordSource):
         seed: int = 0,
     ) -> None:
         super().__init__(seconds=1.0, batch=batch, augment=augment, seed=seed)
-        self.words = list(words)
-        if not self.words or len(set(self.words)) < len(self.words) or {UNKNOWN, SILENCE} & set(self.words):
-            raise InputError(f"words={self.words}: none given, one given twice, or one is {UNKNOWN} or {SILENCE}")
+        self.words, self.extra_ratios = different_words(words), shares_of(unknown, silence)
         check_number("count", count, 50)
         check_number("drawn_from", drawn_from, 0, MOST_SEED)
-        check_number("unknown", unknown, 0, MOST_EXTRA)
-        check_number("silence", silence, 0, MOST_EXTRA)
         self.count, self.drawn_from = count, drawn_from
-        self.extra_ratios = {label: ratio for label, ratio in {UNKNOWN: unknown, SILENCE: silence}.items() if ratio}
         self.labels = [*self.words, *self.extra_ratios]
 
     def prepare_test(self) -> None:

@@ -23,7 +23,6 @@ from vitspeech.data.labeled_files import (
     split_sources,
 )
 from vitspeech.data.module import FILES, TEST
-from vitspeech.data.splits import relative_name
 from vitspeech.data.storage.rows import FileRows
 from vitspeech.errors import InputError
 
@@ -71,31 +70,16 @@ class ImageFolder(ImageData):
         self.sources = split_sources(self.root)
         self.labels = [folder.name for folder in class_folders(self.sources["train"])]
 
-    def setup(self, stage: str | None = None) -> None:
-        """List the pictures of all splits before reading any, so that a wrong folder is reported at once."""
-        if self.pack is None:
-            self.prepare()
-        super().setup(stage)
-
-    def prepare(self) -> None:
-        """List the pictures of each split, once; hold out training pictures for a split without a folder."""
-        if hasattr(self, "splits"):
-            return
+    def list_splits(self) -> dict[str, list[LabeledFile]]:
+        """The pictures of each split; some of training are held out for a split without a folder."""
         splits = {split: list(files_in_folders(source, ENDINGS)) for split, source in self.sources.items()}
         check_labels(splits)
         splits = hold_out(splits, self.root)
         if held_out := set(self.labels) - {item.label for item in splits["train"]}:
             raise InputError(f"{self.root}: all pictures of {', '.join(sorted(held_out))} are held out; add more")
-        self.splits: dict[str, list[LabeledFile]] = splits
-
-    def item_names(self) -> dict[str, list[str]]:
-        if self.pack is not None:
-            return self.pack.item_names()
-        self.prepare()
-        return {split: [relative_name(item.file, self.root) for item in items] for split, items in self.splits.items()}
+        return splits
 
     def read(self, split: str) -> Dataset:
-        self.prepare()
         items = self.splits[split]
         in_files = self.storage == FILES or len(items) * 3 * self.image**2 > IN_MEMORY_BYTES
         checks = {"header": partial(check_picture, side=self.image), "content": self.read_file}

@@ -162,12 +162,7 @@ def read_speech(
 ) -> Tensor:
     """Read the stretches of recordings in which no keyword is said, one after another: int16 (A,).
 
-    Args:
-        folder: The folder of speech, for messages.
-        recordings: From `training_speech`.
-        words: The keywords.
-        least: Fewest samples A.
-        most: Most samples A; what follows is not read. `None` reads all.
+    There must be `least` samples; what follows after `most` is not read. `folder` is for the message.
     """
     parts, total = [torch.empty(0, dtype=torch.int16)], 0
     for item in tqdm(recordings, "reading speech", disable=len(recordings) < 100 or None, leave=False):

@@ -22,6 +22,7 @@ from vitspeech.data.clips.silence import (
     SILENCE,
     UNKNOWN,
     cut_silence,
+    different_words,
     fixed_choice,
     noise_part,
     read_noise,
@@ -103,9 +104,7 @@ class Keywords(WaveformData):
         seed: int = 0,
     ) -> None:
         super().__init__(seconds=1.0, batch=LARGEST if batch is None else batch, augment=augment, seed=seed)
-        self.words, self.held_out_words = list(words), set(held_out_words)
-        if not self.words or len(set(self.words)) < len(self.words) or {UNKNOWN, SILENCE} & set(self.words):
-            raise InputError(f"words={self.words}: none given, one given twice, or one is {UNKNOWN} or {SILENCE}")
+        self.words, self.held_out_words = different_words(words), set(held_out_words)
         shares = {"others": others, "altered": altered, "spoken": spoken, "silence": silence}
         shares |= {"speech_cuts": speech_cuts, "speech_pieces": speech_pieces}
         for name, share in shares.items():

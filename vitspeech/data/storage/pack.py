@@ -267,10 +267,6 @@ def pack(
         shard_mb: Size of a shard in MiB.
         workers: Threads that read items.
         progress: Show a progress bar.
-
-    Raises:
-        InputError: If the data set cannot be packed, the folder holds something else, such as a finished pack of other
-            items, another process is writing it, or too many items are broken.
     """
     data.prepare_data()
     dataset = data.read("train")

@@ -25,15 +25,7 @@ MOST_OPEN = 256  # shards of a split in a process; many systems allow 1024 open 
 
 
 class Shards:
-    """The inputs of a split as bytes, by their indices.
-
-    Files are opened when they are first read, in each process.
-
-    Args:
-        folder: The pack.
-        shards: The `shards` of the split in `pack.json`.
-        rows_per_batch: Items in a record batch; only the last one of a shard has fewer.
-    """
+    """The inputs of a split as bytes, by their indices. Files are opened when they are first read, in each process."""
 
     def __init__(self, folder: Path, shards: list[dict[str, Any]], rows_per_batch: int) -> None:
         self.files, self.rows_per_batch = [folder / shard["file"] for shard in shards], rows_per_batch
@@ -94,12 +86,7 @@ def broken(file: Path, error: Exception) -> InputError:
 
 
 class PackedRows:
-    """Inputs of one shape from a pack; the `inputs` of `TensorItems`.
-
-    Args:
-        shards: The inputs as bytes.
-        decode: Makes a tensor of an input's bytes and its index.
-    """
+    """Inputs of one shape from a pack; the `inputs` of `TensorItems`. `decode` makes a tensor of an input's bytes."""
 
     def __init__(self, shards: Shards, decode: Any) -> None:
         self.shards, self.decode = shards, decode
@@ -152,12 +139,7 @@ class Pack:
         return Shards(self.folder, self.description["splits"][split], self.description["rows_per_batch"])
 
     def rows(self, split: str, decode: Any = None) -> PackedRows:
-        """The inputs of a split as tensors of one shape.
-
-        Args:
-            split: `train`, `validation` or `test`.
-            decode: Decodes an input, if a pack of this data set holds the bytes of files.
-        """
+        """The inputs of a split as tensors of one shape; `decode` is for a pack that holds the bytes of files."""
         form = self.description["input"]
         if form["kind"] == "numbers":
             decode = partial(numbers, dtype=form["dtype"], shape=tuple(form["shape"]))

@@ -23,11 +23,8 @@ MOST_SKIPPED = 16  # where so many items in a row cannot be read, the disk is li
 class FileRows:
     """Inputs of one shape, each read from its file when it is needed; the `inputs` of `TensorItems`.
 
-    Args:
-        files: The file of each row.
-        read: Reads a file as a row. Worker processes call it, so it is a function of a module, or a `partial` of one.
-        replace: Whether another row stands for one that cannot be read; not in a test, whose items must be those that
-            it names.
+    Worker processes call `read`, so it is a function of a module, or a `partial` of one. `replace` says whether another
+    row stands for one that cannot be read; not in a test, whose items must be those that it names.
     """
 
     def __init__(self, files: Sequence[Path], read: Callable[[Path], Tensor], *, replace: bool = True) -> None:
@@ -56,20 +53,11 @@ class FileRows:
 def readable(
     indices: Sequence[int], read: Callable[[int], Any], count: int, *, replace: bool = True
 ) -> tuple[list[Any], list[int]]:
-    """Read items; in place of one that cannot be read, another of the same batch is taken, with a warning.
+    """Read `count` items by their indices: the items, and the index of each.
 
-    If none of the batch can be read, the first of the next `MOST_SKIPPED` items that can be read is taken.
-
-    Files are checked before training as far as their headers tell. So a file that breaks a batch costs only itself.
-
-    Args:
-        indices: Which items.
-        read: Reads the item of an index.
-        count: The number of items.
-        replace: Whether another item may be taken.
-
-    Returns:
-        The items, and the index of each.
+    In place of one that cannot be read, another of the same batch is taken, with a warning, if it may be replaced. If
+    none of the batch can be read, the first of the next `MOST_SKIPPED` items that can be read is taken. Files are
+    checked before training as far as their headers tell. So a file that breaks a batch costs only itself.
     """
     items, errors = {}, []
 
@@ -96,11 +84,7 @@ def readable(
 
 
 class JoinedRows:
-    """Several inputs of the same shape, one after another: tensors, or rows that are read when they are needed.
-
-    Args:
-        parts: The inputs.
-    """
+    """Several inputs of the same shape, one after another: tensors, or rows that are read when they are needed."""
 
     def __init__(self, *parts: Any) -> None:
         self.parts = parts
@@ -144,16 +128,10 @@ def row(inputs: Any, index: int) -> Tensor:
 def readable_files(
     files: Sequence[Path], check: Callable[[Path], Any], split: str, most: float = 0.0
 ) -> tuple[list[int], list[Any]]:
-    """Check each file of a split, and leave out those that are broken, with a warning.
+    """Check each file of a split, and leave out those that are broken, with a warning: the indices of the others.
 
-    Args:
-        files: The files.
-        check: Raises an `InputError` or `OSError` if a file is broken; else returns what is known of it.
-        split: The name of the split, for the progress bar and messages.
-        most: The largest share of broken files; if there are more, this is an `InputError`.
-
-    Returns:
-        The indices of the files that can be read, and what `check` returned for each of them.
+    `check` raises an `InputError` or `OSError` if a file is broken; what it returns for the others is returned as well.
+    `most` is the largest share of broken files; if there are more, this is an `InputError`.
     """
 
     def outcome(file: Path) -> tuple[Any, str | None]:

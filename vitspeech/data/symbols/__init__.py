@@ -1,2 +1,1 @@
-"""Sequences of symbols in, sequences of symbols out, made on the spot. `module.py` is the data set, `rules.py` draws
-inputs, says what their outputs are and which split they belong to, and `batch.py` is the batch."""
+"""Sequences of symbols in, sequences of symbols out, made on the spot."""

@@ -1,20 +1,22 @@
 """Copy, reverse, sort and add sequences of symbols: the smallest tasks in which a decoder has to align with its input.
 
-Symbols are numbers from 0. The plus sign of `add` is the number after the last digit. Shapes: B sequences.
+Symbols are numbers from 0. The plus sign of `add` is the number after the last digit.
+
+Shapes: B sequences, N input symbols, U output symbols.
 """
 
 import hashlib
 from collections.abc import Sequence
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from vitspeech.data.module import DataModule
-from vitspeech.data.symbols.batch import SymbolBatch, collate
 from vitspeech.errors import InputError, check_number
 
 SPLITS = ("test", "validation", *["train"] * 8)  # one tenth of all inputs, one tenth, and the rest
@@ -85,6 +87,31 @@ FEWEST_INPUTS = 500  # possible inputs, a tenth of them for the test
 MOST_SYMBOLS = LONGEST = 1000
 MOST_SETS = 50
 FACTORS = (1.25, 1.5, 1.75, 2)  # lengths of the longer test sets, in multiples of the longest training length
+
+
+class SymbolBatch(NamedTuple):
+    """A batch of sequences. In training the inputs are on the device and the rest stays on the host.
+
+    Attributes:
+        symbols: Indices of the input symbols, padded with -1 (B, N).
+        lengths: Number of input symbols of each sequence (B,).
+        units: Label indices of each output, padded with -1 (B, U).
+        spans: Always (B, 0, 2): as in `SpeechBatch` if times are not known.
+    """
+
+    symbols: Tensor
+    lengths: Tensor
+    units: Tensor
+    spans: Tensor
+
+
+def collate(inputs: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]]) -> SymbolBatch:
+    """Pad sequences to a batch, from the indices of their input symbols and of their output labels."""
+    symbols, units = (
+        pad_sequence([torch.tensor(row, dtype=torch.long) for row in rows], batch_first=True, padding_value=-1)
+        for rows in (inputs, outputs)
+    )
+    return SymbolBatch(symbols, (symbols >= 0).sum(1), units, torch.zeros(len(symbols), 0, 2, dtype=torch.long))
 
 
 class SymbolTasks(DataModule):
@@ -207,11 +234,7 @@ class SymbolTasks(DataModule):
 
 
 class DrawnSequences(Dataset):
-    """Training sequences: each batch is drawn from its own seed. `sequences[indices, seed]` is (`SymbolBatch`, seed).
-
-    Args:
-        data: The data set, which says what is drawn.
-    """
+    """Training sequences, drawn from the seed of each batch: `sequences[indices, seed]` is (`SymbolBatch`, seed)."""
 
     def __init__(self, data: SymbolTasks) -> None:
         self.data = data
@@ -227,12 +250,7 @@ class DrawnSequences(Dataset):
 
 
 class SymbolSequences(Dataset):
-    """Fixed sequences, indexed by whole batches: `sequences[indices, seed]` is (`SymbolBatch`, seed).
-
-    Args:
-        inputs: Indices of the input symbols of each sequence.
-        outputs: Label indices of each output.
-    """
+    """Fixed sequences, indexed by whole batches: `sequences[indices, seed]` is (`SymbolBatch`, seed)."""
 
     def __init__(self, inputs: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]]) -> None:
         self.inputs, self.outputs = inputs, outputs

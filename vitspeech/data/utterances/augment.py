@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from vitspeech.data.audio.reading import SAMPLE_RATE_HZ
 from vitspeech.data.clips.augment import interpolated
 from vitspeech.data.clips.noise import QUIETEST
-from vitspeech.data.clips.rooms import check_room, reverberate
+from vitspeech.data.clips.rooms import reverberate
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.errors import check_number
 
@@ -54,15 +54,12 @@ class SequenceAugment:
     silence_prob: float = 0.0
 
     def __post_init__(self) -> None:
+        most = {"speed": 0.9, "gain_db": 100, "noise_prob": 1, "join_prob": 1, "pause_prob": 1, "silence_prob": 1}
+        for name, high in {**most, "room_prob": 1}.items():
+            check_number(name, getattr(self, name), 0, high)
         check_number("snr_db", self.snr_db)
-        check_number("noise_prob", self.noise_prob, 0, 1)
-        check_number("speed", self.speed, 0, 0.9)
-        check_number("gain_db", self.gain_db, 0, 100)
-        check_number("join_prob", self.join_prob, 0, 1)
-        check_room(self.room_prob, self.room_s)
-        check_number("pause_prob", self.pause_prob, 0, 1)
+        check_number("room_s", self.room_s, 0.01, 10)
         check_number("pause_ms", self.pause_ms, 0)
-        check_number("silence_prob", self.silence_prob, 0, 1)
 
     def __call__(self, speech: SpeechBatch, sample_rate_hz: int = SAMPLE_RATE_HZ) -> SpeechBatch:
         """Change speed, room and gain of float waveforms, and lengths and spans accordingly; uses torch's generator."""
@@ -94,11 +91,9 @@ def change_speed(sound: Tensor, speed: float) -> Tensor:
 
 
 def joined(speech: SpeechBatch, between: Sequence[int]) -> SpeechBatch:
-    """Join the utterances of a batch in random pairs: (B, N) -> (⌈B / 2⌉, 2 N) at most.
+    """Join the utterances of a batch in random pairs: (B, N) -> (⌈B / 2⌉, 2 N) at most. The times of words are dropped.
 
-    Args:
-        speech: Utterances. The times of their words are dropped.
-        between: Units between two transcripts, such as the space of characters.
+    `between` are the units between two transcripts, such as the space of characters.
     """
     rows = [row[:length] for row, length in zip(speech.waveforms, speech.lengths.tolist(), strict=True)]
     units = [[unit for unit in row if unit >= 0] for row in speech.units.tolist()]

@@ -132,7 +132,7 @@ class LibriSpeech(RecordedData):
         if "train" in splits:
             splits |= self.held_out(splits["train"])
         if empty := [split for split, recordings in splits.items() if not recordings]:
-            raise InputError(f"{empty[0]}: no speaker is left")
+            raise InputError(f"{empty[0]}: no speaker is left in {self.root}")
         return splits
 
     def held_out(self, recordings: list[Recording]) -> dict[str, list[Recording]]:
@@ -150,9 +150,6 @@ class LibriSpeech(RecordedData):
             splits["train"] = some_hours(splits["train"], self.hours)
         return {split: items for split, items in splits.items() if split == "train" or not self.subsets[split]}
 
-    def list_splits(self) -> dict[str, list[Recording]]:
-        return self.listed
-
     def words_of(self, text: str) -> list[str]:
         return lower_words(text)
 
@@ -168,8 +165,6 @@ class LibriSpeech(RecordedData):
 def list_subset(folder: Path) -> Iterator[Recording]:
     """Yield the recordings of a subset, in the order of their paths."""
     chapters = sorted(chapter for chapter in folder.glob("*/*/") if not chapter.name.startswith("."))
-    if not chapters:
-        raise FileNotFoundError(f"{folder}: has no folders SPEAKER/CHAPTER")
     for chapter in chapters:
         files, speaker = {file.stem: file for file in files_of(chapter, ENDINGS)}, chapter.parent.name
         listing = chapter / f"{speaker}-{chapter.name}{TRANSCRIPTS}"

@@ -27,12 +27,7 @@ from vitspeech.errors import InputError
 
 @dataclass(frozen=True)
 class PackedUtterance:
-    """What is known of an utterance besides its samples.
-
-    Args:
-        id: Its path when it was packed.
-        words: The transcript.
-    """
+    """What is known of an utterance besides its samples: its path when it was packed, and the transcript."""
 
     id: str
     words: list[str]
@@ -55,13 +50,7 @@ class Described(Sequence):
 
 
 class PackedUtterances(Dataset):
-    """The utterances of a split, indexed by (indices, seed).
-
-    Args:
-        pack: The pack.
-        split: `train`, `validation` or `test`.
-        encode: The label indices of a transcript.
-    """
+    """The utterances of a split of a pack, indexed by (indices, seed); `encode` is that of the data set."""
 
     def __init__(self, pack: Pack, split: str, encode: Callable[[Sequence[str]], list[int]]) -> None:
         self.pack, self.split, self.encode, self.shards = pack, split, encode, pack.shards(split)

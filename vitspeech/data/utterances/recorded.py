@@ -20,7 +20,6 @@ from vitspeech.data.batches import Batches, DurationBatches
 from vitspeech.data.clips.noise import pink_noise
 from vitspeech.data.labeled_files import check_files, known_speakers
 from vitspeech.data.module import FILES, TEST
-from vitspeech.data.splits import relative_name
 from vitspeech.data.storage.rows import readable
 from vitspeech.data.utterances.augment import SequenceAugment, add_noise, joined
 from vitspeech.data.utterances.batch import SpeechBatch, collate
@@ -112,7 +111,7 @@ def read_recordings(recordings: Sequence[Recording], split: str) -> list[Tensor]
 class RecordedData(UtteranceData):
     """The base class of data sets of recordings with transcripts.
 
-    A subclass sets `root` and implements `list_splits` and `training_transcripts`.
+    A subclass sets `root` and `item_root`, and implements `listed` and `training_transcripts`.
 
     Pink noise is added to most training utterances (`noise_prob` and `snr_db` of `augment`). The times of the words are
     unknown, so frames cannot be labeled (`vitspeech.Labeling`).
@@ -123,7 +122,6 @@ class RecordedData(UtteranceData):
 
     Attributes:
         root: The folder that the names of recordings are relative to.
-        splits: The recordings of each split, once they are listed.
     """
 
     evaluation_batch = 16  # recordings may be a minute long
@@ -188,7 +186,8 @@ class RecordedData(UtteranceData):
         """The words of each utterance of training; reads lists, no sound."""
         raise NotImplementedError
 
-    def list_splits(self) -> dict[str, list[Recording]]:
+    @property
+    def listed(self) -> dict[str, list[Recording]]:
         """The recordings of `train`, `validation` and `test`; reads lists, no sound."""
         raise NotImplementedError
 
@@ -198,7 +197,6 @@ class RecordedData(UtteranceData):
         return pink_noise(round(LONGEST_S * SAMPLE_RATE_HZ / 10))
 
     def read(self, split: str) -> RecordedUtterances:
-        self.prepare()
         recordings = self.splits[split]
         in_files, files = self.storage == FILES, [item.file for item in recordings]
         places, seconds = self.left_in(files, split, header=check_audio, content=read_clip, in_files=in_files)
@@ -227,14 +225,11 @@ class RecordedData(UtteranceData):
     def transcripts(self, split: str) -> list[list[str]]:
         if self.pack is not None:
             return super().transcripts(split)
-        self.prepare()
         return [recording.words for recording in self.splits[split]]
 
-    def prepare(self) -> None:
-        """List and check the recordings of all splits before reading any."""
-        if hasattr(self, "splits"):
-            return
-        splits = self.list_splits()
+    def list_splits(self) -> dict[str, list[Recording]]:
+        """The recordings of each split, which are checked: their transcripts can be written with the labels."""
+        splits = self.listed
         check_files(splits)
         foreign, _ = set(), self.labels  # learned first: its errors are of no single line
         for recording in (recording for recordings in splits.values() for recording in recordings):
@@ -248,16 +243,7 @@ class RecordedData(UtteranceData):
         if foreign:
             names = ", ".join(map(repr, sorted(foreign)))
             warnings.warn(f"held-out transcripts have characters that training does not have: {names}", stacklevel=2)
-        self.splits = splits
-
-    def item_names(self) -> dict[str, list[str]]:
-        if self.pack is not None:
-            return self.pack.item_names()
-        self.prepare()
-        return {
-            split: [relative_name(recording.file, self.root) for recording in recordings]
-            for split, recordings in self.splits.items()
-        }
+        return splits
 
     def training_batches(self, ranks: int | None = None) -> Batches:
         if self.batch_s is None:

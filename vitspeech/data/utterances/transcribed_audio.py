@@ -78,7 +78,8 @@ class TranscribedAudio(RecordedData):
             raise FileNotFoundError(f"{self.root / 'train.csv'}: no such file; it lists recordings with transcripts")
         self.sources = split_sources(self.root, ".csv")
 
-    def list_splits(self) -> dict[str, list[Recording]]:
+    @property
+    def listed(self) -> dict[str, list[Recording]]:
         """The rows of the CSV files; some of training are held out for a split without one."""
         others = {split: source for split, source in self.sources.items() if split != "train"}
         return self.divided | {split: list(list_recordings(source, self.words_of)) for split, source in others.items()}

@@ -28,16 +28,8 @@ from vitspeech.errors import InputError, check_number
 class UtteranceSampler:
     """Samples utterances from the word clips of a split; the result depends on the random generator only.
 
-    Args:
-        source: Source of word clips and noise.
-        split: `train`, `validation` or `test`.
-        words: Smallest and largest number of words per utterance.
-        gap_ms: Shortest and longest pause.
-        snr_db: Lowest and highest signal-to-noise ratio.
-        noise_prob: Probability that an utterance gets noise; without it, its signal-to-noise ratio is infinite.
-        pause_prob: Probability that a pause is drawn from `pause_ms` instead of `gap_ms`.
-        pause_ms: Shortest and longest of these pauses.
-        silence_prob: Probability that an utterance has no words, for as long as an utterance with words.
+    The arguments are those of `WordSequences` and `SequenceAugment`: ranges of the number of words, pauses and
+    signal-to-noise ratio, and the probabilities of noise, of long pauses and of no words.
 
     Attributes:
         clips: The split's word clips by name.
