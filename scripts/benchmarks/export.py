@@ -19,7 +19,7 @@ from benchmarks import measure
 from vitspeech.checkpoint.model import load
 from vitspeech.errors import InputError
 from vitspeech.export.folder import GRAPH, export
-from vitspeech.export.session import session
+from vitspeech.export.graphs import session
 from vitspeech.files import write_json
 from vitspeech.inference.stream import stream
 

@@ -67,7 +67,7 @@ def test_spot_refuses_a_folder_with_other_files(command, finished_speech_run, fo
 @pytest.mark.parametrize(
     ("fixture", "message"),
     [
-        ("finished_recognizer_run", "the model transcribes; give one that spots single words"),
+        ("finished_recognizer_run", "SpeechRecognizer does not classify clips"),
         ("finished_run", "ViT can't be streamed"),
         ("finished_labeler_run", "SpeechLabeler does not classify clips"),
     ],
@@ -128,9 +128,9 @@ def test_tune_writes_thresholds_into_the_card(command, model, folders_of_all_wor
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--alarms-per-hour", "0"), "--alarms-per-hour 0.0: is not a positive number"),
+        (("--alarms-per-hour", "0"), "--alarms-per-hour=0.0 is not a number from 1e-06"),
         (("--alarms-per-hour", "1"), "nothing to count false alarms in: give --speech, --sounds or --others RATE"),
-        (("--alarms-per-hour", "1", "--others", "-3"), "--others -3.0: is not a positive number"),
+        (("--alarms-per-hour", "1", "--others", "-3"), "--others=-3.0 is not a number from 1e-06"),
         (("--alarms-per-hour", "1", "--others", "3"), "has no other words"),
     ],
 )

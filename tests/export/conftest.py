@@ -50,8 +50,8 @@ def graph(shared: Path, finished_run: Path) -> onnx.ModelProto:
     with FileLock(target.with_suffix(".lock")):
         if not target.is_file():
             model = vitspeech.load(finished_run)
-            (graph,) = folders.kind_of(model, offline=False, attention=False).graphs.values()
-            made = folders.to_onnx(graph.module, graph.inputs, graph.outputs, graph.dynamic)
+            (graph,) = folders.spec_of(model, offline=False, attention=False).graphs.values()
+            made = folders.to_onnx(graph)
             onnx.save(made, draft := target.with_suffix(".draft"))
             draft.rename(target)
     return onnx.load(target)

@@ -7,7 +7,7 @@ from torch import nn
 from vitspeech import RecurrentEncoder, SpeechClassifier, SpeechCNN, SpeechFrontend, WindowMLP
 from vitspeech.checkpoint.model import Model
 from vitspeech.export import export
-from vitspeech.export.session import session
+from vitspeech.export.graphs import session
 
 SETTINGS = {"depth": 2, "heads": 2, "mlp_ratio": 2.0}
 

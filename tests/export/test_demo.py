@@ -12,14 +12,17 @@ import threading
 import urllib.error
 import urllib.request
 
+import numpy
 import pytest
+from PIL import Image
 from running import one_line
 from tiny import ROOT
 
 import vitspeech
+from vitspeech.data.images.cifar import LABELS, Cifar
 from vitspeech.errors import InputError
 from vitspeech.export import demo as runtime
-from vitspeech.export.demo import PAGE, server, write_demo
+from vitspeech.export.demo import PAGE, server, write_demo, write_test_pictures
 
 CHECKPOINTS = ROOT / "checkpoints"
 
@@ -70,17 +73,12 @@ def test_files_are_read_from_folders_packages_and_archives(files, tmp_path):
 
 
 def test_files_of_another_version_are_refused(files, tmp_path):
-    folder = put(files | {"ort.wasm.min.mjs": b"// other"}, tmp_path / "a")
-    with pytest.raises(InputError, match=r"ort\.wasm\.min\.mjs is not that of onnxruntime-web@1\.30\.0"):
-        runtime.web_runtime(folder)
-    (folder / "ort.wasm.min.mjs").unlink()
-    with pytest.raises(
-        InputError, match=r"lacks ort\.wasm\.min\.mjs; it must have .*\.wasm of onnxruntime-web@1\.30\.0"
-    ):
-        runtime.web_runtime(folder)
-
-
-def test_a_file_that_is_no_archive_is_refused(tmp_path):
+    folder, first = put(files, tmp_path / "a"), "ort.wasm.min.mjs"
+    for content, problem in ((b"// other", "is not that of"), (None, "lacks")):
+        (folder / first).unlink() if content is None else (folder / first).write_bytes(content)
+        with pytest.raises(InputError, match=problem) as refused:
+            runtime.web_runtime(folder)
+        assert first in str(refused.value) and "onnxruntime-web@1.30.0" in str(refused.value)
     (tmp_path / "a.tgz").write_bytes(b"no archive")
     with pytest.raises(InputError, match=r"a\.tgz: neither a folder nor the archive"):
         runtime.web_runtime(tmp_path / "a.tgz")
@@ -132,14 +130,11 @@ def test_models_that_the_page_cannot_show_leave_nothing(files, exported, finishe
     altered = shutil.copytree(exported("speech-commands-truncated", attention=True), tmp_path / "altered")
     with (altered / "model.onnx").open("ab") as file:
         file.write(b"\0")
-    other = shutil.copytree(altered, tmp_path / "other")
-    metadata = json.loads((other / "model.json").read_text())
-    (other / "model.json").write_text(json.dumps(metadata | {"kind": "encoder-decoder"}))
     before = sorted(tmp_path.iterdir())
     for source, load, message in (
-        (altered, never, r"altered: model\.onnx does not match model\.json"),
-        (other, never, "other: the page can't show a model of the kind 'encoder-decoder'"),
-        (finished_transcriber_run, vitspeech.load, "the page can't show SpeechTranscriber"),
+        (altered, never, r"model\.onnx: altered"),
+        (exported("spoken-words-attention"), never, "the page can't show encoder-decoders"),
+        (finished_transcriber_run, vitspeech.load, "the page can't show encoder-decoders"),
     ):
         with pytest.raises(InputError, match=message):
             write_demo([source], tmp_path / "site", files, load)
@@ -158,18 +153,16 @@ def test_bad_arguments_are_one_line(command, exported, files, no_index, tmp_path
     (renamed / "model.json").write_text(metadata.replace('"left"', '"right"', 1))
     (torn / "model.json").write_text(metadata[:-20])
     (lacking / "model.onnx").unlink()
+    rest = ["--out", tmp_path / "site", "--runtime", folder]
     for arguments, message in (
-        (
-            [altered, "--out", tmp_path / "site", "--runtime", folder],
-            f"{altered}: model.onnx does not match model.json",
-        ),
-        ([renamed, "--out", tmp_path / "site", "--runtime", folder], f"{renamed / 'model.json'}: altered"),
-        ([torn, "--out", tmp_path / "site", "--runtime", folder], f"{torn / 'model.json'}: not that of an exported"),
-        ([lacking, "--out", tmp_path / "site", "--runtime", folder], str(lacking / "model.onnx")),
-        ([source, "--out", tmp_path / "taken", "--runtime", folder], "exists; name a new folder"),
-        ([tmp_path / "none", "--out", tmp_path / "site", "--runtime", folder], "none"),
-        ([source, "--out", tmp_path / "site"], "The page needs ort.wasm.min.mjs"),
-        ([source, "--out", tmp_path / "site", "--runtime", tmp_path / "missing.tgz"], "missing.tgz"),
+        ([altered, *rest], f"{altered / 'model.onnx'}: altered"),
+        ([renamed, *rest], f"{renamed / 'model.json'}: altered"),
+        ([torn, *rest], f"{torn / 'model.json'}: altered"),
+        ([lacking, *rest], str(lacking / "model.onnx")),
+        ([source, "--out", tmp_path / "taken", *rest[2:]], "exists; name a new folder"),
+        ([tmp_path / "none", *rest], "none"),
+        ([source, *rest[:2]], "The page needs ort.wasm.min.mjs"),
+        ([source, *rest[:3], tmp_path / "missing.tgz"], "missing.tgz"),
     ):
         assert message in one_line(command("demo", *arguments))
     assert command("demo", source, "--out", tmp_path / "site", "--port", 1).returncode == 2
@@ -209,3 +202,25 @@ def test_the_server_prints_nothing_about_a_browser_that_left(tmp_path, capsys):
             except error:
                 serving.handle_error(None, ("127.0.0.1", 1))
             assert (error.__name__ in capsys.readouterr().err) == printed
+
+
+def test_test_pictures_are_examples_where_the_data_set_is(tmp_path, monkeypatch):
+    monkeypatch.delenv("VITSPEECH_DATA", raising=False)
+    assert write_test_pictures(tmp_path, [LABELS[10]], None) == []
+    monkeypatch.setenv("VITSPEECH_DATA", str(tmp_path))  # has other data sets
+    assert write_test_pictures(tmp_path, [LABELS[10]], None) == [] == list(tmp_path.iterdir())
+    with pytest.raises(FileNotFoundError, match="CIFAR-10 is missing"):
+        write_test_pictures(tmp_path, [["left"], LABELS[10]], tmp_path)
+    with pytest.raises(InputError, match="no model has the labels of CIFAR-10"):
+        write_test_pictures(tmp_path, [["left"], LABELS[10][::-1]], tmp_path)
+
+
+@pytest.mark.data
+def test_one_test_picture_of_each_label(tmp_path):
+    files = write_test_pictures(tmp_path, [["left"], LABELS[10]], None)
+    test = Cifar(root=os.environ["VITSPEECH_DATA"]).official_split("test")
+    assert [file.split("-")[0] for file in files] == LABELS[10]
+    for label, file in enumerate(files):
+        number = int(file.removesuffix(".png").split("-")[1])
+        assert test.targets[number] == label
+        assert (numpy.asarray(Image.open(tmp_path / file)) == test.data[number]).all()

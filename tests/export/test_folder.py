@@ -16,7 +16,8 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError, MissingExtraError
 from vitspeech.export import folder as folders
 from vitspeech.export.folder import export
-from vitspeech.export.parity import check_batches
+from vitspeech.export.graphs import Graph
+from vitspeech.export.parity import compare_batches
 
 
 def test_graph_and_model_json_have_the_same_metadata(quick, finished_run, tmp_path):
@@ -59,8 +60,8 @@ def test_probabilities_that_single_precision_cannot_hold_are_no_difference():
     torch.nn.init.constant_(network.weight, 0.0)
     network.bias.data = torch.tensor([0.0, -90.0, -300.0])  # softmax: 1, a subnormal number, 0
     module = torch.nn.Sequential(network, torch.nn.Softmax(-1))
-    graph = folders.to_onnx(module, {"x": torch.zeros(1, 2)}, ["probabilities"], {})
-    found = check_batches(folders.session(graph.SerializeToString()), module, [torch.zeros(1, 2)])
+    graph = folders.to_onnx(Graph(module, {"x": torch.zeros(1, 2)}, ["probabilities"]))
+    found = compare_batches(folders.session(graph.SerializeToString()), module, [torch.zeros(1, 2)])
     assert found["difference"] < 1e-5
 
 
@@ -85,7 +86,7 @@ def test_an_existing_folder_is_refused_before_any_work(finished_run, tmp_path, m
 
 def test_models_that_are_neither_of_images_nor_of_speech_are_refused(finished_run, tmp_path):
     model = replace(vitspeech.load(finished_run), preprocessing={"symbols": ["a", "b"]})
-    with pytest.raises(InputError, match=r"^ViT can't be exported: only models of images and speech, and encoder-"):
+    with pytest.raises(InputError, match=r"^ViT can't be exported: only classifiers of images and clips"):
         export(model, tmp_path / "symbols")
 
 
@@ -98,26 +99,23 @@ def test_models_that_are_neither_of_images_nor_of_speech_are_refused(finished_ru
 def test_classifiers_are_streams_if_their_rows_are_all_that_they_compute(encoder, pooling, expected):
     network = SpeechClassifier(3, SpeechFrontend(8), {"depth": 1, "heads": 2, **encoder}, pooling=pooling).eval()
     model = Model(network, list("abc"), {"sample_rate_hz": 16_000, "seconds": 1.0}, {}, {})
-    assert folders.kind_of(model, offline=False, attention=False).name == expected
-    assert folders.kind_of(model, offline=True, attention=False).name == "clips"
-    if expected == "stream":
-        with pytest.raises(InputError, match="either as a stream or, with offline, for whole clips"):
-            folders.check_streaming(model, offline=True)
-    else:
+    assert folders.spec_of(model, offline=False, attention=False).name == expected
+    assert folders.spec_of(model, offline=True, attention=False).name == "clips"
+    if expected != "stream":
         reason = "SelfAttentivePooling needs the whole clip" if pooling == "self_attentive" else "unlimited"
         with pytest.raises(InputError, match=reason):
-            folders.check_streaming(model, offline=False)
-        with pytest.raises(InputError, match="SpeechClassifier for whole clips is exported without attention weights"):
-            folders.kind_of(model, offline=False, attention=True)
+            folders.check_streaming(model)
+        with pytest.raises(InputError, match="for whole clips is exported without attention weights"):
+            folders.spec_of(model, offline=False, attention=True)
 
 
 @pytest.mark.parametrize("name", ["spoken-words-ctc", "spoken-words-labels", "spoken-words-attention", "vit-cifar10"])
 def test_offline_is_for_classifiers_of_clips(name):
     with pytest.raises(InputError, match=r"--offline.* is for classifiers of clips of speech, and .* is none"):
-        folders.kind_of(vitspeech.load(ROOT / "checkpoints" / name), offline=True, attention=False)
+        folders.spec_of(vitspeech.load(ROOT / "checkpoints" / name), offline=True, attention=False)
 
 
-def test_without_onnx_runtime_the_extra_is_named(quick, finished_run, tmp_path, monkeypatch):
+def test_without_onnx_runtime_the_extra_is_named(finished_run, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'vitspeech\[export\]'"):
         export(vitspeech.load(finished_run), tmp_path / "vit")

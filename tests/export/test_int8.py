@@ -14,8 +14,8 @@ from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.errors import InputError
 from vitspeech.export import folder as folders
 from vitspeech.export import int8
-from vitspeech.export.folder import export, kind_of, to_onnx
-from vitspeech.export.session import session
+from vitspeech.export.folder import export, spec_of, to_onnx
+from vitspeech.export.graphs import session
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +47,10 @@ def test_linear_layers_have_8_bits_and_the_front_end_has_not(exported):
 
 def test_log_mel_filters_of_a_stream_stay_in_float(finished_speech_run):
     model = vitspeech.load(finished_speech_run)
-    kind = kind_of(model, offline=False, attention=False)
-    graph = kind.graphs["model.onnx"]
-    before = to_onnx(graph.module, graph.inputs, graph.outputs, graph.dynamic)
-    quantized = int8.quantize(before, kind, None)
+    spec = spec_of(model, offline=False, attention=False)
+    graph = spec.graphs["model.onnx"]
+    before = to_onnx(graph)
+    quantized = int8.quantize(before, spec, None)
     filters = [node for node in quantized.graph.node if "log_mel" in node.name and "MatMul" in node.op_type]
     assert [node.op_type for node in filters] == ["MatMul"]
     assert any(node.op_type == "MatMulInteger" for node in quantized.graph.node)
@@ -60,12 +60,12 @@ def test_log_mel_filters_of_a_stream_stay_in_float(finished_speech_run):
 def test_convolutions_of_a_cnn_have_8_bits_and_the_first_one_has_not(finished_run, head):
     run = vitspeech.load(finished_run)
     model = replace(run, network=vitspeech.CNN(len(run.labels), widths=(8, 8, 8)).eval())
-    kind = kind_of(model, offline=False, attention=False)
-    graph = kind.graphs["model.onnx"]
-    before = to_onnx(graph.module, graph.inputs, graph.outputs, graph.dynamic)
+    spec = spec_of(model, offline=False, attention=False)
+    graph = spec.graphs["model.onnx"]
+    before = to_onnx(graph)
     for node in before.graph.node:
         node.name = node.name.replace("head/", f"{head}/")  # of networks of timm and of one's own
-    quantized = int8.quantize(before, kind, card_dataset(run, None))
+    quantized = int8.quantize(before, spec, card_dataset(run, None))
     is_8_bit = {tensor.name: tensor.data_type == onnx.TensorProto.INT8 for tensor in quantized.graph.initializer}
     made_by = {output: node for node in quantized.graph.node for output in node.output}
     convolutions = [made_by.get(node.input[1]) for node in quantized.graph.node if node.op_type == "Conv"]
@@ -74,7 +74,7 @@ def test_convolutions_of_a_cnn_have_8_bits_and_the_first_one_has_not(finished_ru
 
 
 def test_int8_that_costs_accuracy_is_refused(quick, finished_run, tmp_path, monkeypatch):
-    def spoiled(graph, kind, data):
+    def spoiled(graph, spec, data):
         head = next(tensor for tensor in graph.graph.initializer if tensor.name.endswith("head.weight"))
         weights = onnx.numpy_helper.to_array(head)
         copy = onnx.ModelProto()
@@ -105,27 +105,27 @@ def test_a_fall_of_accuracy_and_a_rise_of_an_error_rate_are_refused(
     monkeypatch.setattr(int8, "measured", lambda *_: int8.Measured(metric, next(values), 1, 1.0))
     monkeypatch.setattr(int8, "quantize", lambda graph, *_: graph)
     monkeypatch.setattr(int8, "card_dataset", lambda *_: None)
-    kind = replace(kind_of(vitspeech.load(finished_run), offline=False, attention=False))
+    spec = spec_of(vitspeech.load(finished_run), offline=False, attention=False)
     if is_refused:
         with pytest.raises(InputError, match=f"--int8 changes {metric} from {before:.4f} to {after:.4f}"):
-            int8.to_int8(None, kind, onnx.ModelProto(), None)
+            int8.to_int8(None, spec, onnx.ModelProto(), None)
     else:
-        assert int8.to_int8(None, kind, onnx.ModelProto(), None)[1]["int8"][metric] == after
+        assert int8.to_int8(None, spec, onnx.ModelProto(), None)[1]["int8"][metric] == after
 
 
 def test_encoder_decoders_have_no_8_bits():
-    kind = SimpleNamespace(name="encoder-decoder")
+    spec = SimpleNamespace(name="encoder-decoder")
     with pytest.raises(InputError, match=r"--int8 is for .*, not for a model of the kind encoder-decoder"):
-        int8.to_int8(None, kind, onnx.ModelProto(), None)
+        int8.to_int8(None, spec, onnx.ModelProto(), None)
 
 
 @torch.no_grad()
 def test_products_in_8_bits_are_those_in_single_precision_on_every_processor(finished_run, exported):
     """Signed weights, whose sums overflow on x86 without VNNI, differed by a third of the standard deviation there."""
     model = vitspeech.load(finished_run)
-    kind = kind_of(model, offline=False, attention=False)
-    shape = 20, *kind.graphs["model.onnx"].inputs["pixels"].shape[1:]
+    spec = spec_of(model, offline=False, attention=False)
+    shape = 20, *spec.graphs["model.onnx"].inputs["pixels"].shape[1:]
     pixels = torch.randint(256, shape, generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     quantized = session((exported[0] / "model.onnx").read_bytes()).run(None, {"pixels": pixels.numpy()})[0]
-    expected = kind.graphs["model.onnx"].module(pixels)
+    expected = spec.graphs["model.onnx"].module(pixels)
     assert (torch.from_numpy(quantized) - expected).square().mean().sqrt() < 0.05 * expected.std()

@@ -249,8 +249,8 @@ def change_threshold(about):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (change_threshold, "model.json: altered; the graph says something else"),
-        (lambda about: about["labels"].reverse(), "model.json: altered; the graph says something else"),
+        (change_threshold, "model.json: altered; .*says something else"),
+        (lambda about: about["labels"].reverse(), "model.json: altered; .*says something else"),
         (lambda about: about.update(format=2), "has the format 2, newer than 1; use the run.py that it came with"),
         (lambda about: about.pop("files"), "model.json: altered, or not the file of an exported model"),
         (lambda about: about["files"].update({"gone.onnx": "0"}), "No such file or directory: .*gone.onnx"),
@@ -264,12 +264,12 @@ def test_an_altered_model_json_is_refused(bare, copied, change, message):
 def test_the_graph_of_another_model_is_refused_though_its_checksum_is_noted(bare, copied, exported):
     shutil.copy(exported("speech-commands-causal") / "model.onnx", copied)
     rewrite(copied, lambda about: about["files"].update({"model.onnx": sha256(copied / "model.onnx")}))
-    assert "model.json: altered; the graph says something else" in refused(bare, copied, TALK)
+    assert "model.onnx says something else" in refused(bare, copied, TALK)
 
 
 def test_a_graph_without_a_checksum_is_refused(bare, copied):
     rewrite(copied, lambda about: about["files"].pop("model.onnx"))
-    assert "model.json: altered; it has no checksum of model.onnx" in refused(bare, copied, TALK)
+    assert "model.onnx says something else" in refused(bare, copied, TALK)
 
 
 def test_files_that_are_missing_are_named(bare, copied):
@@ -326,7 +326,7 @@ def test_a_state_that_is_not_saved_leaves_no_file(bare, exported, tmp_path):
 def test_floats_that_were_not_scaled_are_refused(bare, exported):
     script = "import sys; sys.path.insert(0, sys.argv[1]); import numpy, run; run.Model().push(numpy.full(9, 300.0))"
     result = run(bare, "-c", script, exported("speech-commands-truncated"))
-    assert "floats up to 300 are not samples within ±1; divide by full scale" in result.stderr
+    assert "float64 up to 300 are not samples within ±1" in result.stderr
 
 
 def test_recordings_that_cannot_be_read_are_refused(bare, exported, tmp_path):

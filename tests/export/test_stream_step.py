@@ -14,9 +14,9 @@ from vitspeech import RecurrentEncoder, SpeechClassifier, SpeechFrontend, Speech
 from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.export import export
-from vitspeech.export.parity import steps
-from vitspeech.export.session import session
-from vitspeech.export.stream_step import StreamStep
+from vitspeech.export.graphs import session
+from vitspeech.export.stream.spec import steps
+from vitspeech.export.stream.stream_step import StreamStep
 
 SCORES = ("scaled_dot", "dot", "general", "additive", "cosine")
 POSITIONS = ("rotary", "relative", "sinusoidal", None)
@@ -192,7 +192,8 @@ def test_what_can_not_be_exported_as_a_stream(encoder, positions, message):
         StreamStep(network)
 
 
-def test_weights_of_an_encoder_without_attention_are_refused():
+def test_weights_of_an_encoder_without_attention_are_refused(tmp_path):
     network = SpeechClassifier(3, tokens(), OTHERS["window"]()).eval()
-    with pytest.raises(InputError, match="has no attention weights: its encoder is a WindowMLP"):
-        StreamStep(network, attention=True)
+    model = Model(network, list("abc"), {"sample_rate_hz": 16_000, "seconds": 1.0}, {}, {})
+    with pytest.raises(InputError, match="without attention weights"):
+        export(model, tmp_path / "stream", attention=True)

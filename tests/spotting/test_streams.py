@@ -141,12 +141,9 @@ def test_a_truncated_recording_is_named_before_anything_is_heard(tmp_path):
 def test_every_word_has_recordings_if_all_are_needed(tmp_path):
     root = write_words(tmp_path)
     assert word_streams(root, ["go", "left"], "test", None, 0)[0]
-    with pytest.raises(InputError, match=f"^{root} has no recordings of left in the split test"):
+    with pytest.raises(InputError, match="has no recordings of left in the split test"):
         word_streams(root, ["go", "left"], "test", None, 0, every_word=True)
-    with pytest.raises(InputError, match=r"has no recordings of (go|stop) .*--clips 1 may leave them out"):
+    with pytest.raises(InputError, match=r"has no recordings of (go|stop) in the split test among 1 clips"):
         word_streams(root, ["go", "stop"], "test", 1, 0, every_word=True)
-
-
-def test_a_folder_without_the_models_words_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no recordings of left, right in the split test"):
-        word_streams(write_words(tmp_path), ["left", "right"], "test", None, 0)
+    with pytest.raises(InputError, match="has no recordings of left, right in the split test"):
+        word_streams(root, ["left", "right"], "test", None, 0)

@@ -61,14 +61,14 @@ def export(arguments: Sequence[str] | None = None) -> None:
     model = vitspeech.load(options.checkpoint, trust=options.trust)
     names = ("offline", "stream", "attention", "int8", "data")
     metadata = export(model, folder, **{name: getattr(options, name) for name in names})
-    gate, quantized = metadata["gate"], dict(metadata.get("int8", {}))
+    parity, quantized = metadata["parity"], dict(metadata.get("int8", {}))
     graphs = [name for name in metadata["files"] if name.endswith(".onnx")]
     sizes = [f"{name} ({(folder / name).stat().st_size / 1e6:.2f} MB)" for name in graphs]
     others = [name for name in metadata["files"] if name not in graphs]
     print(f"{folder}: wrote {', '.join([*sizes, *others])} and model.json (kind: {metadata['kind']})")
-    most = f"{gate['difference']:.2g} where the largest number is {gate['largest']:.3g}"
+    most = f"{parity['difference']:.2g} where the largest number is {parity['largest']:.3g}"
     graph = "ONNX Runtime, before quantization," if quantized else "ONNX Runtime"
-    print(f"{graph} differs from the network by at most {most}, over {gate['rows']} rows")
+    print(f"{graph} differs from the network by at most {most}, over {parity['rows']} rows")
     note = quantized.pop("note", None)
     for name, values in quantized.items():
         (metric, value), size = next(iter(values.items())), values["bytes"] / 1e6

@@ -12,22 +12,14 @@ from torch import Tensor, nn
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
-from vitspeech.export.kind import Graph, Kind
-from vitspeech.export.parity import check_batches
-from vitspeech.export.sound import recording
+from vitspeech.export.graphs import ExportSpec, Graph
+from vitspeech.export.parity import compare_batches, recording
 
-BATCHES = (1, 2, 5)  # sizes of the batches that the gate compares
+BATCHES = (1, 2, 5)  # sizes of the batches that are compared
 
 
 class ClipGraph(nn.Module):
-    """Clips of one length to logits.
-
-    Args:
-        network: A speech classifier in evaluation mode.
-
-    Shape:
-        samples within ±1 (B, N) -> (B, C)
-    """
+    """A speech classifier in evaluation mode as a graph: samples within ±1 (B, N) -> (B, C)."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -37,24 +29,18 @@ class ClipGraph(nn.Module):
         return self.network(samples)
 
 
-def clip_kind(model: Model) -> Kind:
+def clip_spec(model: Model) -> ExportSpec:
     """How a classifier of whole clips is exported: for clips of any length, or if that fails for the trained length."""
-    fixed, tokens = kind_for(model, {}, {"length": "fixed"}), getattr(model.network, "tokens", None)
+    fixed, tokens = spec_for(model, {}, {"length": "fixed"}), getattr(model.network, "tokens", None)
     shortest = getattr(tokens, "window_samples", None)
     if shortest is None:
         return fixed
     longer = {shortest: 2, round(0.6 * fixed.metadata["samples"]): 1, round(2.3 * fixed.metadata["samples"]): 2}
-    return replace(kind_for(model, longer, {"length": "any", "shortest_samples": shortest}), otherwise=fixed)
+    return replace(spec_for(model, longer, {"length": "any", "shortest_samples": shortest}), fallback=fixed)
 
 
-def kind_for(model: Model, others: Mapping[int, int], metadata: Mapping[str, Any]) -> Kind:
-    """The kind for one length, or if others are to be compared, for any.
-
-    Args:
-        model: A speech classifier.
-        others: Further lengths in samples, and the size of the batch that is compared.
-        metadata: What is added to the metadata.
-    """
+def spec_for(model: Model, others: Mapping[int, int], metadata: Mapping[str, Any]) -> ExportSpec:
+    """How it is exported for one length, or for any if others (samples: size of the batch) are to be compared."""
     rate_hz, module = model.preprocessing["sample_rate_hz"], ClipGraph(model.network).eval()
     count = round(model.preprocessing["seconds"] * rate_hz)
 
@@ -62,16 +48,15 @@ def kind_for(model: Model, others: Mapping[int, int], metadata: Mapping[str, Any
         return torch.stack([recording(rate_hz, 0.37 * number, length / rate_hz) for number in range(batch)])
 
     sizes = [*((batch, count) for batch in BATCHES), *((batch, length) for length, batch in others.items())]
-    graph = Graph(
-        module, {"samples": clips(2)}, ["logits"], {"samples": {0: "batch"} | ({1: "length"} if others else {})}
-    )
+    dynamic = {"samples": {0: "batch"} | ({1: "length"} if others else {})}
 
-    def compared(sessions: Mapping[str, Any]) -> dict[str, float]:
+    def compare(sessions: Mapping[str, Any]) -> dict[str, float]:
         try:
-            return check_batches(sessions["model.onnx"], module, (clips(*size) for size in sizes))
-        except Exception as error:
+            return compare_batches(sessions["model.onnx"], module, (clips(*size) for size in sizes))
+        except Exception as error:  # ONNX Runtime has classes of its own
             if isinstance(error, InputError) or not others:
                 raise
             raise InputError(f"{type(model.network).__name__} takes clips of one length: {error}") from error
 
-    return Kind("clips", {"model.onnx": graph}, compared, {"sample_rate_hz": rate_hz, "samples": count, **metadata})
+    graphs = {"model.onnx": Graph(module, {"samples": clips(2)}, ["logits"], dynamic)}
+    return ExportSpec("clips", graphs, compare, {"sample_rate_hz": rate_hz, "samples": count, **metadata})

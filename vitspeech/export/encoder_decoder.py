@@ -1,6 +1,6 @@
 """An encoder-decoder as two graphs: the source, computed once, and one step of the decoder with its cache.
 
-`search` drives them in numpy, as any caller may:
+A caller drives them (docs/export.md has a greedy search in numpy):
 
     ctc_log_probs, source, cache = model.onnx(samples)        # without a CTC head: source, cache
     log_probs, cache = decoder.onnx(units, source, cache)     # the first unit is `start_unit`
@@ -24,15 +24,14 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.autoregressive import greedy
 from vitspeech.decoding.vocabulary import vocabulary_kind
 from vitspeech.errors import InputError
-from vitspeech.export.kind import Graph, Kind, generator
-from vitspeech.export.parity import check
-from vitspeech.export.sound import recording
+from vitspeech.export.graphs import ExportSpec, Graph, generator
+from vitspeech.export.parity import compare, recording
 from vitspeech.models.seq2seq import learned_rows
 
 SOURCE, STEP = "model.onnx", "decoder.onnx"
-LENGTHS_S = (1.0, 0.4, 2.3)  # of the gate's recordings, besides the shortest one
-LENGTHS = (7, 2, 12)  # of the gate's sequences of symbols
-UNITS = 6  # that the gate decodes, whatever the decoder outputs
+LENGTHS_S = (1.0, 0.4, 2.3)  # of the compared recordings, besides the shortest one
+LENGTHS = (7, 2, 12)  # of the compared sequences of symbols
+UNITS = 6  # that are compared, whatever the decoder outputs
 
 
 class SourceGraph(nn.Module):
@@ -99,12 +98,8 @@ def block_step(block: DecoderBlock, x: Tensor, cache: BlockCache, past: int) -> 
     return block.mlp_branch(block.add_residual(x, attended, block.cross_norm)), key, value
 
 
-def encoder_decoder_kind(model: Model) -> Kind:
-    """How an encoder-decoder of samples or symbols is exported.
-
-    Raises:
-        InputError: If its decoder is not a transformer.
-    """
+def encoder_decoder_spec(model: Model) -> ExportSpec:
+    """How an encoder-decoder of samples or symbols is exported; an `InputError` if its decoder is no transformer."""
     network, name = model.network, type(model.network).__name__
     if not isinstance(network.decoder, Decoder):
         raise InputError(f"{name} can't be exported: its decoder {type(network.decoder).__name__} is not a transformer")
@@ -114,17 +109,14 @@ def encoder_decoder_kind(model: Model) -> Kind:
     with torch.inference_mode():
         *_, keys, cache = (part.clone() for part in source(first))
     named = "samples" if of_speech else "symbols"
+    outputs = [*["ctc_log_probs"] * has_ctc, "source", "cache"]
     two = {"source": keys.expand(-1, 2, -1, -1, -1), "cache": keys[:, :, :, :3].expand(-1, 2, -1, -1, -1)}
+    any_size = {"units": {0: "sequences"}} | {
+        name: {1: "sequences", 3: size} for name, size in (("source", "tokens"), ("cache", "past"))
+    }
     graphs = {
-        SOURCE: Graph(
-            source, {named: first}, [*["ctc_log_probs"] * has_ctc, "source", "cache"], {named: {1: "length"}}
-        ),
-        STEP: Graph(
-            step,
-            {"units": torch.zeros(2, dtype=torch.long)} | two,
-            ["log_probs", "cache_out"],
-            {"units": {0: "sequences"}, "source": {1: "sequences", 3: "tokens"}, "cache": {1: "sequences", 3: "past"}},
-        ),
+        SOURCE: Graph(source, {named: first}, outputs, {named: {1: "length"}}),
+        STEP: Graph(step, {"units": torch.zeros(2).long()} | two, ["log_probs", "cache_out"], any_size),
     }
     tokens, besides, rows = network.tokens, network.longest_output(0), learned_rows(network.decoder)
     most = None if rows is None else network.within_positions(rows)
@@ -142,11 +134,11 @@ def encoder_decoder_kind(model: Model) -> Kind:
         metadata |= {"sample_rate_hz": model.preprocessing["sample_rate_hz"]} | sizes
     else:
         metadata["symbols"] = list(model.preprocessing["symbols"])
-    return Kind("encoder-decoder", graphs, lambda sessions: check_search(sessions, model), metadata)
+    return ExportSpec("encoder-decoder", graphs, lambda sessions: compare_steps(sessions, model), metadata)
 
 
 def inputs_of(model: Model) -> Iterator[Tensor]:
-    """Inputs for the gate, the shortest one last: parts of the sample recording, or random symbols (1, N).
+    """Inputs to compare, the shortest one last: parts of the sample recording, or random symbols (1, N).
 
     None has more tokens than there are learned positions.
     """
@@ -162,62 +154,27 @@ def inputs_of(model: Model) -> Iterator[Tensor]:
             yield torch.randint(len(model.preprocessing["symbols"]), (1, length), generator=numbers)
 
 
-def check_search(sessions: Mapping[str, Any], model: Model) -> dict[str, float]:
-    """Compare greedy search, CTC, and the log-probabilities of random units, two sequences at once; see `check`.
+def compare_steps(sessions: Mapping[str, Any], model: Model) -> dict[str, float]:
+    """Compare CTC, and the log-probabilities of two sequences at once: the best units and random ones; see `compare`.
 
-    Raises:
-        InputError: As `check`, or if greedy search finds other units.
+    If no arg-max differs after the best units, greedy search with the graphs finds these units, too.
     """
     network, numbers, pairs = model.network, generator(), []
     for inputs in inputs_of(model):
         with torch.inference_mode():
             encoded, padding = network.encode(inputs)
-            longest = network.longest_output(encoded.shape[1])
-            cache, start = network.start(encoded, padding), network.start_unit
-            (best,) = greedy(network.step, cache, start=start, longest=[longest])
+            cache, longest = network.start(encoded, padding), [network.longest_output(encoded.shape[1])]
+            (best,) = greedy(network.step, cache, start=network.start_unit, longest=longest)
             count = network.within_positions(len(best.units) + UNITS)
             units = torch.randint(network.start_unit, (2, count), generator=numbers)
             units[0, : len(best.units)] = torch.tensor(best.units)
             expected = network.forward_decoder(encoded.expand(2, -1, -1), None, units).log_softmax(-1)
             ctc = network.forward_ctc(encoded)
-        found, _, outputs = search(sessions[SOURCE], sessions[STEP], inputs.numpy(), start=start, longest=longest)
-        if tuple(found) != best.units:
-            raise InputError(f"greedy search finds {found}, with the network {list(best.units)}; nothing is written")
-        if ctc is not None:
-            pairs.append((ctc.log_softmax(-1)[0].numpy(), outputs["ctc_log_probs"][0]))
-        source, cache = (outputs[name].repeat(2, axis=1) for name in ("source", "cache"))
+        *found, source, cache = sessions[SOURCE].run(None, {sessions[SOURCE].get_inputs()[0].name: inputs.numpy()})
+        pairs += [] if ctc is None else [(ctc.log_softmax(-1)[0].numpy(), found[0][0])]
+        source, cache = (part.repeat(2, axis=1) for part in (source, cache))
         for column in range(units.shape[1] + 1):
             last = units[:, column - 1].numpy() if column else numpy.full(2, network.start_unit)
             log_probs, cache = sessions[STEP].run(None, {"units": last, "source": source, "cache": cache})
             pairs.append((expected[:, column].numpy(), log_probs))
-    return check(pairs)
-
-
-def search(
-    source: Any, step: Any, inputs: numpy.ndarray, *, start: int, longest: int
-) -> tuple[list[int], float, dict[str, numpy.ndarray]]:
-    """Greedy search with the sessions of the two graphs, as `vitspeech.decoding.autoregressive.greedy`.
-
-    Args:
-        source: The session of `model.onnx`.
-        step: The session of `decoder.onnx`.
-        inputs: Samples within ±1, or symbols (1, N).
-        start: `start_unit` of the metadata.
-        longest: Units at which the search ends: `per_token` · T + `besides` of `longest_output` in the metadata, and at
-            most `most`.
-
-    Returns:
-        The units without the end, their log-probability with the end, and the outputs of the first session by name.
-    """
-    names = [output.name for output in source.get_outputs()]
-    outputs = dict(zip(names, source.run(None, {source.get_inputs()[0].name: inputs}), strict=True))
-    cache, units, total, last = outputs["cache"], [], 0.0, start
-    for length in range(longest + 1):
-        feeds = {"units": numpy.array([last]), "source": outputs["source"], "cache": cache}
-        log_probs, cache = step.run(None, feeds)
-        last = int(log_probs[0].argmax())
-        if last == log_probs.shape[1] - 1:
-            return units, total + float(log_probs[0, last]), outputs
-        if length < longest:  # then only the end may follow
-            units, total = [*units, last], total + float(log_probs[0, last])
-    return units, total, outputs
+    return compare(pairs)

@@ -1,16 +1,13 @@
-"""Attention weights as further outputs of an image classifier.
+"""An image classifier as a graph: pixels in, probabilities out, normalization inside; attention weights if wanted.
 
 Shapes: B batch, S side of a picture, C classes, H heads, T tokens: class tokens first, then patches in raster order.
-
-An image classifier as a graph: pixels in, probabilities out, normalization inside.
-
-Shapes: B batch, S side of a picture, C classes.
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -18,20 +15,35 @@ from vitspeech.attention import ClassToken, MultiHeadAttention
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.images.reading import read_picture
 from vitspeech.errors import InputError
-from vitspeech.export.kind import Graph, Kind, generator
-from vitspeech.export.parity import check_batches, check_weights
+from vitspeech.export.graphs import ExportSpec, Graph, generator
+from vitspeech.export.parity import compare_batches, compare_weights
 from vitspeech.models import TimmModel, ViT
 from vitspeech.samples import FOLDER
 
+PICTURES = ("cat.jpg", "horse.jpg")
+BATCHES = (2, 1, 5)  # sizes of the batches that are compared; the exporter takes a first one of 1 for fixed
+
+
+class ImageGraph(nn.Module):
+    """An image classifier in evaluation mode as a graph: uint8 (B, S, S, 3) -> probabilities (B, C).
+
+    `preprocessing` has its `mean` and `std` per channel, for values in 0..1.
+    """
+
+    def __init__(self, network: nn.Module, preprocessing: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.network = network
+        for name in ("mean", "std"):
+            self.register_buffer(name, torch.tensor(preprocessing[name]).view(-1, 1, 1), persistent=False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.network((pixels.movedim(3, 1).float() / 255 - self.mean) / self.std).softmax(-1)
+
 
 class WithAttention(nn.Module):
-    """A classifier that also returns the attention weights of each of its layers, in the order in which they run.
+    """An `ImageGraph` that also returns the attention weights of each of its layers, in the order in which they run.
 
     It has a copy of the classifier, whose layers compute softmax(QKᵀ/√K) and its product with V in separate steps.
-
-    Args:
-        classifier: In evaluation mode, with the `ViT` or timm vision transformer as `network`: pixels (B, S, S, 3) to
-            probabilities (B, C).
 
     Shape:
         uint8 (B, S, S, 3) -> (B, C), weights (B, H, T, T) of each layer
@@ -72,11 +84,8 @@ class WithAttention(nn.Module):
     def metadata(self, pixels: Tensor) -> dict[str, Any]:
         """What a caller must know of the weights: `attention` (outputs and heads), `grid`, `class_tokens`.
 
-        Args:
-            pixels: Any picture.
-
-        Raises:
-            InputError: If the weights of a layer are not those of all class tokens and patches.
+        The `pixels` are any picture. It is an `InputError` if the weights of a layer are not those of all class tokens
+        and patches.
         """
         network = self.classifier.network
         weights = self(pixels)[1:]
@@ -101,11 +110,7 @@ def attends(module: nn.Module) -> bool:
 
 
 def tokens_of(network: nn.Module) -> tuple[list[int], int]:
-    """Rows and columns of the patches, and the number of tokens before them.
-
-    Raises:
-        InputError: If the network is neither a `ViT` nor a vision transformer of timm.
-    """
+    """Rows and columns of the patches of a `ViT` or a timm vision transformer, and the number of tokens before them."""
     if isinstance(network, ViT):
         return [network.patches.grid] * 2, int(isinstance(network.pooling, ClassToken))
     inner = network.network if isinstance(network, TimmModel) else network
@@ -120,41 +125,8 @@ def name_of(network: nn.Module) -> str:
     return type(network.network if isinstance(network, TimmModel) else network).__name__
 
 
-PICTURES = ("cat.jpg", "horse.jpg")
-BATCHES = (2, 1, 5)  # sizes of the batches that the gate compares; the exporter takes a first one of 1 for fixed
-
-
-class ImageGraph(nn.Module):
-    """Pixels of any number of pictures to probabilities.
-
-    Args:
-        network: An image classifier in evaluation mode.
-        preprocessing: Its `mean` and `std` per channel, for values in 0..1.
-
-    Shape:
-        uint8 (B, S, S, 3) -> (B, C)
-    """
-
-    def __init__(self, network: nn.Module, preprocessing: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.network = network
-        for name in ("mean", "std"):
-            self.register_buffer(name, torch.tensor(preprocessing[name]).view(-1, 1, 1), persistent=False)
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        return self.logits(pixels).softmax(-1)
-
-    def logits(self, pixels: Tensor) -> Tensor:
-        """The logits of pictures: uint8 (B, S, S, 3) -> (B, C)."""
-        return self.network((pixels.movedim(3, 1).float() / 255 - self.mean) / self.std)
-
-
-def image_kind(model: Model, attention: bool = False) -> Kind:
-    """How an image classifier is exported.
-
-    Raises:
-        InputError: If there are no attention weights to export.
-    """
+def image_spec(model: Model, attention: bool = False) -> ExportSpec:
+    """How an image classifier is exported; an `InputError` if there are no attention weights to export."""
     preprocessing = model.preprocessing
     side, module = preprocessing["image"], ImageGraph(model.network, preprocessing).eval()
     pixels = next(batches(side))
@@ -166,30 +138,36 @@ def image_kind(model: Model, attention: bool = False) -> Kind:
         metadata |= exported.metadata(pixels)
     outputs = ["probabilities", *(layer["output"] for layer in metadata["attention"])]
 
-    def check(sessions: Mapping[str, Any]) -> dict[str, float]:
+    def compare(sessions: Mapping[str, Any]) -> dict[str, float]:
         running = sessions["model.onnx"]
-        found = check_batches(running, module, batches(side))
-        return found | (check_weights(running, exported, batches(side)) if attention else {})
+        found = compare_batches(running, module, batches(side))
+        return found | (compare_weights(pairs_of_weights(running, exported, batches(side))) if attention else {})
 
-    return Kind(
-        "images",
-        {"model.onnx": Graph(exported, {"pixels": pixels}, outputs, {"pixels": {0: "batch"}})},
-        check,
-        metadata,
-    )
+    graph = Graph(exported, {"pixels": pixels}, outputs, {"pixels": {0: "batch"}})
+    return ExportSpec("images", {"model.onnx": graph}, compare, metadata)
+
+
+def pairs_of_weights(
+    running: Any, module: WithAttention, batches: Iterable[Tensor]
+) -> Iterator[tuple[numpy.ndarray, numpy.ndarray]]:
+    """The attention weights of the network and of ONNX Runtime, of each layer and batch."""
+    for pixels in batches:
+        with torch.inference_mode():
+            expected = [weights.numpy() for weights in module(pixels)[1:]]
+        yield from zip(expected, running.run(None, {"pixels": pixels.numpy()})[1:], strict=True)
 
 
 def has_attention(model: Model) -> bool:
     """Whether an image classifier can be exported with its attention weights."""
     try:
-        image_kind(model, attention=True)
+        image_spec(model, attention=True)
     except InputError:
         return False
     return True
 
 
 def batches(side: int) -> Iterator[Tensor]:
-    """Batches for the gate: the sample pictures, shifted, mirrored and dimmed at random: uint8 (B, S, S, 3)."""
+    """Batches to compare: the sample pictures, shifted, mirrored and dimmed at random: uint8 (B, S, S, 3)."""
     numbers = generator()
     pictures = torch.stack([read_picture(FOLDER / name, side) for name in PICTURES]).movedim(1, 3).float()
     for size in BATCHES:

@@ -1,17 +1,15 @@
-"""Exported graphs in place of a network, so that what evaluates networks evaluates them, too.
-
-Shapes: B batch, N samples, T tokens, C classes, S side of a picture.
-
-Weights in 8 bits: a smaller graph, which is only accepted if it is about as accurate on a data set.
+"""Weights in 8 bits: a smaller graph, which is only accepted if it is about as accurate on a data set.
 
 Linear layers are quantized dynamically: the scale of their inputs is computed at run time. A network whose only
 linear layer is its head is quantized statically: the scales of its convolutions are calibrated on validation data. The
 front end stays in float: log-mel features and patches lose most (docs/export.md).
+
+`GraphNetwork` puts a graph in place of a network, so that what evaluates networks measures both graphs.
+
+Shapes: B batch, N samples, T tokens, C classes, S side of a picture.
 """
 
-import contextlib
 import itertools
-import logging
 import platform
 import tempfile
 import time
@@ -30,16 +28,20 @@ from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.model import Model
 from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
-from vitspeech.export.graph import strip
-from vitspeech.export.kind import Kind
-from vitspeech.export.parity import steps
-from vitspeech.export.session import session
-from vitspeech.export.token_step import TokenStep
+from vitspeech.export.graphs import ExportSpec, quiet, session, strip
+from vitspeech.export.stream.spec import steps
+from vitspeech.export.stream.token_step import TokenStep
 from vitspeech.frontends import ConvolutionalPatches, LinearPatches, SpeechFrontend, WhitenedPatches
 from vitspeech.tasks import find_task
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
+
+ALLOWED = 0.005  # accuracy that quantization may cost: half a point
+CALIBRATED = 8  # batches of validation data that choose the scales of convolutions
+RUNS, WARM_UP = 50, 5  # of a timing
+FRONT_ENDS = (ConvolutionalPatches, LinearPatches, WhitenedPatches, SpeechFrontend, TokenStep)
+FILE = "model.onnx"
 
 
 class GraphNetwork(nn.Module):
@@ -47,16 +49,16 @@ class GraphNetwork(nn.Module):
 
     Args:
         network: The network that was exported; its attributes are those of this module.
-        kind: How it was exported: `images`, `clips` or `stream`.
+        spec: How it was exported: `images`, `clips` or `stream`.
         sessions: Sessions of its graphs, by the name of their file.
 
     Shape:
         What the network takes and returns. A batch of waveforms is streamed one by one.
     """
 
-    def __init__(self, network: nn.Module, kind: Kind, sessions: Mapping[str, Any]) -> None:
+    def __init__(self, network: nn.Module, spec: ExportSpec, sessions: Mapping[str, Any]) -> None:
         super().__init__()
-        self.network, self.kind, self.session = network, kind, sessions["model.onnx"]
+        self.network, self.spec, self.session = network, spec, sessions[FILE]
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -65,12 +67,12 @@ class GraphNetwork(nn.Module):
             return getattr(super().__getattr__("network"), name)
 
     def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        if self.kind.name == "images":
+        if self.spec.name == "images":
             return self.run(pixels=self.pixels(inputs)).log()
-        if self.kind.name == "clips":
+        if self.spec.name == "clips":
             return self.run(samples=inputs)
         rows = self.rows(inputs, lengths)
-        if self.kind.metadata["task"] == "classification":
+        if self.spec.metadata["task"] == "classification":
             return torch.stack([row.mean(0) for row in rows])
         return nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
 
@@ -81,24 +83,17 @@ class GraphNetwork(nn.Module):
 
     def pixels(self, images: Tensor) -> Tensor:
         """The pixels of normalized images: (B, 3, S, S) -> uint8 (B, S, S, 3)."""
-        mean, std = (torch.tensor(self.kind.metadata[name]).view(-1, 1, 1) for name in ("mean", "std"))
+        mean, std = (torch.tensor(self.spec.metadata[name]).view(-1, 1, 1) for name in ("mean", "std"))
         return (255 * (images * std + mean)).round().clamp(0, 255).to(torch.uint8).movedim(1, 3)
 
     def rows(self, waveforms: Tensor, lengths: Tensor | None) -> list[Tensor]:
         """The logits of each waveform as a stream: (B, N), (B,) or None -> B tensors (T, C)."""
         ends = [waveforms.shape[1]] * len(waveforms) if lengths is None else lengths.tolist()
-        step = self.kind.graphs["model.onnx"].module
+        step = self.spec.graphs[FILE].module
         return [
             torch.from_numpy(steps(self.session, step, samples[:end].numpy()))
             for samples, end in zip(waveforms, ends, strict=True)
         ]
-
-
-ALLOWED = 0.005  # accuracy that quantization may cost: half a point
-CALIBRATED = 8  # batches of validation data that choose the scales of convolutions
-RUNS, WARM_UP = 50, 5  # of a timing
-FRONT_ENDS = (ConvolutionalPatches, LinearPatches, WhitenedPatches, SpeechFrontend, TokenStep)
-FILE = "model.onnx"
 
 
 @dataclass(frozen=True)
@@ -123,26 +118,25 @@ class Measured:
         return {self.metric: self.value, "bytes": self.bytes, "milliseconds": self.milliseconds}
 
 
-def to_int8(model: Model, kind: Kind, graph: "ModelProto", root: str | None) -> tuple["ModelProto", dict[str, Any]]:
+def to_int8(
+    model: Model, spec: ExportSpec, graph: "ModelProto", root: str | None
+) -> tuple["ModelProto", dict[str, Any]]:
     """Quantize a graph, and measure both on the test set that the model's card names.
 
     Args:
         model: The model.
-        kind: How it is exported.
+        spec: How it is exported.
         graph: Its graph in fp32.
         root: The folder of the data set; `None` is the default of the data set's class.
 
     Returns:
-        The graph, and what `model.json` says about it.
-
-    Raises:
-        InputError: If the model has several graphs or nothing to quantize, or accuracy falls by more than `ALLOWED`.
+        The graph, and what `model.json` says about it. It is an `InputError` if accuracy falls by more than `ALLOWED`.
     """
-    if kind.name not in ("images", "clips", "stream"):
-        raise InputError(f"--int8 is for classifiers, labelers and CTC, not for a model of the kind {kind.name}")
+    if spec.name not in ("images", "clips", "stream"):
+        raise InputError(f"--int8 is for classifiers, labelers and CTC, not for a model of the kind {spec.name}")
     data = card_dataset(model, root)
-    quantized = quantize(graph, kind, data)
-    before, after = (measured(model, kind, each.SerializeToString(), data) for each in (graph, quantized))
+    quantized = quantize(graph, spec, data)
+    before, after = (measured(model, spec, each.SerializeToString(), data) for each in (graph, quantized))
     is_error = before.metric.endswith("_rate")  # of words or characters
     fall = after.value - before.value if is_error else before.value - after.value
     if fall > ALLOWED + 1e-9:
@@ -154,18 +148,18 @@ def to_int8(model: Model, kind: Kind, graph: "ModelProto", root: str | None) -> 
     return quantized, report
 
 
-def measured(model: Model, kind: Kind, graph: bytes, data: LightningDataModule) -> Measured:
+def measured(model: Model, spec: ExportSpec, graph: bytes, data: LightningDataModule) -> Measured:
     """Accuracy, size and speed of a graph."""
     running = session(graph)
     search = Search(**model.card.get("metrics", {}).get("search", {}))
-    network = GraphNetwork(model.network, kind, {FILE: running}).eval()
+    network = GraphNetwork(model.network, spec, {FILE: running}).eval()
     name, value = find_task(model.task, model.trust).evaluate(network, data, search=search).headline
-    return Measured(name, value, len(graph), milliseconds(running, kind))
+    return Measured(name, value, len(graph), milliseconds(running, spec))
 
 
-def milliseconds(running: Any, kind: Kind) -> float:
+def milliseconds(running: Any, spec: ExportSpec) -> float:
     """Median time of one input."""
-    graph, times = kind.graphs[FILE], []
+    graph, times = spec.graphs[FILE], []
     feeds = {name: tensor[:1].numpy() for name, tensor in graph.inputs.items()}
     for _ in range(WARM_UP + RUNS):
         start = time.perf_counter()
@@ -174,22 +168,18 @@ def milliseconds(running: Any, kind: Kind) -> float:
     return median(times[WARM_UP:])
 
 
-def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "ModelProto":
-    """A graph whose linear layers, or else convolutions, have weights of 8 bits, except in the front end.
-
-    Raises:
-        InputError: If it has neither.
-    """
+def quantize(graph: "ModelProto", spec: ExportSpec, data: LightningDataModule) -> "ModelProto":
+    """A graph whose linear layers, or else convolutions, have weights of 8 bits, except in the front end."""
     import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
 
     # Of a network of convolutions the head alone is not worth it.
-    types = [node.op_type for node in weighted_nodes(graph, kind)]
+    types = [node.op_type for node in weighted_nodes(graph, spec)]
     is_linear = types.count("MatMul") + types.count("Gemm") > 1 or "Conv" not in types
     graph = with_products(graph) if is_linear else graph
     wanted = "MatMul" if is_linear else "Conv"
-    nodes = [node.name for node in weighted_nodes(graph, kind) if node.op_type == wanted]
-    if not is_linear and not front_ends(kind.graphs[FILE].module):
+    nodes = [node.name for node in weighted_nodes(graph, spec) if node.op_type == wanted]
+    if not is_linear and not front_ends(spec.graphs[FILE].module):
         nodes = nodes[1:]  # the first convolution reads the pixels
     options = {"per_channel": True, "nodes_to_quantize": nodes}
     if not nodes:
@@ -197,7 +187,7 @@ def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "Mod
 
     class Reader(CalibrationDataReader):
         def __init__(self) -> None:
-            self.feeds = calibration(kind, data)
+            self.feeds = calibration(spec, data)
 
         def get_next(self) -> dict[str, numpy.ndarray] | None:
             return next(self.feeds, None)
@@ -217,9 +207,9 @@ def quantize(graph: "ModelProto", kind: Kind, data: LightningDataModule) -> "Mod
     return quantized
 
 
-def weighted_nodes(graph: "ModelProto", kind: Kind) -> list["NodeProto"]:
+def weighted_nodes(graph: "ModelProto", spec: ExportSpec) -> list["NodeProto"]:
     """The nodes with weights, except those of the front end."""
-    constants, front = {tensor.name for tensor in graph.graph.initializer}, front_ends(kind.graphs[FILE].module)
+    constants, front = {tensor.name for tensor in graph.graph.initializer}, front_ends(spec.graphs[FILE].module)
     nodes = [node for node in graph.graph.node if len(node.input) > 1 and node.input[1] in constants]
     return [node for node in nodes if not node.name.startswith(front)]
 
@@ -242,23 +232,11 @@ def front_ends(module: torch.nn.Module) -> tuple[str, ...]:
     return tuple(f"{name}." for name in names) + tuple(f"{name}/" for name in names)
 
 
-def calibration(kind: Kind, data: LightningDataModule) -> Iterator[Mapping[str, numpy.ndarray]]:
+def calibration(spec: ExportSpec, data: LightningDataModule) -> Iterator[Mapping[str, numpy.ndarray]]:
     """Inputs from the validation split."""
     data.setup("fit")
-    network = GraphNetwork(torch.nn.Identity(), kind, {FILE: None})
+    network = GraphNetwork(torch.nn.Identity(), spec, {FILE: None})
     for inputs, *_ in itertools.islice(data.val_dataloader(), CALIBRATED):
         inputs = data.normalize(inputs)
-        name = next(iter(kind.graphs[FILE].inputs))
+        name = next(iter(spec.graphs[FILE].inputs))
         yield {name: (network.pixels(inputs).contiguous() if name == "pixels" else inputs).numpy()}
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the quantizer's advice, which is about graphs that are still to be simplified."""
-    logger = logging.getLogger()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

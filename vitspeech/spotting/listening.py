@@ -18,9 +18,7 @@ from tqdm import tqdm
 from vitspeech.checkpoint.model import Model
 from vitspeech.data.audio.continuous import occurrences
 from vitspeech.decoding.keywords import NO_WORDS, Detection, SpottingSettings
-from vitspeech.errors import InputError
 from vitspeech.inference.spotting import WordSpotter
-from vitspeech.inference.transcript import is_transcribing
 from vitspeech.spotting.streams import KEYWORDS, SPEECH, MakeStreams, Recording, SaidWord, Stream
 
 TOLERANCE_S = 0.25  # a detection may be this far from its word; pauses are twice as long
@@ -66,21 +64,14 @@ class Listener:
         settings: The model's own settings of the decoder.
         seconds: Audio heard so far.
         computing_s: Time that the network took for it, without reading.
-
-    Raises:
-        InputError: If the model can't be streamed, has no word, or transcribes.
     """
 
     def __init__(self, model: Model) -> None:
-        if is_transcribing(model):
-            raise InputError("the model transcribes; give one that spots single words")
         self.model, self.spotter = model, WordSpotter(model)
         self.settings = self.spotter.settings
         self.words = [label for label in model.labels if label not in NO_WORDS]
         self.sample_rate_hz = self.spotter.stream.sample_rate_hz
         self.seconds = self.computing_s = 0.0
-        if not self.words:
-            raise InputError("the model has no word to spot, only unknown and silence")
 
     def hear(self, makers: Sequence[MakeStreams], progress: str) -> list[Heard]:
         """Run the model over streams, with a progress bar named `progress`."""

@@ -197,19 +197,14 @@ def word_streams(
     files = [item for name, items in splits.items() if split in (name, "all") for item in items]
     wanted = [item for item in files if item.label in labels]
     others = [item for item in files if with_others and item.label not in (*labels, UNKNOWN, SILENCE)]
-    if not wanted:
-        raise InputError(
-            f"{root}: no recordings of {', '.join(labels)} in the split {split}; the model's words are these"
-        )
     noises = backgrounds(root, split)
     generator = numpy.random.default_rng(seed)
     groups, other_groups = grouped(wanted, clips, generator), grouped(others, clips, generator)
     said = {item.label for group in groups for item in group}
-    if every_word and (missing := [label for label in labels if label not in said]):
-        limit = f"; --clips {clips} may leave them out" if clips else ""
-        raise InputError(
-            f"{root} has no recordings of {', '.join(missing)} in the split {split}, which the thresholds need{limit}"
-        )
+    if not said or (every_word and said < set(labels)):
+        missing = ", ".join(label for label in labels if label not in said)
+        limit = f" among {clips} clips" if clips else ""
+        raise InputError(f"{root} has no recordings of {missing} in the split {split}{limit}; record some")
     for group in (*groups, *other_groups):
         for item in group:
             check_audio(item.file)

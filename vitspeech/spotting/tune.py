@@ -24,7 +24,7 @@ import numpy
 from vitspeech.checkpoint.hub import on_hub
 from vitspeech.checkpoint.model import CARD, find_folder, read_mapping
 from vitspeech.decoding.keywords import SpottingSettings
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 from vitspeech.files import check_target, write_text
 from vitspeech.spotting.counts import Counts, OperatingPoint
 from vitspeech.spotting.listening import MATCH
@@ -50,6 +50,7 @@ GRID = {
     "shortest_s": (0.1, 0.15, 0.2),
     "pause_s": (0.08, 0.16),
 }
+LEAST_RATE = 1e-6  # false alarms an hour that may be wanted
 REFRACTORY_S = 0.3  # is tried as well; the ends of two words are rarely closer
 
 
@@ -74,14 +75,8 @@ def choose(counts: Counts, wanted: Mapping[str, float]) -> Choice:
     """The thresholds with the highest recall at which the expected rate of each condition is at most the wanted one.
 
     All thresholds start where the word is just found once, which has the fewest alarms. The threshold of the word that
-    gains most recall for its alarms is lowered, again and again, as far as the rates allow.
-
-    Args:
-        counts: The counts, with `refractory_s` 0.
-        wanted: False alarms an hour, for each condition that counts.
-
-    Returns:
-        The choice; if no thresholds reach the wanted rates, that with the lowest ones.
+    gains most recall for its alarms is lowered, again and again, as far as the rates allow. If no thresholds reach the
+    wanted rates (an hour, for each condition that counts), the choice is that with the lowest ones.
     """
     limits = numpy.array([wanted.get(name, math.inf) for name in counts.conditions])
     rates, recalls = alarm_rates(counts), word_recalls(counts)
@@ -196,9 +191,9 @@ class Tuned:
 
 def wanted_rates(plan: Plan, rate: float, others: float | None) -> dict[str, float]:
     """The wanted rate of each condition that counts: speech and sounds if there are any, other words if asked for."""
-    for name, value in (("alarms-per-hour", rate), ("others", others)):
-        if value is not None and not 0 < value < math.inf:
-            raise InputError(f"--{name} {value}: is not a positive number")
+    for name, value in (("--alarms-per-hour", rate), ("--others", others)):
+        if value is not None:
+            check_number(name, value, LEAST_RATE)
     rates = {SPEECH: rate if plan.speech else None, SOUNDS: rate if plan.sounds else None, OTHERS: others}
     wanted = {name: value for name, value in rates.items() if value is not None}
     if not wanted:

@@ -65,7 +65,7 @@ def test_a_classifier_of_clips_labels_a_file(page):
 
 
 def test_a_model_may_have_any_name(browser, site, runtime, tmp_path):
-    named = shutil.copytree(site / "models" / GRU, tmp_path / "50 % größer #2?&<b>名")
+    named = shutil.copytree(site.parent / "named" / GRU, tmp_path / "50 % größer #2?&<b>名")
     write_demo([named], tmp_path / "page", runtime, vitspeech.load)
     with served(tmp_path / "page") as address, opened(browser, address) as page:
         assert page.get_by_role("combobox", name="Model").inner_text() == "50-größer-2-b-名"

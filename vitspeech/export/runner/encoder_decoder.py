@@ -58,47 +58,41 @@ class Model:
         units = longest["per_token"] * tokens + longest["besides"]
         return units if longest["most"] is None else min(units, longest["most"])
 
-    def check_length(self, name: str, tokens: int) -> None:
-        """Raise a ValueError if an input has more tokens than the model has positions."""
-        if (most := self.about["longest_input"]) is not None and tokens > most:
-            raise ValueError(f"{name}: has {tokens:,} tokens, more than the {most:,} positions of the model")
-
     def text(self, units: list[int]) -> str:
         """The words of units, separated by spaces."""
         joined = self.about["separator"].join(self.labels[unit] for unit in units)
         return " ".join(joined.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").split())  # begins the first piece of a word
 
     def read(self, given: str) -> numpy.ndarray:
-        """The input from a recording's path: int16 (N,), or from a text of symbols: their indices (N,)."""
-        return self.read_symbols(given) if self.symbols else self.read_recording(given)
+        """The input from a recording's path: int16 (N,), or from a text of symbols: their indices (N,).
 
-    def read_recording(self, path: str) -> numpy.ndarray:
-        """Read a recording of at most `LONGEST_S`: int16 (N,).
+        Symbols are separated by spaces; if all are single characters, also not at all.
 
         Raises:
-            ValueError: As `read_sound`, or if it is longer, shorter than one token, or longer than the positions.
+            ValueError: As `read_sound`, or if a recording is shorter than one token or longer than `LONGEST_S`, a
+                symbol is unknown, there are none, or there are more tokens than positions.
         """
-        samples = read_sound(path, self.sample_rate_hz)
-        if len(samples) < (shortest := self.about["window_samples"]):
-            raise ValueError(f"{path}: has {len(samples):,} samples, fewer than the {shortest:,} of one token")
-        if len(samples) > LONGEST_S * self.sample_rate_hz:
-            raise ValueError(f"{path}: lasts {len(samples) / self.sample_rate_hz:.1f} s, above {LONGEST_S:g} s")
-        self.check_length(path, 1 + (len(samples) - shortest) // self.about["hop_samples"])
-        return samples
-
-    def read_symbols(self, text: str) -> numpy.ndarray:
-        """Read symbols, separated by spaces; if all are single characters, also without: indices (N,).
-
-        Raises:
-            ValueError: If there are none, one is unknown, or there are more than positions.
-        """
-        parts = list("".join(text.split())) if all(len(symbol) == 1 for symbol in self.symbols) else text.split()
-        if not parts:
-            raise ValueError(f"{text!r}: no symbols")
-        if unknown := [part for part in parts if part not in self.symbols]:
-            raise ValueError(f"{unknown[0]} is not a symbol of the model; there are {', '.join(self.symbols)}")
-        self.check_length(repr(text), len(parts))
-        return numpy.array([self.symbols.index(part) for part in parts])
+        problem = ""
+        if self.symbols:
+            parts = list("".join(given.split())) if all(len(symbol) == 1 for symbol in self.symbols) else given.split()
+            known = [self.symbols.index(part) for part in parts if part in self.symbols]
+            inputs, tokens = numpy.array(known), len(parts)
+            if not parts:
+                problem = "no symbols"
+            elif unknown := [part for part in parts if part not in self.symbols]:
+                problem = f"{unknown[0]} is not a symbol of the model; there are {', '.join(self.symbols)}"
+        else:
+            inputs, shortest = read_sound(given, self.sample_rate_hz), self.about["window_samples"]
+            tokens = 1 + (len(inputs) - shortest) // self.about["hop_samples"]
+            if tokens < 1:
+                problem = f"has {len(inputs):,} samples, fewer than the {shortest:,} of one token"
+            elif len(inputs) > LONGEST_S * self.sample_rate_hz:
+                problem = f"lasts {len(inputs) / self.sample_rate_hz:.1f} s, above {LONGEST_S:g} s"
+        if not problem and (most := self.about["longest_input"]) is not None and tokens > most:
+            problem = f"has {tokens:,} tokens, more than the {most:,} positions of the model"
+        if problem:
+            raise ValueError(f"{given}: {problem}")
+        return inputs
 
 
 def main() -> None:

@@ -51,48 +51,35 @@ def open_graph(folder: str | Path, about: dict[str, Any], file: str = "model.onn
     """A session of ONNX Runtime, whose `run` computes a graph, on some threads; 0 takes all cores.
 
     Raises:
-        ValueError: If the graph is of another model than `about`.
+        ValueError: If the graph says something else of itself than `about`, or has no checksum there.
     """
     import onnxruntime
 
-    if file not in about["files"]:
-        raise ValueError(f"{Path(folder) / 'model.json'}: altered; it has no checksum of {file}. Export again")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     try:
         graph = onnxruntime.InferenceSession(str(Path(folder) / file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own classes
         raise ValueError(f"{Path(folder) / file}: ONNX Runtime {onnxruntime.__version__} refuses it: {error}") from None
-    check_same(graph, folder, about)
+    noted = json.loads(graph.get_modelmeta().custom_metadata_map.get("vitspeech", "{}"))
+    if file not in about["files"] or noted != {name: value for name, value in about.items() if name != "files"}:
+        raise ValueError(f"{Path(folder) / 'model.json'}: altered; {file} says something else. Export again")
     return graph
 
 
-def check_same(graph: Any, folder: str | Path, about: dict[str, Any]) -> None:
-    """Check that a session's graph says of itself what `model.json` says.
-
-    Raises:
-        ValueError: If it does not.
-    """
-    noted = json.loads(graph.get_modelmeta().custom_metadata_map.get("vitspeech", "{}"))
-    if noted != {name: value for name, value in about.items() if name != "files"}:
-        raise ValueError(f"{Path(folder) / 'model.json'}: altered; the graph says something else. Export again")
-
-
 def check_file(path: str | Path) -> None:
-    """Check that a file exists and has content.
-
-    Raises:
-        ValueError: If it does not.
-    """
-    path = Path(path)
+    """Raise a ValueError if a file does not exist, is something else or has no content."""
+    path, problem = Path(path), ""
     if path.is_dir():
-        raise ValueError(f"{path}: a folder; give files")
-    if not path.exists():
-        raise ValueError(f"{path}: no such file")
-    if not path.is_file():
-        raise ValueError(f"{path}: a pipe or a device; give files")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path}: empty (0 bytes)")
+        problem = "a folder; give files"
+    elif not path.exists():
+        problem = "no such file"
+    elif not path.is_file():
+        problem = "a pipe or a device; give files"
+    elif path.stat().st_size == 0:
+        problem = "empty (0 bytes)"
+    if problem:
+        raise ValueError(f"{path}: {problem}")
 
 
 def read_sound(path: str | Path, rate_hz: int, shortest_s: float = SHORTEST_S) -> numpy.ndarray:
@@ -104,32 +91,40 @@ def read_sound(path: str | Path, rate_hz: int, shortest_s: float = SHORTEST_S) -
     import soundfile
 
     check_file(path)
+    name, samples = Path(path).absolute(), numpy.zeros((0, 1))
     try:
-        name = Path(path).absolute()
         with soundfile.SoundFile(os.fsencode(name) if os.name == "posix" else name) as recording:
-            log, its_rate_hz, frames = recording.extra_info, recording.samplerate, recording.frames
-            if frames == UNKNOWN_FRAMES:
-                raise ValueError(f"{path}: does not state its length (written to a pipe?), so it cannot be read")
-            samples = recording.read(dtype="float32", always_2d=True)
+            if recording.frames < UNKNOWN_FRAMES:
+                samples = recording.read(dtype="float32", always_2d=True)
+            problem = truncation(recording, len(samples))
+            its_rate_hz = recording.samplerate
     except (RuntimeError, TypeError) as error:  # TypeError: samples without a header
-        raise ValueError(f"{path}: not a recording that can be read ({error})") from None
+        problem = f"not a recording that can be read ({error})"
+    if not problem and its_rate_hz != rate_hz:
+        resample = f"ffmpeg -i {shlex.quote(str(path))} -ar {rate_hz} resampled.wav"
+        problem = f"has {its_rate_hz} Hz, the model needs {rate_hz} Hz; resample it: {resample}"
+    elif not problem and len(samples) < shortest_s * rate_hz:
+        problem = f"lasts {len(samples) / rate_hz:.3g} s, below {shortest_s} s"
+    elif not problem and not numpy.isfinite(samples).all():
+        problem = "has samples that are not finite"
+    if problem:
+        raise ValueError(f"{path}: {problem}")
+    return (samples.mean(1) * 32768).round().clip(-32768, 32767).astype(numpy.int16)
+
+
+def truncation(recording: Any, read: int) -> str:
+    """What is missing of a recording of which some samples were read, by its header and libsndfile's log; or ""."""
+    log, frames = recording.extra_info, recording.frames
+    if frames == UNKNOWN_FRAMES:
+        return "does not state its length (written to a pipe?), so it cannot be read"
     stated = STATED_BYTES.search(log)
     if stated and 0 < int(stated[1]) < UNKNOWN_BYTES:
-        raise ValueError(f"{path}: truncated: {int(stated[2]):,} of {int(stated[1]):,} bytes of samples are present")
+        return f"truncated: {int(stated[2]):,} of {int(stated[1]):,} bytes of samples are present"
     if frames == 0:
-        raise ValueError(f"{path}: no samples, or a header that states 0 samples (written to a pipe?)")
-    if len(samples) < frames:
-        raise ValueError(f"{path}: truncated: {len(samples):,} of {frames:,} samples are present")
-    if "Last page lacks an end-of-stream bit" in log:
-        raise ValueError(f"{path}: truncated: the end of its stream is missing")
-    if its_rate_hz != rate_hz:
-        raise ValueError(f"{path}: has {its_rate_hz} Hz, the model needs {rate_hz} Hz; resample it: "
-                         f"ffmpeg -i {shlex.quote(str(path))} -ar {rate_hz} resampled.wav")  # fmt: skip
-    if len(samples) < shortest_s * rate_hz:
-        raise ValueError(f"{path}: lasts {len(samples) / rate_hz:.3g} s, below {shortest_s} s")
-    if not numpy.isfinite(samples).all():
-        raise ValueError(f"{path}: has samples that are not finite")
-    return (samples.mean(1) * 32768).round().clip(-32768, 32767).astype(numpy.int16)
+        return "no samples, or a header that states 0 samples (written to a pipe?)"
+    if read < frames:
+        return f"truncated: {read:,} of {frames:,} samples are present"
+    return "truncated: the end of its stream is missing" if "Last page lacks an end-of-stream bit" in log else ""
 
 
 def read_each(names: Iterable[str], read: Callable[[str], numpy.ndarray]) -> Iterator[tuple[str, numpy.ndarray]]:
@@ -165,16 +160,15 @@ def fit_length(samples: numpy.ndarray, length: int) -> numpy.ndarray:
 def within_one(samples: numpy.ndarray) -> numpy.ndarray:
     """Samples, int16 or floats within ±1, as float32 within ±1, of the same shape.
 
-    Raises:
-        ValueError: If they are of another type, not finite, or beyond `LOUDEST`.
+    A ValueError tells that they are of another type, not finite, or beyond `LOUDEST`.
     """
     samples = numpy.asarray(samples)
     if samples.dtype == numpy.int16:
         return samples / numpy.float32(32768)
-    if samples.dtype.kind != "f" or not numpy.isfinite(samples).all():
-        raise ValueError(f"samples of type {samples.dtype} are not int16, or finite floats within ±1")
-    if samples.size and (peak := abs(samples).max()) > LOUDEST:
-        raise ValueError(f"floats up to {peak:g} are not samples within ±1; divide by full scale, or give int16")
+    peak = abs(samples).max(initial=0)
+    if samples.dtype.kind != "f" or not peak <= LOUDEST:
+        what = f"{samples.dtype} up to {peak:g}"
+        raise ValueError(f"{what} are not samples within ±1 of float or int16; divide by full scale")
     return samples.astype(numpy.float32)
 
 

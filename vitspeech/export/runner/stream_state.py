@@ -28,24 +28,25 @@ def load_state(model: Any, path: str | Path) -> None:
         ValueError: If it is no state, a damaged one, or that of another model; the stream then begins anew.
     """
     model.restart()
+    problem = "not the state of a model"
     try:
         with numpy.load(path, allow_pickle=False) as file:
             saved = dict(file)
         its_model, steps = str(saved.pop("model")), int(saved.pop("steps"))
         state, pending = saved.pop("state"), saved.pop("pending")
+        problem = f"the state of another model, whose sha256 begins with {its_model[:12]}"
+        if its_model == checksum(model):
+            problem = "a damaged state"
+            form = state.shape, state.dtype, pending.ndim, pending.dtype
+            if form == (model.state.shape, model.state.dtype, 1, model.state.dtype):
+                model.decoder.restore({name.removeprefix("decoder_"): value for name, value in saved.items()})
+                problem = ""
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such state; write it with --save-state") from None
     except Exception:  # numpy raises errors of many classes for other files
-        raise ValueError(f"{path}: not the state of a model") from None
-    if its_model != checksum(model):
-        raise ValueError(f"{path}: the state of another model, whose sha256 begins with {its_model[:12]}")
-    try:
-        if state.shape != model.state.shape or pending.ndim != 1 or {state.dtype, pending.dtype} != {model.state.dtype}:
-            raise ValueError
-        model.decoder.restore({name.removeprefix("decoder_"): value for name, value in saved.items()})
-    except (KeyError, ValueError, TypeError, AttributeError):
         model.decoder.restart()
-        raise ValueError(f"{path}: a damaged state") from None
+    if problem:
+        raise ValueError(f"{path}: {problem}")
     model.steps, model.state, model.pending = steps, state, pending
 
 

@@ -3,16 +3,12 @@
 Shapes: N samples of a step, F frames, M mel bins, R frames covered by a token, D model width.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
+from vitspeech.export.stream.state_layout import StateLayout
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.frontends.frames import ConvolutionalFrames
-
-if TYPE_CHECKING:
-    from vitspeech.export.stream_step import StateLayout
 
 
 class TokenStep(nn.Module):
@@ -36,7 +32,7 @@ class TokenStep(nn.Module):
         self.receptive_field = tokens.frames.receptive_field
         self.stored = max(self.receptive_field - tokens.frames.stride, 0)
 
-    def declare(self, layout: "StateLayout") -> None:
+    def declare(self, layout: StateLayout) -> None:
         """Declare the samples that the next frames share, and the frames that the next token shares."""
         layout.declare(1, self.overlap)
         layout.declare(1, self.stored, self.log_mel.mels)

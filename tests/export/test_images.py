@@ -1,4 +1,4 @@
-"""Attention weights as outputs of exported image classifiers: equal to those that figures and reports show."""
+"""Attention weights as outputs of graphs: equal to those that figures and reports show; networks of timm."""
 
 import json
 from types import SimpleNamespace
@@ -13,8 +13,9 @@ from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.export.folder import export
 from vitspeech.export.images import ImageGraph, WithAttention, has_attention
-from vitspeech.export.parity import check_stream_weights, check_weights
-from vitspeech.export.stream_step import StreamStep
+from vitspeech.export.parity import compare_weights
+from vitspeech.export.stream.spec import compare_stream_weights
+from vitspeech.export.stream.stream_step import StreamStep
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import CNN, SpeechClassifier, TimmModel, ViT
 from vitspeech.plots.attention import forward_with_attention
@@ -49,6 +50,11 @@ def pixels(count, side=SIDE):
     return torch.randint(256, (count, side, side, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
 
 
+def normalized(batch):
+    """Pictures as a network takes them."""
+    return (batch.movedim(3, 1) / 255 - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+
+
 @pytest.mark.parametrize("name", VITS)
 def test_weights_of_a_vit_are_those_that_are_drawn(name, tmp_path):
     torch.manual_seed(1)
@@ -64,8 +70,7 @@ def test_weights_of_a_vit_are_those_that_are_drawn(name, tmp_path):
     batch = pixels(3)
     probabilities, *weights = running.run(None, {"pixels": batch.numpy()})
     assert [output.name for output in running.get_outputs()] == ["probabilities", "attention_0", "attention_1"]
-    normalized = (batch.movedim(3, 1) / 255 - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
-    expected = forward_with_attention(network, normalized)
+    expected = forward_with_attention(network, normalized(batch))
     assert expected.weights.shape == (2, 3, 2, 9 + class_tokens, 9 + class_tokens)
     assert numpy.abs(numpy.stack(weights) - expected.weights.numpy()).max() < 1e-5
     assert numpy.abs(probabilities - expected.logits.softmax(-1).numpy()).max() < 1e-5
@@ -78,9 +83,8 @@ def test_weights_of_a_timm_network_are_those_of_the_report(tmp_path):
     assert metadata["attention"] == [{"output": f"attention_{block}", "heads": 3} for block in range(2)]
     assert (metadata["grid"], metadata["class_tokens"]) == ([3, 3], 3)  # one class token, two registers
     batch = pixels(3)
-    normalized = (batch.movedim(3, 1) / 255 - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
     with torch.inference_mode(), attention_weights(network) as expected:
-        network(normalized)
+        network(normalized(batch))
     weights = running.run(None, {"pixels": batch.numpy()})[1:]
     assert len(weights) == len(expected) == 2
     for ours, theirs in zip(weights, expected.values(), strict=True):
@@ -108,27 +112,14 @@ def test_the_network_stays_as_it_is():
     assert all(block.attn.fused_attn and not block.attn.attn_drop._forward_hooks for block in network.network.blocks)
 
 
-class Session:
-    """ONNX Runtime that computes what a function does."""
-
-    def __init__(self, function):
-        self.run = lambda names, feeds: [output.numpy() for output in function(torch.from_numpy(feeds["pixels"]))]
-
-    def get_inputs(self):
-        return [SimpleNamespace(name="pixels")]
+def test_other_weights_are_refused():
+    one, other = torch.rand(2, 2, 3, 9, 9).softmax(-1).numpy()
+    assert compare_weights([(one, one), (other, other)]) == {"attention_difference": 0}
+    with pytest.raises(InputError, match="attention weights of ONNX Runtime differ"):
+        compare_weights([(one, one), (one, other)])
 
 
-def test_the_gate_refuses_other_weights():
-    torch.manual_seed(4)
-    vit = ViT(5, SIDE, 4, width=16, encoder=EncoderConfig(depth=2, heads=2))
-    module = WithAttention(ImageGraph(vit.eval(), {"mean": MEAN, "std": STD})).eval()
-    assert check_weights(Session(torch.inference_mode()(module)), module, [pixels(2)]) == {"attention_difference": 0}
-    swapped = lambda batch: (*module(batch)[:1], *module(batch)[:0:-1])  # noqa: E731
-    with pytest.raises(InputError, match="attention weights of ONNX Runtime differ from the network's by"):
-        check_weights(Session(torch.inference_mode()(swapped)), module, [pixels(2)])
-
-
-def test_the_gate_compares_the_weights_of_streams():
+def test_the_weights_of_streams_are_compared():
     """Blocks look back and ahead differently, so that each computes the attention of another token in a step."""
     torch.manual_seed(5)
     encoder = {"depth": 3, "heads": 2, "left": [2, 1, 3], "right": [1, 0, 2]}
@@ -147,7 +138,19 @@ def test_the_gate_compares_the_weights_of_streams():
         return [*others, weights[..., ::-1]]
 
     samples = 0.1 * torch.randn(16_000)
-    found = check_stream_weights(SimpleNamespace(run=run), step, samples)
+    found = compare_stream_weights(SimpleNamespace(run=run), step, samples)
     assert found["attention_difference"] < 1e-5
     with pytest.raises(InputError, match="attention weights"):
-        check_stream_weights(SimpleNamespace(run=mirrored), step, samples)
+        compare_stream_weights(SimpleNamespace(run=mirrored), step, samples)
+
+
+@pytest.mark.parametrize("name, options, side", [("test_resnet", {}, 32), ("vit_tiny_patch16_224", TIMM, SIDE)])
+def test_probabilities_of_timm_networks_for_any_size_of_batch(name, options, side, tmp_path):
+    torch.manual_seed(1)
+    network = TimmModel(5, name, options, image=side).eval()
+    export(model_of(network, side), tmp_path / "exported")
+    running = onnxruntime.InferenceSession(tmp_path / "exported" / "model.onnx")
+    for count in (1, 3):
+        with torch.inference_mode():
+            expected = network(normalized(pixels(count, side))).softmax(-1)
+        assert numpy.abs(running.run(None, {"pixels": pixels(count, side).numpy()})[0] - expected.numpy()).max() < 1e-6

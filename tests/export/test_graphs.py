@@ -7,7 +7,7 @@ from torch import nn
 from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
 from vitspeech.export import export
-from vitspeech.export.graph import to_onnx
+from vitspeech.export.graphs import Graph, to_onnx
 
 
 class Bessel(nn.Module):
@@ -65,4 +65,4 @@ def test_an_operation_without_counterpart_is_named_with_its_layer_and_nothing_is
 @pytest.mark.parametrize("layer, returned", [(Mapping(), "dict"), (Pair(), "Tensor, Tensor")])
 def test_a_network_that_returns_something_else_than_a_tensor(layer, returned):
     with pytest.raises(InputError, match=f"^Sequential can't be exported: it returns {returned}, not a tensor$"):
-        to_onnx(network(layer), {"x": torch.zeros(1, 3, 8, 8)}, ["logits"])
+        to_onnx(Graph(network(layer), {"x": torch.zeros(1, 3, 8, 8)}, ["logits"]))

@@ -1,8 +1,6 @@
 """The pictures page in headless Chromium: what it computes, shows and says."""
 
 import json
-import shutil
-import threading
 import time
 
 import numpy
@@ -10,59 +8,36 @@ import PIL
 import pytest
 import torch
 from PIL import Image, ImageOps
+from speech_page import WAIT_MS, opened, served
 from tiny import ROOT
 
 import vitspeech
 from vitspeech.data.images.reading import read_picture
-from vitspeech.export.demo import server, write_demo
+from vitspeech.export.demo import write_demo
 from vitspeech.plots.attention import forward_with_attention
 from vitspeech.samples import FOLDER
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-WAIT_MS = 60_000
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 VIT, CNN = "vit-cifar10-attention", "cnn-cifar10"  # folders of the fixture `exported`
 MAP = f"[data-model={VIT}] .map"
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory, exported, runtime):
-    """The address of a served page with the released ViT and CNN."""
+def window(tmp_path_factory, browser, exported, runtime):
+    """A window with the page of the released ViT and CNN; the camera is a test pattern."""
     folder = tmp_path_factory.mktemp("demo") / "page"
     write_demo([exported("vit-cifar10", attention=True), exported("cnn-cifar10")], folder, runtime, vitspeech.load)
-    with server(folder, 0) as serving:
-        threading.Thread(target=serving.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{serving.server_port}/"
-        serving.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser(address):
-    """A window of Chromium with the page, whose camera is a test pattern."""
-    sync_playwright = pytest.importorskip("playwright.sync_api").sync_playwright
-    with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--use-fake-device-for-media-stream"]
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        window = running.new_page()
-        window.set_default_timeout(WAIT_MS)
-        window.problems = []
-        window.on("pageerror", lambda error: window.problems.append(str(error)))
-        window.on("console", lambda text: window.problems.append(text.text) if text.type == "error" else None)
-        window.goto(address)
-        window.wait_for_selector("body[data-ready]")
-        yield window
-        running.close()
+    with served(folder) as address, opened(browser, address) as page:
+        yield page
 
 
 @pytest.fixture
-def page(browser):
+def page(window):
     """The page, with no patch chosen."""
-    browser.set_viewport_size({"width": 1200, "height": 900})
-    browser.mouse.move(5, 5)
-    browser.locator(MAP).focus()
-    browser.keyboard.press("Escape")
-    yield browser
-    assert browser.problems == []
+    window.set_viewport_size({"width": 1200, "height": 900})
+    window.mouse.move(5, 5)
+    window.locator(MAP).focus()
+    window.keyboard.press("Escape")
+    return window
 
 
 def random_picture(size, mode="RGB", seed=0):

@@ -1,4 +1,4 @@
-"""From a module to one ONNX graph without a trace of the machine that made it."""
+"""What graphs have in common: how a model is exported, from a module to an ONNX graph, and sessions that run it."""
 
 import ast
 import contextlib
@@ -8,8 +8,9 @@ import re
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,44 +19,90 @@ from vitspeech.errors import InputError, MissingExtraError
 
 SCOPES = "pkg.torch.onnx.name_scopes"
 OPSET = 18  # the lowest that has all operators that are used
+SEED = 20_261_122  # of synthesized inputs
 
 
-def to_onnx(
-    module: nn.Module,
-    inputs: Mapping[str, Tensor],
-    outputs: Sequence[str],
-    dynamic: Mapping[str, Mapping[int, str]] = MappingProxyType({}),
-) -> "onnx.ModelProto":  # noqa: F821
-    """Export a module in evaluation mode.
+@dataclass
+class Graph:
+    """A module in evaluation mode, to be exported.
 
     Args:
         module: Takes the inputs by position and returns the outputs.
         inputs: An example of each input, by name.
         outputs: Names of the outputs.
-        dynamic: The dimensions of inputs that may have any size: input -> {dimension: name}. All others are fixed.
+        dynamic: The dimensions of inputs that may have any size: input -> {dimension: name}. Dimensions of the same
+            name have the same size. All others are fixed.
+    """
+
+    module: nn.Module
+    inputs: Mapping[str, Tensor]
+    outputs: Sequence[str]
+    dynamic: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+
+@dataclass
+class ExportSpec:
+    """How a model is exported.
+
+    Args:
+        name: `images`, `clips`, `stream` or `encoder-decoder`.
+        graphs: By the name of their file.
+        compare: Compares sessions of ONNX Runtime, by file, with the network; returns what `parity.compare` does.
+        metadata: What a caller must know.
+        fallback: How it is exported if this fails.
+    """
+
+    name: str
+    graphs: Mapping[str, Graph]
+    compare: Callable[[Mapping[str, Any]], dict[str, float]]
+    metadata: dict[str, Any]
+    fallback: "ExportSpec | None" = None
+
+
+def generator() -> torch.Generator:
+    """The random numbers of synthesized inputs."""
+    return torch.Generator().manual_seed(SEED)
+
+
+def session(graph: bytes) -> Any:
+    """An ONNX Runtime session on one thread of the CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    try:
+        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise InputError(f"ONNX Runtime refuses the graph: {str(error).splitlines()[0]}") from None
+
+
+def to_onnx(graph: Graph) -> "onnx.ModelProto":  # noqa: F821
+    """Export a module, without a trace of the machine that does it.
 
     Raises:
         MissingExtraError: If the extra `export` is not installed.
         InputError: If an operation of the module has no counterpart in ONNX, or its control flow depends on values of
             its input, with the name of the layer; or if it does not return as many tensors as there are names.
     """
+    module, inputs = graph.module, tuple(graph.inputs.values())
     try:
         import onnx
+        import onnxruntime  # noqa: F401  (runs the graph)
         import onnxscript  # noqa: F401  (torch.onnx needs it)
     except ImportError:
         raise MissingExtraError("an export needs ONNX: pip install 'vitspeech[export]'") from None
-    check_outputs(module, tuple(inputs.values()), len(outputs))
-    shapes = tuple(dict(dynamic.get(name, {})) or None for name in inputs)
+    check_outputs(module, inputs, len(graph.outputs))
+    shapes = tuple(dict(graph.dynamic.get(name, {})) or None for name in graph.inputs)
     with quiet():
         try:
             program = torch.onnx.export(
                 module,
-                tuple(inputs.values()),
+                inputs,
                 dynamo=True,
                 opset_version=OPSET,
-                input_names=list(inputs),
-                output_names=list(outputs),
-                dynamic_shapes=shapes if dynamic else None,
+                input_names=list(graph.inputs),
+                output_names=list(graph.outputs),
+                dynamic_shapes=shapes if graph.dynamic else None,
                 custom_translation_table={torch.ops.aten.adaptive_max_pool2d.default: global_max},
                 verbose=False,
             )
@@ -65,10 +112,10 @@ def to_onnx(
             ) from error
     stream = io.BytesIO()
     onnx.save(program.model_proto, stream)
-    graph = onnx.load_from_string(stream.getvalue())
-    name_nodes(graph)
-    strip(graph)
-    return graph
+    exported = onnx.load_from_string(stream.getvalue())
+    name_nodes(exported)
+    strip(exported)
+    return exported
 
 
 def global_max(images, output_size):
@@ -109,15 +156,10 @@ def name_of(module: nn.Module) -> str:
 
 
 def check_outputs(module: nn.Module, inputs: Sequence[Tensor], count: int) -> None:
-    """Check that a module returns that many tensors.
-
-    Raises:
-        InputError: If it does not.
-    """
+    """Refuse a module that does not return that many tensors."""
     with torch.no_grad():
         outputs = module(*inputs)
-    if not isinstance(outputs, tuple | list):
-        outputs = (outputs,)
+    outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
     kinds = [type(output).__name__ for output in outputs]
     if len(kinds) != count or not all(isinstance(output, Tensor) for output in outputs):
         wanted = "a tensor" if count == 1 else f"{count} tensors"
@@ -161,19 +203,15 @@ def layer(chain: Sequence[BaseException], module: nn.Module) -> str:
 
 
 @contextlib.contextmanager
-def quiet():
+def quiet() -> Iterator[None]:
     """Silence the exporter's progress lines, its warnings about its own deprecations, and its logs of failures."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            warnings.simplefilter("ignore", FutureWarning)
-            warnings.simplefilter("ignore", DeprecationWarning)
-            warnings.simplefilter("ignore", UserWarning)
+        silent = io.StringIO()
+        with warnings.catch_warnings(), contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
+            for category in (FutureWarning, DeprecationWarning, UserWarning):
+                warnings.simplefilter("ignore", category)
             yield
     finally:
         logging.disable(disabled)

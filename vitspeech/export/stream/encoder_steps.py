@@ -1,4 +1,4 @@
-"""One token through convolutions, and through encoders that are not attention, with the interface of `BlockStep`.
+"""One token through encoders that are not attention, with the interface of `AttentionStep`.
 
 Shapes: D model width, H hidden width, L left and R right tokens of a window.
 """
@@ -6,9 +6,9 @@ Shapes: D model width, H hidden width, L left and R right tokens of a window.
 import torch
 from torch import Tensor, nn
 
-from vitspeech.attention.block import EncoderBlock
 from vitspeech.encoders.recurrent import RecurrentBlock
 from vitspeech.encoders.window_mlp import WindowMLP
+from vitspeech.export.stream.state_layout import StateLayout
 
 
 class RecurrentStep(nn.Module):
@@ -25,7 +25,7 @@ class RecurrentStep(nn.Module):
         self.block = block
         self.parts = 2 if isinstance(block.layer, nn.LSTM) else 1
 
-    def declare(self, layout: "StateLayout") -> None:  # noqa: F821
+    def declare(self, layout: StateLayout) -> None:
         """Declare the hidden and the cell state."""
         for _ in range(self.parts):
             layout.declare(1, 1, self.block.layer.hidden_size)
@@ -35,42 +35,6 @@ class RecurrentStep(nn.Module):
         new = new if self.parts == 2 else (new,)
         kept = [torch.where(valid > 0.5, after, before) for after, before in zip(new, state, strict=True)]
         return token.view(1, -1), valid, None, *kept
-
-
-class ConvolutionStep(nn.Module):
-    """The convolution of a block, and the MLP after it.
-
-    The state has the last R tokens, which wait for their look-ahead, the last L + R gated tokens, zeros where they are
-    not valid, and flags of the last R.
-
-    Shape:
-        token (1, D), valid (1,), position, state (R D,), (L + R, D) and (R,) -> token (1, D), valid (1,), no weights,
-        state
-    """
-
-    parts, counts = 3, False
-
-    def __init__(self, block: EncoderBlock) -> None:
-        super().__init__()
-        module = block.convolution
-        self.block, self.left, self.right, self.width = block, module.left, module.right, module.leave.in_features
-        kernel = module.depthwise.weight.detach()[:, 0].t().contiguous()
-        self.register_buffer("kernel", kernel, persistent=False)
-
-    def declare(self, layout: "StateLayout") -> None:  # noqa: F821
-        """Declare waiting tokens, gated tokens and flags."""
-        layout.declare(self.right * self.width)
-        layout.declare(self.left + self.right, self.width)
-        layout.declare(self.right)
-
-    def forward(self, token: Tensor, valid: Tensor, position: Tensor | None, *state: Tensor) -> tuple:
-        block, module = self.block, self.block.convolution
-        waiting = torch.cat((state[0], token.view(-1)))
-        gated = torch.cat((state[1], module.gate(block.pre_norm(token, block.convolution_norm)) * valid))
-        flags = torch.cat((state[2], valid))
-        mixed = module.finish((gated * self.kernel).sum(0, keepdim=True) + module.depthwise.bias)
-        token = block.mlp_branch(block.add_residual(waiting[: self.width].view(1, -1), mixed, block.convolution_norm))
-        return token, flags[:1], None, waiting[self.width :], gated[1:], flags[1:]
 
 
 class WindowStep(nn.Module):
@@ -87,7 +51,7 @@ class WindowStep(nn.Module):
         self.encoder = encoder
         self.left, self.right = encoder.receptive_field
 
-    def declare(self, layout: "StateLayout") -> None:  # noqa: F821
+    def declare(self, layout: StateLayout) -> None:
         """Declare tokens and flags."""
         layout.declare(1, self.left + self.right, self.encoder.width)
         layout.declare(self.right)
