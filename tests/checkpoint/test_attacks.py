@@ -18,9 +18,7 @@ import vitspeech
 from vitspeech import checkpoint
 from vitspeech.checkpoint.card_dataset import card_dataset, find_manifest
 from vitspeech.checkpoint.leakage import training_items
-from vitspeech.data import Shapes
 from vitspeech.errors import InputError
-from vitspeech.files import sha256
 
 VIT = {"classes": 3, "image": 8, "patch": 4, "width": 8, "encoder": {"depth": 1, "heads": 2}}
 PIXELS = {"image": 8, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
@@ -69,22 +67,17 @@ def refused(folder, message):
 
 CONFIGS = {
     "labels are a number": (("labels",), 5, "labels=5 is not a list"),
-    "labels are numbers": (("labels",), [1, 2, 3], "labels: 1 is not a text"),
-    "labels are none": (("labels",), [], r"labels=\[\] is not"),
     "too few labels": (("labels",), ["a", "b"], "3 outputs, but there are 2 labels"),
     "a label twice": (("labels",), ["a", "b", "a"], "labels: 'a' is there twice"),
     "a label of two lines": (("labels",), ["a", "b", "c\nd"], "is not a text of one line"),
     "a label that rewrites the terminal": (("labels",), ["a", "b", "\x1b[2J"], "is not a text of one line"),
     "no preprocessing": (("preprocessing",), None, "preprocessing must be a mapping"),
-    "of nothing": (("preprocessing",), {}, "one of image, sample_rate_hz, symbols"),
     "of both": (("preprocessing",), PIXELS | {"sample_rate_hz": 16000}, "one of image, sample_rate_hz, symbols"),
     "unknown": (("preprocessing", "crop"), 5, "'crop' is unknown"),
     "another size": (("preprocessing", "image"), 12, "the network cannot be built"),
-    "a size that is a text": (("preprocessing", "image"), "x", "image='x' is not a number within"),
     "a mean that is no number": (("preprocessing", "mean"), [0.5, float("nan"), 0.5], "is not three numbers"),
     "a deviation of zero": (("preprocessing", "std"), [0.0, 1.0, 1.0], "is not three numbers"),
     "a negative rate": (("preprocessing",), {"sample_rate_hz": -1}, "sample_rate_hz=-1 is not a number within"),
-    "no length": (("preprocessing",), {"sample_rate_hz": 16000, "seconds": float("nan")}, "seconds=nan is not"),
     "unknown units": (("preprocessing",), {"sample_rate_hz": 16000, "units": "phones"}, "units='phones' is not"),
     "characters": (("preprocessing",), {"sample_rate_hz": 16000, "units": "characters"}, "' ' is missing"),
     "audio for pictures": (
@@ -94,7 +87,6 @@ CONFIGS = {
     ),
     "a task of torch": (("task",), "torch.hub.load", "task='torch.hub.load' is not a task"),
     "a task that is imported": (("task",), "torch.testing._internal.common_utils.TestCase", "is not a task"),
-    "a task inside": (("task",), "vitspeech.training.train.TrainingCLI", "is not a task"),
     "a network that is a list": (("network",), [1], "is not a network"),
     "os.system": (("network", "class_path"), "os.system", "os.system is not part of vitspeech"),
     "builtins": (("network", "class_path"), "builtins.eval", "builtins.eval is not part of vitspeech"),
@@ -102,10 +94,8 @@ CONFIGS = {
     "a loader": (("network", "class_path"), "torch.jit.load", "is not a network"),
     "unpickling": (("network", "class_path"), "torch.load", "is not a network"),
     "a module elsewhere": (("network", "class_path"), "torch.distributed.nn.RemoteModule", "is not a network"),
-    "a function of timm": (("network", "class_path"), "timm.create_model", "is not a network"),
     "a detour": (("network", "class_path"), "torch.nn.modules.module.torch.hub.load", "cannot be imported"),
     "a detour of ours": (("network", "class_path"), "vitspeech.trust.os.system", "is not a network of vitspeech"),
-    "a data set": (("network", "class_path"), "vitspeech.SpeechCommands", "is not a network of vitspeech"),
     "a score that is a function": (
         ("network", "init_args", "encoder", "score"),
         "torch.hub.load",
@@ -123,12 +113,10 @@ CONFIGS = {
         "os.system is not part of vitspeech",
     ),
     "an argument that is a text": (("network", "init_args", "width"), "x", "the network cannot be built"),
-    "an argument that is zero": (("network", "init_args", "patch"), 0, "the network cannot be built"),
     "a negative width": (("network", "init_args", "width"), -8, "the network cannot be built"),
     "an infinite argument": (("network", "init_args", "width"), float("inf"), "the network cannot be built"),
     "an unknown argument": (("network", "init_args", "widht"), 8, "widht"),
     "a key that is a number": (("network", "init_args", 5), 8, "the network cannot be built"),
-    "an encoder that is a text": (("network", "init_args", "encoder"), "x", "the network cannot be built"),
     "an encoder with a number": (("network", "init_args", "encoder", "heads"), "2", "the network cannot be built"),
     "another width": (
         ("network", "init_args", "width"),
@@ -150,10 +138,7 @@ TIMM = {
     "a checkpoint": ({"options": {"checkpoint_path": "/etc/passwd"}}, "checkpoint_path would load weights"),
     "pretrained": ({"options": {"pretrained": True}}, "pretrained would load weights"),
     "a configuration": ({"options": {"pretrained_cfg": {"file": "/etc/passwd"}}}, "would load weights"),
-    "an overlay": ({"options": {"pretrained_cfg_overlay": {"url": "http://x"}}}, "would load weights"),
     "options that are a list": ({"options": ["pretrained"]}, "cannot be built"),
-    "a name that is a list": ({"timm_name": ["resnet18"]}, "cannot be built"),
-    "an unknown option": ({"options": {"color": "red"}}, "cannot be built"),
     "a class as a text": ({"options": {"norm_layer": "os.system"}}, "cannot be built"),
 }
 
@@ -167,21 +152,15 @@ def test_a_timm_network_loads_no_weights_of_its_own(released, arguments, message
 
 CARDS = {
     "metrics": ([1], r"metrics=\[1\] is not a mapping"),
-    "splits": ("x", "splits='x' is not"),
     "heard_words": ("cat", "heard_words='cat' is not"),
     "format": ("x", "of format 'x'"),
     "sha256": (5, "sha256=5 is not a SHA-256"),
-    "config_sha256": (None, "config_sha256=None is not a SHA-256"),
     "data": ("os.system", "data='os.system' is not a mapping"),
-    "seeds": ({}, "seeds={} is not a list"),
     "name": (["x"], r"name=\['x'\] is not"),
     "parameters": (None, "parameters=None is not"),
-    "minutes": ("long", "minutes='long' is not"),
     "resumed": ([1], r"resumed=\[1\] is not"),
-    "delay_ms": ("x", "delay_ms='x' is not"),
     "hardware": ("\x1b]0;x\x07", "hardware=.* is not"),
     "spotting": ([0.5], r"spotting: \[0.5\] is not a mapping of settings"),
-    "spotting_choice": ("x", "spotting_choice='x' is not a mapping"),
 }
 
 
@@ -193,25 +172,14 @@ def test_an_altered_card_is_refused(released, key, value, message):
 
 SPOTTING = {
     "a threshold of NaN": ({"thresholds": float("nan")}, "NaN is not a number"),
-    "an infinite threshold": (
-        {"thresholds": {"a": float("inf")}},
-        "Infinity is not a number",
-    ),
     "a huge threshold": ({"thresholds": 10**400}, "a number that is too long"),
-    "thresholds that are a list": ({"thresholds": [0.5, 0.5]}, r"spotting: threshold=\[0.5, 0.5\] is not within"),
-    "a threshold that is true": ({"thresholds": {"a": True}}, "spotting: threshold of 'a'=True is not within"),
-    "a threshold that is a text": ({"thresholds": {"a": "\x1b[2J"}}, r"threshold of 'a'='\\x1b\[2J' is not within"),
     "a word that rewrites the terminal": ({"thresholds": {"\x1b[2J": 0.5}}, "none for the word 'a'"),
     "a word of the settings that is none": (
         {"thresholds": {"a": 1, "b": 1, "ç": 1, "d": 1}},
         "'d' is not a word of the",
     ),
-    "a word without a threshold": ({"thresholds": {"a": 1, "b": 1}}, "none for the word 'ç'"),
     "ten thousand words": ({"thresholds": {f"word {n}": 1 for n in range(10_000)}}, "none for the word 'a'"),
     "an endless duration": ({"smoothing_s": 1e300}, "spotting: smoothing_s=1e[+]300 is not within"),
-    "a duration of NaN": ({"refractory_s": float("nan")}, "NaN is not a number"),
-    "a negative duration": ({"pause_s": -1}, "spotting: pause_s=-1 is not within"),
-    "a duration that is a mapping": ({"shortest_s": {}}, "spotting: shortest_s={} is not within"),
     "a fraction of 2": ({"least_fraction": 2}, "spotting: least_fraction=2 is not within"),
     "an unknown setting": ({"beam": 4}, "spotting: 'beam' is unknown; known: thresholds"),
 }
@@ -221,12 +189,6 @@ SPOTTING = {
 def test_settings_of_a_spotter_that_nobody_chose_are_refused(released, settings, message):
     alter_card(released, "spotting", to=settings)
     refused(released, message)
-
-
-def test_a_threshold_of_1e999_is_refused(released):
-    card = released / "card.json"
-    card.write_text(card.read_text().replace('"name"', '"spotting": {"thresholds": 1e999}, "name"'))
-    refused(released, "a number beyond the range of floats")
 
 
 def test_settings_of_a_spotter_on_the_card_are_those_of_the_model(released):
@@ -293,11 +255,6 @@ def test_a_link_out_of_the_folder_is_refused_before_it_is_read(released, tmp_pat
     refused(released, f"{name}: not a regular file")
 
 
-def test_a_folder_that_is_a_link_is_loaded(released, tmp_path):
-    (tmp_path / "latest").symlink_to("released")
-    assert vitspeech.load(tmp_path / "latest").labels == ["a", "b", "ç"]
-
-
 DATA = {
     "a folder": ({"root": "/etc"}, "root='/etc', which a card must not set"),
     "a download": ({"download": True}, "download=True, which a card must not set"),
@@ -331,12 +288,6 @@ def test_a_card_names_subsets_within_the_data_only(released, tmp_path, arguments
         card_dataset(model, str(tmp_path))
 
 
-def test_a_card_may_leave_out_the_arguments_of_its_data(released):
-    model = vitspeech.load(released)
-    model.card["data"], model.labels = {"class_path": "vitspeech.Shapes", "init_args": None}, list(Shapes.labels)
-    assert card_dataset(model, None).count == Shapes().count
-
-
 @pytest.mark.parametrize(
     "path",
     ["torch.testing._internal.common_utils.TestCase", "vitspeech.data.Shapes", "vitspeech.Model", "vitspeech.load"],
@@ -345,13 +296,6 @@ def test_a_card_imports_nothing_of_a_library(released, path):
     model = vitspeech.load(released)
     model.card["data"]["class_path"] = path
     with pytest.raises(InputError, match="is not a data set"):
-        card_dataset(model, None)
-
-
-def test_a_model_without_a_data_set_on_its_card_is_refused(released):
-    model = vitspeech.load(released)
-    del model.card["data"]
-    with pytest.raises(InputError, match="the card names no data set"):
         card_dataset(model, None)
 
 
@@ -391,13 +335,6 @@ def test_a_manifest_of_a_card_is_found_in_the_package_beside_the_model_and_in_th
     folders = [tmp_path / "model", tmp_path / "data"]
     assert find_manifest("where/it/was/data.jsonl", folders) == str(tmp_path / "data/data.jsonl")
     assert find_manifest("model.jsonl", folders) == str(tmp_path / "model/model.jsonl")
-
-
-def test_own_manifests_are_saved_beside_the_model(model, tmp_path):
-    (tmp_path / "mine.jsonl").write_text("{}")
-    checkpoint.save(model, tmp_path / "released", [tmp_path / "mine.jsonl"])
-    assert (tmp_path / "released/SHA256SUMS").read_text() == f"{sha256(tmp_path / 'mine.jsonl')}  mine.jsonl\n"
-    assert (tmp_path / "released/mine.jsonl").read_text() == "{}"
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 import vitspeech
 from vitspeech import checkpoint
 from vitspeech.attention import SCORES
-from vitspeech.errors import InputError
 from vitspeech.models import CNN, TimmModel, ViT
 
 PIXELS = {"image": 8, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
@@ -72,24 +71,6 @@ def test_an_altered_file_is_named(released, name):
     content[-3] ^= 1
     (released / name).write_bytes(content)
     with pytest.raises(ValueError, match=f"{name}: altered"):
-        vitspeech.load(released)
-
-
-NO_NETWORKS = {
-    "vitspeech.load": "is not a network of vitspeech",
-    "vitspeech.Shapes": "is not a network of vitspeech",
-    "vitspeech.training.train.TrainingCLI": "is not a network of vitspeech",
-    "torch.hub.load": "is not a network",
-    "torch.utils.data.DataLoader": "is not a network",
-    "os.system": "os.system is not part of vitspeech, .* pass --trust os ",
-    "mine.Net": "mine.Net is not part of vitspeech, .* pass --trust mine ",
-}
-
-
-@pytest.mark.parametrize(("path", "message"), NO_NETWORKS.items())
-def test_a_configuration_can_name_nothing_but_networks(released, path, message):
-    alter(released, "network", "class_path", to=path)
-    with pytest.raises(ValueError, match=message):
         vitspeech.load(released)
 
 
@@ -189,45 +170,9 @@ def test_a_network_of_the_users_own_is_refused_without_trust(own_model, trust):
         vitspeech.load(own_model[0], trust=trust)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"network": {"init_args": {}}},
-        {"network": "x"},
-        {"network": {"class_path": 3}},
-        {"network": {"class_path": "vitspeech.ViT", "init_args": "x"}},
-        {"network": {"class_path": "vitspeech.ViT", "init_args": {"pooling": {"class_path": None}}}},
-        {"preprocessing": ["image"]},
-    ],
-)
-def test_a_broken_configuration_is_one_error_that_names_the_folder(released, changes):
-    for key, value in changes.items():
-        alter(released, key, to=value)
-    with pytest.raises(InputError, match=rf"^{released}: "):
-        vitspeech.load(released)
-
-
-def test_a_part_of_the_users_own_is_refused_by_its_name(released):
-    alter(released, "network", "init_args", to={"classes": 10, "pooling": {"class_path": "mine.Pooling"}})
-    with pytest.raises(ValueError, match=r"mine\.Pooling is not part of vitspeech"):
-        vitspeech.load(released)
-
-
 def test_a_score_of_the_users_own_is_refused_by_its_name(released):
     alter(released, "network", "init_args", to={"classes": 10, "encoder": {"score": "mine.Score"}})
     with pytest.raises(ValueError, match=r"mine\.Score is not part of vitspeech"):
-        vitspeech.load(released)
-
-
-def test_weights_that_do_not_fit_are_refused(released):
-    alter(released, "network", "init_args", to={"classes": 10, "width": 32, "encoder": {"depth": 1, "heads": 2}})
-    with pytest.raises(ValueError, match="the network cannot be built"):
-        vitspeech.load(released)
-
-
-def test_an_unknown_argument_is_named(released):
-    alter(released, "network", "init_args", to={"classes": 10, "widht": 32})
-    with pytest.raises(ValueError, match="widht"):
         vitspeech.load(released)
 
 
@@ -261,13 +206,6 @@ def test_saving_keeps_the_users_own_files_beside_a_model(released):
     assert (released / ".git/HEAD").read_text() == "ref: refs/heads/main\n" and (released / ".git/refs").is_dir()
     assert (released / "notes.md").read_text() == "mine\n" and (released / "link").is_symlink()
     assert (released / "answers.jsonl").read_text() == "{}\n"  # no manifest of the model
-
-
-def test_a_small_number_in_a_card_stays_a_number(released):
-    model = vitspeech.load(released)
-    model.card["lr"] = 5e-05
-    checkpoint.save(model, released)
-    assert vitspeech.load(released).card["lr"] == 5e-05
 
 
 @pytest.mark.parametrize("reason", [OSError("no space left on device"), KeyboardInterrupt()])

@@ -21,13 +21,6 @@ def test_checksums_are_of_the_sorted_names():
     assert found["test"] != split_checksums({"test": ["no/3.wav"]})["test"]
 
 
-def test_the_list_grows_with_every_start_and_is_small(tmp_path):
-    add_training_items([f"{number}.wav" for number in range(1000)], tmp_path)
-    add_training_items([f"{number}.wav" for number in range(500, 1500)], tmp_path)
-    assert len(training_items(tmp_path)) == 1500
-    assert (tmp_path / "training_items.txt").stat().st_size == 13 * 1500
-
-
 def test_without_names_and_for_very_large_sets_there_is_no_list(tmp_path, monkeypatch):
     monkeypatch.setattr(items, "MOST_ITEMS", 10)
     add_training_items([], tmp_path)

@@ -1,6 +1,5 @@
 """The README.md of a released model: front matter that the hub reads, text that follows from card and configuration."""
 
-import json
 import re
 import shlex
 import shutil
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 import vitspeech
-from vitspeech.checkpoint.readme import front_matter, readme, results, training
+from vitspeech.checkpoint.readme import front_matter, readme, results
 from vitspeech.commands import transcribe
 from vitspeech.commands.release import main
 from vitspeech.errors import InputError
@@ -43,15 +42,6 @@ def test_the_hub_reads_task_license_data_and_results(name, pipeline, dataset, me
     first = data.eval_results[0]
     assert {first.metric_type: first.metric_value} == metrics
     assert (first.task_type, first.dataset_type, first.dataset_split) == (pipeline, dataset, "test")
-
-
-def test_the_table_has_the_intervals_of_the_card():
-    text = (CHECKPOINTS / "spoken-words-ctc/README.md").read_text()
-    assert "| word error rate | 4.07 % (mean 4.00 ± 0.11 %) | 2.82 – 5.44 % |" in text
-    assert "| word error rate on speech-commands-8-12 | 3.82 % | 2.49 – 5.47 % |" in text
-    assert "| whole utterances right | 86.60 % (mean 86.97 ± 0.55 %) |  |" in text
-    words = (CHECKPOINTS / "speech-commands-truncated/README.md").read_text()
-    assert "| accuracy over words alone | 96.60 % (mean 96.46 ± 0.32 %) | 94.81 – 97.91 % |" in words
 
 
 @pytest.mark.parametrize(
@@ -85,21 +75,6 @@ def test_the_table_has_the_intervals_of_the_card():
 def test_every_metric_has_its_own_mean_and_interval(metrics, lines):
     table = results({"metrics": metrics, "split": "test"}).splitlines()[4:]
     assert table[: len(lines) + 1] == [*lines, ""]
-
-
-def test_each_error_rate_has_its_own_interval_and_characters_are_first_where_they_are_the_units():
-    rates = {"character_error_rate": 0.25, "character_interval_95": [0.2, 0.3]}
-    rates |= {"word_error_rate": 0.6, "interval_95": [0.5, 0.7], "utterance_accuracy": 0.1}
-    card = {"metrics": rates | {"also": {"other": {"character_error_rate": 0.4, "word_error_rate": 0.8}}}}
-    lines = results(card | {"split": "test"}).splitlines()[4:10]
-    assert lines == [
-        "| character error rate | 25.00 % | 20.00 – 30.00 % |",
-        "| word error rate | 60.00 % | 50.00 – 70.00 % |",
-        "| whole utterances right | 10.00 % |  |",
-        "| character error rate on other | 40.00 % |  |",
-        "| word error rate on other | 80.00 % |  |",
-        "",
-    ]
 
 
 def test_a_release_writes_a_readme_without_the_hub(finished_run, tmp_path, monkeypatch):
@@ -145,29 +120,10 @@ def test_what_makes_no_sense_is_refused_and_writes_nothing(tmp_path, arguments, 
     assert before == {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def test_a_model_with_metrics_of_its_own_has_no_results_for_the_hub(tmp_path):
-    model = vitspeech.load(CHECKPOINTS / "vit-cifar10")
-    model.card = json.loads(json.dumps(model.card)) | {"metrics": {"distance": 1.5}}
-    assert "model-index" not in front_matter(readme(model))
-
-
-def test_the_page_of_a_pretrained_model_promises_no_labels(finished_masked_run):
-    text = readme(vitspeech.load(finished_masked_run))
-    assert front_matter(text)["pipeline_tag"] == "feature-extraction"
-    assert "--init_from hf-hub:USER/" in text and "accuracy over codes of masked tokens" in text
-    assert "vitspeech.stream" not in text and "labels above" not in text and "labels are" not in text
-
-
 def test_the_command_on_the_page_of_a_model_of_symbols_runs(finished_symbols_run, capsys):
     command = re.search(r"vitspeech transcribe (hf-hub:\S+) (.*)", readme(vitspeech.load(finished_symbols_run)))
     transcribe.main([str(finished_symbols_run), *shlex.split(command[2].replace("…", "0 1"))])
     assert capsys.readouterr().out.startswith("0 1 -> ")
-
-
-def test_the_page_of_rounded_weights_says_which_results_are_not_theirs():
-    card = {"seeds": [0], "minutes": 12.3, "hardware": "CPU, 1 core", "commit": "abc", "weights": "float16"}
-    assert "the results are of the rounded ones." in training(card)
-    assert "rounded ones, those of the other seeds are of float32 weights." in training(card | {"seeds": [0, 1]})
 
 
 @pytest.mark.parametrize("delay_ms", [245.0, None])
@@ -184,10 +140,3 @@ def test_the_code_on_the_page_of_a_labeler_runs(finished_labeler_run, words, mon
     scope = {}
     exec(code, scope)
     assert scope["samples"].dtype == torch.int16 and ("logits" in scope) == (delay_ms is None)
-
-
-def test_the_model_that_training_started_from_and_the_teachers_are_named():
-    card = {"seeds": [0], "minutes": 12.3, "hardware": "CPU, 1 core", "commit": "abc"}
-    both = training(card | {"starts_from": "words", "teachers": ["cnn", "vit"]})
-    assert "Training started from words. Distilled from cnn, vit." in both
-    assert "started" not in training(card) and "Distilled" not in training(card)

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 import vitspeech
 from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.model import save
-from vitspeech.checkpoint.models_table import percentages, table, write_table
-from vitspeech.checkpoint.readme import readme, write_readme
+from vitspeech.checkpoint.models_table import percentages, write_table
+from vitspeech.checkpoint.readme import readme
 from vitspeech.checkpoint.release import release, release_seeds
 from vitspeech.errors import InputError
 
@@ -76,14 +76,6 @@ def test_seeds_have_the_same_test_set(finished_run, tmp_path):
         release(first, tmp_path / "y", [other])
 
 
-def test_the_mean_is_of_metrics_that_all_seeds_have(finished_run, tmp_path):
-    first = other_seed(finished_run, tmp_path, seed=1, accuracy=0.90)
-    card = json.loads((first / "model/card.json").read_text())
-    change_card(first, metrics=card["metrics"] | {"unknown_accuracy": 0.5})
-    metrics = release(first, tmp_path / "x", [finished_run])["metrics"]
-    assert "test_accuracy_mean" in metrics and "unknown_accuracy_mean" not in metrics
-
-
 def test_half_precision_halves_the_file_and_measures_the_rounded_weights(finished_run, tmp_path):
     exact = release(finished_run, tmp_path / "exact")
     measured = []
@@ -119,13 +111,6 @@ def test_a_weight_too_large_for_half_precision_is_named(finished_run, tmp_path):
     assert not (tmp_path / "half").exists()
 
 
-def test_the_table_names_every_commit_and_machine_of_a_resumed_run():
-    card = {"name": "x", "parameters": 10_000, "metrics": {"test_accuracy": 0.5}, "seeds": [0], "minutes": 1.0}
-    card |= {"commit": "a1", "hardware": "a CPU"}
-    card["resumed"] = [{"commit": "b2", "hardware": "a CPU"}, {"commit": "a1", "hardware": "1 × GPU"}]
-    assert table([card])[-1].endswith("| 1 | a CPU, 1 × GPU | `a1`, `b2` |")
-
-
 def test_the_table_is_rewritten_and_its_introduction_stays(finished_run, tmp_path):
     (tmp_path / "README.md").write_text("# Ours\n\nA word first.\n")
     for name in ("a", "b"):
@@ -134,28 +119,6 @@ def test_the_table_is_rewritten_and_its_introduction_stays(finished_run, tmp_pat
     text = write_table(tmp_path).read_text()
     assert text.startswith("# Ours\n\nA word first.\n\n| model |") and text.count("| model |") == 1
     assert text.count("| `a` |") == text.count("| `b` |") == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("b/card.json", b"\xff\xfe", "line 1: not UTF-8"),
-        ("b/card.json", b"{", "cannot be read: line 1"),
-        ("b/card.json", b"{}", "has no sha256, config_sha256, name, metrics"),
-        ("README.md", b"\xff", "line 1: not UTF-8"),
-    ],
-)
-def test_a_table_of_what_cannot_be_read_is_refused_and_the_one_before_stays(
-    finished_run, tmp_path, name, content, message
-):
-    release(finished_run, tmp_path / "a")
-    (tmp_path / "b").mkdir()
-    (tmp_path / "README.md").write_text("# Ours\n")
-    (tmp_path / name).write_bytes(content)
-    before = (tmp_path / "README.md").read_bytes()
-    with pytest.raises(InputError, match=f"{tmp_path / name}: {message}"):
-        write_table(tmp_path)
-    assert (tmp_path / "README.md").read_bytes() == before
 
 
 def test_what_is_not_finished_or_not_alike_is_refused(finished_run, tmp_path):
@@ -225,27 +188,6 @@ def test_seeds_may_differ_in_what_auto_precision_chose_and_the_readme_says_so(fi
     assert "Precision by seed" not in readme(vitspeech.load(tmp_path / "y"))
 
 
-def test_cards_that_do_not_name_the_precision_have_that_of_their_recipes(finished_run, tmp_path):
-    first, other = (other_seed(finished_run, tmp_path, seed=seed, accuracy=0.5) for seed in (4, 5))
-    change(first, "trainer.precision", "bf16-mixed")
-    for run in (first, other):
-        change_card(run, precision=None)
-    card = release(first, tmp_path / "x", [other])
-    assert [run["precision"] for run in card["runs"]] == ["bf16-mixed", "32-true"]
-
-
-def test_a_strange_precision_is_refused_or_left_out_of_the_readme(finished_run, tmp_path):
-    other = other_seed(finished_run, tmp_path, seed=5, accuracy=0.5)
-    card = release(finished_run, tmp_path / "x", [other])
-    for strange in (["x"], {"a": 1}, "<script>"):
-        card["runs"][1]["precision"] = strange
-        (tmp_path / "x/card.json").write_text(json.dumps(card))
-        assert "script" not in readme(vitspeech.load(tmp_path / "x"))
-    change(other, "trainer.precision", ["bf16-mixed"])
-    with pytest.raises(InputError, match=r"but '32-true' in .*seeds must be of one config"):
-        release(finished_run, tmp_path / "y", [other])
-
-
 def test_a_card_can_name_nothing_but_data_sets(finished_run):
     model = vitspeech.load(finished_run)
     for path in ("vitspeech.Augment", "vitspeech.ViT", "torch.hub.load", "torch.nn.Linear"):
@@ -258,13 +200,6 @@ def test_a_card_can_name_nothing_but_data_sets(finished_run):
             card_dataset(model, None)
 
 
-def test_classes_that_the_model_does_not_know_are_named(finished_run):
-    model = vitspeech.load(finished_run)
-    model.labels = [label for label in model.labels if label != "heart"]
-    with pytest.raises(ValueError, match="differ: 'heart'"):
-        card_dataset(model, None)
-
-
 def test_a_recognizer_is_released_with_its_errors_and_listed_by_its_error_rate(finished_recognizer_run, tmp_path):
     card = release(finished_recognizer_run, tmp_path / "checkpoints/words")
     assert next(iter(card["metrics"])) == "word_error_rate" and card["delay_ms"] == 245
@@ -273,28 +208,6 @@ def test_a_recognizer_is_released_with_its_errors_and_listed_by_its_error_rate(f
     table = write_table(tmp_path / "checkpoints").read_text()
     assert f"| `words` | 0.01 M | WER {100 * card['metrics']['word_error_rate']:.2f} % | one seed |" in table
     assert vitspeech.load(tmp_path / "checkpoints/words").network.head.out_features == 9
-
-
-def test_a_labeler_is_listed_by_its_share_of_frames_and_its_words(finished_labeler_run, tmp_path):
-    card = release(finished_labeler_run, tmp_path / "frames")
-    assert (tmp_path / "frames/confusion_matrix.png").exists() and not (tmp_path / "frames/errors.txt").exists()
-    frames, f1 = (100 * card["metrics"][name] for name in ("frame_accuracy", "word_f1"))
-    assert f"| frames {frames:.2f} %, F1 {f1:.2f} % |" in write_table(tmp_path).read_text()
-
-
-def test_a_transcriber_has_no_delay_in_its_card(finished_transcriber_run, tmp_path):
-    assert release(finished_transcriber_run, tmp_path / "said")["delay_ms"] is None
-
-
-def test_error_rates_over_seeds_have_mean_and_deviation(finished_recognizer_run, tmp_path):
-    runs = [shutil.copytree(finished_recognizer_run, tmp_path / f"seed{seed}") for seed in (1, 2)]
-    for seed, (run, rate) in enumerate(zip(runs, (0.10, 0.14), strict=True), 1):
-        card = json.loads((run / "model/card.json").read_text())
-        card |= {"seeds": [seed], "metrics": card["metrics"] | {"word_error_rate": rate}}
-        (run / "model/card.json").write_text(json.dumps(card))
-    metrics = release(runs[0], tmp_path / "out/x", runs[1:])["metrics"]
-    assert metrics["word_error_rate_mean"] == 0.12 and metrics["word_error_rate_sd"] == pytest.approx(0.0283, abs=1e-4)
-    assert "| WER 10.00 % | WER 12.00 ± 2.83 % (2) |" in write_table(tmp_path / "out").read_text()
 
 
 def test_other_test_sets_are_listed_by_their_names():
@@ -365,20 +278,3 @@ def test_seeds_that_cannot_be_added_leave_the_card(finished_run, tmp_path):
     (folder / "card.json").write_text(json.dumps(card))
     with pytest.raises(InputError, match="has no recipe"):
         release_seeds(folder, [other_seed(finished_run, tmp_path, seed=2, accuracy=0.5)])
-
-
-def test_other_tables_of_a_readme_stay(finished_run, tmp_path):
-    release(finished_run, tmp_path / "model")
-    other = "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
-    (tmp_path / "README.md").write_text(f"# Mine\n\n| model | old |\n|---|---|\n| x | y |\n\nText.\n\n{other}")
-    text = write_table(tmp_path).read_text()
-    assert text.endswith(f"\nText.\n\n{other}") and "| x | y |" not in text and "| `model` |" in text
-    assert write_table(tmp_path).read_text() == text
-
-
-def test_a_card_without_what_the_readme_shows_is_one_line(finished_run, tmp_path):
-    release(finished_run, tmp_path / "model")
-    model = vitspeech.load(tmp_path / "model")
-    del model.card["minutes"], model.card["split"]
-    with pytest.raises(InputError, match=r"card\.json: has no split, minutes, which README\.md shows"):
-        write_readme(model, tmp_path / "model")

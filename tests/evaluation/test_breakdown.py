@@ -60,21 +60,8 @@ def test_without_durations_lengths_are_numbers_of_words(tmp_path):
     assert not (tmp_path / "speakers.csv").exists()
 
 
-def test_one_utterance_has_no_interval(tmp_path):
-    write_breakdowns([transcribed()], tmp_path, main="words")
-    first, *_ = rows(tmp_path / "lengths.csv")
-    assert first["word_low"] == first["word_high"] == first["character_low"] == ""
-
-
 @pytest.mark.parametrize("speakers", [SPEAKERS, None])
 def test_the_figure_is_a_picture(speakers, tmp_path):
     write_breakdowns([transcribed(speakers), transcribed(None, None, "b$_$")], tmp_path, main="characters")
     with Image.open(tmp_path / "errors.png") as picture:
         assert picture.format == "PNG" and picture.width > 400 and picture.height > 800
-
-
-def test_titles_name_speakers_and_duration_as_far_as_they_are_known():
-    assert transcribed().titles[0] == "test, a (speakers bob, ann, 2.0 s)"
-    assert transcribed().titles[3] == "test, d (speaker ann, 40.0 s)"
-    assert transcribed(None).titles[2] == "test, c (12.5 s)"
-    assert transcribed(None, None).titles[2] == "test, c"

@@ -54,19 +54,6 @@ def test_parts_of_a_set_have_an_accuracy_of_their_own():
     assert "unheard_accuracy 0.3333" in describe(found) and ", 3 clips)" in describe(found)
 
 
-def test_parts_without_items_have_no_accuracy():
-    labels = torch.tensor([2, 2, 3])
-    found = metrics(labels, labels, Clips, parts={"unheard": []})
-    assert found.keys() == {"test_accuracy", "interval_95", "clips", "interval_over"} and found["test_accuracy"] == 1
-    assert describe(found).startswith("test_accuracy 1.0000 (")
-
-
-def test_a_set_whose_labels_are_all_words_has_one_accuracy():
-    found = metrics(*PAIRS, Shapes(50))
-    assert found.keys() == {"test_accuracy", "interval_95", "images", "interval_over"}
-    assert found["interval_over"] == "images" and describe(found).endswith("30 images); interval over images")
-
-
 def test_intervals_resample_speakers_where_they_are_known():
     # Of six speakers each is right in all clips or in none: six trials, however many clips each speaks.
     labels, speakers = torch.arange(240) % 2, [f"speaker {number // 40}" for number in range(240)]
@@ -104,12 +91,6 @@ def test_speakers_are_those_of_the_test_set(finished_speech_run):
     data.read = lambda split: items
     with pytest.raises(ValueError, match="the test set has 23 speakers for 24 items"):
         evaluate(model.network, data, progress=False)
-
-
-def test_the_text_has_each_accuracy_with_interval_and_number():
-    text = describe(metrics(*PAIRS, Clips))
-    assert text.startswith("test_accuracy 0.6000 (0.4232 to 0.7541, 30 clips); word_accuracy 0.6500 (")
-    assert text.endswith(", 20 clips); interval over clips (speakers unknown)")
 
 
 def test_groups_without_trials_are_left_out():

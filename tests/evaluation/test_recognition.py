@@ -77,15 +77,6 @@ def test_each_test_set_names_its_manifest(report):
         assert found["manifest_sha256"] == hashlib.sha256(f"this is {name}\n".encode()).hexdigest()
 
 
-def test_a_drawn_test_set_has_no_manifest_and_nothing_beside_it(data, monkeypatch):
-    sets = {"drawn": data.test_sets()["short"]}
-    drawn = SimpleNamespace(units="words", labels=["go", "stop"], manifests=[], test_sets=lambda: sets)
-    monkeypatch.setattr(recognition, "transcripts", lambda *_: HEARD["short"])
-    found = evaluate(None, drawn, progress=False).metrics
-    assert found["test_set"] == "drawn" and not found.keys() & {"also", "manifest_sha256"}
-    assert found["search"] == {"beam": 1, "length_penalty": 0.6, "ctc_weight": 0.7}
-
-
 def test_characters_count_first_where_they_are_the_units(data, monkeypatch):
     data.units = "characters"
     heard = {"short": ["go stopp", "lef", "go go go"], "long": ["up down up down", "no"]}
@@ -114,22 +105,6 @@ def test_pieces_count_characters_first_and_words_count_them_last(data, monkeypat
     counts = [by_words.metrics[f"character_{kind}"] for kind in ("substitutions", "deletions", "insertions")]
     assert sum(counts) / by_words.metrics["characters"] == pytest.approx(by_words.metrics["character_error_rate"])
     assert by_words.metrics["characters"] == len("go stop" + "left" + "go go go")
-
-
-def test_character_errors_resample_speakers_too(data, monkeypatch):
-    heard = {"short": ["no stop", "left", "go go go"], "long": HEARD["long"]}
-    monkeypatch.setattr(recognition, "transcripts", lambda network, data, utterances, *_: heard[utterances.name])
-    data.test_sets()["short"].speakers = [["ann", "ann"], ["bob"], ["bob"] * 3]
-    found = evaluate(None, data, progress=False).metrics
-    assert found_interval(found) == (0, pytest.approx(1 / 7, abs=1e-4))  # Ann's "go stop" has one error in 7 characters
-
-
-def test_the_report_has_one_line_per_test_set(report):
-    first, second = report.text.split("; long: ")
-    assert first.startswith("short: word_error_rate 0.3333 (")
-    counts = "2 substitutions, 0 deletions, 0 insertions in 6 words), 33.3% of 3 utterances right"
-    assert first.endswith(f"{counts}, interval over utterances (speakers unknown)")
-    assert second.startswith("word_error_rate 0.2000 (") and "\n" not in report.text
 
 
 def test_the_list_of_errors_is_to_be_read(report, tmp_path):

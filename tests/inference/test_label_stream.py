@@ -5,8 +5,7 @@ import torch
 
 from vitspeech.checkpoint.model import Model
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.inference.label_stream import LabelStream, is_labeling, words_of_frames
-from vitspeech.inference.transcript import is_transcribing
+from vitspeech.inference.label_stream import LabelStream, words_of_frames
 from vitspeech.metrics.word_times import words_of
 from vitspeech.models import SpeechLabeler, SpeechRecognizer
 
@@ -103,19 +102,6 @@ def test_restart_forgets_the_run():
     stream.restart()
     stream.push(torch.zeros(stream.latency_samples))
     assert stream.flush() == []  # one to a few tokens of 30 ms
-
-
-def test_short_recordings_have_no_words():
-    stream = LabelStream(model())
-    assert stream.flush() == [] and list(stream.words([])) == []
-    assert list(stream.words([torch.zeros(0), torch.zeros(100)])) == []
-
-
-def test_a_labeler_that_is_trained_to_transcribe_transcribes():
-    released = model()
-    assert is_labeling(released) and not is_transcribing(released)
-    released.task = "vitspeech.Recognition"
-    assert is_transcribing(released) and not is_labeling(released)
 
 
 def test_a_network_without_the_times_of_its_frames_is_refused_by_name():

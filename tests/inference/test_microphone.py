@@ -81,22 +81,11 @@ def test_overflows_are_counted_in_warnings_and_silence_keeps_the_times(microphon
     assert found == [1600, -4000, 1600, -800, 1600] and messages == [overflow(1), overflow(2)]
 
 
-def test_samples_lost_within_a_part_are_put_in_before_the_next(microphone):
-    microphone.starts_s, microphone.overflows = (7.0, 7.1, 7.45), (False, True, False)
-    found, messages = lengths_and_warnings(listen(16_000, 0.1), 4)
-    assert found == [1600, 1600, -4000, 1600] and messages == [overflow(1)]
-
-
 @pytest.mark.parametrize("starts_s", [(0.0, 0.0, 0.0), (7.0, 7.1, 7.2), (7.0, 7.101, 7.199)])
 def test_without_a_clock_or_a_gap_no_silence_is_put_in(microphone, starts_s):
     microphone.starts_s, microphone.overflows = starts_s, (True, True, False)
     found, messages = lengths_and_warnings(listen(16_000, 0.1), 3)
     assert found == [1600] * 3 and messages == [overflow(1), overflow(2)]
-
-
-def test_a_clock_that_jumps_without_an_overflow_puts_nothing_in(microphone):
-    microphone.starts_s = (7.0, 9.0, 9.1)
-    assert lengths_and_warnings(listen(16_000, 0.1), 3) == ([1600] * 3, [])
 
 
 def test_a_wrong_clock_does_not_fill_the_memory(microphone):
@@ -129,12 +118,6 @@ def test_a_missing_microphone_is_reported_in_one_line(monkeypatch):
         sys.modules, "sounddevice", types.SimpleNamespace(InputStream=fail, PortAudioError=PortAudioError)
     )
     with pytest.raises(OSError, match="no microphone: Error querying device -1"):
-        next(listen(16_000, 0.1))
-
-
-def test_a_missing_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sounddevice", None)
-    with pytest.raises(OSError, match=r"vitspeech\[live\]"):
         next(listen(16_000, 0.1))
 
 

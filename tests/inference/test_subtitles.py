@@ -104,5 +104,3 @@ def test_timestamps_are_rounded_and_have_hours(seconds, text):
 def test_a_transcript_without_times_has_no_subtitles():
     with pytest.raises(ValueError, match="need the times of words"):
         to_subtitles(Transcript("left go", (), -1.0), "srt")
-    with pytest.raises(ValueError, match="'ass' are unknown; choose from srt, vtt"):
-        to_subtitles(transcript([]), "ass")

@@ -79,46 +79,6 @@ def test_the_transcript_does_not_depend_on_the_pushes(samples, sizes, beam, seed
     assert_same(stream.flush(), full_transcript(released, waveform, search))
 
 
-@pytest.mark.parametrize("search", [Search(1), Search(3)], ids=["greedy", "beam"])
-def test_single_samples_can_be_pushed(search):
-    released, waveform = model(), noise(2000)
-    stream = vitspeech.TranscriptStream(released, search=search)
-    for sample in waveform.split(1):
-        stream.push(sample)
-    assert_same(stream.flush(), full_transcript(released, waveform, search))
-
-
-@settings(deadline=None, max_examples=15)
-@given(
-    samples=draw.integers(1, 9000),
-    sizes=draw.lists(draw.integers(100, 4000), min_size=1, max_size=4),
-    right=draw.integers(0, 9),
-    seed=draw.integers(0, 9),
-)
-def test_words_are_yielded_once_in_order_and_equal_the_final_transcript(samples, sizes, right, seed):
-    released, waveform = model(right=right), noise(samples, seed)
-    words = list(vitspeech.TranscriptStream(released, search=Search(1)).words(pushes(waveform, sizes)))
-    if samples < released.network.tokens.window_samples:
-        assert words == []
-        return
-    assert tuple(words) == full_transcript(released, waveform, Search(1)).units
-
-
-def test_the_transcripts_of_these_tests_have_many_words():
-    found = {full_transcript(model(), noise(16_000, seed), Search(1)).text for seed in range(3)}
-    assert len(found) == 3 and all(len(set(text.split())) > 1 and len(text.split()) > 5 for text in found)
-
-
-def test_greedy_search_only_appends_to_the_transcript():
-    released, waveform = model(), noise(16_000)
-    stream, before = vitspeech.TranscriptStream(released, search=Search(1)), ""
-    for part in waveform.split(700):
-        now = stream.push(part).text
-        assert now.startswith(before)
-        before = now
-    assert stream.flush().text.startswith(before) and before
-
-
 def test_a_word_is_yielded_with_the_token_after_its_last():
     released, waveform = model(depth=1, right=2), noise(16_000)
     hop, window = released.network.tokens.hop_samples, released.network.tokens.window_samples
@@ -161,20 +121,6 @@ def test_what_a_push_kept_and_changed_makes_the_transcript(samples, sizes, beam,
     for found, units, best in pushed:  # read after all pushes, and after the flush
         assert found.units == units and found.text == " ".join(unit.label for unit in units)
         assert found.indices == best.units and found.log_probability == best.log_probability
-
-
-def test_a_push_that_changes_nothing_says_so():
-    stream = vitspeech.TranscriptStream(model(), search=Search(1))
-    count = len(stream.push(noise(16_000)).units)
-    found = stream.push(noise(1))
-    assert count > 5 and (found.kept, found.changed) == (count, ())
-
-
-def test_a_transcript_so_far_is_printed_and_compared_like_a_transcript():
-    one, other = (vitspeech.TranscriptStream(model(), search=Search(1)) for _ in range(2))
-    found, same, longer = one.push(noise(9000)), other.push(noise(9000)), other.push(noise(3000))
-    assert repr(found.transcript) in repr(found)
-    assert found == same and hash(found) == hash(same) and found != longer and found != found.text
 
 
 def test_a_transcript_so_far_does_not_hold_the_stream():
@@ -232,13 +178,6 @@ def test_a_flushed_stream_can_be_used_again(search):
     assert stream.flush().text == "" and stream.flush().units == ()
 
 
-def test_words_can_be_called_again():
-    stream = vitspeech.TranscriptStream(model(), search=Search(1))
-    first = list(stream.words(noise(9000).split(500)))
-    assert first and list(stream.words(noise(9000).split(1234))) == first
-    assert list(stream.words([])) == []
-
-
 @pytest.mark.parametrize(
     ("labels", "language_model", "beam"),
     [(LABELS, None, 1), ([*"ab ", "'", "c"], None, 8), (["▁go", *"stop"], None, 8), (LABELS, LANGUAGE_MODEL, 8)],
@@ -272,51 +211,10 @@ def test_words_of_a_beam_are_yielded_once_and_equal_the_final_transcript(samples
     assert tuple(words) == full_transcript(released, waveform, search).units
 
 
-def test_words_of_a_beam_come_before_the_end():
-    released, delivered, pushed = model(), [], 0
-
-    def parts():
-        nonlocal pushed
-        for part in noise(64_000).split(4000):
-            pushed += 1
-            yield part
-
-    for _ in vitspeech.TranscriptStream(released, search=Search(3)).words(parts()):
-        delivered.append(pushed)
-    assert min(delivered) < 8
-
-
-def test_a_stream_with_a_language_model_gives_the_transcript_of_the_whole_recording():
-    released, waveform = model(), noise(20_000)
-    search = Search(4, language_model=LANGUAGE_MODEL, language_weight=2.0)
-    stream = vitspeech.TranscriptStream(released, search=search)
-    for part in pushes(waveform, [1111, 250]):
-        stream.push(part)
-    found = stream.flush()
-    assert_same(found, full_transcript(released, waveform, search))
-    assert found.text != full_transcript(released, waveform, Search(4)).text
-
-
 def test_a_language_model_of_other_units_is_refused_before_any_sound():
     other = estimate([[0, 1]], ["go", "halt"], 2)
     with pytest.raises(ValueError, match="the language model has the unit 'halt'; it is not among"):
         vitspeech.TranscriptStream(model(), search=Search(language_model=other))
-
-
-def test_integers_arrays_and_floats_give_the_same_transcript():
-    waveform = (3000 * noise(9000) / 0.1).to(torch.int16)
-    stream, found = vitspeech.TranscriptStream(model(), search=Search(1)), []
-    for part in (waveform, waveform.numpy(), waveform.double() / 32768):
-        stream.push(part)
-        found.append(stream.flush())
-    assert found[0].text and found[0] == found[1] == found[2]
-
-
-def test_characters_are_yielded_one_by_one_with_spaces_between_words():
-    released = model(labels=[" ", "'", "a", "b", "c"])
-    stream, waveform = vitspeech.TranscriptStream(released, search=Search(1)), noise(16_000)
-    spelled = "".join(unit.label for unit in stream.words(waveform.split(999)))
-    assert " ".join(spelled.split()) == full_transcript(released, waveform, Search(1)).text and " " in spelled.strip()
 
 
 UNITS = {"words": LABELS, "characters": [" ", "'", "a", "b", "c"], "pieces": ["▁", "▁ab", "c", "▁d", "e"]}
@@ -355,12 +253,6 @@ def test_a_stream_of_words_keeps_few_units(hear):
     for _ in getattr(stream, hear)(noise(90_000).split(900)):
         kept = max(kept, len(stream.search.best().units))
     assert kept < 10
-
-
-def test_the_words_of_a_push_are_those_so_far():
-    stream = vitspeech.TranscriptStream(model(labels=UNITS["characters"]), search=Search(1))
-    found = stream.push(noise(9000))
-    assert " ".join(word.label for word in found.words) == found.text and found.words == found.transcript.words
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from vitspeech.metrics.intervals import (
     RESAMPLES_AT_ONCE,
     bootstrap_indices,
     bootstrap_ratio_interval,
-    group_sums,
     mean_interval,
     percentile_interval,
     poisson_interval,
@@ -61,21 +60,12 @@ def test_resamples_beyond_those_drawn_at_once_are_others():
     assert one != two and one == pytest.approx(two, abs=0.02)
 
 
-def test_the_ratio_of_equal_items_has_no_spread():
-    errors, words = torch.full((11,), 1.0), torch.full((11,), 4.0)
-    assert bootstrap_ratio_interval(errors, words, resamples=50) == (0.25, 0.25)
-
-
 def test_items_of_a_group_are_resampled_together():
     # Two groups, each of many equal items: resamples have 0, 1 or 2 times either, so ratios of 0, 1/3 and 1.
     errors, words = torch.tensor([0.0] * 20 + [1.0] * 10), torch.ones(30)
     groups = ["ann"] * 20 + ["bob"] * 10
     assert bootstrap_ratio_interval(errors, words, resamples=2000, groups=groups) == (0, 1)
     assert bootstrap_ratio_interval(torch.tensor([0.0, 10.0]), torch.tensor([20.0, 10.0]), resamples=2000) == (0, 1)
-
-
-def test_sums_of_groups_are_in_the_order_of_first_occurrence():
-    assert group_sums(torch.tensor([1.0, 2.0, 4.0, 8.0]), ["b", "a", "b", "c"]).tolist() == [5, 2, 8]
 
 
 def test_intervals_over_groups_cover_the_truth_and_intervals_over_items_do_not():

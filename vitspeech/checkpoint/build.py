@@ -51,11 +51,7 @@ def build_value(value: Any, trust: Sequence[str]) -> Any:
 
 
 def find_class(class_path: str, trust: Sequence[str]) -> type:
-    """A network of vitspeech or a part of one, a module of `torch.nn` or `timm`, or any class of a trusted module.
-
-    Raises:
-        InputError: If it is none of these.
-    """
+    """A network of vitspeech or a part of one, a module of `torch.nn` or `timm`, or any class of a trusted module."""
     package, _, name = class_path.partition(".")
     if package == "vitspeech":
         packages = (vitspeech.models, vitspeech.frontends, vitspeech.attention, vitspeech.encoders)
@@ -100,9 +96,6 @@ def count_outputs(network: nn.Module, config: dict[str, Any]) -> int | None:
 
     Classifiers are run once, on zeros, and networks for symbols on the last symbol: inputs of the preprocessing must be
     taken. Of other networks of vitspeech the config says the number.
-
-    Raises:
-        InputError: If the network takes audio of another rate.
     """
     arguments, preprocessing = config["network"].get("init_args") or {}, config["preprocessing"]
     side, rate_hz, seconds = (preprocessing.get(name) for name in ("image", "sample_rate_hz", "seconds"))

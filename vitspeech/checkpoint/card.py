@@ -212,11 +212,7 @@ def read_settings(values: Any) -> SpottingSettings:
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Check everything in a configuration but its network, which `build` checks.
-
-    Raises:
-        InputError: If the labels, the preprocessing or the task are not what they must be, or do not fit each other.
-    """
+    """Check everything in a configuration but its network, which `build` checks."""
     labels, preprocessing = config["labels"], config["preprocessing"]
     check_labels(labels)
     kinds = [name for name in PREPROCESSING if isinstance(preprocessing, dict) and name in preprocessing]
@@ -260,9 +256,6 @@ def check_types(values: Mapping[str, Any], hints: Mapping[str, Any], where: str 
         values: The values by their names.
         hints: The types, from `get_type_hints`.
         where: What messages begin with.
-
-    Raises:
-        InputError: If a name is unknown, or a value is of another type.
     """
     for name, value in values.items():
         if name not in hints:

@@ -62,11 +62,7 @@ def is_inside(folder: Any) -> bool:
 
 
 def find_manifest(name: str, folders: Sequence[Path]) -> str:
-    """A manifest that a card names: one of the package as it is, or a file of that name in one of the folders.
-
-    Raises:
-        FileNotFoundError: If there is none.
-    """
+    """A manifest that a card names: one of the package as it is, or a file of that name in one of the folders."""
     if manifest_file(name).parent == MANIFESTS and "/" not in name:
         return name
     name = Path(name).name  # where it was in training does not matter, and a card must not name files elsewhere

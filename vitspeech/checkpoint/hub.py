@@ -113,23 +113,14 @@ def push(folder: str | Path, repository: str, *, private: bool = False) -> str:
 
 
 def check_push(repository: str) -> None:
-    """Refuse what `push` would refuse, before the work is done.
-
-    Raises:
-        MissingExtraError: If the extra `hub` is not installed.
-        InputError: If `repository` is not of the form `user/name`.
-    """
+    """Refuse what `push` would refuse, before the work is done."""
     if re.fullmatch(r"[\w.-]+/[\w.-]+", repository, re.ASCII) is None:
         raise InputError(f"--push {repository}: not of the form user/name")
     imported()
 
 
 def imported() -> ModuleType:
-    """The package `huggingface_hub`.
-
-    Raises:
-        MissingExtraError: If it is not installed.
-    """
+    """The package `huggingface_hub`."""
     try:
         import huggingface_hub
     except ImportError:

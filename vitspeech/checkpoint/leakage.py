@@ -56,11 +56,7 @@ def add_lines(lines: set[str], run: Path) -> None:
 
 
 def training_items(folder: Path) -> set[str]:
-    """The lines of the list of a run, of its `model/` or of a released model; empty without a list.
-
-    Raises:
-        InputError: If the list is not one, or a link to a file elsewhere.
-    """
+    """The lines of the list of a run, of its `model/` or of a released model; empty without a list."""
     folder = folder.resolve()
     file = folder / TRAINING_ITEMS
     if not file.exists():

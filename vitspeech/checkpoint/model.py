@@ -190,15 +190,7 @@ def load(folder: str | Path, *, trust: Sequence[str] = ()) -> Model:
 
 
 def read_card(path: Path, keys: Sequence[str] = ()) -> dict[str, Any]:
-    """A card whose entries have the types that they must have.
-
-    Args:
-        path: The file.
-        keys: Entries that must be there, besides the checksums.
-
-    Raises:
-        InputError: If it cannot be read, lacks an entry, or has one of another type.
-    """
+    """A card whose entries have the types that they must have, with these `keys` besides the checksums."""
     card = read_mapping(path, ("sha256", "config_sha256", *keys))
     try:
         check_card(card)
@@ -208,12 +200,7 @@ def read_card(path: Path, keys: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def find_folder(folder: Path) -> Path:
-    """The folder of a released model, or of that of a finished run, with all three files; one on the hub is downloaded.
-
-    Raises:
-        FileNotFoundError: If the folder or a file is missing.
-        InputError: If a file is not a regular one, or a link that leads out of the folder.
-    """
+    """The folder of a released model, or of that of a finished run; one on the hub is downloaded."""
     if on_hub(folder):
         folder = fetch(folder)
     if not (folder / WEIGHTS).exists() and (folder / "model").is_dir():
@@ -228,8 +215,7 @@ def find_folder(folder: Path) -> Path:
     for path in (folder, folder / WEIGHTS, folder / CONFIG, folder / CARD):
         if not path.exists():
             raise FileNotFoundError(f"{path}: missing; a released model has {WEIGHTS}, {CONFIG} and {CARD}")
-    for path in (folder / WEIGHTS, folder / CONFIG, folder / CARD):
-        if not path.is_file():
+        if not path.is_file() and path != folder:
             raise InputError(f"{path}: not a regular file")
         if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             raise InputError(f"{path}: a link to a file outside of the folder; put a copy of the file in its place")
@@ -243,11 +229,7 @@ def one_line(error: Exception) -> str:
 
 
 def read_mapping(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Read a YAML or JSON file that must have these keys.
-
-    Raises:
-        InputError: If it cannot be read, or a key is missing.
-    """
+    """Read a YAML or JSON file that must have these keys."""
     mapping = (read_json if path.suffix == ".json" else read_yaml)(path)  # YAML reads JSON's 5e-05 as a string
     missing = [key for key in keys if not isinstance(mapping, dict) or key not in mapping]
     if missing:

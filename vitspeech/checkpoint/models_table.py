@@ -17,9 +17,6 @@ def write_table(folder: Path) -> Path:
     """Rewrite the table of released models in `folder/README.md` from their cards, and return that file.
 
     The text around the table is kept.
-
-    Raises:
-        InputError: If a card or `README.md` cannot be read, or a card lacks what a row shows.
     """
     cards = [read_card(path, SHOWN) for path in sorted(folder.glob(f"*/{CARD}"))]
     readme = folder / "README.md"

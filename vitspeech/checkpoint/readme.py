@@ -36,9 +36,6 @@ def write_readme(
         folder: Its folder.
         license: SPDX name of the license of the weights, such as `apache-2.0`.
         repository: `user/name` on the hub, for the line that loads it.
-
-    Raises:
-        InputError: If the card lacks what README.md shows.
     """
     file = Path(folder, README)
     if missing := [key for key in SHOWN if key not in model.card]:
@@ -48,11 +45,7 @@ def write_readme(
 
 
 def check_readme(folder: str | Path) -> str | None:
-    """Refuse to replace a README.md that somebody else wrote; else return the license that it names.
-
-    Raises:
-        InputError: If the README.md in the folder does not name vitspeech as its library.
-    """
+    """Refuse to replace a README.md that somebody else wrote; else return the license that it names."""
     file = Path(folder, README)
     if not file.exists():
         return None

@@ -36,12 +36,6 @@ def release(
 
     Returns:
         The card.
-
-    Raises:
-        FileExistsError: If the folder holds something else than a model.
-        FileNotFoundError: If a run is not finished.
-        InputError: If the config of another run differs in more than seeds may (see `add_seeds`), the seeds are not
-            all different, or a weight is too large for half precision.
     """
     first, *rest = [load_finished(path, trust) for path in (run, *others)]
     if measure_half is not None:

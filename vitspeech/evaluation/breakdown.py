@@ -31,23 +31,14 @@ SCORES = (
 
 @dataclass(frozen=True)
 class Transcribed:
-    """The transcripts of a test set.
-
-    Args:
-        name: Its name.
-        ids: The name of each utterance.
-        references: The true transcripts.
-        hypotheses: The recognized ones.
-        speakers: For each utterance the speaker of each reference word; `None` if unknown.
-        seconds: The duration of each utterance; `None` if unknown.
-    """
+    """The transcripts of a test set: the true ones and those that were recognized."""
 
     name: str
-    ids: Sequence[str]
+    ids: Sequence[str]  # of the utterances
     references: Sequence[str]
     hypotheses: Sequence[str]
-    speakers: Sequence[Sequence[str]] | None = None
-    seconds: Sequence[float] | None = None
+    speakers: Sequence[Sequence[str]] | None = None  # of each reference word of each utterance; `None` if unknown
+    seconds: Sequence[float] | None = None  # of each utterance; `None` if unknown
 
     @cached_property
     def alignments(self) -> list[Alignment]:
@@ -67,15 +58,13 @@ class Transcribed:
     @property
     def titles(self) -> list[str]:
         """The name of each utterance with test set, speakers and duration, as far as they are known."""
-        known = [[] for _ in self.ids]
-        for index, facts in enumerate(known):
-            if self.speakers is not None:
-                names = list(dict.fromkeys(self.speakers[index]))
-                facts.append(f"speaker{'s' * (len(names) > 1)} {', '.join(map(str, names))}")
-            if self.seconds is not None:
-                facts.append(f"{self.seconds[index]:.1f} s")
-        shown = [f" ({', '.join(facts)})" if facts else "" for facts in known]
-        return [f"{self.name}, {id_}{fact}" for id_, fact in zip(self.ids, shown, strict=True)]
+        titles = []
+        for index, name in enumerate(self.ids):
+            names = list(dict.fromkeys(self.speakers[index])) if self.speakers is not None else []
+            facts = [f"speaker{'s' * (len(names) > 1)} {', '.join(map(str, names))}"] if names else []
+            facts += [f"{self.seconds[index]:.1f} s"] if self.seconds is not None else []
+            titles.append(f"{self.name}, {name}" + f" ({', '.join(facts)})" * bool(facts))
+        return titles
 
 
 def write_breakdowns(test_sets: Sequence[Transcribed], folder: Path, *, main: str) -> None:

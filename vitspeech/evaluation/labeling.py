@@ -66,11 +66,10 @@ def evaluate(network: nn.Module, data: LightningDataModule, *, progress: bool = 
     def write(folder: Path) -> Path:
         return write_confusion(counts, [*data.labels, "(none)"], folder, items="frames")
 
-    said = references, hypotheses
-
     def table() -> ItemTable:
         ids = [utterance.id for utterance in loader.dataset.utterances]
-        texts = [[" ".join(data.labels[word.label] for word in words) for words in side] for side in said]
+        sides = references, hypotheses
+        texts = [[" ".join(data.labels[word.label] for word in words) for words in side] for side in sides]
         right = [int((labels // (none + 1) == labels % (none + 1)).sum()) for labels in pairs]
         rows = zip(range(len(ids)), ids, *texts, map(len, pairs), right, strict=True)
         return ItemTable(COLUMNS, rows)
@@ -88,33 +87,21 @@ class WordCounts(NamedTuple):
     """What is counted for each word of an utterance, (W,) each; one entry for everything if it has no words.
 
     Frames and recognized words belong to the word that they are nearest to.
-
-    Attributes:
-        right: Frames with the right label.
-        frames: All frames.
-        matched: 1 if the word is recognized within the tolerance at both ends, else 0.
-        onsets: 1 if it is recognized within the tolerance at its start, else 0.
-        words: The true word and the recognized words, one each.
     """
 
-    right: Tensor
-    frames: Tensor
-    matched: Tensor
-    onsets: Tensor
-    words: Tensor
+    right: Tensor  # frames with the right label
+    frames: Tensor  # all frames
+    matched: Tensor  # 1 if the word is recognized within the tolerance at both ends, else 0
+    onsets: Tensor  # 1 if it is recognized within the tolerance at its start, else 0
+    words: Tensor  # the true word and the recognized words, one each
 
 
 def count_by_word(
     right: Tensor, reference: Sequence[TimedWord], words: Sequence[TimedWord], *, first_s: float, frame_s: float
 ) -> WordCounts:
-    """Count right frames and recognized words by the true word that they are nearest to.
+    """Count right frames, boolean (F,), and recognized words by the true word that they are nearest to.
 
-    Args:
-        right: Whether the label of each frame is right, boolean (F,).
-        reference: The W true words in order of time.
-        words: The recognized words.
-        first_s: Start of frame 0, in seconds.
-        frame_s: Length of a frame, in seconds.
+    The true words are in order of time. Frame f begins at `first_s` + f · `frame_s`.
     """
     count = max(len(reference), 1)
     middles_s = torch.tensor([(word.end_s + after.start_s) / 2 for word, after in pairwise(reference)])  # of pauses
@@ -154,18 +141,20 @@ def metrics(
         data: Has the test set.
     """
     names = None if speakers is None else {speaker for row in speakers for speaker in row}
-    if names is None or len(names) < 2:
-        groups = [number for number, counted in enumerate(word_counts) for _ in counted.frames]
-    else:
-        # An utterance without words has no speaker, and is a group of its own.
-        rows = (row or [number] for number, row in enumerate(speakers))
-        groups = [speaker for row in rows for speaker in row]
+    # An utterance without words has no speaker, and is a group of its own.
+    by_speaker = [()] * len(word_counts) if names is None or len(names) < 2 else speakers
+    numbered = enumerate(zip(by_speaker, word_counts, strict=True))
+    groups = [group for number, (row, counted) in numbered for group in row or [number] * len(counted.frames)]
     every = WordCounts(*(torch.cat(parts) for parts in zip(*word_counts, strict=True)))
 
     def interval(right: Tensor, totals: Tensor) -> list[float]:
         return [round(bound, 4) for bound in accuracy_interval(right, totals, groups)]
 
     frames = int(counts.sum())
+    test_set = {"test_set": "drawn"}
+    if data.manifests:
+        manifest = manifest_file(data.manifests[0])
+        test_set = {"test_set": manifest.stem, "manifest_sha256": sha256(manifest)}
     return {
         "frame_accuracy": int(counts.trace()) / frames,
         "interval_95": interval(every.right, every.frames),
@@ -179,14 +168,6 @@ def metrics(
         "tolerance_ms": 1000 * TOLERANCE_S,
         "shortest_ms": 1000 * SHORTEST_WORD_S,
         "least_probability": LABEL_PROBABILITY,
-        **named_test_set(data),
+        **test_set,
         **resampled("utterances", None if names is None else len(names)),
     }
-
-
-def named_test_set(data: LightningDataModule) -> dict[str, str]:
-    """The name of the test set, and the checksum of its manifest."""
-    if not data.manifests:
-        return {"test_set": "drawn"}
-    manifest = manifest_file(data.manifests[0])
-    return {"test_set": manifest.stem, "manifest_sha256": sha256(manifest)}

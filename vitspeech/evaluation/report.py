@@ -1,7 +1,4 @@
-"""The result of an evaluation: metrics for the card, a line of text, and a file with the errors.
-
-One entry for each item of a test set, computed in batches that the processes of a distributed run divide.
-"""
+"""The result of an evaluation, and what is computed for each item of a test set, in batches."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,14 +14,9 @@ from vitspeech.data.tables import Columns, Row
 
 @dataclass(frozen=True)
 class ItemTable:
-    """One row for each item of a test set, or of several.
+    """One row for each item of a test set, or of several, in their order."""
 
-    Args:
-        columns: Their names and formats; see `data.tables`.
-        rows: In the order of the items.
-    """
-
-    columns: Columns
+    columns: Columns  # names and formats, see `data.tables`
     rows: Iterable[Row]
 
 

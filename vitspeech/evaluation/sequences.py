@@ -1,7 +1,8 @@
 """Evaluation of sequences of symbols: sequences that are wholly right, symbol errors, and both by length."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -119,23 +120,26 @@ def item_rows(
     data: LightningDataModule, name: str, sequences: Dataset, outputs: Sequence[Units], aligned: Sequence[Alignment]
 ) -> list[tuple]:
     """One row of `ITEM_COLUMNS` for each sequence of a test set, with symbols in place of their indices."""
-    symbols = data.preprocessing["symbols"]
-    columns = ((symbols, sequences.inputs), (data.labels, sequences.outputs), (data.labels, outputs))
-    texts = zip(*([" ".join(names[unit] for unit in units) for units in side] for names, side in columns), strict=True)
     return [
         (name, index, *text, alignment.errors)
-        for index, (text, alignment) in enumerate(zip(texts, aligned, strict=True))
+        for index, (text, alignment) in enumerate(zip(to_texts(data, sequences, outputs), aligned, strict=True))
     ]
+
+
+def to_texts(data: LightningDataModule, sequences: Dataset, outputs: Sequence[Units]) -> Iterator[tuple[str, str, str]]:
+    """Input, true output and output of each sequence, with symbols in place of their indices."""
+    sides = zip(sequences.inputs, sequences.outputs, outputs, strict=True)
+    for row in sides:
+        vocabularies = (data.preprocessing["symbols"], data.labels, data.labels)
+        yield tuple(" ".join(names[unit] for unit in units) for names, units in zip(vocabularies, row, strict=True))
 
 
 def listing(data: LightningDataModule, sequences: Dataset, outputs: Sequence[Units]) -> list[str]:
     """Some of the sequences with errors: input, true output and output."""
-    symbols, lines = data.preprocessing["symbols"], []
-    for given, true, output in zip(sequences.inputs, sequences.outputs, outputs, strict=True):
-        if tuple(true) != tuple(output) and len(lines) < 4 * LISTED:
-            rows = ((symbols, given, "IN:  "), (data.labels, true, "REF: "), (data.labels, output, "HYP: "))
-            lines += [head + " ".join(names[index] for index in row) for names, row, head in rows]
-            lines.append("")
+    wrong = (texts for texts in to_texts(data, sequences, outputs) if texts[1] != texts[2])
+    lines = []
+    for given, true, output in islice(wrong, LISTED):
+        lines += [f"IN:  {given}", f"REF: {true}", f"HYP: {output}", ""]
     return lines or ["No errors."]
 
 

@@ -114,11 +114,7 @@ def run_in_batches(
 
 
 def skipped(files: Iterator[Path], after: Position) -> Iterator[Path]:
-    """The files after a position.
-
-    Raises:
-        InputError: If there are fewer, or the last one of those before is another one.
-    """
+    """The files after a position, unless there are fewer or the last one of those before is another one."""
     last = deque(enumerate(islice(files, after.count), 1), maxlen=1)
     if [(number, str(file)) for number, file in last] != [(after.count, after.last)]:
         raise InputError(

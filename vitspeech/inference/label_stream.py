@@ -29,11 +29,7 @@ def is_labeling(model: Model) -> bool:
 
 
 def words_of_frames(model: Model, logits: Tensor) -> list[Segment]:
-    """The words of a whole recording from the logits of its frames: (F, C) -> at most F words. See `LabelStream`.
-
-    Raises:
-        InputError: As `frame_times`.
-    """
+    """The words of a whole recording from the logits of its frames: (F, C) -> at most F words. See `LabelStream`."""
     words = timed_words(model.network, logits)
     return [Segment(model.labels[word.label], word.start_s, word.end_s) for word in words]
 
@@ -56,13 +52,12 @@ def frame_times(network: nn.Module) -> tuple[float, float]:
     """Start of the first labeled frame and length of a frame, in seconds.
 
     Raises:
-        InputError: If the network has no `first_frame_ms` and `frame_ms`.
+        InputError: If a network of the user's own does not state them.
     """
-    try:
-        return network.first_frame_ms / 1000, network.frame_ms / 1000
-    except AttributeError:
+    if not hasattr(network, "first_frame_ms") or not hasattr(network, "frame_ms"):
         name = type(network).__name__
-        raise InputError(f"{name} has no first_frame_ms and frame_ms, from which the times of frames follow") from None
+        raise InputError(f"{name} has no first_frame_ms and frame_ms, from which the times of frames follow")
+    return network.first_frame_ms / 1000, network.frame_ms / 1000
 
 
 class LabelStream:
@@ -89,14 +84,9 @@ class LabelStream:
             raise wrong_model(model, "does not label frames")
         self.stream, self.labels = stream(model), model.labels
         self.latency_samples = self.stream.latency_samples
-        first_s, frame_s = frame_times(model.network)
-        self.decoder = UnitDecoder(
-            self.labels,
-            hop_s=frame_s,
-            first_s=first_s,
-            shortest_s=SHORTEST_WORD_S,
-            least_probability=LABEL_PROBABILITY,
-        )
+        first_s, hop_s = frame_times(model.network)
+        least = {"shortest_s": SHORTEST_WORD_S, "least_probability": LABEL_PROBABILITY}
+        self.decoder = UnitDecoder(self.labels, hop_s=hop_s, first_s=first_s, **least)
 
     def restart(self) -> None:
         """Begin a new recording."""
@@ -113,11 +103,7 @@ class LabelStream:
         yield from self.flush()
 
     def push(self, samples: Tensor | numpy.ndarray) -> list[Segment]:
-        """Process the next samples, int16 or floats within ±1: (N,) -> the words that became final.
-
-        Raises:
-            InputError: As `AudioStream.push`.
-        """
+        """Process the next samples, int16 or floats within ±1: (N,) -> the words that became final."""
         return self.take(self.stream.push(samples))
 
     def flush(self) -> list[Segment]:

@@ -10,7 +10,6 @@ from vitspeech.decoding.vocabulary import Segment
 from vitspeech.errors import InputError
 from vitspeech.inference.transcript import Transcript
 
-FORMATS = ("srt", "vtt")
 LINE, LINES = 42, 2  # letters of a line and lines of a cue, as is usual for television
 PAUSE_S = 0.8  # between words: a cue ends here
 LONGEST_S, SHORTEST_S = 7.0, 1.0  # a cue is shown
@@ -20,13 +19,7 @@ wrapped = partial(textwrap.wrap, width=LINE, break_long_words=False, break_on_hy
 
 @dataclass(frozen=True)
 class Cue:
-    """A text that is shown at a time.
-
-    Args:
-        start_s: Start in seconds.
-        end_s: End in seconds.
-        lines: The lines of the text.
-    """
+    """The lines of a text, and the seconds in which it is shown."""
 
     start_s: float
     end_s: float
@@ -41,24 +34,16 @@ def to_subtitles(transcript: Transcript, form: str) -> str:
         form: `srt` or `vtt`.
 
     Raises:
-        InputError: If the times of the words are unknown, or the form is.
+        InputError: If the times of the words are unknown.
     """
-    if form not in FORMATS:
-        raise InputError(f"subtitles {form!r} are unknown; choose from {', '.join(FORMATS)}")
     if transcript.text and not transcript.words:
         raise InputError("subtitles need the times of words, which this model does not give: it has no CTC head")
-    cues = to_cues(transcript.words)
-    if form == "srt":
-        blocks = [
-            f"{number}\n{timestamp(cue.start_s, ',')} --> {timestamp(cue.end_s, ',')}\n" + "\n".join(cue.lines) + "\n"
-            for number, cue in enumerate(cues, start=1)
-        ]
-        return "\n".join(blocks)
-    blocks = [
-        f"{timestamp(cue.start_s, '.')} --> {timestamp(cue.end_s, '.')}\n" + escape("\n".join(cue.lines), False) + "\n"
-        for cue in cues
-    ]
-    return "\n".join(["WEBVTT\n", *blocks])
+    is_srt, blocks = form == "srt", [] if form == "srt" else ["WEBVTT\n"]
+    for number, cue in enumerate(to_cues(transcript.words), start=1):
+        times = " --> ".join(timestamp(seconds, "," if is_srt else ".") for seconds in (cue.start_s, cue.end_s))
+        text = "\n".join(cue.lines)
+        blocks.append(f"{number}\n{times}\n{text}\n" if is_srt else f"{times}\n{escape(text, False)}\n")
+    return "\n".join(blocks)
 
 
 def to_cues(words: Iterable[Segment]) -> list[Cue]:
@@ -67,9 +52,6 @@ def to_cues(words: Iterable[Segment]) -> list[Cue]:
     A cue has at most two lines of 42 letters and lasts seven seconds at most, unless one word is longer: words are not
     split. A cue ends where nobody speaks for PAUSE_S, and is shown for a second at least if the next one does not begin
     before.
-
-    Args:
-        words: The words with their times, in order.
     """
     groups, cues = list(grouped(words)), []
     for number, group in enumerate(groups, start=1):

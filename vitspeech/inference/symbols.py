@@ -30,9 +30,8 @@ def transcribe_symbols(model: Model, texts: Iterable[str], *, search: Search | N
     if "symbols" not in model.preprocessing:
         raise wrong_model(model, "does not take symbols")
     check_search(model, search)
-    sequences = [read_symbols(text, model.preprocessing["symbols"]) for text in texts]
     device, transcripts = next(model.network.parameters()).device, []
-    for indices in sequences:
+    for indices in [read_symbols(text, model.preprocessing["symbols"]) for text in texts]:
         symbols, lengths = torch.tensor([indices], device=device), torch.tensor([len(indices)])
         transcripts += transcribe_batch(model.network, model.labels, symbols, lengths, search or GREEDY)
     return transcripts
