@@ -38,7 +38,7 @@ from vitspeech.errors import InputError
 from vitspeech.files import read_json, write_json
 from vitspeech.sweep.runs import end
 from vitspeech.training.config import shipped_configs
-from vitspeech.training.interrupts import clear_ending
+from vitspeech.training.interrupts import handle_interrupts
 from vitspeech.training.train import TrainingCLI
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{step.name:25} {step.minutes:3.0f} min  {' '.join(step.command)}")
         return
     command_line.check_folder(options.output)
-    with clear_ending("gpu_hour.py", lambda: "the same command"):
+    with handle_interrupts("gpu_hour.py", lambda: "the same command"):
         failed = run_all(steps, options.output, data, options.minutes, note)
     sys.exit(failed)
 

@@ -47,9 +47,9 @@ def stopped_after(step: int, arguments: list[str], monkeypatch) -> None:
     """Train up to an optimizer step."""
     saving = LastCheckpoint.on_train_batch_end
 
-    def save_and_stop(self, trainer, *others):
-        saving(self, trainer, *others)
-        if trainer.global_step == step and not trainer.fit_loop._should_accumulate():
+    def save_and_stop(self, trainer, task, outputs, batch, batch_idx):
+        saving(self, trainer, task, outputs, batch, batch_idx)
+        if trainer.global_step == step and (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
             raise Stopped
 
     with monkeypatch.context() as patch:
@@ -122,7 +122,7 @@ def test_a_checkpoint_is_due_after_ten_minutes(monkeypatch):
     minutes = TrainingCLI([*TINY]).config["every_minutes"]
     last, trainer, now = LastCheckpoint(every_minutes=minutes), Clocked(1, 1), [5e6]
     monkeypatch.setattr("vitspeech.training.checkpoints.time.monotonic", lambda: now[0])
-    last.note(trainer)
+    last.restart_intervals(trainer)
     for seconds, is_due in ((0, False), (599, False), (600, True)):
         now[0] = 5e6 + seconds
         assert last.is_due(trainer) == is_due

@@ -86,7 +86,7 @@ def probe(arguments: Sequence[str] | None = None) -> None:
     command_line.check_folder(options.output)
 
     from vitspeech.training.config import find_config
-    from vitspeech.training.probe import probe_distance
+    from vitspeech.receptive.probe import probe_distance
 
     report = probe_distance(
         [find_config(config) for config in options.configs],

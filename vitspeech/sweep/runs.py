@@ -20,8 +20,8 @@ from vitspeech.command_line import BUG, BUG_STATUS, program
 from vitspeech.sweep.plan import Plan, Run, check_plan
 from vitspeech.sweep.results import FINISHED, NEW, read_result, score_text, state
 from vitspeech.sweep.table import FILES, tabulate
-from vitspeech.training.interrupts import clear_ending
-from vitspeech.training.train import PROGRAM
+from vitspeech.training.interrupts import handle_interrupts
+from vitspeech.training.config import PROGRAM
 
 TRAIN = [sys.executable, "-P", "-m", "vitspeech", "train"]  # -P: a folder named vitspeech here is not imported
 END_S = 60  # an interrupted run may take this long to end
@@ -51,7 +51,7 @@ def sweep(plan: Plan, note: Callable[[str], None], *, train: Train | None = None
     check_plan(plan)
     plan.folder.mkdir(parents=True, exist_ok=True)
     tabulate(plan.folder, plan)
-    with clear_ending(program("sweep"), lambda: "the same command"):
+    with handle_interrupts(program("sweep"), lambda: "the same command"):
         try:
             failures = train_all(plan, note, train=train, after_run=lambda: tabulate(plan.folder, plan))
         except KeyboardInterrupt:

@@ -14,7 +14,7 @@ from torchmetrics.classification import MulticlassAccuracy
 
 from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError, check_fraction
-from vitspeech.evaluation import Report, classification
+from vitspeech.evaluation import classification
 from vitspeech.tasks.distillation import Distillation, Teachers
 from vitspeech.tasks.task import Task
 
@@ -28,10 +28,9 @@ class Classification(Task):
         label_smoothing: Probability mass that is spread evenly over all classes.
         distillation: Learn from trained networks, too: see `Distillation`.
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
-
-    Raises:
-        InputError: If `label_smoothing` or `warmup` is not within 0 .. 1.
     """
+
+    evaluation = classification
 
     def __init__(
         self,
@@ -46,18 +45,6 @@ class Classification(Task):
         check_fraction("label_smoothing", label_smoothing)
         self.label_smoothing = label_smoothing
         self.distillation, self.teachers = distillation, None
-
-    @classmethod
-    def evaluate(
-        cls,
-        network: nn.Module,
-        data: lightning.LightningDataModule,
-        *,
-        search: Search | None = None,
-        progress: bool = True,
-    ) -> Report:
-        """Accuracy with its interval, and the confusion matrix; `search` is not used."""
-        return classification.evaluate(network, data, progress=progress)
 
     @classmethod
     def check_data(cls, data: lightning.LightningDataModule) -> None:
@@ -90,8 +77,7 @@ class Classification(Task):
 
     def forward(self, inputs: Tensor) -> Tensor:
         logits = self.network(inputs)
-        if logits.shape[-1] != len(self.labels):
-            raise InputError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} labels")
+        self.check_classes(logits)
         return logits
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:

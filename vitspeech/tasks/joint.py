@@ -30,9 +30,6 @@ class JointRecognition(Transcription):
         ctc_weight: Share of CTC in the loss, above 0; the decoder has the rest.
         label_smoothing: Of the decoder, as in `Transcription`.
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
-
-    Raises:
-        InputError: As `Transcription`, or if the network is no `SpeechTranscriber` or `ctc_weight` is 0.
     """
 
     accepted = ("utterances",)

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import lightning
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
 from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
-from vitspeech.evaluation import Report, labeling
+from vitspeech.evaluation import labeling
 from vitspeech.metrics.word_times import frame_labels
 from vitspeech.tasks.task import UtteranceTask, length_groups
 
@@ -33,22 +33,9 @@ class Labeling(UtteranceTask):
             class after the words is "none".
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
-
-    Raises:
-        InputError: If `warmup` is not within 0 .. 1, or network and data do not have the same labels.
     """
 
-    @classmethod
-    def evaluate(
-        cls,
-        network: nn.Module,
-        data: lightning.LightningDataModule,
-        *,
-        search: Search | None = None,
-        progress: bool = True,
-    ) -> Report:
-        """Frame accuracy and the F1 score of words with their times; `search` is not used."""
-        return labeling.evaluate(network, data, progress=progress)
+    evaluation = labeling
 
     @classmethod
     def network_sizes(cls, labels: Sequence[str]) -> dict[str, int]:
@@ -87,8 +74,7 @@ class Labeling(UtteranceTask):
                 "not words"
             )
         logits, counts = self.network(waveforms, lengths)
-        if logits.shape[-1] != len(self.labels) + 1:
-            raise InputError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} words and none")
+        self.check_classes(logits, "none")
         labels = frame_labels(
             spans.to(logits.device, non_blocking=True) / self.sample_rate_hz,
             words.to(logits.device, non_blocking=True),

@@ -17,7 +17,6 @@ from torchmetrics.classification import MulticlassAccuracy
 
 from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
-from vitspeech.evaluation import Report
 from vitspeech.evaluation import masked as masked_prediction
 from vitspeech.tasks.task import UtteranceTask, length_groups
 
@@ -33,13 +32,11 @@ class MaskedPrediction(UtteranceTask):
         network: `MaskedSpeechModel`, or a network with the same output and `codebook`.
         optimizer: Class of `torch.optim` or `timm.optim` with its arguments.
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
-
-    Raises:
-        InputError: If `warmup` is not within 0 .. 1, or the network has no codes.
     """
 
     accepted = ("utterances", "clips")
     monitor, mode = "val_loss", "min"
+    evaluation = masked_prediction
 
     def __init__(
         self, network: nn.Module, optimizer: OptimizerCallable = torch.optim.AdamW, **training: float | str | bool
@@ -48,18 +45,6 @@ class MaskedPrediction(UtteranceTask):
         if not hasattr(network, "codebook"):
             name = type(network).__name__
             raise InputError(f"MaskedPrediction: {name} has no codes of masked tokens; use vitspeech.MaskedSpeechModel")
-
-    @classmethod
-    def evaluate(
-        cls,
-        network: nn.Module,
-        data: lightning.LightningDataModule,
-        *,
-        search: Search | None = None,
-        progress: bool = True,
-    ) -> Report:
-        """Accuracy and loss over the masked tokens of the test set; `search` is not used."""
-        return masked_prediction.evaluate(network, data, progress=progress)
 
     @classmethod
     def check_data(cls, data: lightning.LightningDataModule) -> None:

@@ -19,7 +19,7 @@ from vitspeech.decoding.ctc import GreedySearch, tokens_needed
 from vitspeech.decoding.search import Search
 from vitspeech.decoding.vocabulary import to_text
 from vitspeech.errors import InputError, check_fraction
-from vitspeech.evaluation import Report, recognition
+from vitspeech.evaluation import recognition
 from vitspeech.tasks.task import UtteranceTask, length_groups
 
 
@@ -38,13 +38,10 @@ class Recognition(UtteranceTask):
             (1 - w) · CTC + w · the mean CTC after the `intermediate_blocks`, by the same norm and head. 0 is without.
         intermediate_blocks: After which blocks, from 1; `None` is after half of them.
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
-
-    Raises:
-        InputError: If `warmup` or `intermediate_ctc` is not within 0 .. 1, the network has no such blocks, or they are
-            given without `intermediate_ctc`; in training, if an utterance is too short for its transcript.
     """
 
     monitor, mode = "val_error_rate", "min"
+    evaluation, transcribes = recognition, True
     changes_speed = False  # of training utterances, which may become too short
 
     def __init__(
@@ -63,18 +60,6 @@ class Recognition(UtteranceTask):
             raise InputError(f"intermediate_blocks={intermediate_blocks} has no effect without intermediate_ctc")
         if intermediate_ctc:
             self.depths = intermediate_depths(network, intermediate_blocks)
-
-    @classmethod
-    def evaluate(
-        cls,
-        network: nn.Module,
-        data: lightning.LightningDataModule,
-        *,
-        search: Search | None = None,
-        progress: bool = True,
-    ) -> Report:
-        """Word error rate on every test set of the data, and a listing of the errors."""
-        return recognition.evaluate(network, data, search=search, progress=progress)
 
     def bind_labels(self, data: lightning.LightningDataModule) -> None:
         super().bind_labels(data)
@@ -136,8 +121,7 @@ class Recognition(UtteranceTask):
         Raises:
             InputError: If an utterance has fewer tokens than its transcript needs, or the classes do not fit.
         """
-        if logits.shape[-1] != len(self.labels) + 1:
-            raise InputError(f"the network has units={logits.shape[-1] - 1}, the data {len(self.labels)} labels")
+        self.check_classes(logits, "the blank")
         counts, said = tokens.tolist(), transcripts(units)
         self.check_lengths(counts, said)
         log_probs = logits.float().log_softmax(-1).transpose(0, 1)

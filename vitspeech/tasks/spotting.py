@@ -38,11 +38,6 @@ class Spotting(Classification):
             labels that end with `unknown` and `silence`.
         **classification: The other arguments of `Classification`: `label_smoothing`, `distillation` (teachers hear
             single clips), `warmup`, `decay`, `compile`.
-
-    Raises:
-        InputError: If a number is out of range, the network has no logits of single tokens, or its pooling is not their
-            mean; in training, if `rejection` is not 1 and the labels of the data do not end with `unknown` and
-            `silence`.
     """
 
     def __init__(
@@ -71,8 +66,7 @@ class Spotting(Classification):
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         clips, labels = batch
         logits = self.clip_logits(clips)
-        if logits.shape[-1] != len(self.labels):
-            raise InputError(f"the network has classes={logits.shape[-1]}, the data {len(self.labels)} labels")
+        self.check_classes(logits)
         loss = F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing)
         if self.rejection == 1:
             return self.distilled(loss, clips, logits)

@@ -1,11 +1,8 @@
-"""The mean of a loss over batches of different sizes, and over processes.
+"""The base classes of tasks: the loss of a step, the optimizer and its schedule, and a stop where numbers break.
 
-The base class of all tasks: the optimizer and its schedule, the network's initialization, the check of the loss.
-
-What all tasks on utterances share: the check of the data, the sample, and batches split by length.
-
-A batch is (waveforms (B, N) padded at the end, lengths (B,), units (B, U) padded with -1, spans in samples (B, W, 2)).
-Waveforms are on the training device, the rest on the host, so that reading lengths does not wait for the device.
+`Task` is the base of all tasks, `UtteranceTask` of those on utterances, whose batches are (waveforms (B, N) padded at
+the end, lengths (B,), units (B, U) padded with -1, spans in samples (B, W, 2)). Waveforms are on the training device,
+the rest on the host, so that reading lengths does not wait for the device.
 
 Shapes: B batch, N samples, U units of a transcript, W words.
 """
@@ -13,6 +10,7 @@ Shapes: B batch, N samples, U units of a transcript, W words.
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import lightning
@@ -29,6 +27,13 @@ from vitspeech.evaluation import Report
 from vitspeech.tasks.optimizer import Decay, learning_rate, match_precision, parameter_groups
 from vitspeech.tasks.sharding import processes, shard
 from vitspeech.trust import import_trusted
+
+CHECK_EVERY = 50  # training steps
+TRIED_ITEMS = 2  # an even number, since images are mixed in pairs
+SAMPLED = 256  # utterances that a network is initialized from
+GROUPS = 4  # a batch of 1 to 7 words is half padding as a whole, and a fifth padding in four groups of similar length
+SHORT = 256  # inputs, such as symbols: passing their padding through the network takes less time than another pass
+SMALLEST_GROUP = 8  # utterances: batch norm over one or two hides how much noise they have, which evaluation does not
 
 
 class MeanLoss(Metric):
@@ -55,15 +60,11 @@ class MeanLoss(Metric):
         return self.sums[0] / self.sums[1]
 
 
-CHECK_EVERY = 50  # training steps
-TRIED_ITEMS = 2  # an even number, since images are mixed in pairs
-
-
 class Task(lightning.LightningModule):
     """Trains and evaluates a network. A config names a subclass of it as the `class_path` of `model`.
 
-    A subclass implements `loss`, `validation_step` and `evaluate`, and `sample` if its networks are initialized from
-    data. `validation_step` logs the metric named by `monitor`. `trained_model` is what a run saves.
+    A subclass implements `loss` and `validation_step`, names its `evaluation`, and implements `sample` if its networks
+    are initialized from data. `validation_step` logs the metric `monitor`. `trained_model` is what a run saves.
 
     A network may have a method `initialize(inputs)`, which sets what depends on the data before training. Any of its
     modules may set an attribute `auxiliary_loss` in its forward pass, a mean over the batch; it is added to the loss.
@@ -84,16 +85,18 @@ class Task(lightning.LightningModule):
         trust: Modules of your own whose classes models that it learns from may use; the command line sets them.
         monitor: The validation metric by which the best checkpoint is chosen.
         mode: `max` or `min`: whether higher or lower values of it are better.
-
-    Raises:
-        InputError: If `warmup` is not within 0 .. 1.
+        evaluation: The module of `vitspeech.evaluation` whose `evaluate` evaluates networks of this task.
+        transcribes: Whether networks give transcripts, which `evaluation` decodes by a `search`.
+        pending_finite: Whether the losses that are to be checked are finite, and the first and last of their steps.
     """
 
     monitor, mode = "val_accuracy", "max"
     starting_weights: Mapping[str, Tensor] | None = None
     trust: Sequence[str] = ()
     is_tried_out = False  # while `smoke_test` computes a loss
-    noted: tuple[Tensor, int | None, int | None] | None = None  # whether the losses to be checked are finite; steps
+    evaluation: ModuleType
+    transcribes = False
+    pending_finite: tuple[Tensor, int | None, int | None] | None = None
 
     def __init__(
         self,
@@ -131,7 +134,8 @@ class Task(lightning.LightningModule):
             search: How transcripts are decoded, for tasks that give transcripts; `None` is `Search()`.
             progress: Show a progress bar.
         """
-        raise NotImplementedError(f"{cls.__name__} does not implement evaluate")
+        options = {"search": search} if cls.transcribes else {}
+        return cls.evaluation.evaluate(network, data, progress=progress, **options)
 
     @classmethod
     def network_sizes(cls, labels: Sequence[str]) -> dict[str, int]:
@@ -140,11 +144,7 @@ class Task(lightning.LightningModule):
 
     @classmethod
     def check_data(cls, data: lightning.LightningDataModule) -> None:
-        """Refuse data that this task cannot be trained on; by default all data is accepted.
-
-        Raises:
-            InputError: If the items of `data` do not have what the task needs.
-        """
+        """Refuse data that this task cannot be trained on, by an `InputError`; by default all data is accepted."""
 
     def bind_labels(self, data: lightning.LightningDataModule) -> None:
         """Take from the data what `loss` needs: its labels."""
@@ -199,6 +199,15 @@ class Task(lightning.LightningModule):
         """The training loss of a batch."""
         raise NotImplementedError(f"{type(self).__name__} does not implement loss")
 
+    def check_classes(self, logits: Tensor, other: str = "") -> None:
+        """Refuse a network that has not one logit for each label and for one `other` class, such as the blank."""
+        if logits.shape[-1] != len(self.labels) + bool(other):
+            labels = f"{len(self.labels)} labels{f' and {other}' if other else ''}"
+            raise InputError(
+                f"the network has {logits.shape[-1]} classes, the data {labels}: leave its number of classes or units "
+                "out of the config"
+            )
+
     def training_step(self, batch: Any, number: int) -> Tensor:
         loss = self.loss(batch) + self.take_auxiliary_loss()
         self.note_loss(loss, self.global_step)
@@ -235,8 +244,8 @@ class Task(lightning.LightningModule):
 
     def note_loss(self, loss: Tensor, step: int | None = None) -> None:
         """Remember for `check_losses` whether the loss of a training step, or of validation, is finite."""
-        before, first, _ = self.noted or (True, step, None)
-        self.noted = loss.detach().isfinite() & before, first, step
+        before, first, _ = self.pending_finite or (True, step, None)
+        self.pending_finite = loss.detach().isfinite() & before, first, step
 
     def trained_model(self, network: nn.Module, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
         """What a run saves as its model. By default it is the network of the run.
@@ -259,13 +268,13 @@ class Task(lightning.LightningModule):
         Raises:
             FloatingPointError: If one was infinite or NaN; the message names the steps and the last good checkpoint.
         """
-        if self.noted is None:
+        if self.pending_finite is None:
             return
-        (finite, first, last), self.noted = self.noted, None
+        (finite, first, last), self.pending_finite = self.pending_finite, None
         if self.trainer.strategy.reduce_boolean_decision(bool(finite)):
             return
-        saved = [callback.best_model_path for callback in self.trainer.checkpoint_callbacks if not callback.monitor]
-        last_good = next((path for path in saved if path), "none yet")
+        saved = [getattr(callback, "saved", "") for callback in self.trainer.checkpoint_callbacks]
+        last_good = next(filter(None, saved), "none yet")
         steps = f"step {self.trainer.global_step}" if last is None else f"one of the steps {first} to {last}"
         raise FloatingPointError(
             f"{phase} loss is infinite or NaN at {steps}, epoch {self.trainer.current_epoch}; last good checkpoint: "
@@ -315,12 +324,6 @@ def find_task(class_path: str, trust: Sequence[str] = ()) -> type[Task]:
     if not (isinstance(task, type) and issubclass(task, Task)):
         raise InputError(f"{class_path} is not a task; it must be a subclass of vitspeech.Task")
     return task
-
-
-SAMPLED = 256  # utterances that a network is initialized from
-GROUPS = 4  # a batch of 1 to 7 words is half padding as a whole, and a fifth padding in four groups of similar length
-SHORT = 256  # inputs, such as symbols: passing their padding through the network takes less time than another pass
-SMALLEST_GROUP = 8  # utterances: batch norm over one or two hides how much noise they have, which evaluation does not
 
 
 class UtteranceTask(Task):

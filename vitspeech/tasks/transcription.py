@@ -35,9 +35,6 @@ class Transcription(Recognition):
         ctc_weight: w; 0 trains the decoder's cross-entropy alone.
         label_smoothing: Probability mass that is spread evenly over all classes.
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
-
-    Raises:
-        InputError: If a fraction is not within 0 .. 1, or only one of `ctc_weight` and the network's CTC head is there.
     """
 
     accepted = ("utterances", "sequences")
@@ -70,8 +67,7 @@ class Transcription(Recognition):
 
     def output_loss(self, logits: Tensor, ctc_logits: Tensor | None, tokens: Tensor, units: Tensor) -> Tensor:
         """The loss of a network's output, summed over utterances, in nats."""
-        if logits.shape[-1] != len(self.labels) + 1:
-            raise InputError(f"the network has units={logits.shape[-1] - 1}, the data {len(self.labels)} labels")
+        self.check_classes(logits, "the end")
         # The end follows the last unit; the padding after it is ignored.
         targets = F.pad(units, (0, 1), value=-1)
         targets = targets.scatter(1, (units >= 0).sum(1, keepdim=True), len(self.labels))

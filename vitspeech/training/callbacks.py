@@ -1,7 +1,4 @@
-"""The progress of training: bars in a terminal, otherwise one line per epoch.
-
-The callback that ties a trainer to a run's folder: it opens the folder, and restores from it.
-"""
+"""The callbacks of every run: its progress, and what ties a trainer to the run's folder."""
 
 import sys
 import time
@@ -12,17 +9,10 @@ from typing import Any
 
 from lightning.fabric.plugins.io import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint, TQDMProgressBar
+from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
-from vitspeech.training.checkpoints import (
-    METRICS,
-    CheckpointFiles,
-    MetricsLog,
-    batches_of,
-    check_checkpoint,
-    progress_of,
-)
+from vitspeech.training.checkpoints import METRICS, CheckpointFiles, MetricsLog, check_same_run, progress
 
 
 class Progress(TQDMProgressBar):
@@ -72,7 +62,7 @@ class Progress(TQDMProgressBar):
 
     @staticmethod
     def epoch(trainer: Trainer) -> str:
-        """The number of the epoch, from 1."""
+        """`epoch 3 of 10`."""
         of = f" of {trainer.max_epochs}" if (trainer.max_epochs or -1) > 0 else ""
         return f"epoch {trainer.current_epoch + 1}{of}"
 
@@ -85,8 +75,8 @@ class Progress(TQDMProgressBar):
         return str(timedelta(seconds=round(seconds)))
 
 
-class OpenRun(Callback):
-    """Opens the folder of a run when training starts, and puts the logs and checkpoints there.
+class RunCallback(Callback):
+    """Opens the folder of a run when training starts, puts logs and checkpoints there, and restores from it.
 
     The first process opens it, and tells the others of a run on several devices where it is.
 
@@ -98,7 +88,9 @@ class OpenRun(Callback):
         logger: The trainer's argument: loggers of the user's own log as well.
 
     Attributes:
-        folder: `None` until training starts.
+        checkpoint: The one that training resumes from; `None` in a new run.
+        folder: `None` until the run is opened.
+        is_training: Whether training has begun, after everything is restored.
         epochs_done: The number of epochs before this start.
         batches_done: The number of batches of the next epoch before this start, in each process.
     """
@@ -107,13 +99,15 @@ class OpenRun(Callback):
         self,
         open_folder: Callable[[], Path],
         record_start: Callable[[], None],
-        checkpoints: Sequence[ModelCheckpoint],
+        checkpoints: Sequence[Checkpoint],
         logger: Logger | Iterable[Logger] | bool | None = None,
     ) -> None:
         self.open_folder, self.record_start, self.checkpoints = open_folder, record_start, checkpoints
         loggers = logger if isinstance(logger, Iterable) else [logger]
         self.loggers = [given for given in loggers if isinstance(given, Logger)]
+        self.checkpoint: Path | None = None
         self.folder: Path | None = None
+        self.is_training = False
         self.epochs_done = self.batches_done = 0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -128,26 +122,36 @@ class OpenRun(Callback):
                 callback.dirpath = str(self.folder.resolve() / "checkpoints")
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # not a plugin of the user's
             trainer.strategy.checkpoint_io = CheckpointFiles(
-                lambda checkpoint: check_checkpoint(checkpoint, pl_module, trainer), trainer.is_global_zero
+                lambda checkpoint: check_same_run(checkpoint, pl_module, trainer), trainer.is_global_zero
             )
+        if self.checkpoint and trainer.strategy.restore_checkpoint_after_setup:
+            # The batches are made before the checkpoint is restored, so that they have to begin where it was saved.
+            self.begin_at(trainer, trainer.strategy.checkpoint_io.load_checkpoint(self.checkpoint))
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # Not in `on_train_start`, which Lightning leaves out if a resumed run has nothing left to train.
         if trainer.is_global_zero and not trainer.strategy.restore_checkpoint_after_setup:
             self.record_start()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.is_training = True
         if trainer.is_global_zero and trainer.strategy.restore_checkpoint_after_setup:
             self.record_start()
 
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.log.log_early(trainer, "_epoch")
+
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         checkpoint["metrics"] = self.log.text()
-        checkpoint["batches"] = batches_of(trainer)
+        checkpoint["progress"] = progress(trainer)
         checkpoint["should_stop"] = trainer.should_stop
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self.log.restore(checkpoint["metrics"])
-        self.epochs_done, self.batches_done = progress_of(checkpoint)
-        trainer.should_stop = checkpoint.get("should_stop", False)  # `EarlyStopping` has ended training
+        self.begin_at(trainer, checkpoint)
+        trainer.should_stop = checkpoint["should_stop"]  # `EarlyStopping` has ended training
+
+    def begin_at(self, trainer: Trainer, checkpoint: dict[str, Any]) -> None:
+        """Let the batches begin where a checkpoint was saved."""
+        self.epochs_done, self.batches_done = (checkpoint["progress"][name] for name in ("epochs", "batches"))
         trainer.datamodule.begin = self.epochs_done, self.batches_done
-        if trainer.strategy.restore_checkpoint_after_setup:
-            trainer.fit_loop._combined_loader = None  # made before the checkpoint was read

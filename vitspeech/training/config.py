@@ -1,42 +1,57 @@
-"""Config files: the shipped ones by name, and overlays that extend another config.
+"""Configs and the command line of `vitspeech train`: files by name, overlays, the parser, and its errors in one line.
 
 A config that begins with `extends: full.yaml` holds only what differs from that file. The path is relative to the
 config itself; a shipped config may also be named (`extends: speech_commands/full`).
 
-The command line of `train` before it is parsed: the run to resume, configs by name, trusted modules.
-
-These functions refuse most mistakes before any class is imported, with the file's name. `parser.restrict_imports` keeps
-code that is not trusted from running, however a config comes to name it.
-
-The parser of configs: jsonargparse's, restricted to trusted modules, with one correction and one-line errors.
+The parser is jsonargparse's. It imports classes of vitspeech, its libraries and the trusted modules alone, however a
+config comes to name them, and reads no file but configs.
 """
 
 import argparse
 import inspect
 import os
 import pydoc
-import re
 import sys
 from argparse import ArgumentError
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.machinery import PathFinder
+from inspect import isclass, isroutine
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
 
-import yaml
 from jsonargparse import Namespace, set_parsing_settings
+from lightning.fabric.plugins import CheckpointIO, ClusterEnvironment
+from lightning.fabric.plugins.precision import Precision
+from lightning.pytorch import Callback, LightningDataModule
+from lightning.pytorch.accelerators import Accelerator
 from lightning.pytorch.cli import LightningArgumentParser
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.plugins.layer_sync import LayerSync
+from lightning.pytorch.profilers import Profiler
+from lightning.pytorch.strategies import Strategy
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from torch import nn
+from torch.optim import Optimizer
 
 from vitspeech.attention import DecoderConfig, EncoderConfig
 from vitspeech.errors import InputError
-from vitspeech.files import parse_yaml, read_yaml
-from vitspeech.training.run_folder import resumed_config
-from vitspeech.trust import KNOWN_PACKAGES, check_trusted, is_known, refusal
+from vitspeech.files import read_yaml
+from vitspeech.training.run_folder import CONFIG, resumed_config
+from vitspeech.trust import KNOWN_PACKAGES, class_paths, import_trusted, is_known, refusal
 
 PACKAGE = Path(__file__).parents[1]
+PROGRAM = "vitspeech train"
+KEYS = ("seed_everything", "data", "model", "trainer", "extends", "init_from", "every_minutes", "every_steps")
+RESTARTS = {"torchrun": "TORCHELASTIC_RESTART_COUNT", "SLURM": "SLURM_RESTART_COUNT"}
+# Lines of an error of jsonargparse that do not say what is wrong.
+UNSAID = ("Does not validate", "Subtypes:", "Errors:", "Given value", "Subclass types", "a class path", "a dict ")
+NULL = "Expected a <class 'NoneType'>"
+# What a run is made of: classes that a config may name. The last four are plugins of the trainer.
+PARTS = (nn.Module, Optimizer, LightningDataModule, Callback, Logger, Profiler, Accelerator, Strategy)
+PARTS += (Precision, CheckpointIO, ClusterEnvironment, LayerSync)
 
 
 def config_folder() -> Path:
@@ -68,6 +83,12 @@ def find_config(name_or_path: str | Path) -> Path:
     raise FileNotFoundError(f"{name_or_path}: neither a file nor a shipped config; {hint}")
 
 
+def read_config(path: Path) -> dict[str, Any]:
+    """The contents of a config; empty if it is not a mapping, which the parser reports."""
+    config = read_yaml(path)
+    return config if isinstance(config, dict) else {}
+
+
 def config_chain(path: Path) -> list[Path]:
     """The configs that this one extends, the most general one first, and then the config itself.
 
@@ -90,72 +111,6 @@ def config_chain(path: Path) -> list[Path]:
     return chain
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """The contents of a config; empty if it is not a mapping, which the parser reports.
-
-    Raises:
-        InputError: If it is not YAML that can be read, see `vitspeech.files`.
-    """
-    config = read_yaml(path)
-    return config if isinstance(config, dict) else {}
-
-
-def expand_configs(arguments: Sequence[str]) -> tuple[list[str], list[Path]]:
-    """Replace each `--config NAME` of a command line by the configs that it extends and the config itself.
-
-    Returns:
-        The command line, with every config as `--config=PATH`, and the configs as the command line named them.
-
-    Raises:
-        FileNotFoundError: If a config does not exist.
-        InputError: If configs extend each other in a circle.
-    """
-    expanded, named, rest = [], [], iter(arguments)
-    for argument in rest:
-        option, equals, value = argument.partition("=")
-        if option != "--config":
-            expanded.append(argument)
-            continue
-        value = value if equals else next(rest, "")
-        if not value:
-            raise FileNotFoundError("--config: no config is named after it")
-        named.append(find_config(value))
-        expanded += [f"--config={path}" for path in config_chain(named[-1])]
-    return expanded, named
-
-
-TASKS = {  # values of the former key `task`, and the class that replaces each
-    "classification": "vitspeech.Classification",
-    "labeling": "vitspeech.Labeling",
-    "labelling": "vitspeech.Labeling",
-    "recognition": "vitspeech.Recognition",
-    "transcription": "vitspeech.Transcription",
-}
-KEYS = {"seed_everything", "data", "model", "trainer", "extends", "init_from", "every_minutes", "every_steps"}
-DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
-MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-
-
-def named_folder(configs: Sequence[Path]) -> str | None:
-    """The folder that the last of these configs with a key `init_from` names.
-
-    It is relative to the config, if there is such a folder, else to the current folder, as on the command line.
-
-    Raises:
-        InputError: If it is not the path of a folder.
-    """
-    folder = None
-    for file in configs:
-        if "init_from" not in (config := read_config(file)):
-            continue
-        folder = config["init_from"]
-        if not isinstance(folder, str | None):
-            raise InputError(f"{file}: init_from: {folder!r} is not the path of a folder")
-        if folder and (file.parent / folder).is_dir():
-            folder = os.path.normpath(file.parent / folder)
-    return folder
-
-
 @dataclass(frozen=True)
 class Arguments:
     """A command line of `train`, ready for the parser.
@@ -175,165 +130,112 @@ class Arguments:
     trust: tuple[str, ...] = ()
 
 
-def prepare(arguments: Sequence[str]) -> Arguments:
-    """Expand the configs of a command line, and refuse what must not or cannot be parsed.
+def read_arguments(arguments: Sequence[str]) -> Arguments:
+    """Take the options that are not keys of a config from a command line, and expand its configs.
 
     Raises:
         FileNotFoundError: If a config or the run to resume does not exist.
-        InputError: If a config has the shape of an earlier version, or names a class of a module that is not trusted;
-            if the path of the run is not UTF-8, or not that of the run to resume, which started from other weights.
+        InputError: If an option has no value or no fitting one, or a config has an unknown key.
     """
-    runs, rest = take_option(arguments, "--run")
-    resumes, rest = take_option(rest, "--resume")
-    trusted, rest = take_option(rest, "--trust", many=True)
-    trust = tuple(name for value in trusted for name in re.split(r"[\s,]+", value.strip("[]")) if name)
-    for name in trust:
-        if not MODULE_NAME.fullmatch(name):
-            raise InputError(f"--trust {name}: is not the name of a module, such as mine or mine.networks")
-    run, resume = (values[-1] if values else None for values in (runs, resumes))
-    check_run(run, resume)
+    given, rest = split_options(arguments)
+    trust = tuple(name for value in given.trust for name in value.strip("[]").replace(",", " ").split())
+    run, resume = given.run, given.resume
+    if run is not None and run != run.encode(errors="replace").decode():  # the model's card could not be written
+        raise InputError(f"--run {run!a}: not UTF-8; name another folder")
+    if None not in (run, resume) and Path(run).resolve() != Path(resume).resolve():
+        raise InputError(f"--run {run}: a run is resumed in its own folder, {resume}; leave out --run")
     if resume is not None:
         rest = [f"--config={resumed_config(resume)}", *rest]
-    expanded, configs = expand_configs(rest)
-    check_classes(expanded, trust)
-    check_shape(expanded)
-    init_from, expanded = take_option(expanded, "--init_from")
-    folder = init_from[-1] if init_from else named_folder(config_files(expanded))
-    if resume is not None and folder != (started := named_folder([resumed_config(resume)])):
-        raise InputError(f"init_from={folder}: {resume} started from {started or 'random weights'}; leave it out")
-    expanded += [f"--init_from={folder}"] if folder else []
-    return Arguments(expanded, configs, run, resume, trust)
+    parsed, configs = expand_configs(rest)
+    for file in config_files(parsed):
+        for key in read_config(file).keys() - {*KEYS}:  # the parser overlooks one without a value
+            raise InputError(f"{file}: unknown key {key!r}{did_you_mean(str(key), KEYS)}")
+    source = given.init_from or named_source(config_files(parsed))
+    if resume is not None and source != (started := named_source([resumed_config(resume)])):
+        raise InputError(f"init_from={source}: {resume} started from {started or 'random weights'}; leave it out")
+    return Arguments([*parsed, *([f"--init_from={source}"] if source else [])], configs, run, resume, trust)
 
 
-def check_run(run: str | None, resume: str | None) -> None:
-    """Check the folder of a new run, and that of a run to resume, which is resumed in its own folder.
-
-    Raises:
-        InputError: If both are given and differ, or a path is not UTF-8.
-    """
-    for option, folder in (("--run", run), ("--resume", resume)):
-        try:
-            (folder or "").encode()
-        except UnicodeEncodeError:
-            raise InputError(f"{option} {folder!a}: not UTF-8; name another folder") from None
-    if run is not None and resume is not None and Path(run).resolve() != Path(resume).resolve():
-        raise InputError(f"--run {run}: a run is resumed in its own folder, {resume}; leave out --run")
-
-
-def take_option(arguments: Sequence[str], option: str, *, many: bool = False) -> tuple[list[str], list[str]]:
-    """The values of an option, and the command line without it. With `many` it may have several values after it.
+def split_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The options of a command line that are not keys of a config, and the rest of it.
 
     Raises:
-        InputError: If the option has no value.
+        InputError: If an option has no value.
     """
-    values, rest, remaining = [], [], list(arguments)
-    while remaining:
-        name, equals, value = remaining.pop(0).partition("=")
-        if name != option:
-            rest.append(name + equals + value)
+
+    def text(value: str) -> str:
+        if not value:
+            raise argparse.ArgumentTypeError("expected a value")
+        return value
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for option in ("--run", "--resume", "--init_from"):
+        parser.add_argument(option, type=text)
+    parser.add_argument("--trust", type=text, nargs="+", action="extend", default=[])
+    try:
+        return parser.parse_known_args(list(arguments))
+    except ArgumentError as error:
+        raise InputError(str(error)) from None
+
+
+def after_restart(arguments: Sequence[str]) -> Sequence[str]:
+    """The command line of what `torchrun --max-restarts` or SLURM has started again: it resumes the run of `--run`.
+
+    SLURM starts a job again that was preempted or lost its machine.
+
+    Raises:
+        InputError: If neither `--run` nor `--resume` says which run that is.
+    """
+    given, _ = split_options(arguments)
+    starter = next((name for name, count in RESTARTS.items() if int(os.environ.get(count) or 0)), None)
+    if starter is None or given.resume:
+        return arguments
+    if not given.run:
+        raise InputError(f"{starter} has started this run again, and without --run it cannot be found: name its folder")
+    if not (Path(given.run) / CONFIG).is_file():
+        return arguments
+    return ["--resume", given.run, *(f"--trust={name}" for name in given.trust)]
+
+
+def expand_configs(arguments: Sequence[str]) -> tuple[list[str], list[Path]]:
+    """Replace each `--config NAME` of a command line by the configs that it extends and the config itself.
+
+    Returns:
+        The command line, with every config as `--config=PATH`, and the configs as the command line named them.
+    """
+    expanded, named, rest = [], [], iter(arguments)
+    for argument in rest:
+        option, equals, value = argument.partition("=")
+        if option != "--config":
+            expanded.append(argument)
             continue
-        option_values = [value] if equals else []
-        while not equals and remaining and not remaining[0].startswith("--") and (many or not option_values):
-            option_values.append(remaining.pop(0))
-        if not any(option_values):
-            raise InputError(f"{option} needs a value")
-        values += option_values
-    return values, rest
+        value = value if equals else next(rest, "")
+        if not value:
+            raise FileNotFoundError("--config: no config is named after it")
+        named.append(find_config(value))
+        expanded += [f"--config={path}" for path in config_chain(named[-1])]
+    return expanded, named
 
 
-def config_files(arguments: Sequence[str]) -> list[Path]:
+def config_files(parsed: Sequence[str]) -> list[Path]:
     """The configs of an expanded command line, in their order."""
-    return [Path(value) for value in take_option(arguments, "--config")[0]]
+    return [Path(argument.removeprefix("--config=")) for argument in parsed if argument.startswith("--config=")]
 
 
-def check_shape(arguments: Sequence[str]) -> None:
-    """Refuse configs with unknown keys, and those of earlier versions: with `task`, or no `class_path` under `model`.
+def named_source(configs: Sequence[Path]) -> str | None:
+    """The folder of weights that the last of these configs with a key `init_from` names.
 
-    Raises:
-        InputError: If there is one; the message says how to change it.
+    It is relative to the config, if there is such a folder, else to the current folder, as on the command line.
     """
-    named = any(argument.partition("=")[0] in ("--model", "--model.class_path") for argument in arguments)
-    for file in config_files(arguments):
-        config = read_config(file)
-        model = config.get("model")
-        if "task" in config:
-            task = TASKS.get(str(config["task"]), "vitspeech.Classification")
-            raise InputError(
-                f"{file}: `task` is no longer a key; the task is the class of the model: remove `task` and write "
-                f"model: {{class_path: {task}, init_args: {{network: ..., optimizer: ..., ...}}}}"
-            )
-        for key in config.keys() - KEYS:  # the parser overlooks one without a value
-            close = get_close_matches(str(key), KEYS, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(KEYS))}"
-            raise InputError(f"{file}: unknown key {key!r}; {hint}")
-        named = named or isinstance(model, str) or (isinstance(model, dict) and "class_path" in model)
-        if isinstance(model, dict) and not named:
-            raise InputError(
-                f"{file}: `model` has no class_path, and no config before it names one; write model: {{class_path: "
-                f"vitspeech.Classification, init_args: {{{', '.join(f'{key}: ...' for key in model)}}}}} (or Labeling, "
-                "Recognition, Transcription, ...)"
-            )
-
-
-def check_classes(arguments: Sequence[str], trust: Sequence[str]) -> None:
-    """Refuse classes of modules that are not trusted, wherever configs or the command line name them.
-
-    Raises:
-        InputError: If there is one; the message names it with its file.
-    """
-    for file in config_files(arguments):
-        for name in named_classes(read_config(file)):
-            try:
-                check_trusted(name, trust)
-            except ValueError as error:
-                raise InputError(f"{file}: {error}") from None
-    for argument in take_option(arguments, "--config")[1]:
-        key, equals, value = argument.partition("=")
-        if key.startswith("--") and not equals:
-            continue  # its value is the next argument
-        text = value if equals else key
-        try:
-            # Aliases may multiply, or lead back to themselves.
-            content = parse_yaml(text, key) if "&" in text and "*" in text else yaml.safe_load(text)
-        except InputError:
-            raise
-        except (yaml.YAMLError, ValueError):  # a date that does not exist, such as 2026-02-30
-            continue
-        for name in named_classes({"class_path": content} if key.endswith("class_path") else content):
-            check_trusted(name, trust)
-
-
-def named_classes(config: Any) -> Iterator[str]:
-    """Every string in nested mappings and lists that the parser may import as a class.
-
-    These are all dotted values of `class_path`, and other strings that begin with the name of a module that exists:
-    `network: mine.Net` is short for `network: {class_path: mine.Net}`.
-    """
-    if isinstance(config, dict):
-        for key, value in config.items():
-            if key == "class_path" and isinstance(value, str):
-                yield from [value] if "." in value else []
-            else:
-                yield from named_classes(value)
-    elif isinstance(config, list):
-        for value in config:
-            yield from named_classes(value)
-    elif isinstance(config, str) and DOTTED_NAME.fullmatch(config) and is_module(config.partition(".")[0]):
-        yield config
-
-
-def is_module(name: str) -> bool:
-    """Whether there is a module of that name, in the current folder or installed; it is not imported."""
-    if name in sys.builtin_module_names:
-        return True
-    module = PathFinder.find_spec(name, [*sys.path, os.getcwd()])
-    return module is not None and module.origin is not None
-
-
-def foreign_modules(config: Any) -> list[str]:
-    """The modules outside of vitspeech and its libraries whose classes a resolved config names."""
-    paths = [name for name in named_classes(config) if not is_known(name)]
-    return sorted({path.rpartition(".")[0] for path in paths})
+    folder = None
+    for file in configs:
+        if "init_from" in (config := read_config(file)):
+            folder = config["init_from"]
+            if not isinstance(folder, str | None):
+                raise InputError(f"{file}: init_from: {folder!r} is not the path of a folder")
+            if folder and (file.parent / folder).is_dir():
+                folder = os.path.normpath(file.parent / folder)
+    return folder
 
 
 # `encoder: {depth: 6}` and `encoder: {class_path: vitspeech.RecurrentEncoder}` can then replace each other in configs.
@@ -364,8 +266,12 @@ class Parser(LightningArgumentParser):
 
     def print_help(self, file: Any = None) -> None:
         """Print the help; that of a class (`--data.help CLASS`) begins with its docstring, not with its first line."""
-        if named := re.fullmatch(r"Help for \S+=(\S+)", self.description or ""):
-            print(description(pydoc.locate(named[1])), file=file)
+        text, _, name = str(self.description).partition("=")
+        if text.startswith("Help for ") and name:
+            documented = pydoc.locate(name)
+            docstring = f"{inspect.getdoc(documented) or documented.__name__}\n"
+            sections = docstring.split("\n\n")  # without `Args`, since the help lists the arguments with their types
+            print("\n\n".join(part for part in sections if not part.startswith("Args:")).strip(), file=file)
             print(file=file)
         super().print_help(file)
 
@@ -375,111 +281,144 @@ class Parser(LightningArgumentParser):
     def _add_signature_parameter(self, *arguments: Any, sub_configs: bool = False, **options: Any) -> None:
         super()._add_signature_parameter(*arguments, **options)
 
-    def build(self, config: Namespace) -> Namespace:
-        """Build the classes of a config.
-
-        Raises:
-            InputError: The first one that a constructor raises; jsonargparse would try the next type of a union.
-        """
-        refused: list[InputError] = []
-
-        def construct(kind: type, *arguments: Any, **options: Any) -> Any:
-            try:
-                return kind(*arguments, **options)
-            except InputError as error:
-                refused.append(error)
-                raise
-
-        try:
-            return self.instantiate(config, instantiators=[(construct, object, True)])
-        except Exception:
-            if refused:
-                raise refused[0] from None
-            raise
-
     def _check_value_key(self, action: argparse.Action, value: Any, *arguments: Any, **options: Any) -> Any:
         value = value.clone() if isinstance(value, Namespace) else value
         if value == "None" and NoneType in get_args(getattr(action, "_typehint", None)):
             value = None  # jsonargparse makes a text of `null` on its way to a nested class
         return super()._check_value_key(action, value, *arguments, **options)
 
+    def parse(self, arguments: Sequence[str], trust: Sequence[str]) -> Namespace:
+        """Parse an expanded command line. A mistake ends the command in one line.
 
-def description(documented: Any) -> str:
-    """The docstring of a class without the section `Args`, since the help lists the arguments with their types."""
-    text = f"{inspect.getdoc(documented) or documented.__name__}\n"
-    return re.sub(r"\nArgs:\n(    .*\n|\n)*", "\n", text).strip()
+        Raises:
+            InputError: If a config has a mistake, or names a class that is not trusted or no part of a run.
+            SystemExit: If the command line has one, with status 2.
+        """
+        try:
+            config = self.parse_args(list(arguments))
+        except ArgumentError as error:
+            line, configs = self.explain(str(error)), [f"--config={file}" for file in config_files(arguments)]
+            heads = (configs[:count] for count in range(1, len(configs) + 1))
+            if wrong := next((head[-1] for head in heads if self.refuses(head, str(error))), None):
+                raise InputError(f"{wrong.removeprefix('--config=')}: {line}") from None
+            if "--trust" in line:
+                raise InputError(line) from None
+            print(f"{PROGRAM}: {line}", file=sys.stderr)
+            sys.exit(2)
+        check_objects(config, trust)
+        return config
+
+    def refuses(self, arguments: Sequence[str], message: str) -> bool:
+        """Whether parsing these arguments gives this error."""
+        try:
+            self.parse_args(list(arguments))
+        except ArgumentError as error:
+            return str(error) == message
+        return False
+
+    def explain(self, message: str) -> str:
+        """An error of jsonargparse in one line: `model.network: vitspeech.ViT: Option 'widht' is not accepted`.
+
+        Its lines are indented below the key or class that they are about; the deepest ones say what is wrong.
+        """
+        if "Importing '" in message:
+            return refusal(message.partition("Importing '")[2].partition("'")[0])
+        path, reasons = [], []
+        for text in message.splitlines():
+            line, indent = text.strip().removeprefix("- "), len(text) - len(text.lstrip())
+            path = [part for part in path if part[0] < indent]
+            if line.startswith('Parser key "'):
+                path.append((indent, line.split('"')[1], ""))
+            elif line.startswith("Problem with given class_path"):
+                path.append((indent, "", line.split("'")[1]))
+            elif not line.startswith(UNSAID) and (line != NULL or not reasons):
+                reasons.append((indent, path, line))
+        depth, path, _ = max(reasons, key=lambda reason: reason[0])
+        key, class_path = ".".join(part[1] for part in path if part[1]), "".join(part[2] for part in path[-1:])
+        reason = " or ".join(dict.fromkeys(reason[2] for reason in reasons if reason[:2] == (depth, path)))
+        if "a callable class: " in reason:  # of an optimizer
+            reason, _, value = reason.partition("a callable class: ")[2].partition(". Got value: ")
+            class_path = value.partition("class_path='")[2].partition("'")[0]
+        if reason in ("Expected a <class 'str'>. Got value: True", "Expected a <class 'str'>. Got value: False"):
+            reason += "; put yes, no, on and off in quotes"
+        return ": ".join([*filter(None, (key, class_path)), reason + self.suggestion(reason, class_path)])
+
+    def suggestion(self, reason: str, class_path: str) -> str:
+        """What the user may have meant by an option that is not accepted, of the parser or of a class."""
+        options = list(self.get_defaults().keys())
+        if reason.startswith("unrecognized"):
+            return did_you_mean(reason.split()[2].partition("=")[0], [f"--{option}" for option in options])
+        if "accept" not in reason:
+            return ""
+        if isclass(kind := pydoc.locate(class_path)):
+            parser = Parser(exit_on_error=False)
+            parser.add_class_arguments(kind, fail_untyped=False)
+            options = list(parser.get_defaults().keys())
+        return did_you_mean(reason.split("'")[-2], options)
+
+    def build(self, config: Namespace) -> Namespace:
+        """Build the classes of a config.
+
+        Raises:
+            Exception: The first one that a constructor raises; jsonargparse would try the next type of a union.
+        """
+        errors: list[Exception] = []
+
+        def construct(kind: type, *arguments: Any, **options: Any) -> Any:
+            try:
+                return kind(*arguments, **options)
+            except Exception as error:
+                errors.append(error)
+                raise
+
+        try:
+            return self.instantiate(config, instantiators=[(construct, object, True)])
+        except Exception as error:
+            raise (errors or [error])[0] from None
 
 
-def readable(error: str) -> str:
-    """The parser's error in one line: `model.network: vitspeech.ViT: Option 'widht' is not accepted`.
-
-    The parser nests the errors of nested classes, and adds that each class may be omitted.
-    """
-    line = " ".join(error.split())
-    if denied := re.search(r"Importing '([^']+)' is not allowed", line):
-        return refusal(denied[1])
-    line = re.sub(r"Does not validate against any of the Union subtypes Subtypes: \[.*?\] Errors: - ", "", line)
-    line = re.sub(r"( - Expected a <class 'NoneType'>| Given value type: ).*", "", line)
-    quoted = r"\1 is not a text; put yes, no, on and off in quotes"
-    line = re.sub(r"Expected a <class 'str'>. Got value: (True|False)", quoted, line)
-    line = re.sub(r" - Import path vitspeech\.\w+ does not correspond to a subclass of \w+", "", line)
-    line = re.sub(r"Type typing\.Callable.*? expects a function or a callable class: ", "", line)
-    of_class = r"(Parser key \"optimizer\": )(.*)\. Got value: Namespace\(.*class_path='([^']+)'.*"
-    line = re.sub(of_class, r"\1Problem with given class_path '\3': \2", line)
-    keys = re.findall(r"Parser key \"([^\"]+)\": Problem with given class_path '([^']+)': ", line)
-    if not keys:
-        return re.sub(r"^Problem with given class_path '[^']+': ", "", line)
-    _, last = keys[-1]
-    reason = re.sub(r".*Problem with given class_path '[^']+': ", "", line)
-    return f"{'.'.join(key for key, _ in keys)}: {last}: {reason}"
+def did_you_mean(name: str, keys: Sequence[str]) -> str:
+    """`; did you mean trainer.max_epochs?` for `max_epoch`; nothing if no key is like it, nor the end of one."""
+    ends = {key.rpartition(".")[2]: key for key in keys} | {key: key for key in keys}
+    close = get_close_matches(name, ends, n=1, cutoff=0.7)
+    return f"; did you mean {ends[close[0]]}?" if close else ""
 
 
-def suggestion(parser: Parser, line: str) -> str:
-    """What the user may have meant by an option that the parser does not accept: `; did you mean depth?`, or nothing.
+def check_objects(config: Any, trust: Sequence[str], key: str = "") -> None:
+    """Refuse functions, and classes that no part of a run is made of, wherever a parsed config names them.
+
+    The parser accepts any callable where an argument is annotated as one, and the run would call it.
 
     Args:
-        parser: The parser that refused it.
-        line: Its error as `readable` returns it.
+        config: What the parser returns, or a part of it.
+        trust: Modules that `--trust` names; all that they define is accepted.
+        key: The key of `config`, for the message.
+
+    Raises:
+        InputError: If there is one; the message has its key.
     """
-    if nested := re.search(r"([\w.]+): Option '(\w+)' is not accepted", line):
-        kind = pydoc.locate(nested[1])
-        if not inspect.isclass(kind):
-            return ""
-        of_class = Parser(exit_on_error=False)
-        of_class.add_class_arguments(kind, fail_untyped=False)
-        return meant(nested[2], options(of_class))
-    names = options(parser)
-    if unknown := re.search(r"unrecognized arguments: (--[\w.]+)", line):
-        inner = [option for option in names if option.endswith(unknown[1].replace("--", "."))]  # max_epochs
-        return meant(unknown[1], [f"--{option}" for option in inner or names], cutoff=0 if inner else 0.8)
-    if group := re.search(r"Group '([\w.]+)' does not accept option '(\w+)'", line):
-        return meant(group[2], [name.removeprefix(f"{group[1]}.") for name in names if name.startswith(f"{group[1]}.")])
-    return ""
+    config = vars(config) if isinstance(config, Namespace) else config
+    named = config
+    if isinstance(config, Mapping):
+        for name, value in config.items():
+            check_objects(value, trust, f"{key}.{name}" if key else str(name))
+        if not isinstance(config.get("class_path"), str):
+            return
+        named = import_trusted(config["class_path"], trust)
+    elif isinstance(config, list | tuple):
+        for value in config:
+            check_objects(value, trust, key)
+    if isclass(named) or isroutine(named):
+        module = f"{named.__module__}."
+        is_part = isclass(named) and (issubclass(named, PARTS) or module.startswith("vitspeech."))
+        if not is_part and not any(module.startswith(f"{name}.") for name in trust):
+            name = f"{module}{named.__qualname__}"
+            raise InputError(f"{key}: {name} is not a part of a run, such as a network, an optimizer or a callback")
 
 
-def options(parser: Parser) -> list[str]:
-    """The names of a parser's options, without dashes."""
-    return [option.removeprefix("--") for option in parser._option_string_actions]
-
-
-def meant(name: str, names: Sequence[str], cutoff: float = 0.6) -> str:
-    """The name that is most like another one, as a question; nothing if none is alike."""
-    close = get_close_matches(name, names, n=1, cutoff=cutoff)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
-def wrong_config(parser: LightningArgumentParser, arguments: Sequence[str], reason: str) -> str | None:
-    """The config file that gives this error together with those before it; `None` if the command line does."""
-    finder = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    finder.add_argument("--config", action="append", default=[])
-    configs = finder.parse_known_args(list(arguments))[0].config
-    for count in range(1, len(configs) + 1):
-        try:
-            parser.parse_args([f"--config={config}" for config in configs[:count]])
-        except ArgumentError as error:
-            if str(error) == reason:
-                return configs[count - 1]
-    return None
+def foreign_modules(config: Any) -> list[str]:
+    """The modules outside of vitspeech and its libraries whose classes a resolved config names."""
+    return sorted({path.rpartition(".")[0] for path in class_paths(config) if not is_known(path)})
 
 
 def plain_settings(config: Any) -> Any:
@@ -489,3 +428,19 @@ def plain_settings(config: Any) -> Any:
             return plain_settings(config.get("init_args") or {})
         return {key: plain_settings(value) for key, value in config.items()}
     return [plain_settings(item) for item in config] if isinstance(config, list) else config
+
+
+@contextmanager
+def config_errors(key: str) -> Iterator[None]:
+    """While a run is built and tried out, turn any error into an `InputError` of one line: it is about the config.
+
+    Args:
+        key: The part of the config, for the message.
+    """
+    try:
+        yield
+    except (InputError, OSError):
+        raise
+    except Exception as error:
+        kind = "" if isinstance(error, ValueError | MisconfigurationException) else f" ({type(error).__name__})"
+        raise InputError(f"{key}: {error}{kind}") from error

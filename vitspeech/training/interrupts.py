@@ -1,7 +1,4 @@
-"""How a command that does not finish a run ends: in one line that says why, and how to go on.
-
-The lock of a run's folder, so that one process at a time trains the run.
-"""
+"""How training ends early, in one line that says why and how to go on; and the lock of a run's folder."""
 
 import errno
 import fcntl
@@ -19,10 +16,11 @@ from types import FrameType
 from vitspeech.errors import InputError
 
 FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "a file is too large"}
+LOCK = ".lock"
 
 
 @contextmanager
-def clear_ending(program: str, resume: Callable[[], str]) -> Iterator[None]:
+def handle_interrupts(program: str, resume: Callable[[], str]) -> Iterator[None]:
     """End with one line if training is interrupted, its loss is not finite, or the disk is full.
 
     SIGTERM, which schedulers send, and SIGHUP, which the end of a connection sends, are treated as Ctrl-C. Nothing is
@@ -43,14 +41,14 @@ def clear_ending(program: str, resume: Callable[[], str]) -> Iterator[None]:
         received = number
         raise KeyboardInterrupt
 
-    main = threading.current_thread() is threading.main_thread()
-    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # by nohup
-    numbers = [signal.SIGTERM, *([] if ignored else [signal.SIGHUP])] if main else []
+    is_main = threading.current_thread() is threading.main_thread()  # only there can signals be handled
+    under_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    numbers = [signal.SIGTERM, *([] if under_nohup else [signal.SIGHUP])] if is_main else []
     before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as ending:  # Lightning exits at Ctrl-C
-        if isinstance(ending.__context__, FloatingPointError):  # another process reports it, see `one_message`
+        if isinstance(ending.__context__, FloatingPointError):  # the first process reports it, see `one_message`
             raise
         command = resume()
         print(file=sys.stderr)  # ends the line of the progress bar
@@ -70,9 +68,6 @@ def clear_ending(program: str, resume: Callable[[], str]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-LOCK = ".lock"
 
 
 class RunLock:

@@ -44,9 +44,7 @@ from vitspeech.training.interrupts import LOCK, RunLock
 CONFIG = "config.yaml"
 INIT_FROM = "init_from.json"
 STARTED = (CONFIG, "run.json", INIT_FROM, TRAINING_ITEMS, METRICS, LOCK)  # files of a run before its first checkpoint
-NAMES = dict.fromkeys(
-    (CONFIG, "run.json", INIT_FROM, METRICS, "logs", LAST, BEST, PREVIOUS, "model", *RUN_FILES)
-)  # not LOCK
+NAMES = dict.fromkeys((CONFIG, "run.json", INIT_FROM, METRICS, "logs", LAST, BEST, PREVIOUS, "model", *RUN_FILES))
 # Arguments of data that a card does not repeat: they matter in training, or on one machine, only.
 TRAINING_ONLY = set("root batch batch_s augment download workers storage broken speech".split())
 
@@ -72,11 +70,7 @@ def is_finished(run: str | Path) -> bool:
 
 
 def check_free(run: str | Path) -> None:
-    """Refuse a folder that holds a run, or anything under a name of a run's files, which would be overwritten.
-
-    Raises:
-        FileExistsError: If there is such a file or folder; the message names it.
-    """
+    """Refuse a folder that holds a run, or anything under a name of a run's files, which would be overwritten."""
     found = [name for name in NAMES if os.path.lexists(Path(run) / name)]
     if not found:
         return
@@ -98,7 +92,8 @@ def start(
 
     Args:
         run: The folder that the user names, or `None`.
-        configs: The configs that the command line names; the first one names the run.
+        configs: The configs that the command line names; the first one, `configs/cifar10/vit.yaml`, names the run,
+            `cifar10-vit`.
         config: The resolved config.
         origin: The `provenance` of this start, and the checksums of the weights that it learns from.
         lock: Holds the folder from here on.
@@ -108,7 +103,8 @@ def start(
         InputError: If another process trains a run in this folder.
     """
     if run is None:
-        folder = next_folder(Path("runs", run_name(configs)))
+        first = Path(configs[0] if configs else "run.yaml").resolve()
+        folder = next_folder(Path("runs", f"{first.parent.name}-{first.stem}"))
     else:
         folder = Path(run)
         folder.mkdir(parents=True, exist_ok=True)
@@ -146,21 +142,16 @@ def resume(run: str | Path, config: str, origin: dict[str, Any]) -> Path:
 
 
 def check_learned_from(run: str | Path, sums: dict[str, Any]) -> None:
-    """Check that a run goes on with the weights that it began with, those of its teachers and of its start.
+    """Refuse a run that would go on with other weights than it began with, of its teachers or of its start.
 
     Args:
         run: The folder of the run.
         sums: Their present checksums, by the keys of run.json; without those of the start if there is a checkpoint.
-
-    Raises:
-        InputError: If there was another model in a folder when the run began.
     """
     file = Path(run, "run.json")
     before = read_json(file) if file.exists() else {}
-    for key, kind in (
-        ("starts_from_sha256", "the model that it starts from has"),
-        ("teachers_sha256", "its teachers have"),
-    ):
+    kinds = {"starts_from_sha256": "the model that it starts from has", "teachers_sha256": "its teachers have"}
+    for key, kind in kinds.items():
         if key in sums and before.get(key, sums[key]) != sums[key]:
             raise InputError(f"{run}: {kind} other weights than when the run began; start a new run")
 
@@ -179,12 +170,6 @@ def discard(folder: Path) -> None:
         folder.rmdir()
 
 
-def run_name(configs: Sequence[Path]) -> str:
-    """The name of a run after its first config: `cifar10-vit` for `configs/cifar10/vit.yaml`."""
-    first = Path(configs[0] if configs else "run.yaml").resolve()
-    return f"{first.parent.name}-{first.stem}"
-
-
 def next_folder(parent: Path) -> Path:
     """Create the folder with the next free number in `parent`."""
     parent.mkdir(parents=True, exist_ok=True)
@@ -196,11 +181,6 @@ def next_folder(parent: Path) -> Path:
         except FileExistsError:  # another run created it in the meantime
             continue
         return folder
-
-
-def model_config(run: Path) -> dict[str, Any]:
-    """The `model` of a run's config: `class_path` of the task, and its `init_args`."""
-    return read_yaml(run / CONFIG)["model"]
 
 
 def write_results(
@@ -220,7 +200,8 @@ def write_results(
         The file with the errors on the test set.
     """
     config = read_yaml(run / CONFIG)
-    distillation = config["model"]["init_args"].get("distillation")
+    teachers = (config["model"]["init_args"].get("distillation") or {}).get("teachers", [])
+    teachers = [teachers] if isinstance(teachers, str) else teachers
     card = {
         "name": model_name(str(run)),
         "data": test_set(config["data"]),
@@ -229,7 +210,7 @@ def write_results(
         **({} if (heard := getattr(data, "heard_words", None)) is None else {"heard_words": heard}),
         "metrics": report.metrics,
         **({"starts_from": model_name(config["init_from"])} if config.get("init_from") else {}),
-        **({"teachers": teacher_names(distillation["teachers"])} if distillation else {}),
+        **({"teachers": [model_name(folder) for folder in teachers]} if teachers else {}),
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         **getattr(network, "context_ms", {}),
         "seeds": [config["seed_everything"]],
@@ -245,11 +226,6 @@ def write_results(
     return errors
 
 
-def teacher_names(folders: str | list[str]) -> list[str]:
-    """The names of the models that a network learned from, without their folders."""
-    return [model_name(folder) for folder in ([folders] if isinstance(folders, str) else folders)]
-
-
 def model_name(folder: str) -> str:
     """`flowers` for checkpoints/flowers, and for the runs runs/flowers and runs/flowers/0; a name on the hub stays."""
     if folder.startswith(HUB):
@@ -259,16 +235,11 @@ def model_name(folder: str) -> str:
     return path.parent.name if path.name.isdigit() else path.name
 
 
-def is_path(value: Any) -> bool:
-    """Whether a value is an absolute path, which another machine does not have."""
-    return isinstance(value, str) and Path(value).is_absolute()
-
-
 def test_set(data: dict[str, Any]) -> dict[str, Any]:
     """The configuration of a data set without what matters only in training, and without folders of this machine."""
     arguments = {
         name: test_set(value) if isinstance(value, dict) and "class_path" in value else without_folders(value)
         for name, value in (data.get("init_args") or {}).items()
-        if name not in TRAINING_ONLY and not is_path(value)
+        if name not in TRAINING_ONLY and not (isinstance(value, str) and Path(value).is_absolute())
     }
     return {"class_path": data["class_path"], "init_args": arguments}

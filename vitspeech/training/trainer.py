@@ -1,33 +1,28 @@
-"""The precision of training: `auto` is bfloat16 where the hardware is fast in it, else single precision.
-
-The trainer that configs describe.
-
-What the processes of a distributed run do together besides training: one division, one network, one message.
-"""
+"""The trainer that configs describe: its precision, and what the processes of a distributed run do together."""
 
 import inspect
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import lightning
 import torch
 from jsonargparse import Namespace
-from lightning.pytorch.plugins.environments import SLURMEnvironment
+from lightning.pytorch.accelerators import CPUAccelerator
+from lightning.pytorch.callbacks import WeightAveraging
+from lightning.pytorch.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
+from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import nn
 
 from vitspeech.data.batches import process
-from vitspeech.data.module import DataModule
 from vitspeech.errors import InputError
-from vitspeech.training.config import take_option
-from vitspeech.training.run_folder import CONFIG
 
-PRECISIONS = inspect.signature(lightning.Trainer.__init__).parameters["precision"].annotation | Literal["auto"]
-HALF = ("bf16-true", "16-true")  # of all weights
+ARGUMENTS = inspect.signature(lightning.Trainer.__init__).parameters
+PRECISIONS, PLUGINS = ARGUMENTS["precision"].annotation | Literal["auto"], ARGUMENTS["plugins"].annotation
+HALF = ("bf16-true", "16-true")
 SLOWER = 1.2  # ratio of the times from which bfloat16 counts as slower
 ROWS, WIDTH = 1024, 256  # of the products that are timed
 REPEATS, SECONDS = 5, 0.1
@@ -45,12 +40,9 @@ def fill_precision(trainer: Namespace) -> str:
 
     Returns:
         A line for the user: what `auto` became, or that the given precision is slow on this CPU; else an empty text.
-
-    Raises:
-        InputError: If all weights would be in half precision: inputs are in single precision.
     """
     given, device = trainer.precision, device_type(trainer.accelerator)
-    if given in HALF:
+    if given in HALF:  # of all weights, while inputs are in single precision
         raise InputError(f"trainer.precision={given}: inputs are in fp32; known: auto, 32-true, bf16-mixed, 16-mixed")
     if given != "auto":
         ratio = bf16_ratio() if device == "cpu" and str(given).startswith("bf16") else 0.0
@@ -66,11 +58,7 @@ def fill_precision(trainer: Namespace) -> str:
 
 
 def device_type(accelerator: Any) -> str:
-    """The type of the device that trains, such as `cpu` or `cuda`.
-
-    Args:
-        accelerator: The trainer's; `auto` is the accelerator of this machine, or its CPU.
-    """
+    """The type of the device that trains, such as `cpu` or `cuda`, from the trainer's `accelerator`."""
     found = None if accelerator == "cpu" else torch.accelerator.current_accelerator(check_available=True)
     return found.type if found else "cpu"
 
@@ -105,34 +93,53 @@ class Trainer(lightning.Trainer):
     Args:
         precision: One of Lightning's, `32-true` by default; `auto` is `bf16-mixed` where the hardware is fast in
             it, else `32-true`.
+        plugins: Lightning's.
     """
 
-    def __init__(self, *args: Any, precision: PRECISIONS = None, **kwargs: Any) -> None:
-        super().__init__(*args, precision=precision, **kwargs)
-        environment = self._accelerator_connector.cluster_environment
-        if isinstance(environment, SLURMEnvironment):
-            environment.auto_requeue = False
+    def __init__(self, *args: Any, precision: PRECISIONS = None, plugins: PLUGINS = None, **kwargs: Any) -> None:
+        if SLURMEnvironment.detect() and not TorchElasticEnvironment.detect() and not plugins:
+            plugins = [SLURMEnvironment(auto_requeue=False)]
+        super().__init__(*args, precision=precision, plugins=plugins, **kwargs)
 
 
-def after_restart(arguments: Sequence[str]) -> Sequence[str]:
-    """The command line of what `torchrun --max-restarts` or SLURM has started again: it resumes the run of `--run`.
+def check_trainer(trainer: lightning.Trainer, given: Namespace) -> None:
+    """Refuse a trainer that would not train on the batches of the data, or would lose the trained weights.
 
-    SLURM starts a job again that was preempted or lost its machine.
+    Args:
+        trainer: The trainer.
+        given: The part of the config about it.
 
     Raises:
-        InputError: If neither `--run` nor `--resume` says which run that is.
+        InputError: If it is one of these.
     """
-    starters = {"torchrun": "TORCHELASTIC_RESTART_COUNT", "SLURM": "SLURM_RESTART_COUNT"}
-    starter = next((name for name, count in starters.items() if int(os.environ.get(count) or 0)), None)
-    if starter is None or take_option(arguments, "--resume")[0]:
-        return arguments
-    runs = take_option(arguments, "--run")[0]
-    if not runs:
-        raise InputError(f"{starter} has started this run again, and without --run it cannot be found: name its folder")
-    if not (Path(runs[-1]) / CONFIG).is_file():
-        return arguments
-    trusted = take_option(arguments, "--trust", many=True)[0]
-    return ["--resume", runs[-1], *(f"--trust={name}" for name in trusted)]
+    nothing = [name for name in ("max_epochs", "max_steps", "limit_train_batches") if getattr(trainer, name) == 0]
+    averages = any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks)
+    environment = getattr(trainer.strategy, "cluster_environment", None)
+    starts_processes = environment is None or not environment.creates_processes_externally  # as torchrun does
+    cores, processes = os.cpu_count() or 1, trainer.num_devices
+    crowded = isinstance(trainer.accelerator, CPUAccelerator) and starts_processes and processes > cores
+    for is_wrong, reason in (
+        (
+            given.max_time is not None,
+            "max_time would end training before the learning rate has decayed; set max_epochs",
+        ),
+        (nothing, f"{' and '.join(nothing)}=0: nothing would be trained"),
+        (
+            trainer.overfit_batches,
+            "overfit_batches takes other batches than those of the data; use limit_train_batches",
+        ),
+        (
+            any(word in str(given.strategy) for word in ("spawn", "fork", "notebook")),
+            "strategy: its processes end with the training, before the test; use ddp",
+        ),
+        (
+            averages and isinstance(trainer.strategy, ModelParallelStrategy),
+            "strategy: weights that processes have divided cannot be averaged; use ddp",
+        ),
+        (crowded, f"devices={processes} is the number of processes on the CPU, and this machine has {cores} cores"),
+    ):
+        if is_wrong:
+            raise InputError(f"trainer.{reason}")
 
 
 def share_network(network: nn.Module) -> None:
@@ -142,17 +149,7 @@ def share_network(network: nn.Module) -> None:
             torch.distributed.broadcast(tensor, 0)
 
 
-def divide_steps(trainer: lightning.Trainer, data: DataModule) -> None:
-    """Tell the data how many batches are accumulated, before a run is created.
-
-    Raises:
-        InputError: If the processes cannot divide the items of an optimizer step evenly.
-    """
-    data.accumulate = trainer.accumulate_grad_batches
-    data.training_batches(trainer.world_size)
-
-
-def leave() -> None:
+def end_processes() -> None:
     """End the group of processes; its threads would abort a process that exits while they run."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
@@ -164,7 +161,7 @@ def one_message(trainer: lightning.Trainer) -> Iterator[None]:
     try:
         yield
     except FloatingPointError:
-        leave()
+        end_processes()
         if trainer.is_global_zero:
             raise
         sys.exit(1)

@@ -9,9 +9,9 @@ from tiny import ROOT
 
 from vitspeech.commands import receptive
 from vitspeech.data.images import two_marks
+from vitspeech.receptive import probe
+from vitspeech.receptive.probe import draw, probe_distance
 from vitspeech.tasks import Classification
-from vitspeech.training import probe
-from vitspeech.training.probe import draw, probe_distance
 from vitspeech.training.train import TrainingCLI
 
 VIT, CNN = (ROOT / "configs/two_marks" / name for name in ("vit.yaml", "cnn.yaml"))
