@@ -31,7 +31,7 @@ from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.data.audio.reading import read_clip
 from vitspeech.data.images.reading import read_picture
 from vitspeech.errors import InputError
-from vitspeech.training.checkpoints import check_checkpoint, read_checkpoint
+from vitspeech.training.checkpoints import check_same_run, read_checkpoint
 from vitspeech.training.config import config_chain, find_config
 from vitspeech.training.train import TrainingCLI
 
@@ -275,13 +275,11 @@ def test_checkpoints(tmp_path, finished_run, monkeypatch):
     file = tmp_path / "last.ckpt"
     cli = TrainingCLI([f"--resume={finished_run}"])
     cli.datamodule.setup("fit")
-    cli.trainer.strategy.connect(cli.model)
-    cli.trainer._data_connector.attach_datamodule(cli.model, cli.datamodule)
 
     def prepare(random):
         change = random.choice((mutated_bytes, mutated_archive, mutated_checkpoint))
         file.write_bytes(change(good, random))
-        return lambda: check_checkpoint(read_checkpoint(file), cli.model, cli.trainer)
+        return lambda: read_checkpoint(file, lambda saved: check_same_run(saved, cli.model, cli.datamodule))
 
     fuzz("checkpoints", tmp_path, prepare)
     assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]

@@ -45,11 +45,6 @@ def test_an_auxiliary_loss_of_any_module_is_added():
     assert pooling.auxiliary_loss > 0 and torch.allclose(loss, plain + pooling.auxiliary_loss)
 
 
-def test_a_network_with_other_classes_than_the_data_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="the network has classes=7, the data 10 labels"):
-        TrainingCLI([*TINY, "--model.network.classes=7", f"--run={tmp_path / 'run'}"]).train()
-
-
 @pytest.mark.parametrize("items", ["clips", "images"])
 def test_the_sample_of_clips_is_augmented_as_in_training_and_that_of_images_is_not(items):
     inputs = torch.arange(5000)[:, None]
@@ -76,11 +71,6 @@ def test_one_class_is_refused_before_a_run_is_created(tmp_path):
     with pytest.raises(InputError, match="the data has one class, 'ape'"):
         TrainingCLI([*others, *data, f"--run={tmp_path / 'run'}"]).train()
     assert not (tmp_path / "run").exists()
-
-
-def test_shares_are_checked_by_name():
-    with pytest.raises(ValueError, match=r"label_smoothing=1\.5 is not within"):
-        Classification(tiny(), label_smoothing=1.5)
 
 
 def test_a_loss_that_breaks_stops_the_run_and_names_the_last_good_checkpoint(tmp_path, monkeypatch):

@@ -109,12 +109,6 @@ def test_a_run_is_not_resumed_with_other_weights_of_its_teacher(finished_run, tm
     assert (tmp_path / "run/model").is_dir()
 
 
-@pytest.mark.parametrize("weight, teachers, message", [(1.5, "x", "weight=1.5"), (0.5, [], "no teachers")])
-def test_settings_out_of_range_are_refused(weight, teachers, message):
-    with pytest.raises(InputError, match=message):
-        Distillation(teachers, weight)
-
-
 def test_a_teacher_of_other_inputs_or_labels_is_refused(finished_run, finished_speech_run, tmp_path):
     labels, preprocessing = settings_of(finished_run)
     with pytest.raises(InputError, match="its labels are not those of the data"):
@@ -127,14 +121,3 @@ def test_a_teacher_of_other_inputs_or_labels_is_refused(finished_run, finished_s
     with pytest.raises(InputError, match="its labels are not those of the data"):  # before there is a run
         TrainingCLI([*TINY, f"--model.distillation.teachers={finished_speech_run}", f"--run={run}"]).train()
     assert not run.exists()
-
-
-def test_a_spotter_can_learn_from_a_teacher(finished_speech_run):
-    model = vitspeech.load(finished_speech_run)
-    task = vitspeech.Spotting(model.network, clips_per_row=2, distillation=Distillation(str(finished_speech_run)))
-    task.labels, task.teachers = model.labels, Teachers(task.distillation, model.labels, model.preprocessing)
-    clips = torch.randn(4, 16_000, generator=torch.Generator().manual_seed(0))
-    labels = torch.arange(4)
-    loss = task.loss((clips, labels))
-    logits = task.clip_logits(clips)
-    torch.testing.assert_close(loss, 0.5 * F.cross_entropy(logits, labels) + 0.5 * task.teachers.loss(clips, logits))

@@ -44,18 +44,6 @@ def test_the_recognizer_is_the_encoder_with_its_ctc_head(window):
     assert (recognizer.context_ms["delay_ms"] is None) == (ahead is None)
 
 
-def test_making_the_recognizer_keeps_the_mode_and_draws_no_random_numbers():
-    network = transcriber(ctc=True)
-    before = torch.get_rng_state()
-    assert not network.recognizer().training and network.train().recognizer().training
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_transcriber_without_ctc_has_no_recognizer():
-    with pytest.raises(ValueError, match="no CTC head; train it with ctc: true"):
-        transcriber().recognizer()
-
-
 @torch.no_grad()
 def test_the_loss_is_that_of_transcription_and_transcripts_are_those_of_ctc():
     network, speech = transcriber(ctc=True), noise(SAID, LENGTHS)

@@ -104,8 +104,3 @@ def test_what_is_behind_an_utterances_end_changes_no_gradient():
         task(network).loss(made._replace(waveforms=made.waveforms.masked_fill(beyond, value))).backward()
         gradients.append(network.head.weight.grad)
     assert gradients[0].abs().max() > 1e-3 and torch.allclose(*gradients, atol=1e-9)
-
-
-def test_a_network_needs_a_class_for_each_word_and_one_for_none():
-    with pytest.raises(ValueError, match="the network has classes=4, the data 4 words and none"):
-        task(labeler(), ["a", "b", "c", "d"]).loss(speech())

@@ -10,21 +10,8 @@ from torch import nn
 from vitspeech.attention import LearnedPositions, RelativePositions
 from vitspeech.attention.pooling import ClassToken
 from vitspeech.attention.scores import SCORES
-from vitspeech.frontends import SpeechFrontend
-from vitspeech.models import CNN, SpeechTranscriber, TimmModel, ViT
+from vitspeech.models import CNN, TimmModel, ViT
 from vitspeech.tasks.optimizer import learning_rate, parameter_groups
-
-
-def test_matrices_decay_and_norms_biases_tokens_and_positions_do_not():
-    network = ViT(10, width=16, pooling="class", encoder={"depth": 2, "heads": 2})
-    decayed, head, plain = parameter_groups(network)
-    names = {id(parameter): name for name, parameter in network.named_parameters()}
-    assert all("norm" not in names[id(p)] and p.ndim == 2 for p in decayed["params"])
-    kept = {names[id(p)] for p in plain["params"]}
-    assert {"positions.table", "pooling.token", "head.bias", "encoder.norm.weight"} <= kept
-    assert [names[id(p)] for p in head["params"]] == ["head.weight"]
-    assert len(decayed["params"]) + 1 + len(plain["params"]) == len(names)
-    assert plain["weight_decay"] == 0 and "weight_decay" not in head
 
 
 def kinds(network):
@@ -61,15 +48,6 @@ def test_each_kind_of_parameter_has_its_group_at_any_depth(module, expected):
     assert kinds(module) == expected
     nested = nn.Sequential(nn.ReLU(), nn.Sequential(module))
     assert kinds(nested) == {f"1.0.{name}": kind for name, kind in expected.items()}
-
-
-def test_embedding_and_both_heads_of_a_transcriber_are_not_hidden():
-    tokens = SpeechFrontend(width=16)
-    found = kinds(SpeechTranscriber(5, tokens, {"depth": 1, "heads": 2, "score": "additive"}, ctc=True))
-    assert found["embedding.weight"] == PLAIN
-    assert found["head.weight"] == found["ctc_head.weight"] == OUTPUT
-    assert found["head.bias"] == found["encoder.blocks.0.attention.score.additive_vector"] == PLAIN
-    assert found["encoder.blocks.0.attention.query.weight"] == HIDDEN
 
 
 @pytest.mark.parametrize(
@@ -113,17 +91,6 @@ def test_frozen_parameters_are_left_out():
     assert not any(parameter.shape == (24, 3, 2, 2) for group in groups for parameter in group["params"])
 
 
-def test_muon_takes_matrices_and_falls_back_for_the_rest():
-    network = nn.Linear(7, 5)
-    before = network.weight.detach().clone()
-    optimizer = timm.optim.Muon(parameter_groups(network), lr=0.1, weight_decay=0.0)
-    network(torch.randn(11, 7)).square().sum().backward()
-    optimizer.step()
-    # Muon's step is an orthogonal matrix times a constant: all its singular values are about equal.
-    singular = torch.linalg.svdvals(before - network.weight.detach())
-    assert singular.min() > 0.5 * singular.max() > 0
-
-
 def rates(decay: str, steps: int = 100, warmup_steps: int = 10) -> list[float]:
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=2.0)
     schedule = learning_rate(optimizer, steps=steps, warmup_steps=warmup_steps, decay=decay)
@@ -150,8 +117,3 @@ def test_inverse_square_root_is_the_schedule_of_vaswani():
     expected = [2 * min(step**-0.5, step * 10**-1.5) / 10**-0.5 for step in range(1, 102)]
     assert rates("inverse_sqrt") == pytest.approx(expected)
     assert rates("inverse_sqrt", warmup_steps=0)[3] == pytest.approx(2 / math.sqrt(4))
-
-
-def test_a_warmup_longer_than_the_run_is_refused():
-    with pytest.raises(ValueError, match="warm-up of 11 steps does not fit a run of 10"):
-        learning_rate(torch.optim.SGD([nn.Parameter(torch.zeros(1))]), steps=10, warmup_steps=11)

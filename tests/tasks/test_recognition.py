@@ -78,7 +78,7 @@ def test_the_loss_is_minus_the_logarithm_of_the_sum_over_all_alignments(said):
     assert found.item() == pytest.approx(-likelihood.log().item(), rel=1e-6)
 
 
-@pytest.mark.parametrize("order", [range(7), [3, 0, 6, 1, 5, 2, 4], range(6, -1, -1)], ids=["given", "mixed", "back"])
+@pytest.mark.parametrize("order", [range(7), [3, 0, 6, 1, 5, 2, 4]], ids=["given", "mixed"])
 @pytest.mark.parametrize("further", [0, 5000])
 @torch.no_grad()
 def test_the_loss_is_that_of_each_utterance_alone_whatever_the_order_and_the_padding(order, further):
@@ -91,7 +91,7 @@ def test_the_loss_is_that_of_each_utterance_alone_whatever_the_order_and_the_pad
     assert task(network).loss(shuffled).item() == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 7, 20])
+@pytest.mark.parametrize("number", [3, 20])
 @torch.no_grad()
 def test_the_loss_and_its_gradient_do_not_depend_on_the_number_of_groups(monkeypatch, number):
     network, speech, gradients = recognizer(), noise(SAID, LENGTHS), []
@@ -106,7 +106,7 @@ def test_the_loss_and_its_gradient_do_not_depend_on_the_number_of_groups(monkeyp
     assert torch.allclose(*gradients, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 15, 16, 31, 33, 70])
+@pytest.mark.parametrize("count", [1, 15, 16, 33])
 def test_groups_have_every_utterance_once_and_no_more_padding_than_they_need(count):
     lengths = torch.randperm(100, generator=torch.Generator().manual_seed(count))[:count] + 300  # not SHORT
     said = [[(place + 1) % 5] * (1 + place % 3) for place in range(count)]
@@ -140,11 +140,6 @@ def test_short_inputs_such_as_symbols_are_one_group():
     assert waveforms.shape == (64, 67) and sorted(lengths.tolist()) == list(range(4, 68))
 
 
-def test_utterances_without_spans_are_split_too():
-    speech = noise(SAID, LENGTHS)._replace(spans=torch.zeros(7, 0, 2, dtype=torch.long))
-    assert sum(len(waveforms) for waveforms, _, _, spans in length_groups(speech) if spans.shape[1:] == (0, 2)) == 7
-
-
 @pytest.mark.parametrize(("said", "tokens", "needed"), [([0, 1, 2], 2, 3), ([2, 2], 2, 3), ([1, 1, 1], 4, 5)])
 def test_an_utterance_shorter_than_its_transcript_needs_is_named_and_gives_no_infinite_loss(said, tokens, needed):
     speech = noise([[0], said, [1], [2]], [40, 4 * tokens, 80, 60])
@@ -166,22 +161,6 @@ def test_the_loss_of_an_utterance_without_words_is_that_of_blanks_alone(said):
     alone = made.group_loss(speech.waveforms[:1], speech.lengths[:1], units[:1], speech.spans[:1])
     assert (loss - alone).item() == pytest.approx(blanks.item(), rel=1e-5)
     assert made.loss(speech._replace(units=units)).item() == pytest.approx(loss.item() / 2)  # units, or utterances
-
-
-def test_a_network_with_other_units_than_the_data_is_refused():
-    made = task(Rows())
-    made.labels = ["a", "b"]
-    with pytest.raises(ValueError, match="the network has units=3, the data 2 labels"):
-        made.loss(noise([[0], [1]], [40, 40]))
-
-
-@pytest.mark.parametrize(
-    ("labels", "text"), [(["go", "stop", "on"], "stop on go"), ([" ", "a", "b"], "ab")], ids=["words", "characters"]
-)
-def test_a_transcript_reads_as_words_or_as_what_its_characters_spell(labels, text):
-    made = task(Rows())
-    made.labels = labels
-    assert made.text([1, 2, 0]) == text
 
 
 class Train:
@@ -208,12 +187,6 @@ def test_the_sample_is_training_utterances_as_they_are_fed_end_to_end_without_pa
     data = SimpleNamespace(train=Train(), seed=23, training_batch=training_batch)
     found = task(Rows()).sample(data)
     assert found.tolist() == [[(number + 1) / 8 for number in range(10) for _ in range(number + 5)]]
-
-
-def test_the_sample_of_a_large_set_is_spread_over_it(monkeypatch):
-    monkeypatch.setattr(utterance_task, "SAMPLED", 4)
-    data = SimpleNamespace(train=Train(), seed=23, training_batch=lambda speech, _: speech)
-    assert sorted(set(task(Rows()).sample(data)[0].tolist())) == [1, 4, 7, 10]
 
 
 def spelled(path) -> torch.Tensor:
@@ -249,11 +222,6 @@ def test_the_error_rate_is_that_of_greedy_search_over_all_units():
     assert logged["val_loss"].compute().item() == pytest.approx(total / 6, rel=1e-5)
 
 
-def test_transcripts_do_not_depend_on_padding():
-    logged = validated([[0], [1, 2]], [[0, 3], [3, 1, 3, 3, 2, 2, 2, 3, 3]])
-    assert logged["val_error_rate"].compute().item() == 0
-
-
 def intermediate(weight, blocks=None, depth=3):
     torch.manual_seed(0)
     encoder = {"depth": depth, "heads": 3}
@@ -278,19 +246,10 @@ def test_intermediate_ctc_is_the_loss_of_the_network_cut_after_those_blocks():
     torch.testing.assert_close(made.eval().loss(speech), whole)  # validation compares runs with any weight
 
 
-def test_intermediate_ctc_is_after_half_of_the_blocks():
-    assert intermediate(0.5, depth=6).depths == [3, 6] and intermediate(0.0).depths is None
-
-
 @pytest.mark.parametrize("blocks", [[0], [3], [1, 4], []])
 def test_blocks_that_are_not_before_the_last_are_refused(blocks):
     with pytest.raises(InputError, match=r"intermediate_blocks=.* not within 1 .. 2"):
         intermediate(0.3, blocks)
-
-
-def test_blocks_without_intermediate_ctc_are_refused():
-    with pytest.raises(InputError, match=r"intermediate_blocks=\[1\] has no effect without intermediate_ctc"):
-        intermediate(0.0, [1])
 
 
 def test_intermediate_ctc_needs_blocks_of_attention():

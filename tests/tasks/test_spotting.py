@@ -86,19 +86,6 @@ def test_a_batch_that_rows_do_not_divide_has_shorter_rows(clips):
     assert task(network(), clips_per_row=4).clip_logits(clips[:3]).shape == (3, 4)
 
 
-@pytest.mark.parametrize(
-    "arguments, reason", [({"clips_per_row": 0}, "clips_per_row=0"), ({"rejection": -1}, "rejection=-1")]
-)
-def test_numbers_out_of_range_are_refused(arguments, reason):
-    with pytest.raises(InputError, match=reason):
-        task(network(), **arguments)
-
-
-def test_networks_without_logits_of_tokens_are_refused():
-    with pytest.raises(InputError, match="use SpeechClassifier"):
-        Spotting(vitspeech.SpeechCNN(4))
-
-
 def test_rejection_needs_the_labels_unknown_and_silence(clips):
     labels = SimpleNamespace(labels=["yes", "no", "up", "down"])
     task(network()).bind_labels(labels)

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from vitspeech.errors import check_fraction
+from vitspeech.errors import InputError
+from vitspeech.models import SpeechClassifier, SpeechRecognizer, SpeechTranscriber
 from vitspeech.tasks import (
     Classification,
     JointRecognition,
@@ -55,10 +56,6 @@ def test_a_network_is_initialized_with_the_sample_before_training_alone():
     assert prepared("validate", Fitted(5, 2), compile=True).network.given is None
 
 
-def test_a_network_with_nothing_to_initialize_is_trained_as_it_is():
-    assert prepared("fit", nn.Linear(5, 2)).labels == ["a", "b"]
-
-
 def test_a_network_is_compiled_where_it_is_asked_for():
     assert prepared("fit", Fitted(5, 2), compile=True).network.compiled
 
@@ -77,19 +74,7 @@ def test_the_learning_rate_rises_for_the_warmup_fraction_of_the_steps():
     assert configuration["lr_scheduler"]["interval"] == "step"
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
-def test_a_fraction_out_of_its_range_is_named(value):
-    with pytest.raises(ValueError, match=f"warmup={value} is not within 0 .. 1"):
-        Sampled(nn.Linear(5, 2), warmup=value)
-    check_fraction("warmup", 0.0)
-
-
 TASKS = (Classification, Labeling, Recognition, Transcription, JointRecognition, Spotting, MaskedPrediction)
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_a_task_is_found_by_its_class_path(task):
-    assert find_task(f"vitspeech.{task.__name__}") is task
 
 
 def test_what_is_not_a_task_or_not_trusted_is_refused():
@@ -123,10 +108,6 @@ def test_the_size_of_the_head_follows_from_the_labels():
     ]
 
 
-def test_a_labeler_is_not_a_recognizer():
-    assert not issubclass(Labeling, Recognition)
-
-
 @pytest.mark.parametrize("items", ["images", "clips", "utterances"])
 @pytest.mark.parametrize("task", [task for task in TASKS if task is not MaskedPrediction])
 def test_utterances_and_single_labels_need_different_tasks(task, items):
@@ -136,3 +117,29 @@ def test_utterances_and_single_labels_need_different_tasks(task, items):
     else:
         with pytest.raises(ValueError, match=f"{task.__name__} does not fit SimpleNamespace"):
             task.check_data(data)
+
+
+@pytest.mark.parametrize(
+    ("task", "network", "arguments"),
+    [
+        (Classification, nn.Linear(5, 2), {"warmup": 1.5}),
+        (Classification, nn.Linear(5, 2), {"label_smoothing": float("nan")}),
+        (Spotting, SpeechClassifier(4), {"clips_per_row": 0}),
+        (Spotting, SpeechClassifier(4), {"rejection": -1}),
+        (Recognition, SpeechRecognizer(4), {"intermediate_ctc": 1.0}),
+        (Transcription, SpeechTranscriber(4, ctc=True), {"ctc_weight": -0.3}),
+    ],
+)
+def test_a_number_out_of_its_range_is_named(task, network, arguments):
+    ((name, value),) = arguments.items()
+    with pytest.raises(InputError, match=f"{name}={value} is not"):
+        task(network, **arguments)
+
+
+@pytest.mark.parametrize(("other", "accepted"), [("", 3), ("the blank", 4)])
+def test_a_network_needs_a_class_for_each_label_and_for_the_blank(other, accepted):
+    task = Sampled(nn.Linear(5, 2))
+    task.labels = ["a", "b", "c"]
+    task.check_classes(torch.zeros(2, accepted), other)
+    with pytest.raises(InputError, match=f"the network has {accepted + 1} classes, the data 3 labels"):
+        task.check_classes(torch.zeros(2, accepted + 1), other)

@@ -195,20 +195,6 @@ def test_a_run_killed_after_early_stopping_is_not_trained_on(tmp_path):
         assert torch.equal(tensor, weights(run)[name]), name
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_again(finished_run, tmp_path):
-    early = tmp_path / "early"
-    early.mkdir()
-    (early / "config.yaml").write_text((finished_run / "config.yaml").read_text())
-    TrainingCLI(["--resume", str(early)]).train()
-    for name, tensor in weights(finished_run).items():
-        assert torch.equal(tensor, weights(early)[name]), name
-
-
-def test_resuming_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no run to resume"):
-        train(["--resume", str(tmp_path)])
-
-
 def test_resuming_a_model_is_refused(finished_run):
     with pytest.raises(InputError, match=r"a trained model, not a run; --init_from .*model"):
         train(["--resume", str(finished_run / "model")])
@@ -218,6 +204,7 @@ def test_runs_are_numbered_under_their_configs_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number in range(12):
         assert str(start(None, [Path("configs/cifar10/vit.yaml")], "seed: 0", {})) == f"runs/cifar10-vit/{number}"
+    assert sorted(int(folder.name) for folder in start_together(None, 8)) == list(range(12, 20))
 
 
 def start_together(run, count):
@@ -233,12 +220,6 @@ def start_together(run, count):
 
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(start_one, range(count)))
-
-
-def test_runs_that_start_together_get_folders_of_their_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    folders = [folder for _ in range(5) for folder in start_together(None, 8)]
-    assert sorted(int(folder.name) for folder in folders) == list(range(40))
 
 
 def test_one_of_several_runs_that_start_together_in_one_folder_gets_it(tmp_path):
@@ -310,29 +291,11 @@ def test_a_run_is_not_resumed_in_another_folder(finished_run, tmp_path):
     TrainingCLI([f"--resume={again}", f"--run={again}"])
 
 
-@pytest.mark.parametrize(
-    "wrong", ["--model.network.classes=7", "--data.init_args.batch=5000", "--model.network.init_args.width=15"]
-)
-def test_a_run_that_cannot_start_leaves_no_folder(tmp_path, monkeypatch, wrong):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError):
-        train([*TINY, wrong])
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.gpu
 def test_a_run_on_a_gpu_in_bf16_and_compiled_comes_to_its_end(tmp_path):
     run = tmp_path / "gpu"
     TrainingCLI([*TINY, f"--config={ROOT}/configs/trainer/gpu.yaml", "--trainer.max_epochs=2", f"--run={run}"]).train()
     assert (run / "model" / "card.json").exists()
-
-
-def test_a_task_that_does_not_fit_the_data_is_refused_before_there_is_a_run(tmp_path):
-    run = tmp_path / "run"
-    with pytest.raises(ValueError, match="Classification does not fit WordSequences: it needs one label per item"):
-        arguments = [*TINY_SEQUENCES, "--model=vitspeech.Classification", f"--run={run}"]
-        TrainingCLI(arguments).train()
-    assert not run.exists()
 
 
 def test_loggers_and_checkpoints_of_the_users_own_are_written_too(tmp_path):

@@ -25,13 +25,6 @@ def test_a_shipped_config_is_found_by_name_from_any_folder(tmp_path, monkeypatch
     assert find_config(name) == ROOT / "configs/shapes/vit.yaml"
 
 
-def test_a_file_comes_before_a_shipped_config_of_the_same_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "shapes").mkdir()
-    write(tmp_path / "shapes", vit="{}")
-    assert find_config("shapes/vit.yaml") == Path("shapes/vit.yaml")
-
-
 def test_an_unknown_config_is_refused_with_close_names():
     with pytest.raises(FileNotFoundError, match=r"shape/vitt: neither a file nor a shipped config; .*shapes/vit"):
         find_config("shape/vitt")

@@ -74,21 +74,6 @@ def test_the_error_of_a_constructor_is_that_of_the_class_in_the_config(tmp_path,
         built(tmp_path, {"class_path": LSTM["class_path"], "init_args": LSTM["init_args"] | arguments})
 
 
-@pytest.mark.parametrize(
-    "encoder, message",
-    [
-        ({"dept": 3}, "model.network.encoder: vitspeech.EncoderConfig: Option 'dept' is not accepted"),
-        ({"class_path": "vitspeech.WindowMLP", "init_args": {"lef": 3}}, "Option 'lef' is not accepted"),
-        ({"norm": "mid"}, "Parser key \"norm\": Expected a typing.Literal['pre', 'post']. Got value: mid"),
-    ],
-)
-def test_a_wrong_key_or_value_is_one_line(tmp_path, encoder, message, capsys):
-    with pytest.raises(SystemExit):
-        built(tmp_path, encoder)
-    error = capsys.readouterr().err
-    assert message in error and "subclass of" not in error and error.count("\n") == 1
-
-
 def test_a_class_path_may_follow_its_option(tmp_path):
     options = ["--model.network.encoder.class_path", "vitspeech.WindowMLP", "--model.network.encoder.width", "16"]
     assert isinstance(built(tmp_path, {"depth": 3}, overrides=options).model.network.encoder, WindowMLP)

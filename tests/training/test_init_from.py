@@ -117,14 +117,6 @@ def test_a_recognizer_takes_the_head_of_ctc_and_leaves_that_of_the_decoder(
     assert not found.missing and {"decoder_head.weight", "decoder_head.bias"} <= set(found.unused)
 
 
-def test_heads_and_embeddings_of_other_units_are_new(finished_transcriber_run):
-    model = vitspeech.load(finished_transcriber_run)
-    labels = [f"word{number}" for number in range(len(model.labels))]
-    found = transfer(model, vitspeech.load(finished_transcriber_run).network, labels, model.preprocessing)
-    assert {name.split(".")[0] for name in found.other_shapes} == {"embedding", "head", "ctc_head"}
-    assert "tokens.log_mel.std" in found.taken
-
-
 def test_a_config_names_the_folder_relative_to_itself_and_the_last_one_counts(finished_speech_run, tmp_path, capsys):
     shutil.copytree(finished_speech_run / "model", tmp_path / "models" / "first")
     config = tmp_path / "mine.yaml"
@@ -137,11 +129,6 @@ def test_a_config_names_the_folder_relative_to_itself_and_the_last_one_counts(fi
     config.write_text("init_from: models/missing\n")
     with pytest.raises(FileNotFoundError, match=f"{tmp_path}/other: missing"):
         train([*arguments, f"--init_from={tmp_path}/other"])
-
-
-def test_a_run_without_it_has_no_such_key(finished_speech_run):
-    assert "init_from" not in yaml.safe_load((finished_speech_run / "config.yaml").read_text())
-    assert not (finished_speech_run / "init_from.json").exists()
 
 
 def test_a_resumed_run_does_not_read_the_model_again(finished_speech_run, tmp_path, monkeypatch):
@@ -207,12 +194,6 @@ def test_an_encoder_of_another_task_is_taken(finished_speech_run, tmp_path, caps
     taken = set(json.loads((tmp_path / "run/init_from.json").read_text())["taken"])
     encoder = {name for name in weights(finished_speech_run) if name.startswith("encoder.")}
     assert encoder and encoder <= taken and any(name.startswith("tokens.") for name in taken)
-
-
-def test_pictures_start_from_a_model_too(finished_run, tmp_path):
-    TrainingCLI([*TINY, "--trainer.max_epochs=1", f"--init_from={finished_run}", f"--run={tmp_path / 'run'}"]).train()
-    record = json.loads((tmp_path / "run" / "init_from.json").read_text())
-    assert record["numbers"][0] == record["numbers"][1] and record["missing"] == record["unused"] == []
 
 
 def test_a_run_lists_what_the_model_that_it_starts_from_was_trained_on(finished_run, tmp_path):

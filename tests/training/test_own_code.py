@@ -1,7 +1,6 @@
 """Networks, data sets and tasks of the user: refused unless their module is trusted, and then trained to the end."""
 
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import yaml
 from safetensors.torch import load_file
 from tiny import TINY
 
-from vitspeech.training.config import check_classes, named_classes, prepare, take_option
+from vitspeech.training.config import read_arguments
 from vitspeech.training.train import train
 
 MINE = """
@@ -102,7 +101,6 @@ def test_code_of_ones_own_is_trained_and_released_once_it_is_trusted(folder, cap
         [*TINY, "--data", "mine.Stripes"],
         [*TINY, "--trainer.callbacks+=mine.Callback"],
         [*TINY, '--model.network={"class_path": "mine.Net"}'],
-        ["--config=mine.yaml", "--trust=mines"],
         ["--config=mine.yaml", "--trust=min"],
         ["--config=extending.yaml"],
     ],
@@ -110,6 +108,7 @@ def test_code_of_ones_own_is_trained_and_released_once_it_is_trusted(folder, cap
 def test_code_that_is_not_trusted_is_refused_before_it_is_imported(folder, arguments):
     Path("mine.py").write_text("raise SystemExit('this code has run')")
     Path("extending.yaml").write_text("extends: mine.yaml")
+    Path("min.py").touch()
     with pytest.raises(ValueError, match=r"mine\.\w+ is not part of vitspeech.*--trust mine") as caught:
         train(arguments)
     assert "\n" not in str(caught.value) and "mine" not in sys.modules
@@ -152,7 +151,7 @@ def test_code_named_in_a_hidden_place_does_not_run(folder, arguments, monkeypatc
 
 def test_a_config_cannot_trust_itself(folder):
     Path("mine.yaml").write_text(yaml.safe_dump(CONFIG | {"trust": ["mine"]}))
-    with pytest.raises(ValueError, match=re.escape("mine.yaml: mine.Stripes is not part of vitspeech")):
+    with pytest.raises(ValueError, match=r"mine.yaml: unknown key 'trust'"):
         train(["--config=mine.yaml"])
 
 
@@ -171,22 +170,7 @@ def test_modules_may_be_trusted_one_by_one_or_as_a_list():
     for arguments in (
         ["--trust", "mine", "--trust=yours.networks"],
         ["--trust", "mine", "yours.networks"],
-        ["--trust=mine,yours.networks"],
         ["--trust=[mine, yours.networks]"],
     ):
-        given = prepare([*arguments, "--model.warmup", "0.1"])
+        given = read_arguments([*arguments, "--model.warmup", "0.1"])
         assert given.trust == ("mine", "yours.networks") and given.parsed == ["--model.warmup", "0.1"]
-    with pytest.raises(ValueError, match="--trust needs a value"):
-        take_option(["--trust"], "--trust", many=True)
-
-
-def test_only_what_may_be_imported_counts_as_a_class(folder):
-    config = {
-        "class_path": "some.Thing",
-        "root": "my.folder",  # no module of that name
-        "file": "README.md",
-        "network": "mine.Net",
-        "list": [{"class_path": "Short"}, "torch.nn.Linear", "os.system"],
-    }
-    assert list(named_classes(config)) == ["some.Thing", "mine.Net", "torch.nn.Linear", "os.system"]
-    check_classes(["--data.root=2026-02-30", "--data.root=my.folder", "--run", "runs.old", "--model.warmup=0.5"], ())

@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 from tiny import ROOT, TINY, TINY_SEQUENCES
 
 from vitspeech.errors import InputError
+from vitspeech.training.config import after_restart
 from vitspeech.training.train import TrainingCLI
-from vitspeech.training.trainer import Trainer, after_restart
+from vitspeech.training.trainer import Trainer
 
 ALIKE = [
     *TINY,
@@ -230,8 +231,8 @@ def test_a_restart_resumes_the_run_that_the_command_names(tmp_path, monkeypatch,
 
 
 def test_lightning_does_not_requeue_jobs_of_slurm(monkeypatch):
-    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "2", "SLURM_PROCID": "0"}
     for name, value in (slurm | {"SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"}).items():
         monkeypatch.setenv(name, value)
-    environment = Trainer(accelerator="cpu", logger=False)._accelerator_connector.cluster_environment
+    environment = Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False).strategy.cluster_environment
     assert isinstance(environment, SLURMEnvironment) and not environment.auto_requeue

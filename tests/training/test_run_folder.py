@@ -31,11 +31,6 @@ def a_broken_link(path: Path) -> None:
     path.symlink_to("nowhere")
 
 
-def test_the_names_are_all_that_a_finished_run_has(finished_run, finished_transcriber_run, finished_masked_run):
-    for run in (finished_run, finished_transcriber_run, finished_masked_run):
-        assert {path.name for path in run.iterdir()} <= set(NAMES)
-
-
 def test_the_card_has_the_words_that_training_heard_as_unknown(tmp_path, finished_speech_run):
     words = write_words(tmp_path / "words", count=2)
     data = ["--data=vitspeech.Keywords", f"--data.root={words}", "--data.words=[go,stop]", "--data.batch=4"]

@@ -133,9 +133,3 @@ def test_processes_agree_on_the_time_now_and_then(processes, step, asked):
     last, trainer = LastCheckpoint(every_minutes=1e-9), Clocked(processes, step)
     assert last.is_due(trainer) == bool(asked) and trainer.asked == asked
     assert not LastCheckpoint(every_minutes=1e6).is_due(trainer)
-
-
-@pytest.mark.parametrize("number", [{"every_minutes": -1}, {"every_steps": -5}, {"every_minutes": float("nan")}])
-def test_negative_intervals_are_refused(number):
-    with pytest.raises(InputError, match=next(iter(number))):
-        LastCheckpoint(**number)

@@ -85,8 +85,8 @@ def probe(arguments: Sequence[str] | None = None) -> None:
     options, overrides = parser.parse_known_args(arguments)
     command_line.check_folder(options.output)
 
-    from vitspeech.training.config import find_config
     from vitspeech.receptive.probe import probe_distance
+    from vitspeech.training.config import find_config
 
     report = probe_distance(
         [find_config(config) for config in options.configs],

@@ -18,9 +18,8 @@ import yaml
 
 from vitspeech.checkpoint.model import read_mapping
 from vitspeech.checkpoint.multi_seed import OF_AUTO, PRECISION, RUN_ONLY, differences, flattened
-from vitspeech.errors import MOST_SEED, InputError, check_number
-from vitspeech.training.config import config_folder, find_config
-from vitspeech.training.config import PROGRAM
+from vitspeech.errors import InputError, check_seed
+from vitspeech.training.config import PROGRAM, config_folder, find_config
 from vitspeech.training.train import TrainingCLI
 
 LONGEST_NAME = 80  # characters of a config's name or a value in the name of a folder

@@ -20,8 +20,8 @@ from vitspeech.command_line import BUG, BUG_STATUS, program
 from vitspeech.sweep.plan import Plan, Run, check_plan
 from vitspeech.sweep.results import FINISHED, NEW, read_result, score_text, state
 from vitspeech.sweep.table import FILES, tabulate
-from vitspeech.training.interrupts import handle_interrupts
 from vitspeech.training.config import PROGRAM
+from vitspeech.training.interrupts import handle_interrupts
 
 TRAIN = [sys.executable, "-P", "-m", "vitspeech", "train"]  # -P: a folder named vitspeech here is not imported
 END_S = 60  # an interrupted run may take this long to end

@@ -30,7 +30,7 @@ class Classification(Task):
         **training: The other arguments of `Task`: `warmup`, `decay`, `compile`.
     """
 
-    evaluation = classification
+    accepted, evaluation = ("images", "clips", "items"), classification
 
     def __init__(
         self,
@@ -45,15 +45,6 @@ class Classification(Task):
         check_fraction("label_smoothing", label_smoothing)
         self.label_smoothing = label_smoothing
         self.distillation, self.teachers = distillation, None
-
-    @classmethod
-    def check_data(cls, data: lightning.LightningDataModule) -> None:
-        others = {"utterances": "Recognition, Transcription or Labeling", "sequences": "Transcription"}
-        if data.items in others:
-            raise InputError(
-                f"{cls.__name__} does not fit {type(data).__name__}: it needs one label per item, and {data.items} "
-                f"have transcripts; use vitspeech.{others[data.items]}"
-            )
 
     def bind_labels(self, data: lightning.LightningDataModule) -> None:
         super().bind_labels(data)

@@ -24,9 +24,6 @@ class Distillation:
             whose probabilities are averaged.
         weight: Of the teachers in the loss; the labels have the rest.
         temperature: Divides the logits of teachers and network before the softmax.
-
-    Raises:
-        InputError: If a number is out of range, or there is no teacher.
     """
 
     teachers: str | list[str]
@@ -50,10 +47,6 @@ class Teachers:
         labels: Of the data, in order.
         preprocessing: Of the data.
         trust: Modules of your own whose classes the teachers use.
-
-    Raises:
-        FileNotFoundError: If a teacher is missing.
-        InputError: If a teacher is broken, or has other labels or inputs.
 
     Attributes:
         sha256: Of the weights of each teacher.
@@ -87,12 +80,7 @@ class Teachers:
 
 
 def find_teacher(folder: str, labels: Sequence[str], preprocessing: dict[str, Any], trust: Sequence[str]) -> Model:
-    """Load a teacher, and check that it fits the data.
-
-    Raises:
-        FileNotFoundError: If it is missing.
-        InputError: If it is broken, or has other labels or inputs.
-    """
+    """Load a teacher, which must have the labels and the inputs of the data."""
     model = load(folder, trust=trust)
     if model.labels != list(labels):
         raise InputError(f"teacher {folder}: its labels are not those of the data, in their order")

@@ -10,10 +10,10 @@ from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
 
 from vitspeech.errors import InputError
+from vitspeech.models import SpeechTranscriber
 from vitspeech.tasks.recognition import Recognition
 from vitspeech.tasks.transcription import Transcription
 
-TRANSCRIBER = "vitspeech.models.speech_transcriber.SpeechTranscriber"
 RECOGNIZER_ARGUMENTS = ("units", "tokens", "encoder", "positions")  # those that SpeechTranscriber has, too
 
 
@@ -44,7 +44,7 @@ class JointRecognition(Transcription):
         label_smoothing: float = 0.0,
         **training: Any,
     ) -> None:
-        if f"{type(network).__module__}.{type(network).__name__}" != TRANSCRIBER:
+        if type(network) is not SpeechTranscriber:
             name = type(network).__name__
             raise InputError(f"JointRecognition: {name} cannot become a recognizer; use vitspeech.SpeechTranscriber")
         if not ctc_weight:

@@ -46,14 +46,6 @@ class MaskedPrediction(UtteranceTask):
             name = type(network).__name__
             raise InputError(f"MaskedPrediction: {name} has no codes of masked tokens; use vitspeech.MaskedSpeechModel")
 
-    @classmethod
-    def check_data(cls, data: lightning.LightningDataModule) -> None:
-        if data.items not in cls.accepted:
-            raise InputError(
-                f"{cls.__name__} does not fit {type(data).__name__}: it needs utterances or clips of sound, not "
-                f"{data.items}"
-            )
-
     def setup(self, stage: str) -> None:
         super().setup(stage)
         self.accuracy = MulticlassAccuracy(len(self.network.codebook), average="micro")

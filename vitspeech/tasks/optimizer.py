@@ -1,6 +1,4 @@
-"""Parameter groups for weight decay, and the learning rate schedule.
-
-Muon in the precision of training.
+"""The optimizer of a task: parameter groups, the learning rate schedule, and Muon in the precision of training.
 
 timm's Muon always orthogonalizes its updates in bfloat16. A CPU without instructions for bfloat16 takes 20 to 30 times
 as long for that as in single precision: a second or more for each step of a small network.
@@ -17,8 +15,6 @@ from timm.optim import muon as timm_muon
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-
-from vitspeech.errors import InputError
 
 Decay = Literal["cosine", "linear", "constant", "inverse_sqrt"]
 UNDECAYED = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
@@ -77,12 +73,7 @@ def learning_rate(optimizer: Optimizer, *, steps: int, warmup_steps: int, decay:
         warmup_steps: Number of steps until the full learning rate is reached.
         decay: `cosine` (Loshchilov and Hutter 2017, arXiv:1608.03983), `linear`, `constant`, or `inverse_sqrt` (Vaswani
             et al. 2017, arXiv:1706.03762, eq. 3, whose peak is the optimizer's learning rate).
-
-    Raises:
-        InputError: If the warm-up is longer than the run.
     """
-    if not 0 <= warmup_steps <= steps:
-        raise InputError(f"a warm-up of {warmup_steps} steps does not fit a run of {steps}")
     shape: dict[str, Callable[[float], float]] = {
         "cosine": lambda done: 0.5 + 0.5 * math.cos(math.pi * done),
         "linear": lambda done: 1 - done,

@@ -6,7 +6,7 @@ Shapes: B batch, N samples, T tokens, C classes, U units of a transcript; the la
 """
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import lightning
 import torch
@@ -78,11 +78,7 @@ class Recognition(UtteranceTask):
         super().smoke_test(data)
 
     def check_durations(self, data: lightning.LightningDataModule, split: str) -> None:
-        """Refuse utterances of a split that are too short for their transcripts, where durations and units are known.
-
-        Raises:
-            InputError: If there is one; the message names it.
-        """
+        """Refuse utterances that are too short for their transcripts, where durations and units are known."""
         tokens, utterances = getattr(self.network, "tokens", None), getattr(data, split)
         if tokens is None or not hasattr(utterances, "seconds") or not hasattr(utterances, "units"):
             return
@@ -92,7 +88,7 @@ class Recognition(UtteranceTask):
         if short:
             first = short[0]
             name = f"{len(short):,} of the {len(counts):,} {split} utterances are too short, first "
-            self.refuse(f"{name}{utterances.utterances[first].id}", counts[first], utterances.units[first])
+            raise too_short(f"{name}{utterances.utterances[first].id}", counts[first], utterances.units[first])
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
@@ -116,40 +112,17 @@ class Recognition(UtteranceTask):
         return (1 - weight) * self.ctc_loss(last, tokens, units) + weight * sum(losses) / len(losses)
 
     def ctc_loss(self, logits: Tensor, tokens: Tensor, units: Tensor) -> Tensor:
-        """-log p(transcript), summed over utterances.
-
-        Raises:
-            InputError: If an utterance has fewer tokens than its transcript needs, or the classes do not fit.
-        """
+        """-log p(transcript), summed over utterances."""
         self.check_classes(logits, "the blank")
         counts, said = tokens.tolist(), transcripts(units)
-        self.check_lengths(counts, said)
+        for count, transcript in zip(counts, said, strict=True):  # the loss would be infinite
+            if count < tokens_needed(transcript) and not self.leaves_out_short:
+                raise too_short(f"the utterance {self.text(transcript)!r}", count, transcript)
         log_probs = logits.float().log_softmax(-1).transpose(0, 1)
         targets = units.clamp(min=0).to(logits.device, non_blocking=True)
         lengths = tuple(counts), tuple(map(len, said))  # as numbers, since F.ctc_loss would read tensors from a GPU
         options = {"blank": len(self.labels), "reduction": "sum", "zero_infinity": self.leaves_out_short}
         return F.ctc_loss(log_probs, targets, *lengths, **options)
-
-    def check_lengths(self, tokens: list[int], said: list[list[int]]) -> None:
-        """Refuse utterances whose CTC loss would be infinite, from their numbers of tokens and their transcripts.
-
-        Raises:
-            InputError: If a transcript is longer than its utterance allows.
-        """
-        for count, transcript in zip(tokens, said, strict=True):
-            if count < tokens_needed(transcript) and not self.leaves_out_short:
-                self.refuse(f"the utterance {self.text(transcript)!r}", count, transcript)
-
-    def refuse(self, utterance: str, tokens: int, units: list[int]) -> NoReturn:
-        """Say that an utterance has too few tokens for CTC.
-
-        Raises:
-            InputError: Always.
-        """
-        raise InputError(
-            f"{utterance}: its {tokens} tokens are fewer than the {tokens_needed(units)} that CTC needs for this "
-            "transcript; use a smaller stride, or longer units such as pieces"
-        )
 
     def validation_step(self, batch: tuple[Tensor, ...], number: int) -> None:
         loss = 0.0
@@ -185,11 +158,7 @@ class Recognition(UtteranceTask):
 
 
 def intermediate_depths(network: nn.Module, blocks: Sequence[int] | None) -> list[int]:
-    """The numbers of blocks after which there are losses; the last is that of all blocks.
-
-    Raises:
-        InputError: If the network has no such blocks.
-    """
+    """The numbers of blocks after which there are losses; the last is that of all blocks."""
     encoder = getattr(network, "encoder", None)
     if not hasattr(encoder, "outputs"):
         raise InputError(f"intermediate_ctc: the encoder of {type(network).__name__} has no blocks of attention")
@@ -198,6 +167,14 @@ def intermediate_depths(network: nn.Module, blocks: Sequence[int] | None) -> lis
     if not blocks or blocks[0] < 1 or blocks[-1] >= depth:
         raise InputError(f"intermediate_blocks={blocks} are not within 1 .. {depth - 1}, before the last of {depth}")
     return [*blocks, depth]
+
+
+def too_short(utterance: str, tokens: int, units: list[int]) -> InputError:
+    """The error about an utterance with too few tokens for CTC."""
+    return InputError(
+        f"{utterance}: its {tokens} tokens are fewer than the {tokens_needed(units)} that CTC needs for this "
+        "transcript; use a smaller stride, or longer units such as pieces"
+    )
 
 
 def transcripts(units: Tensor) -> list[list[int]]:

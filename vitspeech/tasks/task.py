@@ -29,6 +29,7 @@ from vitspeech.tasks.sharding import processes, shard
 from vitspeech.trust import import_trusted
 
 CHECK_EVERY = 50  # training steps
+SUITED = {"utterances": "Recognition, Transcription or Labeling", "sequences": "Transcription"}  # tasks by items
 TRIED_ITEMS = 2  # an even number, since images are mixed in pairs
 SAMPLED = 256  # utterances that a network is initialized from
 GROUPS = 4  # a batch of 1 to 7 words is half padding as a whole, and a fifth padding in four groups of similar length
@@ -85,6 +86,7 @@ class Task(lightning.LightningModule):
         trust: Modules of your own whose classes models that it learns from may use; the command line sets them.
         monitor: The validation metric by which the best checkpoint is chosen.
         mode: `max` or `min`: whether higher or lower values of it are better.
+        accepted: The `items` of the data that it can be trained on; empty if it can be any.
         evaluation: The module of `vitspeech.evaluation` whose `evaluate` evaluates networks of this task.
         transcribes: Whether networks give transcripts, which `evaluation` decodes by a `search`.
         pending_finite: Whether the losses that are to be checked are finite, and the first and last of their steps.
@@ -94,6 +96,7 @@ class Task(lightning.LightningModule):
     starting_weights: Mapping[str, Tensor] | None = None
     trust: Sequence[str] = ()
     is_tried_out = False  # while `smoke_test` computes a loss
+    accepted: tuple[str, ...] = ()
     evaluation: ModuleType
     transcribes = False
     pending_finite: tuple[Tensor, int | None, int | None] | None = None
@@ -144,7 +147,13 @@ class Task(lightning.LightningModule):
 
     @classmethod
     def check_data(cls, data: lightning.LightningDataModule) -> None:
-        """Refuse data that this task cannot be trained on, by an `InputError`; by default all data is accepted."""
+        """Refuse data whose items this task cannot be trained on, before it is read."""
+        if cls.accepted and data.items not in cls.accepted:
+            needed, suited = " or ".join(cls.accepted), SUITED.get(data.items, "Classification")
+            raise InputError(
+                f"{cls.__name__} does not fit {type(data).__name__}: it needs {needed}, not {data.items}; use "
+                f"vitspeech.{suited}"
+            )
 
     def bind_labels(self, data: lightning.LightningDataModule) -> None:
         """Take from the data what `loss` needs: its labels."""
@@ -153,8 +162,8 @@ class Task(lightning.LightningModule):
     def smoke_test(self, data: lightning.LightningDataModule) -> None:
         """Compute the loss of a few training items and build the optimizer, to find out whether they fit each other.
 
-        The network, its mode and the random numbers of the run stay as they are. Errors are those of the network, the
-        loss and the optimizer. A loss that uses the trainer, which does not run yet, cannot be tried out.
+        The network, its mode and the random numbers of the run stay as they are. A loss that uses the trainer, which
+        does not run yet, cannot be tried out.
         """
         self.bind_labels(data)
         training, numbers = self.training, numpy.random.get_state()
@@ -219,12 +228,7 @@ class Task(lightning.LightningModule):
         return loss
 
     def log_val_loss(self, loss: Tensor, items: Tensor | int) -> None:
-        """Log the loss of a validation batch as `val_loss`, and check that it is finite.
-
-        Args:
-            loss: Mean per item.
-            items: Number of items in the batch that count, such as clips, frames or units.
-        """
+        """Log the mean loss of a validation batch of so many items, such as clips, frames or units, as `val_loss`."""
         self.note_loss(loss)
         self.val_loss.update(loss, items)
         self.log("val_loss", self.val_loss, prog_bar=True)
@@ -263,11 +267,7 @@ class Task(lightning.LightningModule):
         return network, config
 
     def check_losses(self, phase: str) -> None:
-        """Stop training if a loss since the last check was not finite, on any device.
-
-        Raises:
-            FloatingPointError: If one was infinite or NaN; the message names the steps and the last good checkpoint.
-        """
+        """Stop training by a `FloatingPointError` if a loss since the last check was not finite, on any device."""
         if self.pending_finite is None:
             return
         (finite, first, last), self.pending_finite = self.pending_finite, None
@@ -311,15 +311,7 @@ class Task(lightning.LightningModule):
 
 
 def find_task(class_path: str, trust: Sequence[str] = ()) -> type[Task]:
-    """The task that a `class_path` names, such as `vitspeech.Recognition`.
-
-    Args:
-        class_path: Import path of the class.
-        trust: Modules outside of vitspeech that may be imported.
-
-    Raises:
-        InputError: If the class is not trusted, cannot be imported, or is not a task.
-    """
+    """The task that a `class_path` names, such as `vitspeech.Recognition`; modules of `trust` may be imported."""
     task = import_trusted(class_path, trust)
     if not (isinstance(task, type) and issubclass(task, Task)):
         raise InputError(f"{class_path} is not a task; it must be a subclass of vitspeech.Task")
@@ -327,23 +319,9 @@ def find_task(class_path: str, trust: Sequence[str] = ()) -> type[Task]:
 
 
 class UtteranceTask(Task):
-    """The base class of tasks on utterances of variable length, each with its transcript.
+    """The base class of tasks on utterances of variable length, each with its transcript."""
 
-    Attributes:
-        accepted: The `items` of the data that the task can be trained on.
-    """
-
-    accepted: tuple[str, ...] = ("utterances",)
-
-    @classmethod
-    def check_data(cls, data: lightning.LightningDataModule) -> None:
-        if data.items not in cls.accepted:
-            is_symbols = data.items == "sequences"
-            reason = "sequences are symbols" if is_symbols else f"{data.items} have one label each"
-            raise InputError(
-                f"{cls.__name__} does not fit {type(data).__name__}: it needs utterances with transcripts, and "
-                f"{reason}; use vitspeech.{'Transcription' if is_symbols else 'Classification'}"
-            )
+    accepted = ("utterances",)
 
     def sample(self, data: lightning.LightningDataModule) -> Tensor:
         """Training utterances as training feeds them, augmented, joined end to end without their padding: (1, N).

@@ -89,13 +89,8 @@ class Transcription(Recognition):
         return loss, self.greedy_transcripts(encoded, padding)
 
     def greedy_transcripts(self, encoded: Tensor, padding: Tensor) -> list[tuple[int, ...]]:
-        """The units of each utterance by greedy search with the decoder: (B, T, D), (B, T) -> B transcripts.
-
-        Raises:
-            InputError: If several processes have divided the weights: their transcripts end after different numbers of
-                steps, and in each step they wait for one another.
-        """
-        if processes() > 1 and is_sharded(self.network):
+        """The units of each utterance by greedy search with the decoder: (B, T, D), (B, T) -> B transcripts."""
+        if processes() > 1 and is_sharded(self.network):  # they wait for one another in each step
             raise InputError(
                 f"{type(self).__name__} can't divide its weights among processes, whose transcripts end at different "
                 "steps; train it with --config trainer/ddp"

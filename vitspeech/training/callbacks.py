@@ -12,7 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
-from vitspeech.training.checkpoints import METRICS, CheckpointFiles, MetricsLog, check_same_run, progress
+from vitspeech.training.checkpoints import METRICS, CheckpointFiles, MetricsLog, batches_of, check_same_run, progress
 
 
 class Progress(TQDMProgressBar):
@@ -122,7 +122,7 @@ class RunCallback(Callback):
                 callback.dirpath = str(self.folder.resolve() / "checkpoints")
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # not a plugin of the user's
             trainer.strategy.checkpoint_io = CheckpointFiles(
-                lambda checkpoint: check_same_run(checkpoint, pl_module, trainer), trainer.is_global_zero
+                lambda checkpoint: check_same_run(checkpoint, pl_module, trainer.datamodule), trainer.is_global_zero
             )
         if self.checkpoint and trainer.strategy.restore_checkpoint_after_setup:
             # The batches are made before the checkpoint is restored, so that they have to begin where it was saved.
@@ -143,7 +143,7 @@ class RunCallback(Callback):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         checkpoint["metrics"] = self.log.text()
-        checkpoint["progress"] = progress(trainer)
+        checkpoint["progress"] = progress(trainer) | batches_of(trainer.datamodule)
         checkpoint["should_stop"] = trainer.should_stop
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:

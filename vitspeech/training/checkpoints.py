@@ -29,6 +29,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
 
+from vitspeech.data.module import DataModule
 from vitspeech.errors import InputError, check_number
 from vitspeech.files import replacing, write_text
 from vitspeech.tasks import Task
@@ -217,22 +218,20 @@ def checkpoints(monitor: str, mode: str, *, every_minutes: float = 0, every_step
     return [best, LastCheckpoint(every_minutes=every_minutes, every_steps=every_steps)]
 
 
+def batches_of(data: DataModule) -> dict[str, Any]:
+    """What determines the batches of an epoch, besides the items themselves."""
+    named = {"seed": data.seed, "items": len(data.train), "batch": data.batch, "accumulate": data.accumulate}
+    return named | {"batch_s": getattr(data, "batch_s", None)}
+
+
 def progress(trainer: Trainer) -> dict[str, Any]:
-    """How far a run is, and what determines the batches of an epoch, besides the data."""
-    epochs, data = trainer.fit_loop.epoch_progress.current, trainer.datamodule
-    batches = trainer.fit_loop.epoch_loop.batch_progress.current
-    return {
-        "epochs": epochs.processed,  # finished
-        "batches": batches.processed if epochs.processed < epochs.started else 0,  # of the next one, in each process
-        "seed": data.seed,
-        "items": len(data.train),
-        "batch": data.batch,
-        "accumulate": data.accumulate,
-        "batch_s": getattr(data, "batch_s", None),
-    }
+    """How far a run is: its finished epochs, and the batches of the next one that each process has trained on."""
+    epochs, batches = trainer.fit_loop.epoch_progress.current, trainer.fit_loop.epoch_loop.batch_progress.current
+    within_epoch = epochs.processed < epochs.started
+    return {"epochs": epochs.processed, "batches": batches.processed if within_epoch else 0}
 
 
-def check_same_run(checkpoint: Mapping[str, Any], task: Task, trainer: Trainer) -> None:
+def check_same_run(checkpoint: Mapping[str, Any], task: Task, data: DataModule) -> None:
     """Refuse to go on with another seed, another rest of a begun epoch or another optimizer's settings.
 
     The card of a run names its seed. The optimizer takes its settings from the checkpoint, so others would be recorded
@@ -242,22 +241,21 @@ def check_same_run(checkpoint: Mapping[str, Any], task: Task, trainer: Trainer) 
         InputError: If one differs. The message continues the name of the checkpoint.
     """
     read_metrics(checkpoint["metrics"])
-    saved, new = checkpoint["progress"], progress(trainer)
-    if saved["seed"] != new["seed"]:
-        raise InputError(f"was saved with seed_everything={saved['seed']}, not {new['seed']}")
-    for name in ("items", "batch", "accumulate", "batch_s"):
-        if saved["batches"] and saved[name] != new[name]:
-            where = f"within an epoch with {name}={saved[name]}, not {new[name]}"
+    saved = checkpoint["progress"]
+    for name, value in batches_of(data).items():
+        if name == "seed" and saved[name] != value:
+            raise InputError(f"was saved with seed_everything={saved[name]}, not {value}")
+        if saved["batches"] and saved[name] != value:
+            where = f"within an epoch with {name}={saved[name]}, not {value}"
             raise InputError(f"was saved {where}: the rest of the epoch would be different items")
     if type(task).configure_optimizers is not Task.configure_optimizers:
         return
     groups = task.make_optimizer(parameter_groups(task.network)).param_groups
     for group, before in zip(groups, checkpoint["optimizer_states"][0]["param_groups"], strict=True):
-        settings = {name: value for name, value in group.items() if name != "params"}
         kept = before | {"lr": before["initial_lr"]}  # the schedule changes `lr`
-        for name, value in settings.items():
-            if kept[name] != value:
-                change = f"{name}={kept[name]} of the optimizer, not {value}"
+        for name in group.keys() - {"params"}:
+            if kept[name] != group[name]:
+                change = f"{name}={kept[name]} of the optimizer, not {group[name]}"
                 raise InputError(f"was saved with {change}: a run keeps its optimizer's settings")
 
 
@@ -335,7 +333,7 @@ def read_checkpoint(path: Path, check: Callable[[dict[str, Any]], None] = lambda
         check_archive(path)
         with warnings.catch_warnings(action="ignore"):
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        check(checkpoint)
+            check(checkpoint)
     except InputError:
         raise
     except Exception as error:  # zipfile and torch document no exceptions; a broken file raises many

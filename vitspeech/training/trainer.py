@@ -108,36 +108,24 @@ def check_trainer(trainer: lightning.Trainer, given: Namespace) -> None:
     Args:
         trainer: The trainer.
         given: The part of the config about it.
-
-    Raises:
-        InputError: If it is one of these.
     """
     nothing = [name for name in ("max_epochs", "max_steps", "limit_train_batches") if getattr(trainer, name) == 0]
+    spawns = any(word in str(given.strategy) for word in ("spawn", "fork", "notebook"))
+    divides = isinstance(trainer.strategy, ModelParallelStrategy)
     averages = any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks)
     environment = getattr(trainer.strategy, "cluster_environment", None)
     starts_processes = environment is None or not environment.creates_processes_externally  # as torchrun does
     cores, processes = os.cpu_count() or 1, trainer.num_devices
     crowded = isinstance(trainer.accelerator, CPUAccelerator) and starts_processes and processes > cores
-    for is_wrong, reason in (
-        (
-            given.max_time is not None,
-            "max_time would end training before the learning rate has decayed; set max_epochs",
-        ),
-        (nothing, f"{' and '.join(nothing)}=0: nothing would be trained"),
-        (
-            trainer.overfit_batches,
-            "overfit_batches takes other batches than those of the data; use limit_train_batches",
-        ),
-        (
-            any(word in str(given.strategy) for word in ("spawn", "fork", "notebook")),
-            "strategy: its processes end with the training, before the test; use ddp",
-        ),
-        (
-            averages and isinstance(trainer.strategy, ModelParallelStrategy),
-            "strategy: weights that processes have divided cannot be averaged; use ddp",
-        ),
-        (crowded, f"devices={processes} is the number of processes on the CPU, and this machine has {cores} cores"),
-    ):
+    refused = {
+        "max_time would end training before the learning rate has decayed; set max_epochs": given.max_time is not None,
+        f"{' and '.join(nothing)}=0: nothing would be trained": nothing,
+        "overfit_batches: its batches are not those of the data; use limit_train_batches": trainer.overfit_batches,
+        "strategy: its processes end with the training, before the test; use ddp": spawns,
+        "strategy: weights that processes have divided cannot be averaged; use ddp": averages and divides,
+        f"devices={processes} is the number of processes on the CPU, and this machine has {cores} cores": crowded,
+    }
+    for reason, is_wrong in refused.items():
         if is_wrong:
             raise InputError(f"trainer.{reason}")
 
