@@ -123,7 +123,7 @@ VALUES = {
     "--trainer.max_time=00:01:00:00": "trainer.max_time would end training before the learning rate",
     "--trainer.precision=bf16-true": "inputs are in fp32; known: auto, 32-true",
     "--trainer.callbacks+=EarlyStopping --trainer.callbacks.monitor=nothing": "conditioned on metric `nothing`",
-    "--trust=-m": "--trust -m: is not the name of a module",
+    "--trust=-m": "not the name of a module",
     "--trust": "--trust: expected at least one argument",
     "--run=bad-\udcff": "not UTF-8; name another folder",
 }

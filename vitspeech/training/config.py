@@ -40,7 +40,7 @@ from vitspeech.attention import DecoderConfig, EncoderConfig
 from vitspeech.errors import InputError
 from vitspeech.files import read_yaml
 from vitspeech.training.run_folder import CONFIG, resumed_config
-from vitspeech.trust import KNOWN_PACKAGES, class_paths, import_trusted, is_known, refusal
+from vitspeech.trust import KNOWN_PACKAGES, import_trusted, is_known, refusal
 
 PACKAGE = Path(__file__).parents[1]
 PROGRAM = "vitspeech train"
@@ -416,9 +416,13 @@ def check_objects(config: Any, trust: Sequence[str], key: str = "") -> None:
             raise InputError(f"{key}: {name} is not a part of a run, such as a network, an optimizer or a callback")
 
 
-def foreign_modules(config: Any) -> list[str]:
+def foreign_modules(config: Any, key: str = "") -> set[str]:
     """The modules outside of vitspeech and its libraries whose classes a resolved config names."""
-    return sorted({path.rpartition(".")[0] for path in class_paths(config) if not is_known(path)})
+    if isinstance(config, dict | list):
+        parts = config.items() if isinstance(config, dict) else ((key, value) for value in config)
+        return set().union(*(foreign_modules(value, name) for name, value in parts))
+    is_class = key in ("class_path", "score") and isinstance(config, str) and "." in config
+    return {config.rpartition(".")[0]} if is_class and not is_known(config) else set()
 
 
 def plain_settings(config: Any) -> Any:

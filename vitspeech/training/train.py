@@ -205,7 +205,7 @@ class TrainingCLI:
             run_folder.resume(folder, self.resolved_config(), self.origin())
         add_training_items(data.item_names().get("train", ()), folder, data.item_root)
         foreign = foreign_modules([self.config.data.as_dict(), self.config.model.as_dict()])
-        if modules := sorted({*foreign, *self.arguments.trust}):
+        if modules := sorted(foreign | {*self.arguments.trust}):
             trust = " ".join(f"--trust {name}" for name in modules)
             print(f"this model has code of your own: loading it later needs {trust} (in Python: trust={modules})")
         parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
