@@ -290,7 +290,7 @@ BAD = {
     "a batch of zero": Bad(f"{TRAIN} --data.init_args.batch=0", "batch"),
     "an image that the patches do not divide": Bad(f"{TRAIN} --model.network.init_args.image=33", "patch"),
     "an image of another size": Bad(f"{TRAIN} --model.network.init_args.image=16", "image"),
-    "fewer classes than labels": Bad(f"{TRAIN} --model.network.init_args.classes=3", "classes=3"),
+    "fewer classes than labels": Bad(f"{TRAIN} --model.network.init_args.classes=3", "3 classes"),
     "a speech network for pictures": Bad(f"{TRAIN} --model.network=vitspeech.SpeechClassifier", "waveforms of shape"),
     "transcripts of pictures": Bad(f"{TRAIN} --model=vitspeech.Recognition", "Recognition"),
     "a trusted module that does not exist": Bad(f"{TRAIN} --trust=no_such_module", "no_such_module"),

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vitspeech.attention import SelfAttentivePooling
-from vitspeech.data import TranscribedAudio, UtteranceData
+from vitspeech.data import TranscribedAudio
 from vitspeech.frontends import SpecAugment, SpeechFrontend
 from vitspeech.models import MaskedSpeechModel, SpeechClassifier, SpeechLabeler, SpeechRecognizer, SpeechTranscriber
 from vitspeech.tasks import Classification, JointRecognition, Labeling, MaskedPrediction, Recognition, Transcription
@@ -86,12 +86,6 @@ def test_a_training_step_needs_no_value_of_the_device(name, left, monkeypatch):
     if name == "classification":
         given = waveforms.to("meta"), others[0].to("meta")
     assert task.training_step(given, 0).device.type == "meta"
-
-
-def test_only_waveforms_go_to_the_device():
-    data = UtteranceData()
-    speech, seed = data.transfer_batch_to_device((noise(SAID, LENGTHS), 5), torch.device("meta"), 0)
-    assert [part.device.type for part in speech] == ["meta", "cpu", "cpu", "cpu"] and seed == 5
 
 
 @torch.no_grad()

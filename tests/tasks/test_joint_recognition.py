@@ -75,8 +75,8 @@ def test_what_cannot_give_a_recognizer_is_refused():
     for name, network in others.items():
         with pytest.raises(ValueError, match=f"{name} cannot become a recognizer; use vitspeech.SpeechTranscriber"):
             JointRecognition(network)
-    with pytest.raises(ValueError, match="ctc_weight=0 does not train CTC"):
-        JointRecognition(transcriber(), ctc_weight=0)
+    with pytest.raises(ValueError, match="ctc_weight=0, but the network has a CTC head"):
+        JointRecognition(transcriber(ctc=True), ctc_weight=0)
     with pytest.raises(ValueError, match="but the network has no CTC head"):
         JointRecognition(transcriber())
 

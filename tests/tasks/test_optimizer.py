@@ -10,7 +10,7 @@ from torch import nn
 from vitspeech.attention import LearnedPositions, RelativePositions
 from vitspeech.attention.pooling import ClassToken
 from vitspeech.attention.scores import SCORES
-from vitspeech.models import CNN, TimmModel, ViT
+from vitspeech.models import TimmModel, ViT
 from vitspeech.tasks.optimizer import learning_rate, parameter_groups
 
 
@@ -84,11 +84,6 @@ def test_muon_takes_hidden_weights_only():
     taken = {name for name, parameter in network.named_parameters() if optimizer.state[parameter]["use_muon"]}
     assert taken == {name for name, kind in kinds(network).items() if kind == HIDDEN}
     assert not any("head" in name or "relative" in name or "bias" in name for name in taken)
-
-
-def test_frozen_parameters_are_left_out():
-    groups = parameter_groups(CNN(10, widths=(4, 5, 7)))
-    assert not any(parameter.shape == (24, 3, 2, 2) for group in groups for parameter in group["params"])
 
 
 def rates(decay: str, steps: int = 100, warmup_steps: int = 10) -> list[float]:

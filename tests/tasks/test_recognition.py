@@ -128,12 +128,6 @@ def test_groups_have_every_utterance_once_and_no_more_padding_than_they_need(cou
     assert sorted(seen) == list(range(count))
 
 
-def test_several_processes_have_one_group_whatever_their_batches(monkeypatch):
-    monkeypatch.setattr("vitspeech.tasks.task.processes", lambda: 2)
-    for count in (23, 24):
-        assert len(list(length_groups(noise([[1]] * count, [300] * count)))) == 1
-
-
 def test_short_inputs_such_as_symbols_are_one_group():
     speech = noise([[1]] * 64, [4 + place for place in range(64)])
     ((waveforms, lengths, _, _),) = length_groups(speech)

@@ -46,15 +46,3 @@ def test_other_tasks_send_symbols_to_transcription(task):
     with pytest.raises(ValueError, match=f"{task.__name__} does not fit SymbolTasks.*; use vitspeech.Transcription$"):
         task.check_data(SymbolTasks())
     Transcription.check_data(SymbolTasks())
-
-
-def test_padding_of_a_batch_does_not_change_the_loss():
-    torch.manual_seed(0)
-    data = SymbolTasks("add")
-    task = Transcription(Seq2Seq(10, 11, 12, {"depth": 1, "heads": 3}).double()).eval()
-    task.labels = data.labels
-    batch, _ = data.read("test")[torch.arange(40), 0]
-    with torch.no_grad():
-        together = task.loss(batch)
-        alone = sum(task.group_loss(*(part[[row]] for part in batch)) for row in range(40))
-    assert together.item() == pytest.approx(alone.item() / (batch.units >= 0).sum().item(), rel=1e-6)

@@ -9,7 +9,7 @@ from tiny import noise
 from torch.nn import functional as F
 
 from vitspeech.frontends import SpeechFrontend
-from vitspeech.models import Seq2Seq, SpeechTranscriber
+from vitspeech.models import SpeechTranscriber
 from vitspeech.tasks import Transcription
 from vitspeech.tasks.recognition import transcripts
 
@@ -146,13 +146,3 @@ def test_the_error_rate_is_that_of_what_is_decoded():
     assert logged["val_error_rate"].compute().item() == 1.0
     assert made.greedy_transcripts(*network.encode(speech.waveforms, speech.lengths)) == [()] * 7
     assert transcripts(speech.units) == SAID
-
-
-def test_learned_positions_bound_what_a_decoder_outputs():
-    network = Seq2Seq(
-        5, width=8, encoder={"depth": 1, "heads": 2}, decoder={"depth": 1, "heads": 2}, positions="learned"
-    )
-    rows = len(network.decoder.positions.table)
-    assert network.longest_output(10) == 28 and network.longest_output(rows) == rows - 1
-    task = Transcription(network)
-    assert len(task.greedy_transcripts(torch.randn(1, 600, 8), torch.ones(1, 600, dtype=torch.bool))) == 1

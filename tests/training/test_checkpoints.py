@@ -214,17 +214,6 @@ def test_a_checkpoint_that_cannot_be_written_leaves_those_before(tmp_path, monke
     assert {path.name: torch.load(path)["epoch"] for path in tmp_path.iterdir()} == {"last.ckpt": 1, "previous.ckpt": 0}
 
 
-def test_a_draft_is_not_written_through_a_link(tmp_path, monkeypatch):
-    monkeypatch.setattr("secrets.token_hex", lambda count: "0" * 2 * count)
-    (tmp_path / "diary").write_text("dear diary")
-    link = tmp_path / f".last.ckpt.{'0' * 12}.draft"
-    link.symlink_to(tmp_path / "diary")
-    with pytest.raises(FileExistsError):
-        CheckpointFiles(lambda checkpoint: None).save_checkpoint({"epoch": 0}, tmp_path / "last.ckpt")
-    assert (tmp_path / "diary").read_text() == "dear diary" and link.is_symlink()
-    assert not (tmp_path / "last.ckpt").exists()
-
-
 def test_a_checkpoint_on_another_disk_stays_there_and_is_found_again(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "last.ckpt").symlink_to("disk/last.ckpt")

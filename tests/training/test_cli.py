@@ -16,11 +16,10 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from tiny import ROOT, TINY, TINY_SEQUENCES, TINY_SPEECH
+from tiny import ROOT, TINY, TINY_SPEECH
 from torch import nn
 
 from vitspeech.errors import InputError
-from vitspeech.tasks import Recognition
 from vitspeech.training.checkpoints import checkpoints
 from vitspeech.training.run_folder import start
 from vitspeech.training.train import TrainingCLI, train
@@ -107,29 +106,6 @@ def test_a_run_over_utterances_keeps_what_its_task_has_to_show(request, fixture,
     kept = torch.load(run / "best.ckpt", weights_only=True)
     scores = [state["best_model_score"] for state in kept["callbacks"].values() if "best_model_score" in state]
     assert len(values) == 2 and pytest.approx(best(values)) in [float(score) for score in scores if score is not None]
-
-
-def test_a_recognizers_run_broken_off_and_resumed_ends_with_the_same_weights_bit_for_bit(tmp_path, monkeypatch):
-    chance = ["--model.network.init_args.encoder.dropout=0.1", "--model.network.init_args.encoder.drop_path=0.1"]
-    arguments = [*TINY_SEQUENCES, *chance, "--trainer.max_epochs=3"]
-    alone, broken = tmp_path / "alone", tmp_path / "broken"
-    TrainingCLI([*arguments, f"--run={alone}"]).train()
-    healthy = Recognition.group_loss
-
-    def breaks(task: Recognition, *part: torch.Tensor) -> torch.Tensor:
-        if task.training and task.trainer.global_step == 7:  # the second of three steps of the last epoch
-            raise RuntimeError("the power is gone")
-        return healthy(task, *part)
-
-    monkeypatch.setattr(Recognition, "group_loss", breaks)
-    with pytest.raises(RuntimeError, match="the power is gone"):
-        TrainingCLI([*arguments, f"--run={broken}"]).train()
-    assert not (broken / "model").exists()
-    monkeypatch.setattr(Recognition, "group_loss", healthy)
-    TrainingCLI([f"--resume={broken}"]).train()
-    assert weights(alone).keys() == weights(broken).keys()
-    for name, tensor in weights(alone).items():
-        assert torch.equal(tensor, weights(broken)[name]), name
 
 
 def killed_in_epoch(arguments: list[str], run: Path, epoch: int) -> None:

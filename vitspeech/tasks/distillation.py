@@ -33,8 +33,6 @@ class Distillation:
     def __post_init__(self) -> None:
         check_number("weight", self.weight, 0, 1)
         check_number("temperature", self.temperature, 0.01)
-        if not self.teachers:
-            raise InputError("distillation has no teachers")
 
 
 class Teachers:

@@ -47,8 +47,6 @@ class JointRecognition(Transcription):
         if type(network) is not SpeechTranscriber:
             name = type(network).__name__
             raise InputError(f"JointRecognition: {name} cannot become a recognizer; use vitspeech.SpeechTranscriber")
-        if not ctc_weight:
-            raise InputError("JointRecognition: ctc_weight=0 does not train CTC, which the trained model consists of")
         super().__init__(network, optimizer, ctc_weight=ctc_weight, label_smoothing=label_smoothing, **training)
 
     def trained_model(self, network: nn.Module, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:

@@ -43,6 +43,7 @@ class Recognition(UtteranceTask):
     monitor, mode = "val_error_rate", "min"
     evaluation, transcribes = recognition, True
     changes_speed = False  # of training utterances, which may become too short
+    ctc_weight = 1.0  # share of CTC in the loss
 
     def __init__(
         self,
@@ -80,7 +81,8 @@ class Recognition(UtteranceTask):
     def check_durations(self, data: lightning.LightningDataModule, split: str) -> None:
         """Refuse utterances that are too short for their transcripts, where durations and units are known."""
         tokens, utterances = getattr(self.network, "tokens", None), getattr(data, split)
-        if tokens is None or not hasattr(utterances, "seconds") or not hasattr(utterances, "units"):
+        is_known = tokens is not None and all(hasattr(utterances, name) for name in ("seconds", "units"))
+        if not is_known or not self.ctc_weight:
             return
         counts = tokens.count((utterances.seconds * data.sample_rate_hz).round().long()).tolist()
         rows = zip(counts, utterances.units, strict=True)

@@ -7,7 +7,6 @@ Shapes: B batch, N samples, T tokens, C classes, U units of a transcript; the la
 
 from typing import Any
 
-import lightning
 import torch
 from lightning.pytorch.cli import OptimizerCallable
 from torch import Tensor, nn
@@ -56,10 +55,6 @@ class Transcription(Recognition):
         if bool(ctc_weight) != (network.ctc_head is not None):
             raise InputError(f"ctc_weight={ctc_weight}, but the network has {'a' if not ctc_weight else 'no'} CTC head")
         self.ctc_weight, self.label_smoothing = ctc_weight, label_smoothing
-
-    def check_durations(self, data: lightning.LightningDataModule, split: str) -> None:
-        if self.ctc_weight:
-            super().check_durations(data, split)
 
     def group_loss(self, waveforms: Tensor, lengths: Tensor, units: Tensor, spans: Tensor) -> Tensor:
         output = self.network(waveforms, lengths, units.to(waveforms.device, non_blocking=True))

@@ -76,11 +76,7 @@ def check_free(run: str | Path) -> None:
         return
     if not (Path(run) / CONFIG).is_file():  # after the others: a run that starts just now writes it first
         raise FileExistsError(f"{run}: has {found[0]}, a name that a run writes to; name another folder, or move it")
-    if (Path(run) / LAST).exists():
-        raise FileExistsError(f"{run}: holds a run already; continue it with --resume {run}, or name another folder")
-    raise FileExistsError(
-        f"{run}: holds a run without a checkpoint; name another folder, remove it, or start it with --resume {run}"
-    )
+    raise FileExistsError(f"{run}: holds a run already; continue it with --resume {run}, or name another folder")
 
 
 def start(
