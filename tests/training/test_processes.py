@@ -231,8 +231,9 @@ def test_a_restart_resumes_the_run_that_the_command_names(tmp_path, monkeypatch,
 
 
 def test_lightning_does_not_requeue_jobs_of_slurm(monkeypatch):
-    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "2", "SLURM_PROCID": "0"}
-    for name, value in (slurm | {"SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"}).items():
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NTASKS": "2"}
+    slurm |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"}
+    for name, value in slurm.items():
         monkeypatch.setenv(name, value)
     environment = Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False).strategy.cluster_environment
     assert isinstance(environment, SLURMEnvironment) and not environment.auto_requeue

@@ -18,7 +18,7 @@ import yaml
 
 from vitspeech.checkpoint.model import read_mapping
 from vitspeech.checkpoint.multi_seed import OF_AUTO, PRECISION, RUN_ONLY, differences, flattened
-from vitspeech.errors import InputError, check_seed
+from vitspeech.errors import MOST_SEED, InputError, check_number
 from vitspeech.training.config import PROGRAM, config_folder, find_config
 from vitspeech.training.train import TrainingCLI
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
-from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import classification
 from vitspeech.tasks.distillation import Distillation, Teachers

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
-from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
 from vitspeech.evaluation import labeling
 from vitspeech.metrics.word_times import frame_labels

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
-from vitspeech.decoding.search import Search
 from vitspeech.errors import InputError
 from vitspeech.evaluation import masked as masked_prediction
 from vitspeech.tasks.task import UtteranceTask, length_groups

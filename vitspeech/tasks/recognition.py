@@ -16,7 +16,6 @@ from torch.nn import functional as F
 from torchmetrics.text import WordErrorRate
 
 from vitspeech.decoding.ctc import GreedySearch, tokens_needed
-from vitspeech.decoding.search import Search
 from vitspeech.decoding.vocabulary import to_text
 from vitspeech.errors import InputError, check_fraction
 from vitspeech.evaluation import recognition

@@ -25,7 +25,7 @@ from torch import nn
 from vitspeech.checkpoint.card import check_labels
 from vitspeech.checkpoint.leakage import add_training_items
 from vitspeech.data.module import DataModule, read_labels
-from vitspeech.errors import InputError, check_seed
+from vitspeech.errors import MOST_SEED, InputError, check_number
 from vitspeech.files import read_yaml
 from vitspeech.provenance import provenance
 from vitspeech.tasks import Task, find_task
@@ -115,7 +115,7 @@ class TrainingCLI:
         restrict_imports(self.arguments.trust)
         self.parser = make_parser()
         self.config = self.parser.parse(self.arguments.parsed, self.arguments.trust)
-        check_seed("seed_everything", self.config.seed_everything)
+        check_number("seed_everything", self.config.seed_everything, 0, MOST_SEED)
         lightning.seed_everything(self.config.seed_everything, workers=True)
         self.datamodule: DataModule = self.build("data")
         fill_sizes(self.config, self.datamodule, self.arguments.trust)
