@@ -108,7 +108,7 @@ VALUES = {
     "--model.network.classes=7": "the network has 7 classes, the data 10 labels",
     "--model=vitspeech.Recognition": "Recognition does not fit Shapes",
     "--data.batch=5000": "batch=5000 is more than",
-    "--data.count=7": "count=7 is below 50",
+    "--data.count=7": "count=7 is not a number from 50",
     "--data.drawn_from=100000000000000000000": "is not a number from 0",
     "--seed_everything=-1": "seed_everything=-1 is not a number from 0 to 4294967295",
     "--every_steps=-5": "every_steps=-5",
