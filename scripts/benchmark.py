@@ -40,7 +40,7 @@ def count(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all benchmarks; what their options say is in the `Settings` of each."""
-    parser = command_line.parser("benchmark", __doc__)
+    parser = command_line.parser("benchmark", __doc__, trusts=False)
     benchmarks = parser.add_subparsers(dest="benchmark", required=True)
 
     def add(name: str, text: str) -> argparse.ArgumentParser:

@@ -128,7 +128,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of the measured costs (fp32)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="for the measured costs (cpu)")
     parser.add_argument("--clips", type=int, default=64, help="validation clips for the effective field (64)")
-    command_line.add_trust(parser)
     own, overrides = split_options(sys.argv[1:] if arguments is None else arguments, OPTIONS)
     options = parser.parse_args(own)
     command_line.check_folder(options.output)

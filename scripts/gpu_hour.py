@@ -84,7 +84,7 @@ class Step:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the steps: prints a line before and after each."""
-    parser = command_line.parser("gpu-hour", __doc__)
+    parser = command_line.parser("gpu-hour", __doc__, trusts=False)
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder of the results")
     parser.add_argument("--minutes", type=float, default=60.0, metavar="N", help="for all steps together (default 60)")
     parser.add_argument("--data", metavar="ROOT", help="folder of the data sets; default: VITSPEECH_DATA, else data")

@@ -30,16 +30,17 @@ def program(verb: str) -> str:
     return script if script.endswith(".py") and script != "__main__.py" else f"vitspeech {verb}"
 
 
-def parser(verb: str, description: str | None, **options: Any) -> argparse.ArgumentParser:
-    """A parser whose help starts with `description` as it is written, usually the module's docstring."""
+def parser(verb: str, description: str | None, *, trusts: bool = True, **options: Any) -> argparse.ArgumentParser:
+    """A parser whose help starts with `description` as it is written, usually the module's docstring.
+
+    With `trusts` it has `--trust`, for models whose configuration names classes of the user's own modules.
+    """
     form = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(prog=program(verb), description=description, formatter_class=form, **options)
-
-
-def add_trust(parser: argparse.ArgumentParser) -> None:
-    """Add `--trust`, for models whose configuration names classes of the user's own modules."""
-    text = "accept classes of this module of your own, whose code then runs; may be repeated"
-    parser.add_argument("--trust", action="append", default=[], metavar="MODULE", help=text)
+    parser = argparse.ArgumentParser(prog=program(verb), description=description, formatter_class=form, **options)
+    if trusts:
+        text = "accept classes of this module of your own, whose code then runs; may be repeated"
+        parser.add_argument("--trust", action="append", default=[], metavar="MODULE", help=text)
+    return parser
 
 
 def add_language_model(parser: argparse.ArgumentParser) -> None:

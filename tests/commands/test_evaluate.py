@@ -13,8 +13,7 @@ from tiny import ROOT, TINY
 import vitspeech
 from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.data.module import DataModule
-from vitspeech.evaluation import Report
-from vitspeech.tasks import Classification, Transcription
+from vitspeech.tasks import Transcription
 from vitspeech.training.train import TrainingCLI
 
 
@@ -168,10 +167,3 @@ def test_evaluate_writes_parquet(command, finished_run, tmp_path):
     assert [(str(row["index"]), row["prediction"]) for row in rows] == [
         (row["index"], row["prediction"]) for row in expected
     ]
-
-
-def test_a_task_without_rows_is_named(command, finished_run, tmp_path, monkeypatch):
-    report = Report({"own_metric": 0.5}, "own text", lambda folder: folder)
-    monkeypatch.setattr(Classification, "evaluate", classmethod(lambda *_, **__: report))
-    message = one_line(command("evaluate", finished_run, "--out", tmp_path / "rows.csv"))
-    assert "the reports of vitspeech.Classification have no rows of single items" in message

@@ -46,7 +46,6 @@ def test_options_are_passed_on(finished_run, tmp_path, monkeypatch, arguments):
         (["RUN", "."], 1, ".: exists; name a new folder"),
         (["RUN", "file/out"], 1, "is not a folder"),
         (["RUN", "out", "--stream"], 1, "ViT can't be streamed"),
-        (["RUN", "out", "--data", "root"], 2, "--data is for --int8"),
         (["RUN", "out", "--offline", "--stream"], 2, "give either --offline or --stream"),
     ],
 )

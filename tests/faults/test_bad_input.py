@@ -130,29 +130,20 @@ ALIASES = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
 BAD = {
     # Words that are no command, options that do not exist, numbers out of range
     "a misspelled verb": Bad("trian", "did you mean 'train'?", status=2),
-    "an unknown verb": Bad("../train", "unknown command", status=2),
     "no arguments": Bad("predict", "the following arguments are required", status=2),
-    "an unknown option": Bad("predict {run} {picture} --nonsense", "unrecognized arguments", status=2),
     "top zero": Bad("predict {run} {picture} --top 0", "below 1", status=2),
     "top nan": Bad("predict {run} {picture} --top nan", "invalid int value", status=2),
-    "beam zero": Bad("transcribe {transcriber} {recording} --beam 0", "beam=0 is not within 1 .. 1000"),
     "a beam beyond memory": Bad("transcribe {transcriber} {recording} --beam 1001", "beam=1001 is not within 1"),
     "weight nan": Bad("transcribe {transcriber} {recording} --ctc-weight nan", "within 0 .. 1"),
-    "evaluate with a beam of zero": Bad("evaluate {transcriber} --beam 0", "beam=0 is not within 1 .. 1000"),
     "factors nan": Bad("compare {run} --factors nan -o report", "factors=(nan,)"),
-    "factors infinite": Bad("compare {run} --factors inf -o report", "factors=(inf,)"),
     "factors beyond memory": Bad("compare {run} --factors 1e300 -o report", "at most 16"),
     "size negative": Bad("compare timm:resnet18 --size=-4 --data . -o report", "size=-4 px is not within 1"),
     "a distance that is too large": Bad("probe --distances 14 -o out", "distance=14.0 px is not within"),
     "no seeds": Bad("probe --distances 9 --seeds 0 -o out", "seeds=0 is below 1"),
     "a probe with an unknown option": Bad("probe --distances 9 -o out --nonsense", "--nonsense", status=2),
     "a probe of another data set": Bad("probe --configs shapes/vit -o out", "distance", status=2),
-    "a length penalty that is infinite": Bad(
-        "transcribe {transcriber} {recording} --length-penalty inf", "length_penalty"
-    ),
     "words that never end": Bad("stream {speech} {recording} --refractory inf", "refractory"),
     "a path to trust": Bad("predict {run} {picture} --trust ../mine", "is not the name of a module"),
-    "nothing to trust": Bad("evaluate {run} --trust ''", "is not the name of a module"),
     "an unknown config": Bad("configs shapes/vitt", "did you mean shapes/vit"),
     "a config of bytes": Bad("configs own.yaml", "own.yaml: line 1: not UTF-8", write("own.yaml", b"\xff\xfe")),
     # Inputs that are missing, empty, broken, of another kind, or no files
@@ -161,20 +152,14 @@ BAD = {
     "a broken picture": Bad(
         "predict {run} a.png", "a.png: not a picture that can be read", write("a.png", b"\x89PNG\r\n\x1a\n1"), 3
     ),
-    "a text as a picture": Bad("predict {run} a.png", "a.png: not a picture", write("a.png", "hello"), 3),
     "a folder without pictures": Bad("predict {run} empty", "no picture in this folder", folder("empty")),
-    "a recording for an image model": Bad("predict {run} {recording}", "not a picture", status=3),
     "a picture for a speech model": Bad("predict {speech} {picture}", "not a recording", status=3),
     "a pipe that nobody writes to": Bad("predict {speech} pipe.wav", "pipe.wav", pipe("pipe.wav"), 3),
     "a name in a circle": Bad("predict {run} loop.png", "loop.png", link("loop.png", "loop.png")),
     "a name that is too long": Bad("predict {run} " + "n" * 300, "name too long"),
     "a name with a line break": Bad("predict {run} 'a\nb.png'", "a b.png: no such file"),
     "a broken file with a line break": Bad("predict {run} 'a\nb.png'", "empty", write("a\nb.png"), 3),
-    "a directory of the system": Bad("predict {run} /proc/self/fdinfo", "no picture in this folder"),
     "a broken recording": Bad("transcribe {transcriber} a.wav", "a.wav: not a recording", write("a.wav", "x"), 3),
-    "a stream of nothing": Bad("stream {speech} nowhere.wav", "nowhere.wav"),
-    "a stream of a picture": Bad("stream {speech} {picture}", "not a recording"),
-    "a file and the microphone": Bad("stream {speech} {recording} --microphone", "give either FILE", status=2),
     "an image model that streams": Bad("stream {run} {recording}", "ViT can't be streamed"),
     "a classifier that transcribes": Bad("transcribe {speech} {recording}", "use `vitspeech predict`"),
     "a transcriber that predicts": Bad("predict {transcriber} {recording}", "use `vitspeech transcribe`"),
@@ -183,7 +168,6 @@ BAD = {
     # Models: folders that are none, files that are missing or altered
     "no model": Bad("predict nowhere {picture}", "nowhere: missing"),
     "a file as a model": Bad("predict file {picture}", "file", write("file")),
-    "a model in a circle": Bad("predict loop {picture}", "loop", link("loop", "loop")),
     "an empty folder as a model": Bad("evaluate empty", "model.safetensors: missing", folder("empty")),
     "altered weights": Bad(
         "predict m {picture}", "altered", copied(lambda m: (m / "model.safetensors").write_bytes(b""))
@@ -227,9 +211,6 @@ BAD = {
         config_with("preprocessing", "sample_rate_hz", value=float("nan"), source="speech"),
     ),
     "a card that is no JSON": Bad("evaluate m", "card.json", copied(lambda m: (m / "card.json").write_text("{"))),
-    "a card of a million brackets": Bad(
-        "evaluate m", "card.json", copied(lambda m: (m / "card.json").write_text("[" * 1_000_000))
-    ),
     "a card whose format is a mapping": Bad("evaluate m", "format", card_with("format", value={})),
     "a card whose data is a function": Bad("evaluate m", "os.system", card_with("data", value=OS_SYSTEM)),
     "a card whose count is a list": Bad("evaluate m", "count", card_with("data", "init_args", "count", value=["x"])),
@@ -249,25 +230,20 @@ BAD = {
     ),
     # Outputs that cannot be written
     "a table that is a folder": Bad("predict {run} {picture} --out .", "not a regular file"),
-    "a table in no folder": Bad("predict {run} {picture} --out nowhere/a.csv", "does not exist"),
     "a table that is a device": Bad("predict {run} {picture} --out /dev/full", "not a regular file"),
     "a picture of an unknown format": Bad("predict {run} {picture} --attention a.xyz", "a.xyz: end the name with .png"),
     "a transcript of an unknown format": Bad(
         "transcribe {transcriber} {recording} --picture a", "a: end the name with .png"
     ),
     "a report that is a file": Bad("compare {run} -o file", "file is not a folder", write("file")),
-    "a report below a file": Bad("compare {run} -o file/report", "file is not a folder", write("file")),
-    "a probe that is a file": Bad("probe -o file", "file is not a folder", write("file")),
     "a report in a circle": Bad("compare {run} -o loop", "loop is not a folder", link("loop", "loop")),
     "a released model that is a file": Bad("release {run} file", "file", write("file")),
     "a released model in a folder of other things": Bad("release {run} other", "other", write("other/mine.txt")),
     "a released model here": Bad("release {run} .", "the current folder"),
     "an unfinished run": Bad("release empty new", "not a finished run", folder("empty")),
-    "samples below a file": Bad("samples file/here", "file", write("file")),
     # Training: options
     "no config": Bad("train --run=out", "required: data, model", status=2),
     "a missing config": Bad("train --config=nowhere --run=out", "neither a file nor a shipped config"),
-    "a misspelled section": Bad(f"{TRAIN} --config=own.yaml", "modle", write("own.yaml", "modle: {}")),
     "a misspelled key": Bad(f"{TRAIN} --model.network.init_args.widht=3", "widht", status=2),
     "configs that extend each other": Bad(
         "train --config=own.yaml --run=out", "circle|each other", write("own.yaml", "extends: own.yaml")
@@ -275,13 +251,10 @@ BAD = {
     "aliases of aliases": Bad(
         f"{TRAIN} --config=own.yaml", "own.yaml", write("own.yaml", ALIASES + "model: {class_path: *i}")
     ),
-    "a config of bytes in training": Bad(f"{TRAIN} --config=own.yaml", "own.yaml", write("own.yaml", b"\xff\xfe\0")),
     "an optimizer that is a function": Bad(f"{TRAIN} --model.optimizer=os.system", "os.system"),
-    "a function of torch as an optimizer": Bad(f"{TRAIN} --model.optimizer=torch.hub.load", "optimizer", status=2),
     "a network as an optimizer": Bad(f"{TRAIN} --model.optimizer=vitspeech.ViT", "optimizer", status=2),
     "a learning rate below zero": Bad(f"{TRAIN} --model.optimizer.init_args.lr=-1", "Invalid learning rate: -1.0"),
     "a learning rate that is nan": Bad(f"{TRAIN} --model.optimizer.init_args.lr=nan", "lr", status=2),
-    "a GPU where there is none": Bad(f"{TRAIN} --trainer.accelerator=cuda", "trainer"),
     "the overlay for GPUs": Bad(f"{TRAIN} --config={ROOT / 'configs/trainer/gpu.yaml'}", "trainer"),
     "99 devices": Bad(f"{TRAIN} --trainer.accelerator=cpu --trainer.devices=99", "devices"),
     "a precision that does not exist": Bad(f"{TRAIN} --trainer.precision=17", "precision", status=2),
@@ -294,7 +267,6 @@ BAD = {
     "a speech network for pictures": Bad(f"{TRAIN} --model.network=vitspeech.SpeechClassifier", "waveforms of shape"),
     "transcripts of pictures": Bad(f"{TRAIN} --model=vitspeech.Recognition", "Recognition"),
     "a trusted module that does not exist": Bad(f"{TRAIN} --trust=no_such_module", "no_such_module"),
-    "a trusted module that is no name": Bad(f"{TRAIN} --trust=-m", "-m"),
     # Training: folders and data
     "a run that is a file": Bad(f"{TRAIN_IN}file", "file", write("file")),
     "a run that exists": Bad(TRAIN_IN + "{run}", "holds a run already"),
@@ -306,7 +278,6 @@ BAD = {
     "a listing with a missing file": Bad(OWN, "train.csv: line 2", sounds("path,label\nnowhere.wav,left\n")),
     "a listing of a device": Bad(OWN, "train.csv: line 2", sounds("path,label\n/dev/zero,left\n")),
     "a listing with too many fields": Bad(OWN, "3 fields, but 2", sounds("path,label\na.wav,left,right\n")),
-    "an empty listing": Bad(OWN, "train.csv", sounds("")),
     "a broken recording in the data": Bad(
         OWN, "0.wav", lambda places: [sounds(None)(places), Path("data/train/left/0.wav").write_text("x")]
     ),

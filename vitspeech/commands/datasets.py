@@ -92,8 +92,7 @@ def language_model(arguments: Sequence[str] | None = None) -> None:
     order = f"tokens of the longest n-grams (default {', '.join(f'{n} for {kind}' for kind, n in ORDERS.items())})"
     add("--order", type=int, metavar="N", help=order)
     add("--words", action="store_true", help="count words, whatever the units of the data are")
-    text = "count the lines of this file (UTF-8), written as the data set writes transcripts, instead of those"
-    add("--text", type=Path, metavar="FILE", help=f"{text} of training")
+    add("--text", type=Path, metavar="FILE", help="count the lines of this file (UTF-8), written as transcripts are")
     options, overrides = parse(parser, arguments)
     inputs = [options.config, *([options.text] if options.text else [])]
     command_line.check_file(options.out, "OUT.arpa", inputs=inputs)
@@ -190,7 +189,6 @@ def read_lines(path: Path, words_of: Callable[[str], list[str]]) -> Iterator[tup
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     """The options, and the overrides of the config's data (`--data.KEY VALUE`)."""
-    command_line.add_trust(parser)
     options, overrides = parser.parse_known_args(arguments)
     for name in overrides:
         if name.startswith("-") and not name.startswith("--data"):

@@ -58,21 +58,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = command_line.parser("evaluate", __doc__)
     add = parser.add_argument
     add("checkpoint", help="folder of a released model or a finished run")
-    data = "folder of the data set, or a pack of it; required for data in your own folders"
-    add("--data", metavar="ROOT", help=f"{data}; default: VITSPEECH_DATA, else data")
+    add("--data", metavar="ROOT", help="folder of the data set, or a pack of it; default: VITSPEECH_DATA, else data")
     add("--beam", type=int, help="beam width for transcripts, 1 is greedy; default: as on the card")
     add("--ctc-weight", type=float, help="weight of CTC in a decoder's search; default: as on the card")
-    out = "write a table with one row for each test item as well, .csv or .parquet"
-    add("--out", type=Path, metavar="FILE", help=out)
-    test = "test on these subsets in place of those of the card, such as test-clean; for LibriSpeech"
-    add("--test", nargs="+", metavar="SUBSET", help=test)
-    split = "the split to measure; validation is for choosing the weights of a search (default test)"
-    add("--split", choices=("test", "validation"), default="test", help=split)
+    add("--out", type=Path, metavar="FILE", help="write a row for each test item as well, .csv or .parquet")
+    add("--test", nargs="+", metavar="SUBSET", help="other subsets of LibriSpeech to test on, such as test-clean")
+    add("--split", choices=("test", "validation"), default="test", help="the split to measure (default test)")
     command_line.add_language_model(parser)
-    report = "write the report about errors (figures, tables, lists) into this folder, as at the end of training"
-    add("--report", type=Path, metavar="FOLDER", help=report)
+    add("--report", type=Path, metavar="FOLDER", help="write the report about errors, as at the end of training")
     command_line.add_device(parser)
-    command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     command_line.check_file(options.out, "--out", command_line.TABLES)
     command_line.language_settings(options)

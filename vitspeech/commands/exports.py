@@ -8,6 +8,7 @@ from pathlib import Path
 
 import vitspeech
 from vitspeech import command_line
+from vitspeech.errors import check_number
 
 EXPORT = """Write a model as an ONNX graph, with a runner that needs numpy and ONNX Runtime alone.
 
@@ -38,17 +39,11 @@ def export(arguments: Sequence[str] | None = None) -> None:
     add("checkpoint", metavar="MODEL", help="folder of a released model or a finished run")
     add("folder", type=Path, metavar="FOLDER", help="a new folder")
     add("--offline", action="store_true", help="export a streamable speech classifier as one for whole clips")
-    stream = "refuse a model that can't be streamed; without this, a classifier is exported for whole clips"
-    add("--stream", action="store_true", help=stream)
-    attention = "add the attention weights of every block as outputs (images and streams)"
-    add("--attention", action="store_true", help=attention)
-    int8 = "quantize the weights, if accuracy on the card's test set falls by at most half a point"
-    add("--int8", action="store_true", help=int8)
+    add("--stream", action="store_true", help="refuse a model that can't be streamed, instead of taking whole clips")
+    add("--attention", action="store_true", help="add every block's attention weights (images and streams)")
+    add("--int8", action="store_true", help="quantize, if accuracy on the card's test set falls by at most 0.5 points")
     add("--data", metavar="ROOT", help="folder of that data set; default: VITSPEECH_DATA, else data")
-    command_line.add_trust(parser)
     options = parser.parse_args(arguments)
-    if options.data is not None and not options.int8:
-        parser.error("--data is for --int8")
     if options.offline and options.stream:
         parser.error("give either --offline or --stream")
 
@@ -82,19 +77,12 @@ def demo(arguments: Sequence[str] | None = None) -> None:
     parser = command_line.parser("demo", DEMO)
     add = parser.add_argument
     add("models", nargs="+", metavar="MODEL", help="folder of a released model, a finished run or an exported model")
-    add("--port", type=int, help=f"port on 127.0.0.1 (default {PORT}; 0 chooses a free one)")
+    add("--port", type=int, default=PORT, help=f"port on 127.0.0.1 (default {PORT}; 0 chooses a free one)")
     add("--out", type=Path, metavar="FOLDER", help="write the page into a new folder, and do not serve it")
-    runtime = "folder that has the files of onnxruntime-web, or the archive that `npm pack` writes"
-    add("--runtime", metavar="PATH", help=runtime)
-    data = "folder of CIFAR-10: its test pictures are examples for models of its labels (default: VITSPEECH_DATA)"
-    add("--data", metavar="ROOT", help=data)
-    command_line.add_trust(parser)
+    add("--runtime", metavar="PATH", help="folder with onnxruntime-web's files, or the archive of `npm pack`")
+    add("--data", metavar="ROOT", help="folder of CIFAR-10, for examples of its labels (default: VITSPEECH_DATA)")
     options = parser.parse_args(arguments)
-    if options.out is not None and options.port is not None:
-        parser.error("--port is for serving, and --out only writes")
-    port = PORT if options.port is None else options.port
-    if not 0 <= port < 65536:
-        parser.error(f"--port {port}: not within 0 .. 65535")
+    check_number("--port", options.port, 0, 65535)
 
     from vitspeech.export.demo import server, web_runtime, write_demo
     from vitspeech.export.folder import check_new
@@ -106,7 +94,7 @@ def demo(arguments: Sequence[str] | None = None) -> None:
         write_demo(options.models, options.out, web_runtime(options.runtime), load, options.data)
         print(f"{options.out}: put it on any web host; a microphone needs https or 127.0.0.1")
         return
-    with tempfile.TemporaryDirectory() as temporary, server(Path(temporary) / "page", port) as serving:
+    with tempfile.TemporaryDirectory() as temporary, server(Path(temporary) / "page", options.port) as serving:
         print("exporting …", flush=True)
         write_demo(options.models, Path(temporary) / "page", web_runtime(options.runtime), load, options.data)
         print(f"http://127.0.0.1:{serving.server_port}/ (Ctrl-C ends it)", flush=True)

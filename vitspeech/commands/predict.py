@@ -30,7 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command_line.add_table(parser, COLUMNS)
     add("--attention", type=Path, metavar="PNG", help="draw attention and pooling weights for one file")
     command_line.add_device(parser)
-    command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     if options.top < 1:
         parser.error(f"--top {options.top} is below 1")

@@ -39,13 +39,18 @@ def compare(arguments: Sequence[str] | None = None) -> None:
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the report")
     add("--inputs", type=int, default=200, help="inputs for the receptive fields (default 200)")
     add("--answers", type=int, default=500, help="inputs for accuracies (default 500)")
-    factors = "input sizes relative to the models' own (default 1 1.5); the report is about the first"
-    add("--factors", type=float, nargs="+", default=[1.0, 1.5], metavar="FACTOR", help=factors)
+    add(
+        "--factors",
+        type=float,
+        nargs="+",
+        default=[1, 1.5],
+        metavar="F",
+        help="input sizes relative to the models' (1 1.5)",
+    )
     add("--layers", nargs="+", metavar="NAME", help="only these layers; every model must have them")
     add("--pretrained", action="store_true", help="use timm's weights, which timm downloads")
     add("--size", type=int, metavar="PX", help="image side for timm's networks; default: the others'")
     command_line.add_device(parser, others="")
-    command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     command_line.check_folder(options.output)
     if options.device == "mps":
@@ -75,13 +80,11 @@ def probe(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech probe`: prints a table of accuracies."""
     parser = command_line.parser("probe", PROBE, allow_abbrev=False)
     add = parser.add_argument
-    configs = "files or names of shipped configs; default: two_marks/vit two_marks/cnn"
-    add("--configs", nargs="+", default=PROBED, metavar="CONFIG", help=configs)
+    add("--configs", nargs="+", default=PROBED, metavar="CONFIG", help=f"default: {' '.join(PROBED)}")
     distances, default = "distances of the marks, 5 to 13 px; default: 5 7 9 11 13", [5, 7, 9, 11, 13]
     add("--distances", type=float, nargs="+", default=default, metavar="PX", help=distances)
     add("--seeds", type=int, default=1, help="runs per config and distance; default: 1")
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the results")
-    command_line.add_trust(parser)
     options, overrides = parser.parse_known_args(arguments)
     command_line.check_folder(options.output)
 

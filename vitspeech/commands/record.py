@@ -34,7 +34,7 @@ METER_DB, METER_WIDTH = 60, 30  # the range of the level meter below full scale,
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech record`: prompts for each take, and says what is wrong with it."""
-    parser = command_line.parser("record", __doc__)
+    parser = command_line.parser("record", __doc__, trusts=False)
     add = parser.add_argument
     add("words", nargs="+", metavar="WORD", help="words to record")
     add("--to", type=Path, required=True, metavar="FOLDER", help="folder of the recordings")

@@ -68,23 +68,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("run", help="folder of a finished run; or of a released model, to add seeds or write its README.md")
     add("folder", metavar="checkpoints/NAME", nargs="?", help="folder of the released model")
-    seeds = "runs of the same config with other seeds; the card gets their mean and standard deviation"
-    add("--seeds", nargs="*", default=[], metavar="RUN", help=seeds)
-    half = "store the weights in half precision (float16), half the size; the test set in --data is measured with them"
-    add("--half", action="store_true", help=half)
+    add("--seeds", nargs="*", default=[], metavar="RUN", help="runs with other seeds; the card gets mean and deviation")
+    add("--half", action="store_true", help="store float16, half the size, and measure the test set in --data with it")
     add("--data", metavar="ROOT", help="with --half: folder of the data set; default: VITSPEECH_DATA, else data")
-    table = "rewrite the table in the README.md beside the folder from the cards of all models there"
-    add("--table", action="store_true", help=table)
-    license = "license of the weights for README.md, such as apache-2.0; default: that of the README.md before"
-    add("--license", metavar="NAME", help=license)
-    push = "upload the model to the Hugging Face Hub in one commit; a new repository is public, unless --private"
-    add("--push", metavar="USER/NAME", help=push)
-    private = "with --push: a new repository is private; one that exists stays as it is"
-    add("--private", action="store_true", help=private)
-    command_line.add_trust(parser)
+    add("--table", action="store_true", help="rewrite the table of models in the README.md beside the folder")
+    add("--license", metavar="NAME", help="license of the weights, such as apache-2.0; default: as before")
+    add("--push", metavar="USER/NAME", help="upload to the Hugging Face Hub in one commit")
+    add("--private", action="store_true", help="with --push: a new repository is private (default: public)")
     options = parser.parse_args(arguments)
-    if options.private and not options.push:
-        raise InputError("--private: is for --push USER/NAME")
     if options.data and not options.half:
         raise InputError("--data: is for --half")
     if options.half and options.folder is None:

@@ -22,7 +22,7 @@ vitspeech samples examples/
 
 def configs(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech configs`: prints a table of names, or the text of one config."""
-    parser = command_line.parser("configs", CONFIGS)
+    parser = command_line.parser("configs", CONFIGS, trusts=False)
     add = parser.add_argument
     add("name", nargs="?", metavar="CONFIG", help="print this config instead of the list")
     options = parser.parse_args(arguments)
@@ -59,7 +59,7 @@ def portable(path: Path, shipped: Path) -> str:
 
 def samples(arguments: Sequence[str] | None = None) -> None:
     """Run `vitspeech samples`: prints the copies' paths and two commands to try."""
-    parser = command_line.parser("samples", SAMPLES)
+    parser = command_line.parser("samples", SAMPLES, trusts=False)
     add = parser.add_argument
     folder = "folder for the copies (default: samples)"
     add("folder", nargs="?", type=Path, default=Path("samples"), metavar="FOLDER", help=folder)

@@ -69,8 +69,7 @@ def tune(arguments: Sequence[str] | None = None) -> None:
     parser = command_line.parser("tune", TUNE)
     add = parser.add_argument
     add_plan(parser, split="validation")
-    rate = "false alarms an hour of continuous speech, and of sounds"
-    add("--alarms-per-hour", type=float, required=True, metavar="RATE", help=rate)
+    add("--alarms-per-hour", type=float, required=True, metavar="RATE", help="wanted rate of speech and of sounds each")
     add("--others", type=float, metavar="RATE", help="false alarms an hour of other words (default: any)")
     add("--dry-run", action="store_true", help="write nothing")
     options = parser.parse_args(arguments)
@@ -104,7 +103,6 @@ def add_plan(parser: argparse.ArgumentParser, split: str) -> None:
     add("--hours", type=float, metavar="H", help="hear about H hours of speech, in whole recordings (default: all)")
     add("--clips", type=int, metavar="N", help="hear at most N keywords, and N other words (default: all)")
     add("--seed", type=int, default=0, help="of the order of words, pauses and noise (default 0)")
-    command_line.add_trust(parser)
 
 
 def plan_of(options: argparse.Namespace) -> "Plan":

@@ -87,11 +87,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     pause = "shortest time between the ends of two words (default: the card's)"
     spotting.add_argument("--refractory", dest="refractory_s", type=float, metavar="SECONDS", help=pause)
     add("--no-words", action="store_true", help="FILE holds no words: report false alarms per hour")
-    picture = "draw FILE with its words, of a model that labels frames or transcribes"
-    add("--picture", type=Path, metavar="PNG", help=picture)
+    add("--picture", type=Path, metavar="PNG", help="draw FILE with its words, unless single words are spotted")
     add("--beam", type=int, help="hypotheses of a search with a language model (default 8)")
     command_line.add_language_model(parser)
-    command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     if (options.file is None) == (not options.microphone):
         parser.error("give either FILE or --microphone")

@@ -49,12 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add = parser.add_argument
     add("configs", nargs="*", metavar="CONFIG", help="files or names of shipped configs")
     add("--seeds", type=int, nargs="+", metavar="N", help="seeds of each (default 0)")
-    vary = "a key of the config and its values; several keys give every combination"
-    add("--vary", nargs="+", action="extend", default=[], metavar="KEY=A,B,C", help=vary)
+    add("--vary", nargs="+", action="extend", default=[], metavar="KEY=A,B,C", help="a key of the config and values")
     add("-o", "--output", type=Path, metavar="FOLDER", help="folder of the runs and the results")
     add("--dry-run", action="store_true", help="check everything and list the runs; train nothing")
     add("--table", type=Path, metavar="FOLDER", help="write the results of the runs in this folder anew; train nothing")
-    command_line.add_trust(parser)
     own, overrides = split_options(sys.argv[2:] if arguments is None else arguments, OPTIONS)
     options = parser.parse_args(own)
     if options.table is not None:

@@ -77,22 +77,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("paths", nargs="*", metavar="FILE_OR_FOLDER", help="recordings, or folders of them")
     add("--symbols", nargs="+", metavar="TEXT", help="sequences of symbols in place of recordings")
     add("--times", action="store_true", help="print when each word was spoken as well")
-    units = "--times and tables give characters or pieces of words, if these are the model's units, in place of words"
-    add("--units", action="store_true", help=units)
+    add("--units", action="store_true", help="characters or pieces in --times and tables, for models with such units")
     form = "text (default), or subtitles: SubRip (srt) or WebVTT (vtt), on standard output for one recording, else in "
     form += "the folder --out: NAME.srt for each NAME.wav"
     add("--format", choices=["text", *SUBTITLES], default="text", help=form)
     command_line.add_table(parser, COLUMNS)
     add("--picture", type=Path, metavar="PNG", help="draw one recording with its transcript, or symbols")
     add("--attention", type=Path, metavar="PNG", help="draw what the encoder attends to in one recording")
-    beam = "number of hypotheses in the beam (default 8; 1, which is greedy, for symbols and CTC over whole words)"
-    add("--beam", type=int, help=beam)
+    add("--beam", type=int, help="hypotheses (default 8; 1, which is greedy, for symbols and CTC over whole words)")
     add("--ctc-weight", type=float, help="weight of CTC in an encoder-decoder's search (default 0.7)")
-    penalty = "exponent of the length by which an encoder-decoder's scores are divided (default 0.6)"
-    add("--length-penalty", type=float, help=penalty)
+    add("--length-penalty", type=float, help="exponent of the length in an encoder-decoder's search (default 0.6)")
     command_line.add_language_model(parser)
     command_line.add_device(parser)
-    command_line.add_trust(parser)
     options = parser.parse_args(arguments)
     options.format = None if options.format == "text" else options.format
     is_one = len(options.paths) == 1 and not Path(options.paths[0]).is_dir()
