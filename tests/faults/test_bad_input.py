@@ -138,7 +138,7 @@ BAD = {
     "factors nan": Bad("compare {run} --factors nan -o report", "factors=(nan,)"),
     "factors beyond memory": Bad("compare {run} --factors 1e300 -o report", "at most 16"),
     "size negative": Bad("compare timm:resnet18 --size=-4 --data . -o report", "size=-4 px is not within 1"),
-    "a distance that is too large": Bad("probe --distances 14 -o out", "distance=14.0 px is not within"),
+    "a distance that is too large": Bad("probe --distances 14 -o out", "distance=14.0 is not a number from 5 to 13"),
     "no seeds": Bad("probe --distances 9 --seeds 0 -o out", "seeds=0 is below 1"),
     "a probe with an unknown option": Bad("probe --distances 9 -o out --nonsense", "--nonsense", status=2),
     "a probe of another data set": Bad("probe --configs shapes/vit -o out", "distance", status=2),

@@ -39,14 +39,8 @@ def compare(arguments: Sequence[str] | None = None) -> None:
     add("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder of the report")
     add("--inputs", type=int, default=200, help="inputs for the receptive fields (default 200)")
     add("--answers", type=int, default=500, help="inputs for accuracies (default 500)")
-    add(
-        "--factors",
-        type=float,
-        nargs="+",
-        default=[1, 1.5],
-        metavar="F",
-        help="input sizes relative to the models' (1 1.5)",
-    )
+    factors = "input sizes relative to the models' own (default 1 1.5); the report is about the first"
+    add("--factors", type=float, nargs="+", default=[1.0, 1.5], metavar="FACTOR", help=factors)
     add("--layers", nargs="+", metavar="NAME", help="only these layers; every model must have them")
     add("--pretrained", action="store_true", help="use timm's weights, which timm downloads")
     add("--size", type=int, metavar="PX", help="image side for timm's networks; default: the others'")
