@@ -298,6 +298,8 @@ def test_a_test_item_that_breaks_later_is_not_replaced_but_named_in_one_line(kin
     (root / last).write_bytes((root / last).read_bytes()[:60])
     with pytest.raises(InputError, match=rf"^{re.escape(str(root / last))}: [^\n]*$"):
         list(loader)
+    if workers:  # else the garbage collector does it, and waits 10 s for workers that it has cut off
+        loader._iterator._shutdown_workers()
 
 
 def test_a_file_that_breaks_later_is_replaced_by_another_item_of_its_batch(pictures, clips, speech, tmp_path):
