@@ -124,7 +124,7 @@ def test_an_overlay_is_tried_with_the_config_that_it_is_for(tmp_path, monkeypatc
 
 
 def test_a_config_is_tried_for_two_steps(tmp_path):
-    arguments = ["--config=shapes/vit", "--config=trainer/smoke", "--trainer.callbacks=null"]
+    arguments = ["--config=shapes/vit", "--config=trainer/smoke", "--trainer.callbacks=null", "--data.count=250"]
     assert gpu_hour.try_config([*arguments, f"--run={tmp_path / 'run'}"]).startswith("ok")
     assert (tmp_path / "run/last.ckpt").exists()
     assert gpu_hour.try_config(["--config=nothing"]).startswith("FileNotFoundError: nothing")
