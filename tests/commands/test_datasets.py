@@ -41,7 +41,8 @@ def pictures(tmp_path) -> list[str]:
 def test_cifar_trained_from_a_pack_ends_as_from_memory(command, tmp_path):
     assert command("pack", "cifar10/vit", tmp_path / "pack", "--shard-mb=32").returncode == 0
     small = [f"--config={config}" for config in ("cifar10/vit", "trainer/smoke")]
-    small += ["--model.network.init_args.encoder.depth=1", "--trainer.enable_progress_bar=false"]
+    small += ["--trainer.enable_progress_bar=false", "--trainer.precision=32-true"]
+    small += ["--model.network.init_args.width=16", "--model.network.init_args.encoder.depth=1"]
     for run, storage in (("memory", []), ("packed", [f"--data.storage={tmp_path / 'pack'}"])):
         TrainingCLI([*small, *storage, f"--run={tmp_path / run}"]).train()
     ours, theirs = (json.loads((tmp_path / run / "model/card.json").read_text()) for run in ("memory", "packed"))
