@@ -160,7 +160,7 @@ CARDS = {
     "parameters": (None, "parameters=None is not"),
     "resumed": ([1], r"resumed=\[1\] is not"),
     "hardware": ("\x1b]0;x\x07", "hardware=.* is not"),
-    "spotting": ([0.5], r"spotting: \[0.5\] is not a mapping of settings"),
+    "spotting": ([0.5], r"spotting=\[0.5\] is not"),
 }
 
 

@@ -61,15 +61,6 @@ def test_the_hub_reads_task_license_data_and_results(name, pipeline, dataset, me
             {"test_accuracy": 0.9, "interval_95": [0.8, 0.95], "word_accuracy": 0.95, "word_interval_95": [0.9, 0.97]},
             ["| accuracy | 90.00 % | 80.00 – 95.00 % |", "| accuracy over words alone | 95.00 % | 90.00 – 97.00 % |"],
         ),
-        (
-            {"frame_accuracy": 0.9, "interval_95": [0.8, 0.95]}
-            | {"word_f1": 0.7, "word_f1_interval_95": [0.6, 0.75], "onset_f1": 0.8},
-            [
-                "| accuracy over frames | 90.00 % | 80.00 – 95.00 % |",
-                "| F1 of words within 50 ms at both ends | 70.00 % | 60.00 – 75.00 % |",
-                "| F1 of words within 50 ms at the start | 80.00 % |  |",
-            ],
-        ),
     ],
 )
 def test_every_metric_has_its_own_mean_and_interval(metrics, lines):

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 import vitspeech
 from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.checkpoint.model import save
-from vitspeech.checkpoint.models_table import percentages, write_table
+from vitspeech.checkpoint.models_table import write_table
 from vitspeech.checkpoint.readme import readme
 from vitspeech.checkpoint.release import release, release_seeds
 from vitspeech.errors import InputError
@@ -133,12 +133,8 @@ def test_what_is_not_finished_or_not_alike_is_refused(finished_run, tmp_path):
     ("key", "value", "message"),
     [
         ("data.init_args.count", 999, "data.init_args.count is 999, but 250 in"),
-        ("data.init_args.batch", 25, "data.init_args.batch is 25, but 50 in"),
         ("data.init_args.augment", None, "data.init_args.augment.flip is not set, but True in"),
-        ("model.init_args.network.init_args.width", 32, "model.init_args.network.init_args.width is 32, but 16 in"),
         ("model.init_args.optimizer.init_args.lr", 0.5, "model.init_args.optimizer.init_args.lr is 0.5, but 0.004 in"),
-        ("model.init_args.warmup", 0.5, "model.init_args.warmup is 0.5, but 0.1 in"),
-        ("trainer.max_epochs", 3, "trainer.max_epochs is 3, but 2 in"),
         ("trainer.precision", "16-mixed", "trainer.precision is '16-mixed', but '32-true' in"),
     ],
 )
@@ -208,14 +204,6 @@ def test_a_recognizer_is_released_with_its_errors_and_listed_by_its_error_rate(f
     table = write_table(tmp_path / "checkpoints").read_text()
     assert f"| `words` | 0.01 M | WER {100 * card['metrics']['word_error_rate']:.2f} % | one seed |" in table
     assert vitspeech.load(tmp_path / "checkpoints/words").network.head.out_features == 9
-
-
-def test_other_test_sets_are_listed_by_their_names():
-    metrics = {"word_error_rate": 0.05, "also": {"longer": {"word_error_rate": 0.125}}}
-    assert percentages(metrics) == ("WER 5.00 %, WER 12.50 % on longer", "")
-    metrics = {"character_error_rate": 0.02, "word_error_rate": 0.08, "word_error_rate_mean": 0.1}
-    metrics |= {"word_error_rate_sd": 0.01}
-    assert percentages(metrics) == ("CER 2.00 %, WER 8.00 %", "WER 10.00 ± 1.00 %")
 
 
 def test_a_card_finds_the_words_that_its_utterances_are_made_of(finished_recognizer_run):

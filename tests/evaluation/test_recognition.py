@@ -95,18 +95,6 @@ def found_interval(metrics):
     return tuple(metrics["character_interval_95"])
 
 
-def test_pieces_count_characters_first_and_words_count_them_last(data, monkeypatch):
-    monkeypatch.setattr(recognition, "transcripts", lambda network, data, utterances, *_: HEARD[utterances.name])
-    by_words = evaluate(None, data, progress=False)
-    data.units = "pieces"
-    by_pieces = evaluate(None, data, progress=False)
-    assert by_words.headline[0] == "word_error_rate" and "character_error_rate" not in by_words.text
-    assert by_pieces.headline[0] == "character_error_rate" and by_pieces.metrics == by_words.metrics
-    counts = [by_words.metrics[f"character_{kind}"] for kind in ("substitutions", "deletions", "insertions")]
-    assert sum(counts) / by_words.metrics["characters"] == pytest.approx(by_words.metrics["character_error_rate"])
-    assert by_words.metrics["characters"] == len("go stop" + "left" + "go go go")
-
-
 def test_the_list_of_errors_is_to_be_read(report, tmp_path):
     assert report.write(tmp_path) == tmp_path / "errors.txt"
     text = (tmp_path / "errors.txt").read_text(encoding="utf-8")

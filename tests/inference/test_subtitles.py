@@ -7,7 +7,7 @@ import pytest
 import webvtt
 
 from vitspeech.decoding.vocabulary import Segment
-from vitspeech.inference.subtitles import LINE, Cue, timestamp, to_cues, to_subtitles
+from vitspeech.inference.subtitles import LINE, Cue, to_cues, to_subtitles
 from vitspeech.inference.transcript import Transcript
 
 
@@ -61,10 +61,6 @@ def test_webvtt_has_a_header_dots_and_escapes():
     )
 
 
-def test_without_words_there_are_no_cues():
-    assert to_subtitles(transcript([]), "srt") == "" and to_subtitles(transcript([]), "vtt") == "WEBVTT\n"
-
-
 def test_lines_have_42_letters_and_cues_two_lines_and_seven_seconds():
     words = said("seven words of a few letters each make a line and then some more " * 30, each_s=0.2, gap_s=0.0)
     cues = to_cues(words)
@@ -74,31 +70,12 @@ def test_lines_have_42_letters_and_cues_two_lines_and_seven_seconds():
     assert all(cue.end_s - cue.start_s <= 7.0 for cue in slow) and len(slow) == 3
 
 
-def test_a_word_longer_than_a_line_is_not_cut():
-    word = "x" * 60
-    assert [cue.lines for cue in to_cues(said(f"a {word} b"))] == [("a", word), ("b",)]
-
-
 def test_a_cue_ends_at_a_pause_and_is_shown_for_a_second_unless_the_next_one_begins():
     words = [Segment("a", 1.0, 1.1), Segment("b", 1.5, 1.6), Segment("c", 2.41, 2.5), Segment("d", 9.0, 9.1)]
     assert to_cues(words) == [Cue(1.0, 2.0, ("a b",)), Cue(2.41, 3.41, ("c",)), Cue(9.0, 10.0, ("d",))]
     # The second one would be shown for longer, but the third begins.
     close = to_cues([Segment("a", 1.0, 1.05), Segment("b", 1.86, 1.9)])
     assert [cue.end_s for cue in close] == pytest.approx([1.86, 2.86])
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (-0.0025, "00:00:00,000"),
-        (0, "00:00:00,000"),
-        (59.9996, "00:01:00,000"),
-        (3599.5, "00:59:59,500"),
-        (400_000, "111:06:40,000"),
-    ],
-)
-def test_timestamps_are_rounded_and_have_hours(seconds, text):
-    assert timestamp(seconds, ",") == text
 
 
 def test_a_transcript_without_times_has_no_subtitles():

@@ -229,12 +229,7 @@ def test_units_that_ctc_cannot_align_have_no_times():
     "numbers",
     [
         {"beam": 0},
-        {"beam": -3},
-        {"beam": 1001},
-        {"length_penalty": -0.1},
         {"length_penalty": 10.1},
-        {"ctc_weight": -0.1},
-        {"ctc_weight": 1.1},
         {"ctc_weight": float("nan")},
     ],
 )

@@ -149,6 +149,7 @@ class Card(TypedDict, total=False):
     recipe: dict[str, Any]
     runs: Annotated[list[Run], If(len, "a list of results with seed, metrics, commit and hardware")]
     minutes: float
+    spotting: dict  # see `read_settings`
     resumed: list[Start]
     look_back_ms: float | None
     look_ahead_ms: float | None
@@ -201,8 +202,6 @@ def read_settings(values: Any) -> SpottingSettings:
         InputError: If a name is unknown, or a number is out of its range.
     """
     known = SpottingSettings.__dataclass_fields__
-    if not isinstance(values, dict):
-        raise InputError(f"spotting: {shown(values)} is not a mapping of settings")
     if unknown := values.keys() - known:
         raise InputError(f"spotting: {shown(min(unknown, key=str))} is unknown; known: {', '.join(known)}")
     try:
