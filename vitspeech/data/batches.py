@@ -7,7 +7,8 @@ Shapes: B batch, U utterances.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy
 import torch
@@ -180,6 +181,23 @@ def process() -> tuple[int, int]:
 def derived_seed(*key: int) -> int:
     """A seed from several numbers: NumPy's SeedSequence maps small, similar numbers to unrelated seeds."""
     return int(numpy.random.SeedSequence(key).generate_state(1)[0])
+
+
+class DrawnItems(Dataset):
+    """Training items that are drawn anew for each batch: `items[indices, seed]` is (`draw(number, seed)`, seed).
+
+    The indices only determine the size of the batch.
+    """
+
+    def __init__(self, count: int, draw: Callable[[int, int], Any]) -> None:
+        self.count, self.draw = count, draw
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[Any, int]:
+        indices, seed = batch
+        return self.draw(len(indices), seed), seed
 
 
 class TensorItems(Dataset):

@@ -5,14 +5,12 @@ Shapes: B = 64 clips, N = 16,000 samples at 16 kHz.
 
 import math
 
-import pytest
 import torch
 from torch.testing import assert_close
 
 from vitspeech.data.clips.noise import chimes, decaying, household, knocks, motors, rms, tones
 
 BATCH, SAMPLES, RATE_HZ = 64, 16_000, 16_000
-KINDS = [knocks, tones, chimes, motors]
 
 
 def made(draw, seed=0):
@@ -50,14 +48,6 @@ def test_household_sounds_are_all_kinds_at_a_root_mean_square_of_1():
     assert (crest(sounds) > 15).sum() > 5 and (crest(sounds) < 3).sum() > 5  # knocks, and steady tones or motors
     torch.manual_seed(0)
     assert torch.equal(sounds, household(BATCH, SAMPLES, RATE_HZ))
-
-
-@pytest.mark.parametrize("draw", KINDS)
-@pytest.mark.parametrize(("samples", "rate_hz"), [(1600, 16_000), (1601, 8000), (44_100, 44_100)])
-def test_every_kind_is_finite_at_every_length_and_rate(draw, samples, rate_hz):
-    torch.manual_seed(0)
-    sounds = draw(torch.empty(5, samples), rate_hz)
-    assert sounds.shape == (5, samples) and sounds.isfinite().all() and sounds.dtype == torch.float32
 
 
 def test_knocks_are_short_and_decay():

@@ -299,12 +299,6 @@ def test_a_missing_word_folder_is_an_error_that_names_it(root):
         made(root, ("yes", "dog"))
 
 
-@pytest.mark.parametrize("words", [("yes", "no", "yes"), ()])
-def test_words_are_at_least_one_and_none_twice(words):
-    with pytest.raises(ValueError, match="none given, one given twice"):
-        SpeechCommands(words)
-
-
 # Validation and test have a tenth of every recording: of nine seconds less than a clip.
 @pytest.mark.parametrize("seconds, silence", [(9, 0.5), (1, 0)])
 def test_noise_shorter_than_its_parts_need_is_an_error_that_names_it(root, seconds, silence):
@@ -348,14 +342,6 @@ def test_word_clips_are_the_splits_recordings_of_the_words_as_long_as_they_are(m
     for word, said in found.items():
         assert [clip.samples.tolist() for clip in said] == [[value] * 1601 for value in expected(word, split)]
         assert all((clip.samples.dtype, clip.start, clip.end) == (numpy.int16, 0, 1601) for clip in said)
-
-
-def test_a_word_clip_is_named_by_its_file_and_its_speaker_by_the_names_first_part(made_once):
-    clips = SpeechCommands(("yes", "no"), str(made_once)).word_clips("test")
-    names = [f"no/{number:08x}_nohash_0.wav" for number in range(14, 19)]
-    names += [f"yes/{number:08x}_nohash_0.wav" for number in range(18, 20)]
-    assert [clip.name for clip in clips] == names
-    assert [clip.speaker for clip in clips] == [name[name.index("/") + 1 :][:8] for name in names]
 
 
 def test_backgrounds_are_the_recordings_apart_in_time(made_once):

@@ -1,13 +1,12 @@
 """Synthesized words: labels, splits, and the same clips every time."""
 
 import pytest
-import soundfile
 import torch
 
 from vitspeech.data.audio.synthesis import voices_of
 from vitspeech.data.clips import spoken_words
 from vitspeech.data.clips.noise import pink_noise
-from vitspeech.data.clips.spoken_words import SpokenWords, save_example
+from vitspeech.data.clips.spoken_words import SpokenWords
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +50,6 @@ def test_the_same_number_gives_the_same_clips_and_another_number_others(validati
 def test_what_makes_no_set_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         SpokenWords(**arguments)
-
-
-def test_an_example_holds_the_words_with_pauses(tmp_path):
-    save_example(tmp_path / "words.wav", ["left", "go"], pause_s=0.5)
-    samples, rate = soundfile.read(tmp_path / "words.wav", dtype="int16")
-    assert rate == 16_000 and 1.9 < len(samples) / rate < 4
-    silent = abs(samples.astype(int)) == 0
-    assert silent[:8000].all() and silent[-8000:].all() and not silent[8000:9000].all()
 
 
 @pytest.fixture(scope="module")

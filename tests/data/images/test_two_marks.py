@@ -131,14 +131,6 @@ def narrow_network(width: int = 24) -> nn.Module:
     return nn.Sequential(*convolutions, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(2 * width, 2))
 
 
-def test_the_narrow_network_has_a_field_of_eight_pixels():
-    network = narrow_network().eval()[:-3].double()
-    image = torch.randn(1, 3, 32, 32, dtype=torch.float64, requires_grad=True)
-    network(image)[0, :, 5, 5].sum().backward()
-    seen = (image.grad[0] != 0).any(0).nonzero()
-    assert (seen.amin(0).tolist(), seen.amax(0).tolist()) == ([10, 10], [17, 17])
-
-
 def trained_accuracy(distance: float, steps: int = 300) -> float:
     """Of the narrow network, on pictures that it has not seen."""
     torch.manual_seed(0)

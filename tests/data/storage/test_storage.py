@@ -1,6 +1,5 @@
 """A data set gives the same batches from memory, from its files and from a pack."""
 
-import os
 import re
 import shutil
 from functools import partial
@@ -15,7 +14,6 @@ from PIL import Image
 from vitspeech.checkpoint.card_dataset import build_data
 from vitspeech.data import (
     AudioFolder,
-    Cifar,
     DataModule,
     ImageFolder,
     SpeechCommands,
@@ -25,7 +23,6 @@ from vitspeech.data.clips.speech_commands import FOLDER, URL
 from vitspeech.data.storage import pack as pack_writing
 from vitspeech.data.storage.pack import pack
 from vitspeech.data.storage.packed import Pack
-from vitspeech.data.tables import to_text
 from vitspeech.errors import InputError
 
 RANDOM = numpy.random.default_rng(0)
@@ -207,11 +204,6 @@ def test_a_broken_clip_of_speech_commands_has_no_name(commands, tmp_path, storag
     assert data.train.labels.tolist().count(3) == 3 and len(data.train) == 23 + 3
 
 
-def test_files_are_no_storage_where_there_are_none():
-    with pytest.raises(InputError, match="storage=files: Cifar has no file for each item"):
-        Cifar(storage="files")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -275,16 +267,6 @@ def test_a_pack_leaves_out_a_broken_first_clip(tmp_path):
     with left_out, pytest.warns(UserWarning, match="another item is taken in its place"):
         pack(data, tmp_path / "pack", {}, progress=False)
     assert Pack(tmp_path / "pack").item_names() == names | {"train": names["train"][1:]}
-
-
-def test_names_that_are_not_utf_8_are_packed_with_escapes(tmp_path):
-    for number in range(50):
-        file = tmp_path / "clips" / ("ape", "bee")[number % 2] / f"{number}.wav"
-        sound(file, 1800)
-        file.rename(file.with_name(os.fsdecode(b"%d\xe9.wav" % number)))
-    made = partial(AudioFolder, str(tmp_path / "clips"), seconds=0.1)
-    names = Pack(packed(made, tmp_path / "pack")).item_names()
-    assert names["train"][0] == to_text(made().item_names()["train"][0]) and names["train"][0].endswith(r"\udce9.wav")
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy
 import pytest
 import soundfile
-import torch
 
 from vitspeech.checkpoint.card_dataset import card_dataset
 from vitspeech.data.utterances.librispeech import LibriSpeech
@@ -158,13 +157,6 @@ def test_a_test_subset_needs_no_other(tmp_path):
     ):
         with pytest.raises(FileNotFoundError, match=rf"{missing}: this subset .* is missing \(found: clean\)"):
             read()
-
-
-@pytest.mark.parametrize("storage", ["memory", "files"])
-def test_memory_and_files_give_the_same(tmp_path, storage):
-    data = made(write(tmp_path), storage=storage, workers=0)
-    speech, _ = data.train[torch.arange(4), 0]
-    assert speech.lengths.tolist() == [1600, 3200] * 2 and speech.waveforms[:, 0].tolist() == [1100, 1100, 1400, 1400]
 
 
 def lines(root: Path, *rows: str) -> None:

@@ -130,7 +130,7 @@ def test_an_utterances_sound_is_that_of_its_line(made):
 def test_training_has_the_ratios_of_its_augmentation_and_evaluation_those_of_the_protocol(made):
     data = made(snr_db=(17, 19), augment=SequenceAugment(snr_db=(3, 5), noise_prob=0.7))
     generator = numpy.random.default_rng(0)
-    drawn = [data.train.sampler.sample("u", generator).snr_db for _ in range(401)]
+    drawn = [data.sampler("train").sample("u", generator).snr_db for _ in range(401)]
     noisy = [ratio for ratio in drawn if ratio < numpy.inf]
     assert all(3 <= ratio <= 5 for ratio in noisy) and 0.6 < len(noisy) / len(drawn) < 0.8
     for items in (data.validation, data.read("test")):
@@ -140,7 +140,7 @@ def test_training_has_the_ratios_of_its_augmentation_and_evaluation_those_of_the
 def test_long_pauses_are_for_training_alone(made):
     data = made(words=(2, 2), gap_ms=(10, 10), augment=SequenceAugment(pause_prob=0.5, pause_ms=(500, 500)))
     generator = numpy.random.default_rng(0)
-    first = {data.train.sampler.sample("u", generator).starts[0] for _ in range(30)}
+    first = {data.sampler("train").sample("u", generator).starts[0] for _ in range(30)}
     assert first == {160, 8000}
     for items in (data.validation, data.read("test")):
         assert {utterance.starts[0] for utterance in items.utterances} == {160}
@@ -149,7 +149,7 @@ def test_long_pauses_are_for_training_alone(made):
 def test_silence_is_for_training_alone(made):
     data = made(augment=SequenceAugment(silence_prob=0.5))
     generator = numpy.random.default_rng(0)
-    drawn = [data.train.sampler.sample("u", generator).words for _ in range(200)]
+    drawn = [data.sampler("train").sample("u", generator).words for _ in range(200)]
     assert 0.35 < drawn.count([]) / len(drawn) < 0.65
     for items in (data.validation, data.read("test")):
         assert all(utterance.words for utterance in items.utterances)
@@ -314,5 +314,5 @@ def test_a_shipped_manifest_can_be_regenerated_from_the_subset_that_it_is_of(nam
     source = SpeechCommands(TWELVE, root=os.environ[SMALLER])
     data = WordSequences(source, words=(fewest, most), count=10 * count, manifests=[name])
     test = data.read("test")
-    assert test.utterances == data.fixed_utterances("test", test.sampler).utterances
+    assert test.utterances == data.fixed("test", test.sampler).utterances
     assert batch_of(test).waveforms.any(1).all()

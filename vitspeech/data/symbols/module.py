@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
+from vitspeech.data.batches import DrawnItems
 from vitspeech.data.module import DataModule
 from vitspeech.errors import InputError, check_number
 
@@ -181,7 +182,7 @@ class SymbolTasks(DataModule):
         return {"symbols": self.symbols}
 
     def read(self, split: str) -> Dataset:
-        return DrawnSequences(self) if split == "train" else self.fixed(split, split, self.lengths)
+        return DrawnItems(self.count, self.draw_batch) if split == "train" else self.fixed(split, split, self.lengths)
 
     def test_sets(self) -> dict[str, "SymbolSequences"]:
         """The test sets by name: `test` with lengths as in training, then `length-N` for each of `longer`."""
@@ -199,6 +200,12 @@ class SymbolTasks(DataModule):
             if len(found) == count:
                 break
         return SymbolSequences(list(found), list(found.values()))
+
+    def draw_batch(self, count: int, seed: int) -> SymbolBatch:
+        """A training batch."""
+        random = Random(f"{self.drawn_from} {seed}")
+        inputs = [self.draw(random) for _ in range(count)]
+        return collate(inputs, [output_of(self.task, row, self.size) for row in inputs])
 
     def draw(self, random: Random) -> list[int]:
         """Draw a training input: one that belongs to the training split."""
@@ -231,22 +238,6 @@ class SymbolTasks(DataModule):
     def normalize(self, inputs: Tensor) -> Tensor:
         """The symbols as they are (B, N)."""
         return inputs
-
-
-class DrawnSequences(Dataset):
-    """Training sequences, drawn from the seed of each batch: `sequences[indices, seed]` is (`SymbolBatch`, seed)."""
-
-    def __init__(self, data: SymbolTasks) -> None:
-        self.data = data
-
-    def __len__(self) -> int:
-        return self.data.count
-
-    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SymbolBatch, int]:
-        indices, seed = batch
-        random = Random(f"{self.data.drawn_from} {seed}")
-        inputs = [self.data.draw(random) for _ in indices]
-        return collate(inputs, [output_of(self.data.task, row, self.data.size) for row in inputs]), seed
 
 
 class SymbolSequences(Dataset):

@@ -22,7 +22,7 @@ from vitspeech.data.storage.packed import Pack, numbers
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.subwords import Subwords
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, some_names
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,7 @@ class UtteranceData(DataModule):
         units = list(words) if self.units == "words" else list(" ".join(words))
         foreign = next((unit for unit in units if unit not in self.label_indices), None)
         if foreign is not None:
-            labels = ("' '" if label == " " else label for label in self.labels[:SHOWN_LABELS])
-            vocabulary = ", ".join(labels) + (", …" if len(self.labels) > SHOWN_LABELS else "")
+            vocabulary = some_names([repr(label) if label == " " else label for label in self.labels], SHOWN_LABELS)
             raise InputError(f"{foreign!r} of {' '.join(words)!r} is outside the vocabulary {vocabulary}")
         return [self.label_indices[unit] for unit in units]
 

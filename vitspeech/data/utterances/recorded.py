@@ -113,9 +113,6 @@ class RecordedData(UtteranceData):
 
     A subclass sets `root` and `item_root`, and implements `listed` and `training_transcripts`.
 
-    Pink noise is added to most training utterances (`noise_prob` and `snr_db` of `augment`). The times of the words are
-    unknown, so frames cannot be labeled (`vitspeech.Labeling`).
-
     Args:
         units, vocabulary, vocab_size, batch, batch_s, augment, seed, **storage: See `TranscribedAudio`. Characters of
             held-out transcripts that training does not have are reported, and count as errors in the test.

@@ -8,6 +8,7 @@ its waveform. Test sets are manifests with checksums.
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from vitspeech.data.batches import DrawnItems
 from vitspeech.data.utterances.augment import SequenceAugment
 from vitspeech.data.utterances.batch import SpeechBatch, collate
 from vitspeech.data.utterances.composition import compose
@@ -186,7 +188,12 @@ class WordSequences(UtteranceData):
         if split == "test":
             return next(iter(self.test_sets().values()))
         sampler = self.sampler(split)
-        return SampledUtterances(sampler, self) if split == "train" else self.fixed_utterances(split, sampler)
+        return DrawnItems(self.count, partial(self.draw, sampler)) if split == "train" else self.fixed(split, sampler)
+
+    def draw(self, sampler: UtteranceSampler, count: int, seed: int) -> SpeechBatch:
+        """A training batch."""
+        generator = numpy.random.default_rng(seed)
+        return compose_batch([sampler.sample("", generator) for _ in range(count)], sampler, self)
 
     def prepare_test(self) -> None:
         """Check that the words, clips and noise of the test utterances exist. They are kept and not read again."""
@@ -206,7 +213,7 @@ class WordSequences(UtteranceData):
             utterances = read_manifest(file)
             self.check_manifest(file, utterances, sampler)
             sets[Path(manifest).stem] = FixedUtterances(utterances, sampler, self)
-        return sets or {"drawn": self.fixed_utterances("test", sampler)}
+        return sets or {"drawn": self.fixed("test", sampler)}
 
     def transcripts(self, split: str) -> list[list[str]]:
         """The words of each utterance of a split; for training, those of `count` utterances that have words."""
@@ -237,7 +244,7 @@ class WordSequences(UtteranceData):
         pauses = augment.pause_prob, augment.pause_ms
         return UtteranceSampler(*common, augment.snr_db, augment.noise_prob, *pauses, augment.silence_prob)
 
-    def fixed_utterances(self, split: str, sampler: UtteranceSampler) -> "FixedUtterances":
+    def fixed(self, split: str, sampler: UtteranceSampler) -> "FixedUtterances":
         """Sample the validation or test set, a tenth of `count`; the same utterances for every seed."""
         generator = numpy.random.default_rng(PROTOCOL_SEEDS[split])
         count = max(self.count // 10, 1)
@@ -246,7 +253,7 @@ class WordSequences(UtteranceData):
 
     def write_manifest(self, file: str | Path) -> str:
         """Sample the test set by this protocol, write it with its line in SHA256SUMS, and return its SHA-256."""
-        return write_manifest(self.fixed_utterances("test", self.sampler("test")).utterances, file)
+        return write_manifest(self.fixed("test", self.sampler("test")).utterances, file)
 
     def check_manifest(self, file: Path, utterances: Sequence[Utterance], sampler: UtteranceSampler) -> None:
         """Check that a manifest's words, clips and noise exist in the source and belong together."""
@@ -266,22 +273,6 @@ class WordSequences(UtteranceData):
                 problem = f"the noise {utterance.noise[0]!r} does not exist"
             if problem:
                 raise InputError(f"{file}: line {number}: {problem}")
-
-
-class SampledUtterances(Dataset):
-    """Training utterances, sampled from the seed of each batch; the indices only determine the batch size."""
-
-    def __init__(self, sampler: UtteranceSampler, data: WordSequences) -> None:
-        self.sampler, self.data = sampler, data
-
-    def __len__(self) -> int:
-        return self.data.count
-
-    def __getitem__(self, batch: tuple[Tensor, int]) -> tuple[SpeechBatch, int]:
-        indices, seed = batch
-        generator = numpy.random.default_rng(seed)
-        utterances = [self.sampler.sample("", generator) for _ in range(len(indices))]
-        return compose_batch(utterances, self.sampler, self.data), seed
 
 
 class FixedUtterances(Dataset):
