@@ -31,10 +31,7 @@ def program(verb: str) -> str:
 
 
 def parser(verb: str, description: str | None, *, trusts: bool = True, **options: Any) -> argparse.ArgumentParser:
-    """A parser whose help starts with `description` as it is written, usually the module's docstring.
-
-    With `trusts` it has `--trust`, for models whose configuration names classes of the user's own modules.
-    """
+    """A parser whose help starts with `description`, with `--trust` for models of the user's own classes."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=program(verb), description=description, formatter_class=form, **options)
     if trusts:
@@ -65,7 +62,7 @@ def settings(options: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 def add_device(parser: argparse.ArgumentParser, others: str = ", mps") -> None:
-    """Add `--device`, which `find_device` reads; `others` are the devices besides CPU and CUDA in its help."""
+    """Add `--device`, which `find_device` reads."""
     text = f"where the network runs: auto (default: CUDA if there is a GPU, else the CPU), cpu, cuda, cuda:N{others}"
     parser.add_argument("--device", default="auto", metavar="DEVICE", help=text)
 
@@ -124,10 +121,7 @@ def check_folder(folder: Path, option: str = "-o") -> None:
 
 
 class UnreadFiles:
-    """The files that the command `verb` could not read, while it went on with the others.
-
-    Each is a row of `table`, the file first and the error last, or without a table a line on standard error.
-    """
+    """The files that the command `verb` could not read: rows of its table, or else lines on standard error."""
 
     def __init__(self, verb: str, table: Any = None) -> None:
         self.name, self.table, self.printed = program(verb), table, 0
@@ -145,11 +139,12 @@ class UnreadFiles:
 
     def exit(self) -> None:
         """End with exit status 3 if there was such a file."""
-        if self.table is not None and (count := self.table.unread):
+        count = self.printed if self.table is None else self.table.unread
+        if self.table is not None and count:
             files = "1 file" if count == 1 else f"{count:,} files"
             where = f"see the column `status` of {self.table.path}"
             print(f"{self.name}: {files} could not be read: {where}", file=sys.stderr)
-        if self.printed or (self.table is not None and self.table.unread):
+        if count:
             sys.stdout.flush()
             sys.exit(UNREAD_FILES_STATUS)
 
