@@ -27,7 +27,7 @@ def test_steps_have_a_status_and_a_log_each(tmp_path):
         tmp_path,
         Step("good", ["-c", "print('7 passed')"], 1),
         Step("bad", ["-c", "raise SystemExit('no kernel image')"], 1),
-        Step("long", ["-c", OUT_OF_TIME], 0.03),
+        Step("long", ["-S", "-c", OUT_OF_TIME], 0.03),
         Step("without data", ["-c", "1"], 1, needs=("cifar-10-batches-py",)),
     )
     assert statuses == {"good": "done", "bad": "failed", "long": "out of time", "without data": "skipped"}

@@ -121,7 +121,7 @@ def draw_values(rows: Sequence[Row], metric: str, key: str, places: Mapping[str,
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks(values, [f"{value:g}" for value in values])
-    axes.set(xlabel=plain(key), ylabel=axis_label(metric), title="dots: seeds, lines: mean ± sd")
+    axes.set(xlabel=plain(key), ylabel=axis_label(metric), title="open marks: seeds, lines: mean ± sd")
     figure.savefig(path, dpi=DPI)
 
 
@@ -132,14 +132,15 @@ def draw_curves(axes: Axes, curves: Mapping[str, Sequence[Curve]], *, by_part: b
         axes: Where they are drawn, with a legend.
         curves: The seeds of each variant.
         by_part: Whether curves are averaged at the same part of their length, such as of the training, since seeds take
-            different times for the same epochs; they are thin lines then. Otherwise they are dots, and mean and
-            standard deviation are those at each horizontal value.
+            different times for the same epochs; they are thin lines then. Otherwise they are open marks, and
+            mean and standard deviation are those at each horizontal value.
     """
     for (name, seeds), style in zip(curves.items(), series_styles(len(curves)), strict=True):
-        thin = {"linestyle": style.dashes, "linewidth": 0.8} if by_part else {"linestyle": "none", "marker": "."}
+        lines = {"linestyle": style.dashes, "linewidth": 0.8, "alpha": 0.4}
+        rings = {"linestyle": "none", "marker": style.marker, "fillstyle": "none", "markersize": 5}
         for across, values in seeds if len(seeds) > 1 else ():
-            axes.plot(across, values, color=style.color, alpha=0.4, **thin)
-        marked = {} if by_part else {"marker": style.marker, "markersize": 5, "capsize": 4}
+            axes.plot(across, values, color=style.color, **(lines if by_part else rings))
+        marked = {} if by_part else {"marker": style.marker, "markersize": 5, "capsize": 4, "elinewidth": 0.8}
         mean = mean_of_parts(seeds) if by_part else mean_of_values(seeds)
         text = plain(f"{name} ({len(seeds)})")
         axes.errorbar(*mean, color=style.color, linestyle=style.dashes, linewidth=1.8, label=text, **marked)
