@@ -98,6 +98,8 @@ def utterance_sample(data: UtteranceData, samples: int, count: int) -> Sample:
     An utterance that is shorter is repeated.
     """
     items = data.items_of("validation")
+    if not len(items):
+        raise InputError(f"{type(data).__name__}: no validation utterances")
     order = torch.randperm(len(items), generator=torch.Generator().manual_seed(SEED))[:count]
     clips = []
     for index in order:

@@ -86,12 +86,10 @@ class Subject:
             sample: Inputs for the data-dependent initialization of an untrained network, see `initialize_from`.
 
         Raises:
-            InputError: If there are no trained weights, or the network can't take inputs of the size.
+            InputError: If the network can't take inputs of the size.
             ConnectionError: If timm can't download the weights.
         """
         size = self.size if size is None else size
-        if trained and not self.trained:
-            raise InputError(f"{self.name} has no trained weights here; --pretrained fetches those of timm")
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(SEED)  # leaves those of GPUs as they are
             try:

@@ -1,13 +1,30 @@
-"""Layers by name and their outputs as grids: each layout laid out by hand, and what is refused.
+"""Layers by name, their outputs as grids, and the layers of each family of networks; what is refused.
 
 Shapes: B = 2 batch, C = 3 channels, R = 5 rows, W = 7 columns, T tokens or moments, M = 11 mel bins.
 """
 
 import pytest
+import timm
 import torch
 from torch import nn
 
-from vitspeech.receptive.fields.layers import LAYOUTS, Layer, find_module, record_outputs
+from vitspeech.frontends import SpeechFrontend
+from vitspeech.models import CNN, SpeechClassifier, SpeechCNN, TimmModel, ViT
+from vitspeech.receptive.fields.effective import effective_fields
+from vitspeech.receptive.fields.layers import (
+    LAYOUTS,
+    Layer,
+    default_layers,
+    find_module,
+    infer_layer,
+    record_outputs,
+)
+
+MEL = Layer("tokens.log_mel", "mel")
+
+
+def noise(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
 class Block(nn.Module):
@@ -154,3 +171,118 @@ def test_a_layer_whose_output_is_not_a_tensor_is_refused_by_name():
 def test_a_module_is_found_by_each_of_its_names():
     shared = nn.ReLU()
     assert find_module(nn.Sequential(shared, nn.Tanh(), shared), "2") is shared
+
+
+# The layers of each family of networks.
+
+
+RESNET = [f"{stage}.{n}" for stage in (1, 2, 3, 4) for n in (0, 1)]
+NETWORKS = {  # how to make it, its layers, and px from unit to unit in each
+    "vit": (
+        lambda: ViT(3, image=32, patch=4, width=8, pooling="class", encoder={"depth": 2, "heads": 2}),
+        [Layer("patches", "tokens"), *(Layer(f"encoder.blocks.{n}", "tokens", 1) for n in range(2))],
+        [4, 4, 4],
+    ),
+    "vit, convolutional stem": (
+        lambda: ViT(3, image=32, patch=8, width=8, stem="convolutional", encoder={"depth": 1, "heads": 2}),
+        [Layer(f"patches.stages.{n}") for n in range(2)]
+        + [Layer(name, "tokens") for name in ("patches", "encoder.blocks.0")],
+        [2, 4, 8, 8],
+    ),
+    "cnn": (
+        lambda: CNN(3, widths=(5, 7, 11)),
+        [Layer("body.whitening"), *(Layer(f"body.groups.{group}.{n}") for group in (1, 2, 3) for n in (3, 6))],
+        [1, 2, 2, 4, 4, 8, 8],
+    ),
+    "resnet18": (
+        lambda: timm.create_model("resnet18"),
+        [Layer("act1"), *(Layer(f"layer{block}") for block in RESNET)],
+        [2, 4, 4, 8, 8, 16, 16, 32, 32],
+    ),
+    "convnext": (
+        lambda: timm.create_model("convnext_atto"),
+        [Layer(f"stages.{n}") for n in range(4)],
+        [4, 8, 16, 32],
+    ),
+    "swin": (
+        lambda: timm.create_model(
+            "swin_tiny_patch4_window7_224", img_size=32, embed_dim=12, depths=(2, 1), num_heads=(1, 2), window_size=4
+        ),
+        [Layer(f"layers.{n}", "NHWC") for n in range(2)],
+        [4, 8],
+    ),
+    "timm's vit": (
+        lambda: TimmModel(3, "vit_tiny_patch16_224", {"img_size": 32, "depth": 2}),
+        [Layer(f"network.blocks.{n}", "tokens", 1) for n in range(2)],
+        [16, 16],
+    ),
+}
+
+
+def measured(network, inputs, layers, source=None, unread=()):
+    """Fields of each layer, all of them finite and within what the layer could see."""
+    found = effective_fields(network, inputs, layers, source=source, probe_units=1)
+    for fields in found:
+        for field in (fields.cumulative, fields.block):
+            assert field.energy.isfinite().all() and float(field.energy.sum()) > 0
+            assert field.outside < 1e-6 and (field.known or fields.layer.name in unread)
+        assert fields.cumulative.known == (fields.layer.name not in unread)
+    return found
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_layer_of_a_network_of_pictures_has_a_grid_and_a_field(name):
+    make, expected, strides = NETWORKS[name]
+    torch.manual_seed(0)
+    network, images = make().eval().requires_grad_(False), noise(2, 3, 32, 32)
+    layers = default_layers(network, images)
+    assert layers == expected
+    merged = {layer.name for layer in layers[1:]} if name == "swin" else ()  # by reshaping
+    found = measured(network, images, layers, unread=merged)
+    assert [fields.stride for fields in found] == strides
+    assert [fields.block_stride for fields in found] == [1, *strides[:-1]]
+    whole = [31 if name == "cnn" else 32] * len(strides)  # the 2×2 whitening loses a row
+    sides = [side // stride for side, stride in zip(whole, strides, strict=True)]
+    assert [fields.grid for fields in found] == [(side, side) for side in sides]
+
+
+@pytest.mark.parametrize("stem", ["convolutional", "stacked"])
+@pytest.mark.parametrize("kind", [SpeechClassifier, SpeechCNN])
+def test_every_layer_of_a_network_of_speech_has_a_grid_and_a_field(kind, stem):
+    torch.manual_seed(0)
+    tokens = SpeechFrontend(8, mels=5, stem=stem, stride=3)
+    encoder = {"depth": 2, "heads": 2, "left": 2, "right": 1}
+    options = {"encoder": encoder} if kind is SpeechClassifier else {"depth": 2, "kernel": 3}
+    network = kind(3, tokens, **options).eval().requires_grad_(False)
+    clips = 0.1 * noise(2, 16000)
+    layers = default_layers(network, clips)
+    name, layout = ("encoder.blocks", "frames") if kind is SpeechClassifier else ("blocks", "NCT")
+    assert layers == [Layer("tokens.frames", "frames"), Layer(f"{name}.0", layout), Layer(f"{name}.1", layout)]
+    count = (98 - tokens.frames.receptive_field) // 3 + 1
+    assert [(fields.grid, fields.stride) for fields in measured(network, clips, layers, MEL)] == [((count, 1), 3)] * 3
+
+
+def test_layers_by_name_are_laid_out_as_they_give_it():
+    network, images = (
+        ViT(3, image=24, patch=4, width=8, pooling="class", encoder={"depth": 1, "heads": 2}).eval(),
+        noise(2, 3, 24, 24),
+    )
+    assert infer_layer(network, "encoder.blocks.0.mlp", images) == Layer("encoder.blocks.0.mlp", "tokens", 1)
+    tokens = SpeechFrontend(8, mels=5, stride=3)
+    network, clips = SpeechCNN(3, tokens, depth=1, kernel=3).eval(), 0.1 * noise(2, 16000)
+    assert infer_layer(network, "blocks.0", clips, in_time=True) == Layer("blocks.0", "NCT")
+    assert infer_layer(network, "tokens.frames", clips, in_time=True) == Layer("tokens.frames", "frames")
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("encoder.block.0", "ViT has no layer 'encoder.block.0'; close names: encoder.blocks.0"),
+        ("pooling", r"layer 'pooling' gives \(2, 8\), which is not laid out as NCHW"),
+        ("head", r"layer 'head' gives \(2, 3\), which is not laid out as NCHW"),
+    ],
+)
+def test_a_layer_that_is_not_there_or_gives_no_grid_is_refused(name, message):
+    network = ViT(3, image=24, patch=4, width=8, pooling="class", encoder={"depth": 1, "heads": 2}).eval()
+    with pytest.raises(ValueError, match=message):
+        infer_layer(network, name, noise(2, 3, 24, 24))

@@ -112,7 +112,7 @@ def effective_fields(
                 network(batch)
         measured: list[LayerFields] = []
         for number, (before, layer) in enumerate(pairwise(chain)):
-            probe = Probe(reader, outputs, layer, probes, generator)
+            probe = LayerProbe(reader, outputs, layer, probes, generator)
             units = probe.central_units(source, probe_units)
             cumulative, cut, block, block_cut = probe.field(source, units), None, None, None
             if not cumulative_only:
@@ -161,7 +161,7 @@ def differentiable_recurrence(network: nn.Module) -> Iterator[None]:
 
 
 @dataclass
-class Probe:
+class LayerProbe:
     """Measures one layer after a forward pass; see `effective_fields`."""
 
     reader: GraphReader
