@@ -6,32 +6,13 @@ stay true when the models change.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isnan
 
 from matplotlib.figure import Figure
 
 from vitspeech.receptive.compare import Result
-from vitspeech.receptive.report.curves import (
-    KEPT,
-    OUTSIDE,
-    draw_blocks,
-    draw_frequency,
-    draw_image_heads,
-    draw_past_and_ahead,
-    draw_sides,
-    draw_speech_heads,
-    draw_states,
-    draw_visible,
-    quantity,
-)
-from vitspeech.receptive.report.maps import (
-    draw_examples,
-    draw_image_energy,
-    draw_image_fields,
-    draw_speech_energy,
-    draw_speech_fields,
-)
+from vitspeech.receptive.report import curves, maps
 from vitspeech.receptive.sample import Sample
 
 Draw = Callable[[Sequence[Result]], Figure]
@@ -95,7 +76,7 @@ class FigureEntry:
     title: str
     draw: Draw | dict[str, Draw]
     caption: str | dict[str, str]
-    numbers: Numbers | dict[str, Numbers] = field(default_factory=dict)
+    numbers: Numbers | dict[str, Numbers]
     needs: str | None = None
     untrained: bool = False
 
@@ -113,7 +94,7 @@ class CaptionedFigure:
 FIGURES = {
     "fields": FigureEntry(
         "Effective receptive fields",
-        {"px": draw_image_fields, "ms": draw_speech_fields},
+        {"px": maps.draw_image_fields, "ms": maps.draw_speech_fields},
         {
             "px": f"Fraction of the gradient energy at each pixel, relative to the unit's center. {PANELS}Blue: the "
             "theoretical receptive field, if it fits. Dashed: the centered square with 90 % of the energy.",
@@ -127,7 +108,7 @@ FIGURES = {
     ),
     "energy": FigureEntry(
         "Energy by distance, last layer",
-        {"px": draw_image_energy, "ms": draw_speech_energy},
+        {"px": maps.draw_image_energy, "ms": maps.draw_speech_energy},
         {
             "px": "Fraction of the energy within a radius in px around the unit's center. The farther left a curve "
             "rises, the smaller the effective receptive field. Horizontal lines: 50 % and 90 %.",
@@ -143,7 +124,7 @@ FIGURES = {
     ),
     "depth": FigureEntry(
         "Receptive field size by depth",
-        {"px": draw_sides, "ms": draw_past_and_ahead},
+        {"px": curves.draw_sides, "ms": curves.draw_past_and_ahead},
         {
             "px": "Side of the centered square that contains 50 % (left) and 90 % (right) of the energy; top: in px, "
             f"before and after training; bottom: as a fraction of the image side, at two image sizes. {OVER_DEPTH}",
@@ -164,7 +145,7 @@ FIGURES = {
     ),
     "blocks": FigureEntry(
         "Receptive fields of single blocks",
-        draw_blocks,
+        curves.draw_blocks,
         "Width of each block's own receptive field, measured from the previous layer shown: four standard deviations "
         "in {unit}. Left: the complete block. Right: without its residual paths, where there are any and a gradient is "
         "left. If the width on the right is much larger, the block mostly passes its input on.",
@@ -172,7 +153,7 @@ FIGURES = {
     ),
     "states": FigureEntry(
         "Training and input size, last layer",
-        draw_states,
+        curves.draw_states,
         {
             "px": f"Radius of the discs that contain 50 % (open) and 90 % (filled) of the energy, {ROWS}",
             "ms": "Time that contains 50 % (open) and 90 % (filled) of the energy of the past (left of zero) and of "
@@ -186,7 +167,7 @@ FIGURES = {
     ),
     "frequency": FigureEntry(
         "Frequency range by depth",
-        {"ms": draw_frequency},
+        {"ms": curves.draw_frequency},
         "Left: the frequencies in Hz below and above which 5 % of the energy lies. Right: the effective number of mel "
         "bins, (Σp)² / Σp² of their fractions p of the energy. With 95 % intervals over inputs.",
         {
@@ -197,19 +178,19 @@ FIGURES = {
     ),
     "heads": FigureEntry(
         "Attention heads",
-        {"px": draw_image_heads, "ms": draw_speech_heads},
+        {"px": curves.draw_image_heads, "ms": curves.draw_speech_heads},
         {"px": HEADS, "ms": f"{HEADS} Diagonality is 1 if each token attends to itself only."},
         {"mean attention distance": "heads.distance", "relative to uniform attention": "heads.relative_distance"},
         needs="heads",
     ),
     "visible": FigureEntry(
         "{Quantity} within a window",
-        draw_visible,
+        curves.draw_visible,
         "{Quantity} when only {seen}, against {half} in {unit}, with 95 % intervals; the last point is the complete "
         "{input}. The panels differ in what replaces the rest. The tick on a curve marks the window from which on 90 % "
         "of its value for complete inputs is kept. For a model whose labels do not match the data, agreement with its "
         "own predictions for complete inputs takes the place of accuracy.",
-        {f"window radius that keeps 90 % of the {{quantity}}, {OUTSIDE['mean']} outside": "visible.mean"},
+        {"window radius that keeps 90 % of the {quantity}, training mean outside": "visible.mean"},
         needs="visible",
     ),
 }
@@ -227,7 +208,7 @@ def draw_figures(results: Sequence[Result], sample: Sample) -> dict[str, Caption
     def of_unit(value: object) -> object:
         return value.get(unit) if isinstance(value, dict) and value.keys() <= WORDS.keys() else value
 
-    words = WORDS[unit] | {"quantity": quantity(results), "Quantity": quantity(results).capitalize()}
+    words = WORDS[unit] | {"quantity": curves.quantity(results), "Quantity": curves.quantity(results).capitalize()}
     figures = {}
     for name, entry in FIGURES.items():
         draw = of_unit(entry.draw)
@@ -241,7 +222,7 @@ def draw_figures(results: Sequence[Result], sample: Sample) -> dict[str, Caption
         models = ", ".join(
             f"{result.subject.name} ({', '.join(example.what for example in result.examples)})" for result in results
         )
-        figure = draw_examples(results, sample)
+        figure = maps.draw_examples(results, sample)
         figures["examples"] = CaptionedFigure(figure, "Single inputs", EXAMPLES[unit], f"Heat maps by model: {models}.")
     return figures
 
@@ -281,7 +262,7 @@ def number_of(result: Result, path: str) -> float | None:
         value = None if result.heads is None else float(getattr(result.heads, number).nanmean())
         return None if value is None or isnan(value) else value
     if of == "visible":
-        return result.visible and result.visible.keeps(KEPT)[number].value * result.main.layers[0].cell
+        return result.visible and result.visible.keeps(curves.KEPT)[number].value * result.main.layers[0].cell
     numbers = getattr(result.main.layers[-1], of)
     return numbers[number].value if numbers and number in numbers else None
 
