@@ -118,7 +118,7 @@ CLIPS = 0.1 * torch.randn(4, 32000, generator=torch.Generator().manual_seed(0))
 class Shift(nn.Module):
     """Each output is the token a number of places before (after, if negative), in a circle."""
 
-    width, reach = 8, (None, None)
+    width, receptive_field = 8, (None, None)
 
     def __init__(self, places: int) -> None:
         super().__init__()
