@@ -45,11 +45,9 @@ def exported(network, folder):
     "make",
     [
         lambda: SpeechClassifier(3, tokens(), SETTINGS, positions="relative", pooling="self_attentive"),
-        lambda: SpeechClassifier(3, tokens(), {**SETTINGS, "score": "additive", "left": 3, "right": [0, 2]}),
-        lambda: SpeechClassifier(3, tokens(), WindowMLP(16, 2, 3, hidden=8)),
         lambda: SpeechCNN(3, tokens(), depth=1, kernel=3),
+        pytest.param(lambda: SpeechClassifier(3, tokens(), WindowMLP(16, 2, 3, hidden=8)), marks=pytest.mark.slow),
     ],
-    ids=["relative", "additive window", "window mlp", "cnn"],
 )
 def test_clips_of_any_length_and_batch(make, tmp_path):
     torch.manual_seed(1)
@@ -71,7 +69,6 @@ def test_clips_of_any_length_and_batch(make, tmp_path):
         # The exporter needs its number of tokens, and writes each of them out.
         pytest.param(lambda: SpeechClassifier(3, tokens(), RecurrentEncoder(16)), marks=pytest.mark.slow),
     ],
-    ids=["pooling", "bidirectional lstm"],
 )
 def test_networks_for_one_length(make, tmp_path):
     torch.manual_seed(1)

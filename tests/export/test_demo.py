@@ -113,7 +113,7 @@ def test_an_index_fills_the_cache_and_an_altered_cache_is_filled_anew(files, no_
 
 
 def test_the_folder_has_all_that_the_page_asks_for(files, exported, finished_run, tmp_path):
-    source = exported("speech-commands-truncated", attention=True)
+    source = exported("speech-commands-truncated")
     models = write_demo([source, finished_run, source], tmp_path / "site", files, vitspeech.load)
     assert [model["kind"] for model in models] == ["stream", "images", "stream"]
     assert len({model["folder"] for model in models}) == 3
@@ -127,7 +127,7 @@ def test_the_folder_has_all_that_the_page_asks_for(files, exported, finished_run
 
 
 def test_models_that_the_page_cannot_show_leave_nothing(files, exported, finished_transcriber_run, tmp_path):
-    altered = shutil.copytree(exported("speech-commands-truncated", attention=True), tmp_path / "altered")
+    altered = shutil.copytree(exported("speech-commands-truncated"), tmp_path / "altered")
     with (altered / "model.onnx").open("ab") as file:
         file.write(b"\0")
     before = sorted(tmp_path.iterdir())
@@ -144,7 +144,7 @@ def test_models_that_the_page_cannot_show_leave_nothing(files, exported, finishe
 def test_bad_arguments_are_one_line(command, exported, files, no_index, tmp_path):
     folder = put(files, tmp_path / "ort")
     (tmp_path / "taken").mkdir()
-    source = exported("speech-commands-truncated", attention=True)
+    source = exported("speech-commands-truncated")
     altered, renamed, torn, lacking = (shutil.copytree(source, tmp_path / name) for name in "abcd")
     content = bytearray((source / "model.onnx").read_bytes())
     content[len(content) // 2] ^= 1
@@ -174,7 +174,7 @@ def test_it_serves_on_this_machine_until_ctrl_c(files, exported, tmp_path):
         "import sys; from vitspeech import commands; from vitspeech.export import demo as w; import hashlib;"
         "w.SHA256 = {n: hashlib.sha256(f'// {n}'.encode()).hexdigest() for n in w.SHA256}; commands.main()"
     )
-    source = exported("speech-commands-truncated", attention=True)
+    source = exported("speech-commands-truncated")
     arguments = ["demo", source, "--port", "0", "--runtime", put(files, tmp_path / "ort")]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     # A shell that starts the tests in the background has them ignore SIGINT, and so their processes.

@@ -1,23 +1,18 @@
-"""The graphs of encoder-decoders: single steps against teacher forcing, for every kind of decoder; refusals."""
+"""The graphs of encoder-decoders: single steps against teacher forcing, for every kind of decoder; a refusal."""
 
 import itertools
 
-import numpy
 import pytest
 import torch
 
 from vitspeech import RecurrentDecoder, Seq2Seq, SpeechFrontend, SpeechTranscriber
 from vitspeech.checkpoint.model import Model
 from vitspeech.errors import InputError
-from vitspeech.export import export
 from vitspeech.export.encoder_decoder import SourceGraph, StepGraph
 from vitspeech.export.folder import spec_of
-from vitspeech.export.graphs import session
-from vitspeech.inference.symbols import transcribe_symbols
 
 SCORES = ("scaled_dot", "dot", "general", "additive", "cosine")
 POSITIONS = ("rotary", "relative", "sinusoidal", "learned", None)
-SYMBOLS = list("abcde")
 
 
 def seq2seq(seed, score="scaled_dot", positions="rotary", normalizer="softmax", left=None, **options):
@@ -29,10 +24,6 @@ def seq2seq(seed, score="scaled_dot", positions="rotary", normalizer="softmax", 
         for parameter in network.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     return network.eval()
-
-
-def symbols_model(network):
-    return Model(network, list("tuvwxyz"), {"symbols": SYMBOLS}, {"name": "random"}, {}, "vitspeech.Transcription")
 
 
 def compare(network, sequences=2, units=9):
@@ -55,27 +46,6 @@ def test_steps_equal_teacher_forcing_for_every_decoder(score):
     for seed, (positions, normalizer, left) in enumerate(itertools.product(POSITIONS, ("softmax", "relu"), (None, 3))):
         difference, largest = compare(seq2seq(seed, score, positions, normalizer, left))
         assert difference <= 1e-5 * largest, (positions, normalizer, left)
-
-
-def test_exported_graphs_find_what_the_network_finds(tmp_path):
-    model = symbols_model(seq2seq(3, "additive", "relative", left=3))
-    metadata = export(model, tmp_path / "exported")
-    assert metadata["symbols"] == SYMBOLS and metadata["cache_shape"] == [4, 1, 2, 0, 6]
-    source, step = (session((tmp_path / "exported" / file).read_bytes()) for file in ("model.onnx", "decoder.onnx"))
-    for text in ("a", "abcde", "ebbaecddadcdabeacdbea"):
-        keys, cache = source.run(None, {"symbols": numpy.array([[SYMBOLS.index(symbol) for symbol in text]])})
-        limit, units, total, last = metadata["longest_output"], [], 0.0, metadata["start_unit"]
-        longest = limit["per_token"] * len(text) + limit["besides"]
-        for length in range(longest + 1):
-            log_probs, cache = step.run(None, {"units": numpy.array([last]), "source": keys, "cache": cache})
-            last = int(log_probs[0].argmax())
-            is_end = last == metadata["end"]
-            if is_end or length < longest:  # after the longest output only the end may follow
-                units, total = units + [last] * (not is_end), total + float(log_probs[0, last])
-            if is_end:
-                break
-        (expected,) = transcribe_symbols(model, [text])
-        assert tuple(units) == expected.indices and total == pytest.approx(expected.log_probability, rel=1e-4)
 
 
 def test_a_recurrent_decoder_is_refused():

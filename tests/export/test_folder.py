@@ -8,7 +8,6 @@ import onnx
 import pytest
 import torch
 from onnx import numpy_helper
-from tiny import ROOT
 
 import vitspeech
 from vitspeech import SpeechClassifier, SpeechFrontend
@@ -109,10 +108,9 @@ def test_classifiers_are_streams_if_their_rows_are_all_that_they_compute(encoder
             folders.spec_of(model, offline=False, attention=True)
 
 
-@pytest.mark.parametrize("name", ["spoken-words-ctc", "spoken-words-labels", "spoken-words-attention", "vit-cifar10"])
-def test_offline_is_for_classifiers_of_clips(name):
-    with pytest.raises(InputError, match=r"--offline.* is for classifiers of clips of speech, and .* is none"):
-        folders.spec_of(vitspeech.load(ROOT / "checkpoints" / name), offline=True, attention=False)
+def test_offline_is_for_classifiers_of_clips(finished_run):
+    with pytest.raises(InputError, match=r"--offline.* is for classifiers of clips of speech, and ViT is none"):
+        folders.spec_of(vitspeech.load(finished_run), offline=True, attention=False)
 
 
 def test_without_onnx_runtime_the_extra_is_named(finished_run, tmp_path, monkeypatch):
@@ -120,8 +118,3 @@ def test_without_onnx_runtime_the_extra_is_named(finished_run, tmp_path, monkeyp
     with pytest.raises(MissingExtraError, match=r"pip install 'vitspeech\[export\]'"):
         export(vitspeech.load(finished_run), tmp_path / "vit")
     assert not [*tmp_path.iterdir()]
-
-
-def test_a_model_that_was_not_loaded_from_a_folder_has_no_source(quick, finished_run, tmp_path):
-    model = replace(vitspeech.load(finished_run), folder=None)
-    assert export(model, tmp_path / "vit")["source"] is None

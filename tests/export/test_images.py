@@ -26,7 +26,6 @@ SIDE = 12
 VITS = {  # scores, normalizers, positions and poolings, with and without a window
     "class": {"positions": "relative", "pooling": "class", "encoder": {"score": "cosine", "right": 2}},
     "rotary": {"positions": "rotary", "encoder": {"score": "additive", "normalizer": "relu", "left": 3, "right": 1}},
-    "learned": {"positions": "learned", "pooling": "self_attentive", "encoder": {"score": "general"}},
 }
 SWIN = {"embed_dim": 12, "depths": [1, 1], "num_heads": [1, 1], "window_size": 4}
 TIMM = {"embed_dim": 12, "num_heads": 3, "depth": 2, "patch_size": 4}
@@ -144,13 +143,12 @@ def test_the_weights_of_streams_are_compared():
         compare_stream_weights(SimpleNamespace(run=mirrored), step, samples)
 
 
-@pytest.mark.parametrize("name, options, side", [("test_resnet", {}, 32), ("vit_tiny_patch16_224", TIMM, SIDE)])
-def test_probabilities_of_timm_networks_for_any_size_of_batch(name, options, side, tmp_path):
+def test_probabilities_of_a_timm_network_for_any_size_of_batch(tmp_path):
     torch.manual_seed(1)
-    network = TimmModel(5, name, options, image=side).eval()
-    export(model_of(network, side), tmp_path / "exported")
+    network = TimmModel(5, "test_resnet", {}, image=32).eval()
+    export(model_of(network, 32), tmp_path / "exported")
     running = onnxruntime.InferenceSession(tmp_path / "exported" / "model.onnx")
     for count in (1, 3):
         with torch.inference_mode():
-            expected = network(normalized(pixels(count, side))).softmax(-1)
-        assert numpy.abs(running.run(None, {"pixels": pixels(count, side).numpy()})[0] - expected.numpy()).max() < 1e-6
+            expected = network(normalized(pixels(count, 32))).softmax(-1)
+        assert numpy.abs(running.run(None, {"pixels": pixels(count, 32).numpy()})[0] - expected.numpy()).max() < 1e-6

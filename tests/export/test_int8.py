@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy
 import onnx
 import pytest
 import torch
@@ -48,45 +47,26 @@ def test_linear_layers_have_8_bits_and_the_front_end_has_not(exported):
 def test_log_mel_filters_of_a_stream_stay_in_float(finished_speech_run):
     model = vitspeech.load(finished_speech_run)
     spec = spec_of(model, offline=False, attention=False)
-    graph = spec.graphs["model.onnx"]
-    before = to_onnx(graph)
+    before = to_onnx(spec.graphs["model.onnx"])
     quantized = int8.quantize(before, spec, None)
     filters = [node for node in quantized.graph.node if "log_mel" in node.name and "MatMul" in node.op_type]
     assert [node.op_type for node in filters] == ["MatMul"]
     assert any(node.op_type == "MatMulInteger" for node in quantized.graph.node)
 
 
-@pytest.mark.parametrize("head", ["head", "fc"])
-def test_convolutions_of_a_cnn_have_8_bits_and_the_first_one_has_not(finished_run, head):
+def test_convolutions_of_a_cnn_have_8_bits_and_the_first_one_has_not(finished_run):
     run = vitspeech.load(finished_run)
     model = replace(run, network=vitspeech.CNN(len(run.labels), widths=(8, 8, 8)).eval())
     spec = spec_of(model, offline=False, attention=False)
-    graph = spec.graphs["model.onnx"]
-    before = to_onnx(graph)
+    before = to_onnx(spec.graphs["model.onnx"])
     for node in before.graph.node:
-        node.name = node.name.replace("head/", f"{head}/")  # of networks of timm and of one's own
+        node.name = node.name.replace("head/", "fc/")  # of networks of timm and of one's own
     quantized = int8.quantize(before, spec, card_dataset(run, None))
     is_8_bit = {tensor.name: tensor.data_type == onnx.TensorProto.INT8 for tensor in quantized.graph.initializer}
     made_by = {output: node for node in quantized.graph.node for output in node.output}
     convolutions = [made_by.get(node.input[1]) for node in quantized.graph.node if node.op_type == "Conv"]
     assert convolutions[0] is None  # its weights are floats in the graph
     assert len(convolutions) >= 5 and all(is_8_bit[node.input[0]] for node in convolutions[1:])
-
-
-def test_int8_that_costs_accuracy_is_refused(quick, finished_run, tmp_path, monkeypatch):
-    def spoiled(graph, spec, data):
-        head = next(tensor for tensor in graph.graph.initializer if tensor.name.endswith("head.weight"))
-        weights = onnx.numpy_helper.to_array(head)
-        copy = onnx.ModelProto()
-        copy.CopyFrom(graph)
-        head = next(tensor for tensor in copy.graph.initializer if tensor.name == head.name)
-        head.CopyFrom(onnx.numpy_helper.from_array(numpy.ascontiguousarray(-weights), head.name))
-        return copy
-
-    monkeypatch.setattr(int8, "quantize", spoiled)
-    with pytest.raises(InputError, match=r"--int8 changes test_accuracy from .* by more than 0\.005"):
-        export(vitspeech.load(finished_run), tmp_path / "vit", int8=True)
-    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,9 @@ def test_images(exported, name, star):
         close(probabilities, model.network((pixels.movedim(3, 1) / 255 - mean) / std).softmax(-1))
 
 
-@pytest.mark.parametrize("name", [*CLIPS, "speech-commands-truncated"])
+@pytest.mark.parametrize("name", CLIPS)
 def test_clips(exported, name, recording):
-    folder, model = exported(name, offline=name not in CLIPS), vitspeech.load(CHECKPOINTS / name)
+    folder, model = exported(name), vitspeech.load(CHECKPOINTS / name)
     metadata = metadata_of(folder)
     assert metadata["kind"] == "clips"
     samples = read_clip(recording, metadata["sample_rate_hz"]) / 32768

@@ -27,6 +27,7 @@ from vitspeech.metrics.word_times import words_of as words_of_labels
 
 CHECKPOINTS, SAMPLES = ROOT / "checkpoints", ROOT / "vitspeech" / "samples"
 TALK = SAMPLES / "left-right-go.wav"
+TRUNCATED = "speech-commands-truncated"
 NUMBER = re.compile(r"\d+\.\d+")
 SPAN = re.compile(r"(\S+) – (\S+) s  (\S+)")
 
@@ -58,14 +59,13 @@ def words_of(command, name, path):
     return "".join(command("stream", CHECKPOINTS / name, path).stdout.splitlines(keepends=True)[1:-1])
 
 
-@pytest.mark.parametrize("package", ["torch", "torchaudio", "vitspeech", "onnx", "tqdm", "pip"])
-def test_the_environment_is_bare(bare, package):
-    result = run(bare, "-c", f"import {package}")
-    assert f"ModuleNotFoundError: No module named '{package}'" in result.stderr
+def test_the_environment_is_bare(bare):
+    for package in ("torch", "vitspeech", "onnx"):
+        assert f"No module named '{package}'" in run(bare, "-c", f"import {package}").stderr
 
 
-@pytest.mark.parametrize("name", ["vit-cifar10", "cnn-cifar10"])
-def test_pictures_have_the_labels_of_predict(bare, exported, command, name, tmp_path):
+def test_pictures_have_the_labels_of_predict(bare, exported, command, tmp_path):
+    name = "vit-cifar10"
     cat = Image.open(SAMPLES / "cat.jpg")
     exif = Image.Exif()
     exif[0x0112] = 6  # turned by 90°
@@ -79,7 +79,7 @@ def test_pictures_have_the_labels_of_predict(bare, exported, command, name, tmp_
     assert_same(printed(bare, exported(name), *files), command("predict", CHECKPOINTS / name, *files).stdout)
 
 
-@pytest.mark.parametrize("name", ["speech-commands", "speech-commands-cnn", "speech-commands-causal", "keywords-12"])
+@pytest.mark.parametrize("name", ["speech-commands", "keywords-12"])
 def test_recordings_of_a_word_have_the_labels_of_predict(bare, exported, command, name, tmp_path):
     samples, rate_hz = soundfile.read(TALK)
     soundfile.write(tmp_path / "short.wav", samples[10_000:17_000], rate_hz)
@@ -87,12 +87,12 @@ def test_recordings_of_a_word_have_the_labels_of_predict(bare, exported, command
     soundfile.write(tmp_path / "24.flac", samples[20_000:41_001], rate_hz, "PCM_24")
     files = [TALK, *sorted(tmp_path.glob("*.*a*"))]
     assert len(files) == 4
-    options = ["--clip"] if name in ("speech-commands-causal", "keywords-12") else []
+    options = ["--clip"] if name == "keywords-12" else []
     text = printed(bare, exported(name), *options, *files)
     assert_same(text, command("predict", CHECKPOINTS / name, *files).stdout)
 
 
-@pytest.mark.parametrize("name", ["speech-commands-truncated", "keywords-12"])
+@pytest.mark.parametrize("name", [TRUNCATED, "keywords-12"])
 def test_a_stream_has_the_words_and_times_of_stream(bare, exported, command, name):
     expected = words_of(command, name, TALK)
     assert [line.split()[4] for line in expected.splitlines()] == ["left", "right", "go"]
@@ -145,7 +145,7 @@ def test_labels_of_frames_are_runs_of_the_streams_rows(bare, finished_labeler_ru
         assert (first, after, word.label) in found or any(ties[max(first - 1, 0) : after + 1])
 
 
-@pytest.mark.parametrize("name", ["speech-commands-truncated", "spoken-words-ctc"])
+@pytest.mark.parametrize("name", [TRUNCATED, "spoken-words-ctc"])
 def test_a_recording_in_two_files_has_the_words_of_the_whole(bare, exported, name, tmp_path):
     samples, rate_hz = soundfile.read(TALK, dtype="int16")
     parts = [tmp_path / "first.wav", tmp_path / "second.wav"]
@@ -159,7 +159,7 @@ def test_a_recording_in_two_files_has_the_words_of_the_whole(bare, exported, nam
 
 
 def test_a_recording_may_end_with_a_part_that_is_shorter_than_a_recording(bare, exported, tmp_path):
-    folder, (samples, rate_hz) = exported("speech-commands-truncated"), soundfile.read(TALK, dtype="int16")
+    folder, (samples, rate_hz) = exported(TRUNCATED), soundfile.read(TALK, dtype="int16")
     parts = [tmp_path / "first.wav", tmp_path / "last.wav"]
     for path, part in zip(parts, (samples[:-800], samples[-800:]), strict=True):
         soundfile.write(path, part, rate_hz)
@@ -180,8 +180,8 @@ model = Model()
 words = model.push(read_sound(sys.argv[2], 16_000)) + model.flush()
 print(*(f"{word.label} {word.decided_s:.4f}" for word in words))
 """
-    result = run(bare, "-c", script, exported("speech-commands-truncated"), tmp_path / "cut.wav")
-    spotter = WordSpotter(vitspeech.load(CHECKPOINTS / "speech-commands-truncated"))
+    result = run(bare, "-c", script, exported(TRUNCATED), tmp_path / "cut.wav")
+    spotter = WordSpotter(vitspeech.load(CHECKPOINTS / TRUNCATED))
     expected = spotter.words([torch.from_numpy(samples[: round(3.4 * rate_hz)])])
     assert result.stdout.split() == [part for word in expected for part in (word.label, f"{word.decided_s:.4f}")]
     assert result.stdout.endswith("go 3.4000\n")
@@ -189,12 +189,12 @@ print(*(f"{word.label} {word.decided_s:.4f}" for word in words))
 
 def test_a_stream_runs_where_nothing_can_be_written(bare, exported):
     script = "import os, sys; sys.path.insert(0, sys.argv.pop(1)); os.access = lambda *_: False; import run; run.main()"
-    result = run(bare, "-c", script, exported("speech-commands-truncated"), TALK)
+    result = run(bare, "-c", script, exported(TRUNCATED), TALK)
     assert (result.returncode, result.stderr) == (0, "") and "left" in result.stdout
 
 
 def test_rows_of_live_audio_are_those_of_the_network(bare, exported, tmp_path):
-    name = "speech-commands-truncated"
+    name = TRUNCATED
     live = """
 import sys, numpy
 folder, out = sys.argv[1:]
@@ -220,7 +220,7 @@ numpy.save(out, numpy.concatenate((*rows, model.last_rows())))
 @pytest.fixture
 def copied(exported, tmp_path):
     """A copy of an exported stream, to be altered."""
-    return shutil.copytree(exported("speech-commands-truncated"), tmp_path / "copied")
+    return shutil.copytree(exported(TRUNCATED), tmp_path / "copied")
 
 
 def rewrite(folder, change):
@@ -280,7 +280,7 @@ def test_files_that_are_missing_are_named(bare, copied):
 
 
 def test_a_state_that_is_missing_broken_or_of_another_model_is_refused(bare, exported, tmp_path):
-    folder, state = exported("speech-commands-truncated"), tmp_path / "state.npz"
+    folder, state = exported(TRUNCATED), tmp_path / "state.npz"
     assert f"{state}: no such state" in refused(bare, folder, TALK, "--load-state", state)
     printed(bare, exported("speech-commands-causal"), TALK, "--save-state", state)
     assert f"{state}: the state of another model" in refused(bare, folder, TALK, "--load-state", state)
@@ -299,7 +299,7 @@ def test_a_state_that_is_missing_broken_or_of_another_model_is_refused(bare, exp
 
 
 def test_a_state_that_cannot_be_saved_is_refused_before_the_recording_is_read(bare, exported, tmp_path):
-    line = refused(bare, exported("speech-commands-truncated"), TALK, "--save-state", tmp_path / "no" / "state.npz")
+    line = refused(bare, exported(TRUNCATED), TALK, "--save-state", tmp_path / "no" / "state.npz")
     assert f"{tmp_path / 'no'} is not a folder that can be written to" in line
 
 
@@ -311,44 +311,50 @@ def test_recordings_are_named_whatever_is_wrong_with_them(bare, exported, tmp_pa
     content[21] &= 0xF0  # the 36 bits of the number of samples, of which 0 is unknown
     content[22:26] = bytes(4)
     unknown.write_bytes(content)
-    result = run(bare, exported("speech-commands-truncated") / "run.py", whole, unknown)
+    result = run(bare, exported(TRUNCATED) / "run.py", whole, unknown)
     assert result.returncode == 3 and f"{whole}:\n" in result.stdout and "left" in result.stdout
     assert f"{unknown}: does not state its length" in result.stderr
 
 
 def test_a_state_that_is_not_saved_leaves_no_file(bare, exported, tmp_path):
     (tmp_path / "state.npz").mkdir()
-    line = run(bare, exported("speech-commands-truncated") / "run.py", TALK, "--save-state", tmp_path / "state.npz")
+    line = run(bare, exported(TRUNCATED) / "run.py", TALK, "--save-state", tmp_path / "state.npz")
     assert line.returncode == 1 and "Is a directory" in line.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["state.npz"]
 
 
 def test_floats_that_were_not_scaled_are_refused(bare, exported):
     script = "import sys; sys.path.insert(0, sys.argv[1]); import numpy, run; run.Model().push(numpy.full(9, 300.0))"
-    result = run(bare, "-c", script, exported("speech-commands-truncated"))
+    result = run(bare, "-c", script, exported(TRUNCATED))
     assert "float64 up to 300 are not samples within ±1" in result.stderr
 
 
 def test_recordings_that_cannot_be_read_are_refused(bare, exported, tmp_path):
-    folder, samples = exported("speech-commands-truncated"), numpy.zeros(8_000)
+    folder, samples = exported(TRUNCATED), numpy.zeros(8_000)
     names = ("rate.wav", "short.wav", "nan.wav", "empty.wav", "text.wav", "none.wav", "cut.wav")
     rate, short, nan, empty, text, none, cut = (tmp_path / name for name in names)
     soundfile.write(rate, samples, 8_000)
-    assert f"{rate}: has 8000 Hz, the model needs 16000 Hz; resample it" in refused(bare, folder, rate, status=3)
     soundfile.write(short, samples[:100], 16_000)
-    assert f"{short}: lasts 0.00625 s, below 0.1 s" in refused(bare, folder, short, status=3)
     soundfile.write(nan, samples + numpy.nan, 16_000, "FLOAT")
-    assert f"{nan}: has samples that are not finite" in refused(bare, folder, nan, status=3)
     empty.touch()
-    assert f"{empty}: empty (0 bytes)" in refused(bare, folder, empty, status=3)
     text.write_text("no recording")
     cut.write_bytes(TALK.read_bytes()[:20_044])
-    assert f"{cut}: truncated: 20,000 of " in refused(bare, folder, cut, status=3)
-    assert f"{text}: not a recording that can be read" in refused(bare, folder, text, status=3)
-    assert f"{tmp_path}: a folder; give files" in refused(bare, folder, tmp_path, status=3)
-    assert "/dev/null: a pipe or a device; give files" in refused(bare, folder, "/dev/null", status=3)
-    assert f"{none}: no such file" in refused(bare, folder, none, status=3)
-    assert r"red\x1b[31m.wav: no such file" in refused(bare, folder, tmp_path / "red\x1b[31m.wav", status=3)
+    problems = {
+        rate: "has 8000 Hz, the model needs 16000 Hz; resample it",
+        short: "lasts 0.00625 s, below 0.1 s",
+        nan: "has samples that are not finite",
+        empty: "empty (0 bytes)",
+        cut: "truncated: 20,000 of ",
+        text: "not a recording that can be read",
+        tmp_path: "a folder; give files",
+        "/dev/null": "a pipe or a device; give files",
+        none: "no such file",
+    }
+    result = run(bare, folder / "run.py", *problems, tmp_path / "red\x1b[31m.wav")
+    *lines, last = result.stderr.splitlines()
+    assert result.returncode == 3 and result.stdout == "" and r"red\x1b[31m.wav: no such file" in last
+    for line, (path, problem) in zip(lines, problems.items(), strict=True):
+        assert line.startswith(f"run.py: {path}: {problem}")
 
 
 @pytest.mark.parametrize("ending, message", [
@@ -358,30 +364,27 @@ def test_truncated_recordings_are_refused(bare, exported, tmp_path, ending, mess
     whole, cut = tmp_path / f"whole.{ending}", tmp_path / f"cut.{ending}"
     soundfile.write(whole, soundfile.read(TALK)[0], 16_000)
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
-    result = run(bare, exported("speech-commands-truncated") / "run.py", whole, cut)
+    result = run(bare, exported(TRUNCATED) / "run.py", whole, cut)
     (line,) = (line for line in result.stderr.splitlines() if not line.startswith("Warning: Xing"))  # libmpg123's
     assert result.returncode == 3 and "left" in result.stdout
     assert line.startswith(f"run.py: {cut}: truncated: ") and line.endswith(message)
 
 
-def test_a_wav_cut_after_its_header_is_truncated(bare, exported, tmp_path):
-    cut = tmp_path / "cut.wav"
-    cut.write_bytes(TALK.read_bytes()[:44])
-    line = refused(bare, exported("speech-commands-truncated"), cut, status=3)
-    assert f"{cut}: truncated: 0 of {TALK.stat().st_size - 44:,} bytes of samples are present" in line
-
-
-def test_a_wav_that_states_no_samples_is_refused(bare, exported, tmp_path):
-    piped = tmp_path / "piped.wav"
-    content = TALK.read_bytes()
+def test_a_wav_cut_after_its_header_and_one_that_states_no_samples_are_refused(bare, exported, tmp_path):
+    folder, (cut, piped), content = (
+        exported(TRUNCATED),
+        (tmp_path / "cut.wav", tmp_path / "piped.wav"),
+        TALK.read_bytes(),
+    )
+    cut.write_bytes(content[:44])
+    assert f"truncated: 0 of {len(content) - 44:,} bytes of samples" in refused(bare, folder, cut, status=3)
     piped.write_bytes(content[:4] + bytes(4) + content[8:40] + bytes(4) + content[44:])
-    line = refused(bare, exported("speech-commands-truncated"), piped, status=3)
-    assert f"{piped}: no samples, or a header that states 0 samples (written to a pipe?)" in line
+    assert "no samples, or a header that states 0 samples" in refused(bare, folder, piped, status=3)
 
 
 def test_a_clip_below_one_token_is_refused(bare, exported):
     script = "import sys; sys.path.insert(0, sys.argv[1]); import numpy, run; run.Model().clip(numpy.zeros(99))"
-    result = run(bare, "-c", script, exported("speech-commands-truncated"))
+    result = run(bare, "-c", script, exported(TRUNCATED))
     assert "ValueError: the clip has 99 samples, fewer than the 1,360 of one token" in result.stderr
 
 
@@ -422,24 +425,22 @@ def test_an_encoder_decoder_has_the_transcript_of_greedy_search(bare, exported, 
     assert printed(bare, exported("spoken-words-attention"), TALK, words) == expected
 
 
-def test_an_encoder_decoder_of_symbols_has_their_transcript(bare, finished_symbols_run, command, tmp_path):
-    export(vitspeech.load(finished_symbols_run), folder := tmp_path / "symbols")
-    texts = ["0 1 2 3", "44", "3 1 4 1 2 0 0"]
-    expected = command("transcribe", finished_symbols_run, "--symbols", *texts).stdout
-    assert printed(bare, folder, *texts) == expected
-    assert "7 is not a symbol of the model; there are 0, 1, 2, 3, 4" in refused(bare, folder, "0 7", status=3)
-    assert "no symbols" in refused(bare, folder, " ", status=3)
-
-
-def test_an_encoder_decoder_with_learned_positions_has_their_number_as_a_limit(bare, tmp_path):
+def test_an_encoder_decoder_of_symbols_has_their_transcript_up_to_the_learned_positions(bare, tmp_path):
     torch.manual_seed(0)
-    settings = {"depth": 1, "heads": 2}
-    network = vitspeech.Seq2Seq(3, 3, 8, settings, decoder=settings, positions=LearnedPositions(10, 8)).eval()
+    settings = {"depth": 1, "heads": 2, "score": "additive"}
+    decoder = settings | {"left": 3}
+    network = vitspeech.Seq2Seq(3, 3, 8, settings, decoder=decoder, positions=LearnedPositions(10, 8)).eval()
     network.head.bias.data[-1] = -1e4  # it never outputs the end
     model = Model(network, list("xyz"), {"symbols": list("abc")}, {}, {}, "vitspeech.Transcription")
     about = export(model, folder := tmp_path / "learned")
-    assert about["longest_input"] == 10 and about["longest_output"]["most"] == 9
-    (transcript,) = transcribe_symbols(model, ["abcabcabca"], search=Search(beam=1))
-    assert printed(bare, folder, "abcabcabca") == f"abcabcabca -> {''.join(transcript.text.split())}\n"
-    assert len(transcript.indices) == 9
-    assert "has 11 tokens, more than the 10 positions" in refused(bare, folder, "abcabcabcab", status=3)
+    assert about["longest_input"] == 10 and about["longest_output"]["most"] == 9 and about["cache_shape"][0] == 2
+    for text in ("abcabcabca", "a b c a"):
+        (transcript,) = transcribe_symbols(model, [text], search=Search(beam=1))
+        found = transcript.text if " " in text else "".join(transcript.text.split())
+        assert printed(bare, folder, text) == f"{text} -> {found}\n" and len(transcript.indices) <= 9
+    for text, problem in (
+        ("abcabcabcab", "has 11 tokens, more than the 10 positions"),
+        ("a d", "d is not a symbol of the model; there are a, b, c"),
+        (" ", "no symbols"),
+    ):
+        assert problem in refused(bare, folder, text, status=3)

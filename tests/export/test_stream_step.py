@@ -22,6 +22,7 @@ SCORES = ("scaled_dot", "dot", "general", "additive", "cosine")
 POSITIONS = ("rotary", "relative", "sinusoidal", None)
 # Strides of 9 and 11 frames have a hop above the 7 frames, or the 1,360 samples, that a convolutional token covers.
 STEMS = (("convolutional", 1), ("convolutional", 4), ("convolutional", 9), ("convolutional", 11), ("stacked", 3))
+CONTEXT = {"depth": 2, "heads": 2, "left": [3, 0], "right": [1, 2]}
 OTHERS = {
     "lstm": lambda: RecurrentEncoder(12, bidirectional=False),
     "gru": lambda: RecurrentEncoder(12, 3, cell="gru", bidirectional=False, hidden=7),
@@ -134,33 +135,23 @@ def test_steps_that_are_not_valid_change_no_later_row():
         assert len(rows[0]) == 5 and torch.equal(*rows)
 
 
+EXPORTED = {
+    "additive": lambda: SpeechClassifier(
+        3, tokens("stacked", 2), CONTEXT | {"score": "additive", "normalizer": "relu"}
+    ),
+    "labeler": lambda: SpeechLabeler(3, tokens(stride=9), CONTEXT | {"norm": "post"}, positions="relative"),
+    "convolution": lambda: SpeechRecognizer(2, tokens(), CONTEXT | {"convolution": 5, "convolution_right": [0, 1]}),
+    "sinusoidal": lambda: SpeechRecognizer(2, tokens(), CONTEXT, positions="sinusoidal"),
+    "gru": lambda: SpeechClassifier(3, tokens(), OTHERS["gru"]()),
+    "window": lambda: SpeechClassifier(3, tokens(), OTHERS["window"]()),
+}
+
+
 @pytest.mark.parametrize(
-    "network",
-    [
-        lambda: SpeechClassifier(
-            3,
-            tokens("stacked", 2),
-            {"depth": 2, "heads": 2, "score": "additive", "normalizer": "relu", "left": [3, 0], "right": [1, 2]},
-        ),
-        lambda: SpeechLabeler(
-            3,
-            tokens(stride=9),
-            {"depth": 2, "heads": 2, "score": "cosine", "norm": "post", "left": 2, "right": 1},
-            positions="relative",
-        ),
-        lambda: SpeechRecognizer(
-            2, tokens(), {"depth": 1, "heads": 2, "score": "general", "left": 2, "right": 1}, positions="sinusoidal"
-        ),
-        lambda: SpeechRecognizer(
-            2, tokens(), {"depth": 2, "heads": 2, "left": 2, "right": 1, "convolution": 5, "convolution_right": [0, 1]}
-        ),
-        lambda: SpeechClassifier(3, tokens(), OTHERS["gru"]()),
-        lambda: SpeechClassifier(3, tokens(), OTHERS["window"]()),
-    ],
-    ids=["additive", "labeler", "recognizer", "convolution", "gru", "window"],
+    "name", [*list(EXPORTED)[:3], *(pytest.param(name, marks=pytest.mark.slow) for name in list(EXPORTED)[3:])]
 )
-def test_exported_steps(network, tmp_path):
-    network = randomized(network(), 1)
+def test_exported_steps(name, tmp_path):
+    network = randomized(EXPORTED[name](), 1)
     units = {"units": "words"} if isinstance(network, SpeechRecognizer) else {"seconds": 1.0}
     model = Model(network, ["a", "b", "c"][: 2 if "units" in units else 3], {"sample_rate_hz": 16_000} | units, {}, {})
     export(model, tmp_path / "stream")

@@ -114,16 +114,6 @@ def test_a_clip_that_cannot_be_read_is_named_before_anything_is_heard(tmp_path):
         word_streams(tmp_path, ["go"], "test", None, 0)
 
 
-def test_only_the_clips_that_are_heard_are_opened_before(tmp_path, monkeypatch):
-    opened, root = [], write_words(tmp_path)
-    monkeypatch.setattr("vitspeech.spotting.streams.check_audio", lambda file: opened.append(file.parent.name))
-    for with_others, words in ((True, ["cat"] * 5), (False, [])):
-        opened.clear()
-        _, others = word_streams(root, ["go", "stop"], "all", 5, 0, with_others=with_others)
-        assert [word for word in opened if word == "cat"] == words and len(opened) == 5 + len(words)
-        assert bool(others) == with_others
-
-
 @pytest.mark.parametrize("seconds", [0.05, 61])
 def test_a_word_that_is_too_short_or_too_long_is_named_before_anything_is_heard(tmp_path, seconds):
     write(write_words(tmp_path) / "test/go/test0_nohash_7.wav", numpy.full(round(seconds * RATE_HZ), 0.1))

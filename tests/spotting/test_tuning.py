@@ -10,7 +10,6 @@ from spotting_data import spotter, write_speech, write_words
 
 from vitspeech.decoding.keywords import Detection, SpottingSettings
 from vitspeech.errors import InputError
-from vitspeech.spotting import tune as settings_search
 from vitspeech.spotting.counts import Counts
 from vitspeech.spotting.listening import Heard, judged
 from vitspeech.spotting.measure import Plan, measure
@@ -132,26 +131,14 @@ def test_settings_are_chosen_with_thresholds_for_every_word(measurement):
     assert sum("not reached" in line for line in lines) == 1 and "not reached" in lines[1]
 
 
-def test_no_token_probability_of_the_grid_is_better_than_the_one_chosen(measurement):
+def test_no_other_value_of_the_grid_is_better_than_the_first_one_chosen_nor_than_the_last(measurement):
     wanted = {"speech": 3000.0}
-    tuned = tune(measurement, wanted)
-    first = replace(measurement.listener.settings, refractory_s=0.0)
-    for value in GRID["token_probability"]:
-        assert rank(tuned, wanted) >= rank(
-            attempt(measurement, replace(first, token_probability=value), wanted), wanted
-        )
-
-
-@pytest.mark.parametrize("name", list(GRID))
-@pytest.mark.parametrize("place", [0, -1])
-def test_the_best_value_of_each_setting_is_chosen(measurement, monkeypatch, name, place):
-    best = GRID[name][place]
-    monkeypatch.setattr(settings_search, "rank", lambda tuned, wanted: getattr(tuned.settings, name) == best)
-    monkeypatch.setattr(settings_search, "with_refractory", lambda measurement, tuned: tuned)
-    chosen = tune(measurement, {}).settings
-    others = replace(chosen, thresholds={}, refractory_s=0.0, **{name: best})
-    assert others == replace(measurement.listener.settings, thresholds={}, refractory_s=0.0, **{name: best})
-    assert getattr(chosen, name) == best
+    tuned, first = tune(measurement, wanted), replace(measurement.listener.settings, refractory_s=0.0)
+    last = replace(tuned.settings, refractory_s=0.0)
+    name, values = list(GRID.items())[-1]
+    others = [replace(first, token_probability=value) for value in GRID["token_probability"]]
+    for settings in [*others, *(replace(last, **{name: value}) for value in values)]:
+        assert rank(tuned, wanted) >= rank(attempt(measurement, settings, wanted), wanted)
 
 
 @pytest.mark.parametrize(("words_s", "expected"), [((2.0, 4.0), 0.3), ((2.0, 2.2), 0.0)])

@@ -209,10 +209,3 @@ def test_camera(page):
     page.evaluate(f"{button}.click()")
     assert page.evaluate(f"{button}.textContent") == "Use camera"
     assert abs(sum(shown(page, VIT).values()) - 1) < 1e-4
-
-
-def test_no_camera_without_a_secure_page(page):
-    secure = "Object.defineProperty(window, 'isSecureContext', {value: false})"
-    page.evaluate(f"{secure}, document.querySelector('#panel-images .input button').click()")
-    wait(page, "document.getElementById('alert').textContent.includes('secure pages only')")
-    page.reload()
