@@ -68,14 +68,6 @@ NAMES = pytest.mark.parametrize("name", [*UTTERANCE_TASKS, "classification"])
 
 
 @NAMES
-def test_a_training_step_reads_no_scalar(name):
-    task, given = made(name, 3), batch(name)
-    with Reads() as reads:
-        task.training_step(given, 0).backward()
-    assert reads.count == 0
-
-
-@NAMES
 @pytest.mark.parametrize("left", [None, 3])
 def test_a_training_step_needs_no_value_of_the_device(name, left, monkeypatch):
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which does not know the device

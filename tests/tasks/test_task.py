@@ -56,10 +56,6 @@ def test_a_network_is_initialized_with_the_sample_before_training_alone():
     assert prepared("validate", Fitted(5, 2), compile=True).network.given is None
 
 
-def test_a_network_is_compiled_where_it_is_asked_for():
-    assert prepared("fit", Fitted(5, 2), compile=True).network.compiled
-
-
 def test_the_learning_rate_rises_for_the_warmup_fraction_of_the_steps():
     task = prepared("fit", nn.Linear(5, 2), optimizer=lambda groups: torch.optim.SGD(groups, lr=0.8), warmup=0.1)
     configuration = task.configure_optimizers()

@@ -1,7 +1,5 @@
 """Transcription: the loss of teacher forcing written out, its share of CTC, and what greedy search may say."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from arguments import nested
@@ -11,7 +9,6 @@ from torch.nn import functional as F
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechTranscriber
 from vitspeech.tasks import Transcription
-from vitspeech.tasks.recognition import transcripts
 
 LABELS, END = ["go", "stop", "left"], 3
 SAID = [[0], [1, 1], [2, 0, 2], [0, 0, 0], [1], [2, 1], [0, 1, 2]]
@@ -131,18 +128,3 @@ def test_a_decoder_without_an_end_outputs_at_most_one_unit_per_token():
     network.head.bias[END] = -1e6
     found = task(network).greedy_transcripts(*network.encode(speech.waveforms, speech.lengths))
     assert [len(units) for units in found] == network.tokens.count(speech.lengths).tolist()
-
-
-@torch.no_grad()
-def test_the_error_rate_is_that_of_what_is_decoded():
-    network, speech, logged = transcriber(), noise(SAID, LENGTHS), {}
-    network.head.bias.fill_(-1e6)
-    network.head.bias[END] = 0  # nothing but the end: every unit is deleted
-    made = task(network)
-    made.trainer = SimpleNamespace(datamodule=SimpleNamespace(labels=LABELS))
-    made.setup("validate")
-    made.log = lambda name, value, **_: logged.update({name: value})
-    made.validation_step(speech, 0)
-    assert logged["val_error_rate"].compute().item() == 1.0
-    assert made.greedy_transcripts(*network.encode(speech.waveforms, speech.lengths)) == [()] * 7
-    assert transcripts(speech.units) == SAID
