@@ -5,7 +5,7 @@ commands print its traceback (see `vitspeech.command_line`). The functions check
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 MOST_SEED = 2**32 - 1  # of NumPy's generators
@@ -57,3 +57,10 @@ def shown(value: Any) -> str:
     """A value as messages show it, in at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def named(choices: Mapping[str, Any] | Sequence[str], argument: str, name: str) -> Any:
+    """Look up a choice by name; the error for an unknown name lists the known ones."""
+    if name not in choices:
+        raise InputError(f"{argument}={name!r} is unknown; known: {', '.join(choices)}")
+    return choices[name] if isinstance(choices, Mapping) else name

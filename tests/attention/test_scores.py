@@ -12,7 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from vitspeech.attention.scores import NORMALIZERS, SCORES, named, weights_of
+from vitspeech.attention.scores import NORMALIZERS, SCORES, weights_of
+from vitspeech.errors import named
 
 
 def drawn(*shape, seed=0):

@@ -15,8 +15,7 @@ from torch.nn import functional as F
 from vitspeech.attention.config import DecoderConfig, EncoderConfig
 from vitspeech.attention.multihead import MultiHeadAttention
 from vitspeech.attention.positions import InAttention
-from vitspeech.attention.scores import named
-from vitspeech.errors import InputError, check_fraction
+from vitspeech.errors import check_number, named
 
 ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU}
 
@@ -31,14 +30,10 @@ class DropPath(nn.Module):
 
     Shape:
         (B, …) -> (B, …)
-
-    Raises:
-        InputError: If `prob` is outside that range.
     """
 
     def __init__(self, prob: float) -> None:
         super().__init__()
-        check_fraction("drop_path", prob)
         self.prob = prob
 
     def forward(self, branch: Tensor) -> Tensor:
@@ -81,11 +76,7 @@ class ResidualBlock(nn.Module):
 
 
 def make_mlp(width: int, config: EncoderConfig | DecoderConfig) -> nn.Sequential:
-    """The MLP of a block: (B, T, D) -> (B, T, D).
-
-    Raises:
-        InputError: If the activation is unknown.
-    """
+    """The MLP of a block: (B, T, D) -> (B, T, D)."""
     hidden = int(width * config.mlp_ratio)
     activation = named(ACTIVATIONS, "activation", config.activation)()
     return nn.Sequential(nn.Linear(width, hidden), activation, nn.Dropout(config.dropout), nn.Linear(hidden, width))
@@ -114,17 +105,11 @@ class ConvolutionModule(nn.Module):
 
     Shape:
         x (B, T, D), padding (B, T), true for valid tokens, or None -> (B, T, D)
-
-    Raises:
-        InputError: If `kernel` is below 1, or `right` is not within 0 .. K - 1.
     """
 
     def __init__(self, width: int, kernel: int, right: int = 0) -> None:
         super().__init__()
-        if kernel < 1:
-            raise InputError(f"convolution={kernel} is below 1")
-        if not 0 <= right < kernel:
-            raise InputError(f"convolution_right={right} is not within 0 .. {kernel - 1}, for convolution={kernel}")
+        check_number("convolution_right", right, 0, kernel - 1)
         self.left, self.right = kernel - 1 - right, right
         self.enter = nn.Linear(width, 2 * width)
         self.depthwise = nn.Conv1d(width, width, kernel, groups=width)
@@ -181,9 +166,6 @@ class EncoderBlock(ResidualBlock):
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D)
-
-    Raises:
-        InputError: As `MultiHeadAttention`, or if `drop_path` is out of range or a name is unknown.
     """
 
     def __init__(
@@ -227,11 +209,7 @@ class EncoderBlock(ResidualBlock):
 
 
 def make_convolution(width: int, config: EncoderConfig) -> ConvolutionModule | None:
-    """The convolution module of a block, `None` without one.
-
-    Raises:
-        InputError: As `ConvolutionModule`.
-    """
+    """The convolution module of a block, `None` without one."""
     if not config.convolution:
         return None
     right = config.convolution_right

@@ -5,7 +5,7 @@ In a config they are nested keys (`encoder: {depth: 6, heads: 4, left: 8}`), in 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from vitspeech.attention.scores import Score
@@ -20,19 +20,10 @@ class Config:
 
     @classmethod
     def of(cls, value: Self | Mapping[str, Any] | None) -> Self:
-        """The settings from a config, from a dictionary of its fields, or the defaults for `None`.
-
-        Raises:
-            InputError: If the dictionary has a key that is not a field.
-        """
+        """The settings from a config, from a dictionary of its fields, or the defaults for `None`."""
         if isinstance(value, cls):
             return value
-        settings = dict(value or {})
-        names = [field.name for field in fields(cls)]
-        for name in settings:
-            if name not in names:
-                raise InputError(f"{cls.__name__} has no {name!r}; it has {', '.join(names)}")
-        return cls(**settings)
+        return cls(**(value or {}))
 
 
 @dataclass(frozen=True)
@@ -75,19 +66,14 @@ class EncoderConfig(Config):
     convolution_right: Contexts = None
 
     def __post_init__(self) -> None:
+        check_number("depth", self.depth, 1)
         check_fraction("drop_path", self.drop_path)
         check_fraction("dropout", self.dropout)
         check_number("mlp_ratio", self.mlp_ratio, 0)
         check_number("convolution", self.convolution, 0)
 
     def per_block(self) -> list[Self]:
-        """One config for each block, with its own `left`, `right`, `convolution_right` and `drop_path`.
-
-        Raises:
-            InputError: If `depth` is below 1, or a list of contexts has another length.
-        """
-        if self.depth < 1:
-            raise InputError(f"depth={self.depth} is below 1")
+        """One config for each block, with its own `left`, `right`, `convolution_right` and `drop_path`."""
         names = ("left", "right", "convolution_right")
         contexts = zip(*(repeated(name, getattr(self, name), self.depth) for name in names), strict=True)
         growth = [number / (self.depth - 1) if self.depth > 1 else 1 for number in range(self.depth)]
@@ -124,6 +110,7 @@ class DecoderConfig(Config):
     activation: Literal["gelu", "relu"] = "gelu"
 
     def __post_init__(self) -> None:
+        check_number("depth", self.depth, 1)
         check_fraction("dropout", self.dropout)
         check_number("mlp_ratio", self.mlp_ratio, 0)
 
@@ -135,11 +122,7 @@ class DecoderConfig(Config):
 
 
 def repeated(name: str, context: Contexts, depth: int) -> list[int | None]:
-    """One context per block.
-
-    Raises:
-        InputError: If a list has another length.
-    """
+    """One context per block."""
     contexts = [context] * depth if context is None or isinstance(context, int) else list(context)
     if len(contexts) != depth:
         raise InputError(f"{name}={contexts} has {len(contexts)} entries, but there are depth={depth} blocks")

@@ -43,10 +43,6 @@ class QuadraticAttention(nn.Module):
 
     Shape:
         image (B, D, R, C) -> (B, E, R, C), or the rows and columns of the padded image without `margin`
-
-    Raises:
-        InputError: If `heads` is below 1 or a side is negative.
-        ValueError: If the image has other channels, or no query is left.
     """
 
     def __init__(
@@ -60,12 +56,10 @@ class QuadraticAttention(nn.Module):
         head_width: int | None = None,
     ) -> None:
         super().__init__()
-        if heads < 1:
-            raise InputError(f"heads={heads} is below 1")
         head_width = min(width_in, width_out) if head_width is None else head_width
         self.heads = heads
-        self.padding = on_four_sides("padding", padding)
-        self.margin = self.padding if margin is None else on_four_sides("margin", margin)
+        self.padding = (padding,) * 4 if isinstance(padding, int) else padding
+        self.margin = self.padding if margin is None else (margin,) * 4 if isinstance(margin, int) else margin
         self.centers = nn.Parameter(torch.randn(heads, 2))
         self.sharpness = nn.Parameter(torch.ones(heads))
         self.value = nn.Linear(width_in, heads * head_width, bias=False)
@@ -79,8 +73,6 @@ class QuadraticAttention(nn.Module):
         return {"centers", "sharpness"}
 
     def forward(self, image: Tensor) -> Tensor:
-        if image.ndim != 4 or image.shape[1] != self.value.in_features:
-            raise ValueError(f"image of shape {tuple(image.shape)} is not (B, {self.value.in_features}, R, C)")
         above, _, left, _ = self.padding
         rows, columns = image.shape[2:]
         # The values of the padding are zero: leaving out its weights is enough.
@@ -102,9 +94,6 @@ class QuadraticAttention(nn.Module):
         first, last = self.margin[2 * axis : 2 * axis + 2]
         keys = torch.arange(before + pixels + after, device=self.centers.device)
         queries = keys[first : max(len(keys) - last, 0)]
-        if not len(queries):
-            name = ("rows", "columns")[axis]
-            raise ValueError(f"margin={self.margin} leaves no query among {len(keys)} {name} (padding included)")
         shift = (keys - queries[:, None]).to(self.centers.dtype)
         distance = shift - self.centers[:, axis, None, None]
         return weights_of(-self.sharpness[:, None, None] * distance.square())
@@ -151,15 +140,3 @@ def attention_from_convolution(convolution: nn.Conv2d) -> QuadraticAttention:
         if convolution.bias is not None:
             attention.output.bias.copy_(convolution.bias)
     return attention
-
-
-def on_four_sides(name: str, sides: int | Sides) -> Sides:
-    """Expand one number to (above, below, left, right).
-
-    Raises:
-        InputError: If there are not four numbers, or one is negative.
-    """
-    four = (sides,) * 4 if isinstance(sides, int) else tuple(sides)
-    if len(four) != 4 or min(four) < 0:
-        raise InputError(f"{name}={sides} is not one number or (above, below, left, right), none negative")
-    return four

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from vitspeech.attention.block import ResidualBlock, final_norm, make_mlp
 from vitspeech.attention.config import DecoderConfig
-from vitspeech.attention.masks import check_padding, window_mask
+from vitspeech.attention.masks import window_mask
 from vitspeech.attention.multihead import MultiHeadAttention
 from vitspeech.attention.positions import InAttention, Positions, split_positions
-from vitspeech.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,6 @@ class DecoderBlock(ResidualBlock):
 
     Shape:
         x (B, T, D), source (B, S, D), padding (B, T) or None, source_padding (B, S) or None -> (B, T, D)
-
-    Raises:
-        ValueError: As `MultiHeadAttention`, or if x and source differ in batch or width.
     """
 
     def __init__(
@@ -94,7 +90,6 @@ class DecoderBlock(ResidualBlock):
     def forward(
         self, x: Tensor, source: Tensor, padding: Tensor | None = None, source_padding: Tensor | None = None
     ) -> Tensor:
-        check_source(source, x)
         x = self.attend_past(x, padding)
         attended = self.cross_attention(self.pre_norm(x, self.cross_norm), source, padding=source_padding)
         return self.mlp_branch(self.add_residual(x, attended, self.cross_norm))
@@ -163,9 +158,6 @@ class Decoder(nn.Module):
 
     Shape:
         x (B, T, D), source (B, S, D), padding (B, T) or None, source_padding (B, S) or None -> (B, T, D)
-
-    Raises:
-        InputError: As `DecoderBlock`, or if `depth` is below 1.
     """
 
     def __init__(
@@ -177,8 +169,6 @@ class Decoder(nn.Module):
     ) -> None:
         super().__init__()
         config = DecoderConfig.of(config)
-        if config.depth < 1:
-            raise InputError(f"depth={config.depth} is below 1")
         self.width = width
         self.positions, in_attention = split_positions(positions, width)
         self.dropout = nn.Dropout(config.dropout)
@@ -214,11 +204,7 @@ class Decoder(nn.Module):
 
         Shape:
             source (B, S, D), source_padding (B, S) or None
-
-        Raises:
-            ValueError: If the source has another width, or the padding another shape.
         """
-        check_encoded(source, source_padding, self.width)
         return DecoderCache(tuple(block.start(source) for block in self.blocks), source_padding)
 
     def step(self, x: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
@@ -226,39 +212,9 @@ class Decoder(nn.Module):
 
         Shape:
             (B, T, D) -> (B, T, D)
-
-        Raises:
-            ValueError: If x has another width, or another batch than the cache.
         """
-        batch = cache.blocks[0].key.shape[0]
-        if x.ndim != 3 or (x.shape[0], x.shape[2]) != (batch, self.width):
-            raise ValueError(f"x of shape {tuple(x.shape)} is not ({batch}, T, {self.width}), as in the cache")
         x, blocks = self.add_positions(x, cache.tokens), []
         for block, past in zip(self.blocks, cache.blocks, strict=True):
             x, past = block.step(x, past, cache.tokens, cache.source_padding)
             blocks.append(past)
         return self.norm(x), DecoderCache(tuple(blocks), cache.source_padding, cache.tokens + x.shape[1])
-
-
-def check_source(source: Tensor, x: Tensor) -> None:
-    """Check that source and x have the same batch size and width.
-
-    Raises:
-        ValueError: If they do not.
-    """
-    if source.ndim != 3 or source.shape[0] != x.shape[0] or source.shape[2] != x.shape[2]:
-        raise ValueError(
-            f"source of shape {tuple(source.shape)} and x of shape {tuple(x.shape)} differ in batch or width"
-        )
-
-
-def check_encoded(source: Tensor, source_padding: Tensor | None, width: int) -> None:
-    """Check the shapes of an encoded source of width D and of its padding.
-
-    Raises:
-        ValueError: If they are not (B, S, D) and (B, S).
-    """
-    if source.ndim != 3 or source.shape[2] != width:
-        raise ValueError(f"source of shape {tuple(source.shape)} is not (B, S, {width})")
-    if source_padding is not None:
-        check_padding(source_padding, *source.shape[:2])

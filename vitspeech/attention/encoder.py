@@ -30,10 +30,6 @@ class Encoder(nn.Module):
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D)
-
-    Raises:
-        InputError: As `EncoderBlock`, or if `depth` is below 1, a list of contexts does not have `depth` entries, or a
-            sequence is longer than the learned positions.
     """
 
     def __init__(

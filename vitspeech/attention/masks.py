@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitspeech.errors import InputError
+from vitspeech.errors import check_number
 
 
 def padding_mask(lengths: Tensor, tokens: int) -> Tensor:
@@ -22,12 +22,7 @@ def padding_mask(lengths: Tensor, tokens: int) -> Tensor:
 
     Shape:
         (B,) -> (B, S)
-
-    Raises:
-        ValueError: If a length is negative or exceeds `tokens`.
     """
-    if lengths.numel() and (lengths.min() < 0 or lengths.max() > tokens):
-        raise ValueError(f"lengths={lengths.tolist()} do not lie within 0..{tokens}")
     return torch.arange(tokens, device=lengths.device) < lengths[:, None]
 
 
@@ -47,11 +42,7 @@ def window_mask(
 
     Shape:
         -> (T, S)
-
-    Raises:
-        InputError: If a context is negative.
     """
-    check_context(left, right)
     offset = torch.arange(keys, device=device) - torch.arange(queries, device=device)[:, None]
     allowed = torch.ones_like(offset, dtype=torch.bool)
     if left is not None:
@@ -79,45 +70,19 @@ def window_counts(padding: Tensor | None, tokens: int, left: int, right: int, de
 
 
 def check_context(left: int | None, right: int | None) -> None:
-    """Check that a context is not negative.
-
-    Raises:
-        InputError: If `left` or `right` is negative.
-    """
+    """Refuse a past context or a look-ahead below 0; `None` is unlimited."""
     for name, context in (("left", left), ("right", right)):
-        if context is not None and context < 0:
-            raise InputError(f"{name}={context} is negative; give 0 or more tokens, or None for unlimited")
+        check_number(name, context or 0, 0)
 
 
-def check_mask(name: str, mask: Tensor, scores: tuple[int, ...]) -> None:
-    """Check that a mask is boolean and broadcasts to the shape of the scores.
-
-    Args:
-        name: Argument name for the message.
-        mask: The mask.
-        scores: Shape of the scores.
-
-    Raises:
-        ValueError: If it is not boolean or does not broadcast.
-    """
+def check_mask(mask: Tensor) -> None:
+    """Refuse a mask that is not boolean: one of 0 and -infinity, to be added, would allow everything."""
     if mask.dtype != torch.bool:
-        raise ValueError(f"{name} has dtype {mask.dtype}; a mask is boolean, true where attention is allowed")
-    sizes = zip(reversed(mask.shape), reversed(scores), strict=False)
-    if mask.ndim > len(scores) or not all(size in (1, full) for size, full in sizes):
-        raise ValueError(f"{name} of shape {tuple(mask.shape)} does not broadcast to {scores}")
+        raise ValueError(f"the mask has dtype {mask.dtype}; masks are boolean, true where attention is allowed")
 
 
 def check_padding(padding: Tensor, batch: int, tokens: int) -> None:
-    """Check that a padding mask is boolean and of shape (B, S).
-
-    Args:
-        padding: The padding mask.
-        batch: Batch size B.
-        tokens: Length S.
-
-    Raises:
-        ValueError: If it is not.
-    """
-    check_mask("padding", padding, (batch, tokens))
+    """Refuse a padding mask that is not boolean and (B, S)."""
+    check_mask(padding)
     if padding.shape != (batch, tokens):
         raise ValueError(f"padding of shape {tuple(padding.shape)} is not {(batch, tokens)}")

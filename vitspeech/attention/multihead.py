@@ -14,9 +14,9 @@ from vitspeech.attention.dense import attend, attend_dense, attend_fused, attend
 from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_mask, check_padding, window_mask
 from vitspeech.attention.positions import IN_ATTENTION, RelativePositions, Rotary
-from vitspeech.attention.scores import NORMALIZERS, Score, make_score, named
+from vitspeech.attention.scores import NORMALIZERS, Score, make_score
 from vitspeech.attention.windowed.truncated import truncated_attention
-from vitspeech.errors import InputError, check_fraction
+from vitspeech.errors import InputError, check_fraction, named
 
 
 class MultiHeadAttention(nn.Module):
@@ -49,10 +49,6 @@ class MultiHeadAttention(nn.Module):
         x (B, T, D), source (B, S, D) or None -> (B, T, D); `padding` is (B, S), true for valid tokens,
         `mask` any boolean tensor that broadcasts to (B, H, T, S), true where attention is allowed. The output for a
         query that may attend to nothing is the bias of W^O. With a `mask` or a source, all T x S pairs are computed.
-
-    Raises:
-        InputError: If H does not divide D, a context is negative, `dropout` is not within 0 .. 1, or a name is unknown.
-        ValueError: If a mask has a wrong shape.
     """
 
     def __init__(
@@ -203,7 +199,7 @@ class MultiHeadAttention(nn.Module):
             check_padding(padding, query.shape[0], keys)
             parts.append(padding[:, None, None])
         if mask is not None:
-            check_mask("mask", mask, (query.shape[0], self.heads, queries, keys))
+            check_mask(mask)
             parts.append(torch.atleast_2d(mask))
         if self.left is not None or self.right is not None:
             parts.append(window_mask(queries, keys, self.left, self.right, query.device))
@@ -211,16 +207,10 @@ class MultiHeadAttention(nn.Module):
 
 
 def make_positions(positions: str | nn.Module | None, width: int) -> tuple[Rotary | None, RelativePositions | None]:
-    """The rotary and the relative positions for heads of that width, at most one of which is not `None`.
-
-    Raises:
-        InputError: If the name is unknown, or a module is neither or of another width.
-    """
+    """The rotary and the relative positions for heads of that width, at most one of which is not `None`."""
     if isinstance(positions, str):
         positions = named(IN_ATTENTION, "positions", positions)(width)
     elif isinstance(positions, Rotary | RelativePositions):
-        if positions.width != width:
-            raise InputError(f"positions are for heads of width {positions.width}, not {width}")
         positions = copy.deepcopy(positions)
     elif positions is not None:
         raise InputError(f"positions={type(positions).__name__} has no effect in attention; use {list(IN_ATTENTION)}")
@@ -229,10 +219,6 @@ def make_positions(positions: str | nn.Module | None, width: int) -> tuple[Rotar
 
 
 def check_heads(heads: int, width: int) -> None:
-    """Check that the heads divide the model width.
-
-    Raises:
-        InputError: If they do not.
-    """
+    """Check that the heads divide the model width."""
     if heads < 1 or width % heads:
         raise InputError(f"heads={heads} does not divide width={width}")

@@ -9,8 +9,8 @@ Shapes: B batch, T tokens, D model width, A hidden width of the pooling's attent
 import torch
 from torch import Tensor, nn
 
-from vitspeech.attention.scores import named, weights_of
-from vitspeech.errors import check_number
+from vitspeech.attention.scores import weights_of
+from vitspeech.errors import check_number, named
 
 
 class MeanPooling(nn.Module):
@@ -71,9 +71,6 @@ class SelfAttentivePooling(nn.Module):
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, R · D)
-
-    Raises:
-        InputError: If `hops` is below 1 or `penalty` is negative.
     """
 
     def __init__(self, width: int, hidden: int = 64, hops: int = 1, penalty: float = 0.0) -> None:
@@ -114,9 +111,5 @@ POOLINGS = {"mean": lambda width: MeanPooling(), "class": ClassToken, "self_atte
 
 
 def make_pooling(pooling: str | nn.Module, width: int) -> nn.Module:
-    """The pooling with that name for model width D; a module is returned as it is.
-
-    Raises:
-        InputError: If the name is unknown.
-    """
+    """The pooling with that name for model width D; a module is returned as it is."""
     return pooling if isinstance(pooling, nn.Module) else named(POOLINGS, "pooling", pooling)(width)

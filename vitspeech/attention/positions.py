@@ -1,14 +1,6 @@
-"""Relative positions: learned vectors for distances, added to keys and values within attention.
+"""Positions: added to the tokens (sinusoidal, learned), or used within attention (relative, rotary).
 
-Shapes: T query tokens, S source tokens, H heads, K head width, C clipping distance.
-
-Positions: added to the tokens (sinusoidal, learned) or used within attention (relative, rotary).
-
-Shapes: B batch, T query tokens, S source tokens, D model width, H heads, K head width.
-
-Rotary positions of patches in rows and columns.
-
-Shapes: B batch, T tokens, H heads, K head width.
+Shapes: B batch, T query tokens, S source tokens, D model width, H heads, K head width, C clipping distance.
 """
 
 import copy
@@ -20,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitspeech.errors import InputError, check_number
+from vitspeech.errors import InputError, named
 
 
 class RelativePositions(nn.Module):
@@ -34,15 +26,10 @@ class RelativePositions(nn.Module):
     Args:
         width: Head width K.
         clip: Maximum distance C in tokens; larger distances are clipped to it. The paper uses 16.
-
-    Raises:
-        InputError: If `clip` is negative.
     """
 
     def __init__(self, width: int, clip: int = 16) -> None:
         super().__init__()
-        if clip < 0:
-            raise InputError(f"clip={clip} is negative")
         self.width, self.clip = width, clip
         self.key = nn.Parameter(torch.empty(2 * clip + 1, width))
         self.value = nn.Parameter(torch.empty(2 * clip + 1, width))
@@ -128,16 +115,18 @@ def sinusoidal(
 
     Shape:
         -> (T, D)
-
-    Raises:
-        InputError: If `width` is odd.
     """
-    if width % 2:
-        raise InputError(f"width={width} is odd; sinusoidal positions pair a sine with a cosine")
+    check_multiple("sinusoidal", width, 2)
     exact = {"dtype": torch.float64, "device": "cpu"}
     wavelengths = 10_000 ** (torch.arange(0, width, 2, **exact) / width)
     angles = torch.arange(first, first + tokens, **exact)[:, None] / wavelengths
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).to(device or torch.get_default_device(), dtype)
+
+
+def check_multiple(positions: str, width: int, factor: int) -> None:
+    """Refuse a width that these positions can't divide into pairs of a sine and a cosine, or into those of two axes."""
+    if width % factor:
+        raise InputError(f"width={width} is not a multiple of {factor}, which {positions} positions need")
 
 
 def sinusoidal_2d(rows: int, columns: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -145,12 +134,8 @@ def sinusoidal_2d(rows: int, columns: int, width: int, dtype: torch.dtype = torc
 
     Shape:
         -> (rows · columns, D)
-
-    Raises:
-        InputError: If `width` is not a multiple of four.
     """
-    if width % 4:
-        raise InputError(f"width={width} is not a multiple of 4; 2-D positions halve it into sine-cosine pairs")
+    check_multiple("sinusoidal 2-D", width, 4)
     row = sinusoidal(rows, width // 2, dtype=dtype)[:, None].expand(-1, columns, -1)
     column = sinusoidal(columns, width // 2, dtype=dtype)[None].expand(rows, -1, -1)
     return torch.cat((row, column), dim=-1).flatten(0, 1)
@@ -165,9 +150,6 @@ class FixedPositions(nn.Module):
 
     Shape:
         table (T, D); (B, T', D) -> (B, T', D) for any T' up to T
-
-    Raises:
-        InputError: If a sequence is longer than the table.
     """
 
     def __init__(self, table: Tensor) -> None:
@@ -194,15 +176,11 @@ class SinusoidalPositions(nn.Module):
 
     Shape:
         (B, T, D) -> (B, T, D)
-
-    Raises:
-        InputError: If `width` is odd.
     """
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        if width % 2:
-            raise InputError(f"width={width} is odd; sinusoidal positions pair a sine with a cosine")
+        check_multiple("sinusoidal", width, 2)
         self.width = width
 
     def forward(self, x: Tensor, first: int = 0) -> Tensor:
@@ -222,9 +200,6 @@ class LearnedPositions(nn.Module):
 
     Shape:
         (B, T', D) -> (B, T', D) for any T' up to T
-
-    Raises:
-        InputError: If a sequence is longer than T.
     """
 
     def __init__(self, tokens: int, width: int) -> None:
@@ -242,11 +217,7 @@ class LearnedPositions(nn.Module):
 
 
 def rows_for(x: Tensor, table: Tensor, first: int = 0) -> Tensor:
-    """The rows of the table from `first` on, one for each token of `x`: (…, T, D), (P, D) -> (T, D).
-
-    Raises:
-        InputError: If the table has too few.
-    """
+    """The rows of the table from `first` on, one for each token of `x`: (…, T, D), (P, D) -> (T, D)."""
     end = first + x.shape[-2]
     if end > table.shape[0]:
         raise InputError(f"a sequence of {end} tokens is longer than the {table.shape[0]} positions")
@@ -264,15 +235,11 @@ class Rotary(nn.Module):
 
     Shape:
         query (B, H, T, K), key (B, H, S, K) -> the same
-
-    Raises:
-        InputError: If `width` is odd.
     """
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        if width % 2:
-            raise InputError(f"width={width} of a head is odd; rotary positions rotate pairs")
+        check_multiple("rotary", width, 2)
         self.width = width
 
     def forward(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
@@ -341,12 +308,9 @@ def split_positions(positions: str | nn.Module | None, width: int) -> tuple[nn.M
     Args:
         positions: `sinusoidal`, `learned`, `relative`, `rotary`, a module of one of these kinds, or `None`.
         width: Model width D.
-
-    Raises:
-        InputError: If the name is unknown, or a module is of another width.
     """
-    if isinstance(positions, str) and positions not in IN_ATTENTION | ADDED:
-        raise InputError(f"positions={positions!r} is unknown; known: {', '.join(ADDED | IN_ATTENTION)}")
+    if isinstance(positions, str):
+        named(ADDED | IN_ATTENTION, "positions", positions)
     if isinstance(positions, str) and positions in ADDED:
         return ADDED[positions](width), None
     if isinstance(positions, FixedPositions | SinusoidalPositions | LearnedPositions):
@@ -371,29 +335,15 @@ class Rotary2d(Rotary):
 
     Shape:
         query (B, H, T, K), key (B, H, T, K) -> the same, with T = leading + rows · columns
-
-    Raises:
-        InputError: If `width` is not a multiple of 4, or there is another number of tokens.
     """
 
     def __init__(self, width: int, rows: int, columns: int, leading: int = 0) -> None:
         super().__init__(width)
-        if width % 4:
-            raise InputError(
-                f"width={width} of a head is not a multiple of 4; rotary_2d rotates pairs by row and column"
-            )
-        for name, value, least in (("rows", rows, 1), ("columns", columns, 1), ("leading", leading, 0)):
-            check_number(name, value, least)
+        check_multiple("rotary_2d", width, 4)
         self.rows, self.columns, self.leading = rows, columns, leading
 
     def forward(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Rotate queries and keys; the tokens are all of an image, so `first` must be 0."""
-        tokens = self.leading + self.rows * self.columns
-        if first or {query.shape[-2], key.shape[-2]} != {tokens}:
-            raise InputError(
-                f"rotary_2d has positions for {tokens} tokens, all at once; there are {query.shape[-2]} queries and "
-                f"{key.shape[-2]} keys from {first} on"
-            )
+        """Rotate queries and keys; the tokens are all of an image, so `first` is 0."""
         grid = (self.rows, self.columns, self.leading, self.width, query.device)
         if torch.compiler.is_compiling():
             angles = grid_angles(*grid, query.dtype)

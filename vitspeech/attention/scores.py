@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, named
 
 
 class Score(nn.Module):
@@ -41,9 +41,6 @@ class Score(nn.Module):
 
     Shape:
         query (B, H, T, K), key (B, H, S, K) -> (B, H, T, S)
-
-    Raises:
-        TypeError: If a subclass overrides a method that attention does not call.
     """
 
     scale = 1.0
@@ -118,17 +115,8 @@ def make_score(score: str | type[Score], heads: int, width: int) -> Score:
             before this function is called.
         heads: Number of heads H.
         width: Head width K.
-
-    Raises:
-        InputError: If the name is unknown, or `scale` is not a number.
-        TypeError: If it is not a subclass of `Score`.
     """
     if isinstance(score, str):
-        if "." in score:
-            raise InputError(
-                f"score={score!r} is not a registered name; in Python pass the class itself, in a config its import "
-                "path and its module with --trust"
-            )
         score = named(SCORES, "score", score)
     check_score(score)
     module = score(heads, width)
@@ -138,11 +126,7 @@ def make_score(score: str | type[Score], heads: int, width: int) -> Score:
 
 
 def check_score(score: Any) -> None:
-    """Refuse what is not a subclass of `Score`.
-
-    Raises:
-        TypeError: If it is not.
-    """
+    """Refuse what is not a subclass of `Score`."""
     if not (isinstance(score, type) and issubclass(score, Score)):
         raise TypeError(f"score={getattr(score, '__name__', score)!r} is not a subclass of vitspeech.Score")
 
@@ -265,14 +249,3 @@ def weights_of(scores: Tensor, mask: Tensor | None = None, normalizer: str = "so
         # The lowest finite number rather than -inf: a row of -inf is NaN in softmax and in its gradient.
         weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)
     return weights if hidden is None else weights.masked_fill(hidden, 0)
-
-
-def named(choices: Any, argument: str, name: str) -> Any:
-    """Look up a choice by name; the error for an unknown name lists the known ones.
-
-    Raises:
-        InputError: If `name` is none of the choices.
-    """
-    if name not in choices:
-        raise InputError(f"{argument}={name!r} is unknown; known: {', '.join(choices)}")
-    return choices[name] if isinstance(choices, dict) else name

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vitspeech import command_line
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 
 if TYPE_CHECKING:
     from vitspeech.data import UtteranceData
@@ -98,10 +98,10 @@ def language_model(arguments: Sequence[str] | None = None) -> None:
     command_line.check_file(options.out, "OUT.arpa", inputs=inputs)
 
     from vitspeech.data import UtteranceData
-    from vitspeech.decoding.language.ngrams import check_order
+    from vitspeech.decoding.language.ngrams import MOST_ORDER
 
     if options.order is not None:
-        check_order(options.order)
+        check_number("order", options.order, 1, MOST_ORDER)
     data = training(options, overrides).datamodule
     if not isinstance(data, UtteranceData):
         raise InputError(f"{type(data).__name__} has no transcripts: a language model is for recognizers of utterances")

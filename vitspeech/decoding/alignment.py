@@ -1,11 +1,9 @@
-"""The most probable path of a labeling: the Viterbi algorithm on the CTC lattice.
+"""The most probable path of a given labeling: the Viterbi algorithm on the CTC lattice.
 
 The lattice of U units has S = 2U + 1 states: a blank before, between and after the units (Graves et al. 2006, fig. 3).
 A token keeps the state, enters the next one, or skips the blank between two different units.
 
 Implemented here because `forced_align` of torchaudio 2.11 misses the best path where two paths are equally probable.
-
-The best alignment of a given labeling to the outputs of a network with CTC.
 
 Shapes: T tokens, C classes (the first C - 1 are units, the last class is the blank).
 """
@@ -84,16 +82,13 @@ def align(log_probs: Tensor, units: Sequence[int]) -> Hypothesis:
         log_probs (T, C)
 
     Raises:
-        NoPathError: If there are too few tokens, or no path has a positive probability.
-        ValueError: If there are no units, a unit is out of range, or `log_probs` are not log-probabilities.
+        NoPathError: If there are no units, too few tokens, or no path has a positive probability.
+        ValueError: If `log_probs` are not log-probabilities.
     """
-    rows, units = validated(log_probs), [int(unit) for unit in units]
-    tokens, classes = rows.shape
+    rows, units = in_double(log_probs), [int(unit) for unit in units]
+    tokens = len(rows)
     if not units:
-        raise ValueError("no units to align: the transcript is empty")
-    invalid = [unit for unit in units if not 0 <= unit < classes - 1]
-    if invalid:
-        raise ValueError(f"unit {invalid[0]} is not among the {classes - 1} units of C={classes} classes")
+        raise NoPathError("no units to align: the transcript is empty")
     if tokens < tokens_needed(units):
         raise NoPathError(f"{len(units)} units need {tokens_needed(units)} tokens with CTC, got T={tokens}")
     states, score = best_states(rows, units)
@@ -109,19 +104,9 @@ def tokens_needed(units: Sequence[int]) -> int:
     return len(units) + sum(int(unit) == int(following) for unit, following in pairwise(units))
 
 
-def validated(log_probs: Tensor, classes: int | None = None) -> numpy.ndarray:
-    """Validate log-probabilities (T, C) and convert them to double precision, for sums over long utterances.
-
-    Raises:
-        ValueError: If the shape is another, C is not `classes`, or values are NaN or above 0.
-    """
-    if log_probs.ndim != 2 or not log_probs.shape[1]:
-        raise ValueError(f"log_probs of shape {tuple(log_probs.shape)} are not (T tokens, C classes)")
-    if classes is not None and log_probs.shape[1] != classes:
-        raise ValueError(f"log_probs have C={log_probs.shape[1]} classes, earlier ones C={classes}")
+def in_double(log_probs: Tensor) -> numpy.ndarray:
+    """Log-probabilities (T, C) in double precision, for sums over long utterances; a ValueError for other numbers."""
     rows = log_probs.detach().to("cpu", torch.float64)
-    if rows.isnan().any():
-        raise ValueError(f"log_probs of token {rows.isnan().any(-1).int().argmax().item()} of T={len(rows)} hold NaN")
-    if len(rows) and rows.max() > ROUNDING:
+    if len(rows) and not rows.max() <= ROUNDING:  # NaN, too
         raise ValueError(f"log_probs reach {rows.max().item():.3g}, above 0: pass the log_softmax of logits")
     return rows.numpy()

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from vitspeech.decoding.prefix_scores import PrefixScores
-from vitspeech.errors import InputError
 
 
 class Cache(Protocol):
@@ -61,11 +60,7 @@ def greedy(
         cache: State of B rows before the first step.
         start: The start symbol.
         longest: Maximum number of units of each transcript (B).
-
-    Raises:
-        InputError: If an entry of `longest` is below 1, or there is none.
     """
-    check_sizes(longest=min(longest, default=0))
     batch, limits = len(longest), torch.tensor(longest)
     units, outputs, totals = torch.full((batch,), start), [], torch.zeros(batch)
     is_open, has_ended = torch.ones(batch, dtype=torch.bool), torch.zeros(batch, dtype=torch.bool)
@@ -116,14 +111,8 @@ def beam_search(
         scorer: CTC prefix scores of the same utterances.
         ctc_weight: w in (1 - w) log p + w log p_CTC (Watanabe et al. 2017, doi:10.1109/JSTSP.2017.2763455); with 1 the
             step's log-probabilities are ignored.
-
-    Raises:
-        InputError: If a number is out of range.
-        ValueError: If there is a weight without a scorer, or the scorer is of another batch size.
     """
-    check_sizes(longest=min(longest, default=0), beam=beam)
     batch = len(longest)
-    check_weights(length_penalty, ctc_weight, scorer, batch)
     state = scorer.start() if scorer is not None and ctc_weight else None
     ended: list[list[Hypothesis]] = [[] for _ in range(batch)]
     searched, units = list(range(batch)), torch.full((batch,), start)
@@ -191,31 +180,3 @@ def unended(prefixes: Tensor, totals: Tensor, normalizer: float) -> list[Hypothe
 def at_least_single(log_probs: Tensor) -> Tensor:
     """Convert to at least single precision; in half precision the sums of long transcripts lose units."""
     return log_probs.to(torch.promote_types(log_probs.dtype, torch.float32))
-
-
-def check_sizes(**sizes: int) -> None:
-    """Check that all sizes are at least 1.
-
-    Raises:
-        InputError: If a size is below 1.
-    """
-    for name, size in sizes.items():
-        if size < 1:
-            raise InputError(f"{name}={size} is below 1")
-
-
-def check_weights(length_penalty: float, ctc_weight: float, scorer: PrefixScores | None, batch: int) -> None:
-    """Check the weights and the scorer.
-
-    Raises:
-        InputError: If a weight is out of range.
-        ValueError: If the scorer is missing or of another batch size.
-    """
-    if not length_penalty >= 0:
-        raise InputError(f"length_penalty={length_penalty} is negative")
-    if not 0 <= ctc_weight <= 1:
-        raise InputError(f"ctc_weight={ctc_weight} is not within 0 .. 1")
-    if ctc_weight and scorer is None:
-        raise ValueError(f"ctc_weight={ctc_weight} needs a scorer")
-    if scorer is not None and scorer.batch != batch:
-        raise ValueError(f"the scorer is for {scorer.batch} utterances, not for the {batch} of `longest`")

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import numpy
 from torch import Tensor
 
-from vitspeech.decoding.alignment import NoPathError, align, tokens_needed, validated
+from vitspeech.decoding.alignment import NoPathError, align, in_double, tokens_needed
 from vitspeech.decoding.language.scores import LanguageScores
 from vitspeech.decoding.paths import (
     Hypothesis,
@@ -30,7 +30,6 @@ from vitspeech.decoding.paths import (
     to_hypothesis,
     to_rows,
 )
-from vitspeech.errors import InputError
 
 __all__ = ["GreedySearch", "Hypothesis", "NoPathError", "PrefixBeamSearch", "align", "tokens_needed"]
 
@@ -52,12 +51,8 @@ class GreedySearch:
         self.last: PathNode | None = None  # the last unit of the best path
 
     def push(self, log_probs: Tensor) -> None:
-        """Process the log-probabilities of the next tokens (T, C); T may differ between pushes.
-
-        Raises:
-            ValueError: If the shape is not (T, C), C differs from earlier pushes, or values are not log-probabilities.
-        """
-        rows = validated(log_probs, self.classes)
+        """Process the log-probabilities of the next tokens (T, C); T may differ between pushes."""
+        rows = in_double(log_probs)
         self.classes = rows.shape[1]
         if not len(rows):
             return
@@ -103,14 +98,9 @@ class PrefixBeamSearch:
     Args:
         beam: Number of prefixes kept.
         language: The scores of a language model.
-
-    Raises:
-        InputError: If the beam is below 1.
     """
 
     def __init__(self, beam: int = 8, language: LanguageScores | None = None) -> None:
-        if beam < 1:
-            raise InputError(f"beam={beam} is below 1")
         self.beam, self.language = beam, language
         self.restart()
 
@@ -127,12 +117,8 @@ class PrefixBeamSearch:
         self.paths: list[tuple[Path, Path]] = [((0.0, None), NO_PATH)]  # the best ending in the blank, and in the unit
 
     def push(self, log_probs: Tensor) -> None:
-        """Process the log-probabilities of the next tokens (T, C); T may differ between pushes.
-
-        Raises:
-            ValueError: If the shape is not (T, C), C differs from earlier pushes, or values are not log-probabilities.
-        """
-        rows = validated(log_probs, self.classes)
+        """Process the log-probabilities of the next tokens (T, C); T may differ between pushes."""
+        rows = in_double(log_probs)
         self.classes = rows.shape[1]
         for row in rows:
             self.step(row)

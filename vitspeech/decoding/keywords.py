@@ -302,11 +302,9 @@ def select(
 def check_words(thresholds: Mapping[str, float] | float, labels: Iterable[str]) -> None:
     """Raise a ValueError unless the thresholds are those of the words among the labels, or one for all."""
     words = {label for label in labels if label not in NO_WORDS}
-    if not isinstance(thresholds, Mapping) or thresholds.keys() == words:
-        return
-    if missing := words - thresholds.keys():
-        raise ValueError(f"thresholds: none for the word {min(missing)!r:.60}")
-    raise ValueError(f"thresholds: {min(thresholds.keys() - words)!r:.60} is not a word of the model")
+    if isinstance(thresholds, Mapping) and (wrong := thresholds.keys() ^ words):
+        what = "none for" if (word := min(wrong)) in words else "the model does not have"
+        raise ValueError(f"thresholds: {what} the word {word!r:.60}")
 
 
 def softmax(logits: numpy.ndarray) -> numpy.ndarray:

@@ -41,20 +41,13 @@ class PrefixScores:
 
     Shape:
         log_probs (B, T, C), tokens (B,) or None
-
-    Raises:
-        ValueError: If the shapes do not match, or an utterance has more than T tokens.
     """
 
     def __init__(self, log_probs: Tensor, tokens: Tensor | None = None) -> None:
-        if log_probs.ndim != 3:
-            raise ValueError(f"log_probs of shape {tuple(log_probs.shape)} is not (B, T, C)")
         # Half precision is too inaccurate for sums of hundreds of logarithms.
         log_probs = log_probs.detach().to(torch.promote_types(log_probs.dtype, torch.float32))
         self.batch, longest, self.classes = log_probs.shape
         if tokens is not None:
-            if tokens.shape != (self.batch,) or (self.batch and not 0 <= tokens.min() <= tokens.max() <= longest):
-                raise ValueError(f"tokens={tokens.tolist()} are not {self.batch} numbers within 0 .. {longest}")
             padded = torch.arange(longest, device=log_probs.device) >= tokens.to(log_probs.device)[:, None]
             # Padding is blanks of probability 1, so that the variables at T are those of the last valid token.
             log_probs = log_probs.masked_fill(padded[..., None], -torch.inf)

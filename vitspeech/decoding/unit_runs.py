@@ -89,11 +89,7 @@ class UnitDecoder:
         return {"tokens": tokens, "total": numpy.array(self.total)}
 
     def restore(self, state: Mapping[str, numpy.ndarray]) -> None:
-        """Go on from what `state` returned.
-
-        Raises:
-            KeyError, TypeError, ValueError: If it is something else.
-        """
+        """Go on from what `state` returned."""
         count, first, newest = map(operator.index, state["tokens"].tolist())
         if not 0 <= first <= count:
             raise ValueError("not a state of this decoder")

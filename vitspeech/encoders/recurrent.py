@@ -3,13 +3,13 @@
 Shapes: B batch, T tokens, D model width, H hidden width of one direction.
 """
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from vitspeech.attention.streaming import check_streamable
-from vitspeech.errors import InputError, check_fraction, check_number
+from vitspeech.errors import InputError, check_fraction, check_number, named
 
 Cell = Literal["lstm", "gru"]
 CELLS: dict[str, type[nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -28,9 +28,6 @@ class RecurrentBlock(nn.Module):
 
     Shape:
         x (B, T, width), padding (B, T) or None -> (B, T, H), or (B, T, 2H) if bidirectional
-
-    Raises:
-        InputError: If a number is out of range or the cell is unknown.
     """
 
     def __init__(
@@ -39,9 +36,7 @@ class RecurrentBlock(nn.Module):
         super().__init__()
         check_number("hidden", hidden, 1)
         check_fraction("dropout", dropout)
-        if cell not in CELLS:
-            raise InputError(f"cell={cell!r} is unknown; known: {', '.join(get_args(Cell))}")
-        self.layer = CELLS[cell](width, hidden, batch_first=True, bidirectional=bidirectional)
+        self.layer = named(CELLS, "cell", cell)(width, hidden, batch_first=True, bidirectional=bidirectional)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
@@ -91,9 +86,6 @@ class RecurrentEncoder(nn.Module):
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D); there must be no padding before a valid token
-
-    Raises:
-        InputError: If a number is out of range, the cell is unknown, or D is odd where it has to be halved.
     """
 
     def __init__(

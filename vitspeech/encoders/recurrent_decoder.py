@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from vitspeech.attention import MeanPooling, Score
-from vitspeech.attention.decoder import check_encoded, check_source
 from vitspeech.attention.dense import attend
-from vitspeech.attention.scores import Additive, make_score, named
+from vitspeech.attention.scores import Additive, make_score
 from vitspeech.encoders.recurrent import CELLS, Cell
-from vitspeech.errors import check_fraction, check_number
+from vitspeech.errors import check_fraction, check_number, named
 
 ATTEND = ("before", "after")
 
@@ -72,10 +71,6 @@ class RecurrentDecoder(nn.Module):
     Shape:
         x (B, T, D), source (B, S, D), padding (B, T) or None, source_padding (B, S) or None -> (B, T, D); `padding` has
         no effect, since no output depends on later tokens
-
-    Raises:
-        InputError: If a number is out of range or a name is unknown.
-        ValueError: If x and source differ in batch or width.
     """
 
     def __init__(
@@ -92,7 +87,6 @@ class RecurrentDecoder(nn.Module):
         check_number("width", width, 1)
         check_number("depth", depth, 1)
         check_fraction("dropout", dropout)
-        named(CELLS, "cell", cell)
         if attend is not None:
             named(ATTEND, "attend", attend)
         self.width = width
@@ -100,7 +94,7 @@ class RecurrentDecoder(nn.Module):
         self.attend_before = (attend or ("before" if isinstance(self.score, Additive) else "after")) == "before"
         self.mean = MeanPooling()
         self.first_state = nn.Linear(width, depth * width)
-        self.layers = CELLS[cell](2 * width, width, depth, batch_first=True)
+        self.layers = named(CELLS, "cell", cell)(2 * width, width, depth, batch_first=True)
         # Maxout (Goodfellow et al. 2013, arXiv:1302.4389) of pairs, or tanh.
         self.output = nn.Linear(3 * width, 2 * width) if self.attend_before else nn.Linear(2 * width, width, bias=False)
         self.dropout = nn.Dropout(dropout)
@@ -115,11 +109,7 @@ class RecurrentDecoder(nn.Module):
 
         Shape:
             source (B, S, D), source_padding (B, S) or None
-
-        Raises:
-            ValueError: If the source has another width, or the padding another shape.
         """
-        check_encoded(source, source_padding, self.width)
         hidden = self.first_state(self.mean(source, source_padding)).tanh()
         hidden = hidden.unflatten(-1, (self.layers.num_layers, -1)).transpose(0, 1).to(source.dtype).contiguous()
         state = (hidden, torch.zeros_like(hidden)) if isinstance(self.layers, nn.LSTM) else (hidden,)
@@ -128,11 +118,7 @@ class RecurrentDecoder(nn.Module):
         return RecurrentCache(state, torch.zeros_like(source[:, 0]), key, heads, source_padding)
 
     def step(self, x: Tensor, cache: RecurrentCache) -> tuple[Tensor, RecurrentCache]:
-        """The outputs for the next tokens and the state after them: (B, T, D) -> (B, T, D).
-
-        Raises:
-            ValueError: If x has another width, or another batch than the cache.
-        """
+        """The outputs for the next tokens and the state after them: (B, T, D) -> (B, T, D)."""
         outputs, cache, _ = self.run(x, cache)
         return outputs, cache
 
@@ -146,7 +132,6 @@ class RecurrentDecoder(nn.Module):
 
     def run(self, x: Tensor, cache: RecurrentCache) -> tuple[Tensor, RecurrentCache, Tensor]:
         """Outputs (B, T, D), the state after them, and the attention weights (B, T, S)."""
-        check_source(cache.source[:, 0], x)
         outputs, weights = [], []
         for token in self.dropout(x).unbind(1):
             output, cache, attended = self.next(token, cache)

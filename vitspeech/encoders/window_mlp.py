@@ -54,9 +54,6 @@ class WindowMLP(nn.Module):
 
     Shape:
         x (B, T, D), padding (B, T) or None -> (B, T, D)
-
-    Raises:
-        InputError: If a number is out of range.
     """
 
     def __init__(

@@ -1,11 +1,5 @@
 """Augmentation of log-mel frames in training: SpecAugment and vocal-tract length perturbation.
 
-SpecAugment: random masks over log-mel frames in training.
-
-Shapes: B batch, F frames, M mel bins.
-
-Vocal-tract length perturbation: utterances as if spoken by longer or shorter vocal tracts, in training.
-
 Shapes: B batch, F frames, M mel bins.
 """
 
@@ -13,7 +7,7 @@ import torch
 import torchaudio
 from torch import Tensor, nn
 
-from vitspeech.errors import InputError, check_fraction
+from vitspeech.errors import InputError, check_fraction, check_number
 
 
 class SpecAugment(nn.Module):
@@ -30,17 +24,13 @@ class SpecAugment(nn.Module):
 
     Shape:
         (B, F, M) -> (B, F, M)
-
-    Raises:
-        InputError: If a number is negative.
     """
 
     def __init__(self, time_masks: int = 2, time_frames: int = 20, mel_masks: int = 2, mel_bins: int = 10) -> None:
         super().__init__()
         numbers = {"time_masks": time_masks, "time_frames": time_frames, "mel_masks": mel_masks, "mel_bins": mel_bins}
         for name, number in numbers.items():
-            if number < 0:
-                raise InputError(f"{name}={number} is negative")
+            check_number(name, number, 0)
         self.masks = torchaudio.transforms.SpecAugment(
             time_masks, time_frames, mel_masks, mel_bins, iid_masks=True, zero_masking=True
         )
@@ -70,21 +60,14 @@ class VocalTractPerturbation(nn.Module):
 
     Shape:
         (B, F, M) -> (B, F, M)
-
-    Raises:
-        InputError: If `reach` is not within 0 .. 1, or above 0 with a single filter or with filters without an FFT bin.
     """
 
     def __init__(self, reach: float, centers_hz: Tensor, sample_rate_hz: int) -> None:
         super().__init__()
         check_fraction("vocal_tract", reach)
-        if reach and len(centers_hz) < 2:
-            raise InputError(f"vocal_tract={reach} interpolates between mel filters, so it needs mels=2 or more")
-        if reach and not centers_hz.isfinite().all():
-            raise InputError(
-                f"vocal_tract={reach} needs an FFT bin in every mel filter; use fewer than "
-                f"mels={len(centers_hz)}, or a longer window_ms"
-            )
+        if reach and (len(centers_hz) < 2 or not centers_hz.isfinite().all()):
+            what = f"vocal_tract={reach} interpolates between mels={len(centers_hz)} filters"
+            raise InputError(f"{what}; it needs two or more, each with an FFT bin (fewer mels or a longer window_ms)")
         self.reach, self.limit_hz = reach, sample_rate_hz / 2
         self.register_buffer("centers_hz", centers_hz.float(), persistent=False)
 

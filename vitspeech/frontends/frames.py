@@ -9,8 +9,6 @@ token.
 import torch
 from torch import Tensor, nn
 
-from vitspeech.errors import InputError
-
 
 class StackedFrames(nn.Module):
     """Concatenates S frames and projects them to one token: R = S.
@@ -22,15 +20,10 @@ class StackedFrames(nn.Module):
 
     Shape:
         (B, F, M) -> (B, F // S, D)
-
-    Raises:
-        InputError: If `stride` is below 1.
     """
 
     def __init__(self, mels: int, width: int, stride: int) -> None:
         super().__init__()
-        if stride < 1:
-            raise InputError(f"stride={stride} is below 1")
         self.stride = self.receptive_field = stride
         self.project = nn.Linear(stride * mels, width)
 
@@ -54,15 +47,10 @@ class ConvolutionalFrames(nn.Module):
 
     Shape:
         frames (B, F, M), their counts (B,) or None -> (B, 1 + (F - R) // S, D); no token if F is below R
-
-    Raises:
-        InputError: If `stride` is below 1.
     """
 
     def __init__(self, mels: int, width: int, stride: int) -> None:
         super().__init__()
-        if stride < 1:
-            raise InputError(f"stride={stride} is below 1")
         self.stride, self.receptive_field = stride, 7
         self.stem = nn.Sequential(
             nn.Conv1d(mels, width, 5, bias=False),

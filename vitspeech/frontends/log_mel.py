@@ -5,7 +5,6 @@ Frames do not depend on each other or on the utterance, so the frames of a strea
 Shapes: B batch, N samples, F frames, M mel bins, W samples per frame, H hop in samples.
 """
 
-import math
 import warnings
 from collections.abc import Callable
 from typing import Any, Self
@@ -14,7 +13,7 @@ import torch
 import torchaudio
 from torch import Tensor, nn
 
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 
 LOWEST_STD = 1.0  # nats, 4.3 dB: lower bound of the standard deviation of a bin
 LONGEST = 60  # seconds of a recording at once
@@ -50,9 +49,6 @@ class LogMel(nn.Module):
     Shape:
         (B, N) -> (B, F, M) with F = 1 + (N - W) // H; no frame if N is below W
 
-    Raises:
-        InputError: If a number is out of its range, or samples are integers.
-
     Warns:
         UserWarning: If filters are so narrow that they contain no FFT bin: their outputs are constant.
     """
@@ -70,17 +66,14 @@ class LogMel(nn.Module):
         floor_db: float = 60.0,
     ) -> None:
         super().__init__()
-        numbers = f"mels={mels}, hop_ms={hop_ms}, window_ms={window_ms}, epsilon={epsilon}"
-        if not mels >= 1 or not 0 < hop_ms <= window_ms < math.inf or not 0 < epsilon < math.inf:
-            raise InputError(f"{numbers} are out of range")
+        check_number("mels", mels, 1)
+        check_number("window_ms", window_ms, 0)
+        check_number("hop_ms", hop_ms, 1000 / sample_rate_hz, window_ms)
+        check_number("epsilon", epsilon, 1e-30)
         self.window_samples = round(sample_rate_hz * window_ms / 1000)
         self.hop_samples = round(sample_rate_hz * hop_ms / 1000)
-        if self.hop_samples < 1:
-            raise InputError(f"{numbers}: a hop is less than one sample")
         if not 0 <= low_hz < high_hz <= sample_rate_hz / 2:
             raise InputError(f"low_hz={low_hz} .. high_hz={high_hz} is not within 0 .. {sample_rate_hz / 2}")
-        if not floor_db > 0:
-            raise InputError(f"floor_db={floor_db} is not above 0")
         self.mels, self.sample_rate_hz, self.epsilon, self.floor_db = mels, sample_rate_hz, epsilon, floor_db
         # A power of two is fast, and up to 124 mels fine enough that every filter contains an FFT bin.
         self.transform = 2 ** (self.window_samples - 1).bit_length()
@@ -173,10 +166,6 @@ class LogMel(nn.Module):
 
 
 def check_samples(waveforms: Tensor) -> None:
-    """Refuse integer samples, which are not within ±1.
-
-    Raises:
-        InputError: If they are integers.
-    """
+    """Refuse integer samples, which are not within ±1."""
     if not waveforms.is_floating_point():
         raise InputError(f"samples are {waveforms.dtype}, not floats within ±1; divide int16 samples by 32768")

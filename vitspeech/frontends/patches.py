@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 from vitspeech.frontends.convolutions import Whitening, halving_group
 
 
@@ -25,9 +25,6 @@ class LinearPatches(nn.Module):
 
     Shape:
         (B, C, N, N) -> (B, T, D)
-
-    Raises:
-        InputError: If P does not divide N, or an image has another size.
     """
 
     def __init__(self, image: int, patch: int, width: int, channels: int = 3) -> None:
@@ -59,9 +56,6 @@ class ConvolutionalPatches(nn.Module):
 
     Shape:
         (B, C, N, N) -> (B, T, D)
-
-    Raises:
-        InputError: If P is not a power of two or does not divide N, or an image has another size.
     """
 
     def __init__(self, image: int, patch: int, width: int, channels: int = 3, first: int | None = None) -> None:
@@ -103,9 +97,6 @@ class WhitenedPatches(nn.Module):
 
     Shape:
         (B, 3, N, N) -> (B, T, D)
-
-    Raises:
-        InputError: If P is not a power of two or does not divide N, or an image has another size.
     """
 
     def __init__(self, image: int, patch: int, width: int, first: int | None = None) -> None:
@@ -123,37 +114,24 @@ class WhitenedPatches(nn.Module):
 
 
 def stage_widths(patch: int, width: int, first: int | None = None) -> list[int]:
-    """The widths of the stages of a convolutional stem, which doubles where the side halves, up to the model width.
-
-    Raises:
-        InputError: If the patch is not a power of two, or `first` is not within 1 .. D.
-    """
+    """The widths of the stages of a convolutional stem, which doubles where the side halves, up to the model width."""
     halvings = round(math.log2(patch)) if patch > 0 else 0
     if patch < 2 or 2**halvings != patch:
         raise InputError(f"patch={patch} is not 2, 4, 8, …: a convolutional stem halves the image")
     if first is None:
         return [max(width // 2 ** (halvings - 1 - i), 16) for i in range(halvings - 1)] + [width]
-    if not 1 <= first <= width:
-        raise InputError(f"stem_width={first} is not within 1 .. {width}, the width of the model")
+    check_number("stem_width", first, 1, width)
     return [min(first * 2**i, width) for i in range(halvings - 1)] + [width]
 
 
 def grid_side(image: int, patch: int) -> int:
-    """The number of patches along one side of the image.
-
-    Raises:
-        InputError: If the patch does not divide the image.
-    """
+    """The number of patches along one side of the image."""
     if patch < 1 or image % patch:
         raise InputError(f"patch={patch} does not divide image={image}")
     return image // patch
 
 
 def check_size(images: Tensor, expected: tuple[int, int, int]) -> None:
-    """Check the size of images.
-
-    Raises:
-        InputError: If it is not the expected one.
-    """
+    """Check the size of images."""
     if images.ndim != 4 or tuple(images.shape[1:]) != expected:
         raise InputError(f"images of shape {tuple(images.shape)} are not (batch, {', '.join(map(str, expected))})")

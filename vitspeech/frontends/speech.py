@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from vitspeech.errors import InputError
+from vitspeech.errors import check_number, named
 from vitspeech.frontends.augment import SpecAugment, VocalTractPerturbation
 from vitspeech.frontends.frames import ConvolutionalFrames, StackedFrames
 from vitspeech.frontends.log_mel import LogMel
@@ -34,9 +34,6 @@ class SpeechFrontend(nn.Module):
     Shape:
         waveforms (B, N), lengths in samples (B,) or None -> (B, T, D) with T = 1 + (N - window_samples) // hop_samples;
         no token for shorter waveforms. With lengths, padding at the end does not count in batch norm.
-
-    Raises:
-        InputError: If a number is out of range or a name is unknown.
     """
 
     def __init__(
@@ -51,14 +48,13 @@ class SpeechFrontend(nn.Module):
         **log_mel: Any,
     ) -> None:
         super().__init__()
-        if stem not in STEMS:
-            raise InputError(f"stem={stem!r} is unknown; known: {', '.join(STEMS)}")
+        check_number("stride", stride, 1)
         self.width = width
         self.log_mel = LogMel(mels, **log_mel)
         centers_hz, rate = self.log_mel.centers_hz, self.log_mel.sample_rate_hz
         self.vocal_tract = VocalTractPerturbation(vocal_tract, centers_hz, rate) if vocal_tract else nn.Identity()
         self.spec_augment = spec_augment or nn.Identity()
-        self.frames = STEMS[stem](mels, width, stride)
+        self.frames = named(STEMS, "stem", stem)(mels, width, stride)
         self.hop_samples = stride * self.log_mel.hop_samples
         self.window_samples = self.log_mel.window_samples + (self.frames.receptive_field - 1) * self.log_mel.hop_samples
 

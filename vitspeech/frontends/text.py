@@ -7,8 +7,6 @@ import math
 
 from torch import Tensor, nn
 
-from vitspeech.errors import InputError
-
 
 class TextTokens(nn.Module):
     """Turns each symbol into a token: its embedding times √D (Vaswani et al. 2017, arXiv:1706.03762, sec. 3.4).
@@ -22,24 +20,15 @@ class TextTokens(nn.Module):
 
     Shape:
         indices of symbols, padded with -1 (B, N) -> (B, N, D); tokens of padding are zero
-
-    Raises:
-        InputError: If a number is below 1.
-        ValueError: If symbols are not indices (B, N).
     """
 
     def __init__(self, symbols: int, width: int = 128) -> None:
         super().__init__()
-        for name, value in (("symbols", symbols), ("width", width)):
-            if value < 1:
-                raise InputError(f"{name}={value} is below 1")
         self.symbols, self.width = symbols, width
         self.embedding = nn.Embedding(symbols, width)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
 
     def forward(self, symbols: Tensor) -> Tensor:
-        if symbols.ndim != 2 or symbols.is_floating_point():
-            raise ValueError(f"symbols of shape {tuple(symbols.shape)} and {symbols.dtype} are not indices (B, N)")
         tokens = math.sqrt(self.width) * self.embedding(symbols.clamp(min=0))
         return tokens * (symbols >= 0)[..., None]
 

@@ -10,7 +10,7 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from vitspeech.errors import InputError
+from vitspeech.errors import named
 from vitspeech.frontends.convolutions import Whitening, halving_group
 
 
@@ -27,9 +27,6 @@ class CNN(nn.Module):
 
     Shape:
         normalized pixels (B, 3, N, N) -> logits (B, classes); `small` needs N of at least 16
-
-    Raises:
-        InputError: If the body is unknown, or there are not three `widths`.
     """
 
     def __init__(
@@ -39,18 +36,16 @@ class CNN(nn.Module):
         widths: tuple[int, int, int] = (64, 256, 256),
     ) -> None:
         super().__init__()
-        if body == "small":
+        if named(("small", "resnet18"), "body", body) == "small":
             self.body = SmallBody(widths)
             self.pool = nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten())
             features = widths[-1]
-        elif body == "resnet18":
+        else:
             self.body = timm.create_model("resnet18", num_classes=0)
             self.body.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
             self.body.maxpool = nn.Identity()
             self.pool = self.body.global_pool
             features = self.body.num_features
-        else:
-            raise InputError(f"body={body!r} is unknown; known: small, resnet18")
         self.head = nn.Linear(features, classes) if classes else nn.Identity()
         # On CPU convolutions train 1.2 (bf16) to 1.7 (fp32) times faster in this layout; on CUDA it is faster, too.
         self.to(memory_format=torch.channels_last)
@@ -84,15 +79,10 @@ class SmallBody(nn.Module):
 
     Shape:
         (B, 3, N, N) -> (B, widths[-1], M, M)
-
-    Raises:
-        InputError: If there are not three `widths`.
     """
 
     def __init__(self, widths: tuple[int, int, int]) -> None:
         super().__init__()
-        if len(widths) != 3:
-            raise InputError(f"widths={list(widths)} are not three")
         self.whitening = Whitening()
         channels = (self.whitening.out_channels, *widths)
         self.groups = nn.Sequential(

@@ -58,10 +58,6 @@ class MaskedSpeechModel(SpeechEncoder):
 
     Shape:
         samples within ±1 (B, N), lengths (B,) or None -> `MaskedCodes`
-
-    Raises:
-        InputError: If a number is out of range, the heads do not divide the width, a name is unknown, or an utterance
-            is too short for a token.
     """
 
     def __init__(

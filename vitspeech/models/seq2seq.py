@@ -1,10 +1,8 @@
 """What all encoder-decoders share: the decoder with its embedding and its head, teacher forcing, and single steps.
 
-Shapes: B batch, T tokens, D model width, H heads, U units, L units of a transcript.
+`Seq2Seq` is that of symbols: symbols -> embeddings -> encoder -> autoregressive decoder -> units.
 
-Symbols in, symbols out: symbols -> embeddings -> encoder -> autoregressive decoder -> units.
-
-Shapes: B batch, N input symbols, D model width, U units, L units of an output.
+Shapes: B batch, N input symbols, T tokens, D model width, H heads, U units, L units of a transcript.
 """
 
 import math
@@ -16,9 +14,9 @@ from torch.nn import functional as F
 
 from vitspeech.attention import Decoder, DecoderConfig, EncoderConfig
 from vitspeech.attention.positions import LearnedPositions
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, check_number
 from vitspeech.frontends import TextTokens
-from vitspeech.models.speech import Positions, make_encoder
+from vitspeech.models.speech import Positions, check_part, make_encoder
 
 
 class TranscriberOutput(NamedTuple):
@@ -66,12 +64,8 @@ class EncoderDecoder(nn.Module):
                 Press and Wolf 2017, arXiv:1608.05859). The start and the end then share a row. The weight is
                 initialized from N(0, 1/D), and embeddings are multiplied by √D.
             ctc: Whether there is a CTC head.
-
-        Raises:
-            InputError: If `units` is below 1, or as `make_decoder`.
         """
-        if units < 1:
-            raise InputError(f"units={units} is below 1")
+        check_number("units", units, 1)
         width = self.tokens.width
         self.start_unit, self.embedding_scale = units, math.sqrt(width) if tied else 1.0
         self.embedding = nn.Embedding(units + 1, width)
@@ -171,19 +165,11 @@ def make_decoder(
         encoder: Settings or the module of the encoder.
         width: Model width D.
         positions: Positions of a transformer decoder.
-
-    Raises:
-        InputError: If a module is not a decoder, or is of another width.
     """
     if not isinstance(decoder, nn.Module):
         like = EncoderConfig() if isinstance(encoder, nn.Module) else EncoderConfig.of(encoder)
         return Decoder(width, DecoderConfig.like(like) if decoder is None else decoder, positions=positions)
-    name = type(decoder).__name__
-    if not all(hasattr(decoder, part) for part in ("width", "start", "step", "cross_weights")):
-        raise InputError(f"decoder={name} is not a decoder: it has no width, start, step and cross_weights")
-    if decoder.width != width:
-        raise InputError(f"decoder={name} has width={decoder.width}, but the tokens have width={width}")
-    return decoder
+    return check_part("decoder", decoder, ("width", "start", "step", "cross_weights"), width)
 
 
 def learned_rows(module: nn.Module) -> int | None:
@@ -217,10 +203,6 @@ class Seq2Seq(EncoderDecoder):
 
     Shape:
         symbols, padded at the end with -1 (B, N), lengths (B,) or None, units (B, L) -> `TranscriberOutput`
-
-    Raises:
-        InputError: If a number is below 1, the heads do not divide the width, a name is unknown, a module is of another
-            width, or a sequence is empty.
     """
 
     def __init__(
@@ -235,8 +217,6 @@ class Seq2Seq(EncoderDecoder):
         tied: bool = False,
     ) -> None:
         super().__init__()
-        if units < 1:
-            raise InputError(f"units={units} is below 1")
         self.tokens = TextTokens(symbols or units, width)
         self.encoder = make_encoder(encoder, width, positions)
         self.add_decoder(units, decoder, encoder, positions=positions, tied=tied)
@@ -254,14 +234,9 @@ class Seq2Seq(EncoderDecoder):
 
         Shape:
             (B, N), (B,) or None -> (B, T, D), true for valid symbols (B, T)
-
-        Raises:
-            InputError: If a sequence is empty, or the lengths do not match the symbols.
         """
         lengths = (symbols >= 0).sum(1).cpu() if lengths is None else lengths.cpu()
         longest, shortest = max(lengths.tolist(), default=0), min(lengths.tolist(), default=0)
-        if lengths.shape != symbols.shape[:1] or longest > symbols.shape[1]:
-            raise InputError(f"lengths {lengths.tolist()} do not fit symbols of shape {tuple(symbols.shape)}")
         if shortest < 1:
             raise InputError(f"sequence {lengths.tolist().index(shortest)} of the batch is empty")
         symbols = symbols[:, :longest]

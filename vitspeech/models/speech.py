@@ -1,21 +1,7 @@
 """The speech models: waveform -> tokens -> encoder, then one label, a label per frame, or a sequence of units.
 
-The base class of the speech models: waveform -> tokens -> encoder.
-
-Shapes: B batch, N samples, T tokens, D model width.
-
-The speech classifier: waveform -> tokens -> encoder -> pooling -> head.
-
-Shapes: B batch, N samples, T tokens, D model width, W features before the head.
-
-The speech labeler: waveform -> tokens -> encoder -> logits for each log-mel frame.
-
-Shapes: B batch, N samples, T tokens, D model width, S stride of the tokens in frames, R frames covered by a token,
-F = T · S labeled frames.
-
-The speech recognizer: waveform -> tokens -> encoder -> logits of units and blank for each token (CTC).
-
-Shapes: B batch, N samples, T tokens, D model width, U units.
+Shapes: B batch, N samples, T tokens, D model width, W features before the head, U units, S stride of the tokens in
+log-mel frames, R frames covered by a token, F = T · S labeled frames.
 """
 
 from collections.abc import Sequence
@@ -48,9 +34,6 @@ class SpeechEncoder(nn.Module):
         positions: `sinusoidal` or `learned` positions are added to the tokens, `rotary` or `relative` ones act in
             attention; with `None` only the stem of the tokens is aware of order. Not used by an encoder that is a
             module.
-
-    Raises:
-        InputError: If the heads do not divide the width, a name is unknown, or the encoder has another width.
     """
 
     def __init__(
@@ -79,25 +62,14 @@ class SpeechEncoder(nn.Module):
 
         Shape:
             (B, N), (B,) or None -> (B, T, D), true for valid tokens (B, T) or None
-
-        Raises:
-            InputError: If an utterance is too short for a token, or the lengths do not match the waveforms.
         """
         lengths = self.check_lengths(waveforms, lengths)
         return self.without_padding(self.tokens(waveforms, lengths), lengths)
 
     def check_lengths(self, waveforms: Tensor, lengths: Tensor | None) -> Tensor | None:
-        """The lengths of `encode` on the host.
-
-        Raises:
-            InputError: If an utterance is too short for a token, or the lengths do not match the waveforms.
-        """
-        if waveforms.ndim != 2:
-            raise InputError(f"waveforms of shape {tuple(waveforms.shape)} are not (batch, samples)")
+        """The lengths of `encode` on the host."""
         lengths = None if lengths is None else lengths.cpu()
         samples = [waveforms.shape[1]] if lengths is None else lengths.tolist()
-        if lengths is not None and (lengths.shape != waveforms.shape[:1] or max(samples) > waveforms.shape[1]):
-            raise InputError(f"lengths {samples} do not fit waveforms of shape {tuple(waveforms.shape)}")
         minimum, shortest = self.tokens.window_samples, min(samples)
         if shortest < minimum:
             which = "a waveform" if lengths is None else f"utterance {samples.index(shortest)} of the batch,"
@@ -141,19 +113,20 @@ class SpeechEncoder(nn.Module):
 
 
 def make_encoder(encoder: EncoderConfig | nn.Module, width: int, positions: Positions) -> nn.Module:
-    """The encoder of a model of width D: attention with these settings, or the given module.
-
-    Raises:
-        InputError: If a module is not an encoder, or is of another width.
-    """
+    """The encoder of a model of width D: attention with these settings, or the given module."""
     if not isinstance(encoder, nn.Module):
         return Encoder(width, encoder, positions=positions)
-    name = type(encoder).__name__
-    if not all(hasattr(encoder, part) for part in ("width", "receptive_field")):
-        raise InputError(f"encoder={name} is not an encoder: it lacks width and reach, which RecurrentEncoder has")
-    if encoder.width != width:
-        raise InputError(f"encoder={name} has width={encoder.width}, but the tokens have width={width}")
-    return encoder
+    return check_part("encoder", encoder, ("width", "receptive_field"), width)
+
+
+def check_part(argument: str, part: nn.Module, attributes: Sequence[str], width: int) -> nn.Module:
+    """The part if it has these attributes and the width of the tokens; else an InputError."""
+    name = type(part).__name__
+    if not all(hasattr(part, attribute) for attribute in attributes):
+        raise InputError(f"{argument}={name} is no {argument}: it needs {', '.join(attributes)}")
+    if part.width != width:
+        raise InputError(f"{argument}={name} has width={part.width}, but the tokens have width={width}")
+    return part
 
 
 class SpeechClassifier(SpeechEncoder):
@@ -170,9 +143,6 @@ class SpeechClassifier(SpeechEncoder):
 
     Shape:
         samples within ±1 (B, N) -> logits (B, classes)
-
-    Raises:
-        InputError: If the heads do not divide the width, a name is unknown, or a waveform is too short for a token.
     """
 
     def __init__(
@@ -204,11 +174,7 @@ class SpeechClassifier(SpeechEncoder):
         return self.frame_logits(self.forward_features(waveforms))
 
     def frame_logits(self, tokens: Tensor) -> Tensor:
-        """Logits of encoded tokens: (B, T, D) -> (B, T, classes).
-
-        Raises:
-            InputError: If the head takes several hops of a pooling, so that it cannot classify single tokens.
-        """
+        """Logits of encoded tokens: (B, T, D) -> (B, T, classes)."""
         if self.pooling.factor != 1:
             raise InputError(f"the head takes {self.pooling.factor} hops of the pooling; it cannot classify one token")
         return self.head(tokens)
@@ -233,9 +199,6 @@ class SpeechLabeler(SpeechEncoder):
     Shape:
         samples within ±1 (B, N), lengths (B,) or None -> logits (B, F, classes), frames per utterance (B,), on
         the device of the lengths
-
-    Raises:
-        InputError: If the heads do not divide the width, a name is unknown, or an utterance is too short for a token.
     """
 
     def __init__(
@@ -299,9 +262,6 @@ class SpeechRecognizer(SpeechEncoder):
     Shape:
         samples within ±1 (B, N), lengths (B,) or None -> logits (B, T, U + 1), tokens per utterance (B,), on the
         device of the lengths
-
-    Raises:
-        InputError: If the heads do not divide the width, a name is unknown, or an utterance is too short for a token.
     """
 
     def __init__(

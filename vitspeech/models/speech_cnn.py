@@ -5,7 +5,6 @@ Shapes: B batch, N samples, T tokens, D width.
 
 from torch import Tensor, nn
 
-from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
 
 
@@ -23,15 +22,10 @@ class SpeechCNN(nn.Module):
 
     Shape:
         samples within ±1 (B, N) -> logits (B, classes)
-
-    Raises:
-        InputError: If `depth` is below 1 or `kernel` is even.
     """
 
     def __init__(self, classes: int = 0, tokens: SpeechFrontend | None = None, depth: int = 3, kernel: int = 9) -> None:
         super().__init__()
-        if depth < 1 or kernel < 1 or kernel % 2 == 0:
-            raise InputError(f"depth={depth} is below 1 or kernel={kernel} is not odd")
         self.tokens = SpeechFrontend() if tokens is None else tokens
         width = self.tokens.width
         self.blocks = nn.ModuleList(ResidualConvolutions(width, kernel) for _ in range(depth))

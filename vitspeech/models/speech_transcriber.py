@@ -35,10 +35,6 @@ class SpeechTranscriber(SpeechEncoder, EncoderDecoder):
 
     Shape:
         samples within ±1 (B, N), lengths in samples (B,) or None, units (B, L) -> `TranscriberOutput`
-
-    Raises:
-        InputError: If a number is below 1, the heads do not divide the width, a name is unknown, a module is of another
-            width, or an utterance is too short for a token.
     """
 
     def __init__(

@@ -12,8 +12,7 @@ from vitspeech.attention import Encoder, EncoderConfig, FixedPositions, LearnedP
 from vitspeech.attention.multihead import check_heads
 from vitspeech.attention.pooling import ClassToken, make_pooling
 from vitspeech.attention.positions import IN_ATTENTION
-from vitspeech.attention.scores import named
-from vitspeech.errors import InputError
+from vitspeech.errors import InputError, named
 from vitspeech.frontends import ConvolutionalPatches, LinearPatches, WhitenedPatches
 
 STEMS = {"linear": LinearPatches, "convolutional": ConvolutionalPatches, "whitened": WhitenedPatches}
@@ -46,9 +45,6 @@ class ViT(nn.Module):
 
     Shape:
         normalized pixels (B, 3, N, N) -> logits (B, classes)
-
-    Raises:
-        InputError: If `patch` does not divide `image`, the heads do not divide `width`, or a name is unknown.
     """
 
     def __init__(

@@ -89,11 +89,7 @@ def uniform_weights(encoder: Encoder, tokens: int) -> Tensor:
 
 
 def pooling_weights(pooling: nn.Module, tokens: Tensor) -> Tensor:
-    """The weight of each token in the pooled vector, one row per hop: (1, T, D) -> (R, T).
-
-    Raises:
-        InputError: If the pooling is not a `MeanPooling`, `ClassToken` or `SelfAttentivePooling`.
-    """
+    """The weight of each token in the pooled vector, one row per hop: (1, T, D) -> (R, T)."""
     if isinstance(pooling, SelfAttentivePooling):
         return pooling.weights(tokens)[0]
     weights = torch.zeros(1, tokens.shape[1], device=tokens.device)
@@ -169,10 +165,6 @@ def draw_image_attention(model: Model, file: Path, output: Path) -> None:
         model: From `vitspeech.load`; its network is a `ViT`.
         file: The image.
         output: The figure's file: PNG, or another format that matplotlib knows by the file name's suffix.
-
-    Raises:
-        FileNotFoundError: If the image or the folder of `output` does not exist.
-        InputError: If the image is empty or broken, or the network's pooling is not one of `vitspeech.attention`.
     """
     network, side = model.network, model.preprocessing["image"]
     pixels = read_input(file, model.preprocessing).to(next(network.parameters()).device)
@@ -250,10 +242,6 @@ def draw_speech_attention(model: Model, file: Path, output: Path) -> None:
         model: From `vitspeech.load`; its network is a `SpeechClassifier` whose encoder or pooling has attention.
         file: The recording.
         output: The figure's file: PNG, or another format that matplotlib knows by the file name's suffix.
-
-    Raises:
-        FileNotFoundError: If the recording or the folder of `output` does not exist.
-        InputError: If the recording is empty or broken.
     """
     network = model.network
     waveforms = read_input(file, model.preprocessing).to(next(network.parameters()).device)
@@ -336,10 +324,6 @@ def draw_attention(model: Model, file: Path, output: Path) -> None:
             in its pooling.
         file: The image or the recording.
         output: The figure's file: PNG, or another format that matplotlib knows by the file name's suffix.
-
-    Raises:
-        FileNotFoundError: If `file` or the folder of `output` does not exist.
-        InputError: If the network is of another class or has no attention, or `file` is empty or broken.
     """
     check_drawable(model)
     draw = draw_image_attention if isinstance(model.network, ViT) else draw_speech_attention
@@ -347,11 +331,7 @@ def draw_attention(model: Model, file: Path, output: Path) -> None:
 
 
 def check_drawable(model: Model) -> None:
-    """Check that the attention of a model can be drawn.
-
-    Raises:
-        InputError: If its network is neither a `ViT` nor a `SpeechClassifier`, or has no attention.
-    """
+    """Check that the attention of a model can be drawn."""
     network = model.network
     if not isinstance(network, ViT | SpeechClassifier):
         raise InputError(

@@ -45,11 +45,7 @@ def cell_borders(count: int, hop: int, window: int, rate_hz: int) -> numpy.ndarr
 
 
 def check_drawn(file: str, option: str) -> None:
-    """Refuse a recording that is too long for an option that draws it, before it is read; other errors come then.
-
-    Raises:
-        InputError: If it is.
-    """
+    """Refuse a recording that is too long for an option that draws it, before it is read; other errors come then."""
     try:
         check_audio(Path(file))
     except TooLongError as error:
@@ -59,12 +55,7 @@ def check_drawn(file: str, option: str) -> None:
 
 
 def read_recording(model: Model, file: Path) -> tuple[Tensor, float]:
-    """Read a recording for a network with `tokens`, and return it with its duration in seconds: -> (1, N).
-
-    Raises:
-        FileNotFoundError: If there is none.
-        InputError: If it is empty, broken or shorter than a token.
-    """
+    """Read a recording for a network with `tokens`, and return it with its duration in seconds: -> (1, N)."""
     rate_hz, window = model.preprocessing["sample_rate_hz"], model.network.tokens.window_samples
     samples = read_clip(file, rate_hz)
     if len(samples) < window:

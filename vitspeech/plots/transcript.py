@@ -155,11 +155,6 @@ def draw_transcript(
         output: The figure's file: PNG, or another format that matplotlib knows by the file name's suffix.
         search: Search parameters; `None` is `Search()`.
         reference: The true words and their times, drawn above the recognized ones; errors are orange.
-
-    Raises:
-        FileNotFoundError: If the recording or the folder of `output` does not exist.
-        InputError: If the model can't be drawn (`check_drawable`), or the recording is empty, broken or shorter than a
-            token.
     """
     check_drawable(model)
     network = model.network
@@ -191,11 +186,7 @@ def draw_transcript(
 
 
 def check_drawable(model: Model) -> None:
-    """Refuse a model whose outputs `draw_transcript` does not draw.
-
-    Raises:
-        InputError: If its network is no `SpeechRecognizer`, `SpeechTranscriber` or `SpeechLabeler`.
-    """
+    """Refuse a model whose outputs `draw_transcript` does not draw."""
     if not isinstance(model.network, SpeechRecognizer | SpeechTranscriber | SpeechLabeler):
         name = type(model.network).__name__
         raise InputError(f"{name} can't be drawn: it is no SpeechRecognizer, SpeechTranscriber or SpeechLabeler")

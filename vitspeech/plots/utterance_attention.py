@@ -43,11 +43,7 @@ PROFILE_S = 3.0  # on both sides, where a window has no end
 
 
 def check_drawable(model: Model) -> None:
-    """Refuse a model whose encoder has no attention that could be drawn.
-
-    Raises:
-        InputError: If it outputs no transcripts, or its encoder is no `vitspeech.Encoder`.
-    """
+    """Refuse a model whose encoder has no attention that could be drawn."""
     name = type(model.network).__name__
     if not is_transcribing(model) or "symbols" in model.preprocessing:
         raise InputError(f"{name} does not transcribe recordings; `vitspeech predict --attention` draws classifiers")
@@ -70,10 +66,6 @@ def draw_utterance_attention(model: Model, file: Path, output: Path, *, search: 
         file: The recording.
         output: The figure's file: PNG, or another format that matplotlib knows by the file name's suffix.
         search: Search parameters; `None` is `Search()`.
-
-    Raises:
-        FileNotFoundError: If the recording or the folder of `output` does not exist.
-        InputError: As `check_drawable`, or if the recording is empty, broken or shorter than a token.
     """
     check_drawable(model)
     network = model.network

@@ -12,11 +12,11 @@ from vitspeech.attention.dense import attend_dense, attend_fused
 from vitspeech.attention.kernels import Kernel, choose_kernel, request_for
 from vitspeech.attention.masks import check_context, check_padding, window_counts, window_mask
 from vitspeech.attention.positions import RelativePositions
-from vitspeech.attention.scores import NORMALIZERS, ScaledDot, Score, named
+from vitspeech.attention.scores import NORMALIZERS, ScaledDot, Score
 from vitspeech.attention.windowed import flex, pairwise
 from vitspeech.attention.windowed.blocks import BLOCK
 from vitspeech.attention.windowed.blockwise import Blockwise, Window
-from vitspeech.errors import check_fraction
+from vitspeech.errors import named
 
 
 def truncated_attention(
@@ -58,18 +58,14 @@ def truncated_attention(
         to nothing
 
     Raises:
-        ValueError: If a context is negative, shapes do not match, `normalizer` is unknown, or `dropout` is not within
-            0 .. 1.
+        ValueError: If a context is negative, shapes do not match, or `normalizer` is unknown.
     """
     check_context(left, right)
-    check_fraction("dropout", dropout)
     named(NORMALIZERS, "normalizer", normalizer)
     if query.ndim != 4 or key.shape != query.shape or value.shape[:3] != query.shape[:3] or value.ndim != 4:
         shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
         raise ValueError(f"{shapes} are not (B, H, T, K), (B, H, T, K) and (B, H, T, V)")
     batch, heads, tokens, width = query.shape
-    if relative is not None and not relative.width == width == value.shape[3]:
-        raise ValueError(f"relative positions of width {relative.width}, keys of {width}, values of {value.shape[3]}")
     if padding is not None:
         check_padding(padding, batch, tokens)
     score = ScaledDot(heads, width) if score is None else score

@@ -44,6 +44,11 @@ class Lines:
             self.text = line
             yield line.strip()
 
+    def expect(self, title: str, line: str) -> None:
+        """Check that a line is the title of the section that comes next."""
+        if line != title:
+            raise self.error(f"{shown(line)} in the place of {title}")
+
     def error(self, message: str, number: int | None = None) -> InputError:
         """The error of a line, by default the last one that was read."""
         return InputError(f"{self.path}: line {number or self.number}: {message}")
@@ -54,11 +59,9 @@ def read(path: str | Path) -> NgramModel:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        InputError: If it is not a regular file or not an ARPA file; the message names the line.
+        InputError: If it is not an ARPA file; the message names the line.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: not a regular file; a language model is an ARPA file")
     with path.open(encoding="utf-8") as file:
         lines = Lines(file, path)
         try:
@@ -74,13 +77,11 @@ def read_lines(lines: Lines) -> NgramModel:
     levels: list[list[numpy.ndarray]] = []
     vocabulary: list[str] = []
     for order, size in enumerate(sizes, 1):
-        if title != f"\\{order}-grams:":
-            raise lines.error(f"{shown(title)} in the place of \\{order}-grams:")
+        lines.expect(f"\\{order}-grams:", title)
         begin = lines.number + 1
         tokens, numbers, title = read_section(lines, content, order, size, vocabulary)
         levels.append(to_level(lines, begin, tokens, numbers, levels, vocabulary))
-    if title != "\\end\\":
-        raise lines.error(f"{shown(title)} in the place of \\end\\")
+    lines.expect("\\end\\", title)
     parents, tokens, logs, backoffs = (numpy.concatenate(column) for column in zip(*levels, strict=True))
     return NgramModel(vocabulary, parents, tokens, logs, numpy.append(0.0, backoffs), sizes=sizes, kind=kind)
 
@@ -125,17 +126,13 @@ def read_section(
             break
         fields = line.split()
         if not fields:
-            if 0 < len(logs) < size:
-                raise lines.error(f"an empty line after {len(logs):,} of {size:,} n-grams")
             continue
         if len(logs) == size or not order + 1 <= len(fields) <= order + 2:
             raise lines.error(f"{shown(line)} is not one of {size:,} n-grams of {order} tokens with its logarithms")
         names = [token_of(name) for name in fields[1 : order + 1]]
         if order == 1:
-            if names[0] in index:
-                raise lines.error(f"{shown(names[0])} is there twice")
-            index[names[0]] = len(vocabulary)
-            vocabulary.append(names[0])
+            vocabulary += [] if names[0] in index else names  # of a token that is there twice, `to_level` says so
+            index.setdefault(names[0], len(index))
         try:
             tokens.extend([index[name] for name in names])
             logs.append(float(fields[0]))
@@ -164,16 +161,8 @@ def to_level(
 ) -> list[numpy.ndarray]:
     """Sort the n-grams of one order by their contexts: nodes of the contexts, tokens, log-probabilities, weights.
 
-    Args:
-        lines: For messages.
-        begin: The line of the first n-gram.
-        tokens: The tokens of each n-gram.
-        numbers: The log-probability and the back-off weight of each.
-        levels: Those of the orders below.
-        vocabulary: All tokens.
-
-    Shape:
-        tokens (N, order); numbers (N, 2)
+    The first n-gram is on line `begin`; `numbers` (N, 2) are its log-probabilities and weights, `levels` those of the
+    orders below, `tokens` (N, order).
     """
     size, parents = len(vocabulary), numpy.zeros(len(tokens), dtype=numpy.int64)
     if levels:
@@ -203,9 +192,6 @@ def write(model: NgramModel, file: TextIO, comments: Sequence[str] = ()) -> None
         model: The model.
         file: Where to write it.
         comments: Lines at the beginning.
-
-    Raises:
-        InputError: If a token has white space, so that no ARPA file can have it.
     """
     names = [name_of(token) for token in model.vocabulary]
     for comment in (*comments, *([f"units: {model.kind}"] if model.kind else [])):
@@ -229,11 +215,7 @@ def write(model: NgramModel, file: TextIO, comments: Sequence[str] = ()) -> None
 
 
 def name_of(token: str) -> str:
-    """How an ARPA file writes a token.
-
-    Raises:
-        InputError: If it has white space, or a reserved name.
-    """
+    """How an ARPA file writes a token."""
     if token == " ":
         return SPACE
     if token.split() != [token] or token == SPACE:

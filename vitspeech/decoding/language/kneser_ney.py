@@ -18,11 +18,12 @@ Shapes: S tokens of all utterances with <s> and </s>, N n-grams.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy
 
-from vitspeech.decoding.language.ngrams import BEGIN, END, NEVER, UNKNOWN, Kind, NgramModel, check_order
-from vitspeech.errors import InputError
+from vitspeech.decoding.language.ngrams import BEGIN, END, MOST_ORDER, NEVER, UNKNOWN, Kind, NgramModel
+from vitspeech.errors import InputError, check_number
 
 FALLBACK = (0.5, 1.0, 1.5)  # where counts of counts give no discounts; lmplz's default of --discount_fallback
 
@@ -47,7 +48,7 @@ def estimate(
     Raises:
         InputError: If there is nothing to count, the order is not within 1 .. 20, or a token has a reserved name.
     """
-    check_order(order)
+    check_number("order", order, 1, MOST_ORDER)
     reserved = next((token for token in vocabulary if token in (BEGIN, END, UNKNOWN)), None)
     if reserved is not None:
         raise InputError(f"{reserved!r} of the vocabulary is a name that language models reserve")
@@ -64,6 +65,7 @@ def estimate(
     return smoothed(levels, names, begin, kind)
 
 
+@dataclass(frozen=True)
 class Level:
     """The n-grams of one order: their nodes in the trie are numbered from `first`, in the order of the arrays.
 
@@ -78,28 +80,18 @@ class Level:
         parents, tokens, suffixes, counts (N,)
     """
 
-    def __init__(
-        self,
-        first: int,
-        parents: numpy.ndarray,
-        tokens: numpy.ndarray,
-        suffixes: numpy.ndarray,
-        counts: numpy.ndarray,
-    ) -> None:
-        self.first, self.parents, self.tokens, self.suffixes, self.counts = first, parents, tokens, suffixes, counts
+    first: int
+    parents: numpy.ndarray
+    tokens: numpy.ndarray
+    suffixes: numpy.ndarray
+    counts: numpy.ndarray
 
 
 def count_ngrams(stream: numpy.ndarray, left: numpy.ndarray, size: int, order: int) -> list[Level]:
-    """Count the n-grams of each order.
+    """Count the n-grams of each order up to `order`, over a vocabulary of `size` tokens.
 
-    Args:
-        stream: The tokens of all utterances, one after the other.
-        left: How many tokens each utterance has from each place on.
-        size: Number of tokens of the vocabulary.
-        order: The longest n-grams.
-
-    Shape:
-        stream, left (S,)
+    `stream` (S,) are the tokens of all utterances, one after the other; `left` (S,) is how many tokens each utterance
+    has from each place on.
     """
     zeros = numpy.zeros(size, dtype=numpy.int64)
     levels = [Level(1, zeros, numpy.arange(size), zeros, numpy.bincount(stream, minlength=size))]

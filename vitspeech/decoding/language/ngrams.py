@@ -18,8 +18,6 @@ from typing import Any, Literal
 
 import numpy
 
-from vitspeech.errors import InputError
-
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 NEVER = -99 * numpy.log(10)  # the log-probability of <s>, which only begins contexts; ARPA files write -99
 CACHED_BYTES = 64 * 2**20  # of the probabilities of all tokens in the states that a search meets
@@ -173,13 +171,3 @@ class NgramModel:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "NgramModel":
         return self  # it never changes, and may take hundreds of megabytes
-
-
-def check_order(order: int) -> None:
-    """Refuse an order that no model can have.
-
-    Raises:
-        InputError: If it is not within 1 .. 20.
-    """
-    if not 1 <= order <= MOST_ORDER:
-        raise InputError(f"order={order} is not within 1 .. {MOST_ORDER}")

@@ -1,19 +1,16 @@
-"""What a language model of words adds to the score of a prefix whose units are characters or pieces of words.
-
-A word is scored when it is complete: by the space after it, or by the piece that begins the next one. The last word is
-scored as if it were complete wherever a hypothesis is asked for. A word that the language model does not know has the
-probability of <unk> and costs `UNKNOWN_COST` more, which a prefix pays at the first letter with which no word of the
-vocabulary begins. So hypotheses of the beam are told apart within words, too.
-
-Shapes: C classes of the search (C - 1 units and the blank).
-
-What a language model adds to the score of a prefix in a search (shallow fusion).
+"""What a language model adds to the score of a prefix in a search (shallow fusion).
 
     score(prefix) = log p_CTC(prefix) + α log p_LM(prefix) + β |prefix|
 
 as in Hannun et al. (2014, arXiv:1408.2873, eq. 2), where |prefix| is the number of words; here of units, or of words if
 the model's tokens are words. p_LM(prefix) does not include the end of the utterance, so that the score of a stream's
 prefix does not depend on what follows.
+
+Where the model's tokens are words, and the units of the search characters or pieces, a word is scored when it is
+complete: by the space after it, or by the piece that begins the next one. The last word is scored as if it were
+complete wherever a hypothesis is asked for. A word that the language model does not know has the probability of <unk>
+and costs `UNKNOWN_COST` more, which a prefix pays at the first letter with which no word of the vocabulary begins. So
+hypotheses of the beam are told apart within words, too.
 
 Shapes: C classes of the search (C - 1 units and the blank).
 """
@@ -29,7 +26,7 @@ from vitspeech.decoding.vocabulary import WORD_START, vocabulary_kind
 from vitspeech.errors import InputError
 
 UNKNOWN_COST = 10.0  # nats, times the weight
-CACHED_ROWS = 20_000
+CACHED_ROWS, CACHED_BYTES = 20_000, 64 * 2**20
 
 
 class WordState(NamedTuple):
@@ -52,9 +49,6 @@ class WordScores:
         labels: The units of the search.
         weight: α, the weight of the language model.
         bonus: β, added for each word.
-
-    Raises:
-        InputError: If the units cannot spell any of the words, or there is no <unk>.
     """
 
     def __init__(self, model: NgramModel, labels: Sequence[str], weight: float, bonus: float = 0.0) -> None:
@@ -124,20 +118,13 @@ class WordScores:
 
 
 def check_spelling(model: NgramModel, words: Sequence[str], labels: Sequence[str]) -> None:
-    """Check that a language model of words fits a recognizer of characters or pieces.
-
-    Raises:
-        InputError: If it has no <unk>, or none of its words can be spelled.
-    """
+    """Check that a language model of words fits a recognizer of characters or pieces."""
     if UNKNOWN not in model.index:
         raise InputError(f"the language model has no {UNKNOWN}; one of words needs it for units that spell other words")
     letters = set("".join(labels)) - {" ", WORD_START}
     if not any(letters.issuperset(word) for word in words):
         first = f"the first is {words[0]!r}" if words else "it has none"
         raise InputError(f"the recognizer's units can spell no word of the language model; {first}")
-
-
-CACHED_BYTES = 64 * 2**20
 
 
 class LanguageScores(Protocol):
@@ -173,9 +160,6 @@ class UnitScores:
         labels: The units of the search.
         weight: α, the weight of the language model.
         bonus: β, added for each unit, since a language model makes long prefixes less probable.
-
-    Raises:
-        InputError: If the units are not those of the language model.
     """
 
     def __init__(self, model: NgramModel, labels: Sequence[str], weight: float, bonus: float = 0.0) -> None:
@@ -213,9 +197,6 @@ def check_units(model: NgramModel, labels: Sequence[str]) -> None:
     """Check that the tokens of a language model are the units of a recognizer.
 
     Units that the language model does not have are allowed if it has <unk>.
-
-    Raises:
-        InputError: If they are not; the message names the first one that differs.
     """
     kind, units = vocabulary_kind(labels), set(labels)
     said = f", which are {model.kind}" if model.kind not in (None, kind) else ""
