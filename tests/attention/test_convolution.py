@@ -195,28 +195,3 @@ def test_training_finds_the_shift_of_a_convolution():
 def test_convolution_of_another_kind_is_an_error_that_names_it(options, message):
     with pytest.raises(ValueError, match=message):
         attention_from_convolution(nn.Conv2d(**{"in_channels": 3, "out_channels": 5, "kernel_size": 3, **options}))
-
-
-@pytest.mark.parametrize("name, sides", [("padding", -1), ("padding", (1, 2)), ("margin", (0, 0, 0, -1))])
-def test_sides_that_are_not_four_or_negative_are_an_error_that_names_them(name, sides):
-    with pytest.raises(ValueError) as error:
-        QuadraticAttention(3, 5, 9, **{name: sides})
-    assert str(error.value).startswith(f"{name}={sides} is not")
-
-
-def test_heads_below_one_are_an_error():
-    with pytest.raises(ValueError, match="heads=0 is below 1"):
-        QuadraticAttention(3, 5, 0)
-
-
-@pytest.mark.parametrize("shape", [(2, 7, 11, 13), (3, 11, 13)])
-def test_image_of_other_channels_is_an_error_that_names_both(shape):
-    with pytest.raises(ValueError) as error:
-        QuadraticAttention(3, 5, 9)(torch.zeros(shape))
-    assert str(error.value) == f"image of shape {shape} is not (B, 3, R, C)"
-
-
-def test_image_smaller_than_the_kernel_is_an_error():
-    ours = attention_from_convolution(convolution(kernel_size=5))
-    with pytest.raises(ValueError, match=r"margin=\(2, 2, 2, 2\) leaves no query among 3 rows \(padding included\)"):
-        ours(torch.zeros(2, 3, 3, 13, dtype=torch.float64))

@@ -157,26 +157,10 @@ def test_drop_path_grows_linearly_over_the_depth():
     assert shares == pytest.approx([0, 0.05, 0.1, 0.15, 0.2])
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.0, 1.5])
-@pytest.mark.parametrize("depth", [1, 2])
-def test_drop_path_outside_its_range_is_an_error(share, depth):
-    with pytest.raises(ValueError, match=f"drop_path={share} "):
-        DropPath(share)
-    with pytest.raises(ValueError, match=f"drop_path={share} "):
-        Encoder(35, EncoderConfig(depth=depth, heads=5, drop_path=share))
-
-
 @pytest.mark.parametrize("depth", [0, -1])
 def test_depth_below_one_is_an_error(depth):
-    with pytest.raises(ValueError, match=f"depth={depth} is below 1"):
+    with pytest.raises(ValueError, match=f"depth={depth}"):
         Encoder(35, EncoderConfig(depth=depth, heads=5))
-
-
-def test_heads_and_contexts_are_checked_as_in_attention():
-    with pytest.raises(ValueError, match="heads=5 does not divide width=192"):
-        Encoder(192, EncoderConfig(depth=2, heads=5))
-    with pytest.raises(ValueError, match="left=-1 is negative"):
-        Encoder(35, EncoderConfig(depth=2, heads=5, left=-1))
 
 
 def test_contexts_may_differ_from_block_to_block():

@@ -82,13 +82,6 @@ def test_encoder_stream_and_decoder_take_an_own_score(registered):
     assert_close(torch.cat(outputs, dim=1), decoder(sequence(1, 7, 12, seed=1), x))
 
 
-@pytest.mark.parametrize("path", ["mine.Distance", "vitspeech.attention.scores.Cosine"])
-def test_an_import_path_is_for_configs_and_python_passes_the_class(path):
-    message = rf"score='{path}' is not a registered name; in Python pass the class itself, in a config its import path"
-    with pytest.raises(ValueError, match=message):
-        MultiHeadAttention(12, 2, score=path)
-
-
 def test_an_unknown_name_lists_the_known(registered):
     with pytest.raises(ValueError, match=r"score='distanse' is unknown; known: scaled_dot, .*, cosine, distance$"):
         MultiHeadAttention(12, 2, score="distanse")

@@ -176,7 +176,7 @@ SPOTTING = {
     "a word that rewrites the terminal": ({"thresholds": {"\x1b[2J": 0.5}}, "none for the word 'a'"),
     "a word of the settings that is none": (
         {"thresholds": {"a": 1, "b": 1, "ç": 1, "d": 1}},
-        "'d' is not a word of the",
+        "the model does not have the word 'd'",
     ),
     "ten thousand words": ({"thresholds": {f"word {n}": 1 for n in range(10_000)}}, "none for the word 'a'"),
     "an endless duration": ({"smoothing_s": 1e300}, "spotting: smoothing_s=1e[+]300 is not within"),

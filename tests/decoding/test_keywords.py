@@ -248,7 +248,7 @@ def test_settings_in_a_card_are_those_that_were_written():
 def test_thresholds_must_be_those_of_the_words():
     with pytest.raises(ValueError, match="none for the word 'yes'"):
         decoder(thresholds={"go": 0.5, "stop": 0.5})
-    with pytest.raises(ValueError, match="'unknown' is not a word of the model"):
+    with pytest.raises(ValueError, match="the model does not have the word 'unknown'"):
         decoder(thresholds={"go": 0.5, "stop": 0.5, "yes": 0.5, "unknown": 0.5})
 
 

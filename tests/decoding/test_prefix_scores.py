@@ -147,14 +147,3 @@ def test_inputs_are_not_modified():
     scorer.select(state, torch.arange(2), torch.tensor([0, 1]))
     assert torch.equal(rows, before) and torch.equal(scorer.extend(state), first)
     assert not first.requires_grad
-
-
-@pytest.mark.parametrize("tokens", [[5, 6], [5, -1], [5, 3, 2]])
-def test_invalid_token_counts_are_named(tokens):
-    with pytest.raises(ValueError, match=rf"tokens=\[{', '.join(map(str, tokens))}\] are not 2 numbers within 0 .. 5"):
-        PrefixScores(log_probs(2, 5, 3), torch.tensor(tokens))
-
-
-def test_an_invalid_shape_is_named():
-    with pytest.raises(ValueError, match=r"log_probs of shape \(5, 3\) is not \(B, T, C\)"):
-        PrefixScores(log_probs(5, 3))

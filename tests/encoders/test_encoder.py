@@ -110,5 +110,5 @@ def test_what_cannot_be_streamed_says_why():
 def test_an_encoder_of_another_width_is_refused():
     with pytest.raises(ValueError, match="RecurrentEncoder has width=32, but the tokens have width=16"):
         SpeechClassifier(2, SpeechFrontend(16), RecurrentEncoder(32))
-    with pytest.raises(ValueError, match="encoder=Linear is not an encoder"):
+    with pytest.raises(ValueError, match="encoder=Linear is no encoder"):
         SpeechClassifier(2, SpeechFrontend(16), nn.Linear(16, 16))

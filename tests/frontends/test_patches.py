@@ -118,7 +118,7 @@ def test_first_width_of_a_stem_doubles_up_to_that_of_the_model(stem, first, widt
 
 @pytest.mark.parametrize("first", [0, 38])
 def test_first_width_of_a_stem_is_at_most_that_of_the_model(first):
-    with pytest.raises(ValueError, match=f"stem_width={first} is not within 1 .. 37"):
+    with pytest.raises(ValueError, match=f"stem_width={first}"):
         WhitenedPatches(16, 4, 37, first)
 
 

@@ -124,7 +124,7 @@ def test_an_unknown_stem_is_an_error_that_names_the_known_ones():
 
 @BOTH
 def test_a_number_out_of_its_range_is_an_error(stem):
-    with pytest.raises(ValueError, match="stride=0 is below 1"):
+    with pytest.raises(ValueError, match="stride=0"):
         SpeechFrontend(11, stem=stem, stride=0)
     with pytest.raises(ValueError, match="hop_ms=0"):
         SpeechFrontend(11, stem=stem, hop_ms=0)

@@ -60,9 +60,9 @@ def test_a_reach_above_one_is_refused():
 
 
 @pytest.mark.filterwarnings("ignore:.* contain no FFT bin")
-@pytest.mark.parametrize("mels, reason", [(1, "needs mels=2 or more"), (128, "use fewer than mels=128")])
-def test_filters_without_a_center_are_refused(mels, reason):
-    with pytest.raises(InputError, match=reason):
+@pytest.mark.parametrize("mels", [1, 128])
+def test_filters_without_a_center_are_refused(mels):
+    with pytest.raises(InputError, match=f"mels={mels}"):
         SpeechFrontend(32, mels=mels, vocal_tract=0.1)
     SpeechFrontend(32, mels=mels)
 

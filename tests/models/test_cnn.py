@@ -140,13 +140,6 @@ def test_unknown_body_is_an_error_that_lists_the_known():
         CNN(7, "large")
 
 
-@pytest.mark.parametrize("widths", [(5, 11), (5, 11, 13, 17)])
-def test_widths_that_are_not_three_are_an_error_that_names_them(widths):
-    with pytest.raises(ValueError) as error:
-        CNN(7, widths=widths)
-    assert f"widths={list(widths)} are not three" in str(error.value)
-
-
 @BODIES
 def test_without_classes_features_are_returned(body, features):
     torch.manual_seed(0)

@@ -84,12 +84,6 @@ def test_a_waveform_too_short_for_a_token_is_refused():
         encoder().encode(waveforms(1359))
 
 
-@pytest.mark.parametrize("lengths", [[13_001, 2000, 2000, 2000, 2000], [2000] * 4, [[2000] * 5]])
-def test_lengths_that_do_not_fit_the_waveforms_are_refused(lengths):
-    with pytest.raises(ValueError, match=r"lengths .* do not fit waveforms of shape \(5, 13000\)"):
-        encoder().encode(waveforms(), torch.tensor(lengths))
-
-
 def test_the_context_is_that_of_all_blocks_together():
     assert encoder(left=3, right=[2, 0]).context_ms == {"look_back_ms": 180, "look_ahead_ms": 60, "delay_ms": 145}
     assert encoder(left=2).context_ms == {"look_back_ms": 120, "look_ahead_ms": None, "delay_ms": None}

@@ -169,10 +169,3 @@ def test_decoder_settings_may_differ_from_the_encoder():
     (block,) = network.decoder.blocks
     assert (block.attention.heads, block.attention.left, block.mlp[0].out_features) == (6, 2, 24)
     assert block.cross_attention.heads == 6 and network.encoder.blocks[0].attention.heads == 3
-
-
-@pytest.mark.parametrize("arguments", [{"units": 0}, {"decoder_depth": 0}])
-def test_a_number_below_one_is_named(arguments):
-    name = next(iter(arguments)).removeprefix("decoder_")
-    with pytest.raises(ValueError, match=f"^{name}=0 is below 1$"):
-        SpeechTranscriber(**nested(**{"units": 7, "tokens": SpeechFrontend(12, mels=17), "heads": 3, **arguments}))

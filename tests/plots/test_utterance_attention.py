@@ -17,8 +17,9 @@ from vitspeech.encoders import RecurrentEncoder
 from vitspeech.errors import InputError
 from vitspeech.frontends import SpeechFrontend
 from vitspeech.models import SpeechClassifier, SpeechRecognizer, SpeechTranscriber
-from vitspeech.plots import utterance_attention
-from vitspeech.plots.utterance_attention import by_distance, draw_utterance_attention, recorded
+from vitspeech.plots import transcript
+from vitspeech.plots.attention import recorded
+from vitspeech.plots.utterance_attention import by_distance, draw_utterance_attention
 
 RATE_HZ, SECONDS = 16_000, 12
 CHARACTERS = [" ", "'", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ"]
@@ -65,7 +66,7 @@ def drawn(recording, tmp_path, monkeypatch):
         figures[-1].savefig = lambda *_, **__: None
         return figures[-1]
 
-    monkeypatch.setattr(utterance_attention, "Figure", new_figure)
+    monkeypatch.setattr(transcript, "Figure", new_figure)
 
     def draw(model):
         draw_utterance_attention(model, recording, tmp_path / "out.png")
@@ -86,7 +87,7 @@ def test_entries_of_a_map_are_sorted_by_distance():
 
 def test_recorded_weights_are_those_of_every_block_and_sum_to_one_within_the_window(recording):
     network = released(left=5, right=2).network
-    with recorded(network.encoder) as weights, torch.no_grad():
+    with recorded(network.encoder, lambda weights: weights[0].mean(0)) as weights, torch.no_grad():
         network(torch.randn(1, RATE_HZ))
     assert len(weights) == 2
     for one in weights:

@@ -70,6 +70,8 @@ class LogMel(nn.Module):
         check_number("window_ms", window_ms, 0)
         check_number("hop_ms", hop_ms, 1000 / sample_rate_hz, window_ms)
         check_number("epsilon", epsilon, 1e-30)
+        if not floor_db > 0:
+            raise InputError(f"floor_db={floor_db} is not above 0")
         self.window_samples = round(sample_rate_hz * window_ms / 1000)
         self.hop_samples = round(sample_rate_hz * hop_ms / 1000)
         if not 0 <= low_hz < high_hz <= sample_rate_hz / 2:

@@ -1,19 +1,11 @@
-"""Attention weights of a network with our encoder, rollout, and how both are drawn.
+"""What a classifier attends to in one image or recording: weights of attention and pooling, rollout, their figures.
 
-Shapes: B batch, T tokens, D model width, H heads, L blocks, C classes.
-
-What a vision transformer attends to in one image.
-
-Shapes: T tokens, P patches, L blocks, C classes, N image side.
-
-What a speech classifier attends to in one recording, drawn around its spectrogram.
-
-Shapes: T tokens, H heads, L blocks, R hops of the pooling, C classes.
-
-What a classifier attends to in one file: dispatch to images and speech.
+Shapes: B batch, T tokens, P patches, D model width, H heads, L blocks, R hops of the pooling, C classes, N image side.
 """
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,29 +48,34 @@ class AttentionPass:
 
 @torch.no_grad()
 def forward_with_attention(network: nn.Module, inputs: Tensor) -> AttentionPass:
-    """Run a network once and record its encoder's attention weights with forward hooks.
-
-    Args:
-        network: In evaluation mode, with an `encoder`: `vitspeech.Encoder`, or one without attention.
-        inputs: A batch, as the network takes it.
-    """
-    weights, encoded = [], []
-    blocks = network.encoder.blocks if isinstance(network.encoder, Encoder) else ()
-    hooks = [
-        block.attention.register_forward_hook(
-            lambda layer, args, kwargs, output: weights.append(layer.weights(*args, **kwargs)), with_kwargs=True
-        )
-        for block in blocks
-    ]
-    hooks.append(network.encoder.register_forward_hook(lambda encoder, args, output: encoded.append(output)))
+    """Run a network in evaluation mode on a batch, and record its encoder's attention weights, if that has any."""
+    encoded: list[Tensor] = []
+    hook = network.encoder.register_forward_hook(lambda encoder, args, output: encoded.append(output))
     try:
-        logits = network(inputs)
+        with recorded(network.encoder) as weights:
+            logits = network(inputs)
     finally:
-        for hook in hooks:
-            hook.remove()
+        hook.remove()
     batch, tokens, _ = encoded[0].shape
     none = encoded[0].new_zeros(0, batch, 1, tokens, tokens)
     return AttentionPass(logits, encoded[0], torch.stack(weights) if weights else none)
+
+
+@contextmanager
+def recorded(encoder: nn.Module, keep: Callable[[Tensor], Tensor] = lambda weights: weights) -> Iterator[list[Tensor]]:
+    """A list that gets what is kept of the weights (B, H, T, T) of every block while an encoder runs."""
+    weights: list[Tensor] = []
+
+    def record(layer: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> None:
+        weights.append(keep(layer.weights(*args, **kwargs)))
+
+    blocks = encoder.blocks if isinstance(encoder, Encoder) else ()
+    hooks = [block.attention.register_forward_hook(record, with_kwargs=True) for block in blocks]
+    try:
+        yield weights
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def uniform_weights(encoder: Encoder, tokens: int) -> Tensor:

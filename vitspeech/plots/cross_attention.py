@@ -3,7 +3,7 @@
 Shapes: L blocks, H heads, U output symbols and the end, N input symbols.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,22 +89,3 @@ def draw_alignment(axes: Axes, alignment: Alignment, values: Tensor) -> ScalarMa
         axis.set_ticks(range(0, len(names), step), [plain(name) for name in names[::step]], fontsize=8)
     axes.tick_params(length=0)
     return image
-
-
-def draw_side_by_side(alignments: Mapping[str, Alignment], output: Path, *, block: int = -1) -> None:
-    """Draw one map for each network: the mean over heads in one block.
-
-    Args:
-        alignments: One per network, with its title.
-        output: The figure's file.
-        block: The block, counted from 0, or from the last one backwards.
-    """
-    figure = Figure(figsize=(2.7 * len(alignments) + 0.8, 3.1), layout="constrained")
-    panels = figure.subplots(1, len(alignments), squeeze=False)[0]
-    for axes, (title, alignment) in zip(panels, alignments.items(), strict=True):
-        image = draw_alignment(axes, alignment, alignment.weights[block].mean(0))
-        axes.set_title(plain(title), fontsize=10)
-        axes.set_xlabel("input", fontsize=9)
-    panels[0].set_ylabel("output, then the end", fontsize=9)
-    figure.colorbar(image, ax=panels, label="attention weight", fraction=0.02, pad=0.01, aspect=30)
-    figure.savefig(output, dpi=110, format=output.suffix[1:] or "png")

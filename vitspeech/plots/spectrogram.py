@@ -1,10 +1,6 @@
-"""The log-mel spectrogram of a recording, as the background of other panels, and the size of their figure.
+"""The log-mel spectrogram of a recording, and heat maps over time below it.
 
-Shapes: N samples.
-
-A heat map over time, such as the probabilities of units or an attention, as a panel below a spectrogram.
-
-Shapes: T tokens, S rows of a map.
+Shapes: N samples, T tokens, S rows of a map.
 """
 
 import math

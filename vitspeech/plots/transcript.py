@@ -1,10 +1,6 @@
-"""What a model recognizes in one recording, and the maps of its outputs over time that a figure shows.
+"""The words of one recording with their times, and the network outputs behind them, drawn below the spectrogram.
 
 Shapes: N samples, T tokens, C classes (the last class is the blank, the end or "none"), S rows of a map.
-
-The words of one recording, their times, and the network outputs behind it, drawn below the spectrogram.
-
-Shapes: N samples.
 """
 
 import math
@@ -17,7 +13,7 @@ import numpy
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from torch import Tensor
 
 from vitspeech.checkpoint.model import Model
@@ -157,32 +153,43 @@ def draw_transcript(
         reference: The true words and their times, drawn above the recognized ones; errors are orange.
     """
     check_drawable(model)
-    network = model.network
     waveforms, seconds = read_recording(model, file)
     result = label_frames(model, waveforms) if is_labeling(model) else recognize(model, waveforms, search)
     alignment = None if reference is None else align([word.label for word in reference], result.text)
 
-    width = figure_width(seconds)
-    letter_s = LETTER_INCHES * seconds / (width - 1.8)  # 1.8 inches are beside the panels
+    letter_s = LETTER_INCHES * seconds / (figure_width(seconds) - 1.8)  # 1.8 inches are beside the panels
     lanes = lanes_of(result.words, reference, alignment, letter_s)
-    title = title_of(file.name, result.text, alignment, letters=int(10 * width))
-    heights = [0.27 * len(lanes)] if lanes else []
-    heights += [20 * BAR_INCHES, *(heat_map.height_inches for heat_map in result.maps)]
-    height = 0.9 + 0.25 * title.count("\n") + sum(heights) + 0.3 * len(heights)
-    figure = Figure(figsize=(width, height), layout="constrained")
-    figure.suptitle(title, parse_math=False)
-    panels = list(figure.subplots(len(heights), sharex=True, height_ratios=heights))
-    if lanes:
-        draw_words(panels[0], lanes, letter_s)
-    draw_spectrogram(panels[-len(result.maps) - 1], network.tokens.log_mel, waveforms)
-    for axes, heat_map in zip(panels[-len(result.maps) :], result.maps, strict=True):
+    title = title_of(file.name, result.text, alignment, letters=int(10 * figure_width(seconds)))
+    heights = [heat_map.height_inches for heat_map in result.maps]
+    figure, spectrogram, maps = words_figure(title, lanes, letter_s, seconds, heights)
+    draw_spectrogram(spectrogram, model.network.tokens.log_mel, waveforms)
+    for axes, heat_map in zip(maps, result.maps, strict=True):
         draw_map(axes, heat_map, result.borders)
         for word in reference or ():
             for time_s in (word.start_s, word.end_s):
                 axes.axvline(time_s, color=GRAY, linestyle=":", linewidth=1)
-    panels[-1].set(xlabel="time (s)", xlim=(0, seconds))
     figure.align_ylabels()
     figure.savefig(output, dpi=130, format=output.suffix[1:] or "png")
+
+
+def words_figure(
+    title: str, lanes: Sequence[Lane], letter_s: float, seconds: float, heights: Sequence[float], below: float = 0
+) -> tuple[Figure | SubFigure, Axes, list[Axes]]:
+    """A figure with the lanes of words, and below it panels for the spectrogram and others of these heights.
+
+    With `below`, the panels are in the upper part of a figure that has as many inches more, for a part beside time.
+    """
+    heights = [*([0.27 * len(lanes)] if lanes else []), 20 * BAR_INCHES, *heights]
+    height = 0.9 + 0.25 * title.count("\n") + sum(heights) + 0.3 * len(heights)
+    whole = Figure(figsize=(figure_width(seconds), height + below), layout="constrained")
+    whole.suptitle(title, parse_math=False)
+    figure = whole.subfigures(2, 1, height_ratios=(height, below))[0] if below else whole
+    panels = list(figure.subplots(len(heights), sharex=True, height_ratios=heights))
+    if lanes:
+        draw_words(panels[0], lanes, letter_s)
+    panels[-1].set(xlabel="time (s)", xlim=(0, seconds))
+    first = 1 if lanes else 0
+    return figure, panels[first], panels[first + 1 :]
 
 
 def check_drawable(model: Model) -> None:

@@ -3,16 +3,13 @@
 Shapes: T tokens, L blocks, D distances.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy
 import torch
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitspeech.attention import Encoder
 from vitspeech.checkpoint.model import Model
@@ -25,16 +22,17 @@ from vitspeech.plots.attention import (
     add_color_bar,
     draw_relative,
     draw_rows,
+    recorded,
     row_height,
     uniform_weights,
 )
-from vitspeech.plots.spectrogram import BAR_INCHES, cell_borders, draw_spectrogram, figure_width, read_recording
+from vitspeech.plots.spectrogram import cell_borders, draw_spectrogram, figure_width, read_recording
 from vitspeech.plots.style import DEPTH, GRAY
 from vitspeech.plots.transcript import (
     LETTER_INCHES,
-    draw_words,
     lanes_of,
     title_of,
+    words_figure,
 )
 
 BAND_INCHES, MAP_INCHES, PROFILE_INCHES = 2.6, 8.0, 2.6
@@ -72,7 +70,7 @@ def draw_utterance_attention(model: Model, file: Path, output: Path, *, search: 
     tokens, encoder, rate_hz = network.tokens, network.encoder, model.preprocessing["sample_rate_hz"]
     waveforms, seconds = read_recording(model, file)
     lengths = torch.tensor([waveforms.shape[1]], device=waveforms.device)
-    with recorded(encoder) as weights:
+    with recorded(encoder, lambda weights: weights[0].mean(0).float().cpu()) as weights:
         transcript = transcribe_batch(network, model.labels, waveforms, lengths, search)[0]
     count, hop_s = len(weights[0]), tokens.hop_samples / rate_hz
     uniform = uniform_weights(encoder, count)
@@ -85,16 +83,10 @@ def draw_utterance_attention(model: Model, file: Path, output: Path, *, search: 
     title = title_of(file.name, transcript.text.split(), None, letters=int(10 * width))
     window = encoder.left[-1], encoder.right[-1]
     is_band = None not in window and sum(window) <= LONGEST_WINDOW
-    heights = [0.27 * len(lanes)] if lanes else []
-    heights += [20 * BAR_INCHES, row_height(len(weights)), BAND_INCHES if is_band else MAP_INCHES]
-    above = 0.9 + 0.25 * title.count("\n") + sum(heights) + 0.3 * len(heights)
-    figure = Figure(figsize=(width, above + PROFILE_INCHES), layout="constrained")
-    figure.suptitle(title, parse_math=False)
-    upper, lower = figure.subfigures(2, 1, height_ratios=(above, PROFILE_INCHES))
-    panels = list(upper.subplots(len(heights), sharex=True, height_ratios=heights))
-    if lanes:
-        draw_words(panels[0], lanes, letter_s)
-    spectrogram, received, last = panels[-3:]
+    heights = [row_height(len(weights)), BAND_INCHES if is_band else MAP_INCHES]
+    upper, spectrogram, (received, last) = words_figure(title, lanes, letter_s, seconds, heights, PROFILE_INCHES)
+    figure = upper.figure
+    lower = figure.subfigs[1]
     draw_spectrogram(spectrogram, tokens.log_mel, waveforms)
     relative = torch.stack([one.mean(0) for one in weights]) / uniform.mean(1)
     draw_rows(received, relative, borders)
@@ -103,28 +95,11 @@ def draw_utterance_attention(model: Model, file: Path, output: Path, *, search: 
         draw_band(last, weights[-1] / uniform[-1], window, borders, hop_s)
     else:
         draw_map(last, weights[-1] / uniform[-1], borders)
-    last.set(xlabel="time (s)", xlim=(0, seconds))
     upper.align_ylabels()
     profiles, beside = lower.subplots(1, 2, width_ratios=(8, width - 8))  # no wider for a longer recording
     beside.set_axis_off()
     draw_profiles(profiles, weights, encoder, hop_s)
     figure.savefig(output, dpi=130, format=output.suffix[1:] or "png")
-
-
-@contextmanager
-def recorded(encoder: Encoder) -> Iterator[list[Tensor]]:
-    """A list that gets the weights (T, T) of every block while the encoder runs: means over heads, on the CPU."""
-    weights: list[Tensor] = []
-
-    def keep(layer: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> None:
-        weights.append(layer.weights(*args, **kwargs)[0].mean(0).float().cpu())
-
-    hooks = [block.attention.register_forward_hook(keep, with_kwargs=True) for block in encoder.blocks]
-    try:
-        yield weights
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def by_distance(values: Tensor, left: int, right: int) -> Tensor:

@@ -150,13 +150,6 @@ def test_lower_precision_is_close_to_double(dtype, close):
         assert_close(our.double(), their, atol=4 * close, rtol=4 * close)
 
 
-@pytest.mark.parametrize("width, values", [(2, 3), (3, 4)])
-def test_relative_positions_of_another_width_are_refused(width, values):
-    query = torch.randn(1, 2, 9, 3)
-    with pytest.raises(ValueError, match=f"relative positions of width {width}, keys of 3, values of {values}"):
-        truncated_attention(query, query, torch.randn(1, 2, 9, values), 2, 2, relative=RelativePositions(width))
-
-
 @pytest.mark.parametrize("left, right", [(0, 0), (5, 3)])
 @pytest.mark.parametrize("length", [200, 150])
 @pytest.mark.parametrize("clip", [None, 2])

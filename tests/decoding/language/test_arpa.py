@@ -107,7 +107,7 @@ def test_a_pruned_model_whose_suffixes_are_missing_backs_off_further(tmp_path):
         ("ngram 1=4", "ngram 1=four", "line 4: 'ngram 1=four' in the place of ngram 1=COUNT"),
         ("ngram 2=3", "ngram 3=3", "line 5: 'ngram 3=3' in the place of ngram 2=COUNT"),
         ("ngram 1=4\nngram 2=3\n", "", r"line 5: the header has the numbers of n-grams \[\]"),
-        ("ngram 2=3", "ngram 2=4", "line 18: the file ends after 3 of 4|an empty line after 3 of 4 n-grams"),
+        ("ngram 2=3", "ngram 2=4", "line 18: .*end.* is not one of 4 n-grams"),
         ("ngram 2=3", "ngram 2=2", "line 16: 'no </s>'|line 16: .* is not one of 2 n-grams of 2 tokens"),
         ("\\2-grams:", "\\3-grams:", r"line 13: '.*3-grams:' in the place of .*2-grams:"),
         ("\\end\\", "", "in the place of .*end"),
@@ -119,7 +119,7 @@ def test_a_pruned_model_whose_suffixes_are_missing_backs_off_further(tmp_path):
         ("-0.4\tyes no", "nan\tyes no", "line 15: nan or no is not a base-10"),
         ("-0.4\tyes no", "-0.4\t<s> yes", "line 15: the n-gram is there twice"),
         ("-0.6\tno\t-0.1", "-0.6\tno\tinf", "line 11: -0.6 or inf is not"),
-        ("-0.6\tno\t-0.1", "-0.6\tyes\t-0.1", "line 11: 'yes' is there twice"),
+        ("-0.6\tno\t-0.1", "-0.6\tyes\t-0.1", "line 11: the n-gram is there twice"),
         ("-1.0\t</s>", "-1.0\tend", "</s> is not among the 1-grams"),
         ("# made by hand", "# units: syllables", "line 1: units are 'syllables', not words, characters, pieces"),
     ],
@@ -143,13 +143,6 @@ def test_other_files_are_refused(content, tmp_path):
     with pytest.raises(ValueError, match="a language model is an ARPA file") as caught:
         read_text(content, tmp_path)
     assert "\n" not in str(caught.value)
-
-
-def test_a_folder_and_a_missing_file_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="not a regular file"):
-        arpa.read(tmp_path)
-    with pytest.raises(FileNotFoundError):
-        arpa.read(tmp_path / "none.arpa")
 
 
 @pytest.mark.parametrize("token", ["a b", "", "\t", "<space>", "a\u00a0b"])
