@@ -116,13 +116,6 @@ def test_every_parameter_and_every_frame_gets_a_gradient(stem):
     assert given.grad.any(-1).all(0).tolist() == [frame < covered for frame in range(31)]
 
 
-@STEMS
-@pytest.mark.parametrize("stride", [0, -2])
-def test_stride_below_one_is_refused(stem, stride):
-    with pytest.raises(ValueError, match=f"stride={stride} is below 1"):
-        stem(MELS, WIDTH, stride)
-
-
 COUNTS = [31, 19, 7]
 
 
