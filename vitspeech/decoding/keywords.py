@@ -303,7 +303,7 @@ def check_words(thresholds: Mapping[str, float] | float, labels: Iterable[str]) 
     """Raise a ValueError unless the thresholds are those of the words among the labels, or one for all."""
     words = {label for label in labels if label not in NO_WORDS}
     if isinstance(thresholds, Mapping) and (wrong := thresholds.keys() ^ words):
-        what = "none for" if (word := min(wrong)) in words else "the model does not have"
+        what = "none for" if (word := min(wrong & words or wrong)) in words else "the model does not have"
         raise ValueError(f"thresholds: {what} the word {word!r:.60}")
 
 

@@ -68,6 +68,8 @@ class SpeechEncoder(nn.Module):
 
     def check_lengths(self, waveforms: Tensor, lengths: Tensor | None) -> Tensor | None:
         """The lengths of `encode` on the host."""
+        if waveforms.ndim != 2:
+            raise InputError(f"waveforms of shape {tuple(waveforms.shape)} are not (batch, samples)")
         lengths = None if lengths is None else lengths.cpu()
         samples = [waveforms.shape[1]] if lengths is None else lengths.tolist()
         minimum, shortest = self.tokens.window_samples, min(samples)
