@@ -242,10 +242,9 @@ def check_labels(labels: Any, name: str = "labels") -> None:
     if not isinstance(labels, list) or not labels:
         raise InputError(f"{name}={shown(labels)} is not a list of texts")
     for number, label in enumerate(labels):
-        if not is_text(label) or not label:
-            raise InputError(f"{name}: {shown(label)} is not a text of one line")
-        if label in labels[:number]:
-            raise InputError(f"{name}: {shown(label)} is there twice")
+        if not is_text(label) or not label or label in labels[:number]:
+            reason = "is there twice" if label in labels[:number] else "is not a text of one line"
+            raise InputError(f"{name}: {shown(label)} {reason}")
 
 
 def check_types(values: Mapping[str, Any], hints: Mapping[str, Any], where: str = "") -> None:

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from vitspeech.checkpoint import leakage as items
+from vitspeech.checkpoint import leakage
 from vitspeech.checkpoint.leakage import add_training_items, check_test_items, split_checksums, training_items
 from vitspeech.errors import InputError
 
@@ -22,10 +22,10 @@ def test_checksums_are_of_the_sorted_names():
 
 
 def test_without_names_and_for_very_large_sets_there_is_no_list(tmp_path, monkeypatch):
-    monkeypatch.setattr(items, "MOST_ITEMS", 10)
+    monkeypatch.setattr(leakage, "MOST_ITEMS", 10)
     add_training_items([], tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(items, "digest", None)  # no time and memory for a list that is not written
+        patch.setattr(leakage, "digest", None)  # no time and memory for a list that is not written
         add_training_items(list(map(str, range(11))), tmp_path)
     assert not list(tmp_path.iterdir()) and training_items(tmp_path) == set()
     add_training_items(list(map(str, range(10))), tmp_path)
