@@ -94,7 +94,6 @@ def test_a_readme_of_somebody_else_is_not_replaced(tmp_path):
     "arguments, message",
     [
         (["RUN"], "not the folder of a released model"),
-        (["RELEASED", "--private"], "--private: is for --push"),
         (["RELEASED", "--push", "mine"], "--push mine: not of the form user/name"),
         (["RELEASED", "--push", "hf-hub:a/b@c"], "not of the form user/name"),
         (["RUN", "--seeds", "RUN"], "not the folder of a released model"),
