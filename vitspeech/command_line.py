@@ -21,7 +21,7 @@ BUG_STATUS = 70  # EX_SOFTWARE of sysexits.h
 BROKEN_PIPE_STATUS = 141  # what a shell reports for a program ended by SIGPIPE
 BUG = "this is a bug in vitspeech, or in code of your own that --trust named; please report it with the lines above"
 TABLES = (".csv", ".parquet")
-PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps", ".ps")  # of matplotlib
+PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".eps", ".ps")  # of matplotlib
 
 
 def program(verb: str) -> str:
