@@ -23,18 +23,10 @@ def attend_dense(
     relative: RelativePositions | None,
     dropout: float,
 ) -> Tensor:
-    """Attention of every query over every key by the fused kernel or by `attend` or `attend_pairs`.
+    """Attention of every query over every key by the fused kernel or by `attend` or `attend_pairs`, as these take it.
 
-    Args:
-        query: Queries, not prepared by the score.
-        key: Keys, not prepared by the score.
-        value: Values, whose dtype queries and keys get (autocast may have raised theirs).
-        mask: As in `attend`, as are the arguments below.
-        score: How queries and keys are compared.
-        fused: Use PyTorch's fused kernel.
-        normalizer: `softmax` or `relu`.
-        relative: Relative positions, whose vectors are added to keys and values.
-        dropout: Dropout probability of the weights.
+    Queries and keys are not prepared by the score yet; they get the dtype of the values, as autocast may have raised
+    theirs.
 
     Shape:
         (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K)
@@ -102,16 +94,8 @@ def attend_pairs(
 ) -> tuple[Tensor, Tensor]:
     """`attend` with relative positions for a score that is not linear in the key: needs K numbers for every pair.
 
-    Args:
-        query: Queries, not prepared by the score.
-        key: Keys, not prepared by the score.
-        value: Values.
-        mask: As in `attend`, as are the arguments below.
-        score: Compares each query with the sum of each key and the vector of their distance.
-        relative: Relative positions, whose vectors are added to keys and values.
-        normalizer: `softmax` or `relu`.
-        first: Distance of the first key from the first query.
-        dropout: Dropout probability of the weights.
+    Queries and keys are not prepared: the score compares each query with the sum of each key and the vector of their
+    distance.
 
     Shape:
         (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K), weights (B, H, T, S)

@@ -49,13 +49,7 @@ class Encoder(nn.Module):
         return self.outputs(x, padding, [len(self.blocks)])[0]
 
     def outputs(self, x: Tensor, padding: Tensor | None, depths: Sequence[int]) -> list[Tensor]:
-        """The outputs after each number of blocks in `depths`, with the last norm: (B, T, D) -> a list of (B, T, D).
-
-        Args:
-            x: As in `forward`.
-            padding: As in `forward`.
-            depths: Numbers of blocks in ascending order, from 1 to the depth of the encoder.
-        """
+        """The outputs after the numbers of blocks in `depths`, ascending, with the last norm: (B, T, D) -> (B, T, D) each."""
         x, outputs = self.add_positions(x), []
         for number, block in enumerate(self.blocks, 1):
             x = block(x, padding)

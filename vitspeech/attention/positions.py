@@ -303,12 +303,7 @@ ADDED = {"sinusoidal": SinusoidalPositions, "learned": lambda width: LearnedPosi
 
 
 def split_positions(positions: str | nn.Module | None, width: int) -> tuple[nn.Module | None, str | nn.Module | None]:
-    """Positions that are added to tokens of width D, and positions for attention; at most one is not `None`.
-
-    Args:
-        positions: `sinusoidal`, `learned`, `relative`, `rotary`, a module of one of these kinds, or `None`.
-        width: Model width D.
-    """
+    """Positions that are added to tokens of width D, and positions for attention; at most one is not `None`."""
     if isinstance(positions, str):
         named(ADDED | IN_ATTENTION, "positions", positions)
     if isinstance(positions, str) and positions in ADDED:

@@ -108,14 +108,7 @@ def register_score(name: str) -> Callable[[ScoreClass], ScoreClass]:
 
 
 def make_score(score: str | type[Score], heads: int, width: int) -> Score:
-    """Construct a score for H heads of width K.
-
-    Args:
-        score: A registered name, or a subclass of `Score`. In a config, its import path is replaced by the class
-            before this function is called.
-        heads: Number of heads H.
-        width: Head width K.
-    """
+    """Construct a score for H heads of width K, from a registered name or a subclass of `Score`."""
     if isinstance(score, str):
         score = named(SCORES, "score", score)
     check_score(score)

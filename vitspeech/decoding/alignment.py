@@ -23,11 +23,8 @@ def best_states(rows: numpy.ndarray, units: Sequence[int]) -> tuple[numpy.ndarra
     """The state of each token in the most probable path of `units`, and the path's log-probability.
 
     Where paths have the same probability, each state, from the last one back, begins as early as possible. Time and
-    memory are O(T · U). Without a possible path the log-probability is -inf and the states mean nothing.
-
-    Args:
-        rows: Log-probabilities in double precision; the last class is the blank.
-        units: The labeling, of at least one unit.
+    memory are O(T · U). Without a possible path the log-probability is -inf and the states mean nothing. There is at
+    least one unit; the rows are log-probabilities in double precision, and the last class is the blank.
 
     Shape:
         rows (T, C), at least one token -> states (T,): 2i + 1 is unit i, even states are blanks

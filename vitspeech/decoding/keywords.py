@@ -284,11 +284,6 @@ def select(
     The candidates are what a `KeywordDecoder` with thresholds and refractory period of 0 detects. The result is exactly
     what a decoder with these settings detects, if all other settings are the same. So misses and false alarms at all
     thresholds follow from one pass over the audio.
-
-    Args:
-        candidates: The candidates.
-        settings: Only its thresholds and refractory period are used.
-        last_end_s: End of the last detection before these candidates.
     """
     detections = []
     for candidate in candidates:

@@ -36,22 +36,12 @@ def vocabulary_kind(labels: Sequence[str]) -> Literal["words", "characters", "pi
 
 
 def to_text(names: Sequence[str], labels: Sequence[str]) -> str:
-    """The text of some units.
-
-    Args:
-        names: The label of each unit, in order.
-        labels: All labels of the model.
-    """
+    """The text of units with these names, in order, for a model with these labels."""
     return " ".join("".join(names[begin:end]).strip(WORD_START) for begin, end in word_ranges(names, labels))
 
 
 def word_ranges(names: Sequence[str], labels: Sequence[str]) -> list[tuple[int, int]]:
-    """For each word its first unit and the one after its last; spaces belong to none.
-
-    Args:
-        names: The label of each unit, in order.
-        labels: All labels of the model.
-    """
+    """For each word its first unit and the one after its last; spaces belong to none."""
     kind, ranges, begin = vocabulary_kind(labels), [], 0
     if kind == "words":
         return [(place, place + 1) for place in range(len(names))]
@@ -67,12 +57,7 @@ def word_ranges(names: Sequence[str], labels: Sequence[str]) -> list[tuple[int, 
 
 
 def to_words(units: Sequence[Segment], labels: Sequence[str]) -> tuple[Segment, ...]:
-    """Join units to words, from the start of the first one to the end of the last.
-
-    Args:
-        units: The units with their times.
-        labels: All labels of the model.
-    """
+    """Join units to words, from the start of the first one to the end of the last."""
     names = [unit.label for unit in units]
     return tuple(
         Segment("".join(names[begin:end]).strip(WORD_START), units[begin].start_s, units[end - 1].end_s)

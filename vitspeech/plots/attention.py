@@ -157,11 +157,6 @@ def draw_image_attention(model: Model, file: Path, output: Path) -> None:
     - the attention that each patch receives in each block, mean over heads and queries.
 
     All maps are relative to uniform attention, share one color scale, and are shaded by the image.
-
-    Args:
-        model: From `vitspeech.load`; its network is a `ViT`.
-        file: The image.
-        output: The figure's file: PNG, or another format that matplotlib knows by the file name's suffix.
     """
     network, side = model.network, model.preprocessing["image"]
     pixels = read_input(file, model.preprocessing).to(next(network.parameters()).device)
@@ -234,11 +229,6 @@ def draw_speech_attention(model: Model, file: Path, output: Path) -> None:
     Times are those of the clip: the second of most energy in a longer recording, or a shorter recording padded on both
     sides. Each token is drawn at the center of its samples. Attention is relative to uniform attention over the keys
     in each query's window, pooling weights to those of a mean over all tokens.
-
-    Args:
-        model: From `vitspeech.load`; its network is a `SpeechClassifier` whose encoder or pooling has attention.
-        file: The recording.
-        output: The figure's file: PNG, or another format that matplotlib knows by the file name's suffix.
     """
     network = model.network
     waveforms = read_input(file, model.preprocessing).to(next(network.parameters()).device)
@@ -315,12 +305,6 @@ def draw_attention(model: Model, file: Path, output: Path) -> None:
     """Draw what a classifier attends to in one image or recording.
 
     See `draw_image_attention` and `draw_speech_attention` for what the figures show.
-
-    Args:
-        model: From `vitspeech.load`; its network is a `ViT`, or a `SpeechClassifier` with attention in its encoder or
-            in its pooling.
-        file: The image or the recording.
-        output: The figure's file: PNG, or another format that matplotlib knows by the file name's suffix.
     """
     check_drawable(model)
     draw = draw_image_attention if isinstance(model.network, ViT) else draw_speech_attention

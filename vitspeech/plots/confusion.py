@@ -17,16 +17,10 @@ MOST_NAMED = 150  # classes; the figure of more would need gigabytes
 
 
 def draw_confusion_matrix(counts: Tensor, labels: Sequence[str], output: Path, items: str = "images") -> None:
-    """Draw the percentages of predicted labels for each true label.
+    """Draw the percentages of predicted labels (columns) for each true label (rows).
 
     Up to 40 classes, cells have numbers. Long names are shortened. Above 150 classes, the names and accuracies of the
     classes are left out, so that the figure does not grow.
-
-    Args:
-        counts: Number of items by true label (rows) and predicted label (columns).
-        labels: Names of the classes.
-        output: The figure's file.
-        items: What was counted, for the title.
     """
     names = [plain(label if len(label) <= LONGEST_NAME else f"{label[: LONGEST_NAME - 1]}…") for label in labels]
     is_named = len(names) <= MOST_NAMED

@@ -38,15 +38,7 @@ class Alignment:
 def align_symbols(
     network: nn.Module, symbols: Sequence[str], labels: Sequence[str], inputs: Sequence[int], units: Sequence[int]
 ) -> Alignment:
-    """The cross-attention of a sequence, while its output is given (teacher forcing).
-
-    Args:
-        network: `Seq2Seq`, in evaluation mode.
-        symbols: The names of the input symbols.
-        labels: The names of the output symbols.
-        inputs: Indices of the input symbols.
-        units: Indices of the output symbols.
-    """
+    """The cross-attention of a sequence, given as indices, while its output is given, too (teacher forcing)."""
     device = next(network.parameters()).device
     encoded, padding = network.encode(torch.tensor([list(inputs)], device=device))
     targets = torch.tensor([list(units)], dtype=torch.long, device=device)
@@ -55,12 +47,7 @@ def align_symbols(
 
 
 def draw_alignments(alignments: Sequence[Alignment], output: Path) -> None:
-    """Draw the mean over heads and each head, with one row of maps for each sequence and block.
-
-    Args:
-        alignments: Of one network, at least one.
-        output: The figure's file: PNG, or another format that matplotlib knows by the file name's suffix.
-    """
+    """Draw the mean over heads and each head, with one row of maps for each sequence and block."""
     blocks, heads = alignments[0].weights.shape[:2]
     columns = 1 + heads if heads > 1 else 1
     rows = len(alignments) * blocks

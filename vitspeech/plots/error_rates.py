@@ -62,10 +62,6 @@ def draw_error_rates(test_sets: Sequence[Breakdown], output: Path) -> None:
     """Draw the error rates of words and of characters: by speaker, sorted, and by length, one row for each test set.
 
     Vertical lines are 95 % intervals. The horizontal lines, and the bands around them, are those of all utterances.
-
-    Args:
-        test_sets: At least one.
-        output: The figure's file.
     """
     widths = [panel_width(max(len(one.lengths) for one in test_sets), INCHES_PER_LENGTH)]
     if any(one.speakers for one in test_sets):

@@ -14,13 +14,7 @@ from vitspeech.plots.style import BLUE, EMPTY_GRAY, VERMILION
 
 @torch.no_grad()
 def draw_masked_speech(network: MaskedSpeechModel, waveform: Tensor, path: Path) -> None:
-    """Draw the spectrogram with its masked spans, and the probability of the true code of each masked token.
-
-    Args:
-        network: In evaluation mode.
-        waveform: Samples within ±1 (1, N).
-        path: The picture to write.
-    """
+    """Draw the spectrogram with its masked spans, and the probability of the true code of each masked token."""
     logits, codes, mask = network(waveform)
     probabilities = logits.float().softmax(-1).gather(1, codes[:, None])[:, 0].cpu().numpy()
     right, masked = (logits.argmax(-1) == codes).cpu().numpy(), mask[0].numpy()

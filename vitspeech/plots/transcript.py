@@ -217,11 +217,7 @@ def lanes_of(
 ) -> list[Lane]:
     """The lanes from the top: reference words, if given, and recognized words, if their times are known.
 
-    Args:
-        words: The recognized words.
-        reference: The true words.
-        alignment: Alignment of both, which determines the errors (orange); `None` without a reference.
-        letter_s: Width of a letter in seconds.
+    The alignment of both determines the errors, which are orange; `letter_s` is the width of a letter in seconds.
     """
     pairs = [(word.label, word.label) for word in words or ()] if alignment is None else alignment.pairs
     lanes = []

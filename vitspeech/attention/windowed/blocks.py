@@ -34,14 +34,7 @@ class Piece:
 
 
 def pieces(tokens: int, left: int, right: int, block: int = BLOCK) -> list[Piece]:
-    """Cover every query once: one piece for all inner blocks, whose slabs are full, and one for each block at an end.
-
-    Args:
-        tokens: Sequence length T.
-        left: Past context, below T.
-        right: Look-ahead, below T.
-        block: Number of queries of an inner block.
-    """
+    """Cover every query once: one piece for all inner blocks, whose slabs are full, and one for each at an end."""
     first, last = -(-left // block), (tokens - right) // block
     if last - first < 2:
         first = last = 0

@@ -62,12 +62,7 @@ def block_mask(query: Tensor, left: int, right: int, padding: Tensor | None) -> 
 def window_blocks(tokens: int, left: int, right: int, device: torch.device, padded: bool) -> BlockMask:
     """The blocks of a window from their first and last tokens, without a mask of all pairs.
 
-    Args:
-        tokens: Sequence length T.
-        left: Past context in tokens.
-        right: Look-ahead in tokens.
-        device: Device of the blocks.
-        padded: Whether all blocks are masked pair by pair, those within the window too.
+    If `padded`, all blocks are masked pair by pair, those within the window too.
 
     Shape:
         -> (1, 1, T, T) in blocks

@@ -186,13 +186,7 @@ def to_level(
 
 
 def write(model: NgramModel, file: TextIO, comments: Sequence[str] = ()) -> None:
-    """Write a language model as an ARPA file.
-
-    Args:
-        model: The model.
-        file: Where to write it.
-        comments: Lines at the beginning.
-    """
+    """Write a language model as an ARPA file."""
     names = [name_of(token) for token in model.vocabulary]
     for comment in (*comments, *([f"units: {model.kind}"] if model.kind else [])):
         file.write(f"# {comment}\n")
