@@ -110,8 +110,3 @@ def test_a_table_of_positions_is_added_by_encoder_and_decoder():
 def test_unknown_positions_are_refused():
     with pytest.raises(ValueError, match="positions='sine' is unknown; known: sinusoidal, learned, relative, rotary"):
         Encoder(D, {"heads": HEADS}, positions="sine")
-
-
-def test_a_sequence_longer_than_the_learned_positions_is_refused():
-    with pytest.raises(ValueError, match="a sequence of 1025 tokens is longer than the 1024 positions"):
-        Encoder(2, {"heads": 1, "depth": 1, "left": 1, "right": 1}, positions="learned")(torch.zeros(1, 1025, 2))

@@ -82,11 +82,6 @@ def test_encoder_stream_and_decoder_take_an_own_score(registered):
     assert_close(torch.cat(outputs, dim=1), decoder(sequence(1, 7, 12, seed=1), x))
 
 
-def test_an_unknown_name_lists_the_known(registered):
-    with pytest.raises(ValueError, match=r"score='distanse' is unknown; known: scaled_dot, .*, cosine, distance$"):
-        MultiHeadAttention(12, 2, score="distanse")
-
-
 @pytest.mark.parametrize("name", ["forward", "__call__"])
 def test_a_method_that_is_never_called_is_refused_when_it_is_defined(name):
     with pytest.raises(TypeError, match=rf"^Wrong\.{name} would never be called.*override prepare"):

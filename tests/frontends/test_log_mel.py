@@ -214,11 +214,6 @@ def test_number_out_of_its_range_is_an_error_that_names_it(arguments, message):
         LogMel(**arguments)
 
 
-def test_hop_below_half_a_sample_is_an_error():
-    with pytest.raises(ValueError, match="hop_ms"):
-        LogMel(hop_ms=0.03)
-
-
 def test_the_hop_is_that_of_the_samples():
     assert LogMel(sample_rate_hz=8000, hop_ms=12.5, high_hz=3900).hop_ms == 12.5
     assert LogMel().hop_ms == 10

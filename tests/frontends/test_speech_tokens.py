@@ -107,11 +107,6 @@ def test_hop_and_window_of_a_token_follow_from_those_of_the_log_mel_frames(stem)
     assert tokens.milliseconds(56) == 7
 
 
-def test_an_argument_of_no_part_is_an_error():
-    with pytest.raises(TypeError, match="color"):
-        SpeechFrontend(11, color="red")
-
-
 @pytest.mark.parametrize("stem, kind", [("stacked", StackedFrames), ("convolutional", ConvolutionalFrames)])
 def test_a_stem_is_known_by_its_name(stem, kind):
     assert isinstance(made(stem=stem).frames, kind)

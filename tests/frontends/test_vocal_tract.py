@@ -54,11 +54,6 @@ def test_tokens_are_warped_in_training_alone():
     assert not torch.allclose(tokens.train()(waveforms), plain.train()(waveforms))
 
 
-def test_a_reach_above_one_is_refused():
-    with pytest.raises(InputError, match=r"vocal_tract=1\.5"):
-        SpeechFrontend(16, vocal_tract=1.5)
-
-
 @pytest.mark.filterwarnings("ignore:.* contain no FFT bin")
 @pytest.mark.parametrize("mels", [1, 128])
 def test_filters_without_a_center_are_refused(mels):

@@ -152,8 +152,3 @@ def test_numbers_out_of_range_are_refused_in_one_line(arguments, message):
     with pytest.raises(vitspeech.InputError, match=message) as caught:
         model(**arguments)
     assert "\n" not in str(caught.value)
-
-
-def test_an_utterance_too_short_for_a_token_is_named():
-    with pytest.raises(vitspeech.InputError, match="utterance 1 of the batch, of 400 samples is below"):
-        model()(waveforms(), torch.tensor([16_000, 400, 9000]))

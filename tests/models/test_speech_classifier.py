@@ -84,11 +84,6 @@ def test_initialize_sets_the_scale_of_the_frames():
     assert frames.mean(0).abs().max() < 1e-3 and (frames.std(0) - 1).abs().max() < 1e-3
 
 
-def test_an_unknown_pooling_is_named():
-    with pytest.raises(ValueError, match="max"):
-        classifier(pooling="max")
-
-
 def test_a_class_token_is_refused():
     with pytest.raises(ValueError, match="class token"):
         classifier(pooling="class")

@@ -93,11 +93,3 @@ def test_a_stream_gives_all_rows_of_a_token_at_once_with_the_sample_that_the_del
     assert 1000 * stream.latency_samples / stream.sample_rate_hz == network.context_ms["delay_ms"]
     assert stream.push(waveform[: stream.latency_samples - 1]).shape == (0, 7)
     assert stream.push(waveform[:1]).shape == (3, 7)
-
-
-def test_an_utterance_too_short_for_a_token_is_named():
-    network, waveforms = labeler(), torch.randn(3, SAMPLES)
-    with pytest.raises(ValueError, match=r"utterance 1 of the batch, of 1359 samples is below the 1360 of one token"):
-        network(waveforms, torch.tensor([SAMPLES, 1359, 2000]))
-    with pytest.raises(ValueError, match=r"a waveform of 1359 samples is below the 1360 of one token"):
-        network(waveforms[:, :1359])

@@ -49,7 +49,7 @@ class Encoder(nn.Module):
         return self.outputs(x, padding, [len(self.blocks)])[0]
 
     def outputs(self, x: Tensor, padding: Tensor | None, depths: Sequence[int]) -> list[Tensor]:
-        """The outputs after the numbers of blocks in `depths`, ascending, with the last norm: (B, T, D) -> (B, T, D) each."""
+        """The outputs after the numbers of blocks in `depths`, ascending, with the last norm: each (B, T, D)."""
         x, outputs = self.add_positions(x), []
         for number, block in enumerate(self.blocks, 1):
             x = block(x, padding)

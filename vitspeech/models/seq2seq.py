@@ -158,7 +158,7 @@ class EncoderDecoder(nn.Module):
 def make_decoder(
     decoder: DecoderConfig | nn.Module | None, encoder: EncoderConfig | nn.Module, width: int, positions: Positions
 ) -> nn.Module:
-    """The decoder of a model of width D: a transformer with these settings (`None`: like the encoder), or the module."""
+    """The decoder of a model of width D: a transformer with these settings (`None`: as the encoder), or the module."""
     if not isinstance(decoder, nn.Module):
         like = EncoderConfig() if isinstance(encoder, nn.Module) else EncoderConfig.of(encoder)
         return Decoder(width, DecoderConfig.like(like) if decoder is None else decoder, positions=positions)
