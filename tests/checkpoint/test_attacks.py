@@ -222,12 +222,23 @@ def huge_header(size):
     return lambda weights: struct.pack("<Q", size) + b"{}"
 
 
+def with_first(change):
+    def write(weights):
+        name = next(name for name, tensor in weights.items() if tensor.ndim > 1)
+        return weights | {name: change(weights[name])}
+
+    return write
+
+
 WEIGHTS = {
     "empty": (lambda weights: b"", "not safetensors"),
     "short": (lambda weights: b"\0" * 7, "not safetensors"),
     "a pickle": (lambda weights: b"\x80\x04cos\nsystem\n(S'true'\ntR.", "not safetensors"),
     "a header of 10 GB": (huge_header(10 * 2**30), "not safetensors"),
     "a header of 2^64": (huge_header(2**64 - 1), "not safetensors"),
+    "not a number": (with_first(lambda tensor: tensor * float("nan")), "not finite"),
+    "infinite": (with_first(lambda tensor: tensor + float("inf")), "not finite"),
+    "integers": (with_first(lambda tensor: tensor.long()), "torch.int64"),
     "another shape": (lambda weights: {name: one[..., :1].contiguous() for name, one in weights.items()}, "mismatch"),
     "extra": (lambda weights: weights | {"extra\x1b[2J": torch.ones(3)}, r"Unexpected key\(s\) .*extra\\x1b"),
     "missing": (lambda weights: dict(list(weights.items())[1:]), r"Missing key\(s\)"),

@@ -63,6 +63,13 @@ test_many_streams_equal_the_full_recording = pytest.mark.slow(
 )
 
 
+@torch.no_grad()
+def test_a_stream_in_single_precision_equals_the_full_recording():
+    model, waveform = network(torch.float32), 0.1 * torch.randn(48_000)
+    difference = streamed(model, waveform, [160]) - model.forward_frames(waveform[None])[0]
+    assert difference.abs().max() < 1e-5
+
+
 def test_a_row_is_returned_after_exactly_the_stated_delay():
     model = network(left=5, right=[2, 1], stride=3)
     stream = vitspeech.stream(model)

@@ -81,6 +81,9 @@ def build_network(config: dict[str, Any], weights: Mapping[str, Tensor], trust: 
     try:
         network = build(config["network"], trust)
         network.load_state_dict(weights)
+        for name, tensor in network.state_dict().items():
+            if weights[name].dtype != tensor.dtype or not tensor.isfinite().all():
+                raise InputError(f"the weight {name} is {weights[name].dtype}, or has values that are not finite")
         network.eval()
         outputs, expected = count_outputs(network, config), len(config["labels"])
     except Exception as error:  # constructors get whatever the file holds, also those of libraries
