@@ -82,7 +82,7 @@ def build_network(config: dict[str, Any], weights: Mapping[str, Tensor], trust: 
         network = build(config["network"], trust)
         network.load_state_dict(weights)
         for name, tensor in network.state_dict().items():
-            if weights[name].dtype != tensor.dtype or not tensor.isfinite().all():
+            if weights[name].is_floating_point() != tensor.is_floating_point() or not tensor.isfinite().all():
                 raise InputError(f"the weight {name} is {weights[name].dtype}, or has values that are not finite")
         network.eval()
         outputs, expected = count_outputs(network, config), len(config["labels"])
