@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from vitspeech.attention import Decoder, Encoder, FixedPositions, causal_mask, padding_mask
+from vitspeech.attention import Decoder, Encoder, FixedPositions, padding_mask
 
 D, HEADS, HIDDEN = 24, 6, 48
 
@@ -29,61 +29,75 @@ def randomized(module):
     return module.eval()
 
 
-def copy_attention(ours, theirs):
-    parts = (ours.query, ours.key, ours.value)
-    theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
-    theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
-    theirs.out_proj.load_state_dict(ours.output.state_dict())
-
-
-@torch.no_grad()
 def pytorch_transformer(encoder, decoder, norm, activation):
-    """torch.nn.Transformer with the weights of our encoder and decoder."""
+    """torch.nn.Transformer as large as our encoder and decoder."""
     sizes = (D, HEADS, len(encoder.blocks), len(decoder.blocks), HIDDEN)
     options = {"batch_first": True, "norm_first": norm == "pre", "dtype": torch.float64}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pre-norm and odd heads have no nested tensors, which nobody asked for
         theirs = nn.Transformer(*sizes, dropout=0.0, activation=activation, **options)
-    for ours, layer in zip(encoder.blocks, theirs.encoder.layers, strict=True):
-        copy_attention(ours.attention, layer.self_attn)
-        pairs = ((ours.attention_norm, layer.norm1), (ours.mlp_norm, layer.norm2))
-        for module, theirs_module in (*pairs, (ours.mlp[0], layer.linear1), (ours.mlp[3], layer.linear2)):
-            theirs_module.load_state_dict(module.state_dict())
-    for ours, layer in zip(decoder.blocks, theirs.decoder.layers, strict=True):
-        copy_attention(ours.attention, layer.self_attn)
-        copy_attention(ours.cross_attention, layer.multihead_attn)
-        norms = ((ours.attention_norm, layer.norm1), (ours.cross_norm, layer.norm2), (ours.mlp_norm, layer.norm3))
-        for module, theirs_module in (*norms, (ours.mlp[0], layer.linear1), (ours.mlp[3], layer.linear2)):
-            theirs_module.load_state_dict(module.state_dict())
-    for part, ours in ((theirs.encoder, encoder), (theirs.decoder, decoder)):
-        if norm == "pre":
-            part.norm.load_state_dict(ours.norm.state_dict())
-        else:
-            part.norm = None  # PyTorch adds a norm that the paper does not have
-    return theirs.eval()
+    if norm == "post":
+        theirs.encoder.norm = theirs.decoder.norm = None  # PyTorch adds a norm that the paper does not have
+    return theirs
+
+
+def matched(encoder, decoder, theirs):
+    """Our parameters, joined as PyTorch joins them, beside its own."""
+    attentions, modules = [], []
+    layers = (*theirs.encoder.layers, *theirs.decoder.layers)
+    for ours, layer in zip((*encoder.blocks, *decoder.blocks), layers, strict=True):
+        attentions.append((ours.attention, layer.self_attn))
+        norms = [ours.attention_norm, ours.mlp_norm]
+        if hasattr(ours, "cross_attention"):
+            attentions.append((ours.cross_attention, layer.multihead_attn))
+            norms.insert(1, ours.cross_norm)
+        modules += [(module, getattr(layer, f"norm{number}")) for number, module in enumerate(norms, 1)]
+        modules += [(ours.mlp[0], layer.linear1), (ours.mlp[3], layer.linear2)]
+    modules += [(ours.output, their.out_proj) for ours, their in attentions]
+    modules += [
+        (ours.norm, their.norm) for ours, their in ((encoder, theirs.encoder), (decoder, theirs.decoder)) if their.norm
+    ]
+    for ours, their in attentions:
+        yield [part.weight for part in (ours.query, ours.key, ours.value)], their.in_proj_weight
+        yield [part.bias for part in (ours.query, ours.key, ours.value)], their.in_proj_bias
+    for ours, their in modules:
+        yield [ours.weight], their.weight
+        yield [ours.bias], their.bias
+
+
+def hidden(tokens, left, right):
+    """True where a token may not attend to another."""
+    offset = torch.arange(tokens) - torch.arange(tokens)[:, None]
+    return (offset < -left) | (offset > right)
 
 
 @pytest.mark.parametrize("norm, activation", [("post", "relu"), ("pre", "gelu"), ("post", "gelu")])
-@pytest.mark.parametrize("padded", [False, True])
-def test_encoder_and_decoder_equal_pytorchs_transformer(norm, activation, padded):
+@pytest.mark.parametrize("padded, left, right", [(False, None, None), (True, None, None), (False, 3, 1)])
+def test_encoder_and_decoder_equal_pytorchs_transformer_in_values_and_gradients(norm, activation, padded, left, right):
     torch.manual_seed(0)
-    settings = {"heads": HEADS, "mlp_ratio": HIDDEN / D, "norm": norm, "activation": activation}
-    encoder = randomized(Encoder(D, {"depth": 3} | settings, positions="sinusoidal"))
+    settings = {"heads": HEADS, "mlp_ratio": HIDDEN / D, "norm": norm, "activation": activation, "left": left}
+    encoder = randomized(Encoder(D, {"depth": 3, "right": right} | settings, positions="sinusoidal"))
     decoder = randomized(Decoder(D, {"depth": 2} | settings, positions="sinusoidal"))
-    source, target = torch.randn(4, 13, D, dtype=torch.float64), torch.randn(4, 7, D, dtype=torch.float64)
-    padding = padding_mask(torch.tensor([13, 5, 9, 1]), 13) if padded else None
-    ours = decoder(target, encoder(source, padding), source_padding=padding)
-    masks = {"src_key_padding_mask": ~padding, "memory_key_padding_mask": ~padding} if padded else {}
     theirs = pytorch_transformer(encoder, decoder, norm, activation)
-    expected = theirs(source + positions(13), target + positions(7), tgt_mask=~causal_mask(7), **masks)
+    with torch.no_grad():
+        for parts, whole in matched(encoder, decoder, theirs):
+            whole.copy_(torch.cat(parts))
+    assert len(list(matched(encoder, decoder, theirs))) == len(list(theirs.parameters()))
+    given = [torch.randn(4, tokens, D, dtype=torch.float64, requires_grad=True) for tokens in (13, 7)]
+    source, target = given
+    padding = padding_mask(torch.tensor([13, 5, 9, 1]), 13) if padded else None
+    masks = {"src_key_padding_mask": ~padding, "memory_key_padding_mask": ~padding} if padded else {}
+    if left is not None:
+        masks["src_mask"] = hidden(13, left, right)
+    masks["tgt_mask"] = hidden(7, 7 if left is None else left, 0)
+    ours = decoder(target, encoder(source, padding), source_padding=padding)
+    expected = theirs(source + positions(13), target + positions(7), **masks)
     assert_close(ours, expected, rtol=0, atol=1e-10)
-
-
-def test_post_norm_has_no_norm_after_the_last_block():
-    torch.manual_seed(0)
-    encoder = Encoder(D, {"depth": 2, "heads": HEADS, "norm": "post"})
-    assert not any("norm" in name.split(".")[0] for name, _ in encoder.named_parameters())
-    assert_close(encoder(torch.randn(2, 9, D)).mean(-1), torch.zeros(2, 9), rtol=0, atol=1e-5)
+    assert_close(*(torch.autograd.grad(y.square().sum(), given, retain_graph=True) for y in (ours, expected)))
+    ours.square().sum().backward()
+    expected.square().sum().backward()
+    for parts, whole in matched(encoder, decoder, theirs):
+        assert_close(torch.cat([part.grad for part in parts]), whole.grad)
 
 
 @pytest.mark.parametrize("part, options", [(Encoder, {"left": 4, "right": 2}), (Decoder, {"left": 4})])

@@ -1,17 +1,12 @@
 """Which kernel is chosen, as a table; CUDA's rows need no CUDA device."""
 
 import dataclasses
-from unittest.mock import Mock
 
 import pytest
 import torch
 
 from vitspeech.attention import (
-    MultiHeadAttention,
     RelativePositions,
-    dense,
-    kernels,
-    multihead,
     truncated_attention,
 )
 from vitspeech.attention.kernels import Kernel, Request, choose_kernel, request_for
@@ -109,21 +104,6 @@ def test_the_table_has_every_kernel():
     assert {kernel for _, kernel in TABLE} == set(Kernel)
 
 
-BOUNDS = [
-    ("HALF_FUSED_FROM_KEYS", {"keys": 64, **HALF}),
-    ("CAUSAL_FUSED_FROM_KEYS", {"keys": 64, "window": (None, 0)}),
-    ("EXPLICIT_UP_TO_KEYS", {"keys": 64, **RELU}),
-    ("FLEX_FROM_WIDTH", {"keys": 64, **CUDA, **WINDOW, "width": 8}),
-]
-
-
-@pytest.mark.parametrize(("name", "row"), BOUNDS)
-def test_each_bound_changes_the_choice(name, row, monkeypatch):
-    before = choose_kernel(Request(**row))
-    monkeypatch.setattr(kernels, name, 1)
-    assert choose_kernel(Request(**row)) is not before
-
-
 def test_a_request_describes_the_tensors():
     key, value = torch.empty(2, 3, 11, 8), torch.empty(2, 3, 11, 5, dtype=torch.bfloat16)
     options = {"window": (4, None), "padding": True, "masked": False, "cross": True}
@@ -133,16 +113,6 @@ def test_a_request_describes_the_tensors():
     assert dataclasses.asdict(stated) == dataclasses.asdict(expected)
     plain = request_for(key, key, SCORES["cosine"](3, 8), normalizer="softmax", relative=None, dropout=0.0)
     assert plain == Request(11, 8, linear=False)
-
-
-@pytest.mark.parametrize(("kernel", "function"), [(EXPLICIT, "attend"), (FUSED, "attend_fused")])
-def test_the_layer_computes_by_the_chosen_kernel(kernel, function, monkeypatch):
-    calls = {name: Mock(wraps=getattr(dense, name)) for name in ("attend", "attend_fused")}
-    for name, call in calls.items():
-        monkeypatch.setattr(dense, name, call)
-    monkeypatch.setattr(multihead, "choose_kernel", lambda request: kernel)
-    MultiHeadAttention(12, 2)(torch.randn(2, 7, 12))
-    assert [name for name, call in calls.items() if call.called] == [function]
 
 
 def test_truncated_attention_of_short_sequences_has_dropout():

@@ -48,21 +48,3 @@ def test_window_counts_are_the_rows_of_the_mask_counted(tokens, left, right, dat
     assert torch.equal(window_counts(padding, tokens, left, right, mask.device), mask.sum(-1))
     whole = window_counts(None, tokens, left, right, mask.device)
     assert torch.equal(whole, window_mask(tokens, tokens, left, right).sum(-1)[None])
-
-
-def test_padding_of_no_sequences_is_empty():
-    assert padding_mask(torch.zeros(0, dtype=torch.long), 7).shape == (0, 7)
-
-
-def test_unlimited_window_allows_everything():
-    assert window_mask(5, 7, None, None).all()
-
-
-def test_zero_window_allows_only_the_token_itself():
-    assert torch.equal(window_mask(7, 7, 0, 0), torch.eye(7, dtype=torch.bool))
-
-
-def test_masks_are_made_on_the_device_asked_for():
-    meta = torch.device("meta")
-    assert window_mask(3, 5, 1, 2, meta).device == meta
-    assert causal_mask(3, meta).device == meta

@@ -84,7 +84,5 @@ def test_an_adapter_in_place_of_a_projection_changes_the_output(name):
     assert not torch.allclose(before, after)
     stream = EncoderStream(encoder)
     assert_close(torch.cat((stream.push(x), stream.flush(x)), dim=1), after)
-    with pytest.raises(AssertionError):
-        assert_close(before, after)
     nn.init.zeros_(getattr(attention, name).up.weight)
     assert_close(encoder(x), before)

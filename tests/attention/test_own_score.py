@@ -14,7 +14,6 @@ from vitspeech.attention import (
     MultiHeadAttention,
     Score,
     register_score,
-    truncated_attention,
 )
 from vitspeech.attention.streaming import EncoderStream
 
@@ -58,12 +57,6 @@ def test_attention_with_an_own_score_equals_its_definition_dense_and_truncated(l
     assert_close(attention(x), dense(attention, x, left, right))
     attention(x).square().sum().backward()
     assert attention.score.temperature.grad.abs().min() > 0
-
-
-def test_truncated_attention_takes_an_own_score():
-    score, parts = Distance(2, 6).double(), [sequence(2, 2, 70, 6, seed=seed) for seed in range(3)]
-    whole = truncated_attention(*parts, None, None, score=score)
-    assert_close(whole, score(*parts[:2]).softmax(-1) @ parts[2])
 
 
 @torch.no_grad()

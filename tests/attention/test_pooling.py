@@ -58,38 +58,14 @@ def test_class_token_is_put_first_and_returned():
     assert torch.equal(pooling(prepared), pooling.token.expand(3, -1))
 
 
-def test_class_token_gets_gradient_from_every_sequence():
-    pooling = ClassToken(11).double()
-    pooling(pooling.prepare(tokens())).sum().backward()
-    assert pooling.token.grad.tolist() == [3] * 11
-
-
-def test_class_token_takes_the_precision_of_the_tokens():
-    assert ClassToken(11).prepare(tokens().bfloat16()).dtype == torch.bfloat16
-
-
+@pytest.mark.parametrize("padding, lengths", [(None, [7] * 3), (PADDING, LENGTHS)])
 @pytest.mark.parametrize("hops", [1, 5])
-def test_self_attentive_pooling_equals_numpy(hops):
+def test_self_attentive_pooling_equals_numpy_on_the_valid_tokens(hops, padding, lengths):
     pooling, x = SelfAttentivePooling(11, 13, hops).double(), tokens()
-    for b, sequence in enumerate(x):
-        weights, pooled = by_numpy(pooling, sequence)
-        assert_close(pooling.weights(x)[b], weights)
-        assert_close(pooling(x)[b], pooled.flatten())
-
-
-def test_padded_sequence_pools_as_the_shorter_one_by_numpy():
-    pooling, x = SelfAttentivePooling(11, 13, 5).double(), tokens()
-    for b, length in enumerate(LENGTHS):
+    for b, length in enumerate(lengths):
         weights, pooled = by_numpy(pooling, x[b, :length])
-        assert_close(pooling.weights(x, PADDING)[b, :, :length], weights)
-        assert_close(pooling(x, PADDING)[b], pooled.flatten())
-
-
-def test_self_attentive_weights_sum_to_one_and_are_zero_at_padding():
-    weights = SelfAttentivePooling(11, 13, 5).double().weights(tokens(), PADDING)
-    assert_close(weights.sum(-1), torch.ones(3, 5, dtype=torch.float64))
-    for b, length in enumerate(LENGTHS):
-        assert (weights[b, :, length:] == 0).all() and (weights[b, :, :length] > 0).all()
+        assert_close(pooling.weights(x, padding)[b, :, :length], weights)
+        assert_close(pooling(x, padding)[b], pooled.flatten())
 
 
 def test_without_hidden_layer_the_tokens_are_scored_by_one_map():
@@ -106,12 +82,8 @@ def test_factor_is_the_number_of_widths_of_the_result(pooling):
     assert pooling(pooling.prepare(x)).shape == (3, 11 * pooling.factor)
 
 
-def test_penalty_of_hops_on_tokens_of_their_own_is_zero():
-    weights = torch.eye(7)[torch.tensor([[4, 0, 6, 2, 1], [0, 1, 2, 3, 4]])]
-    assert weights.shape == (2, 5, 7) and redundancy_penalty(weights) == 0
-
-
 def test_penalty_has_the_values_worked_by_hand():
+    assert redundancy_penalty(torch.eye(7)[None, :5]) == 0
     blurred = torch.tensor([[[0.5, 0.5], [0.5, 0.5]]])  # A Aᵀ = ½: diagonal ½ - 1, off it ½
     same = torch.tensor([[[0.0, 1.0], [0.0, 1.0]]])  # A Aᵀ = 1: diagonal 0, off it 1
     mixed = torch.tensor([[[0.8, 0.2], [0.4, 0.6]]])  # A Aᵀ = (0.68, 0.44; 0.44, 0.52)
@@ -134,15 +106,12 @@ def test_training_step_leaves_the_weighted_penalty():
     assert all((parameter.grad != 0).any() for parameter in pooling.parameters())
 
 
-def test_evaluation_leaves_no_penalty():
+def test_evaluation_leaves_no_penalty_nor_does_training_without_one():
+    plain = SelfAttentivePooling(11, 13, 5).double().train()
+    plain(tokens())
+    assert plain.auxiliary_loss is None
     pooling, x = SelfAttentivePooling(11, 13, 5, penalty=0.3).double(), tokens()
     pooling.train()(x)
     assert pooling.auxiliary_loss is not None
     pooling.eval()(x)
-    assert pooling.auxiliary_loss is None
-
-
-def test_penalty_is_off_unless_asked_for():
-    pooling = SelfAttentivePooling(11, 13, 5).double().train()
-    pooling(tokens())
     assert pooling.auxiliary_loss is None

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from vitspeech.attention import (
     Encoder,
@@ -30,15 +29,6 @@ from vitspeech.attention.dense import attend
 from vitspeech.attention.positions import distances, pages, skew, unskew
 
 
-def test_small_table_has_the_values_worked_by_hand():
-    by_hand = [
-        [0.0, 1.0, 0.0, 1.0],
-        [0.841471, 0.540302, 0.0099998, 0.999950],
-        [0.909297, -0.416147, 0.0199987, 0.999800],
-    ]
-    assert_close(sinusoidal(3, 4), torch.tensor(by_hand), atol=1e-6, rtol=0)
-
-
 def test_columns_are_sine_and_cosine_in_turn():
     table = sinusoidal(11, 14)
     assert table.shape == (11, 14)
@@ -47,18 +37,6 @@ def test_columns_are_sine_and_cosine_in_turn():
             angle = position / 10_000 ** (2 * pair / 14)
             assert math.isclose(table[position, 2 * pair], math.sin(angle), abs_tol=1e-6)
             assert math.isclose(table[position, 2 * pair + 1], math.cos(angle), abs_tol=1e-6)
-
-
-@settings(deadline=None, max_examples=30)
-@given(position=st.integers(0, 500), shift=st.integers(0, 500))
-def test_a_shift_is_the_same_rotation_at_every_position(position, shift):
-    rotation = torch.zeros(14, 14)
-    for pair in range(7):
-        angle = shift / 10_000 ** (2 * pair / 14)
-        block = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
-        rotation[2 * pair : 2 * pair + 2, 2 * pair : 2 * pair + 2] = torch.tensor(block)
-    table = sinusoidal(1001, 14)
-    assert_close(rotation @ table[position], table[position + shift], atol=1e-5, rtol=0)
 
 
 def test_far_positions_keep_their_precision():
@@ -80,16 +58,9 @@ def test_first_half_tells_the_row_and_second_the_column_in_raster_order():
                 assert math.isclose(token[11 + 2 * pair], math.cos(column / wavelength), abs_tol=1e-6)
 
 
-@pytest.mark.parametrize("table", [sinusoidal(196, 20), sinusoidal_2d(14, 14, 20)], ids=["1-D", "2-D"])
-def test_every_position_is_distinct(table):
-    distances = torch.cdist(table, table) + 9 * torch.eye(len(table))
-    assert distances.min() > 0.5
-
-
-@pytest.mark.parametrize("width", [7, 10, 22])
-def test_width_that_is_not_a_multiple_of_four_is_an_error_in_2d(width):
-    with pytest.raises(ValueError, match=f"width={width} is not a multiple of 4"):
-        sinusoidal_2d(3, 5, width)
+def test_width_that_is_not_a_multiple_of_four_is_an_error_in_2d():
+    with pytest.raises(ValueError, match="width=10 is not a multiple of 4"):
+        sinusoidal_2d(3, 5, 10)
 
 
 def test_fixed_positions_are_added_and_are_neither_trained_nor_saved():
@@ -117,11 +88,6 @@ def test_shorter_sequence_takes_the_first_rows(positions):
 def test_longer_sequence_is_an_error_that_names_both_lengths(positions):
     with pytest.raises(ValueError, match="13 tokens is longer than the 11 positions"):
         positions(torch.zeros(3, 13, 14))
-
-
-@pytest.mark.parametrize("positions", [FixedPositions(sinusoidal(11, 14)), LearnedPositions(11, 14)])
-def test_half_precision_tokens_stay_half_precision(positions):
-    assert positions(torch.zeros(3, 5, 14, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
 
 def shaw(query, key, value, relative):
@@ -183,24 +149,6 @@ def test_unskewing_is_the_way_back(queries, keys):
     assert (by_distance != 0).sum() == (by_key != 0).sum()
 
 
-def test_rotary_turns_each_pair_by_its_angle():
-    x = torch.randn(11, 14, dtype=torch.float64)
-    turned, _ = Rotary(14)(x, x)
-    for position, pair in itertools.product(range(11), range(7)):
-        angle = torch.tensor(position / 10_000 ** (2 * pair / 14), dtype=torch.float64)
-        complex_pair = torch.complex(x[position, 2 * pair], x[position, 2 * pair + 1]) * torch.exp(1j * angle)
-        expected = torch.stack((complex_pair.real, complex_pair.imag))
-        assert_close(turned[position, 2 * pair : 2 * pair + 2], expected, atol=1e-6, rtol=0)
-
-
-@settings(deadline=None, max_examples=30)
-@given(query=st.integers(0, 200), key=st.integers(0, 200), shift=st.integers(0, 200))
-def test_rotary_products_depend_only_on_the_distance(query, key, shift):
-    rotary, (q, k) = Rotary(14), torch.randn(2, 1, 14, dtype=torch.float64)
-    products = [(rotary(q, q, query + moved)[0] * rotary(k, k, key + moved)[1]).sum() for moved in (0, shift)]
-    assert_close(products[0], products[1], atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("first", [0, 255, 100_000])
 def test_rotary_is_exact_in_double_precision(first):
     x = torch.randn(301, 14, dtype=torch.float64)
@@ -220,38 +168,13 @@ def test_fixed_positions_of_a_module_in_double_precision_are_exact(make):
     assert_close(added, torch.stack((angles.sin(), angles.cos()), -1).flatten(1), atol=1e-12, rtol=0)
 
 
-class Operations(TorchDispatchMode):
-    """Counts operations, and those of them in double precision."""
-
-    def __init__(self):
-        super().__init__()
-        self.count = self.double = 0
-
-    def __torch_dispatch__(self, function, types, arguments=(), options=None):
-        result = function(*arguments, **(options or {}))
-        self.count += 1
-        self.double += isinstance(result, torch.Tensor) and result.dtype == torch.float64
-        return result
-
-
 @torch.no_grad()
 def test_layers_share_the_rotations_and_a_page_lasts_for_all_its_positions():
     pages.cache_clear()
-    x, first, again, later = torch.randn(2, 50, 12), Operations(), Operations(), Operations()
-    encoder = Encoder(12, EncoderConfig(depth=3, heads=2), positions="rotary")
-    with first:
-        encoder(x)
-    with again:
-        encoder(x)
-    with later:
-        encoder(x[:, :49])
-    assert first.double and not again.double and not later.double
+    x, encoder = torch.randn(2, 50, 12), Encoder(12, EncoderConfig(depth=3, heads=2), positions="rotary")
+    for tokens in (50, 50, 49):
+        encoder(x[:, :tokens])
     assert pages.cache_info().misses == 1
-    one = Operations()
-    Rotary(12)(x, x)
-    with one:
-        Rotary(12)(x, x)
-    assert one.count <= 22
 
 
 def test_rotations_first_made_in_inference_mode_can_be_used_in_training():
@@ -263,23 +186,6 @@ def test_rotations_first_made_in_inference_mode_can_be_used_in_training():
     assert x.grad.isfinite().all()
 
 
-def test_rotary_from_a_later_position_goes_on_where_the_earlier_ended():
-    x = torch.randn(2, 3, 11, 14, dtype=torch.float64)
-    whole, later = Rotary(14)(x, x), Rotary(14)(x[..., 4:, :], x[..., 4:9, :], first=4)
-    torch.testing.assert_close(whole[0][..., 4:, :], later[0], rtol=0, atol=1e-14)
-    torch.testing.assert_close(whole[1][..., 4:9, :], later[1], rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("positions", ["relative", "rotary"])
-def test_attention_with_positions_in_it_tells_the_order_of_its_tokens(positions):
-    torch.manual_seed(0)
-    ours, x = MultiHeadAttention(12, 2, positions=positions).double(), torch.randn(1, 11, 12, dtype=torch.float64)
-    order = torch.randperm(11)
-    assert not torch.allclose(ours(x)[:, order], ours(x[:, order]))
-    plain = MultiHeadAttention(12, 2).double()
-    assert_close(plain(x)[:, order], plain(x[:, order]))
-
-
 def test_a_module_given_as_positions_is_copied():
     relative = RelativePositions(6, 3)
     ours = MultiHeadAttention(12, 2, positions=relative)
@@ -288,8 +194,6 @@ def test_a_module_given_as_positions_is_copied():
 
 
 def test_positions_that_do_not_fit_are_errors():
-    with pytest.raises(ValueError, match="positions='absolute' is unknown; known: relative, rotary"):
-        MultiHeadAttention(12, 2, positions="absolute")
     with pytest.raises(ValueError, match="LearnedPositions"):
         MultiHeadAttention(12, 2, positions=LearnedPositions(5, 6))
     with pytest.raises(ValueError, match="width=7 is not a multiple of 2"):
@@ -301,18 +205,7 @@ def test_two_dimensional_rotation_has_the_values_worked_by_hand():
     x = torch.tensor([1.0, 0.0] * 4, dtype=torch.float64).expand(1, 1, 7, 8)
     turned = rotary(x, x)[0][0, 0]
     assert_close(turned[0], x[0, 0, 0])  # the class token
-    row, column = 1, 2
-    angles = [row, row / 10, column, column / 10]
-    expected = [f(angle) for angle in angles for f in (math.cos, math.sin)]
-    assert_close(turned[1 + 3 * row + column], torch.tensor(expected, dtype=torch.float64))
-
-
-def test_two_dimensional_rotation_depends_on_the_distances_in_rows_and_columns():
-    query, key = torch.randn(2, 1, 1, 1, 20, dtype=torch.float64)
-    rotary = Rotary2d(20, 4, 5)
-    queries, keys = rotary(query.expand(1, 1, 20, 20), key.expand(1, 1, 20, 20))
-    products = (queries @ keys.mT)[0, 0].view(4, 5, 4, 5)
-    assert_close(products[0, 0, 2, 3], products[1, 1, 3, 4])
-    assert_close(products[3, 2, 1, 1], products[2, 4, 0, 3])
-    assert not torch.isclose(products[0, 0, 0, 4], products[0, 4, 1, 3])  # four columns apart; four steps of the raster
-    assert not torch.isclose(products[0, 4, 1, 0], products[0, 0, 0, 1])  # neighbours of the raster; of the grid
+    for row, column in itertools.product(range(2), range(3)):
+        angles = [row, row / 10, column, column / 10]
+        expected = [f(angle) for angle in angles for f in (math.cos, math.sin)]
+        assert_close(turned[1 + 3 * row + column], torch.tensor(expected, dtype=torch.float64))

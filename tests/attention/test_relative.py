@@ -3,7 +3,6 @@
 Shapes: B = 2 sequences, H = 2 heads, T = 13 tokens, K = 6, distances clipped at C = 3.
 """
 
-import copy
 import itertools
 
 import pytest
@@ -14,8 +13,6 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vitspeech.attention import (
-    Decoder,
-    DecoderConfig,
     Encoder,
     EncoderConfig,
     MultiHeadAttention,
@@ -130,20 +127,6 @@ def test_the_layer_its_weights_its_mask_and_a_stream_agree(name, window):
 
 
 @pytest.mark.parametrize("name", SCORED)
-@torch.no_grad()
-def test_a_decoder_gives_the_same_step_by_step(name):
-    torch.manual_seed(0)
-    relative, _ = drawn()
-    decoder = Decoder(12, DecoderConfig(heads=2, left=4, score=SCORED[name]), positions=relative).double().eval()
-    x, source = torch.randn(2, 13, 12, dtype=torch.float64), torch.randn(2, 5, 12, dtype=torch.float64)
-    cache, steps = decoder.start(source), []
-    for part in x.split([3, 1, 9], dim=1):
-        y, cache = decoder.step(part, cache)
-        steps.append(y)
-    assert_close(torch.cat(steps, 1), decoder(x, source))
-
-
-@pytest.mark.parametrize("name", SCORED)
 @pytest.mark.parametrize("window", WINDOWS)
 def test_no_token_and_one_token(name, window):
     for tokens in (0, 1):
@@ -224,12 +207,3 @@ def test_a_score_is_linear_in_the_key_only_if_it_says_so():
     known = {name: SCORED[name](2, 6).linear_in_key for name in SCORED}
     assert known == {name: name not in ("additive", "cosine", "squashed") for name in SCORED}
     assert Mixed(2, 6).linear_in_key and not Changed(2, 6).linear_in_key and not Inherited(2, 6).linear_in_key
-
-
-@pytest.mark.filterwarnings("ignore")  # PyTorch's own, on its way to compile
-@pytest.mark.parametrize("name", ["general", "cosine"])
-def test_a_compiled_layer_has_the_same_values(name):
-    torch._dynamo.reset()
-    layer, x = MultiHeadAttention(12, 2, left=4, right=2, score=name, positions="relative"), torch.randn(2, 40, 12)
-    compiled = torch.compile(copy.deepcopy(layer), backend="aot_eager")
-    assert_close(compiled(x), layer(x))

@@ -190,14 +190,6 @@ def test_greedy_search_takes_the_most_probable_unit_and_equals_a_beam_of_one(utt
     assert run_beam(utterance, beam=1, length_penalty=0.0, longest=13)[0] == [hypothesis]
 
 
-@pytest.mark.parametrize("longest", [1, 2, 13])
-def test_a_batch_equals_single_utterances(longest):
-    assert run_greedy(*range(7), longest=longest) == [run_greedy(each, longest=longest)[0] for each in range(7)]
-    for beam in (1, 3):
-        batched = run_beam(*range(7), beam=beam, longest=longest)
-        assert batched == [run_beam(each, beam=beam, longest=longest)[0] for each in range(7)]
-
-
 def test_every_utterance_has_its_own_limit():
     longest = [1, 13, 2, 5, 1, 3, 8]
     alone = [run_greedy(each, longest=limit)[0] for each, limit in enumerate(longest)]
@@ -237,11 +229,6 @@ def test_a_decoder_without_an_end_is_cut_at_the_maximum_length():
         assert best.score == pytest.approx(normalized(best.log_probability, 5, 0.6))
     beams = run_beam(0, 1, beam=1, longest=5, step=never_ends, length_penalty=0.0)
     assert [hypotheses[0] for hypotheses in beams] == greedy_hypotheses
-
-
-def test_an_impossible_end_is_never_a_hypothesis():
-    for hypotheses in run_beam(0, 1, beam=WIDE, longest=2, step=never_ends):
-        assert [(len(hypothesis.units), hypothesis.ended) for hypothesis in hypotheses] == [(2, False)] * 3**2
 
 
 def test_the_end_is_never_an_input_of_a_step():

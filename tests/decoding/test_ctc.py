@@ -261,37 +261,12 @@ def test_of_equally_probable_paths_the_one_whose_states_begin_earliest_is_taken(
     assert align(log_probs, units) == Hypothesis(tuple(units), highest, tuple(spans))
 
 
-A, B = [0.25, 0.5, 0.25], [0.5, 0.0, 0.5]
-
-
-@pytest.mark.parametrize(
-    ("rows", "units", "path"),
-    [
-        ([[0.4, 0.2, 0.4], [0.45, 0.1, 0.45], [0.3, 0.4, 0.3]], (0, 1), (0.4, 0.45, 0.4)),
-        ([A, A, B, B, A, A], (0, 1, 0, 1), (0.25, 0.5, 0.5, 0.5, 0.5, 0.5)),
-    ],
-)
-def test_alignments_that_torchaudio_misses_on_ties(rows, units, path):
-    log_probs = torch.tensor(rows, dtype=torch.float64).log()
-    highest = max(score for _, labeling, score in every_path(log_probs) if labeling == units)
-    assert highest == pytest.approx(math.log(math.prod(path)))
-    alignment = align(log_probs, units)
-    assert alignment.log_probability == pytest.approx(highest)
-    assert score_of_spans(log_probs, alignment) == pytest.approx(highest)
-
-
 def test_a_long_alignment_finds_a_planted_path():
     units = torch.randint(0, 29, (300,), generator=torch.Generator().manual_seed(0)).tolist()
     path = [token for unit in units for token in (29, unit, unit, 29)]
     alignment = align(clear(path, 30), units)
     assert alignment.spans == tuple((4 * i + 1, 4 * i + 3) for i in range(300))
     assert alignment.log_probability == pytest.approx(1200 * math.log(0.9))
-
-
-@pytest.mark.parametrize("units, tokens", [([], 0), ([5], 1), ([1, 2, 1], 3), ([1, 1], 3), ([2, 2, 2, 1, 1], 8)])
-def test_the_number_of_tokens_needed(units, tokens):
-    assert tokens_needed(units) == tokens
-    assert tokens_needed(torch.tensor(units, dtype=torch.long)) == tokens
 
 
 def test_outputs_of_a_network_are_accepted_in_any_precision():
@@ -364,6 +339,7 @@ def pickled(search):
 @pytest.mark.parametrize("new", [GreedySearch, lambda: PrefixBeamSearch(4)], ids=["greedy", "beam"])
 def test_a_copy_continues_like_the_original(new, copied):
     rows = long_labeling(4_000)
+    assert run(copied(new()), rows[:20]).best() == run(new(), rows[:20]).best()
     search = run(new(), rows[:2_000])
     other = copied(search)
     before, before_other = search.last, other.last
@@ -376,9 +352,3 @@ def test_a_copy_continues_like_the_original(new, copied):
             assert other.hypotheses() == search.hypotheses() and len(other.extensions) == len(search.extensions)
         nodes, nodes_other = nodes_after(before, search.last), nodes_after(before_other, other.last)
         assert [node.first for node in nodes_other] == [node.first for node in nodes] and len(nodes) < 1_100
-
-
-@pytest.mark.parametrize("new", [GreedySearch, PrefixBeamSearch])
-def test_a_search_that_has_not_begun_can_be_copied(new):
-    rows = long_labeling(20)
-    assert run(copy.deepcopy(new()), rows).best() == run(new(), rows).best()

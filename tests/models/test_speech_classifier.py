@@ -47,19 +47,6 @@ def test_a_frames_logits_depend_on_its_stated_context_and_on_nothing_else():
     assert seen.min() == 12 * hop - back + 1 and seen.max() == 12 * hop + delay - 1
 
 
-def test_the_context_of_whole_attention_is_unlimited():
-    assert classifier().context_ms == {"look_back_ms": None, "look_ahead_ms": None, "delay_ms": None}
-    assert classifier(left=4, right=None).context_ms["look_back_ms"] == 240
-
-
-@torch.no_grad()
-def test_a_wide_window_equals_whole_attention():
-    waveforms = torch.randn(2, SAMPLES)
-    whole, wide = classifier(), classifier(left=40, right=40)
-    wide.load_state_dict(whole.state_dict())
-    assert torch.allclose(whole(waveforms), wide(waveforms), atol=1e-5)
-
-
 @torch.no_grad()
 def test_a_clip_of_any_length_from_one_token_on():
     network = classifier()
@@ -75,13 +62,6 @@ def test_several_hops_have_no_logits_for_a_single_token():
     assert network(torch.randn(2, SAMPLES)).shape == (2, 7)
     with pytest.raises(ValueError, match="2 hops"):
         network.forward_frames(torch.randn(2, SAMPLES))
-
-
-def test_initialize_sets_the_scale_of_the_frames():
-    network, waveforms = classifier(), torch.linspace(0.01, 0.3, SAMPLES) * torch.randn(11, SAMPLES)
-    network.initialize(waveforms)
-    frames = network.tokens.log_mel(waveforms).flatten(0, 1)
-    assert frames.mean(0).abs().max() < 1e-3 and (frames.std(0) - 1).abs().max() < 1e-3
 
 
 def test_a_class_token_is_refused():

@@ -37,6 +37,7 @@ def test_utterances_become_a_row_of_logits_a_unit_and_one_for_the_end(positions,
     assert output.tokens.tolist() == [21, 31, 1]
     assert output.ctc_logits is None if not ctc else output.ctc_logits.shape == (3, 31, 8)
     assert len(network.decoder.blocks) == 3 and network.start_unit == 7
+    assert network.context_ms["delay_ms"] is None
 
 
 @pytest.mark.parametrize("window", [{}, {"left": 3, "right": [2, 0]}])
@@ -60,28 +61,6 @@ def test_valid_tokens_are_those_of_the_utterance_alone(dtype, tolerance, window)
 
 
 @torch.no_grad()
-def test_outputs_do_not_depend_on_padding_of_audio_or_transcripts():
-    network, given = transcriber(torch.float64), waveforms(torch.float64)
-    beyond = torch.arange(SAMPLES) >= LENGTHS[:, None]
-    expected = network(given, LENGTHS, GIVEN).logits
-    assert torch.equal(network(torch.where(beyond, 3.0, given), LENGTHS, GIVEN).logits, expected)
-    other = network(given, LENGTHS, torch.where(GIVEN < 0, 5, GIVEN)).logits
-    for number, units in enumerate(UNITS):
-        assert torch.equal(other[number, : units + 1], expected[number, : units + 1])
-        assert not torch.isclose(other[number, units + 1 :], expected[number, units + 1 :]).all(-1).any()
-
-
-@torch.no_grad()
-def test_a_unit_is_predicted_from_those_before_it_and_from_the_utterance():
-    network, given = transcriber(torch.float64), waveforms(torch.float64)
-    before = network(given, None, GIVEN[[0, 0, 0]]).logits
-    changed = network(given, None, torch.tensor([[4, 4, 2, 6, 1]] * 3)).logits
-    assert torch.equal(before[:, :3], changed[:, :3])
-    assert not torch.isclose(before[:, 3:], changed[:, 3:]).all(-1).any()
-    assert not torch.isclose(before[0], before[1]).all(-1).any()
-
-
-@torch.no_grad()
 def test_steps_equal_teacher_forcing():
     network, given = transcriber(torch.float64), waveforms(torch.float64)
     cache = network.start(*network.encode(given, LENGTHS))
@@ -93,15 +72,6 @@ def test_steps_equal_teacher_forcing():
     expected = network(given, LENGTHS, GIVEN).logits
     expected = expected - expected.exp().sum(-1, keepdim=True).log()
     assert_close(torch.stack(rows, 1), expected, atol=1e-10, rtol=1e-10)
-
-
-@torch.no_grad()
-def test_selected_sequences_go_on_as_they_would_have():
-    network, given = transcriber(torch.float64), waveforms(torch.float64)
-    _, cache = network.step(torch.tensor([7, 7, 7]), network.start(*network.encode(given, LENGTHS)))
-    row, _ = network.step(torch.tensor([1, 2, 3]), cache.select(torch.tensor([2, 2, 0])))
-    expected = network(given[[2, 2, 0]], LENGTHS[[2, 2, 0]], torch.tensor([[1], [2], [3]])).logits[:, 1]
-    assert_close(row, expected.log_softmax(-1), atol=1e-10, rtol=1e-10)
 
 
 @pytest.mark.parametrize("score, normalizer", [("scaled_dot", "softmax"), ("additive", "relu")])
@@ -142,19 +112,6 @@ def test_decoder_has_the_settings_of_the_encoder_by_default():
     assert {block.attention.left for block in network.encoder.blocks} == {4}
     assert {block.attention.left for block in network.decoder.blocks} == {None}
     assert all(block.attention.rotary is not None for block in transcriber(positions=None).decoder.blocks)
-
-
-def test_context_is_the_encoders_and_there_is_no_delay():
-    assert transcriber().context_ms == {"look_back_ms": None, "look_ahead_ms": None, "delay_ms": None}
-    context = transcriber(left=3, right=[2, 0]).context_ms
-    assert context == {"look_back_ms": 180, "look_ahead_ms": 60, "delay_ms": None}
-
-
-def test_initialize_sets_the_scale_of_the_frames():
-    network, given = transcriber(), torch.linspace(0.01, 0.3, SAMPLES) * waveforms()
-    network.initialize(given)
-    frames = network.tokens.log_mel(given).flatten(0, 1)
-    assert frames.mean(0).abs().max() < 1e-3 and (frames.std(0) - 1).abs().max() < 1e-3
 
 
 def test_decoder_settings_may_differ_from_the_encoder():
